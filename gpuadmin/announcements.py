@@ -179,11 +179,18 @@ class Announcements:
         return name in self._all and name not in self._back
 
     def find(self, name: str) -> Announcement:
-        """The announcement of that name. Raises ConfigError where there is none, or it was taken back."""
-        if not self.holds(name):
-            known = ", ".join(one.id for one in self if self.holds(one.id)) or "none"
-            raise ConfigError(f"there is no announcement {name!r}", hint=f"announced: {known}")
-        return self._all[name]
+        """The announcement of that id, or the only one that begins or ends so, as ids of runs are given.
+
+        Raises ConfigError where there is none, or it was taken back.
+        """
+        if self.holds(name):
+            return self._all[name]
+        known = [one.id for one in self if self.holds(one.id)]
+        matching = [one for one in known if name and (one.startswith(name) or one.endswith(f"-{name}"))]
+        if len(matching) != 1:  # guard: of two announcements that begin so none is taken back
+            why = f"more than one announcement begins with {name!r}" if matching else f"there is no announcement {name!r}"
+            raise ConfigError(why, hint=f"announced: {', '.join(matching or known) or 'none'}")
+        return self._all[matching[0]]
 
     def reached(self, one: Announcement) -> list[str] | None:
         """The hosts that have had it, in the order of its own; None where its record is of a version that kept none."""

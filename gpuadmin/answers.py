@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuadmin.errors import ExitCode, HostFailedError, UnreachableError
-from gpuadmin.results import HostResult
+from gpuadmin.results import HostResult, way_out
 from gpuadmin.text import one_line
 
 
@@ -66,7 +66,8 @@ class Answers:
         """Raise UnreachableError, or HostFailedError, unless all have answered. `what` is not known without them."""
         if self.unknown:
             kind = HostFailedError if self.failed else UnreachableError
-            raise kind(f"{what} is not known: {self.summary}", hint="nothing was changed; try again when they answer")
+            hint = f"nothing was changed; {way_out(self.unknown) or 'try again when they answer'}"
+            raise kind(f"{what} is not known: {self.summary}", hint=hint)
 
 
 def code_of(answers: Iterable[Answers]) -> ExitCode:

@@ -191,5 +191,6 @@ def show_hosts(
             lines += ["nothing was changed there"] if host.untouched and not check else []
         elif host.message:
             lines.append(host.message)
-        table.add_row(", ".join(names), Text(host.status, style=_STYLES[host.status]), lines_of(lines))
+        word = "would change" if check and host.status == "changed" else host.status
+        table.add_row(", ".join(names), Text(word, style=_STYLES[host.status]), lines_of(lines))
     console.print(table)

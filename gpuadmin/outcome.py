@@ -6,14 +6,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from gpuadmin.ansible.admin_keys import BY_KEY
 from gpuadmin.answers import Answers, code_of
 from gpuadmin.console import echo, echo_document
 from gpuadmin.display import show_hosts
 from gpuadmin.errors import ExitCode
 from gpuadmin.jsontext import json_text
 from gpuadmin.pending import OF_ACCOUNTS, ONCE
-from gpuadmin.results import RunResult
+from gpuadmin.results import RunResult, way_out
 from gpuadmin.session import Session
 from gpuadmin.text import counted
 
@@ -92,11 +91,12 @@ def _advise(session: Session, run: RunResult, advice: str | None) -> None:
         bad = f"{', '.join(run.bad)}{rest}"
         echo(f"{len(run.bad)} of {counted(len(run.hosts), 'host')} did not succeed: {bad}", err=True)
         if code == ExitCode.HOST_UNREACHABLE:
-            by_key = any((host.message or "").startswith(BY_KEY) for host in run.hosts.values())
-            hint = "gpuadmin check says what to do about the key; then run it again" if by_key else None
-            echo(f"Hint: {hint or advice or _when_they_answer(session)}", err=True)
+            first = way_out(run.bad) if session.verb != "bootstrap" or not advice else None  # it tries other logins
+            echo(f"Hint: {f'{first}; then run it again' if first else advice or _when_they_answer(session)}", err=True)
         else:
-            echo(f"Hint: the whole output: gpuadmin runs {record} --log; {advice or 'then run it again'}", err=True)
+            log = f"the whole output: gpuadmin runs {record} --log"
+            # what to do comes before where to read
+            echo(f"Hint: {advice}; {log}" if advice else f"Hint: {log}; then run it again", err=True)
 
 
 def _when_they_answer(session: Session) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from gpuadmin.errors import ExitCode
 from gpuadmin.records import CONFIRMED, NOTHING
 from gpuadmin.report import status_of
+from gpuadmin.results import HostResult
 
 #: What these could not do on a host, a later run of a verb of CONVERGING there does.
 OF_ACCOUNTS = frozenset(
@@ -27,7 +28,10 @@ ELSEWHERE = frozenset(("semester-reset", "notify", "run"))
 
 @dataclass(frozen=True)
 class Pending:
-    """A run that did not come to its end everywhere. `hosts`: where not, and why; none where that is not known."""
+    """A run that did not come to its end everywhere. `hosts`: where not, and why; none where that is not known.
+
+    `silent`: those of them that it did not reach.
+    """
 
     run: str
     verb: str
@@ -35,6 +39,7 @@ class Pending:
     started: str
     status: str  # failed | interrupted | unfinished | damaged | going on
     hosts: Mapping[str, str] = field(default_factory=dict)
+    silent: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """As JSON shows it."""
@@ -45,6 +50,7 @@ class Pending:
             "started": self.started,
             "status": self.status,
             "hosts": dict(self.hosts),
+            "silent": list(self.silent),
         }
 
 
@@ -97,7 +103,9 @@ def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]
         if run["exit_code"] == ExitCode.INTERRUPTED:  # records of earlier versions have another word for it
             status = status_of(ExitCode.INTERRUPTED)
         if not run.get("dismissed") and (bad or not (status == "ok" or named or EVERYWHERE in healed)):
-            found.append(Pending(str(run["id"]), verb, tuple(run["arguments"]), str(run["started"]), status, bad))
+            silent = tuple(name for name in bad if HostResult(hosts[name]["status"]).silent)
+            left = Pending(str(run["id"]), verb, tuple(run["arguments"]), str(run["started"]), status, bad, silent)
+            found.append(left)
         good = {name for name, host in hosts.items() if host["status"] in ("ok", "changed")}
         if (
             status == "ok"

@@ -8,6 +8,31 @@ from typing import Any
 
 from gpuadmin.errors import ExitCode
 
+#: What a run says of hosts that ssh could not log in to, where the same again would end the same.
+UNPINNED = "its ssh host key is not known yet: gpuadmin trust"
+OTHER_KEY = "its ssh host key is not the pinned one; see: gpuadmin trust"
+DENIED = "refuses our login (permission denied)"
+#: How the message of a host begins whose refusal is the fault of this machine's key; `gpuadmin check` says the way out.
+BY_KEY = f"{DENIED}: the key"
+
+
+def way_out(reasons: Mapping[str, str]) -> str | None:
+    """Given hosts that did not answer, and why, return what to do before the same is run again; None for no more."""
+
+    def of(*words: str) -> str:
+        return " ".join(name for name, why in reasons.items() if why in words)
+
+    ways = []
+    if of(UNPINNED):
+        ways.append("gpuadmin trust --all pins host keys that are not known yet")
+    if other := of(OTHER_KEY):
+        ways.append(f"find out why the host key changed; after a reinstallation: gpuadmin trust --replace {other}")
+    if any(why.startswith(BY_KEY) for why in reasons.values()):
+        ways.append("gpuadmin check says what to do about the key")
+    elif denied := of(DENIED):
+        ways.append(f"gpuadmin check tries the admin's key; one that a host lacks: gpuadmin bootstrap {denied} --as USER")
+    return "; ".join(ways) or None
+
 
 @dataclass
 class HostResult:

@@ -42,7 +42,7 @@ from gpuadmin.plan import Plan
 from gpuadmin.progress import Progress, slow
 from gpuadmin.records import CONFIRMED, NOTHING, SENT, Record, prune_runs
 from gpuadmin.report import document, status_of
-from gpuadmin.results import RunResult, with_all
+from gpuadmin.results import RunResult, way_out, with_all
 from gpuadmin.terminal import SafeConsole
 
 _AGAIN = "the table says why; then run it again"
@@ -232,7 +232,7 @@ class Session:
         self.whole(found, f"interrupted while looking; {self.left_behind}")
         if found.hosts and len(found.bad) == len(found.hosts):  # a question would be of nothing
             kind = HostFailedError if found.code == ExitCode.HOST_FAILED else UnreachableError
-            raise kind(f"no host can do it now; {self.left_behind}", hint=advice or _AGAIN)
+            raise kind(f"no host can do it now; {self.left_behind}", hint=way_out(found.bad) or advice or _AGAIN)
 
     def whole(self, found: RunResult, interrupted: str, *, hint: str | None = None) -> RunResult:
         """Return a result of a run that came to its end. Raises InterruptedRun or GpuadminError for any other."""

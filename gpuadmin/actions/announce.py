@@ -106,7 +106,7 @@ def take_back(options: Options, name: str) -> int:
         session.confirm()
         # what stays on a node stays on the dashboard
         dashboard = [] if left else _dashboard(session)
-        entries = record.entries(there, session.site.settings.name, date.today(), but=name, everything=dashboard)
+        entries = record.entries(there, session.site.settings.name, date.today(), but=one.id, everything=dashboard)
         run = _run(session, entries)
         _note_reached(session, record, run)
         if (
@@ -114,8 +114,8 @@ def take_back(options: Options, name: str) -> int:
             and not left  # guard: an announcement is not taken back where a node keeps it
             and not run.code
         ):
-            record.take_back(name, who())
-        return report(session, run, {"id": name})
+            record.take_back(one.id, who())
+        return report(session, run, {"id": one.id})
 
 
 def list_announcements(options: Options) -> int:
@@ -236,6 +236,5 @@ def _send(session: Session, post: Post | None, notices: Notices) -> tuple[Mappin
     except GpuadminError as error:
         error.show()
         return {**mails_document(()), "error": error.message}, False
-    good = [delivery for delivery in deliveries if delivery.good]
-    echo(f"{len(good)} of {counted(len(deliveries), 'mail')} sent.", err=True)
-    return mails_document(deliveries), len(good) == len(deliveries)
+    echo(post.outcome(deliveries), err=True)
+    return mails_document(deliveries), all(delivery.good for delivery in deliveries)

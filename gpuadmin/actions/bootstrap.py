@@ -21,7 +21,7 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.reading import read_text
-from gpuadmin.results import HostResult, RunResult
+from gpuadmin.results import BY_KEY, HostResult, RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.text import counted
 
@@ -87,7 +87,8 @@ def bootstrap(options: Options, names: Sequence[str], entrance: Entrance, *, uid
 
 def _advice(hosts: Mapping[str, HostResult]) -> str | None:
     """What to do next: another login helps only where a host has refused this one."""
-    return _ANOTHER_LOGIN if any(host.bad and "login" in (host.message or "") for host in hosts.values()) else None
+    why = [host.message or "" for host in hosts.values() if host.bad]
+    return _ANOTHER_LOGIN if any("login" in one and not one.startswith(BY_KEY) for one in why) else None
 
 
 def _usable(session: Session, key: dict[str, str | None]) -> bool:

@@ -91,8 +91,8 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
         run = session.run("idle", list(jobs), {"gpuadmin_idle": jobs}, check=False)
         after = Answers.of(run.hosts, list(stops), "idle")
         bad = [one for one in deliveries if not one.good]
-        if deliveries:
-            session.console.print(f"{len(deliveries) - len(bad)} of {counted(len(deliveries), 'mail')} sent.")
+        if post is not None and deliveries:
+            session.console.print(post.outcome(deliveries))
         for line in _sentences(after):
             session.console.print(line)
         code = run.code or (ExitCode.ERROR if bad else ExitCode.DONE)

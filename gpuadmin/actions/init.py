@@ -46,7 +46,9 @@ def init(
         for host in named:
             host_name(host)
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        several = any("," in host for host in named)
+        hint = "give --node once for each: --node gpu1 --node gpu2" if several else None
+        raise ConfigError(str(error), hint=hint) from None
     for host in named:
         if named.count(host) > 1:
             raise ConfigError(f"'{host}' is named twice", hint="a host is a node or the storage host, once")

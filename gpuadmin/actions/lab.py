@@ -80,9 +80,9 @@ def start(name: str, host: str, *, as_json: bool) -> int:
     return _done("start", {"host": host}, f"{host} is up", as_json=as_json)
 
 
-def save(name: str, snapshot: str, *, as_json: bool) -> int:
+def save(name: str, snapshot: str, *, replace: bool, as_json: bool) -> int:
     """Save all hosts as they run now. Returns the exit code."""
-    snapshots.save(name, snapshot, Progress())
+    snapshots.save(name, snapshot, Progress(), replace=replace)
     return _done("save", {"snapshot": snapshot}, f"saved {snapshot}", as_json=as_json)
 
 

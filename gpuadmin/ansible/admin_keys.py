@@ -6,13 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gpuadmin.ansible.events import DENIED
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.private_key import KeyProblem, key_files, login_problem
-from gpuadmin.results import RunResult
-
-#: How the message of a host begins whose refusal is the key's fault; `gpuadmin check` says the way out.
-BY_KEY = f"{DENIED}: the key"
+from gpuadmin.results import BY_KEY, DENIED, RunResult
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpuadmin.ansible.reports import REPORTS, OddError, of_text, parsed
-from gpuadmin.results import HostResult
+from gpuadmin.results import DENIED, OTHER_KEY, UNPINNED, HostResult
 
 _LONGEST_MESSAGE = 600
 _LONGEST_REMARKS = 4000
@@ -173,21 +173,16 @@ def failure_message(result: Mapping[str, Any], items: list[str], task: str) -> s
     return f"{message} ({task})" if task else message
 
 
-#: What a run says of a host that refuses our login. Session.run finds out whose fault that is.
-DENIED = "refuses our login (permission denied)"
 _CUT = "the ssh connection was cut"
 _SSH_REASONS = (
     # ssh ends this one too with "Host key verification failed"
-    (r"No .* host key is known|authenticity of host", "its ssh host key is not known yet: gpuadmin trust"),
-    (
-        r"Host key verification failed|host key for .* has changed|REMOTE HOST IDENTIFICATION",
-        "its ssh host key is not the pinned one; see: gpuadmin trust",
-    ),
+    (r"No .* host key is known|authenticity of host", UNPINNED),
+    (r"Host key verification failed|host key for .* has changed|REMOTE HOST IDENTIFICATION", OTHER_KEY),
     (r"Connection refused", "nothing answers on its ssh port (connection refused)"),
     (r"timed out|Timeout|timeout", "does not answer (timed out)"),
     (r"No route to host|Network is unreachable", "cannot be reached over the network"),
     (r"Could not resolve hostname", "its name cannot be resolved: give ansible_host in inventory/"),
-    (r"Permission denied", DENIED),
+    (r"Permission denied", DENIED),  # Session.run finds out whose fault that is
     (
         r"Connection reset|Connection closed|kex_exchange_identification|Broken pipe|closed by remote",
         _CUT,

@@ -124,13 +124,14 @@ def start(host: str, name: str, as_json: bool) -> int:
 
 @command.command()
 @click.argument("snapshot")
+@click.option("--replace", is_flag=True, help="Also where a moment of that name is saved.")
 @json_option
 @NAME
-def save(snapshot: str, name: str, as_json: bool) -> int:
+def save(snapshot: str, name: str, replace: bool, as_json: bool) -> int:
     """Save all hosts as they run now: memory, disks, everything."""
     from gpuadmin.actions import lab
 
-    return lab.save(name, snapshot, as_json=as_json)
+    return lab.save(name, snapshot, replace=replace, as_json=as_json)
 
 
 @command.command()

@@ -28,7 +28,7 @@ _STOPS = (
     "homes-read-only", "processes", "tasks", "manager", "tmp", "quota", "session-pam", "session-home", "session-tmp",
     "session-process", "session-command", "session-login",
     # a cause before what follows from it: without newuidmap no daemon runs
-    "docker-not-given", "docker-missing", "docker-disk", "docker-subids", "docker-mappers", "docker-masked",
+    "docker-missing", "docker-disk", "docker-subids", "docker-mappers", "docker-masked",
     "docker-data", "docker-daemon", "docker-socket", "session-docker", "gpu-versions", "gpu-driver", "gpu-silent",
     "gpu-broken", "disk-full", "disk-inodes", "disk-read-only", "names",
 )  # fmt: skip
@@ -39,7 +39,7 @@ _HINDERS = (
     "gpu-kernels",  # what does not work now comes before what will not after a boot
 )  # fmt: skip
 _NOTES = (
-    "sshd", "docker-answer", "units", "reboot", "clock-free", "home-keys", "drift", "pending", "gpu-worse", "gpu-held",
+    "docker-not-given", "sshd", "docker-answer", "units", "reboot", "clock-free", "home-keys", "drift", "pending", "gpu-worse", "gpu-held",
     "container",
 )  # fmt: skip
 #: Code → how bad it is, in the order in which causes are named: who is locked out has no use for what Docker lacks.

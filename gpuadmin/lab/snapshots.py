@@ -14,14 +14,16 @@ from gpuadmin.lab.qmp import Qmp
 from gpuadmin.lab.state import Host, Lab
 
 
-def save(name: str, snapshot: str, progress: Progress) -> None:
-    """Save all hosts of a running lab under a name; one of that name is replaced.
+def save(name: str, snapshot: str, progress: Progress, *, replace: bool) -> None:
+    """Save all hosts of a running lab under a name. `replace`: also where one of that name is there.
 
     All hosts are paused while each is saved, so none has answered what another has not asked.
     """
     state.check_name(snapshot, "snapshot")
     with state.locked(name):
         lab = state.existing(name)
+        if snapshot in lab.snapshots and not replace:  # guard: a saved state is not replaced unasked
+            raise ConfigError(f"{snapshot} is saved already", hint="another name, or --replace")
         off = [host.name for host in lab.hosts if machines.running_pid(lab, host) is None]
         if off:
             raise ConfigError(

@@ -79,14 +79,24 @@ def directory() -> Path:
 
 
 def install(timer: Timer) -> None:
-    """Write the units and start the timer. Raises GpuadminError where there is no user manager of systemd."""
+    """Write the units and start the timer. Raises GpuadminError where there is no user manager of systemd: nothing
+    new stays then.
+    """
     _need_systemctl()
     folder = directory()
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in timer.files.items():
-        write_atomically(folder / name, text, mode=0o644)
-    _systemctl("daemon-reload")
-    _systemctl("enable", "--now", f"{timer.name}.timer")
+    new = [path for name in timer.files if not (path := folder / name).exists()]
+    try:
+        for name, text in timer.files.items():
+            write_atomically(folder / name, text, mode=0o644)
+        _systemctl("daemon-reload")
+        _systemctl("enable", "--now", f"{timer.name}.timer")
+    except BaseException:
+        # one that is enabled would run after the next login, although this said that it failed
+        wanted = folder / "timers.target.wants" / f"{timer.name}.timer"
+        for path in [*new, *([wanted] if new else [])]:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def remove(timer: Timer) -> bool:

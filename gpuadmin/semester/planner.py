@@ -13,9 +13,10 @@ from typing import Any
 
 from gpuadmin.accounts.ids import subid_range
 from gpuadmin.config.schema import Registry, Settings
-from gpuadmin.errors import RefusedError
+from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.term import current_term, standings
+from gpuadmin.similar import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -215,9 +216,10 @@ def refuse_unknown_keep(registry: Registry, keep: Collection[str]) -> None:
     """A slip in --keep would wipe the person who was meant."""
     unknown = sorted(set(keep) - {user.name for user in registry.users})
     if unknown:  # guard: a slip in --keep is refused
-        raise RefusedError(
+        close = did_you_mean(unknown[0], (user.name for user in registry.users))
+        raise ConfigError(
             f"--keep {' '.join(unknown)}: not registered, so nobody would be kept by it",
-            hint="gpuadmin list-users shows who is registered",
+            hint=close or "gpuadmin list-users shows who is registered",
         )
 
 

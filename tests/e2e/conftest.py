@@ -85,5 +85,5 @@ def armed(with_image: Cluster) -> Cluster:
     if "armed" in with_image.saved_states():
         return imaging.restore(with_image, "armed")
     imaging.restore(with_image).gpuadmin("push-image", "one", "--no-reboot", "--yes")
-    with_image.lab("save", "armed")
+    with_image.lab("save", "armed", "--replace")
     return with_image

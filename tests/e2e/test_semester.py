@@ -47,7 +47,7 @@ def with_people(provisioned: Cluster) -> Cluster:
             files = f"echo {name} > thesis; mkdir -p data; head -c 300000 /dev/urandom > data/set"
             provisioned.person(name, "node1", files)
         provisioned.gpuadmin("extend-term", STAYING, "--yes")
-        provisioned.lab("save", "people")
+        provisioned.lab("save", "people", "--replace")
         saved.mkdir()
         for name in ("users.yml", "gpuadmin.yml"):
             shutil.copy(provisioned.site / name, saved / name)

@@ -116,7 +116,7 @@ def prepare(cluster: Cluster, *options: str) -> None:
     cluster.gpuadmin("prepare-root", "--yes")
     cluster.add("minji")
     cluster.gpuadmin("build-image", "one", "--install", PACKAGE, *options, "--yes")
-    cluster.lab("save", "imaged")
+    cluster.lab("save", "imaged", "--replace")
     shutil.copy(cluster.site / "users.yml", cluster.site.parent / "users-imaged.yml")
 
 

@@ -76,7 +76,7 @@ def make(cluster: Cluster, options: Sequence[str]) -> None:
     cluster.lab("up", *options, "--site", str(cluster.site))
     document = cluster.gpuadmin("provision", "--yes")
     assert {host["status"] for host in document["hosts"].values()} == {"changed"}
-    cluster.lab("save", STATE)
+    cluster.lab("save", STATE, "--replace")
 
 
 def made_with() -> tuple[str, bytes]:

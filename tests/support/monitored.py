@@ -41,7 +41,7 @@ def monitored(cluster: Cluster, state: str, more: str = "") -> Iterator[None]:
                 cluster.restore(state)
             else:
                 cluster.gpuadmin("provision", "--yes")
-                cluster.lab("save", state)
+                cluster.lab("save", state, "--replace")
             yield
     finally:
         settings.write_text(before)

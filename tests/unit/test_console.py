@@ -64,6 +64,8 @@ def test_hosts_to_which_the_same_happened_share_a_row(capsys: pytest.CaptureFixt
     assert [names for names, _ in alike(hosts)] == [["n1", "n2"], ["s1"], ["n3"]]
     show_hosts(make_console(json=False), hosts, check=False)
     assert re.search("n1, n2 +changed +install x", capsys.readouterr().out)
+    show_hosts(make_console(json=False), hosts, check=True)
+    assert re.search("n1, n2 +would change +install x", capsys.readouterr().out), "a look has changed nothing"
 
 
 def test_long_lists_are_shortened_and_say_so(capsys: pytest.CaptureFixture[str]) -> None:

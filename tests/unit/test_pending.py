@@ -143,6 +143,7 @@ def test_it_says_why() -> None:
         "started": "2026-11-21",
         "status": "failed",
         "hosts": {"node2": "does not answer (timed out)"},
+        "silent": ["node2"],
     }
 
 

@@ -12,7 +12,7 @@ from gpuadmin.answers import Answers
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.content import content_path
 from gpuadmin.errors import ExitCode
-from gpuadmin.results import HostResult, RunResult, with_all
+from gpuadmin.results import BY_KEY, DENIED, OTHER_KEY, UNPINNED, HostResult, RunResult, way_out, with_all
 
 AWAY = HostResult("unreachable", message="does not answer (timed out)")
 
@@ -56,6 +56,21 @@ def test_its_answer_is_unknown_and_it_did_not_fail() -> None:
 
 
 PLAYBOOKS = sorted(content_path("playbooks").glob("*.yml"))
+
+
+@pytest.mark.parametrize(
+    ("why", "way"),
+    [
+        (UNPINNED, "gpuadmin trust --all"),
+        (OTHER_KEY, "gpuadmin trust --replace n1 n2"),
+        (DENIED, "gpuadmin check tries the admin's key; one that a host lacks: gpuadmin bootstrap n1 n2 --as USER"),
+        (f"{BY_KEY} /k of this machine is open to others", "gpuadmin check says what to do about the key"),
+        ("does not answer (timed out)", None),
+    ],
+)
+def test_what_waiting_does_not_mend_has_its_own_way_out(why: str, way: str | None) -> None:
+    found = way_out({"n1": why, "n2": why, "n3": "cannot be reached over the network"})
+    assert found == way if way is None else way in str(found)
 
 
 def groups_named(playbook: Path) -> list[str]:

@@ -68,6 +68,7 @@ class Post:
     renderer: Renderer
     ledger: Ledger
     open_transport: Callable[[], Transport]
+    directory: Path | None = None  # --mail-dir
 
     @classmethod
     def of(cls, session: Session, options: MailOptions) -> Post:
@@ -79,7 +80,7 @@ class Post:
         assert mail is not None  # Renderer says so
         if options.directory is not None:
             directory = Path(options.directory).expanduser().absolute()
-            return cls(renderer, Ledger.of(site.directory), lambda: Folder(directory))
+            return cls(renderer, Ledger.of(site.directory), lambda: Folder(directory), directory)
         # made now, so that a password that is missing is found before anything is changed, and by --check
         server = None if options.preview else Smtp(mail)
         return cls(renderer, Ledger.of(site.directory), lambda: server or Smtp(mail))
@@ -107,6 +108,12 @@ class Post:
                 console.print(styled("  ", (f"{delivery.state.value:<8}", "red"), f" {line}"))
 
         return deliver(letters, self.ledger, self.renderer, self.open_transport, show_refused)
+
+    def outcome(self, deliveries: Sequence[Delivery]) -> str:
+        """`2 of 3 mails sent.`, or where --mail-dir has written them."""
+        good = sum(1 for delivery in deliveries if delivery.good)
+        done = "sent" if self.directory is None else f"written to {self.directory}"
+        return f"{good} of {counted(len(deliveries), 'mail')} {done}."
 
     def write_previews(self, letters: Sequence[Letter]) -> None:
         """--check --mail-dir: the files, but nothing counts as sent."""
@@ -147,6 +154,6 @@ def perform_mail(
     session.begun()
     session.result = {**mails_document(()), **result}
     deliveries = post.send(letters, session.console)
-    bad = [delivery for delivery in deliveries if not delivery.good]
-    session.console.print(f"{len(deliveries) - len(bad)} of {counted(len(deliveries), 'mail')} sent.")
-    return finish(session, ExitCode.ERROR if bad else ExitCode.DONE, {**mails_document(deliveries), **result})
+    session.console.print(post.outcome(deliveries))
+    good = all(delivery.good for delivery in deliveries)
+    return finish(session, ExitCode.DONE if good else ExitCode.ERROR, {**mails_document(deliveries), **result})

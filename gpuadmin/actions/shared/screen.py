@@ -168,9 +168,14 @@ def pending_lines(pending: Mapping[str, Any]) -> list[str]:
         lines.append(f"Reset of {reset['term']}: {reset['next']} is next{where}: gpuadmin semester-reset --resume")
     runs = pending["runs"]
     for run in runs[:_MOST_PENDING]:
-        where = f" on {', '.join(run['hosts'])}" if run["hosts"] else ""
+        silent = run["silent"]
+        reached = [host for host in run["hosts"] if host not in silent]
+        ends = [run["status"] + (f" on {', '.join(reached)}" if reached else "")]
+        if silent:
+            # a host that was away has not failed
+            ends = [*(ends if reached or run["status"] != "failed" else []), f"did not reach {', '.join(silent)}"]
         command = shlex.join(str(one) for one in run["arguments"]) or run["verb"]
-        lines.append(f"{run['status']}{where}: gpuadmin {command} (run {run['run']})")
+        lines.append(f"{', '.join(ends)}: gpuadmin {command} (run {run['run']})")
     if len(runs) > _MOST_PENDING:
         lines.append(f"and {len(runs) - _MOST_PENDING} more: gpuadmin status --json")
     if runs:

@@ -114,6 +114,7 @@ def test_a_restore_that_no_host_can_do_says_where_backups_are_listed(
         _, _, err = cli("restore-home", "minji", "--from", "20261221T010203Z-x", *more)
         assert "which backups there are: gpuadmin list-backups minji" in err
         assert "run it again" not in err
+        assert "Hint: the table says why; " in err, "the way out comes before the log"
 
 
 def test_two_places_at_once(asked: list[Invocation], cli: Cli) -> None:

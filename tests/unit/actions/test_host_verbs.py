@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from gpuadmin.actions.ssh import command_line
-from gpuadmin.ansible.admin_keys import BY_KEY
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import load_site
 from gpuadmin.errors import ConfigError
 from gpuadmin.lock import site_lock
 from gpuadmin.options import Options
-from gpuadmin.results import HostResult, RunResult
+from gpuadmin.results import BY_KEY, HostResult, RunResult
 from gpuadmin.session import opened
 from gpuadmin.trust import HostKey
 from tests.support.sites import make_site, public_key

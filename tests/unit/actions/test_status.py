@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from gpuadmin.actions.shared.screen import pending_lines
 from gpuadmin.mail.ledger import Ledger, State
 from gpuadmin.mail.letter import Letter
+from gpuadmin.pending import pending
 from gpuadmin.plan import Plan
 from gpuadmin.records import Record
 from gpuadmin.results import HostResult, RunResult
@@ -216,7 +218,7 @@ def test_what_pends(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = answers(STORAGE)
     code, out, _ = cli("status")
     assert code == 4
-    assert "failed on node2: gpuadmin lock-user minji --yes (run " in out
+    assert "did not reach node2: gpuadmin lock-user minji --yes (run " in out
     assert "going on: gpuadmin backup" in out
     assert "Reset of 2026-1: announce is next" in out
     assert "minji: not mailed yet" in out
@@ -224,6 +226,26 @@ def test_what_pends(ansible: Ansible, cli: Cli) -> None:
     assert "gone" not in out
     assert "Drift: node1 differed on " in out
     running.finish({"status": "ok"}, 0)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "status", "line"),
+    [
+        ({"n1": "failed"}, "failed", "failed on n1: gpuadmin provision"),
+        ({"n1": "failed", "n2": "unreachable"}, "failed", "failed on n1, did not reach n2: gpuadmin provision"),
+        ({"n1": "unreachable", "n2": "not run"}, "failed", "did not reach n1, n2: gpuadmin provision"),
+        ({"n1": "interrupted", "n2": "not run"}, "interrupted", "interrupted on n1, did not reach n2: gpuadmin prov"),
+        ({"n1": "not run"}, "interrupted", "interrupted, did not reach n1: gpuadmin provision"),
+        ({}, "unfinished", "unfinished: gpuadmin provision"),
+    ],
+)
+def test_a_host_that_was_away_is_not_said_to_have_failed(hosts: dict[str, str], status: str, line: str) -> None:
+    record = {"id": "1", "verb": "provision", "arguments": ["provision"], "check": False, "started": "2026-11-21",
+              "status": status, "exit_code": {"failed": 3, "interrupted": 130}.get(status)}  # fmt: skip
+    found = {name: {"status": state, "changed": [], "message": None} for name, state in hosts.items()}
+    (run,) = pending([(record, {"hosts": found})])
+    (shown, _) = pending_lines({"resets": [], "runs": [run.document()], "mails": {"owed": [], "uncertain": [], "refused": []}, "unknown": []})
+    assert shown.startswith(f"Pending: {line}")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpuadmin.cli import VERBS
-from gpuadmin.results import HostResult, RunResult
+from gpuadmin.results import UNPINNED, HostResult, RunResult
 from tests.support.fake_ansible import KEY, NOBODY, OTHER, USERS, Ansible, Cli, ansible, users
 from tests.support.sites import UIDS
 
@@ -601,6 +601,9 @@ def test_init_replaces_nothing_that_is_there(cli: Cli, tmp_path: Path) -> None:
     for name, text in mine.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
+    code, _, err = cli("init", str(tmp_path / "several"), "--node", "gpu1,gpu2")
+    assert code == 2
+    assert "Hint: give --node once for each: --node gpu1 --node gpu2" in err
     code, _, err = cli("init", str(tmp_path), "--node", "gpu1")
     assert (code, "inventory/hosts.yml: is there already" in err) == (2, True), err
     assert {name: (tmp_path / name).read_text() for name in mine} == mine
@@ -665,7 +668,7 @@ def test_verbs_of_this_machine_have_a_document_too(
 
 def test_the_lab_s_commands_have_a_document_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuadmin.lab.cluster.power_cut", lambda name, host: name == "a")
-    monkeypatch.setattr("gpuadmin.lab.snapshots.save", lambda name, snapshot, progress: None)
+    monkeypatch.setattr("gpuadmin.lab.snapshots.save", lambda name, snapshot, progress, replace: None)
     assert cli("lab", "power-cut", "node1", "--name", "a")[1] == "node1: power cut\n"
     for name, cut in (("a", True), ("b", False)):
         document = json.loads(cli("lab", "power-cut", "node1", "--name", name, "--json")[1])
@@ -729,6 +732,18 @@ def test_that_there_is_nobody_to_ask_is_not_that_nothing_is_to_be_done(ansible: 
     assert "no host is in a group that this works on: gpu, storage" in err
     assert "inventory/hosts.yml" in err
     assert ansible.asked == []
+
+
+@pytest.mark.parametrize("arguments", [("sync-users", "--yes"), ("add-user", "yuna", "--yes"), ("list-users",)])
+def test_a_host_key_that_is_not_pinned_is_not_waited_for(
+    ansible: Ansible, cli: Cli, arguments: tuple[str, ...]
+) -> None:
+    away = HostResult("unreachable", message=UNPINNED)
+    ansible.answer, ansible.uids = RunResult({"node1": away, "storage1": away}), away
+    code, _, err = cli(*arguments)
+    assert code == 4, err
+    assert "gpuadmin trust --all" in err.splitlines()[-1]
+    assert "when they answer" not in err
 
 
 @pytest.mark.parametrize("changed", [[], ["write /etc/x"]], ids=["only looked at", "changed before"])

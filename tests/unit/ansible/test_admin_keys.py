@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.ansible.admin_keys import AdminKeys
-from gpuadmin.ansible.events import DENIED, unreachable_message
+from gpuadmin.ansible.events import unreachable_message
 from gpuadmin.ansible.invocation import Invocation, Secrets, environment
 from gpuadmin.config.inventory import Host
-from gpuadmin.results import HostResult, RunResult
+from gpuadmin.results import DENIED, HostResult, RunResult
 
 pytestmark = pytest.mark.needs("ssh-keygen")
 

@@ -76,6 +76,14 @@ def test_without_a_user_manager(ansible: Ansible, cli: Cli, systemctl: Path, mon
     assert code == 1
     assert "Failed to connect to bus" in err
     assert "cron" in err
+    assert [path for path in units(systemctl) if not path.is_dir()] == [], "what does not run does not stay"
+    (systemctl / "fail").unlink()
+    assert cli("notify", "--install-timer")[0] == 0
+    before = {path: path.read_text() for path in units(systemctl) if path.is_file()}
+    assert len(before) == 2
+    (systemctl / "fail").touch()
+    assert cli("notify", "--install-timer")[0] == 1
+    assert {path: path.read_text() for path in before} == before, "what was there before stays"
     monkeypatch.setenv("PATH", "/nonexistent")
     code, _, err = cli("notify", "--install-timer")
     assert code == 1

@@ -59,7 +59,8 @@ def docker(person: Person, facts: Facts) -> Iterator[Cause]:
         return
     words = tuple(found["words"])
     if not person.docker and found["data"] is None:
-        yield Cause("docker-not-given", f"{name} was not given Docker", f"gpuadmin change-user {name} --docker")
+        cause = f"{name} has no Docker, as the site wants it (docker: false)"
+        yield Cause("docker-not-given", cause, f"only if {name} is to have it: gpuadmin change-user {name} --docker")
         return
     if not found["installed"]:
         yield Cause("docker-missing", "Docker is not installed", _PROVISION)

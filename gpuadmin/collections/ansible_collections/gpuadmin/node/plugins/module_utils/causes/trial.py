@@ -7,6 +7,8 @@ from typing import Any
 
 from .cause import Cause, Facts, Person
 
+#: EAGAIN: what the kernel says to who has as many processes as nproc allows (execve(2), fork(2)).
+_NO_PROCESS = "Resource temporarily unavailable"
 _LIMITS = "gpuadmin run HOSTS -- grep -rs nproc /etc/security /etc/systemd"
 
 
@@ -17,7 +19,10 @@ def session(person: Person, facts: Facts) -> Iterator[Cause]:
         return
     account = facts.get("account") or {}
     if found["pam"] is not None:
-        if account.get("nologin") is None:
+        if account.get("nologin") is None and _NO_PROCESS in found["pam"]:
+            cause = f"{name} gets no session: PAM lets them in, and no process could be started: {found['pam']}"
+            yield Cause("session-process", cause, _LIMITS)
+        elif account.get("nologin") is None:
             cause = f"{name} gets no session: {found['pam']}"
             yield Cause("session-pam", cause, "gpuadmin run HOSTS -- journalctl --since=-5min -g PAM")
         return

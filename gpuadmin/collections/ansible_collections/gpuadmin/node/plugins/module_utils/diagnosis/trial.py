@@ -37,6 +37,7 @@ MEMORY, TASKS = 1 << 30, 256  # of all that runs in the session
 STEPS = ("home", "tmp", "process", "command", "login", "docker")
 PYTHON = "/usr/bin/python3"
 _CODE = re.compile(r"[A-Z][A-Z0-9]{1,15}|late|ended|silent|noise|")
+_OPENED = re.compile(r": session (?:opened|closed) for user")
 #: As logind names a session's scope, in the slice of whose it is.
 _SCOPE = re.compile(r"/user\.slice/user-(\d{1,10})\.slice/(session-[a-z]?\d{1,10}\.scope)")
 
@@ -223,5 +224,15 @@ def _why(process: Any, unit: str | None) -> str:
         process.wait(CLEANING)
     status = process.returncode
     text = journal(unit, 20, lambda line: run_command(line, seconds=CLEANING)) if unit is not None else ""
-    words = [line for line in text.splitlines() if "PAM" in line or "pam_" in line or "Failed at step" in line]
-    return short("; ".join(words[:2]) or f"no session begins (status {status})")
+    return short("; ".join(refused(text)[:2]) or f"no session begins (status {status})")
+
+
+def refused(text: str) -> list[str]:
+    """Given the journal of a session that did not begin, return the lines that say why.
+
+    That PAM opened it first is no reason: what failed came after it.
+    """
+    return [
+        line for line in text.splitlines()
+        if ("PAM" in line or "pam_" in line or "Failed at step" in line) and not _OPENED.search(line)
+    ]  # fmt: skip
