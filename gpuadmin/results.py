@@ -43,6 +43,7 @@ class HostResult:
     message: str | None = None
     reports: dict[str, Any] = field(default_factory=dict)
     obstacles: list[str] = field(default_factory=list)  # why it was left as it is; `message` has them, too
+    refused: bool = False  # it failed before it began anything, as it says
 
     @property
     def bad(self) -> bool:
@@ -50,8 +51,12 @@ class HostResult:
 
     @property
     def untouched(self) -> bool:
-        """Whether a host had obstacles and was left unchanged: gpuadmin only looked at it."""
-        return bool(self.obstacles) and not self.changed
+        """Whether a host had obstacles, or refused, and was left unchanged: gpuadmin only looked at it."""
+        return (
+            (bool(self.obstacles) or self.refused)
+            # guard: a host that was changed was touched
+            and not self.changed
+        )
 
     @property
     def silent(self) -> bool:
@@ -71,6 +76,16 @@ class RunResult:
     def bad(self) -> dict[str, str]:
         """The hosts that did not succeed, and why."""
         return {name: host.message or host.status for name, host in self.hosts.items() if host.bad}
+
+    @property
+    def refused(self) -> bool:
+        """Whether nothing was begun on any host: they refused it, or their turn did not come."""
+        return (
+            not self.interrupted  # guard: of an interrupted run nobody knows what it began
+            and any(host.refused for host in self.hosts.values())
+            # guard: what one host began is not forgotten
+            and all((host.refused and host.untouched) or host.status == "not run" for host in self.hosts.values())
+        )
 
     @property
     def code(self) -> ExitCode:

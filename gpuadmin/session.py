@@ -187,8 +187,7 @@ class Session:
         if hosts is not None and not hosts:  # guard: a run on no host is not one on all
             return RunResult({})
         asked = self.named(*groups_of(playbook)) if hosts is None else hosts
-        if not check:
-            self._reached = SENT
+        before, self._reached = self._reached, self._reached if check else SENT
         self.begun().heading(label or f"{playbook}{' (check)' if check else ''}")
         invocation = Invocation(
             playbook=playbook,
@@ -211,8 +210,14 @@ class Session:
             quiet=(quiet or check or len(asked) == 1) and not self.options.verbose,  # the table that follows says it
             note=self.begun().note,
         ) as progress:
-            found = runner.run(invocation, on_task=progress.task, on_host=progress.host)
-        return with_all(found, asked)
+            found = with_all(runner.run(invocation, on_task=progress.task, on_host=progress.host), asked)
+        if (
+            found.refused
+            # guard: what was sent before a refusal pends
+            and before != SENT
+        ):
+            self._reached = NOTHING
+        return found
 
     def look(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> RunResult:
         """Run a playbook in check mode, for what hosts report. Raises InterruptedRun or GpuadminError if it was cut."""

@@ -67,6 +67,11 @@ class Collector:
                 if data.get("ignore_errors"):
                     return
                 odd = _gather(host, result)
+                # guard: what does not say that it began nothing began something -> True
+                unbegun = host.reports.pop("begun", True) is False
+                # guard: what a host began before it refused is not forgotten -> True
+                first = host.refused or not host.bad
+                host.refused = unbegun and first
                 host.obstacles = obstacles_of(result)
                 # what a module did before it failed is done
                 host.changed.extend(_sentences(result, "operations", odd))

@@ -30,6 +30,7 @@ REPORTS: Mapping[str, Any] = {
     "login_access": people.People,
     "sessions": people.People,
     "problems": list[str],
+    "begun": bool,
     "refused": Words,
     "uids": people.Taken,
     "backup": people.Backup,

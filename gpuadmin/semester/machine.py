@@ -43,11 +43,11 @@ EVENTS: Mapping[str, Mapping[str, type]] = {
 
 @dataclass(frozen=True)
 class State:
-    """What a journal comes to. `done`: phase → its last result; `pending`: phase → hosts where it is not done.
+    """What a journal comes to, of its last reset; nothing is done of one that was taken back.
 
-    `deleted`: host → what the wipe deleted of scratch there. `since` and `last`: when the reset was begun, and when the
-    journal was last written. `closed_before`: in how many resets of this term, taken back since, people were mailed
-    that they are locked out.
+    `done`: phase → its last result; `pending`: phase → hosts where it is not done. `deleted`: host → what the wipe
+    deleted of scratch there. `since` and `last`: when the reset was begun, and when the journal was last written.
+    `closed_before`: in how many resets of this term, taken back since, people were mailed that they are locked out.
     """
 
     decision: Decision | None = None
@@ -82,12 +82,11 @@ class State:
                 done, pending = {**new.done, phase: entry["result"]}, {**new.pending, phase: entry["pending"]}
                 return replace(new, done=done, pending=pending)
             case "aborted":
-                return replace(
-                    new,
-                    aborted=True,
-                    # guard: who is locked out again after an abort is told again
-                    closed_before=new.closed_before + bool(entry.get("mailed")),
-                )
+                # guard: what was taken back is not done in the next reset -> new
+                back = State(decision=new.decision, since=new.since, last=new.last, who=new.who)
+                # guard: who is locked out again after an abort is told again -> new.closed_before
+                mailed = new.closed_before + bool(entry.get("mailed"))
+                return replace(back, aborted=True, closed_before=mailed)
         return new
 
     @property

@@ -55,6 +55,28 @@ def test_its_answer_is_unknown_and_it_did_not_fail() -> None:
     assert answers.code == ExitCode.HOST_UNREACHABLE
 
 
+NO = HostResult("failed", message="there is no such backup", refused=True)
+LATE = HostResult("not run")
+
+
+@pytest.mark.parametrize(
+    ("run", "refused"),
+    [
+        (RunResult({"storage1": NO}), True),
+        (RunResult({"storage1": NO, "storage2": NO, "node1": LATE}), True),
+        (RunResult({"storage1": NO}, interrupted=True), False),
+        (RunResult({"storage1": NO, "storage2": HostResult("failed")}), False),
+        (RunResult({"storage1": NO, "storage2": AWAY}), False),
+        (RunResult({"storage1": NO, "storage2": HostResult("interrupted")}), False),
+        (RunResult({"storage1": HostResult("failed", ["restore minji"], refused=True)}), False),
+        (RunResult({"node1": LATE}), False),
+        (RunResult({}), False),
+    ],
+)
+def test_nothing_was_begun_only_where_every_host_says_so(run: RunResult, refused: bool) -> None:
+    assert run.refused is refused
+
+
 PLAYBOOKS = sorted(content_path("playbooks").glob("*.yml"))
 
 

@@ -145,6 +145,29 @@ def test_a_run_on_no_host_is_no_run(ansible: Ansible) -> None:
     assert ansible.asked == []
 
 
+@pytest.mark.parametrize(
+    ("answers", "reached"),
+    [
+        ([HostResult("failed", refused=True)], "nothing"),
+        ([HostResult("failed")], "sent"),
+        ([HostResult("ok"), HostResult("failed", refused=True)], "sent"),
+        ([HostResult("failed", refused=True), HostResult("ok")], "sent"),
+    ],
+)
+def test_a_run_that_every_host_refused_sent_nothing(
+    ansible: Ansible, monkeypatch: pytest.MonkeyPatch, answers: list[HostResult], reached: str
+) -> None:
+    given = iter(answers)
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", lambda *_one, **_more: RunResult({"storage1": next(given)}))
+    with opened("backup", Options(yes=True)) as session:
+        session.confirm()
+        for _ in answers:
+            session.run("backup", ["storage1"], {}, check=False)
+        session.settle(3, {})
+    directory = next(ansible.site.glob("runs/2*"))
+    assert json.loads((directory / "result.json").read_text())["reached"] == reached
+
+
 def test_every_run_is_told_the_site_s_host_keys(ansible: Ansible, cli: Cli) -> None:
     code, _, err = cli("push-image", "b", "--yes")
     assert code == 0, err

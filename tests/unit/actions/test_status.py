@@ -339,6 +339,35 @@ def test_what_pends_can_be_dismissed_and_who_did_it_is_recorded(ansible: Ansible
     assert "nothing of" in err
 
 
+SLIP = HostResult("failed", message="there is no such backup", refused=True)
+DAMAGED = HostResult("failed", message="the copy differs from the manifest")
+
+
+@pytest.mark.parametrize("verb", [["restore-home", "minji"], ["verify-backup", "20200101T000000Z-x"]])
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        (RunResult({"storage1": SLIP}), []),
+        (RunResult({"storage1": DAMAGED}), ["storage1"]),
+        (RunResult({"storage1": HostResult("unreachable", message="the ssh connection was cut")}), ["storage1"]),
+        (RunResult({"storage1": SLIP}, interrupted=True), None),
+    ],
+)
+def test_a_slip_never_pends_and_what_began_does(
+    ansible: Ansible, cli: Cli, verb: list[str], answer: RunResult, left: list[str] | None
+) -> None:
+    assert ansible.site is not None
+    (ansible.site / "users.yml").write_text("users:\n  - {name: minji, uid: 20000}\nretired: []\n")
+    ansible.answer = answer
+    code, _, err = cli(*verb, "--yes")
+    assert code == answer.code
+    assert ("nothing was changed on storage1" in err) == (left == [])
+    ansible.answer = answers(STORAGE)
+    pending = result(cli)["pending"]["runs"]
+    assert [list(one["hosts"]) for one in pending] == ([] if left == [] else [["storage1"]])
+    assert left is not None or [one["status"] for one in pending] == ["interrupted"]
+
+
 @pytest.mark.holds("a run that goes on is not dismissed")
 def test_a_run_that_goes_on_is_not_dismissed(ansible: Ansible, cli: Cli) -> None:
     assert ansible.site is not None

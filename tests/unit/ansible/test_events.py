@@ -24,6 +24,8 @@ def ok(host: str = "n", **result: Any) -> tuple[str, str, dict[str, Any]]:
 
 
 OK = {"status": "ok"}
+REFUSED = ("failed", "n", {"res": {"msg": "x", "report": {"begun": False}}})
+FAILED = ("failed", "n", {"res": {"msg": "y"}})
 ODD = "its answer is not understood"
 TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
     "nothing to do": ([ok(), ok()], HostResult("ok")),
@@ -46,6 +48,13 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
         HostResult("failed", ["add minji"], "conflict (Do it)"),
     ),
     "ignored": ([("failed", "n", {"res": {"msg": "x"}, "ignore_errors": True}), ok()], HostResult("ok")),
+    "what began nothing": ([REFUSED], HostResult("failed", [], "x (Do it)", refused=True)),
+    "what began nothing, twice": ([REFUSED, REFUSED], HostResult("failed", [], "x (Do it)", refused=True)),
+    "what began nothing, after what failed": ([FAILED, REFUSED], HostResult("failed", [], "x (Do it)")),
+    "what failed, after what began nothing": ([REFUSED, FAILED], HostResult("failed", [], "y (Do it)")),
+    "what does not say whether it began": (
+        [("failed", "n", {"res": {"msg": "x", "report": {"begun": "no"}}})], HostResult("failed", [], "x (Do it)"),
+    ),
     "a failure is not forgotten": (
         [("failed", "n", {"res": {"msg": "x"}}), ok(changed=True, operations=["close the root"])],
         HostResult("failed", ["close the root"], "x (Do it)"),

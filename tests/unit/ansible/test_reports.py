@@ -78,7 +78,7 @@ MANIFEST = {
 }  # fmt: skip
 GOOD: dict[str, Any] = {
     "users": PERSON, "homes": PERSON, "scratch": PERSON, "login_access": PERSON, "sessions": PERSON,
-    "problems": ["homes: not mounted"], "refused": {"bob": "uid 20005 was given to alice"},
+    "problems": ["homes: not mounted"], "begun": False, "refused": {"bob": "uid 20005 was given to alice"},
     "uids": {"memory": {"20000": "minji"}, "seen": {"20003": "/srv/homes/ghost"}, "problem": None},
     "backup": BACKUP, "pruned": ["20261121T010203Z-daily"],
     "privileges": {

@@ -6,7 +6,12 @@ import errno
 import os
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import (
+    NodeError,
+    NothingBegun,
+    in_words,
+    nothing_begun,
+)
 
 DENIED = (errno.EACCES, "Permission denied")
 
@@ -29,3 +34,9 @@ DENIED = (errno.EACCES, "Permission denied")
 )
 def test_in_words(error: Exception, words: str) -> None:
     assert in_words(error) == words
+
+
+@pytest.mark.parametrize("error", [NodeError("no such backup"), OSError(*DENIED, "/srv")], ids=repr)
+def test_what_ends_a_look_ends_it_before_anything_was_begun(error: Exception) -> None:
+    with pytest.raises(NothingBegun, match=str(in_words(error))), nothing_begun():
+        raise error

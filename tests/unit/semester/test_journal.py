@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuadmin import appending
-from gpuadmin.errors import GpuadminError
+from gpuadmin.errors import GpuadminError, RefusedError
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.machine import PHASES, State
 
@@ -72,6 +72,26 @@ def test_an_entry_is_on_the_disk_when_it_is_written(journal: Journal, monkeypatc
     synced.clear()
     Journal(journal.directory.parent, "other").write("decided", decision=DECISION)
     assert synced == ["journal.jsonl", "term-other", journal.directory.parent.name]
+
+
+@pytest.mark.holds("what was taken back is not done in the next reset")
+def test_what_was_taken_back_is_not_done_in_the_next_reset(journal: Journal) -> None:
+    journal.write("unlocked-before", names=["minji"])
+    for phase in ("announce", "lock", "end-sessions", "backup"):
+        journal.write("begin", phase=phase, plan={})
+        journal.write("done", phase=phase, result={}, pending={"node2": "was away"} if phase == "lock" else {})
+    assert journal.state().phases("wipe", check=False) == ("wipe",)
+    journal.write("aborted", mailed=["minji"])
+    state = journal.state()
+    assert (state.aborted, state.open, state.closed_before, bool(state.since)) == (True, False, 1, True)
+    assert {state.word(phase) for phase in PHASES} == {"not begun"}
+    assert (state.pending, state.unlocked_before) == ({}, ())
+    for phase in PHASES[1:]:
+        with pytest.raises(RefusedError, match="announce comes before it"):
+            state.phases(phase, check=False)
+    journal.write("decided", decision=DECISION)
+    assert journal.state().closed_before == 1
+    assert journal.state().phases("announce", check=False) == ("announce",)
 
 
 def test_what_a_wipe_was_begun_for_may_be_gone(journal: Journal) -> None:

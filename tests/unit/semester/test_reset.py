@@ -318,6 +318,24 @@ def test_abort_before_and_after_wipe(cluster: Cluster, cli: Cli) -> None:
     assert code != 0
 
 
+def test_a_phase_that_was_taken_back_is_done_again(cluster: Cluster, cli: Cli) -> None:
+    """Nobody is locked out any more, so nothing is backed up as if they were."""
+    for phase in ("announce", "lock", "end-sessions"):
+        assert cli("semester-reset", "--phase", phase, "--yes")[0] == 0
+    assert cli("semester-reset", "--abort", "--yes")[0] == 0
+    before = journal(cluster).entries()
+    code, _out, err = cli("semester-reset", "--phase", "backup", "--yes")
+    assert code == 5
+    assert "announce comes before it" in err
+    assert journal(cluster).entries() == before
+    # who is locked by the admin afterwards is not let in, by a look at the next reset
+    users = cluster.site / "users.yml"
+    users.write_text(users.read_text().replace("uid: 20001", "uid: 20001, locked: true, stays: 2026-2"))
+    code, out, err = cli("semester-reset", "--check", "--json")
+    assert code == 0, err
+    assert "release" not in json.loads(out)["result"]["phases"]
+
+
 REFUSED: dict[str, tuple[list[str], str, str]] = {
     "wipe without its phases": (["--phase", "wipe", "--yes", "--term", "2026-2"], "announce comes before it", ""),
     "yes alone": (["--yes"], "wipe is not confirmed by --yes alone", ""),

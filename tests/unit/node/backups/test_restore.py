@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, extents
+from ansible_collections.gpuadmin.node.plugins.module_utils import background, btrfs, extents
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
     copy_server,
@@ -25,6 +25,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import home_owner
 
 from tests.support.hostile_home import hostile
+from tests.support.operations import ask
 from tests.support.storage import FIRST, JIHO, MINJI, SECOND, Storage, flip, run, wanted
 
 pytestmark = [pytest.mark.btrfs, pytest.mark.usefixtures("end_of_the_year")]
@@ -173,6 +174,67 @@ def test_what_is_refused(storage: Storage, more: dict[str, object], words: str) 
     with pytest.raises(NodeError, match=words):
         restore.execute(wanted(storage, **more))
     assert [name for name in storage.names if name != restore.RESTORING] == before
+
+
+SLIPS: dict[str, tuple[str, dict[str, object]]] = {
+    "no such part": ("restore_home", {"path": "nothing"}),
+    "a part behind a link": ("restore_home", {"path": "out/passwd"}),
+    "no such person": ("restore_home", {"user": "nobody-at-all"}),
+    "no such backup": ("restore_home", {"backup": "20200101T000000Z-x"}),
+    "no plain path": ("restore_home", {"mode": "directory", "target": "relative"}),
+    "a place that is there": ("restore_home", {"mode": "directory", "target": "THERE"}),
+    "a place whose directory is not there": ("restore_home", {"mode": "directory", "target": "THERE/x/y"}),
+    "a disk of its own": ("restore_home", {"mode": "in-place", "path": "disk/thesis"}),
+    "subvolumes in an archive": ("restore_home", {"mode": "archive", "target": "THERE"}),
+    "no such backup to verify": ("backup", {"action": "verify", "name": "20200101T000000Z-x"}),
+    "nobody's home to verify": ("backup", {"action": "verify", "users": ["nobody-at-all"]}),
+}
+
+
+@pytest.mark.parametrize(("operation", "more"), SLIPS.values(), ids=SLIPS.keys())
+def test_a_slip_is_found_before_anything_is_begun(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, operation: str, more: dict[str, object]
+) -> None:
+    """The look refuses it, and check mode is no more than that look; the run says that it began nothing."""
+    home = storage.home("minji", 20001, {"disk/thesis": b"precious"})
+    (home / "out").symlink_to("/etc")
+    run("btrfs", "subvolume", "create", home / "data")
+    storage.backup()
+    run("mount", "-t", "tmpfs", "tmpfs", home / "disk")
+    target = str(more.get("target", "")).replace("THERE", str(storage.point / "there"))
+    (storage.point / "there").mkdir()
+    given = {"root": str(storage.root), "user": "minji", "mountpoint": str(storage.point)}
+    document = {
+        "directory": str(storage.directory),
+        **(given if operation == "restore_home" else {}),
+        **more,
+        **({"target": target} if target else {}),
+    }
+    monkeypatch.setattr(background, "perform", lambda *_given, **_more: pytest.fail("it was begun"))
+    before = storage.names
+    answer = ask(operation, document)
+    assert (answer["failed"], answer["operations"], answer["report"]["begun"]) == (True, [], False)
+    assert ask(operation, document, check=True)["msg"] == answer["msg"]
+    assert storage.names == before
+
+
+@pytest.mark.holds("only what failed before it began says so")
+def test_what_stops_a_restore_that_began_does_not_say_that_nothing_was_begun(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    document = {"root": str(storage.root), "directory": str(storage.directory), "user": "minji"}
+
+    def stopped(*_given: object, **_more: object) -> None:
+        raise NodeError("gpuadmin-restore-minji.service ended without a word")
+
+    monkeypatch.setattr(background, "perform", stopped)
+    answer = ask("restore_home", document)
+    assert answer["failed"] is True
+    assert "begun" not in answer["report"]
+    verified = ask("backup", {"directory": str(storage.directory), "action": "verify"})
+    assert "begun" not in verified["report"]
 
 
 def test_where_others_may_write_root_does_not(storage: Storage, tmp_path: Path) -> None:

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class NodeError(Exception):
     """Nothing further can be done; ``str(error)`` says why, in words."""
+
+
+class NothingBegun(NodeError):
+    """The same, before the operation began anything."""
+
+
+@contextmanager
+def nothing_begun() -> Iterator[None]:
+    """For what an operation only looks at, before it begins: an error in it is a NothingBegun."""
+    try:
+        yield
+    except (NodeError, OSError) as error:
+        raise NothingBegun(in_words(error)) from error
 
 
 def in_words(error: BaseException) -> str:

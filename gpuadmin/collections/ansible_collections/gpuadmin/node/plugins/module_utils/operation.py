@@ -13,7 +13,7 @@ from typing import Any
 
 from .answer import Answer
 from .documents import parse
-from .errors import NodeError, in_words
+from .errors import NodeError, NothingBegun, in_words
 from .root.guard import RootError
 
 _NAME = re.compile(r"[a-z][a-z_]{0,40}\Z")
@@ -33,5 +33,7 @@ def run(name: str, given: object, *, check: bool, **more: Any) -> dict[str, obje
         answer: Answer = operation.operate(parse(operation.Document, given, name), check, **more)
     except (NodeError, RootError, OSError) as error:
         words = in_words(error)
-        answer = Answer(report={"problems": [words]}, problem=words)
+        # guard: only what failed before it began says so -> {"begun": False}
+        begun = {"begun": False} if isinstance(error, NothingBegun) else {}
+        answer = Answer(report={"problems": [words], **begun}, problem=words)
     return answer.result(each)

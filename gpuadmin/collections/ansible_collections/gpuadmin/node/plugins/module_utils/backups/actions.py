@@ -9,9 +9,9 @@ from typing import Any
 from gpuadmin.common.text import counted
 
 from .. import background
-from ..errors import NodeError
+from ..errors import NodeError, nothing_begun
 from . import making, pruning
-from .jobs import budget_of, chosen, copy_backup, make_backup, prune_backups, verify_backup
+from .jobs import budget_of, chosen, copy_backup, homes_of, make_backup, prune_backups, verify_backup
 
 
 @dataclass
@@ -47,8 +47,9 @@ def _make(given: Mapping[str, Any], check: bool) -> Done:
 
 
 def _verify(given: Mapping[str, Any], check: bool) -> Done:
-    found = chosen(given["directory"], given["name"])
-    wanted = sorted(found.homes) if given["users"] is None else given["users"]
+    with nothing_begun():
+        found = chosen(given["directory"], given["name"])
+        wanted = homes_of(found, given["users"])
     done = Done([f"read {counted(len(wanted), 'home')} of {found.name}, and compare each file with what was backed up"])
     if not check:
         arguments = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..budget import ENTRIES, SECONDS
@@ -25,16 +25,21 @@ def chosen(directory: str, name: str | None) -> Backup:
     return found
 
 
+def homes_of(backup: Backup, users: Sequence[str] | None) -> list[str]:
+    """Whose homes of a backup are meant: everybody's, where nobody is named. Raises NodeError for one not in it."""
+    unknown = [name for name in users or () if name not in backup.homes]
+    if unknown:
+        raise NodeError(f"{', '.join(unknown)}: not in the backup {backup.name}")
+    return sorted(backup.homes) if users is None else list(users)
+
+
 def make_backup(arguments: Mapping[str, Any]) -> object:
     return making.create(making.Request(**arguments)).as_dict()
 
 
 def verify_backup(arguments: Mapping[str, Any]) -> object:
     backup = chosen(arguments["directory"], arguments["backup"])
-    wanted = sorted(backup.homes) if arguments["users"] is None else list(arguments["users"])
-    unknown = [name for name in wanted if name not in backup.homes]
-    if unknown:
-        raise NodeError(f"{', '.join(unknown)}: not in the backup {backup.name}")
+    wanted = homes_of(backup, arguments["users"])
     return making.verify(backup, wanted, arguments.get("workers", 2), again=True, limits=_limits(arguments)).as_dict()
 
 

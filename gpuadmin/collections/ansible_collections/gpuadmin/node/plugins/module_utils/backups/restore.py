@@ -38,8 +38,7 @@ def execute(request: Request, mountinfo: str | None = None) -> dict[str, object]
     try:
         refuse_nonsense(request)
         with flocked(f"{RUN}/restore-{request.user}.lock"):  # guard: restore takes the lock
-            found, away = locate(request)
-            plan, backup = compute(request, table, found)
+            plan, backup, away = look(request, table)
             if away:
                 with _arrival(request, backup) as arriving:
                     return _restored(request, plan, arriving, away=True)
@@ -47,6 +46,25 @@ def execute(request: Request, mountinfo: str | None = None) -> dict[str, object]
                 return _restored(request, plan, backup, away=False)
     except OSError as error:
         raise NodeError(f"nothing was restored: {in_words(error)}") from error
+
+
+def look(request: Request, mountinfo: str) -> tuple[Plan, Backup, bool]:
+    """What is restored, from which backup, and whether from the host of the second copies. Raises what is refused.
+
+    Nothing is begun. Whether a set of that host has the part that is asked for shows only when it is fetched.
+    """
+    refuse_nonsense(request)
+    found, away = locate(request)
+    plan, backup = compute(request, mountinfo, found)
+    if not away:
+        inner = inner_path(request.path)
+        top, rest, nested = backup_set.part_of(backup, request.user, inner)
+        os.close(_open_source(top, rest, inner).at)
+        if nested and request.mode == "archive":
+            raise NodeError("the home holds subvolumes of its own; restore it to a directory (--to)")
+    if request.mode in ("beside", "in-place") and (volume := _open_volume(request, plan)) is not None:
+        os.close(volume)
+    return plan, backup, away
 
 
 def _restored(request: Request, plan: Plan, backup: Backup, *, away: bool) -> dict[str, object]:
@@ -297,10 +315,7 @@ def _archive(request: Request, plan: Plan, backup: Backup, *, away: bool) -> dic
             os.close(place)
         packing.pack(os.path.join(backup.path, COPY), plan.target)
     else:
-        top, rest, nested = backup_set.part_of(backup, request.user, inner)
-        if nested:
-            raise NodeError("the home holds subvolumes of its own; restore it to a directory (--to)")
-        os.close(_open_source(top, rest, inner).at)
+        top, rest, _ = backup_set.part_of(backup, request.user, inner)
         packing.pack(os.path.join(top, rest) if rest else top, plan.target)
     size = os.stat(plan.target).st_size
     home = backup.homes[request.user]

@@ -8,9 +8,10 @@ from typing import Literal
 
 from .. import background, mounts
 from ..answer import Answer
-from ..backups import restore_plan
+from ..backups import restore, restore_plan
 from ..backups.jobs import remote_of, restore_home
 from ..documents import BackupHost
+from ..errors import nothing_begun
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,8 @@ def operate(document: Document, check: bool) -> Answer:
     subids = tuple(given["subids"]) if given["subids"] else None
     remote = None if given["remote"] is None else remote_of(given["remote"])
     request = restore_plan.Request(**{**given, "subids": subids, "remote": remote})
-    restore_plan.refuse_nonsense(request)
-    backup, away = restore_plan.locate(request)
-    plan, backup = restore_plan.compute(request, mounts.read_mountinfo(), backup)
+    with nothing_begun():
+        plan, backup, away = restore.look(request, mounts.read_mountinfo())
     operations = list(plan.operations)
     if away:
         operations.insert(0, f"take it from the second copy {backup.name} on {given['remote']['host']}")
