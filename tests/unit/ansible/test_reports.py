@@ -380,6 +380,35 @@ def test_what_is_no_text_is_no_report(name: str, text: object) -> None:
         of_text(name, text)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("layout", "{", "layout is no JSON"),
+        ("layout", '{"x": ' + "9" * 5000 + "}", "layout is no JSON"),  # Python reads no number of so many digits
+        ("users", "{", "users is no JSON"),
+        ("users", '{"minji": 5}', "users.minji: "),
+        ("power", '{"people": 5}', "power.people: "),
+        ("layout", '{"x": ' + "[" * DEEPEST + "]" * DEEPEST + "}", "layout is nested too deep"),
+    ],
+)
+def test_a_text_that_is_no_report_is_refused_in_words(name: str, text: str, words: str) -> None:
+    with pytest.raises(OddError, match=f"^{words}"):
+        of_text(name, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("facts", replaced(GOOD["facts"], ("homes", "minji", "uid"), "9" * 4000)),  # as a number it has no end
+        ("status", replaced(GOOD["status"], ("disks", "homes", "free"), "3")),
+        ("users", {"minji": {"status": "ok", "files": "5"}}),
+    ],
+)
+def test_a_number_in_a_text_is_no_number(name: str, value: object) -> None:
+    with pytest.raises(OddError):
+        parsed(name, value)
+
+
 def test_a_million_lines() -> None:
     """Of operations; of an answer's text: both end, and soon."""
     began = time.monotonic()

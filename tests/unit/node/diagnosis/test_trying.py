@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from socket import AF_UNIX, SOCK_STREAM, socket
@@ -116,7 +116,11 @@ def test_a_shell_that_reads_finds_an_end(home: Path, monkeypatch: pytest.MonkeyP
         (".bashrc", "echo hello", "noise", ""),
         (".bashrc", "echo hello >&2", "", ""),
         (".bashrc", "yes | head -c 1000000", "noise", ""),
+        (".bashrc", "yes | head -c 1000000 >&2", "", ""),  # a program that nobody reads from would wait for ever
         (".bashrc", "exec >/dev/null", "silent", ""),
+        (".bashrc", "trap 'exit 3' EXIT", "ended", ""),
+        (".bash_profile", "case $- in *i*) exit 3;; esac", "", "ended"),  # what it reads for a person at a terminal
+        (".bash_profile", "test -t 0 && test -t 1 && test -t 2 && : < /dev/tty || exit 3", "", ""),
         (".bashrc", "kill -9 $$", "ended", ""),
         (".bash_profile", "(setsid sleep 60 &)", "", ""),  # whoever leaves something running is not waited for
         (".bash_profile", "trap '' HUP TERM INT; stty raw", "", ""),
@@ -128,6 +132,15 @@ def test_what_the_shell_reads(home: Path, file: str, text: str, command: str, lo
     assert [one["code"] for one in found] == [command, login], found
     if text == "exit 3":
         assert "status 3" in (found[0]["words"], found[1]["words"])
+
+
+@pytest.mark.parametrize(("file", "ask"), [(".bashrc", trying.command), (".bash_profile", trying.login)])
+@pytest.mark.parametrize("stream", [1, 2])
+def test_what_the_shell_said_last_is_told(
+    home: Path, file: str, ask: Callable[[str], Mapping[str, object]], stream: int
+) -> None:
+    (home / file).write_text(f"echo the disk is gone >&{stream}; exit 3\n")
+    assert ask(BASH)["words"] == "status 3: the disk is gone"
 
 
 def test_a_shell_that_waits_is_ended(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +164,13 @@ def test_what_is_no_shell(home: Path) -> None:
     assert trying.command(str(shell))["code"] == "EACCES"
     shell.chmod(0o755)
     assert trying.command(str(shell))["code"] == "silent"
+
+
+def test_a_shell_of_no_known_kind_is_given_what_all_of_them_take(home: Path) -> None:
+    shell = home / "sh"
+    shell.write_text('#!/bin/sh\ntest "$1" = -c && exec /bin/sh "$@"\n')
+    shell.chmod(0o755)
+    assert [one["code"] for one in (trying.command(str(shell)), trying.login(str(shell)))] == ["", ""]
 
 
 def test_what_a_shell_prints_has_a_bound(home: Path) -> None:
