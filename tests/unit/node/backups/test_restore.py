@@ -151,6 +151,18 @@ def test_to_an_archive_for_somebody_who_is_gone(storage: Storage) -> None:
         assert "./minji/thesis" in archive.getnames()
 
 
+def test_no_archive_lacks_a_subvolume_of_the_home(storage: Storage) -> None:
+    """Its snapshot has an empty directory there."""
+    home = storage.home(*MINJI)
+    run("btrfs", "subvolume", "create", home / "data")
+    (home / "data/set").write_bytes(b"in a subvolume")
+    storage.backup()
+    place = storage.point / "archive"
+    with pytest.raises(NodeError, match="subvolumes of its own"):
+        restore.execute(wanted(storage, mode="archive", target=str(place)))
+    assert list(place.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -163,6 +175,7 @@ def test_to_an_archive_for_somebody_who_is_gone(storage: Storage) -> None:
         ({"backup": "../../x"}, "not the name of a backup"),
         ({"backup": "20200101T000000Z-x"}, "no complete backup"),
         ({"mode": "directory", "target": "relative"}, "plain absolute"),
+        ({"mode": "archive", "path": "out/passwd"}, "symbolic link"),
     ],
 )
 def test_what_is_refused(storage: Storage, more: dict[str, object], words: str) -> None:
@@ -171,7 +184,7 @@ def test_what_is_refused(storage: Storage, more: dict[str, object], words: str) 
     storage.backup()
     before = storage.names
     with pytest.raises(NodeError, match=words):
-        restore.execute(wanted(storage, **more))
+        restore.execute(wanted(storage, **{"target": str(storage.point / "archive"), **more}))
     assert [name for name in storage.names if name != restore.RESTORING] == before
 
 
