@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from socket import AF_UNIX, SOCK_STREAM, socket
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import trying
@@ -173,10 +174,35 @@ def test_a_shell_of_no_known_kind_is_given_what_all_of_them_take(home: Path) -> 
     assert [one["code"] for one in (trying.command(str(shell)), trying.login(str(shell)))] == ["", ""]
 
 
-def test_what_a_shell_prints_has_a_bound(home: Path) -> None:
+def test_what_a_shell_prints_has_a_bound(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, sizes = trying._output, []
+
+    def output(*given: Any) -> tuple[bytes, bytes, bool]:
+        found = usual(*given)
+        sizes.extend(len(one) for one in found[:2])
+        return found
+
+    monkeypatch.setattr(trying, "_output", output)
     (home / ".bashrc").write_text("head -c 50000000 /dev/zero\n")
     outcome = trying.command(BASH)
     assert len(json.dumps(outcome)) < 4000
+    assert max(sizes) == 2 * trying.MOST
+
+
+def test_who_goes_on_printing_after_the_shell_is_not_waited_for() -> None:
+    """The command was run, and what is left running is never silent."""
+    ours, theirs = os.pipe()
+    os.write(theirs, b"token")
+    flood = subprocess.Popen(["yes"], stdout=theirs)
+    child = subprocess.Popen(["true"], start_new_session=True)
+    try:
+        output, _, late = trying._output(child, ours, None, b"token")
+    finally:
+        flood.kill()
+        flood.wait()
+        os.close(ours)
+        os.close(theirs)
+    assert (output.startswith(b"token"), late) == (True, False)
 
 
 @contextmanager
