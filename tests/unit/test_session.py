@@ -114,7 +114,8 @@ def test_passwords_are_asked_for_once(
 ) -> None:
     asked: list[str] = []
 
-    def prompt(text: str, **_more: object) -> str:
+    def prompt(text: str, *, hide_input: bool, **_more: object) -> str:
+        assert hide_input, "nobody beside the admin reads it"
         asked.append(text)
         return f"s3cret {len(asked)}"
 

@@ -473,6 +473,17 @@ def test_only_what_is_the_same_home_is_not_sent(real: Keeper) -> None:
 
 
 @pytest.mark.btrfs
+def test_a_home_that_is_no_snapshot_here_is_sent(real: Keeper) -> None:
+    """In a set of an older gpuadmin it is a directory of one snapshot of all."""
+    old = real.directory / REAL / "homes/minji"
+    run("btrfs", "subvolume", "delete", old)
+    old.mkdir()
+    assert real.begin() == {"there": [], "kept": []}
+    real.send(HONEST)
+    assert real.left() == ["homes/minji", "manifest/minji.gz"]
+
+
+@pytest.mark.btrfs
 def test_what_is_kept_is_as_it_is_here_and_not_as_it_is_told(real: Keeper) -> None:
     told = real.home(nested={"data": "nested/0"}, verified="2099-01-01T00:00:00Z")
     real.begin(homes={"minji": told})

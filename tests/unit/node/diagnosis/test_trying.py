@@ -251,6 +251,11 @@ def test_it_runs_by_itself_and_waits_to_be_told(home: Path) -> None:
     outcome = [json.loads(one) for one in done.stdout.splitlines()]
     assert [one["step"] for one in outcome] == ["begun", "home", "tmp", "process", "command", "login", "done"]
     assert {one.get("code", "") for one in outcome} == {""}
+    asked = json.dumps({"home": str(home), "shell": BASH, "docker": str(home / "gone")})
+    done = subprocess.run(line, input=asked + "\n", capture_output=True, text=True, env=environment, check=True)
+    assert json.loads(done.stdout.splitlines()[-2]) == {
+        "step": "docker", "code": "ENOENT", "words": f"{home}/gone: No such file or directory",
+    }  # fmt: skip
     # nobody tells it anything: nothing is begun
     done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=True)
     assert [json.loads(one)["step"] for one in done.stdout.splitlines()] == ["begun", "done"]
