@@ -368,9 +368,14 @@ def test_what_is_too_deep_or_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in (f'{{"x": {deep}}}', '{"x": ' + "[" * 100_000 + "]" * 100_000 + "}", '{"x": 1e999}', '{"x": NaN}'):
         with pytest.raises(OddError):
             of_text("layout", text)
+    for number in (2**100, -(2**100)):
+        assert parsed("layout", {"x": number - number // abs(number)})
+        with pytest.raises(OddError, match="too large"):
+            parsed("layout", {"x": number})
     monkeypatch.setattr("gpuadmin.ansible.reports.MOST_VALUES", 10)
+    assert parsed("layout", {"x": [0] * 9})
     with pytest.raises(OddError, match="more than 10 values"):
-        parsed("layout", {"x": [0] * 11})
+        parsed("layout", {"x": [0] * 10})
 
 
 @pytest.mark.parametrize("name", ["layout", "people"])

@@ -256,6 +256,11 @@ def test_it_runs_by_itself_and_waits_to_be_told(home: Path) -> None:
     assert json.loads(done.stdout.splitlines()[-2]) == {
         "step": "docker", "code": "ENOENT", "words": f"{home}/gone: No such file or directory",
     }  # fmt: skip
+    # what ended is told, though it is killed in the next
+    (home / ".bashrc").write_text("kill -9 $PPID\n")
+    killed = subprocess.run(line, input=asked + "\n", capture_output=True, text=True, env=environment, check=False)
+    outcome = [json.loads(one) for one in killed.stdout.splitlines()]
+    assert [one["step"] for one in outcome] == ["begun", "home", "tmp", "process"]
     # nobody tells it anything: nothing is begun
     done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=True)
     assert [json.loads(one)["step"] for one in done.stdout.splitlines()] == ["begun", "done"]
