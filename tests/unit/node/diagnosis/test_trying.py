@@ -169,7 +169,8 @@ def test_what_is_no_shell(home: Path) -> None:
 
 def test_a_shell_of_no_known_kind_is_given_what_all_of_them_take(home: Path) -> None:
     shell = home / "sh"
-    shell.write_text('#!/bin/sh\ntest "$1" = -c && exec /bin/sh "$@"\n')
+    tried = 'test "$1" = -c || exit 9; if test -t 0; then : < /dev/tty || exit 8; fi; exec /bin/sh "$@"'
+    shell.write_text(f"#!/bin/sh\n{tried}\n")  # its terminal is the terminal of its session, where it has one
     shell.chmod(0o755)
     assert [one["code"] for one in (trying.command(str(shell)), trying.login(str(shell)))] == ["", ""]
 

@@ -56,7 +56,6 @@ def begin(directory: str, claimed: Backup, bounds: Bounds = BOUNDS) -> dict[str,
         write_atomic(os.path.join(path, received.STAMP), received.stamp(), mode=0o600)
         found = replace(claimed, inside=".", homes={})
         backup_set.store(found, backup_set.UNFINISHED)
-        sync_directory(directory)
     there = [one for one, home in claimed.homes.items() if _same(found.homes.get(one), home)]
     return {"there": there, "kept": [] if btrfs.inspect(f"{path}/homes") else _keep(directory, claimed)}
 
