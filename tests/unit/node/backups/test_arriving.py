@@ -385,6 +385,8 @@ def test_what_an_interruption_left_goes_at_the_next_begin(real: Keeper) -> None:
     run("btrfs", "subvolume", "create", real.directory / REAL / "homes/.jiho.part")
     run("btrfs", "subvolume", "create", real.directory / ".incoming")
     run("btrfs", "subvolume", "create", real.directory / ".incoming/homes")
+    (real.directory / ".incoming/homes/thesis").write_bytes(b"x")
+    run("btrfs", "property", "set", "-ts", real.directory / ".incoming/homes", "ro", "true")
     before = real.picture()
     real.begin("20261222T020304Z-manual")
     assert not (real.directory / FALSE).exists()
@@ -661,6 +663,21 @@ def test_a_power_cut_leaves_no_home_without_its_manifest(
         run("umount", after)
         cut.unlink()
         run("mount", "-o", "loop", disks / "disk", keeper.point)
+
+
+@pytest.mark.btrfs
+def test_a_home_s_name_is_on_disk_before_the_set_has_the_home(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """btrfs writes the new name of a subvolume with whatever is synced next, and promises that to nobody."""
+    keeper.begin()
+    done: list[object] = []
+    sync, finish = arriving.sync_directory, backup_set.finish
+    monkeypatch.setattr(arriving, "sync_directory", lambda path: (done.append(os.listdir(path)), sync(path)))
+    monkeypatch.setattr(backup_set, "finish", lambda backup: (done.append("the set has it"), finish(backup)))
+    keeper.send(HONEST)
+    assert done == [["minji"], ["minji.gz"], "the set has it"]
+    home = arriving.btrfs.inspect(str(keeper.directory / FALSE / "homes/minji"))
+    assert home is not None
+    assert home.read_only
 
 
 @pytest.mark.holds("deleting a set follows no link to a directory of snapshots")
