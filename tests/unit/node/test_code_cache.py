@@ -280,7 +280,7 @@ def test_what_ran_is_compiled_after_it_and_nothing_else(library: Path, tmp_path:
     ours = library / f"{code().digest}.{sys.implementation.cache_tag}" / code_cache._OURS
     compiling(ours / "compiling")
     names = {path.name.partition(".")[0] for path in ours.glob("__pycache__/*.pyc")}
-    assert {"operation", "documents", "compiled", "kept"} <= names
+    assert {"operation", "documents", "compiled", "code_cache"} <= names
     ran = {path.name.partition(".")[0] for path in ours.glob("operations/__pycache__/*.pyc")}
     assert ran == {"__init__", "files"}
     assert not names & {"background", "btrfs"}, "what was not loaded is not compiled"
