@@ -42,7 +42,8 @@ class Outer:
 def test_a_document_becomes_what_it_says() -> None:
     found = parse(
         Outer,
-        {"path": "/x", "mode": "two", "number": "7", "share": 1, "wanted": False, "names": ["a"], "inner": [{"name": "b"}], "one": {"name": "c"},
+        {"path": "/x", "mode": "two", "number": "7", "share": 1, "wanted": False, "names": ["a"],
+         "inner": [{"name": "b"}], "one": {"name": "c"},
          "by_name": {"d": 4}, "anything": [None]},
         "it",
     )  # fmt: skip

@@ -476,13 +476,16 @@ def test_only_what_is_the_same_home_is_not_sent(real: Keeper) -> None:
 
 @pytest.mark.btrfs
 def test_a_home_that_is_no_snapshot_here_is_sent(real: Keeper) -> None:
-    """In a set of an older gpuadmin it is a directory of one snapshot of all."""
+    """In a set of an older gpuadmin it is a directory of one snapshot of all; a difference is put on a copy of it."""
     old = real.directory / REAL / "homes/minji"
+    run("cp", "-a", old, old.with_name("copy"))
     run("btrfs", "subvolume", "delete", old)
-    old.mkdir()
+    old.with_name("copy").rename(old)
     assert real.begin() == {"there": [], "kept": []}
-    real.send(HONEST)
+    difference = stream(real.home(), real.packed(real.lines()), HONEST[3:])
+    real.ask(f"home {FALSE} minji {REAL}", difference)
     assert real.left() == ["homes/minji", "manifest/minji.gz"]
+    assert (old / "thesis").read_bytes() == b"precious\n"
 
 
 @pytest.mark.btrfs
@@ -675,7 +678,11 @@ def test_a_home_s_name_is_on_disk_before_the_set_has_the_home(keeper: Keeper, mo
     keeper.begin()
     done: list[object] = []
     sync, finish = arriving.sync_directory, backup_set.finish
-    monkeypatch.setattr(arriving, "sync_directory", lambda path: (done.append(os.listdir(path)), sync(path)))
+
+    def names(path: str) -> list[str]:
+        return [one.name for one in Path(path).iterdir() if not one.name.startswith(".")]
+
+    monkeypatch.setattr(arriving, "sync_directory", lambda path: (done.append(names(path)), sync(path)))
     monkeypatch.setattr(backup_set, "finish", lambda backup: (done.append("the set has it"), finish(backup)))
     keeper.send(HONEST)
     assert done == [["minji"], ["minji.gz"], "the set has it"]
