@@ -127,6 +127,44 @@ def test_passwords_are_asked_for_once(
     assert "s3cret" not in "".join(path.read_text() for path in ansible.site.rglob("runs/*/*"))
 
 
+def test_who_gives_no_sudo_password_gives_the_one_of_ssh(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or none, where there is none: an empty one would be tried."""
+    monkeypatch.setattr("click.prompt", lambda _text, *, default, **_more: "s3cret" if default is None else default)
+    for options, want in ((["--ask-pass", "--ask-become-pass"], "s3cret"), (["--ask-become-pass"], None)):
+        ansible.asked.clear()
+        assert cli("push-image", "b", "--yes", *options)[0] == 0
+        assert {one.secrets.become for one in ansible.asked} == {want}
+
+
+@pytest.mark.parametrize(
+    ("steps", "reached"),
+    [(["look"], "nothing"), (["look", "confirm"], "confirmed"), (["confirm", "send", "confirm", "look"], "sent")],
+)
+def test_how_far_a_run_came_is_in_its_record(ansible: Ansible, steps: list[str], reached: str) -> None:
+    with opened("backup", Options(yes=True)) as session:
+        for step in steps:
+            if step == "confirm":
+                session.confirm()
+            else:
+                session.run("backup", ["node1"], {}, check=step == "look")
+        session.settle(0, {})
+    assert [record["reached"] for record in ansible.records] == [reached]
+
+
+@pytest.mark.parametrize("arguments", [["push-image", "b"], ["add-user", "yuna"]])
+def test_a_check_asks_nothing_and_changes_nothing(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: pytest.fail("was asked"))
+    users = (ansible.site / "users.yml").read_text()
+    code, _, err = cli(*arguments, "--check")
+    assert code == 0, err
+    assert {one.check for one in ansible.asked} == {True}
+    assert (ansible.site / "users.yml").read_text() == users
+
+
 def test_a_look_and_the_work_are_one_record_with_one_log(ansible: Ansible, cli: Cli) -> None:
     code, out, err = cli("push-image", "b", "--yes", "--json")
     assert code == 0, err
