@@ -184,6 +184,13 @@ def test_a_run_on_no_host_is_no_run(ansible: Ansible) -> None:
     assert ansible.asked == []
 
 
+def test_a_run_is_on_the_hosts_that_were_named(ansible: Ansible) -> None:
+    with opened("backup", Options(yes=True, limit="node1,node2")) as session:
+        session.run("backup", ["node1", "storage1"], {}, check=False)
+        session.run("backup", None, {}, check=False)
+    assert [one.limit for one in ansible.asked] == ["node1,storage1", "node1,node2"]
+
+
 def test_every_run_is_told_the_site_s_host_keys(ansible: Ansible, cli: Cli) -> None:
     code, _, err = cli("push-image", "b", "--yes")
     assert code == 0, err

@@ -151,6 +151,17 @@ def test_to_an_archive_for_somebody_who_is_gone(storage: Storage) -> None:
         assert "./minji/thesis" in archive.getnames()
 
 
+def test_an_archive_of_a_part_has_that_part_alone(storage: Storage) -> None:
+    storage.home("minji", 20001, {"dir/one": b"1", "thesis": b"precious"})
+    storage.backup()
+    place = storage.point / "archive"
+    place.mkdir()
+    with tarfile.open(
+        str(restore.execute(wanted(storage, mode="archive", target=str(place), path="dir"))["target"])
+    ) as it:
+        assert sorted(it.getnames()) == ["./dir", "./dir/one"]
+
+
 def test_no_archive_lacks_a_subvolume_of_the_home(storage: Storage) -> None:
     """Its snapshot has an empty directory there."""
     home = storage.home(*MINJI)
