@@ -17,6 +17,7 @@ import pytest
 
 from gpuadmin.ansible.interrupt import handed_on
 from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.config.memory import recall
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.errors import ExitCode
 from gpuadmin.options import Options
@@ -285,6 +286,18 @@ def test_who_leaves_at_the_password_has_changed_nothing(
     assert cli("lock-user", "minji", "--yes", "--ask-pass")[0] == ExitCode.INTERRUPTED
     assert (ansible.site / "users.yml").read_text() == users
     assert ansible.asked == []
+
+
+def test_what_an_admin_wrote_is_remembered_when_it_came_to_the_hosts(ansible: Ansible, cli: Cli) -> None:
+    """A uid that the site remembers is given to nobody else."""
+    with (ansible.site / "users.yml").open("r+") as users:
+        text = users.read().replace("users:\n", "users:\n  - {name: yuna, uid: 20007}\n")
+        users.seek(0)
+        users.write(text)
+    for option, remembered in (("--check", False), ("--yes", True)):
+        code, _, err = cli("sync-users", option)
+        assert code == 0, err
+        assert (20007 in recall(ansible.site).uids) == remembered
 
 
 @pytest.mark.parametrize("arguments", [["push-image", "b"], ["add-user", "yuna"]])
