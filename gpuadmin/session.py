@@ -196,6 +196,7 @@ class Session:
             known_hosts=self.site.known_hosts,
             hosts=len(self.hosts if hosts is None else hosts),
             variables={"gpuadmin_site": self.site.settings.model_dump(mode="json"), **variables},
+            # guard: a run is on the hosts that were named, and on no other -> self.options.limit
             limit=self.options.limit if hosts is None else ",".join(hosts),
             check=check,
             verbosity=self.options.verbose,

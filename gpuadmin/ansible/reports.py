@@ -55,8 +55,17 @@ REPORTS: Mapping[str, Any] = {
     "pruned": list[str],
     "privileges": looks.Privileges,
 }
-_KEPT = ConfigDict(extra="allow", strict=True)
-_PEOPLE = TypeAdapter(people.People, config=ConfigDict(extra="ignore", strict=True))
+_KEPT = ConfigDict(
+    extra="allow",
+    strict=True,  # guard: a number in a text is no number: it would have no bound
+)
+_PEOPLE = TypeAdapter(
+    people.People,
+    config=ConfigDict(
+        extra="ignore",
+        strict=True,  # guard: a number in a text is no number of a person's either
+    ),
+)
 
 
 @cache

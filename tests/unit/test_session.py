@@ -17,6 +17,7 @@ import pytest
 
 from gpuadmin.ansible.interrupt import handed_on
 from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.config.memory import recall
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.errors import ExitCode
 from gpuadmin.options import Options
@@ -114,7 +115,8 @@ def test_passwords_are_asked_for_once(
 ) -> None:
     asked: list[str] = []
 
-    def prompt(text: str, **_more: object) -> str:
+    def prompt(text: str, *, hide_input: bool, **_more: object) -> str:
+        assert hide_input, "nobody beside the admin reads it"
         asked.append(text)
         return f"s3cret {len(asked)}"
 
@@ -124,6 +126,44 @@ def test_passwords_are_asked_for_once(
     assert len(ansible.asked) > 1
     assert {(one.secrets.ssh, one.secrets.become) for one in ansible.asked} == {("s3cret 1", "s3cret 2")}
     assert "s3cret" not in "".join(path.read_text() for path in ansible.site.rglob("runs/*/*"))
+
+
+def test_who_gives_no_sudo_password_gives_the_one_of_ssh(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or none, where there is none: an empty one would be tried."""
+    monkeypatch.setattr("click.prompt", lambda _text, *, default, **_more: "s3cret" if default is None else default)
+    for options, want in ((["--ask-pass", "--ask-become-pass"], "s3cret"), (["--ask-become-pass"], None)):
+        ansible.asked.clear()
+        assert cli("push-image", "b", "--yes", *options)[0] == 0
+        assert {one.secrets.become for one in ansible.asked} == {want}
+
+
+@pytest.mark.parametrize(
+    ("steps", "reached"),
+    [(["look"], "nothing"), (["look", "confirm"], "confirmed"), (["confirm", "send", "confirm", "look"], "sent")],
+)
+def test_how_far_a_run_came_is_in_its_record(ansible: Ansible, steps: list[str], reached: str) -> None:
+    with opened("backup", Options(yes=True)) as session:
+        for step in steps:
+            if step == "confirm":
+                session.confirm()
+            else:
+                session.run("backup", ["node1"], {}, check=step == "look")
+        session.settle(0, {})
+    assert [record["reached"] for record in ansible.records] == [reached]
+
+
+@pytest.mark.parametrize("arguments", [["push-image", "b"], ["add-user", "yuna"]])
+def test_a_check_asks_nothing_and_changes_nothing(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: pytest.fail("was asked"))
+    users = (ansible.site / "users.yml").read_text()
+    code, _, err = cli(*arguments, "--check")
+    assert code == 0, err
+    assert {one.check for one in ansible.asked} == {True}
+    assert (ansible.site / "users.yml").read_text() == users
 
 
 def test_a_look_and_the_work_are_one_record_with_one_log(ansible: Ansible, cli: Cli) -> None:
@@ -166,6 +206,13 @@ def test_a_run_that_every_host_refused_sent_nothing(
         session.settle(3, {})
     directory = next(ansible.site.glob("runs/2*"))
     assert json.loads((directory / "result.json").read_text())["reached"] == reached
+
+
+def test_a_run_is_on_the_hosts_that_were_named(ansible: Ansible) -> None:
+    with opened("backup", Options(yes=True, limit="node1,node2")) as session:
+        session.run("backup", ["node1", "storage1"], {}, check=False)
+        session.run("backup", None, {}, check=False)
+    assert [one.limit for one in ansible.asked] == ["node1,storage1", "node1,node2"]
 
 
 def test_every_run_is_told_the_site_s_host_keys(ansible: Ansible, cli: Cli) -> None:
@@ -262,6 +309,18 @@ def test_who_leaves_at_the_password_has_changed_nothing(
     assert cli("lock-user", "minji", "--yes", "--ask-pass")[0] == ExitCode.INTERRUPTED
     assert (ansible.site / "users.yml").read_text() == users
     assert ansible.asked == []
+
+
+def test_what_an_admin_wrote_is_remembered_when_it_came_to_the_hosts(ansible: Ansible, cli: Cli) -> None:
+    """A uid that the site remembers is given to nobody else."""
+    with (ansible.site / "users.yml").open("r+") as users:
+        text = users.read().replace("users:\n", "users:\n  - {name: yuna, uid: 20007}\n")
+        users.seek(0)
+        users.write(text)
+    for option, remembered in (("--check", False), ("--yes", True)):
+        code, _, err = cli("sync-users", option)
+        assert code == 0, err
+        assert (20007 in recall(ansible.site).uids) == remembered
 
 
 @pytest.mark.parametrize("arguments", [["push-image", "b"], ["add-user", "yuna"]])

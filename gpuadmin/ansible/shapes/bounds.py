@@ -13,10 +13,10 @@ _NUMBER_NAME = re.compile(r"[0-9]{1,10}")
 
 #: Bytes are the largest counts. A file's size is what its owner says: twenty million sparse ones of 8 EiB are 2**87.
 MOST = 2**100
-Count = Annotated[int, Field(ge=0, lt=MOST)]
+Count = Annotated[int, Field(ge=0, lt=MOST)]  # guard: a count has bounds -> int
 #: Seconds since 1970, up to the year 9999, which is as far as dates go.
-When = Annotated[float, Field(ge=0, lt=253_370_000_000)]
-Seconds = Annotated[float, Field(ge=0, lt=1e9)]
+When = Annotated[float, Field(ge=0, lt=253_370_000_000)]  # guard: a time is one that dates can say -> float
+Seconds = Annotated[float, Field(ge=0, lt=1e9)]  # guard: a duration has bounds -> float
 Words = dict[str, str]
 
 

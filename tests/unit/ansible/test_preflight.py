@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.gpuadmin.node.plugins.action.preflight import LONGEST, MOST, Found
 
 from gpuadmin.ansible import invocation
 from gpuadmin.ansible import runner as layer
@@ -144,6 +145,11 @@ CASES = {
         "obstacles: [{that: false, when: inventory_hostname == 'other', say: x}]", None
     ),
     "after one that stops nothing is asked": ("obstacles: [{that: false, stops: true, say: alone}]", "alone"),
+    "one that stops may not be the last": (
+        "obstacles: [{that: false, stops: true, say: this}, {that: false, say: that}]", "this; that"
+    ),
+    "a role's files have what is known, and nothing else": ("obstacle: [{that: true, say: x}]", "may have"),
+    "a role's file is a mapping": ("[{that: true, say: x}]", "may have"),
 }  # fmt: skip
 
 
@@ -175,6 +181,37 @@ def test_modules_that_look_change_nothing(go: Go, tmp_path: Path) -> None:
     result = go("look: [write.yml]", "{}")
     assert {host.status for host in result.hosts.values()} == {"changed"}, "nothing is in the way"
     assert "written" not in marks(tmp_path)
+
+
+def test_what_looks_fails_is_in_the_way(go: Go, tmp_path: Path) -> None:
+    """And one that looks only where something else is in the way is not asked before."""
+    go.content("first/tasks/odd.yml", "- name: Ask\n  gpuadmin.node.accounts:\n    nonsense: 1\n")
+    odd = "accounts has 'nonsense', which is none of"
+    assert odd in (go("look: [odd.yml]", "{}").hosts["node1"].message or "")
+    held = "look_when_held: [odd.yml]\n"
+    found = go(f"{held}obstacles: [{{that: false, say: in the way}}]", "{}").hosts["node1"].obstacles
+    assert (found[0], odd in found[1]) == ("in the way", True)
+    assert marks(tmp_path) == []
+    assert go(held, "{}").hosts["node1"].status == "changed"
+
+
+def test_facts_of_a_host_are_asked_for_once_and_no_role_is_looked_at_without(go: Go, tmp_path: Path) -> None:
+    facts = "- name: Look\n  gpuadmin.node.host_facts:\n    paths: {paths}\n"
+    go.content("first/tasks/facts.yml", facts.format(paths="[/]"))
+    known = "obstacles: [{that: 'ansible_facts.gpuadmin.family is undefined', say: this is known}]"
+    assert go("look: [facts.yml]", known).hosts["node1"].obstacles == ["this is known"]
+    go.content("first/tasks/facts.yml", facts.format(paths="7"))
+    (alone,) = go("look: [facts.yml]", "obstacles: [{that: false, say: nobody asks}]").hosts["node1"].obstacles
+    assert "host_facts.paths is 7, and no list" in alone
+    assert marks(tmp_path) == ["node2-first"], "which the second role is not for, at first"
+
+
+def test_what_is_told_of_a_host_has_an_end() -> None:
+    found = Found([f"{number} {'x' * 1000}" for number in range(MOST)], ["0 " + "x" * 1000])
+    assert (len(found.lines()), {len(line) for line in found.lines()}) == (MOST, {LONGEST})
+    found.people.append("and one of a person's")
+    assert found.lines()[MOST:] == ["and 1 more"]
+    assert Found(["a\n  b", "a b"]).lines() == ["a b"], "each once, on a line"
 
 
 PEOPLE = """

@@ -368,9 +368,14 @@ def test_what_is_too_deep_or_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in (f'{{"x": {deep}}}', '{"x": ' + "[" * 100_000 + "]" * 100_000 + "}", '{"x": 1e999}', '{"x": NaN}'):
         with pytest.raises(OddError):
             of_text("layout", text)
+    for number in (2**100, -(2**100)):
+        assert parsed("layout", {"x": number - number // abs(number)})
+        with pytest.raises(OddError, match="too large"):
+            parsed("layout", {"x": number})
     monkeypatch.setattr("gpuadmin.ansible.reports.MOST_VALUES", 10)
+    assert parsed("layout", {"x": [0] * 9})
     with pytest.raises(OddError, match="more than 10 values"):
-        parsed("layout", {"x": [0] * 11})
+        parsed("layout", {"x": [0] * 10})
 
 
 @pytest.mark.parametrize("name", ["layout", "people"])
@@ -378,6 +383,73 @@ def test_what_is_too_deep_or_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_text_is_no_report(name: str, text: object) -> None:
     with pytest.raises(OddError, match=f"{name} is no text"):
         of_text(name, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("layout", "{", "layout is no JSON"),
+        ("layout", '{"x": ' + "9" * 5000 + "}", "layout is no JSON"),  # Python reads no number of so many digits
+        ("users", "{", "users is no JSON"),
+        ("users", '{"minji": 5}', "users.minji: "),
+        ("power", '{"people": 5}', "power.people: "),
+        ("layout", '{"x": ' + "[" * DEEPEST + "]" * DEEPEST + "}", "layout is nested too deep"),
+    ],
+)
+def test_a_text_that_is_no_report_is_refused_in_words(name: str, text: str, words: str) -> None:
+    with pytest.raises(OddError, match=f"^{words}"):
+        of_text(name, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("facts", replaced(GOOD["facts"], ("homes", "minji", "uid"), "9" * 4000)),  # as a number it has no end
+        ("status", replaced(GOOD["status"], ("disks", "homes", "free"), "3")),
+        ("users", {"minji": {"status": "ok", "files": "5"}}),
+    ],
+)
+def test_a_number_in_a_text_is_no_number(name: str, value: object) -> None:
+    with pytest.raises(OddError):
+        parsed(name, value)
+
+
+FOUND = GOOD["privileges"]["found"]
+#: A place of a report, the last value that it may have there, and the first that it may not.
+ENDS: list[tuple[str, tuple[Any, ...], Any, Any]] = [
+    ("homes", ("minji", "files"), 0, -1),
+    ("homes", ("minji", "bytes"), 2**100 - 1, 2**100),
+    ("status", ("disks", "homes", "free"), 0, -1),
+    ("diagnosis", ("clock", "seconds"), 0, -1),
+    ("diagnosis", ("clock", "seconds"), 253_369_999_999, 253_370_000_000),
+    ("switch", ("seconds", "fetch"), 0, -1),
+    ("switch", ("seconds", "fetch"), 999_999_999, 10**9),
+    ("node", ("send_version",), 1, 0),
+    ("node", ("send_version",), 999, 1000),
+    ("command", ("status",), -(2**31), -(2**31) - 1),
+    ("command", ("status",), 2**31 - 1, 2**31),
+    ("facts", ("identities", "minji"), 0, -1),
+    ("facts", ("identities", "minji"), 2**32 - 1, 2**32),
+    ("facts", ("backups", 0, "created"), "1970-01-01T00:00:00Z", "1969-12-31T23:59:59Z"),
+    ("facts", ("backups", 0, "created"), "8999-12-31T23:59:59Z", "9000-01-01T00:00:00Z"),
+    ("store", ("b", "manifest", "streams"), MANIFEST["streams"], []),
+    ("uids", ("seen",), {"9" * 10: "x"}, {"9" * 11: "x"}),
+    ("uids", ("memory",), {"0": "x"}, {"": "x"}),
+    ("privileges", ("found",), FOUND * 1000, FOUND * 1001),
+    ("privileges", ("found", 0, "key"), "x" * 400, "x" * 401),
+    ("privileges", ("aside",), ["x"] * 100, ["x"] * 101),
+    ("privileges", ("sshd",), {str(one): [] for one in range(100)}, {str(one): [] for one in range(101)}),
+    ("privileges", ("keys",), {str(one): [] for one in range(10)}, {str(one): [] for one in range(11)}),
+    ("privileges", ("unknown",), {str(one): "" for one in range(100)}, {str(one): "" for one in range(101)}),
+]
+
+
+@pytest.mark.holds("a count has bounds", "a time is one that dates can say", "a duration has bounds")
+@pytest.mark.parametrize(("name", "path", "last", "beyond"), ENDS)
+def test_what_a_report_says_is_within_its_bounds(name: str, path: tuple[Any, ...], last: Any, beyond: Any) -> None:
+    assert parsed(name, replaced(GOOD[name], path, last))
+    with pytest.raises(OddError):
+        parsed(name, replaced(GOOD[name], path, beyond))
 
 
 def test_a_million_lines() -> None:

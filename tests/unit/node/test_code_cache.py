@@ -195,7 +195,11 @@ def test_old_code_without_its_lock_stays_and_the_rest_goes(state: Path, keep: Ca
     assert [place.exists() for place in places] == [True, False]
 
 
-@pytest.mark.holds("a look lets units run what they ran", "units are not led to code that is not there")
+@pytest.mark.holds(
+    "a look lets units run what they ran",
+    "units are not led to code that is not there",
+    "units run other code only where somebody asks for that",
+)
 @pytest.mark.parametrize("check", [False, True])
 def test_units_get_no_code_that_is_not_there(state: Path, keep: Callable[[str], Path], check: bool) -> None:
     """A link to nothing would be a host whose units end with an error at the next boot."""
@@ -207,9 +211,13 @@ def test_units_get_no_code_that_is_not_there(state: Path, keep: Callable[[str], 
     assert (answer["missing"], answer["changed"]) == (True, True)
     assert code_cache.linked(before, str(state)), "they run what they ran"
     keep("b")
+    unlinked = ask("code", {"digest": after, "state_directory": str(state)}, check=check)
+    assert (unlinked["operations"], code_cache.linked(before, str(state))) == ([], True), "nobody asked for that"
     there = ask("code", {**arguments, "digest": after}, check=check)
     assert (there["missing"], there["operations"]) == (False, [f"install the node code {after[:12]}"])
     assert code_cache.linked(before if check else after, str(state)), "a look changes no link"
+    again = ask("code", {**arguments, "digest": after}, check=check)
+    assert again["operations"] == (there["operations"] if check else [])
 
 
 def called(

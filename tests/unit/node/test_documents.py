@@ -42,11 +42,12 @@ class Outer:
 def test_a_document_becomes_what_it_says() -> None:
     found = parse(
         Outer,
-        {"path": "/x", "number": "7", "share": 1, "names": ["a"], "inner": [{"name": "b"}], "one": {"name": "c"},
+        {"path": "/x", "mode": "two", "number": "7", "share": 1, "wanted": False, "names": ["a"],
+         "inner": [{"name": "b"}], "one": {"name": "c"},
          "by_name": {"d": 4}, "anything": [None]},
         "it",
     )  # fmt: skip
-    assert found == Outer("/x", "one", 7, 1, True, ["a"], [Inner("b")], Inner("c"), {"d": 4}, [None])
+    assert found == Outer("/x", "two", 7, 1, False, ["a"], [Inner("b")], Inner("c"), {"d": 4}, [None])
     assert parse(Outer, {"path": "/x", "number": None, "mode": None}, "it") == Outer("/x")
 
 
@@ -69,6 +70,7 @@ def test_a_document_becomes_what_it_says() -> None:
         ({"path": "/x", "names": ["a", 2]}, r"it.names\[1\] is 2, and not text"),
         ({"path": "/x", "inner": [{"name": "a"}, {"size": 1}]}, r"it.inner\[1\].name is missing"),
         ({"path": "/x", "one": "a"}, "it.one is 'a', and no mapping"),
+        ({"path": "/x", "by_name": "a"}, "it.by_name is 'a', and no mapping"),
         ({"path": "/x", "by_name": {"d": "x"}}, "it.by_name.d is 'x', and not a whole number"),
     ],
 )

@@ -108,6 +108,14 @@ def test_a_failure_of_the_operation_is_its_answer(monkeypatch: pytest.MonkeyPatc
     assert len(calls) == 1
 
 
+def test_all_remarks_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the operation, and why the host is slow, which may not even say so, nor by which Python."""
+    silent = {"rc": 7, "stderr": ""}
+    made, calls = action(operation.ActionModule, monkeypatch, [{"kept": "absent"}, silent, {**DONE, "remarks": ["x"]}])
+    assert made.run()["remarks"] == ["x", "the node code there is not run: exit status 7"]
+    assert calls[1][1]["line"][0] == "/usr/bin/python3"
+
+
 LINKED, MISSING = ({"missing": missing, "changed": True} for missing in (False, True))
 
 

@@ -385,6 +385,8 @@ def test_what_an_interruption_left_goes_at_the_next_begin(real: Keeper) -> None:
     run("btrfs", "subvolume", "create", real.directory / REAL / "homes/.jiho.part")
     run("btrfs", "subvolume", "create", real.directory / ".incoming")
     run("btrfs", "subvolume", "create", real.directory / ".incoming/homes")
+    (real.directory / ".incoming/homes/thesis").write_bytes(b"x")
+    run("btrfs", "property", "set", "-ts", real.directory / ".incoming/homes", "ro", "true")
     before = real.picture()
     real.begin("20261222T020304Z-manual")
     assert not (real.directory / FALSE).exists()
@@ -473,6 +475,20 @@ def test_only_what_is_the_same_home_is_not_sent(real: Keeper) -> None:
 
 
 @pytest.mark.btrfs
+def test_a_home_that_is_no_snapshot_here_is_sent(real: Keeper) -> None:
+    """In a set of an older gpuadmin it is a directory of one snapshot of all; a difference is put on a copy of it."""
+    old = real.directory / REAL / "homes/minji"
+    run("cp", "-a", old, old.with_name("copy"))
+    run("btrfs", "subvolume", "delete", old)
+    old.with_name("copy").rename(old)
+    assert real.begin() == {"there": [], "kept": []}
+    difference = stream(real.home(), real.packed(real.lines()), HONEST[3:])
+    real.ask(f"home {FALSE} minji {REAL}", difference)
+    assert real.left() == ["homes/minji", "manifest/minji.gz"]
+    assert (old / "thesis").read_bytes() == b"precious\n"
+
+
+@pytest.mark.btrfs
 def test_what_is_kept_is_as_it_is_here_and_not_as_it_is_told(real: Keeper) -> None:
     told = real.home(nested={"data": "nested/0"}, verified="2099-01-01T00:00:00Z")
     real.begin(homes={"minji": told})
@@ -508,13 +524,17 @@ def test_what_homes_are_kept_from_is_not_deleted_meanwhile(real: Keeper, monkeyp
 
 @pytest.mark.btrfs
 @pytest.mark.parametrize("left", ["homes/minji", "homes/.minji.part", "manifest/minji.gz"])
-def test_what_an_interruption_left_of_a_home_is_not_in_its_way(real: Keeper, left: str) -> None:
+@pytest.mark.parametrize("how", ["kept", "sent"])
+def test_what_an_interruption_left_of_a_home_is_not_in_its_way(real: Keeper, left: str, how: str) -> None:
     real.begin(homes={"minji": real.home(checksum="1" * 64)})
     if left.startswith("homes"):
         run("btrfs", "subvolume", "create", real.directory / FALSE / left)
     else:
         (real.directory / FALSE / left).write_bytes(b"")
-    assert real.begin()["kept"] == ["minji"]
+    if how == "kept":
+        assert real.begin()["kept"] == ["minji"]
+    else:
+        real.send(HONEST)
     assert real.left() == ["homes/minji", "manifest/minji.gz"]
     real.ask(f"verify {FALSE} minji")
 
@@ -648,6 +668,25 @@ def test_a_power_cut_leaves_no_home_without_its_manifest(
         run("umount", after)
         cut.unlink()
         run("mount", "-o", "loop", disks / "disk", keeper.point)
+
+
+@pytest.mark.btrfs
+def test_a_home_s_name_is_on_disk_before_the_set_has_the_home(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """btrfs writes the new name of a subvolume with whatever is synced next, and promises that to nobody."""
+    keeper.begin()
+    done: list[object] = []
+    sync, finish = arriving.sync_directory, backup_set.finish
+
+    def names(path: str) -> list[str]:
+        return [one.name for one in Path(path).iterdir() if not one.name.startswith(".")]
+
+    monkeypatch.setattr(arriving, "sync_directory", lambda path: (done.append(names(path)), sync(path)))
+    monkeypatch.setattr(backup_set, "finish", lambda backup: (done.append("the set has it"), finish(backup)))
+    keeper.send(HONEST)
+    assert done == [["minji"], ["minji.gz"], "the set has it"]
+    home = arriving.btrfs.inspect(str(keeper.directory / FALSE / "homes/minji"))
+    assert home is not None
+    assert home.read_only
 
 
 @pytest.mark.holds("deleting a set follows no link to a directory of snapshots")

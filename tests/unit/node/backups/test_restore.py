@@ -152,6 +152,29 @@ def test_to_an_archive_for_somebody_who_is_gone(storage: Storage) -> None:
         assert "./minji/thesis" in archive.getnames()
 
 
+def test_an_archive_of_a_part_has_that_part_alone(storage: Storage) -> None:
+    storage.home("minji", 20001, {"dir/one": b"1", "thesis": b"precious"})
+    storage.backup()
+    place = storage.point / "archive"
+    place.mkdir()
+    with tarfile.open(
+        str(restore.execute(wanted(storage, mode="archive", target=str(place), path="dir"))["target"])
+    ) as it:
+        assert sorted(it.getnames()) == ["./dir", "./dir/one"]
+
+
+def test_no_archive_lacks_a_subvolume_of_the_home(storage: Storage) -> None:
+    """Its snapshot has an empty directory there."""
+    home = storage.home(*MINJI)
+    run("btrfs", "subvolume", "create", home / "data")
+    (home / "data/set").write_bytes(b"in a subvolume")
+    storage.backup()
+    place = storage.point / "archive"
+    with pytest.raises(NodeError, match="subvolumes of its own"):
+        restore.execute(wanted(storage, mode="archive", target=str(place)))
+    assert list(place.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
@@ -164,6 +187,7 @@ def test_to_an_archive_for_somebody_who_is_gone(storage: Storage) -> None:
         ({"backup": "../../x"}, "not the name of a backup"),
         ({"backup": "20200101T000000Z-x"}, "no complete backup"),
         ({"mode": "directory", "target": "relative"}, "plain absolute"),
+        ({"mode": "archive", "path": "out/passwd"}, "symbolic link"),
     ],
 )
 def test_what_is_refused(storage: Storage, more: dict[str, object], words: str) -> None:
@@ -172,7 +196,7 @@ def test_what_is_refused(storage: Storage, more: dict[str, object], words: str) 
     storage.backup()
     before = storage.names
     with pytest.raises(NodeError, match=words):
-        restore.execute(wanted(storage, **more))
+        restore.execute(wanted(storage, **{"target": str(storage.point / "archive"), **more}))
     assert [name for name in storage.names if name != restore.RESTORING] == before
 
 

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from socket import AF_UNIX, SOCK_STREAM, socket
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import trying
@@ -116,7 +117,11 @@ def test_a_shell_that_reads_finds_an_end(home: Path, monkeypatch: pytest.MonkeyP
         (".bashrc", "echo hello", "noise", ""),
         (".bashrc", "echo hello >&2", "", ""),
         (".bashrc", "yes | head -c 1000000", "noise", ""),
+        (".bashrc", "yes | head -c 1000000 >&2", "", ""),  # a program that nobody reads from would wait for ever
         (".bashrc", "exec >/dev/null", "silent", ""),
+        (".bashrc", "trap 'exit 3' EXIT", "ended", ""),
+        (".bash_profile", "case $- in *i*) exit 3;; esac", "", "ended"),  # what it reads for a person at a terminal
+        (".bash_profile", "test -t 0 && test -t 1 && test -t 2 && : < /dev/tty || exit 3", "", ""),
         (".bashrc", "kill -9 $$", "ended", ""),
         (".bash_profile", "(setsid sleep 60 &)", "", ""),  # whoever leaves something running is not waited for
         (".bash_profile", "trap '' HUP TERM INT; stty raw", "", ""),
@@ -128,6 +133,15 @@ def test_what_the_shell_reads(home: Path, file: str, text: str, command: str, lo
     assert [one["code"] for one in found] == [command, login], found
     if text == "exit 3":
         assert "status 3" in (found[0]["words"], found[1]["words"])
+
+
+@pytest.mark.parametrize(("file", "ask"), [(".bashrc", trying.command), (".bash_profile", trying.login)])
+@pytest.mark.parametrize("stream", [1, 2])
+def test_what_the_shell_said_last_is_told(
+    home: Path, file: str, ask: Callable[[str], Mapping[str, object]], stream: int
+) -> None:
+    (home / file).write_text(f"echo the disk is gone >&{stream}; exit 3\n")
+    assert ask(BASH)["words"] == "status 3: the disk is gone"
 
 
 def test_a_shell_that_waits_is_ended(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,10 +167,43 @@ def test_what_is_no_shell(home: Path) -> None:
     assert trying.command(str(shell))["code"] == "silent"
 
 
-def test_what_a_shell_prints_has_a_bound(home: Path) -> None:
+def test_a_shell_of_no_known_kind_is_given_what_all_of_them_take(home: Path) -> None:
+    shell = home / "sh"
+    tried = 'test "$1" = -c || exit 9; if test -t 0; then : < /dev/tty || exit 8; fi; exec /bin/sh "$@"'
+    shell.write_text(f"#!/bin/sh\n{tried}\n")  # its terminal is the terminal of its session, where it has one
+    shell.chmod(0o755)
+    assert [one["code"] for one in (trying.command(str(shell)), trying.login(str(shell)))] == ["", ""]
+
+
+def test_what_a_shell_prints_has_a_bound(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, sizes = trying._output, []
+
+    def output(*given: Any) -> tuple[bytes, bytes, bool]:
+        found = usual(*given)
+        sizes.extend(len(one) for one in found[:2])
+        return found
+
+    monkeypatch.setattr(trying, "_output", output)
     (home / ".bashrc").write_text("head -c 50000000 /dev/zero\n")
     outcome = trying.command(BASH)
     assert len(json.dumps(outcome)) < 4000
+    assert max(sizes) == 2 * trying.MOST
+
+
+def test_who_goes_on_printing_after_the_shell_is_not_waited_for() -> None:
+    """The command was run, and what is left running is never silent."""
+    ours, theirs = os.pipe()
+    os.write(theirs, b"token")
+    flood = subprocess.Popen(["yes"], stdout=theirs)
+    child = subprocess.Popen(["true"], start_new_session=True)
+    try:
+        output, _, late = trying._output(child, ours, None, b"token")
+    finally:
+        flood.kill()
+        flood.wait()
+        os.close(ours)
+        os.close(theirs)
+    assert (output.startswith(b"token"), late) == (True, False)
 
 
 @contextmanager
@@ -205,6 +252,16 @@ def test_it_runs_by_itself_and_waits_to_be_told(home: Path) -> None:
     outcome = [json.loads(one) for one in done.stdout.splitlines()]
     assert [one["step"] for one in outcome] == ["begun", "home", "tmp", "process", "command", "login", "done"]
     assert {one.get("code", "") for one in outcome} == {""}
+    asked = json.dumps({"home": str(home), "shell": BASH, "docker": str(home / "gone")})
+    done = subprocess.run(line, input=asked + "\n", capture_output=True, text=True, env=environment, check=True)
+    assert json.loads(done.stdout.splitlines()[-2]) == {
+        "step": "docker", "code": "ENOENT", "words": f"{home}/gone: No such file or directory",
+    }  # fmt: skip
+    # what ended is told, though it is killed in the next
+    (home / ".bashrc").write_text("kill -9 $PPID\n")
+    killed = subprocess.run(line, input=asked + "\n", capture_output=True, text=True, env=environment, check=False)
+    outcome = [json.loads(one) for one in killed.stdout.splitlines()]
+    assert [one["step"] for one in outcome] == ["begun", "home", "tmp", "process"]
     # nobody tells it anything: nothing is begun
     done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=True)
     assert [json.loads(one)["step"] for one in done.stdout.splitlines()] == ["begun", "done"]

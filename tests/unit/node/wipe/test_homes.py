@@ -517,6 +517,18 @@ def test_what_is_out_of_sight_is_root_s_alone(storage: Storage, harm: str) -> No
     assert (storage.root / "minji/thesis").exists()
 
 
+def test_a_disk_that_fails_is_said_in_words(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+
+    def fails(_path: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(wipe, "flocked", fails)
+    with pytest.raises(NodeError, match="Input/output error"):
+        storage.wipe(MINJI)
+
+
 def test_another_subvolume_of_the_same_name_and_inode(storage: Storage) -> None:
     """Every subvolume's root has the same inode number: it is told by its own id."""
     run("btrfs", "subvolume", "create", storage.root / "minji")

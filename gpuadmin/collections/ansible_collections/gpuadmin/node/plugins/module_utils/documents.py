@@ -68,28 +68,25 @@ def parse(kind: type[T], given: object, at: str) -> T:
     if odd:
         raise NodeError(f"{at} has {quoted(odd[0])}, which is none of {', '.join(known)}")
     values = {}
-    for name, (wanted, optional, needed) in known.items():
+    for name, (wanted, needed) in known.items():
         value = given.get(name)
         if value is not None:
             values[name] = _value(wanted, value, f"{at}.{name}")
         elif needed:
-            if not optional:
-                raise NodeError(f"{at}.{name} is missing")
-            values[name] = None
+            raise NodeError(f"{at}.{name} is missing")
     return kind(**values)
 
 
 @lru_cache(maxsize=None)
-def _fields(kind: type) -> dict[str, tuple[Any, bool, bool]]:
-    """Name → its type, whether it may be null, whether it has no default. Python 3.9 cannot evaluate `X | None`."""
+def _fields(kind: type) -> dict[str, tuple[Any, bool]]:
+    """Name → its type, whether it has no default. Python 3.9 cannot evaluate `X | None`."""
     names = vars(sys.modules[kind.__module__])
     found = {}
     for field in fields(kind):
         text = str(field.type)
-        optional = text.endswith(_OPTIONAL)
-        kind_of = eval(text[: -len(_OPTIONAL)] if optional else text, dict(names))
+        kind_of = eval(text[: -len(_OPTIONAL)] if text.endswith(_OPTIONAL) else text, dict(names))
         needed = field.default is MISSING and field.default_factory is MISSING
-        found[field.name] = (kind_of, optional, needed)
+        found[field.name] = (kind_of, needed)
     return found
 
 

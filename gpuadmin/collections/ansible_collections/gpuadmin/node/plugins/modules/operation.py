@@ -171,7 +171,7 @@ def main() -> None:
     try:
         print(json.dumps(run(given["operation"], json.loads(unpacked(given["document"])), check=checks)))
     finally:
-        if compiled and not checks:
+        if compiled:
             importlib.import_module(f"{CODE}.compiled").after(path, compiled)
 
 

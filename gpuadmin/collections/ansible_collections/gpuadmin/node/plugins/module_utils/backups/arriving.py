@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -56,7 +55,6 @@ def begin(directory: str, claimed: Backup, bounds: Bounds = BOUNDS) -> dict[str,
         write_atomic(os.path.join(path, received.STAMP), received.stamp(), mode=0o600)
         found = replace(claimed, inside=".", homes={})
         backup_set.store(found, backup_set.UNFINISHED)
-        sync_directory(directory)
     there = [one for one, home in claimed.homes.items() if _same(found.homes.get(one), home)]
     return {"there": there, "kept": [] if btrfs.inspect(f"{path}/homes") else _keep(directory, claimed)}
 
@@ -314,7 +312,5 @@ def _settle(part: str, final: str) -> None:
         btrfs.set_read_only(handle)
     finally:
         os.close(handle)
-    if os.path.lexists(final) or not stat.S_ISDIR(os.lstat(part).st_mode):
-        raise NodeError(f"{final} is there already")
     os.rename(part, final)
-    sync_directory(os.path.dirname(final))
+    sync_directory(os.path.dirname(final))  # guard: a home's name is on disk before the set has the home

@@ -270,7 +270,6 @@ def leave_trash(place: str) -> None:
             if error.errno != errno.ENOTEMPTY:
                 raise
             break
-    sync_directory(os.path.dirname(above))
 
 
 def source(backup: Backup, name: str) -> tuple[str, dict[str, str]]:

@@ -54,7 +54,7 @@ def written(directory: str) -> Outcome:
     """Write a file in a directory and take it away again."""
     name = os.path.join(directory, f".gpuadmin-{secrets.token_hex(8)}")
     try:
-        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             os.write(handle, b"\0" * ENOUGH)
             os.fsync(handle)  # a server says only now that there is no room

@@ -35,7 +35,7 @@ def operate(document: Document, check: bool) -> Answer:
     missing = not code_cache.has(digest, state)
     linking = document.link and not code_cache.linked(digest, state)
     if (
-        document.link
+        document.link  # guard: units run other code only where somebody asks for that
         and not missing  # guard: units are not led to code that is not there
         and not check  # guard: a look lets units run what they ran
     ):
