@@ -188,7 +188,9 @@ class Announcements:
         known = [one.id for one in self if self.holds(one.id)]
         matching = [one for one in known if name and (one.startswith(name) or one.endswith(f"-{name}"))]
         if len(matching) != 1:  # guard: of two announcements that begin so none is taken back
-            why = f"more than one announcement begins with {name!r}" if matching else f"there is no announcement {name!r}"
+            why = (
+                f"more than one announcement begins with {name!r}" if matching else f"there is no announcement {name!r}"
+            )
             raise ConfigError(why, hint=f"announced: {', '.join(matching or known) or 'none'}")
         return self._all[matching[0]]
 

@@ -30,7 +30,9 @@ def way_out(reasons: Mapping[str, str]) -> str | None:
     if any(why.startswith(BY_KEY) for why in reasons.values()):
         ways.append("gpuadmin check says what to do about the key")
     elif denied := of(DENIED):
-        ways.append(f"gpuadmin check tries the admin's key; one that a host lacks: gpuadmin bootstrap {denied} --as USER")
+        ways.append(
+            f"gpuadmin check tries the admin's key; one that a host lacks: gpuadmin bootstrap {denied} --as USER"
+        )
     return "; ".join(ways) or None
 
 

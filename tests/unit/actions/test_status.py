@@ -244,7 +244,9 @@ def test_a_host_that_was_away_is_not_said_to_have_failed(hosts: dict[str, str], 
               "status": status, "exit_code": {"failed": 3, "interrupted": 130}.get(status)}  # fmt: skip
     found = {name: {"status": state, "changed": [], "message": None} for name, state in hosts.items()}
     (run,) = pending([(record, {"hosts": found})])
-    (shown, _) = pending_lines({"resets": [], "runs": [run.document()], "mails": {"owed": [], "uncertain": [], "refused": []}, "unknown": []})
+    (shown, _) = pending_lines(
+        {"resets": [], "runs": [run.document()], "mails": {"owed": [], "uncertain": [], "refused": []}, "unknown": []}
+    )
     assert shown.startswith(f"Pending: {line}")
 
 
