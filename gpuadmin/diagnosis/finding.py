@@ -39,7 +39,8 @@ _HINDERS = (
     "gpu-kernels",  # what does not work now comes before what will not after a boot
 )  # fmt: skip
 _NOTES = (
-    "docker-not-given", "sshd", "docker-answer", "units", "reboot", "clock-free", "home-keys", "drift", "pending", "gpu-worse", "gpu-held",
+    "docker-not-given",  # the site wants it so
+    "sshd", "docker-answer", "units", "reboot", "clock-free", "home-keys", "drift", "pending", "gpu-worse", "gpu-held",
     "container",
 )  # fmt: skip
 #: Code → how bad it is, in the order in which causes are named: who is locked out has no use for what Docker lacks.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -101,10 +100,10 @@ def test_two_at_once_and_one_is_taken_back(ansible: Ansible, cli: Cli) -> None:
     assert "gpuadmin.yml has no `mail`: nobody is mailed" in out
     cli("announce", "--ko", "둘", "--en", "Two", "--until", str(TODAY + timedelta(days=3)), "--yes")
     assert {host: len(found) for host, found in given(ansible.asked[1]).items()} == {"node1": 2, "node2": 1}
-    name, other = (one["id"] for one in announced(cli))
-    code, _, err = cli("announce", "--take-back", os.path.commonprefix([name, other]), "--yes")
+    name, _other = (one["id"] for one in announced(cli))
+    code, _, err = cli("announce", "--take-back", name[:4], "--yes")
     assert code == 2
-    assert "no announcement" in err or "more than one announcement begins with" in err
+    assert "more than one announcement begins with" in err
     ansible.answer = RunResult({"node1": HostResult("unreachable", message="away")})
     code, _, err = cli("announce", "--take-back", name[:-1], "--yes")
     assert code == 4, err

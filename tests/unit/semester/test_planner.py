@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from gpuadmin.config.schema import Registry, Settings
-from gpuadmin.errors import RefusedError
+from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.semester import planner, plans, refusals
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.planner import Decision, Leaver, backup_name, decide, narrowed, slug, with_facts
@@ -136,7 +136,7 @@ def test_a_directory_s_people() -> None:
 
 
 def test_a_slip_in_keep_and_retired_people() -> None:
-    with pytest.raises(RefusedError, match="minjy"):
+    with pytest.raises(ConfigError, match="minjy"):
         decide(settings(), registry(MINJI), facts({}), keep=["minjy"], backup=BACKUP)
     gone = registry(MINJI, retired=({"name": "old", "uid": 20009, "removed": "2026-01-01"},))
     decision = decide(settings(), gone, facts({"old": home(20009)}), backup=BACKUP)
