@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gpuadmin.actions.semester.closing import were_mailed, with_closing
+from gpuadmin.actions.semester.closing import were_mailed
 from gpuadmin.actions.semester.people import Abort, Release
 from gpuadmin.actions.semester.phase import Outcome, Phase
 from gpuadmin.actions.semester.phases import OBJECTS
@@ -24,7 +24,6 @@ from gpuadmin.display import show_hosts, styled
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish
-from gpuadmin.plan import Plan
 from gpuadmin.results import RunResult
 from gpuadmin.semester.machine import LOCK, REOPEN, WIPE
 from gpuadmin.semester.plans import of_decision
@@ -60,13 +59,14 @@ def _go(reset: Reset, names: Sequence[str]) -> int:
     if reset.check and (reason := _waits(reset, names)):
         head.warn(reason)
     reset.planned("decision", head.build())
+    phases = [OBJECTS[name](reset) for name in names]
     if not reset.check:
-        _refuse_first(reset, names)  # guard: what is known to refuse a reset refuses it before anything is done
+        _refuse_first(reset, phases)  # guard: what is known to refuse a reset refuses it before anything is done
     if not reset.check and not reset.state.open:
         reset.journal.write("decided", decision=reset.decision.document())
     code = _release(reset)
     asked = [code]
-    for phase in [] if code and not reset.check else [OBJECTS[name](reset) for name in names]:
+    for phase in [] if code and not reset.check else phases:
         if reset.check:  # guard: a reset in check mode writes nothing
             asked.append(_check(reset, phase))
         elif code := _do(reset, phase):
@@ -78,18 +78,19 @@ def _go(reset: Reset, names: Sequence[str]) -> int:
     return code
 
 
-def _refuse_first(reset: Reset, names: Sequence[str]) -> None:
+def _refuse_first(reset: Reset, phases: Sequence[Phase]) -> None:
     """Refuse now whatever would end the run of these phases later: before anything is done, mailed or written down.
 
     Each phase asks again when its turn comes. Raises RefusedError or ConfigError.
     """
+    names = [phase.name for phase in phases]
     for name in names:
         reset.refuse_early(name)
     reset.refuse_pending(names[0])
     if WIPE in names:
         refuse_yes_alone(reset)
-    if {LOCK, REOPEN} & set(names):
-        with_closing(Plan("Mails"), reset)
+    for phase in [one for one in phases if one.name in (LOCK, REOPEN)][:1]:
+        phase.closing  # noqa: B018 - its mails are decided and rendered now
 
 
 def _waits(reset: Reset, names: Sequence[str]) -> str | None:

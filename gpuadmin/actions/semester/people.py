@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuadmin.accounts.desired import desired
 from gpuadmin.accounts.requests import known
-from gpuadmin.actions.semester.closing import send_closing, were_mailed, with_closing
+from gpuadmin.actions.semester.closing import were_mailed
 from gpuadmin.actions.semester.hosts import persons
 from gpuadmin.actions.semester.phase import Outcome, Phase
 from gpuadmin.actions.semester.reset import Reset
@@ -110,7 +110,7 @@ class Lock(_Locks):
     def plan(self) -> Plan:
         hosts = self.hosts(check=False)
         plan = plans.lock(self.reset.decision, hosts, registry=self.reset.by_registry, untold=self._untold())
-        return with_closing(plan, self.reset)
+        return self.closing.planned(plan)
 
     def _untold(self) -> list[str]:
         """Those who leave and were sent no reminder; nobody where the site sends its mails in another way."""
@@ -136,7 +136,7 @@ class Lock(_Locks):
         if not any(host in run.hosts and host not in run.bad for host in self.reset.named("gpu")):
             # guard: who is locked out nowhere is not told that they are
             return outcome  # no node has locked anybody out
-        return replace(outcome, result={**outcome.result, **send_closing(self.reset, later=True)})
+        return replace(outcome, result={**outcome.result, **self.closing.send(later=True)})
 
 
 class EndSessions(Phase):

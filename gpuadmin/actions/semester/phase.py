@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
+from gpuadmin.actions.semester.closing import Closing
 from gpuadmin.actions.semester.reset import Reset
 from gpuadmin.errors import ExitCode
 from gpuadmin.plan import Plan
@@ -81,6 +82,11 @@ class Phase(ABC):
     def predicted(self) -> Outcome:
         """What it would change, by the hosts themselves. They are asked once."""
         return self.run(check=True)
+
+    @cached_property
+    def closing(self) -> Closing:
+        """The closing mails that are to be sent now, for a phase that sends them."""
+        return Closing.of(self.reset)
 
     def proven(self, run: RunResult, result: Mapping[str, Any]) -> Outcome:
         """It is done where hosts say so; where not it is pending, and stops the reset unless it may pend."""

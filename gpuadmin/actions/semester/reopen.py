@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpuadmin.actions.semester.closing import send_closing, with_closing
 from gpuadmin.actions.semester.phase import Outcome, Phase
 from gpuadmin.plan import Plan
 from gpuadmin.results import RunResult
@@ -42,7 +41,7 @@ class Reopen(Phase):
         following = term.next.name if term is not None and term.next is not None else None
         plan = plans.reopen(self.reset.decision, self.retiring, self.hosts(check=False), following)
         # a check from the beginning shows them at the lock, which is to send them
-        return with_closing(plan, self.reset) if LOCK in self.reset.state.done else plan
+        return self.closing.planned(plan) if LOCK in self.reset.state.done else plan
 
     def hosts(self, *, check: bool) -> list[str]:
         # a directory removes its accounts itself; here its people only leave users.yml
@@ -80,7 +79,7 @@ class Reopen(Phase):
             else replace(
                 outcome,
                 # guard: who was not told by the lock is told at the end -> dict(outcome.result)
-                result={**outcome.result, **send_closing(self.reset)},
+                result={**outcome.result, **self.closing.send()},
             )
         )
 

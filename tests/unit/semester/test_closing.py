@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gpuadmin.actions.semester import closing
 from gpuadmin.mail.ledger import Ledger, State
 from gpuadmin.mail.transport import Answer, Folder
 from gpuadmin.semester.journal import Journal
@@ -96,17 +97,36 @@ def test_a_mail_server_that_is_away_holds_nothing_up(cluster: Cluster, cli: Cli,
     """The reset goes on; it ends when they are mailed."""
     code, _out, err = cli(*ALL)
     assert code == 1
-    assert err.count("127.0.0.1:9: ") == 2, "by the lock, and by the end"
+    assert err.count("not mailed yet: minji, jiho: 127.0.0.1:9: ") == 2, "by the lock, and by the end"
+    assert "--resume tries again; --mail-dir DIR" in err
     state = Journal(cluster.site / "runs", "2026-2").state()
     assert state.done["lock"]["not_mailed"] == ["minji", "jiho"]
     assert state.next_phase() == "reopen"
     assert "minji" not in cluster.picture()["homes"]
+    assert "retired" in (cluster.site / "users.yml").read_text(), "it went on for everybody but for the mails"
+    before, users = cluster.picture(), (cluster.site / "users.yml").read_text()
     code, out, err = cli(*ALL, "--resume", "--mail-dir", str(mails))
     assert code == 0, err
     steps = json.loads(out)["result"]["phases"]["reopen"]["plan"]["steps"]
     assert len([step for step in steps if step["host"] == "mail"]) == 2
     assert set(read(mails)) == {"minji@example.org", "jiho@example.org"}
-    assert cluster.picture()["term"] == "2027-1"
+    assert cluster.picture() == {**before, "term": "2027-1"}, "nothing else is done again"
+    assert (cluster.site / "users.yml").read_text() == users
+
+
+def test_the_mails_of_a_phase_are_decided_once(
+    cluster: Cluster, cli: Cli, mails: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was shown and confirmed is what is sent; by the lock, and by the end what is left."""
+    real, decided = closing.plan_closing, []
+
+    def plan(*given: Any, **more: Any) -> Any:
+        decided.append(real(*given, **more))
+        return decided[-1]
+
+    monkeypatch.setattr(closing, "plan_closing", plan)
+    assert cli(*ALL, "--mail-dir", str(mails))[0] == 0
+    assert [len(one.letters) for one in decided] == [2, 0]
 
 
 def test_a_mail_that_is_refused_for_now_is_not_forgotten(

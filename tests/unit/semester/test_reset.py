@@ -386,7 +386,7 @@ def test_a_letter_that_cannot_be_written_stops_the_reset_before_anybody_is_maile
     def broken(*_given: object) -> None:
         raise ConfigError("templates/mail/closing.en.j2: unexpected end")
 
-    monkeypatch.setattr("gpuadmin.actions.semester_reset.with_closing", broken)
+    monkeypatch.setattr("gpuadmin.actions.semester.closing.Closing.of", broken)
     code, _out, err = cli(*ALL)
     assert code == 2, err
     assert not list((cluster.site / "runs").glob("term-*"))
