@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 import yaml
 
 from gpuadmin.actions import announce as action
+from gpuadmin.announcements import Announcement, Announcements
 from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.errors import ConfigError
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Ansible, Cli, ansible
 from tests.support.mail_server import Server, StartServer, serve
@@ -100,10 +103,7 @@ def test_two_at_once_and_one_is_taken_back(ansible: Ansible, cli: Cli) -> None:
     assert "gpuadmin.yml has no `mail`: nobody is mailed" in out
     cli("announce", "--ko", "둘", "--en", "Two", "--until", str(TODAY + timedelta(days=3)), "--yes")
     assert {host: len(found) for host, found in given(ansible.asked[1]).items()} == {"node1": 2, "node2": 1}
-    name, _other = (one["id"] for one in announced(cli))
-    code, _, err = cli("announce", "--take-back", name[:4], "--yes")
-    assert code == 2
-    assert "more than one announcement begins with" in err
+    name = announced(cli)[0]["id"]
     ansible.answer = RunResult({"node1": HostResult("unreachable", message="away")})
     code, _, err = cli("announce", "--take-back", name[:-1], "--yes")
     assert code == 4, err
@@ -116,6 +116,17 @@ def test_two_at_once_and_one_is_taken_back(ansible: Ansible, cli: Cli) -> None:
     code, _, err = cli("announce", "--take-back", name, "--yes")
     assert code == 2
     assert "there is no announcement" in err
+
+
+@pytest.mark.holds("of two announcements that begin so none is taken back")
+def test_a_beginning_names_one_announcement(tmp_path: Path) -> None:
+    record = Announcements.of(tmp_path)
+    one = Announcement("ab1", {}, TODAY, TODAY, ())
+    record._all = {"ab1": one, "ab2": replace(one, id="ab2")}
+    assert record.find("ab2").id == "ab2"
+    for name in ("ab", "", "x"):
+        with pytest.raises(ConfigError):
+            record.find(name)
 
 
 @pytest.mark.holds("an announcement is the same one after midnight")

@@ -242,7 +242,9 @@ def test_what_pends(ansible: Ansible, cli: Cli) -> None:
 def test_a_host_that_was_away_is_not_said_to_have_failed(hosts: dict[str, str], status: str, line: str) -> None:
     record = {"id": "1", "verb": "provision", "arguments": ["provision"], "check": False, "started": "2026-11-21",
               "status": status, "exit_code": {"failed": 3, "interrupted": 130}.get(status)}  # fmt: skip
-    found = {name: {"status": state, "changed": [], "message": None} for name, state in hosts.items()}
+    found: dict[str, dict[str, Any]] = {
+        name: {"status": state, "changed": [], "message": None} for name, state in hosts.items()
+    }
     (run,) = pending([(record, {"hosts": found})])
     (shown, _) = pending_lines(
         {"resets": [], "runs": [run.document()], "mails": {"owed": [], "uncertain": [], "refused": []}, "unknown": []}
