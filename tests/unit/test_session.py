@@ -323,6 +323,15 @@ def test_what_an_admin_wrote_is_remembered_when_it_came_to_the_hosts(ansible: An
         assert (20007 in recall(ansible.site).uids) == remembered
 
 
+def test_a_verb_is_refused_where_users_yml_lost_somebody_whom_the_site_remembers(ansible: Ansible, cli: Cli) -> None:
+    assert cli("sync-users", "--yes")[0] == 0
+    ansible.asked.clear()
+    (ansible.site / "users.yml").write_text("users: []\nretired: []\n")
+    code, _, err = cli("sync-users", "--yes")
+    assert (code, "minji" in err) == (ExitCode.REFUSED, True), err
+    assert ansible.asked == []
+
+
 @pytest.mark.parametrize("arguments", [["push-image", "b"], ["add-user", "yuna"]])
 def test_without_a_terminal_the_plan_is_shown_and_nothing_is_changed(
     ansible: Ansible, cli: Cli, arguments: list[str]
