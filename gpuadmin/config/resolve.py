@@ -203,6 +203,11 @@ def _misshapen(groups: Any, name: str) -> ConfigError | None:
     for group, content in groups.items():
         if not isinstance(content, Fields):
             continue
+        odd = [key for key in content if key not in ("hosts", "children", "vars")]
+        if odd:  # guard: a host that Ansible would leave out is named
+            line, hint = content.lines[odd[0]] + 1, f"a host goes below {group}.hosts, a group below {group}.children"
+            what = "is none of hosts, children, vars: Ansible would leave it out"
+            return ConfigError(f"{name}:{line}: {group}.{odd[0]}: {what}", hint=hint)
         for section in ("hosts", "children"):
             below = content.get(section)
             if isinstance(below, Items):

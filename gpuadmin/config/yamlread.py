@@ -233,7 +233,18 @@ def _mistake(error: yaml.MarkedYAMLError, text: str, quote: tuple[int, int] | No
         number, before = lines[-1] if lines else (at, ":")
         if not re.search(r":(\s|$)", before) and not before.lstrip().startswith(("- ", "{", "[", "#")):
             line, words = number, _NO_COLON  # the parser takes it and the next line for one text
+    if _below_nothing(text.splitlines(), at):
+        line, words = at, "is below a field that ends with `[]` or `{{}}`, as nothing else may be: take these away"
     return YamlMistake(words.format(at=at + 1), line + 1 if mark else None)
+
+
+def _below_nothing(lines: list[str], at: int) -> bool:
+    """Whether a line belongs to one before it that says that it is empty: an entry below `users: []`."""
+    above = [one for one in lines[:at] if _holds_something(one)]
+    if not above or at >= len(lines) or not re.search(r":\s*(\[\]|\{\})\s*(#.*)?$", above[-1]):
+        return False
+    own, before = (len(one) - len(one.lstrip()) for one in (lines[at], above[-1]))
+    return own > before or (own == before and lines[at].lstrip().startswith("- "))
 
 
 def _holds_something(line: str) -> bool:

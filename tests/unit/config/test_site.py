@@ -454,8 +454,13 @@ def test_a_directory_that_was_deleted_is_a_sentence(site: Path, tmp_path: Path) 
             "hosts.yml:5: gpu.hosts.n1: must hold fi",
         ),
         ("all:\n  children:\n    - gpu\n", "inventory/hosts.yml:2: all.children: must hold fields, not a list"),
+        (
+            "all:\n  children:\n    gpu:\n      hosts:\n        n1: {}\n      n2: {}\n",
+            "inventory/hosts.yml:6: gpu.n2: is none of hosts, children, vars",
+        ),
     ],
 )
+@pytest.mark.holds("a host that Ansible would leave out is named")
 def test_a_list_where_ansible_wants_fields_is_named(
     site: Path, cli: Callable[..., tuple[int, str, str]], text: str, words: str
 ) -> None:
