@@ -234,7 +234,10 @@ def _mistake(error: yaml.MarkedYAMLError, text: str, quote: tuple[int, int] | No
         if not re.search(r":(\s|$)", before) and not before.lstrip().startswith(("- ", "{", "[", "#")):
             line, words = number, _NO_COLON  # the parser takes it and the next line for one text
     if _below_nothing(text.splitlines(), at):
-        line, words = at, "is below a field that ends with `[]` or `{{}}`, as nothing else may be: take these away"
+        line, words = (
+            at,
+            "follows a field that is closed with `[]` or `{{}}`, which means that it is empty: remove these brackets",
+        )
     return YamlMistake(words.format(at=at + 1), line + 1 if mark else None)
 
 
