@@ -12,7 +12,7 @@ _KNOWN_HOSTS = "/var/lib/gpuadmin/backup_known_hosts"
 
 
 def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
-    """On the backup host they are where the site says; on the storage host, on the file system of the homes."""
+    """The role `backups`."""
     homes, asked = cluster.plain["homes"], cluster.asked("backup", {})
     return {
         **cluster.plain["backups"],
@@ -29,7 +29,7 @@ def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 
 def _remote(cluster: Cluster, host: Host) -> dict[str, Any] | None:
-    """The host of the second copies; `source`: the address that this host calls from, where that is known."""
+    """The host of the second copies; `source`: the address that this host calls from, if it is known."""
     others = cluster.members("backup")
     if not others:
         return None

@@ -22,12 +22,12 @@ class Cluster:
     request: Mapping[str, Any] = field(default_factory=dict)
 
     def asked(self, name: str, default: Any = None) -> Any:
-        """What the verb says of it; `default` where it does not."""
+        """What the verb says under `gpuadmin_NAME`; `default` if it says nothing."""
         found = self.request.get(f"gpuadmin_{name}")
         return default if found is None else found
 
     def only(self, **names: str) -> dict[str, Any]:
-        """Variables that a verb has to say: without a word of it there is none, and what needs it fails."""
+        """Variables that only a verb can set. One that it does not set is absent, so whatever needs it fails."""
         return {name: self.asked(of) for name, of in names.items() if self.asked(of) is not None}
 
     @cached_property
@@ -40,7 +40,7 @@ class Cluster:
         return [host for host in self.hosts if group in host.groups]
 
     def addresses(self, group: str) -> list[str]:
-        """Where other hosts reach them."""
+        """The addresses at which other hosts reach the hosts of a group."""
         return [host.cluster_address for host in self.members(group)]
 
     def server(self, name: str | None) -> Host | None:
@@ -50,43 +50,43 @@ class Cluster:
 
     @property
     def people(self) -> dict[str, str]:
-        """The variable `users`, where the verb names people: that nobody is named is not that there is nobody."""
+        """The variable `users`. Absent if the verb names nobody, which does not mean that there is nobody."""
         return {} if self.asked("users") is None else {"users": self.users}
 
     @cached_property
     def users(self) -> str:
-        """Everybody, as one text: the same for all hosts: Ansible would walk a structure (docs/decisions/0075)."""
+        """Everybody, as one text for all hosts. Ansible would walk a structure once for each (docs/decisions/0075)."""
         return as_text(self.asked("users", []))
 
     @cached_property
     def absent(self) -> str:
-        """Who has to go, as one text."""
+        """Who is to be removed, as one text."""
         return as_text(self.asked("absent", []))
 
     @cached_property
     def remembered(self) -> str:
-        """Whose uids the storage host is not to give to somebody else: all but those that are forgotten."""
+        """The people whose uids the storage host gives to nobody else: all but those that are to be forgotten."""
         forget = set(self.asked("forget", []))
         known = [*json.loads(self.users), *json.loads(self.absent)]
         return json.dumps([one for one in known if one["name"] not in forget], ensure_ascii=False)
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        """Certificates, targets and the rest of what the monitor host needs; empty where the verb is not about it."""
+        """Certificates, targets and the rest of what the monitor host needs; empty if the verb is not about it."""
         given = self.asked("metrics", {})
         found: dict[str, Any] = json.loads(given) if isinstance(given, str) else dict(given)
         return found
 
     def node(self, host: Host, value: Any, otherwise: Any = None) -> Any:
-        """A value for nodes that people log in to."""
+        """`value` on nodes that people log in to, `otherwise` on other hosts."""
         return value if "gpu" in host.groups else otherwise
 
     def storage(self, host: Host, value: Any, otherwise: Any = None) -> Any:
-        """A value for storage hosts."""
+        """`value` on storage hosts, `otherwise` on other hosts."""
         return value if "storage" in host.groups else otherwise
 
     def docker_data(self, host: Host) -> str | None:
-        """Where people's Docker keeps its data on a node; None where nobody has one."""
+        """Where people's Docker keeps its data on a node; None where nobody has Docker."""
         docker = self.site.docker
         return str(docker.data) if docker.enabled and "gpu" in host.groups else None
 
@@ -96,17 +96,17 @@ class Cluster:
         return PurePosixPath(str(self.site.homes.export)).parent
 
     def backups(self, host: Host) -> str:
-        """Where backups are on the storage host, and second copies on the host that keeps them."""
+        """On a storage host the directory of backups, elsewhere that of the second copies."""
         if "storage" in host.groups:
             return str(self.site.backups.directory or self.beside_homes / "backups")
         return str(self.site.backups.copies)
 
     @cached_property
     def uids(self) -> dict[str, int]:
-        """Whose uid is a person's."""
+        """The range of uids that people have."""
         return {"uid_first": self.site.accounts.uid_first, "uid_last": self.site.accounts.uid_last}
 
 
 def as_text(given: Any) -> str:
-    """People as JSON; a text is that already."""
+    """People as JSON. A text is JSON already."""
     return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)

@@ -23,6 +23,6 @@ ROLES: dict[str, Callable[[Cluster, Host], dict[str, Any]]] = {
 def variables(cluster: Cluster, host: Host) -> dict[str, Any]:
     """Given a host, return the variables of its roles: `ROLE_NAME` → value, plain data without templates.
 
-    What the same for all hosts is and may be large (people) is one object for all of them.
+    What is the same for all hosts and may be large (people) is one object that they share.
     """
     return {f"{role}_{name}": value for role, of in ROLES.items() for name, value in of(cluster, host).items()}

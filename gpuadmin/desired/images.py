@@ -27,7 +27,7 @@ def btrfs_root(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 
 def gpus(cluster: Cluster, host: Host) -> dict[str, Any]:
-    """The site's section `gpus`, and what the inventory says of this host above it."""
+    """The site's section `gpus`. What the inventory says of this host wins."""
     own = {field: host.variables[name] for name, field in SETTINGS.items() if host.variables.get(name) is not None}
     return {**cluster.plain["gpus"], **own}
 

@@ -1,4 +1,4 @@
-"""Measurements, alerts and the dashboard: the variables of the roles that make them."""
+"""The variables of the roles for measurements, alerts and the dashboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked at on hosts, and their power: the variables of `node_state`, `power` and `command`."""
+"""Looking at hosts, and switching them off: the variables of the roles `node_state` and `power`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SYSTEM_SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
-    """The role `node_state`. `person`: whom diagnose is asked about (name, uid); empty: nothing but the host."""
+    """The role `node_state`. `person`: whom to diagnose (name, uid); empty: only the host."""
     site = cluster.plain
     homes, copies = site["homes"], site["backups"]["copies"]
     keeps_backups = {"storage", "backup"} & set(host.groups)
@@ -45,7 +45,7 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 
 def _aside(cluster: Cluster, host: Host) -> list[str]:
-    """Where people's files are: drift does not look there for who else is root."""
+    """Where people's files are. `drift` does not look there for who could become root."""
     site = cluster.plain
     scratch = [path for path in site["reset"]["scratch"] if path not in _SYSTEM_SCRATCH]
     docker = [site["docker"]["data"]] if site["docker"]["enabled"] else []

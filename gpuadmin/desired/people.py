@@ -43,7 +43,7 @@ def homes_client(cluster: Cluster, _host: Host) -> dict[str, Any]:
 
 
 def homes_server(cluster: Cluster, _host: Host) -> dict[str, Any]:
-    """The role `homes_server`. Who is locked gets no home."""
+    """The role `homes_server`."""
     homes = cluster.plain["homes"]
     return {
         "root": homes["export"],
@@ -58,7 +58,7 @@ def homes_server(cluster: Cluster, _host: Host) -> dict[str, Any]:
 
 
 def rootless_docker(cluster: Cluster, _host: Host) -> dict[str, Any]:
-    """The role `rootless_docker`. `person`: whose daemon is restarted (`diagnose --restart-docker`)."""
+    """The role `rootless_docker`. `person`: whose daemon to restart (`diagnose --restart-docker`)."""
     return {**cluster.plain["docker"], "person": cluster.asked("person", {})}
 
 

@@ -1,4 +1,4 @@
-"""How operations are called: from the code that a host keeps, or from code that comes with the call."""
+"""Calls operations on a host, with the code that it keeps or with code that is sent along."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.plugin_utils.documents import fil
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Sends digest and document; the code only to a host that has not got it (docs/decisions/0078)."""
+    """Sends digest and document, and the code only to a host that lacks it (docs/decisions/0078)."""
 
     _python = "/usr/bin/python3"  # until the host has said which one runs operations
 
@@ -50,7 +50,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     ) -> dict[str, Any]:
         given = {
             "operation": name.rpartition(".")[2],
-            # Ansible writes the arguments of such a module twice
+            # packed, because Ansible writes the arguments of such a module twice
             "document": packed(json.dumps(document)),
             "digest": code().digest,
             "library": f"{STATE}/lib",
@@ -62,7 +62,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return answer
 
     def send(self, state: str) -> str:
-        """Send the code to the host, to stay. Returns why it is not kept there; nothing where it is."""
+        """Install the code on the host. Returns why that failed, or an empty text."""
         line = shlex.join((self._python, "-I", "-S", "-c", ARRIVE, code().digest, state))
         answer = self._low_level_execute_command(line, in_data=zlib.compress(code().text.encode(), 1))
         if answer["rc"] == 0:

@@ -25,9 +25,9 @@ version_added: "0.1.0"
 description:
   - For each host that sources before this one have named, the variables of gpuadmin's roles, computed by
     C(gpuadmin.desired) from the site's settings and from what a verb asks for.
-  - What the site's own inventory says, for a host or any of its groups, is not touched; extra variables win as ever.
-  - The variable C(gpuadmin_site) has the settings where gpuadmin runs Ansible. Without it the site is read, from
-    the directory that C(GPUADMIN_SITE) names or where Ansible was started.
+  - What the site's own inventory says of a host or its groups wins; extra variables win over all, as ever.
+  - The variable C(gpuadmin_site) has the settings where gpuadmin runs Ansible. Without it the plugin reads the
+    site from the directory that C(GPUADMIN_SITE) names, or from where Ansible was started.
 options:
   plugin:
     description: The name of this plugin.
@@ -39,7 +39,7 @@ author:
 
 
 class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible has no types
-    """Texts from here are no templates: `trusted_by_default` is false."""
+    """Ansible takes no text from here for a template, because `trusted_by_default` is false."""
 
     NAME = "gpuadmin.node.site"
 
@@ -78,14 +78,14 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible has
                     inventory.set_variable(name, variable, value)
 
     def _host(self, host: Any, known: Mapping[str, Any], request: Mapping[str, Any]) -> Host:
-        """A host as the controller knows it, with what templates of the inventory's make of its variables."""
+        """A host as the controller knows it, with the templates in its variables evaluated."""
         self.templar.available_variables = {**request, **known, "inventory_hostname": host.name}
         found = {name: self.templar.template(known[name]) for name in ROLE_INPUTS if name in known}
         return Host(host.name, tuple(group.name for group in host.get_groups() if group.name != "all"), found)
 
 
 class Written:
-    """What the inventory itself says of hosts and groups, files of variables included."""
+    """The variables that the site's inventory sets itself, with those in host_vars and group_vars."""
 
     def __init__(self, inventory: Any, loader: Any) -> None:
         self._sources, self._loader = inventory.processed_sources, loader
@@ -100,7 +100,7 @@ class Written:
         return self._groups[group.name]
 
     def of_host(self, host: Any) -> dict[str, Any]:
-        """A host's variables, those of its groups below its own, as Ansible orders them."""
+        """A host's variables and those of its groups, in Ansible's order: its own win."""
         if host.name not in self._hosts:
             found: dict[str, Any] = {}
             for group in sorted(host.get_groups(), key=lambda one: (one.depth, one.priority, one.name)):

@@ -1,4 +1,4 @@
-"""What a task need not say: fields of an operation's document that its role has a variable for."""
+"""Fills in what a task leaves out: fields of an operation's document for which the role has a variable."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def filled(
 ) -> dict[str, Any]:
     """Given an operation, a role, and what the role's task says, return the whole document.
 
-    An operation with `ROLE = "accounts"` takes for `uid_first` what `accounts_uid_first` is, in a task of that role
-    that does not name it. All others take what a task says and nothing else. `render`: makes templates values.
+    If a task of the role `accounts` leaves `uid_first` out, an operation with `ROLE = "accounts"` takes it from
+    `accounts_uid_first`. All other operations take only what the task says. `render`: evaluates templates.
     """
     whose, fields = declared(name.rpartition(".")[2])
     if role != whose:  # guard: an operation takes variables of its own role alone
