@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -66,6 +66,9 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible has
         hosts = {name: self._host(host, own.of_host(host), request) for name, host in inventory.hosts.items()}
         cluster = Cluster(settings, tuple(hosts.values()), request)
         found = {name: variables(cluster, host) for name, host in hosts.items()}
+        odd = [of for name, known in found.items() for of in unlike(name, own.of_host(inventory.hosts[name]), known)]
+        if odd:  # guard: what the inventory says above the site is of the kind that roles are given
+            raise AnsibleParserError("; ".join(odd[:5]))  # a slip for a group is every host's
         for variable in next(iter(found.values()), {}):
             values = [one[variable] for one in found.values()]
             if all(value is values[0] or value == values[0] for value in values):
@@ -82,6 +85,22 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible has
         self.templar.available_variables = {**request, **known, "inventory_hostname": host.name}
         found = {name: self.templar.template(known[name]) for name in ROLE_INPUTS if name in known}
         return Host(host.name, tuple(group.name for group in host.get_groups() if group.name != "all"), found)
+
+
+_KINDS = {bool: "true or false", int: "a whole number", list: "a list", dict: "a mapping"}
+
+
+def unlike(host: str, own: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
+    """What the inventory says of a host that is of another kind than what is computed; roles check it nowhere.
+
+    Templates show on the host what they are, and a variable of text may be given as data.
+    """
+    for name in sorted(known.keys() & own.keys()):
+        value, kind = own[name], type(known[name])
+        template = isinstance(value, str) and "{" in value
+        same = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if kind in _KINDS and value is not None and not (template or same):
+            yield f"inventory: {host}: {name} is {str(value)[:60]!r}, and not {_KINDS[kind]}"
 
 
 class Written:

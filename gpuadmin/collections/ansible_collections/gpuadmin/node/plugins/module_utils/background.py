@@ -118,7 +118,7 @@ def perform(
 
 
 def said(name: str, start: str, *, run: Runner = run_command, base: str = RUN) -> Any:
-    """What the start of that id returned, once it has ended; None: there was none. Raises NodeError with what went wrong.
+    """What the start of that id returned, once it has ended; None: there was none. Raises NodeError where it failed.
 
     Ansible asks once more where ssh broke while a job was at work, or after it; what it did is in its own way by then.
     """
