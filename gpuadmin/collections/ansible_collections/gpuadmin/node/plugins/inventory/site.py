@@ -107,7 +107,7 @@ class Written:
     """What the inventory itself says of hosts and groups, files of variables included."""
 
     def __init__(self, inventory: Any, loader: Any) -> None:
-        self._sources, self._loader = inventory.processed_sources, loader
+        self._sources, self._loader, self._all = inventory.processed_sources, loader, inventory.groups["all"]
         self._groups: dict[str, dict[str, Any]] = {}
         self._hosts: dict[str, dict[str, Any]] = {}
 
@@ -122,7 +122,9 @@ class Written:
         """A host's variables, those of its groups below its own, as Ansible orders them."""
         if host.name not in self._hosts:
             found: dict[str, Any] = {}
-            for group in sorted(host.get_groups(), key=lambda one: (one.depth, one.priority, one.name)):
+            # guard: what is for all hosts is for those of a group that stands by itself, too -> host.get_groups()
+            groups = {*host.get_groups(), self._all}  # Ansible itself adds it when all sources are read
+            for group in sorted(groups, key=lambda one: (one.depth, one.priority, one.name)):
                 found.update(self.of_group(group))
             files = get_vars_from_inventory_sources(self._loader, self._sources, [host], "all")
             self._hosts[host.name] = {**found, **host.get_vars(), **files}
