@@ -25,6 +25,7 @@ def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
         "only": asked.get("only", {}).get(host.name, []),
         "archive": str(cluster.beside_homes / "archive"),
         "restore": asked.get("restore", {}),
+        "run_id": cluster.asked("run_id", ""),
     }
 
 

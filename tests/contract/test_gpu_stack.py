@@ -55,6 +55,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ubuntu_without_a_branch": (
         {"_distribution": "ubuntu", "gpu_stack_driver": "distribution"}, "a package for each branch",
     ),
+    "a_slip": ({"gpu_stack_driver": "distributon"}, "The GPU driver (distributon)"),
     "switches": ({"gpu_stack_driver": "distribution", "_switches": 4}, "has NVSwitches"),
 }  # fmt: skip
 SHOWN = ("wanted", "toolkit_wanted", "fabric_packages", "repository_files", "repository_paths", "initramfs",

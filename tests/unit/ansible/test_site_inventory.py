@@ -30,9 +30,9 @@ def asked(site: Path, *more: str, status: int = 0) -> Any:
     """What ansible-inventory says of each host."""
     sources = [content_path("inventory", "groups.yml"), site / "inventory", content_path("inventory", "site.yml")]
     words = [Path(sys.executable).with_name("ansible-inventory"), *(f"-i{one}" for one in sources), "--list", *more]
-    content = str(Path(__file__).resolve().parents[3] / "gpuadmin/collections")
-    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": content,
-                   "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1"}  # fmt: skip
+    top = Path(__file__).resolve().parents[3]
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(top / "gpuadmin/collections"),
+                   "ANSIBLE_CONFIG": str(top / "ansible.cfg")}  # fmt: skip
     done = subprocess.run(words, cwd=site, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == (status == 0), done.stderr
     return done.stderr if status else json.loads(done.stdout)["_meta"]["hostvars"]
@@ -53,17 +53,48 @@ def test_what_a_site_says_of_its_hosts_wins(tmp_path: Path) -> None:
     site = make_site(tmp_path / "site")
     nodes = [host.name for host in load_site(str(site)).inventory.group("gpu")]
     (site / "inventory/more.yml").write_text(
-        yaml.safe_dump({"all": {"vars": {"backups_days": 1}}, "gpu": {"vars": {"accounts_login": "group's"}}})
+        yaml.safe_dump({"all": {"vars": {"backups_days": 1}}, "gpu": {"vars": {"accounts_docker_data": "group's"}}})
     )
     for where, what in (("host_vars", nodes[0]), ("group_vars", "all")):
         (site / "inventory" / where).mkdir(exist_ok=True)
-        (site / "inventory" / where / f"{what}.yml").write_text(f"node_state_is_node: {where}\nbackups_ordinary: 2\n")
+        (site / "inventory" / where / f"{what}.yml").write_text(f"node_state_homes: {where}\nbackups_ordinary: 2\n")
     found = asked(site)
     first = found[nodes[0]]
-    assert (first["node_state_is_node"], first["backups_days"], first["backups_ordinary"]) == ("host_vars", 1, 2)
-    assert {one["node_state_is_node"] for name, one in found.items() if name != nodes[0]} == {"group_vars"}
-    assert {found[name]["accounts_login"] for name in nodes} == {"group's"}
-    assert len({json.dumps(one["accounts_login"]) for one in found.values()}) == 2, "the others have what is computed"
+    assert (first["node_state_homes"], first["backups_days"], first["backups_ordinary"]) == ("host_vars", 1, 2)
+    assert {one["node_state_homes"] for name, one in found.items() if name != nodes[0]} == {"group_vars"}
+    assert {found[name]["accounts_docker_data"] for name in nodes} == {"group's"}
+    assert len({json.dumps(one["accounts_docker_data"]) for one in found.values()}) == 2, "others have what is computed"
+
+
+@pytest.mark.holds("what is for all hosts is for those of a group that stands by itself, too")
+def test_what_a_site_says_of_all_hosts_is_of_a_host_in_a_group_by_itself_as_well(tmp_path: Path) -> None:
+    site = make_site(tmp_path / "site")
+    (site / "inventory/more.ini").write_text("[rack]\nodd ansible_host=10.9.9.9\n")
+    (site / "inventory/group_vars").mkdir(exist_ok=True)
+    (site / "inventory/group_vars/all.yml").write_text("backups_directory: /mine\n")
+    assert {text(one["backups_directory"]) for one in asked(site).values()} == {"/mine"}
+
+
+@pytest.mark.holds("what the inventory says above the site is of the kind that roles are given")
+def test_what_a_site_says_of_its_hosts_is_of_the_kind_that_roles_are_given(tmp_path: Path) -> None:
+    """The timer's settings, exports and units of a host have been made of it without a further check."""
+    site = make_site(tmp_path / "site")
+    nodes = [host.name for host in load_site(str(site)).inventory.group("gpu")]
+    (site / "inventory/group_vars").mkdir(exist_ok=True)
+    file = site / "inventory/group_vars/gpu.yml"
+    for line, words in (
+        ("backups_ordinary: soon", "backups_ordinary is 'soon', and not a whole number"),
+        ("backups_workers: '2'", "backups_workers is '2', and not a whole number"),
+        ("monitoring_port: true", "monitoring_port is 'True', and not a whole number"),
+        ("homes_server_clients: node1", "homes_server_clients is 'node1', and not a list"),
+        ("accounts_login: 'no'", "accounts_login is 'no', and not true or false"),
+        ("web_link_way: [1]", "web_link_way is '[1]', and not a mapping"),
+    ):
+        file.write_text(f"{line}\n")
+        assert f"inventory: {nodes[0]}: {words}" in " ".join(asked(site, status=1).split())
+    file.write_text("backups_ordinary: 3\nbackups_days: '{{ 1 + 1 }}'\nbackups_workers:\naccounts_users: []\n")
+    first = asked(site)[nodes[0]]
+    assert (first["backups_ordinary"], first["backups_workers"], first["accounts_users"]) == (3, None, [])
 
 
 def test_a_verbs_request_is_in_it_and_nothing_of_it_is_a_template(tmp_path: Path) -> None:

@@ -127,6 +127,21 @@ def test_what_another_start_said_is_not_ours(tmp_path: Path) -> None:
         perform(Between(), tmp_path, QUICK)
 
 
+def test_who_asks_again_hears_what_was_said(tmp_path: Path) -> None:
+    """ssh broke, and Ansible asks once more: the start of that run is known, at work or ended, and no other one."""
+    systemd, base = Systemd(), str(tmp_path)
+    with pytest.raises(NodeError, match="still working"):
+        perform(systemd, tmp_path, SLOW, wait=0, start="ours")
+    assert background.said("x", "ours", run=systemd, base=base) == SAID
+    for other in ("another's", ""):
+        assert background.said("x", other, run=systemd, base=base) is None
+    with pytest.raises(NodeError):
+        perform(systemd, tmp_path, {}, start="bad")
+    with pytest.raises(NodeError, match="KeyError"):
+        background.said("x", "bad", run=systemd, base=base)
+    assert systemd.started == 2
+
+
 def test_work_that_is_killed_ends_without_a_word(tmp_path: Path) -> None:
     systemd = Systemd()
     with pytest.raises(NodeError, match="still working"):

@@ -242,6 +242,33 @@ def test_a_slip_is_found_before_anything_is_begun(
     assert storage.names == before
 
 
+@pytest.mark.holds("what this run restored is not in its own way")
+@pytest.mark.parametrize("mode", ["beside", "in-place"])
+def test_a_restore_that_is_asked_for_again_because_ssh_broke_is_done(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """It was "there already", so the run said that it began nothing; in place it was restored a second time."""
+    storage.home(*MINJI)
+    storage.backup()
+    said: dict[tuple[str, str], Any] = {}
+
+    def perform(name: str, function: Any, arguments: dict[str, Any], *, start: str) -> Any:
+        return said.setdefault((name, start), function(arguments))
+
+    monkeypatch.setattr(background, "perform", perform)
+    monkeypatch.setattr(background, "said", lambda *whose: said.get(whose))
+    document = {"root": str(storage.root), "directory": str(storage.directory), "user": "minji", "mode": mode,
+                "run_id": "ours"}  # fmt: skip
+    first = ask("restore_home", document)
+    names = storage.names
+    again = ask("restore_home", document)
+    assert (again.get("msg"), again["changed"], again["report"]) == (None, True, first["report"])
+    assert storage.names == names
+    if mode == "beside":
+        of_another_run = ask("restore_home", {**document, "run_id": "another's"})
+        assert (of_another_run["failed"], of_another_run["report"]["begun"]) == (True, False)
+
+
 @pytest.mark.holds("only what failed before it began says so")
 def test_what_stops_a_restore_that_began_does_not_say_that_nothing_was_begun(
     storage: Storage, monkeypatch: pytest.MonkeyPatch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -66,6 +66,9 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible has
         hosts = {name: self._host(host, own.of_host(host), request) for name, host in inventory.hosts.items()}
         cluster = Cluster(settings, tuple(hosts.values()), request)
         found = {name: variables(cluster, host) for name, host in hosts.items()}
+        odd = [of for name, known in found.items() for of in unlike(name, own.of_host(inventory.hosts[name]), known)]
+        if odd:  # guard: what the inventory says above the site is of the kind that roles are given
+            raise AnsibleParserError("; ".join(odd[:5]))  # a slip for a group is every host's
         for variable in next(iter(found.values()), {}):
             values = [one[variable] for one in found.values()]
             if all(value is values[0] or value == values[0] for value in values):
@@ -84,11 +87,27 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible has
         return Host(host.name, tuple(group.name for group in host.get_groups() if group.name != "all"), found)
 
 
+_KINDS = {bool: "true or false", int: "a whole number", list: "a list", dict: "a mapping"}
+
+
+def unlike(host: str, own: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
+    """What the inventory says of a host that is of another kind than what is computed; roles check it nowhere.
+
+    Templates show on the host what they are, and a variable of text may be given as data.
+    """
+    for name in sorted(known.keys() & own.keys()):
+        value, kind = own[name], type(known[name])
+        template = isinstance(value, str) and "{" in value
+        same = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if kind in _KINDS and value is not None and not (template or same):
+            yield f"inventory: {host}: {name} is {str(value)[:60]!r}, and not {_KINDS[kind]}"
+
+
 class Written:
     """The variables that the site's inventory sets itself, with those in host_vars and group_vars."""
 
     def __init__(self, inventory: Any, loader: Any) -> None:
-        self._sources, self._loader = inventory.processed_sources, loader
+        self._sources, self._loader, self._all = inventory.processed_sources, loader, inventory.groups["all"]
         self._groups: dict[str, dict[str, Any]] = {}
         self._hosts: dict[str, dict[str, Any]] = {}
 
@@ -103,7 +122,9 @@ class Written:
         """A host's variables and those of its groups, in Ansible's order: its own win."""
         if host.name not in self._hosts:
             found: dict[str, Any] = {}
-            for group in sorted(host.get_groups(), key=lambda one: (one.depth, one.priority, one.name)):
+            # guard: what is for all hosts is for those of a group that stands by itself, too -> host.get_groups()
+            groups = {*host.get_groups(), self._all}  # Ansible itself adds it when all sources are read
+            for group in sorted(groups, key=lambda one: (one.depth, one.priority, one.name)):
                 found.update(self.of_group(group))
             files = get_vars_from_inventory_sources(self._loader, self._sources, [host], "all")
             self._hosts[host.name] = {**found, **host.get_vars(), **files}

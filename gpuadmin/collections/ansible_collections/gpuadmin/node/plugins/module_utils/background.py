@@ -91,12 +91,13 @@ def perform(
     wait: float | None = None,
     systemd: bool | None = None,
     base: str = RUN,
+    start: str = "",
 ) -> Any:
     """Have ``function(arguments)`` done in the unit gpuadmin-NAME, and return what it returns.
 
     One of the same arguments that is at it now is waited for. One that has ended is no answer, also where nobody has
     asked for its result: what it saw may not be so any more. Raises NodeError with what went wrong, when another one
-    is at it, or when ``wait`` seconds are over (the job goes on).
+    is at it, or when ``wait`` seconds are over (the job goes on). ``start``: the id of a start, for `said`.
     """
     if not (available() if systemd is None else systemd):
         return function(arguments)
@@ -106,13 +107,31 @@ def perform(
         begun = (
             _current_start(job)
             # guard: what ended before begins again -> _read(job.place, RESULT).get("start") or _begin(job, "x")
-            or _begin(job, secrets.token_hex(16))
+            or _begin(job, start or secrets.token_hex(16))
         )
     if not _ended(job, wait):
         raise NodeError(f"{job.unit} is still working; run this again to wait for it")
     result = _result(job, begun)
     if result is None:
         raise NodeError(f"{job.unit} ended without a word: {journal(job.unit, 3, run)}")
+    return _value(result)
+
+
+def said(name: str, start: str, *, run: Runner = run_command, base: str = RUN) -> Any:
+    """What the start of that id returned, once it has ended; None: there was none. Raises NodeError where it failed.
+
+    Ansible asks once more where ssh broke while a job was at work, or after it; what it did is in its own way by then.
+    """
+    place = _place(name, base)
+    if not start or _read(place, REQUEST).get("start") != start:
+        return None
+    while working(unit_name(name), run):
+        time.sleep(POLL)  # between two questions to systemd
+    found = _read(place, RESULT)
+    return _value(_parsed(found)) if found.get("start") == start else None
+
+
+def _value(result: Result) -> Any:
     if result.problem is not None:
         raise NodeError(result.problem)
     return result.value
@@ -236,8 +255,12 @@ def _result(job: Job, begun: str) -> Result | None:
     """The result of the start of that id. What another start left, earlier or later, is not it."""
     found = _read(job.place, RESULT)
     if found.get("start") == begun:  # guard: a result is of the start that was waited for -> found
-        return Result(found.get("value"), found.get("problem"))
+        return _parsed(found)
     return None
+
+
+def _parsed(found: Mapping[str, Any]) -> Result:
+    return Result(found.get("value"), found.get("problem"))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 from ..answer import Answer
 from ..images import layout
@@ -29,7 +30,7 @@ class Settings:
     uid_last: int = 49999
     gpus: int | None = None
     gpu_model: str = ""
-    gpus_worse: str = "report"
+    gpus_worse: Literal["report", "refuse"] = "report"
 
 
 @dataclass(frozen=True)

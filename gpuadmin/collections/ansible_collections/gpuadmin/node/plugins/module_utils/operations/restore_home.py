@@ -48,10 +48,18 @@ class Document:
     subids: Sequence[int] | None = None
     #: The host of the second copies; none for no such host.
     remote: BackupHost | None = None
+    #: One word for this run of gpuadmin, the same where Ansible asks once more because ssh broke.
+    run_id: str = ""
 
 
 def operate(document: Document, check: bool) -> Answer:
     given = asdict(document)
+    job, run_id = f"restore-{document.user}", given.pop("run_id")
+    # guard: what this run restored is not in its own way -> None
+    restored = None if check else background.said(job, run_id)
+    if restored is not None:
+        words = f"restore {document.user} from {restored['backup']} to {restored['target']}"
+        return Answer([words], {"restored": restored, "problems": []})
     subids = tuple(given["subids"]) if given["subids"] else None
     remote = None if given["remote"] is None else remote_of(given["remote"])
     request = restore_plan.Request(**{**given, "subids": subids, "remote": remote})
@@ -60,8 +68,8 @@ def operate(document: Document, check: bool) -> Answer:
     operations = list(plan.operations)
     if away:
         operations.insert(0, f"take it from the second copy {backup.name} on {given['remote']['host']}")
-    restored: object = {"target": plan.target, "backup": backup.name}
+    restored = {"target": plan.target, "backup": backup.name}
     if not check:  # guard: check mode restores nothing -> True
         arguments = {**given, "backup": backup.name}
-        restored = background.perform(f"restore-{given['user']}", restore_home, arguments)
+        restored = background.perform(job, restore_home, arguments, start=run_id)
     return Answer(operations, {"restored": restored, "problems": []})
