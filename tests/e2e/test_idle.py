@@ -112,7 +112,7 @@ def test_what_holds_a_gpu_unused_is_told_and_ended_and_nothing_else(gpus: Cluste
     assert "junho" not in said
 
     counted = "gpuadmin_gpu_measured_seconds_total > 0"
-    within(300, lambda: {one["user"] for one in asked(gpus, counted)} == {"minji", "junho"})
+    within(300, lambda: {one["user"] for one in asked(gpus, counted)} >= {"minji", "junho"})
     gpus.admin(
         "node1",
         f"systemctl stop gpuadmin-metrics-mapper; python3 -c {shlex.quote(HELD_LONG)}; "
