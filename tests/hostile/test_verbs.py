@@ -58,7 +58,7 @@ def backing_up(it: Scene) -> None:
 def verifying(it: Scene) -> None:
     made = backup_set.load(str(it.storage.directory), FIRST)
     if made is not None:
-        it.verb("verify-backup", lambda: making.verify(made, sorted(made.homes), 1, again=True))
+        it.verb("verify-backup", lambda: making.verify(made, sorted(made.homes), 1, again=True), refusal=True)
 
 
 def facts(it: Scene) -> None:

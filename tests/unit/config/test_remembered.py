@@ -171,6 +171,7 @@ def test_what_a_plugin_of_this_machine_says_is_never_remembered(
         (site.parent / "ansible.cfg").write_text(f"[defaults]\nvars_plugins = {folder}\n")
     for number in (3, 4):
         (folder / "mine.py").write_text(PLUGIN % number)
+        os.utime(folder / "mine.py", (number, number))  # Python knows what it compiled by second and size
         assert fresh(site) == f"10.0.0.{number}"
 
 

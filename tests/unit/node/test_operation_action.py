@@ -38,8 +38,9 @@ def action(
 
     made = object.__new__(cls)
     made._task = SimpleNamespace(
-        **{"args": dict(ARGUMENTS), "action": "gpuadmin.node.accounts", "check_mode": False, **task}
+        **{"args": dict(ARGUMENTS), "action": "gpuadmin.node.accounts", "check_mode": False, "_role": None, **task}
     )
+    made._templar = SimpleNamespace(template=lambda value: value)
     monkeypatch.setattr(ActionBase, "run", lambda _self, _tmp=None, _variables=None: {})
     monkeypatch.setattr(made, "_execute_module", execute)
 
