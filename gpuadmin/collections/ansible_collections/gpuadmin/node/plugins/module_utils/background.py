@@ -111,7 +111,7 @@ def perform(
         )
     if not _ended(job, wait):
         raise NodeError(f"{job.unit} is still working; run this again to wait for it")
-    result = _result(job, begun)
+    result = _result(job.place, begun)
     if result is None:
         raise NodeError(f"{job.unit} ended without a word: {journal(job.unit, 3, run)}")
     return _value(result)
@@ -127,8 +127,8 @@ def said(name: str, start: str, *, run: Runner = run_command, base: str = RUN) -
         return None
     while working(unit_name(name), run):
         time.sleep(POLL)  # between two questions to systemd
-    found = _read(place, RESULT)
-    return _value(_parsed(found)) if found.get("start") == start else None
+    found = _result(place, start)
+    return None if found is None else _value(found)
 
 
 def _value(result: Result) -> Any:
@@ -144,12 +144,12 @@ def attend(job: Job, begun: str, wait: float) -> Result | None:
     same purpose is waited for; what it did is then found done. Raises NodeError when another job runs, or when the unit
     ended without a result.
     """
-    found = _result(job, begun)
+    found = _result(job.place, begun)
     if found is not None:
         return found
     with flocked(job.place + ".lock"):  # guard: a job is begun once under one lock
         if _current_start(job) is None:
-            found = _result(job, begun)  # it may have ended since
+            found = _result(job.place, begun)  # it may have ended since
             if found is not None:
                 return found
             # guard: work that was killed is not begun again by itself
@@ -157,7 +157,7 @@ def attend(job: Job, begun: str, wait: float) -> Result | None:
                 raise NodeError(f"the job was ended from outside (journalctl -u {job.unit} tells more); run it again")
             _begin(job, begun)
     _ended(job, wait)
-    return _result(job, begun)
+    return _result(job.place, begun)
 
 
 def progress(job: Job) -> str:
@@ -251,16 +251,12 @@ def _ended(job: Job, wait: float | None) -> bool:
     return True
 
 
-def _result(job: Job, begun: str) -> Result | None:
+def _result(place: str, begun: str) -> Result | None:
     """The result of the start of that id. What another start left, earlier or later, is not it."""
-    found = _read(job.place, RESULT)
+    found = _read(place, RESULT)
     if found.get("start") == begun:  # guard: a result is of the start that was waited for -> found
-        return _parsed(found)
+        return Result(found.get("value"), found.get("problem"))
     return None
-
-
-def _parsed(found: Mapping[str, Any]) -> Result:
-    return Result(found.get("value"), found.get("problem"))
 
 
 def main(arguments: list[str] | None = None) -> int:
