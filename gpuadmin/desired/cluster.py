@@ -101,6 +101,15 @@ class Cluster:
             return str(self.site.backups.directory or self.beside_homes / "backups")
         return str(self.site.backups.copies)
 
+    def kept_backups(self, host: Host) -> str | None:
+        """The same; None on hosts that keep none."""
+        return self.backups(host) if {"storage", "backup"} & set(host.groups) else None
+
+    @cached_property
+    def archive(self) -> str:
+        """Where archives of homes are, on the storage host."""
+        return str(self.beside_homes / "archive")
+
     @cached_property
     def uids(self) -> dict[str, int]:
         """The range of uids that people have."""

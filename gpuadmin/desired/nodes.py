@@ -14,7 +14,6 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `node_state`. `person`: whom to diagnose (name, uid); empty: only the host."""
     site = cluster.plain
     homes, copies = site["homes"], site["backups"]["copies"]
-    keeps_backups = {"storage", "backup"} & set(host.groups)
     docker = cluster.docker_data(host)
     disks = [
         *cluster.storage(host, [{"name": "homes", "path": homes["export"]}], []),
@@ -28,7 +27,7 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         ],
         "is_node": "gpu" in host.groups,
         "disks": disks,
-        "backups": cluster.backups(host) if keeps_backups else None,
+        "backups": cluster.kept_backups(host),
         "gpus": host.variables.get("gpus"),
         "gpu_model": host.variables.get("gpu_model") or "",
         "person": cluster.asked("person", {}),
@@ -52,7 +51,7 @@ def _aside(cluster: Cluster, host: Host) -> list[str]:
     stored = [site["homes"]["export"], site["images"]["store"], cluster.backups(host)]
     return [
         *cluster.node(host, [site["homes"]["path"], *docker, *scratch], []),
-        *cluster.storage(host, [*stored, str(cluster.beside_homes / "archive")], []),
+        *cluster.storage(host, [*stored, cluster.archive], []),
         *([site["backups"]["copies"]] if "backup" in host.groups else []),
     ]
 

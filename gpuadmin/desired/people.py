@@ -65,7 +65,6 @@ def rootless_docker(cluster: Cluster, _host: Host) -> dict[str, Any]:
 def semester(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `semester`."""
     site, term = cluster.plain, cluster.asked("term", {})
-    keeps_backups = {"storage", "backup"} & set(host.groups)
     return {
         "phase": cluster.asked("phase", "facts"),
         "people": term.get("people", []),
@@ -76,7 +75,7 @@ def semester(cluster: Cluster, host: Host) -> dict[str, Any]:
         "login": "gpu" in host.groups,
         "home_root": cluster.storage(host, site["homes"]["export"]),
         "mountpoint": site["homes"]["mountpoint"],
-        "backup_directory": cluster.backups(host) if keeps_backups else None,
+        "backup_directory": cluster.kept_backups(host),
         "backup": term.get("backup"),
         "wipe": term.get("wipe", []),
         "scratch": term.get("scratch", {}).get(host.name, []),
