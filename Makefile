@@ -87,7 +87,7 @@ format: $(READY) ## rewrite the Python files as ruff wants them
 	@$(BIN)/ruff format --quiet .
 
 .PHONY: docs
-docs: $(READY) ## write the pages, role READMEs and the man page that are made from code
+docs: $(READY) ## write the pages that are made from code
 	@$(BIN)/python scripts/make_docs.py
 
 .PHONY: site

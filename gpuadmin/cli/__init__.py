@@ -86,6 +86,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "lab": "A virtual cluster on this machine.",
         "schema": "Print the JSON Schema of a site's files.",
         "completion": "Print the shell completion script.",
+        "man": "Print the man page.",
     },
 }
 #: What a full or failing disk of this machine says.

@@ -23,7 +23,6 @@ def pages() -> dict[str, str]:
         "docs/reference-site.md": reference_page(),
         "docs/reference-metrics.md": metrics.page(),
         "docs/reference-tests.md": lab_tests.page(),
-        "docs/gpuadmin.1": commands.manual(),
         "docs/architecture.svg": architecture.picture(),
         "docs/architecture.md": architecture.page((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
         "docs/monitoring.md": alerts.page((ROOT / "docs/monitoring.md").read_text(encoding="utf-8")),

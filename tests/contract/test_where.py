@@ -19,7 +19,8 @@ ENTRIES = list(where.everything())
 #: Verbs that no test on the lab runs. They touch no host, or their tests have servers of their own; what
 #: clear-leftovers does on the storage host is tested on a loop device (tests/hostile/test_verbs.py).
 ELSEWHERE = {
-    "init", "check", "trust", "schema", "completion", "runs", "lab", "notify", "import-applications", "clear-leftovers",
+    "init", "check", "trust", "schema", "completion", "man", "runs", "lab", "notify", "import-applications",
+    "clear-leftovers",
     "usage",  # against a real Prometheus, in tests/unit/monitoring
     "dashboard",  # against a real service, there, and on light hosts in test_dashboard.py
 }  # fmt: skip

@@ -41,23 +41,17 @@ def bin_directory(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return directory / "bin"
 
 
-def test_the_man_page_is_where_man_looks(bin_directory: Path) -> None:
-    assert (bin_directory.parent / "share/man/man1/gpuadmin.1").read_text().startswith('.\\" Made from --help')
-
-
 @pytest.mark.needs("man")
 def test_man_finds_the_page_after_what_install_md_says(bin_directory: Path, tmp_path: Path) -> None:
-    """In a virtual environment the page is where no `man` looks by itself."""
     (tmp_path / ".venvs").mkdir()
     (tmp_path / ".venvs/gpuadmin").symlink_to(bin_directory.parent)
     text = (ROOT / "docs/install.md").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if line.startswith(("mkdir -p ~/.local/bin", "ln -s ~/.venvs"))]
+    lines = [line for line in text.splitlines() if line.startswith(("mkdir -p ~/.local/", "ln -s ~/.venvs"))]
     assert len(lines) == 3
     environment = {"HOME": str(tmp_path), "PATH": f"{tmp_path}/.local/bin:/usr/bin:/bin"}
     subprocess.run(["sh", "-ec", "\n".join(lines)], env=environment, check=True)
-    found = subprocess.run(["man", "-w", "gpuadmin"], env=environment, capture_output=True, text=True, check=False)
-    page = bin_directory.parent / "share/man/man1/gpuadmin.1"
-    assert Path(found.stdout.strip()).resolve() == page.resolve(), found.stderr
+    shown = subprocess.run(["man", "gpuadmin"], env=environment, capture_output=True, text=True, check=False)
+    assert "add-user" in shown.stdout, shown.stderr
 
 
 def run(bin_directory: Path, cwd: Path, *arguments: str, code: int = 0) -> str:

@@ -26,7 +26,7 @@ EDITS = int(os.environ.get("GPUADMIN_EDITS", "2000"))
 LOTS = 20
 SEED = int(os.environ.get("GPUADMIN_EDITS_SEED", "20261122"))
 
-NO_SITE = {"init", "lab", "schema", "completion"}
+NO_SITE = {"init", "lab", "schema", "completion", "man"}
 
 #: What is Python's or a library's, and says nothing to an admin.
 LIBRARY = re.compile(

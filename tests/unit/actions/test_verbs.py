@@ -635,6 +635,7 @@ LOCAL_DOCUMENTS: dict[str, list[str]] = {
     "schema": ["users.yml"],
     "schema --reference": ["--reference"],
     "completion": ["bash"],
+    "man": [],
 }
 
 
@@ -660,6 +661,8 @@ def test_verbs_of_this_machine_have_a_document_too(
         assert login.startswith("gpuadmin bootstrap ")
     elif verb == "completion":
         assert (result["shell"], f"{result['script']}\n") == ("bash", plain)
+    elif verb == "man":
+        assert f"{result['page']}\n" == plain
     elif "--reference" in arguments:
         assert result == {"reference": plain}
     else:
