@@ -414,8 +414,7 @@ def test_sigterm_lets_it_finish(set_up: Host, listener: socket.socket) -> None:
 
 def rendered(name: str, **more: str) -> str:
     variables = {
-        "rootless_docker_python": sys.executable,
-        "rootless_docker_state_directory": "/var/lib/gpuadmin",
+        "gpuadmin_python": sys.executable,
         "rootless_docker_data": "/local/.docker",
         "_rootless_docker_self_socket": "/run/gpuadmin-docker-self.sock",
         **more,

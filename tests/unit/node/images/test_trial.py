@@ -210,9 +210,8 @@ def test_what_is_odd_about_one_person_is_no_difference(tmp_path: Path, said: str
     command.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\nexit {status}\n")
     command.chmod(0o755)
     (tmp_path / "accounts.json").touch()
-    text = (TEMPLATES / "required.d/80-accounts.j2").read_text()
-    values = {"btrfs_root_state_directory": str(tmp_path), "_btrfs_root_command": str(command)}
-    script.write_text(jinja2.Template(text, keep_trailing_newline=True).render(**values))
+    text = (TEMPLATES / "required.d/80-accounts.j2").read_text().replace("/var/lib/gpuadmin", str(tmp_path))
+    script.write_text(jinja2.Template(text, keep_trailing_newline=True).render(_btrfs_root_command=str(command)))
     assert (subprocess.run(["sh", str(script)], check=False, capture_output=True).returncode == 0) == passes
 
 
