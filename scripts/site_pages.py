@@ -7,7 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from properdocs.structure.files import File, Files, InclusionLevel
+from properdocs.structure.files import File, Files
+
+from gpuadmin.cli import VERBS, cli
+from gpuadmin.cli.man import commands
 
 ROOT = Path(__file__).resolve().parents[1]
 #: From the path in the repository to the page of the site.
@@ -17,20 +20,18 @@ ELSEWHERE = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security-reports.md",
     "benchmarks/README.md": "benchmarks.md",
-    **{
-        str(path.relative_to(ROOT)): f"roles/{path.parent.name}.md"
-        for path in sorted((ROOT / "roles").glob("*/README.md"))
-    },
 }
 LINK = re.compile(r"\[([^\[\]]*)\]\(([^)#\s]+)(#[^)]*)?\)")
 
 
-def roles_page() -> str:
-    """The list of roles: each one's first sentence."""
-    lines = ["# Roles", "", "| role | |", "| --- | --- |"]
-    for path in sorted((ROOT / "roles").glob("*/README.md")):
-        name, text = path.parent.name, path.read_text(encoding="utf-8").split("\n", 3)[2]
-        lines.append(f"| [{name}](roles/{name}.md) | {text.partition('. ')[0]}. |")
+def verbs_page() -> str:
+    """The help of every verb."""
+    lines = ["# Reference of the command line", "", "Made from `--help`.", ""]
+    lines += [f"- [gpuadmin {verb}](#gpuadmin-{verb}): {line}" for verb, line in VERBS.items()]
+    for path, command, context in commands(cli, "gpuadmin"):
+        level = "#" * min(2 + max(path.count(" ") - 1, 0), 4)
+        body = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+        lines += ["", f"{level} {path}", "```", body, "```"]
     return "\n".join(lines) + "\n"
 
 
@@ -39,10 +40,8 @@ def on_files(files: Files, config: Any) -> Files:
     for source, page in ELSEWHERE.items():
         if source == "README.md":
             continue  # docs/index.md is the first page
-        inclusion = InclusionLevel.NOT_IN_NAV if page.startswith("roles/") else InclusionLevel.INCLUDED
-        text = (ROOT / source).read_text(encoding="utf-8")
-        files.append(File.generated(config, page, content=text, inclusion=inclusion))
-    files.append(File.generated(config, "roles.md", content=roles_page()))
+        files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
+    files.append(File.generated(config, "reference-cli.md", content=verbs_page()))
     return files
 
 
@@ -68,4 +67,4 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     name = page.file.src_uri
     sources = (source for source, made in ELSEWHERE.items() if made == name and source != "README.md")
     source = next(sources, f"docs/{name}")
-    return markdown if name == "roles.md" else linked(markdown, source, name)
+    return linked(markdown, source, name)

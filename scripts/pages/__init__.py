@@ -13,16 +13,14 @@ def pages() -> dict[str, str]:
     from gpuadmin.mail.examples import mails_page
     from gpuadmin.pages.guide import example
 
-    from . import alerts, architecture, commands, decisions, lab_tests, metrics
+    from . import alerts, architecture, decisions, metrics
 
     return {
         "docs/mails.md": mails_page(),
         "docs/user-guide.md": example("en"),
         "docs/user-guide.ko.md": example("ko"),
-        "docs/reference-cli.md": commands.reference(),
         "docs/reference-site.md": reference_page(),
         "docs/reference-metrics.md": metrics.page(),
-        "docs/reference-tests.md": lab_tests.page(),
         "docs/architecture.svg": architecture.picture(),
         "docs/architecture.md": architecture.page((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
         "docs/monitoring.md": alerts.page((ROOT / "docs/monitoring.md").read_text(encoding="utf-8")),
