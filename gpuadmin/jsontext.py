@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from gpuadmin.text import UNSEEN
+from gpuadmin.common.text import UNSEEN
 
 _UNSEEN = re.compile(f"[{UNSEEN}]")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gpuadmin.answers import Answers, code_of
+from gpuadmin.common.text import counted
 from gpuadmin.console import echo, echo_document
 from gpuadmin.display import show_hosts
 from gpuadmin.errors import ExitCode
@@ -14,7 +15,6 @@ from gpuadmin.jsontext import json_text
 from gpuadmin.pending import OF_ACCOUNTS, ONCE
 from gpuadmin.results import RunResult, way_out
 from gpuadmin.session import Session
-from gpuadmin.text import counted
 
 
 def finish(session: Session, code: int, result: Mapping[str, Any], run: RunResult | None = None) -> int:

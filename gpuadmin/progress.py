@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
+from gpuadmin.common.text import listed
 from gpuadmin.console import echo
 from gpuadmin.display import lines_of, styled
 from gpuadmin.terminal import SafeConsole
-from gpuadmin.text import listed
 
 #: Tasks that Ansible itself puts before a role's own; nobody waits for them.
 _ANSIBLES_OWN = "Validating arguments against arg spec"

@@ -66,10 +66,6 @@ def error_document(arguments: Sequence[str], error: click.ClickException) -> str
     return json_text(body)
 
 
-#: The node-side code, in `node_state_directory` of a host.
-_OWN = "/lib/gpuadmin_node/"
-
-
 def alike(hosts: Mapping[str, HostResult]) -> list[tuple[list[str], HostResult]]:
     """Given hosts, return the names of those to whom the same happened, together with what it was."""
     groups: dict[tuple[str, tuple[str, ...], str | None], tuple[list[str], HostResult]] = {}
@@ -81,10 +77,10 @@ def alike(hosts: Mapping[str, HostResult]) -> list[tuple[list[str], HostResult]]
 def shortened(lines: Sequence[str], most: int = 12, *, run: str | None = None) -> list[str]:
     """Given what was done on a host, return it in at most so many lines.
 
-    Many files of one directory become one line, so that they hide nothing of what matters; gpuadmin's own code is last.
+    Many files of one directory become one line, so that they hide nothing of what matters.
     """
     together: dict[str, list[str]] = {}
-    for line in sorted(lines, key=lambda line: _OWN in line):
+    for line in lines:
         together.setdefault(_in_directory(line) or line, []).append(line)
     found = []
     for about, members in together.items():
@@ -100,9 +96,6 @@ def shortened(lines: Sequence[str], most: int = 12, *, run: str | None = None) -
 def _in_directory(line: str) -> str | None:
     """`write /a/b` as `write {} files in /a`; None for what is no word and a path."""
     word, _, path = line.partition(" ")
-    above, own, _ = path.partition(_OWN)
-    if own and word.isalpha() and not set(above) & set("{} "):
-        return f"{word} {{}} files of gpuadmin's own code in {above}{own.rstrip('/')}"
     directory, slash, name = path.rpartition("/")
     if not word.isalpha() or not slash or not name or not path.startswith("/") or set(path) & set("{} "):
         return None

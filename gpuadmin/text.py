@@ -1,12 +1,10 @@
-"""Foreign text as a terminal can be given it; and numbers as people read them, as hosts do."""
+"""Foreign text as a terminal can be given it."""
 
 from __future__ import annotations
 
 import re
 
-from gpuadmin.common.text import UNSEEN, counted, listed, size_words
-
-__all__ = ["UNSEEN", "counted", "listed", "one_line", "size_words", "visible"]
+from gpuadmin.common.text import UNSEEN
 
 _UNSEEN = re.compile(f"[{UNSEEN}]")
 

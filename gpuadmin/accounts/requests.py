@@ -11,12 +11,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from gpuadmin.accounts.ids import next_uid
+from gpuadmin.common.text import counted
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings, User
 from gpuadmin.config.validate import mistakes
 from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.similar import did_you_mean
-from gpuadmin.text import counted
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from gpuadmin.accounts.importing import read_keys, read_people
 from gpuadmin.actions.shared.accounts import Change, account_result, converge, perform, uids_elsewhere
 from gpuadmin.actions.shared.mails import Post, plan_letters, preview_document, show_letters
 from gpuadmin.actions.shared.welcome import Welcomes, mail_those_with_account, welcomes
+from gpuadmin.common.text import counted
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings, User
 from gpuadmin.errors import ExitCode
@@ -19,7 +20,6 @@ from gpuadmin.outcome import finish, nothing, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
-from gpuadmin.text import counted
 
 
 def add_user(

@@ -13,6 +13,7 @@ from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, pr
 from gpuadmin.actions.shared.monitor import dashboard_host
 from gpuadmin.announcements import Announcement, Announcements, compose
 from gpuadmin.answers import Answers
+from gpuadmin.common.text import counted, listed
 from gpuadmin.console import echo
 from gpuadmin.display import lines_of, make_table
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError
@@ -25,7 +26,6 @@ from gpuadmin.plan import PlanBuilder
 from gpuadmin.reading import decoded, read_limited
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
-from gpuadmin.text import counted, listed
 from gpuadmin.who import who
 
 

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from gpuadmin.actions.trust import pin
 from gpuadmin.ansible import connections
 from gpuadmin.ansible.invocation import Secrets
+from gpuadmin.common.text import counted
 from gpuadmin.config.fields import USER_NAME, SshKey
 from gpuadmin.config.inventory import KEY
 from gpuadmin.config.load import Site
@@ -23,7 +24,6 @@ from gpuadmin.plan import PlanBuilder
 from gpuadmin.reading import read_text
 from gpuadmin.results import BY_KEY, HostResult, RunResult
 from gpuadmin.session import Session, opened
-from gpuadmin.text import counted
 
 _ANOTHER_LOGIN = "another login is --as USER, a password --ask-pass; then run it again"
 

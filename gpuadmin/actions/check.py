@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from gpuadmin.common.text import counted
 from gpuadmin.config.check import Finding, findings, findings_of_parts
 from gpuadmin.config.find import find_site
 from gpuadmin.config.load import load_parts
@@ -14,7 +15,6 @@ from gpuadmin.errors import ConfigError, ExitCode, together
 from gpuadmin.jsontext import json_text
 from gpuadmin.mail.examples import template_mistakes
 from gpuadmin.report import document
-from gpuadmin.text import counted
 
 
 def check(site: str | None, *, as_json: bool) -> int:

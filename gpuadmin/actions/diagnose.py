@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.answers import Answers
+from gpuadmin.common.text import size_words
 from gpuadmin.config.fields import USER_NAME
 from gpuadmin.console import agree, echo
 from gpuadmin.diagnosis.bundle import archive, contents
@@ -27,7 +28,6 @@ from gpuadmin.plan import PlanBuilder
 from gpuadmin.records import history
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
-from gpuadmin.text import size_words
 
 #: What is done besides looking; the seconds are SECONDS of module_utils/diagnosis/trial.py.
 TRIAL = (

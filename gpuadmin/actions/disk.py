@@ -10,13 +10,13 @@ from gpuadmin.actions.shared.accounts import require_known_name
 from gpuadmin.actions.shared.now import age, plain_table
 from gpuadmin.actions.shared.prometheus import monitor_of
 from gpuadmin.answers import Answers
+from gpuadmin.common.text import size_words
 from gpuadmin.display import make_console
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
 from gpuadmin.terminal import SafeConsole
-from gpuadmin.text import size_words
 
 MOST_DIRECTORIES = 20
 

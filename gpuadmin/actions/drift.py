@@ -7,6 +7,7 @@ from typing import Any
 from gpuadmin.actions.shared.metrics import metrics_variables, secret_of
 from gpuadmin.actions.shared.roles import everybody, plan_roles
 from gpuadmin.answers import Answers
+from gpuadmin.common.text import counted
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.console import echo
 from gpuadmin.display import styled
@@ -16,7 +17,6 @@ from gpuadmin.outcome import report
 from gpuadmin.privileges import ROOT, Answer, Finding, findings, ignored
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
-from gpuadmin.text import counted
 
 
 def drift(options: Options) -> int:

@@ -8,11 +8,11 @@ from gpuadmin.actions.shared.now import memory_words, plain_table
 from gpuadmin.actions.shared.prometheus import Prometheus
 from gpuadmin.actions.top import look
 from gpuadmin.common.free import Room, rooms
+from gpuadmin.common.text import counted, listed
 from gpuadmin.display import make_console
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.session import opened
-from gpuadmin.text import counted, listed
 
 
 def free(options: Options, *, gpus: int, memory: int) -> int:

@@ -16,6 +16,7 @@ from gpuadmin.actions.top import look
 from gpuadmin.answers import Answers
 from gpuadmin.common.idle import Idle, idle, spans
 from gpuadmin.common.queries import idle as query_idle
+from gpuadmin.common.text import counted, listed
 from gpuadmin.display import make_console
 from gpuadmin.errors import ExitCode
 from gpuadmin.mail.deliver import Delivery
@@ -27,7 +28,6 @@ from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import Session, opened
-from gpuadmin.text import counted, listed
 
 #: node → what its module is given of one kind: messages to tell, or holds to stop
 Items = dict[str, list[dict[str, Any]]]

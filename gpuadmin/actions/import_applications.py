@@ -12,13 +12,13 @@ from gpuadmin.actions.shared.welcome import mail_those_with_account
 from gpuadmin.applications.matching import Lists, sort_applications
 from gpuadmin.applications.read import read_form, read_members, with_map
 from gpuadmin.applications.since import Last, new_since, without_removed
+from gpuadmin.common.text import counted
 from gpuadmin.errors import ConfigError, ExitCode
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.records import history
 from gpuadmin.session import Session, opened
-from gpuadmin.text import counted
 
 
 def import_applications(

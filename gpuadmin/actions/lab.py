@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from gpuadmin.common.text import counted
 from gpuadmin.console import echo, echo_document
 from gpuadmin.lab import cluster, commands, report, seed, snapshots, state
 from gpuadmin.lab import ssh as lab_ssh
 from gpuadmin.lab.progress import Progress
 from gpuadmin.report import local_document
-from gpuadmin.text import counted
 
 
 def up(

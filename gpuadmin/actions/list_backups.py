@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuadmin.actions.shared.accounts import require_known_name
 from gpuadmin.answers import Answers
+from gpuadmin.common.text import size_words
 from gpuadmin.config.schema import Settings
 from gpuadmin.display import lines_of, make_console, make_table
 from gpuadmin.options import Options
@@ -15,7 +16,6 @@ from gpuadmin.plan import PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.semester.report import until
 from gpuadmin.session import opened
-from gpuadmin.text import size_words
 
 
 def list_backups(options: Options, user: str | None) -> int:

@@ -8,13 +8,13 @@ from typing import Any
 from rich.table import Table
 
 from gpuadmin.answers import Answers
+from gpuadmin.common.text import counted, listed, size_words
 from gpuadmin.display import has_room, make_console, make_table
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
 from gpuadmin.terminal import SafeConsole
-from gpuadmin.text import counted, listed, size_words
 
 COLUMNS = ("Node", "GPU", "Model", "Memory", "UUID", "Serial", "Driver", "CUDA", "MIG", "PCIe", "ECC")
 #: In the line of each node as well.

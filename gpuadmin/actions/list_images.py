@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from gpuadmin.actions.shared.images import facts, variables
+from gpuadmin.common.text import size_words
 from gpuadmin.display import make_console, make_table
 from gpuadmin.images.facts import Facts
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
-from gpuadmin.text import size_words
 
 
 def list_images(options: Options) -> int:

@@ -11,13 +11,13 @@ from gpuadmin.accounts.ids import subid_range
 from gpuadmin.actions.shared.accounts import account_result
 from gpuadmin.actions.shared.roles import everybody
 from gpuadmin.answers import Answers
+from gpuadmin.common.text import listed
 from gpuadmin.display import make_console, make_table, show_table
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
-from gpuadmin.text import listed
 
 _MOST_PROBLEMS = 40
 

@@ -6,6 +6,7 @@ from datetime import date
 
 from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.mails import Post, perform_mail, plan_letters
+from gpuadmin.common.text import counted
 from gpuadmin.config.load import find_site, load_settings
 from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError
@@ -14,7 +15,6 @@ from gpuadmin.mail.notices import plan_notices
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
-from gpuadmin.text import counted
 
 
 def notify(options: Options, mail: MailOptions) -> int:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from gpuadmin.accounts import requests as accounts
 from gpuadmin.actions.shared.accounts import converge, perform, refuse_carried
+from gpuadmin.common.text import counted
 from gpuadmin.config.memory import owners, recall
 from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.session import opened
-from gpuadmin.text import counted
 
 
 def remove_user(options: Options, names: Sequence[str], *, archive_home: bool) -> int:

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from gpuadmin.common.text import counted
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.display import lines_of, show_hosts, styled
 from gpuadmin.errors import ConfigError, ExitCode
@@ -13,7 +14,6 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
-from gpuadmin.text import counted
 
 
 def run(options: Options, pattern: str, words: Sequence[str]) -> int:

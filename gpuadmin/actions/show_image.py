@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from gpuadmin.actions.shared.images import facts, in_store, variables
+from gpuadmin.common.text import counted, size_words
 from gpuadmin.console import echo
 from gpuadmin.images.facts import check_name
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
-from gpuadmin.text import counted, size_words
 
 
 def show_image(options: Options, name: str) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gpuadmin.actions.shared.accounts import account_result
 from gpuadmin.actions.shared.roles import everybody
+from gpuadmin.common.text import counted
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session, opened
-from gpuadmin.text import counted
 
 
 def sync_users(options: Options) -> int:

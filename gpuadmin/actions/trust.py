@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpuadmin.common.text import counted
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import pinned_keys, read_known_hosts, with_lines
 from gpuadmin.config.yamlfile import write_atomically
@@ -14,7 +15,6 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.reading import read_text
 from gpuadmin.session import Session, opened
-from gpuadmin.text import counted
 from gpuadmin.trust import HostKey, fetch_host_keys
 
 

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from gpuadmin.ansible.shapes import images, looks, people
 from gpuadmin.ansible.shapes.bounds import MOST, Words
-from gpuadmin.text import counted
+from gpuadmin.common.text import counted
 
 DEEPEST = 40
 MOST_VALUES = 2_000_000

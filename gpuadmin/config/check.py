@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Literal
 
+from gpuadmin.common.text import listed
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.inventory import Inventory
 from gpuadmin.config.known_hosts import known_as, no_keys, pinned_keys, read_known_hosts
@@ -16,7 +17,6 @@ from gpuadmin.config.memory import WAY_OUT, recall
 from gpuadmin.config.private_key import login_problem
 from gpuadmin.config.schema import User
 from gpuadmin.similar import did_you_mean
-from gpuadmin.text import listed
 
 
 @dataclass(frozen=True)

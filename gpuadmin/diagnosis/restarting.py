@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuadmin.text import counted
+from gpuadmin.common.text import counted
 
 
 def restarts(name: str, known: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

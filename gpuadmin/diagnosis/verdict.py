@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from gpuadmin.common.text import counted
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.finding import Finding, Severity, ordered
 from gpuadmin.diagnosis.looked import right, tried
 from gpuadmin.similar import did_you_mean
-from gpuadmin.text import counted
 
 _NO_SERVICE = "install systemd-timesyncd or chrony there, then: gpuadmin run HOSTS -- timedatectl set-ntp true"
 SKEW = 30.0  # seconds: with more, Kerberos, TLS and make go wrong; what ssh and Ansible take is far below

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuadmin.common.text import size_words
 from gpuadmin.errors import ConfigError
-from gpuadmin.text import size_words
 
 
 def batches(count: int, *, canary: int, batch: str) -> list[int]:

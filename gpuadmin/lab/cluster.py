@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gpuadmin.common.text import listed
 from gpuadmin.config.hosts_file import HOSTS_FILE
 from gpuadmin.errors import ConfigError
 from gpuadmin.lab import accel, disk, hosts, image, machines, network, site, ssh, state
@@ -19,7 +20,6 @@ from gpuadmin.lab.light.host import remove_switch
 from gpuadmin.lab.paths import state_directory
 from gpuadmin.lab.progress import Progress
 from gpuadmin.lab.state import Host, Lab
-from gpuadmin.text import listed
 
 #: Seconds that `down` gives guests to shut down by themselves.
 SHUTDOWN_LIMIT = 60.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+from gpuadmin.common.text import counted
 from gpuadmin.config.schema import Registry
 from gpuadmin.mail.ledger import Ledger
 from gpuadmin.mail.letter import Letter
 from gpuadmin.mail.notices import Notices, Sorting
 from gpuadmin.monitoring.policy import Rules, Step, key_of
-from gpuadmin.text import counted
 
 
 def plan_idle(

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Generic, TypeVar
 
+from gpuadmin.common.text import counted
 from gpuadmin.config.schema import Registry, Settings, Term, User
 from gpuadmin.mail.ledger import Entry, Ledger, State
 from gpuadmin.mail.letter import Letter, login_hosts
 from gpuadmin.semester.term import standings
-from gpuadmin.text import counted
 
 DEFAULT_REMINDERS = (14, 7, 1)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuadmin.common.text import counted, size_words
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.planner import Decision
-from gpuadmin.text import counted, size_words
 
 
 def of_decision(decision: Decision, waiting: Sequence[str] = ()) -> PlanBuilder:

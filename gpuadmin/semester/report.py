@@ -9,6 +9,7 @@ from typing import Any
 
 import jinja2
 
+from gpuadmin.common.text import size_words
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.content import content_path
@@ -19,7 +20,7 @@ from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.machine import PHASES, WIPE, State
 from gpuadmin.semester.planner import Leaver
 from gpuadmin.terminal import SafeConsole
-from gpuadmin.text import size_words, visible
+from gpuadmin.text import visible
 
 
 def document(state: State, settings: Settings, facts: Facts) -> dict[str, Any]:

@@ -24,4 +24,5 @@ def given(role: str, *groups: str, **host: Any) -> dict[str, Any]:
     path = ROLES / role / "defaults/main.yml"
     own = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
     found = variables(cluster, cluster.hosts[0])
-    return own | {"gpuadmin_python": "/usr/bin/python3"} | {name: value for name, value in found.items() if name.startswith(f"{role}_")}
+    own["gpuadmin_python"] = "/usr/bin/python3"
+    return own | {name: value for name, value in found.items() if name.startswith(f"{role}_")}

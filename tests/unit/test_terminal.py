@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuadmin.answers import Answers
+from gpuadmin.common.text import UNSEEN
 from gpuadmin.console import agree, ask, echo
 from gpuadmin.display import lines_of, make_console, show_hosts, show_plan, styled
 from gpuadmin.errors import ConfigError
@@ -30,7 +31,7 @@ from gpuadmin.results import HostResult
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.report import show, write
 from gpuadmin.terminal import SafeConsole
-from gpuadmin.text import UNSEEN, visible
+from gpuadmin.text import visible
 
 pytestmark = pytest.mark.holds(
     "JSON holds nothing that a terminal obeys", "a text is shown without what a terminal obeys"

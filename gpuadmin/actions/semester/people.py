@@ -16,6 +16,7 @@ from gpuadmin.actions.semester.hosts import persons
 from gpuadmin.actions.semester.phase import Outcome, Phase
 from gpuadmin.actions.semester.reset import Reset
 from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, show_letters
+from gpuadmin.common.text import counted
 from gpuadmin.config.schema import User
 from gpuadmin.errors import ExitCode
 from gpuadmin.mail.ledger import Ledger
@@ -25,7 +26,6 @@ from gpuadmin.results import RunResult
 from gpuadmin.semester import plans
 from gpuadmin.semester.machine import ANNOUNCE, END_SESSIONS, LOCK
 from gpuadmin.semester.term import current_term
-from gpuadmin.text import counted
 
 
 class Announce(Phase):

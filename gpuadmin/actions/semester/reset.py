@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from gpuadmin.actions.semester.hosts import gather, play
+from gpuadmin.common.text import counted
 from gpuadmin.config.find import USERS_FILE
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import User
@@ -24,7 +25,6 @@ from gpuadmin.semester.planner import Decision, backup_name, decide, narrowed, r
 from gpuadmin.semester.refusals import refuse_unknown
 from gpuadmin.semester.term import current_term
 from gpuadmin.session import Session
-from gpuadmin.text import counted
 
 
 @dataclass(frozen=True)

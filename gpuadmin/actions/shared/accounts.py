@@ -11,6 +11,7 @@ from gpuadmin.accounts.desired import variables
 from gpuadmin.accounts.ids import subid_range
 from gpuadmin.accounts.requests import known
 from gpuadmin.answers import Answers
+from gpuadmin.common.text import counted, listed
 from gpuadmin.config.load import Site
 from gpuadmin.config.memory import Memory, owners, recall, refuse_contradictions
 from gpuadmin.config.registry import RegistryFile
@@ -21,7 +22,7 @@ from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
-from gpuadmin.text import counted, listed, one_line
+from gpuadmin.text import one_line
 
 
 @dataclass(frozen=True)

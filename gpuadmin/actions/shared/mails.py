@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.actions.shared.pages import guide_pages
+from gpuadmin.common.text import counted, listed
 from gpuadmin.display import lines_of, make_console, styled
 from gpuadmin.errors import ExitCode
 from gpuadmin.mail.deliver import Delivery, deliver
@@ -21,7 +22,6 @@ from gpuadmin.outcome import finish
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session
 from gpuadmin.terminal import SafeConsole
-from gpuadmin.text import counted, listed
 
 
 def plan_letters(builder: PlanBuilder, letters: Sequence[Letter]) -> None:

@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuadmin.common.cluster import Device, Holder, Node, as_of, totals
+from gpuadmin.common.text import counted, size_words
 from gpuadmin.display import lines_of, make_table, show_table, styled
 from gpuadmin.terminal import SafeConsole
-from gpuadmin.text import counted, size_words
 
 _WIDE = 100  # columns: with fewer, bars and makers' names have no room
 _STYLES = {"up": "green", "down": "bold red", "silent": "bold red", "unknown": "yellow"}

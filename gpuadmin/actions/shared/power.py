@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gpuadmin.answers import Answers
+from gpuadmin.common.text import counted
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError, RefusedError
@@ -17,7 +18,6 @@ from gpuadmin.plan import PlanBuilder
 from gpuadmin.power import Action, Decision, Target, decide, moment
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.session import Session, opened
-from gpuadmin.text import counted
 
 #: What people on a node read before it goes.
 NOW = {

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from gpuadmin.common.text import counted, listed, size_words
 from gpuadmin.display import lines_of, make_console, make_table, styled
-from gpuadmin.text import counted, listed, size_words
 
 _STYLES = {"up": "green", "unreachable": "bold red", "failed": "bold red", "unknown": "bold red", "not asked": "dim"}
 _MOST_PENDING = 8
