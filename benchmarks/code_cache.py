@@ -1,12 +1,10 @@
-"""What it saves that hosts keep the node code: a run with nothing to do, against sending it each time.
+"""What a run with nothing to do costs where hosts keep the node code, and the first one after the code changed.
 
     sudo .venv/bin/python benchmarks/code_cache.py [--nodes 6 60] [--users 100] [--rounds 2] [--before DIR]
 
 Method. Cheap ssh hosts (tests/support/scale_hosts.py) on this machine, a storage host beside the nodes. After a first
-`gpuadmin sync-users`, and one that brings the code, runs with nothing to do take turns on the same hosts: as it is, and
-with a copy of this checkout whose modules have no action plugin, which is how Ansible calls them. Processor time of the
-controller is that of its processes (getrusage), of the hosts that of all processes below theirs (/proc/PID/stat). The
-ratio of the two does not depend on what else the machine did. The sum of each column is over the rounds.
+`gpuadmin sync-users` come runs with nothing to do. Processor time of the controller is that of its processes
+(getrusage), of the hosts that of all processes below theirs (/proc/PID/stat). The figures are sums over the rounds.
 
 The first run after the code changed: the hosts' library is removed, and a run with nothing to do brings it again; with
 `--before`, in turns with another checkout of this project. What compiles on the hosts afterwards is waited for, and is
@@ -28,7 +26,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from _checkout import ROOT
 
 from tests.support.scale_hosts import Cluster, cluster, root_file_system
@@ -36,7 +33,6 @@ from tests.support.scale_people import gpuadmin, site
 
 LIBRARY = "var/lib/gpuadmin/lib"
 SECONDS_TO_COMPILE = 8.0
-ROUTING = "gpuadmin/collections/ansible_collections/gpuadmin/node/meta/runtime.yml"
 
 
 @dataclass(frozen=True)
@@ -98,55 +94,25 @@ def bring(running: Cluster, directory: Path, checkout: Path) -> Cost:
     return Cost(taken.clock, taken.controller, of_hosts(running) - before)
 
 
-def checkout_without(base: Path) -> Path:
-    """A copy of this checkout that calls modules as Ansible does by itself."""
-    copy = base / "without"
-    copy.mkdir()
-    for name in ("gpuadmin", "playbooks", "roles", "inventory", "templates"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    runtime = yaml.safe_load((ROOT / ROUTING).read_text())
-    del runtime["plugin_routing"]
-    (copy / ROUTING).write_text(yaml.safe_dump(runtime))
-    return copy
-
-
-def measure(nodes: int, users: int, rounds: int, base: Path, without: Path, earlier: Path | None) -> dict[str, Any]:
+def measure(nodes: int, users: int, rounds: int, base: Path, earlier: Path | None) -> dict[str, Any]:
     """One row of the table."""
     with cluster(["storage1", *(f"node{index + 1}" for index in range(nodes))]) as running:
         directory = site(running, Path(tempfile.mkdtemp(dir=base)), users)
         made = cost(running, directory, "changed")
         brought, brought_earlier = Cost(), Cost()
-        kept, sent = Cost(), Cost()
+        kept = Cost()
         for _ in range(rounds):
             if earlier is not None:
                 brought_earlier += bring(running, directory, earlier)
             brought += bring(running, directory, ROOT)
-            sent += cost(running, directory, "ok", without)
             kept += cost(running, directory, "ok")
-    before, after = sent.controller + sent.hosts, kept.controller + kept.hosts
     return {
-        "nodes": nodes, "users": users, "rounds": rounds, "sent": vars(sent), "kept": vars(kept),
+        "nodes": nodes, "users": users, "rounds": rounds, "kept": vars(kept),
         "made": vars(made), "brought": vars(brought), "brought_earlier": vars(brought_earlier),
-        "ratio": round(before / after, 2),
     }  # fmt: skip
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    lines = [
-        "| people × hosts | code sent each time: controller + hosts | code kept: controller + hosts | ratio | clock |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
-    for row in rows:
-        each = [
-            f"{row[way]['controller'] / row['rounds']:.1f} + {row[way]['hosts'] / row['rounds']:.1f} s"
-            for way in ("sent", "kept")
-        ]
-        clock = " → ".join(f"{row[way]['clock'] / row['rounds']:.1f}" for way in ("sent", "kept"))
-        lines.append(f"| {row['users']} × {row['nodes'] + 1} | {' | '.join(each)} | {row['ratio']:.2f} × | {clock} s |")
-    return "\n".join(lines)
-
-
-def table_of_first_runs(rows: list[dict[str, Any]]) -> str:
     """Controller + hosts on the processor, and the clock."""
     lines = [
         "| people × hosts | 100 accounts made | code changed: before | code changed: now | nothing to do |",
@@ -163,7 +129,7 @@ def table_of_first_runs(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Node code that hosts keep, against code that is sent each time.")
+    parser = argparse.ArgumentParser(description="Node code that hosts keep, and its first run.")
     parser.add_argument("--nodes", type=int, nargs="*", default=[6, 60], help="a row for each number")
     parser.add_argument("--users", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=2, help="runs of each kind")
@@ -174,14 +140,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     root_file_system()
     with tempfile.TemporaryDirectory() as base:
-        without = checkout_without(Path(base))
-        rows = [
-            measure(nodes, options.users, options.rounds, Path(base), without, options.before)
-            for nodes in options.nodes
-        ]
+        rows = [measure(nodes, options.users, options.rounds, Path(base), options.before) for nodes in options.nodes]
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps({"method": __doc__, "load": os.getloadavg()[0], "rows": rows}, indent=2) + "\n")
-    print(table(rows), table_of_first_runs(rows), sep="\n\n")
+    print(table(rows))
 
 
 if __name__ == "__main__":
