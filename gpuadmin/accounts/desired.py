@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
-from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings, User
 
 _EPOCH = date(1970, 1, 1)
@@ -30,9 +29,7 @@ def desired(user: User, settings: Settings) -> dict[str, Any]:
     }
 
 
-def variables(
-    file: RegistryFile, settings: Settings, users: Iterable[User], absent: Iterable[tuple[str, int]] = ()
-) -> dict[str, Any]:
+def variables(settings: Settings, users: Iterable[User], absent: Iterable[tuple[str, int]] = ()) -> dict[str, Any]:
     """The extra variables that every account verb hands to its playbook."""
     return {
         "gpuadmin_users": [desired(user, settings) for user in users],

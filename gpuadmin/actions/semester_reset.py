@@ -130,7 +130,7 @@ def _do(reset: Reset, phase: Phase) -> int:
     plan = phase.plan()
     reset.planned(phase.name, plan)
     if not plan.empty:
-        confirm_phase(reset, phase.name, plan)
+        confirm_phase(reset, phase.name)
     # guard: a phase is in the journal before it begins
     reset.journal.write("begin", phase=phase.name, plan=plan.document())
     try:

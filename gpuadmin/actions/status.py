@@ -57,7 +57,7 @@ def _result(session: Session, run: RunResult, asked: list[str]) -> dict[str, Any
         if "gpu" in host.groups:
             entry["gpus_expected"] = host.gpus
         hosts[host.name] = _without_unmounted(entry | _parts(answer, "gpu" in host.groups), session.site.settings)
-    return {"hosts": hosts, "totals": _totals(hosts, asked), "backup": _backup(hosts, session)}
+    return {"hosts": hosts, "totals": _totals(hosts, asked), "backup": _backup(hosts)}
 
 
 def _state(found: HostResult | None) -> str:
@@ -105,7 +105,7 @@ def _sum(numbers: list[int | None]) -> int | None:
     return sum(known) if known and len(known) == len(numbers) else None
 
 
-def _backup(hosts: Mapping[str, Mapping[str, Any]], session: Session) -> dict[str, Any]:
+def _backup(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The newest backup of the storage hosts, and by backup host the newest second copy there."""
     storage = [name for name, host in hosts.items() if "storage" in host["groups"]]
     second = [name for name, host in hosts.items() if "backup" in host["groups"] and name not in storage]

@@ -15,7 +15,6 @@ import pytest
 from tests.support import machine
 
 ROOT = Path(__file__).resolve().parents[2]
-SCALE = ROOT / "tests/scale"
 
 
 @pytest.fixture

@@ -162,7 +162,7 @@ def test_trial_root_that_is_not_there() -> None:
 
 
 @pytest.mark.slow
-def test_interrupted_up_leaves_nothing_that_down_does_not_find(tmp_path: Path) -> None:
+def test_interrupted_up_leaves_nothing_that_down_does_not_find() -> None:
     lab("power-cut", HOST)
     with subprocess.Popen(
         [GPUADMIN, "lab", "up", "--name", LAB, "--nodes", "0"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL

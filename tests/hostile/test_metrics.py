@@ -182,7 +182,7 @@ IDENT = "ab" * 32
 
 
 @pytest.fixture
-def socket(tmp_path: Path) -> Iterator[Path]:
+def socket() -> Iterator[Path]:
     at = Path(f"/run/user/{MALLORY}")
     at.mkdir(parents=True)
     os.chown(at, MALLORY, MALLORY)

@@ -33,7 +33,7 @@ DOING = {
 def play(session: Session, part: str, hosts: Sequence[str], *, check: bool, **variables: Any) -> RunResult:
     """Run one part of the playbook. Raises InterruptedRun and GpuadminError where it did not come to an end."""
     site = session.site
-    given = {"gpuadmin_phase": part, **people(site.registry, site.settings, ()), **variables}
+    given = {"gpuadmin_phase": part, **people(site.settings, ()), **variables}
     doing = DOING[part] if part == FACTS or not check else f"Looking what {part} would change"
     run = session.run(session.verb, hosts, given, check=check, label=part, doing=doing)
     return session.whole(

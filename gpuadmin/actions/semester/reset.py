@@ -173,7 +173,7 @@ def refuse_yes_alone(reset: Reset) -> None:
         raise RefusedError("wipe is not confirmed by --yes alone", hint=f"give --term {name} too")
 
 
-def confirm_phase(reset: Reset, phase: str, plan: Plan) -> None:
+def confirm_phase(reset: Reset, phase: str) -> None:
     """Ask before a phase; before wipe the term's name has to be typed, or be given by --term together with --yes."""
     if phase != WIPE:
         reset.session.confirm(f"{phase}: go ahead?")  # guard: a phase of a reset asks before it does something

@@ -108,7 +108,7 @@ def converge(
             f"{listed(keyless)} {has} no ssh key and cannot log in until one is given: "
             "gpuadmin change-user NAME --add-key FILE.pub"
         )
-    return Change(registry, builder.build(), variables(registry, settings, users, absent) | (extra or {}), forget)
+    return Change(registry, builder.build(), variables(settings, users, absent) | (extra or {}), forget)
 
 
 def perform(session: Session, change: Change, found: RunResult | None = None) -> int:
@@ -155,7 +155,7 @@ def ask_uids(session: Session, found: RunResult | None = None) -> dict[str, Any]
     storage = [host.name for host in site.inventory.group("storage")]
     if not storage or site.settings.accounts.source != "registry":
         return {}
-    run = found or session.look("sync-users", storage, variables(site.registry, site.settings, ()))
+    run = found or session.look("sync-users", storage, variables(site.settings, ()))
     answers = Answers.of(run.hosts, storage, "uids")
     answers.require("which uids are taken")  # guard: no uid is given before the storage host has spoken
     for host, answer in answers.known.items():

@@ -52,4 +52,4 @@ def everybody(session: Session) -> dict[str, Any]:
     """What a playbook receives where all accounts are its business: those registered, and those that stay removed."""
     site = session.site
     absent = [(entry.name, entry.uid) for entry in site.registry.registry.retired]
-    return variables(site.registry, site.settings, site.registry.registry.users, absent)
+    return variables(site.settings, site.registry.registry.users, absent)

@@ -78,7 +78,7 @@ def test_mails_and_logins(ansible: Ansible, cli: Cli, serve: StartServer) -> Non
     assert [one["state"] for one in announced(cli)] == ["announced"]
 
 
-def test_it_is_seen_first(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
+def test_it_is_seen_first(ansible: Ansible, cli: Cli) -> None:
     site = prepare(ansible)
     before = {path for path in site.rglob("*") if path.is_file()}
     code, out, err = cli(*TEXTS, "--preview")

@@ -149,7 +149,7 @@ def test_who_names_the_backup_has_looked(asked: list[Invocation], cli: Cli) -> N
 
 
 def test_a_list_comes_before_what_is_missing_in_it(
-    asked: list[Invocation], cli: Cli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    asked: list[Invocation], cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its table says which host did not answer, and why; after it comes what to do."""
     away = RunResult({"storage1": HostResult("unreachable", message="does not answer (timed out)")})

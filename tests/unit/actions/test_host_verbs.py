@@ -255,7 +255,7 @@ def test_bootstrap_asks_before_it_makes_something(
     assert "nothing was changed" in err
 
 
-def test_a_key_that_ssh_does_not_use_is_not_the_host_s_fault(site: Path, tmp_path: Path) -> None:
+def test_a_key_that_ssh_does_not_use_is_not_the_host_s_fault(site: Path) -> None:
     """What the run is told of the keys that it logs in with: the site's, one host's own, one given to bootstrap."""
     inventory(site, ansible_ssh_private_key_file="/own")
     settings = site / "gpuadmin.yml"

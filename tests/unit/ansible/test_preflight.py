@@ -225,7 +225,7 @@ PEOPLE = """
 @pytest.mark.holds("one person's conflict holds nobody else")
 @pytest.mark.root
 @pytest.mark.parametrize("obstacle", [False, True])
-def test_one_persons_conflict_is_told_and_holds_nobody(go: Go, tmp_path: Path, obstacle: bool) -> None:
+def test_one_persons_conflict_is_told_and_holds_nobody(go: Go, obstacle: bool) -> None:
     go.content("first/tasks/people.yml", PEOPLE)
     held = f"obstacles: [{{that: {str(not obstacle).lower()}, say: in the way}}]"
     host = go("look: [people.yml]", held).hosts["node1"]

@@ -114,7 +114,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_nobody_comes_in_by_a_link_that_is(name: str, tmp_path: Path, service: Running) -> None:
+def test_nobody_comes_in_by_a_link_that_is(name: str, service: Running) -> None:
     with service.client() as browser:
         answer = enter(browser, REFUSED[name]())
         assert answer.status_code in (403, 413)

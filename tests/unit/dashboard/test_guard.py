@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -108,7 +107,7 @@ def test_names_of_hosts() -> None:
     assert [guard._name(one) for one in ("A.b:1", "[::1]:2", "[::1]", "", "a:b:c")] == ["a.b", "::1", "::1", "", ""]
 
 
-def test_files_outside_of_the_pages_are_not_served(service: Running, tmp_path: Path) -> None:
+def test_files_outside_of_the_pages_are_not_served(service: Running) -> None:
     with service.client() as browser:
         for path in ("/static/../dashboard.json", "/static/%2e%2e/%2e%2e/dashboard.json", "/static//etc/passwd"):
             answer = browser.get(path)

@@ -175,7 +175,7 @@ def test_missing_tools_name_their_packages(monkeypatch: pytest.MonkeyPatch) -> N
     assert "dnf install mmdebstrap qemu-img" in str(caught.value.hint)
 
 
-def test_a_failed_command_can_be_pasted(tmp_path: Path) -> None:
+def test_a_failed_command_can_be_pasted() -> None:
     with pytest.raises(GpuadminError) as caught:
         commands.run(("sh", "-c", "echo no luck >&2; exit 3"))
     assert "sh -c 'echo no luck >&2; exit 3'" in caught.value.message

@@ -110,7 +110,7 @@ def test_the_site_of_another_cluster_is_refused(small: state.Lab, written: Path,
 
 
 def test_in_a_lab_s_site_its_lab_is_meant(
-    small: state.Lab, written: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small: state.Lab, written: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     other = with_keys(hosts.with_hosts(state.Lab("other", 1024, 5556), 1, 0, BASES, set()))
     site.write(other, tmp_path / "other-site")

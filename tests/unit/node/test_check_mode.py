@@ -128,7 +128,7 @@ def test_check_mode_tells_nobody_and_ends_nothing(monkeypatch: pytest.MonkeyPatc
     assert (told, looked) == ([], [True])
 
 
-def test_check_mode_makes_no_admin_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_check_mode_makes_no_admin_account(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
     code = "ansible_collections.gpuadmin.node.plugins.module_utils.operations.admin_account"
     monkeypatch.setattr(f"{code}.execute", lambda *given: made.append(given))

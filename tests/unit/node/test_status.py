@@ -115,7 +115,7 @@ def test_a_part_that_is_not_known_leaves_the_others(tmp_path: Path, monkeypatch:
     assert found["disks"]["homes"]["path"] == str(tmp_path)
 
 
-def test_a_host_that_is_no_node_has_no_people(tmp_path: Path) -> None:
+def test_a_host_that_is_no_node_has_no_people() -> None:
     found = status.collect(uid_first=20000, uid_last=49999, disks={})
     assert found == {"disks": {}, "unknown": {}}
 

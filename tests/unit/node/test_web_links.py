@@ -67,7 +67,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     def named(uid: int) -> SimpleNamespace:
         return SimpleNamespace(pw_name=NAMES[uid], pw_gid=uid)
 
-    monkeypatch.setattr(links.pwd, "getpwuid", named)
+    monkeypatch.setattr("pwd.getpwuid", named)
     return found
 
 

@@ -104,7 +104,7 @@ def test_hostile_users_change_nothing_and_the_others_go_on(host: Host, etc: Call
 
 @pytest.mark.parametrize("cut_before", ["shadow", "gshadow", "group", "subgid", "subuid", "passwd"])
 def test_a_cut_between_two_files_is_finished_at_boot(
-    host: Host, monkeypatch: pytest.MonkeyPatch, cut_before: str, tmp_path: Path
+    host: Host, monkeypatch: pytest.MonkeyPatch, cut_before: str
 ) -> None:
     real_write = files.write_atomic
 

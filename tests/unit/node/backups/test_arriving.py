@@ -42,7 +42,6 @@ from tests.support.storage import mounted, run
 
 REAL, FALSE = "20261221T010203Z-reset-2026-2", "20261222T010203Z-daily"
 PATIENT = Bounds(idle=120, total=600)  # of a machine that does much else; what is sent here has an end
-DIGEST = "e" + "0" * 64
 Records = list[tuple[str, bytes, dict[str, Any]]]
 
 

@@ -288,7 +288,7 @@ def test_what_stops_a_restore_that_began_does_not_say_that_nothing_was_begun(
     assert "begun" not in verified["report"]
 
 
-def test_where_others_may_write_root_does_not(storage: Storage, tmp_path: Path) -> None:
+def test_where_others_may_write_root_does_not(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.backup()
     theirs = storage.point / "theirs"

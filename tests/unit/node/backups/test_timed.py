@@ -105,7 +105,7 @@ def test_a_manifest_without_room_is_that_home_s_problem(storage: Storage, monkey
 
 @pytest.mark.btrfs
 def test_a_backup_host_that_hangs_stops_no_backup(
-    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor a restore: the second copy has a unit and a lock of its own."""
     storage.home(*MINJI)
@@ -141,7 +141,7 @@ def test_a_backup_host_that_hangs_stops_no_backup(
 @pytest.mark.btrfs
 @pytest.mark.usefixtures("end_of_the_year")
 def test_the_copy_goes_on_with_what_was_made_meanwhile(
-    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage.home(*MINJI)
     storage.backup()

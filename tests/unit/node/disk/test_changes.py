@@ -121,7 +121,7 @@ def test_a_file_whose_names_are_kept_in_another_form(homes: Homes) -> None:
 
 
 @pytest.mark.btrfs
-def test_what_is_not_known_is_no_answer(homes: Homes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_known_is_no_answer(homes: Homes, monkeypatch: pytest.MonkeyPatch) -> None:
     homes.settle()
     (homes.at / "minji/x").write_bytes(b"x")
     inner = open_directory(str(homes.at / "minji"))

@@ -174,7 +174,7 @@ def test_a_link_of_another_root_is_not_followed_into_this_one(tmp_path: Path) ->
     assert resolved(str(root / "lib/weak"), str(root)) == str(root / "lib/there")
 
 
-def test_a_library_that_only_this_machine_has_is_none_of_the_roots(root: Root, tmp_path: Path) -> None:
+def test_a_library_that_only_this_machine_has_is_none_of_the_roots(root: Root) -> None:
     """Read without regard to the root, an absolute link would tell of the machine that builds the image."""
     root.library(VERSION)
     path = find_library(str(root.path))

@@ -50,7 +50,7 @@ def sparse(path: Path, *data: tuple[int, bytes], size: int = 7 << 60) -> None:
 
 
 @root_only
-def test_a_sparse_file_costs_what_is_in_it(home: Path, target: str, tmp_path: Path) -> None:
+def test_a_sparse_file_costs_what_is_in_it(home: Path, target: str) -> None:
     sparse(home / "empty")
     sparse(home / "thesis", (0, b"begin"), (3 << 40, b"middle" * 5000), ((7 << 60) - 3, b"end"))
     begun = time.monotonic()

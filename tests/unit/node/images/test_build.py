@@ -32,7 +32,7 @@ pytestmark = pytest.mark.btrfs
 
 
 @pytest.fixture
-def golden(node: Node, tmp_path: Path) -> Iterator[Node]:
+def golden(node: Node) -> Iterator[Node]:
     """A fresh node with a /var of its own, on which things are built."""
     (node.top / "state").mkdir()
     (node.top / "state/lib").mkdir()

@@ -73,7 +73,7 @@ def test_an_unfit_node_is_not_touched(
 def test_what_the_boot_partition_may_be(node: Node, monkeypatch: pytest.MonkeyPatch, store: str, problems: int) -> None:
     mounts(monkeypatch, node, store=store)
     (Path(node.places.boot) / "grub.cfg").write_text(GRUB)
-    found = layout.examine(node.places, node.settings).problems
+    found = layout.examine(node.places).problems
     assert len(found) == problems
     assert all(f"grubenv is on {store}, where GRUB cannot write" in problem for problem in found)
 
@@ -85,7 +85,7 @@ def test_an_esp_that_is_mounted_elsewhere(node: Node, monkeypatch: pytest.Monkey
     text = layout.read_mountinfo().replace(node.places.boot, "/boot/efi")
     monkeypatch.setattr(layout, "read_mountinfo", lambda: text)
     (Path(node.places.boot) / "grub.cfg").write_text(GRUB)
-    (problem,) = layout.examine(node.places, node.settings).problems
+    (problem,) = layout.examine(node.places).problems
     assert f"nothing is mounted on {node.places.boot}" in problem
     assert "ESP" in problem
 
@@ -93,7 +93,7 @@ def test_an_esp_that_is_mounted_elsewhere(node: Node, monkeypatch: pytest.Monkey
 @pytest.mark.btrfs
 def test_a_node_without_a_static_entry(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts(monkeypatch, node)
-    found = layout.examine(node.places, node.settings)
+    found = layout.examine(node.places)
     assert any("does not boot by GRUB with a static entry" in problem for problem in found.problems)
 
 
@@ -124,7 +124,7 @@ def test_systemd_boot(
     if loader is not None:
         variable.write_bytes(b"\6\0\0\0" + f"{loader}\0".encode("utf-16-le"))
     monkeypatch.setattr(layout, "LOADER", str(variable))
-    found = layout.examine(node.places, node.settings).problems
+    found = layout.examine(node.places).problems
     assert len(found) == problems
     assert all("systemd-boot starts this node; it would need GRUB" in problem for problem in found)
 

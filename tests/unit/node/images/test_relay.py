@@ -208,7 +208,7 @@ def test_a_stranger_who_listens_gets_nothing(content: Path, ours: Credentials) -
     assert b"".join(proven) == b""
 
 
-def test_a_stranger_who_sends_writes_nothing(tmp_path: Path, places: Places, content: Path, ours: Credentials) -> None:
+def test_a_stranger_who_sends_writes_nothing(places: Places, content: Path, ours: Credentials) -> None:
     """And the node before gets in all the same."""
     taking = Taking(places, ours)
     with suppress(OSError), tls_listener.dial("127.0.0.1", taking.port, 5) as raw:
@@ -685,7 +685,7 @@ def test_the_manifest_that_is_kept_is_the_one_that_was_verified(node: Node, monk
 
 @pytest.mark.holds("a manifest is verified before it is signed again")
 @pytest.mark.btrfs
-def test_a_manifest_that_was_changed_in_the_store_is_not_signed_again(world: World, tmp_path: Path) -> None:
+def test_a_manifest_that_was_changed_in_the_store_is_not_signed_again(world: World) -> None:
     """A further stream is added to an image: what the store says of the others gets the site's signature with it."""
     path = world.store / "one/manifest.json"
     good = path.read_bytes()

@@ -450,7 +450,7 @@ def test_pruning_a_node(holding_one: Node) -> None:
     assert prune.prune_node(last.places) == []
 
 
-def test_kill_9_of_a_receive_is_cleaned(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kill_9_of_a_receive_is_cleaned(node: Node) -> None:
     child = os.fork()
     if child == 0:
         faults.at = lambda point: os.kill(os.getpid(), signal.SIGKILL) if point == "receive:moved" else None

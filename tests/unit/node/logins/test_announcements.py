@@ -62,7 +62,7 @@ def test_what_is_done_and_what_a_check_says(node: Node) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]x", '[{"id": 1}]', "\xff"])
-def test_a_damaged_file(node: Node, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file(node: Node, damage: str) -> None:
     node.converge(POWER, now=150)
     node.file.write_bytes(damage.encode("latin-1"))
     with pytest.raises(NodeError):
@@ -95,7 +95,7 @@ def test_a_link_is_not_followed(node: Node, tmp_path: Path) -> None:
     assert other.read_text() == "kept"
 
 
-def test_the_command(node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(announcements, "main", lambda directory: asked.append(directory) or 0)
     assert commands.main(["announcements"]) == 0

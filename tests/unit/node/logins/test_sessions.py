@@ -118,7 +118,7 @@ def test_a_number_that_somebody_else_has_by_now_is_not_killed(running: list[subp
 
 
 @root_only
-def test_a_process_does_not_hide_behind_its_name(running: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
+def test_a_process_does_not_hide_behind_its_name(running: list[subprocess.Popen[bytes]]) -> None:
     """A name may hold a carriage return, and then what looks like another line of its status."""
     code = (
         "import ctypes, os, time; libc = ctypes.CDLL(None); "

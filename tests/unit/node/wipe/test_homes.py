@@ -314,7 +314,7 @@ def test_a_home_that_is_a_subvolume(storage: Storage) -> None:
     assert (plan.conflicts, purged["minji"].reasons, storage.names) == ([], [], [])
 
 
-def test_something_mounted_inside(storage: Storage, tmp_path: Path) -> None:
+def test_something_mounted_inside(storage: Storage) -> None:
     home = storage.home(*MINJI)
     (home / "disk").mkdir()
     storage.backup()

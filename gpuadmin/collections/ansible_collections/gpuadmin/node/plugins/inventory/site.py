@@ -60,7 +60,7 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible has
         else:
             site = load_site(str(find_site(None)))
             settings = site.settings
-            people = about_people(site.registry, settings, site.registry.registry.users)
+            people = about_people(settings, site.registry.registry.users)
             request = {**people, **request, "gpuadmin_site": settings.model_dump(mode="json")}
             inventory.set_variable("all", "gpuadmin_site", request["gpuadmin_site"])
         hosts = {name: self._host(host, own.of_host(host), request) for name, host in inventory.hosts.items()}

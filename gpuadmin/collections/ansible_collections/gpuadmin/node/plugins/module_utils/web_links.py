@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from .accounts.desired import DesiredState, load
 from .accounts.docker_self import member_name
 from .errors import NodeError
 from .files import read_bytes
+from .lookup import name_of
 from .paths import STATE
 from .textdb import number
 
@@ -57,7 +57,7 @@ def who(uid: int, host: Host, today: int) -> str:
         if (
             fields is None
             # guard: a link is in the name that this host gives to who asks
-            or pwd_name(uid) != name
+            or name_of(uid) != name
         ):
             raise Refused("not-here")
         ends = (desired.records[name].user.expires, number(fields[7]))
@@ -91,14 +91,6 @@ def _registered(uid: int, desired: DesiredState) -> str:
     if len(found) != 1:  # guard: a uid of two gets no link -> not found
         raise Refused("not-ours")
     return found[0]
-
-
-def pwd_name(uid: int) -> str | None:
-    """What this host calls a uid."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return None
 
 
 def _shadow(host: Host, name: str) -> list[str] | None:

@@ -60,7 +60,7 @@ def boot_loader() -> str:
     return data[4:].decode("utf-16-le", "replace").rstrip("\0") if data else ""  # the first four are its attributes
 
 
-def examine(places: Places, settings: ImageSettings) -> Layout:
+def examine(places: Places) -> Layout:
     """Look at a node whose top level is mounted. Nothing is changed."""
     layout = Layout()
     mounts = {mount.point: mount for mount in parse_mountinfo(read_mountinfo())}
@@ -104,7 +104,7 @@ def _boot(places: Places, store_type: str) -> list[str]:
 
 def prepare(places: Places, settings: ImageSettings, *, check: bool) -> Layout:
     """Bring a fit node to the layout; one that is unfit is only reported. The top level is mounted."""
-    layout = examine(places, settings)
+    layout = examine(places)
     if layout.problems:  # guard: a node that is unfit is not prepared
         return layout
     for name in DIRECTORIES:

@@ -50,7 +50,7 @@ def operate(document: Document, check: bool) -> Answer:
     places = looking()
     known = {key: value for key, value in wanted.items() if key in ImageSettings.__dataclass_fields__}
     settings = ImageSettings(**{**known, "identity": tuple(wanted["identity"])})
-    found = layout.examine(places, settings)
+    found = layout.examine(places)
     if not found.problems:
         with mounted(places, settings, store=None):
             found = layout.prepare(places, settings, check=check)
