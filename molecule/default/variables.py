@@ -18,7 +18,7 @@ def main(directory: str) -> None:
     keep_secret(site, secret)
     wanted = {
         "gpuadmin_site": site.settings.model_dump(mode="json"),
-        **variables(site.registry, site.settings, site.registry.registry.users),
+        **variables(site.settings, site.registry.registry.users),
         **metrics_variables(site, secret),
         "gpuadmin_signers": "",
         "gpuadmin_known_hosts": str(site.known_hosts),
