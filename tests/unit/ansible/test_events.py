@@ -39,10 +39,6 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
         [ok(changed=True), ("failed", "n", {"res": {"msg": "no space"}})],
         HostResult("failed", ["Do it"], "no space (Do it)"),
     ),
-    "how long a task may take is not in its failure": (
-        [("failed", "n", {"res": {"msg": "no outcome"}, "task": "Wait; seconds at most {{ x }}"})],
-        HostResult("failed", [], "no outcome (Wait)"),
-    ),
     "what a module did before it failed is done": (
         [("failed", "n", {"res": {"msg": "conflict", "operations": ["add minji"]}})],
         HostResult("failed", ["add minji"], "conflict (Do it)"),
@@ -249,3 +245,22 @@ def test_obstacles_are_sentences_and_all_of_them_count(given: object, found: lis
     assert host.obstacles == found
     assert host.message == ("; ".join(one.rstrip(".") for one in found) or "not ready (Do it)")
     assert host.untouched == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("stats", "told"),
+    [
+        ({"data": {"gpuadmin_seconds": 900}}, ["900"]),
+        ({"data": {"gpuadmin_seconds": "900"}}, ["900"]),
+        ({"data": {"gpuadmin_seconds": 10**9}}, []),
+        ({"data": {"gpuadmin_seconds": -1}}, []),
+        ({"data": {"other": 900}}, []),
+        ({"data": 900}, []),
+        (900, []),
+    ],
+)
+def test_how_long_the_next_task_may_take(stats: object, told: list[str]) -> None:
+    called: list[tuple[str, str, str]] = []
+    collector = Collector(on_task=lambda name: None, on_host=lambda *words: called.append(words))
+    collector.event({"event": "runner_on_ok", "event_data": {"host": "n", "res": {"ansible_stats": stats}}})
+    assert [detail for _, outcome, detail in called if outcome == "limit"] == told
