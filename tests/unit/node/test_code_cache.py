@@ -84,7 +84,7 @@ def test_what_was_not_sent_is_not_kept(state: Path, change: Callable[[str], str]
         digest = hashlib.sha256(changed.encode()).hexdigest()
     with pytest.raises(NodeError, match=message):
         code_cache.keep(digest, changed, str(state), str(state.parent / "run"))
-    with pytest.raises(NodeError, match="is no sha256"):
+    with pytest.raises(NodeError, match="is not a sha256"):
         code_cache.keep("../" * 20, changed, str(state), str(state.parent / "run"))
     assert list(state.iterdir()) == []
 

@@ -57,7 +57,7 @@ def test_a_document_becomes_what_it_says() -> None:
         ([], "it is '[]', and no mapping"),
         ({}, "it.path is missing"),
         ({"path": None}, "it.path is missing"),
-        ({"path": "/x", "pth": 1}, "it has 'pth', which is none of path, mode"),
+        ({"path": "/x", "pth": 1}, "it has 'pth', which is not one of path, mode"),
         ({"path": 1}, "it.path is 1, and not text"),
         ({"path": "/x", "mode": "three"}, "it.mode is 'three', and none of one, two"),
         ({"path": "/x", "number": "seven"}, "it.number is 'seven', and not a whole number"),
@@ -104,13 +104,13 @@ def test_each_operation_says_what_it_takes(name: str) -> None:
     assert documents._fields(found) is not None
     answer = operation.run(name, {"no such field": 1}, check=True)
     assert answer["failed"]
-    assert str(answer["msg"]).startswith(f"{name} has 'no such field', which is none of")
+    assert str(answer["msg"]).startswith(f"{name} has 'no such field', which is not one of")
 
 
 @pytest.mark.parametrize("name", ["../x", "", "os", "Accounts", "accounts\n", 'x"', "__init__"])
 def test_what_is_no_operation_is_not_imported(name: str) -> None:
     before = set(sys.modules)
-    assert str(operation.run(name, {}, check=True)["msg"]).endswith("is no operation")
+    assert str(operation.run(name, {}, check=True)["msg"]).endswith("is not an operation")
     assert {one for one in set(sys.modules) - before if "operations" in one} == set()
 
 
