@@ -16,7 +16,7 @@ from gpuadmin.text import listed
 
 #: Tasks that Ansible itself puts before a role's own; nobody waits for them.
 _ANSIBLES_OWN = "Validating arguments against arg spec"
-_PATIENCE = 5.0  # seconds before a terminal shows for whom it waits
+_PATIENCE = 5.0  # seconds before a terminal shows which hosts it waits for
 _COLOURS = {"changed": "green", "failed": "red", "unreachable": "red"}
 
 
@@ -101,7 +101,7 @@ class Progress:
                 self._limits[host] = int(detail)
         elif outcome == "begun":
             now = time.time()
-            # hosts that need not wait for each other are at different tasks, and the last that began may be another's
+            # hosts that need not wait for each other are at different tasks, and the last one to begin may be another's
             with self._state:
                 self._task = self._named
                 if detail and not detail.startswith(_ANSIBLES_OWN):
@@ -127,7 +127,7 @@ class Progress:
             self._console.print(styled("  ", (f"{outcome:<11}", _COLOURS.get(outcome, "white")), f" {host}: {detail}"))
 
     def waiting(self) -> str:
-        """What goes on, on which hosts, since when and until when: one line without an end."""
+        """What goes on, on which hosts, since when and until when: one line without its line feed."""
         with self._state:
             far, busy, task = dict(self._far), dict(self._busy), self._task
         parts = []

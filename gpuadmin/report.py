@@ -71,7 +71,7 @@ _OWN = "/lib/gpuadmin_node/"
 
 
 def alike(hosts: Mapping[str, HostResult]) -> list[tuple[list[str], HostResult]]:
-    """Given hosts, return the names of those to whom the same happened, together with what it was."""
+    """Given hosts, return the names of those with the same result, with that result."""
     groups: dict[tuple[str, tuple[str, ...], str | None], tuple[list[str], HostResult]] = {}
     for name, host in hosts.items():
         groups.setdefault((host.status, tuple(host.changed), host.message), ([], host))[0].append(name)
@@ -98,7 +98,7 @@ def shortened(lines: Sequence[str], most: int = 12, *, run: str | None = None) -
 
 
 def _in_directory(line: str) -> str | None:
-    """`write /a/b` as `write {} files in /a`; None for what is no word and a path."""
+    """`write /a/b` as `write {} files in /a`; None if it is not a word and a path."""
     word, _, path = line.partition(" ")
     above, own, _ = path.partition(_OWN)
     if own and word.isalpha() and not set(above) & set("{} "):

@@ -99,9 +99,9 @@ class Collector:
 
 
 def _gather(host: HostResult, result: Mapping[str, Any]) -> list[str]:
-    """Keep what a module reports, as far as it is understood. Returns what is not, in words.
+    """Keep what a module reports, as far as it can be understood. Returns what cannot, in words.
 
-    An odd report is dropped, and so is an earlier one of its name: what holds now is not known.
+    An invalid report is dropped, and so is an earlier one of the same name: the current state is unknown.
     """
     found: list[str] = []
     given: list[tuple[str, Callable[[str, object], Any], object]] = []
@@ -112,7 +112,7 @@ def _gather(host: HostResult, result: Mapping[str, Any]) -> list[str]:
         if isinstance(part, Mapping):
             given += [(name, parse, value) for name, value in part.items() if name in REPORTS]
         elif part is not None:
-            found.append(f"{key} is no object")
+            found.append(f"{key} is not an object")
     for name, parse, value in given:
         try:
             report = parse(name, value)  # guard: a report is parsed before it is kept -> value
@@ -125,7 +125,7 @@ def _gather(host: HostResult, result: Mapping[str, Any]) -> list[str]:
 
 
 def _sentences(result: Mapping[str, Any], key: str, odd: list[str]) -> list[str]:
-    """A module's list of sentences; what is odd about it is added to `odd`."""
+    """A module's list of sentences; what is wrong with it is added to `odd`."""
     found = result.get(key)
     if found is None:
         return []
@@ -134,7 +134,7 @@ def _sentences(result: Mapping[str, Any], key: str, odd: list[str]) -> list[str]
         # guard: operations are texts
         or not all(isinstance(one, str) for one in found)
     ):
-        odd.append(f"{key} is no list of texts")
+        odd.append(f"{key} is not a list of texts")
         return []
     if len(found) > MOST_CHANGES:
         odd.append(f"{key} has more than {MOST_CHANGES} entries")
@@ -166,7 +166,7 @@ def obstacles_of(result: Mapping[str, Any]) -> list[str]:
 
 def failure_message(result: Mapping[str, Any], items: list[str], task: str) -> str:
     """Given a failed task's result, return a sentence for an admin."""
-    if obstacles := obstacles_of(result):  # each of them is short, and all of them count
+    if obstacles := obstacles_of(result):  # each is short, and all of them count
         return "; ".join(one.rstrip(".") for one in obstacles)
     message = str(result.get("msg") or "")
     if items:

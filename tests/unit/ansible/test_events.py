@@ -69,7 +69,7 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
     ),
     "text that is no JSON": (
         [ok(each={"homes": "{", "x": 1}, changed=True, operations=["add minji"])],
-        HostResult("failed", ["add minji"], "its answer is not understood: homes is no JSON (Do it)"),
+        HostResult("failed", ["add minji"], "its answer is not understood: homes is not JSON (Do it)"),
     ),
     "what is odd about a report": (
         [ok(report={"users": {"minji": OK}}), ok(report={"users": {"minji": {"status": 5}}, "problems": ["a"]})],
@@ -78,11 +78,11 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
     ),
     "operations that are none": (
         [ok(changed=True, operations=5), ok(operations=["x", 1], changed=True)],
-        HostResult("failed", ["Do it", "Do it"], f"{ODD}: operations is no list of texts (Do it)"),
+        HostResult("failed", ["Do it", "Do it"], f"{ODD}: operations is not a list of texts (Do it)"),
     ),
     "a report of a name that nobody reads": ([ok(report={"x": 1})], HostResult("ok")),
     "a report that is none": (
-        [ok(report=5)], HostResult("failed", [], "its answer is not understood: report is no object (Do it)"),
+        [ok(report=5)], HostResult("failed", [], "its answer is not understood: report is not an object (Do it)"),
     ),
     "a remark without an end": (
         [ok(remarks=["a" * 9999, "b"])], HostResult("ok", message="a" * 4000),

@@ -59,7 +59,7 @@ def test_a_distribution_is_a_name_and_no_path(key: str, family: object) -> None:
     assert vetting.problem(answer) is None
     assert vetting.problem({"ansible_facts": {"gpuadmin": {**answer["ansible_facts"]["gpuadmin"], key: None}}}) is None
     answer["ansible_facts"]["gpuadmin"][key] = family  # type: ignore[assignment]  # a host that lies
-    assert vetting.problem(answer) == f"{key} is the name of no distribution"
+    assert vetting.problem(answer) == f"{key} is not the name of a distribution"
 
 
 @pytest.mark.parametrize(

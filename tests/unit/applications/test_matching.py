@@ -144,7 +144,7 @@ def test_people_with_an_account() -> None:
 def test_a_key_of_somebody_registered() -> None:
     people = registry({"name": "ann", "uid": 20000, "keys": [public_key("2")]})
     (entry,) = sort_applications([applied(2, B)], None, people, SETTINGS, {}).unknown
-    assert "the ssh key is that of the account ann, too" in entry.reason
+    assert "the account ann: the same ssh key" in entry.reason
 
 
 DERIVED = [
