@@ -47,7 +47,7 @@ def test_the_cause_comes_first_and_nothing_is_changed(minji: Cluster) -> None:
 FAULTS = {
     "sshd lets others in": (
         "echo AllowUsers gpuadmin jiho >/etc/ssh/sshd_config.d/50-test.conf && systemctl reload ssh",
-        "sshd lets minji not in (AllowUsers)",
+        "sshd does not let minji in (AllowUsers)",
     ),
     "the key did not arrive": ("rm /var/lib/gpuadmin/keys/minji", "minji's keys of users.yml are not there"),
     "the user manager fails": (

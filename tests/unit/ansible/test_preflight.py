@@ -202,7 +202,7 @@ def test_facts_of_a_host_are_asked_for_once_and_no_role_is_looked_at_without(go:
     assert go("look: [facts.yml]", known).hosts["node1"].obstacles == ["this is known"]
     go.content("first/tasks/facts.yml", facts.format(paths="7"))
     (alone,) = go("look: [facts.yml]", "obstacles: [{that: false, say: nobody asks}]").hosts["node1"].obstacles
-    assert "host_facts.paths is 7, and no list" in alone
+    assert "host_facts.paths is 7, not a list" in alone
     assert marks(tmp_path) == ["node2-first"], "which the second role is not for, at first"
 
 

@@ -167,7 +167,7 @@ print(int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0
 
 
 @pytest.mark.holds("an answer without an end takes only so much memory")
-@pytest.mark.parametrize(("kind", "words"), [("module", "it is longer than 64 MiB"), ("command", "has no end")])
+@pytest.mark.parametrize(("kind", "words"), [("module", "it is longer than 64 MiB"), ("command", "does not end")])
 def test_an_answer_without_an_end_takes_only_so_much_memory(tmp_path: Path, kind: str, words: str) -> None:
     """Ansible keeps all of it, several times over, before anybody can look: that is the process of one host's task."""
     ssh = tmp_path / "ssh"

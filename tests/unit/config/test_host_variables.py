@@ -38,13 +38,13 @@ def test_good(variables: dict[str, object]) -> None:
         ({"gpu_model": " "}, "gpu_model ' ' is not text"),
         ({"gpu_model": "{{ x }}"}, "gpu_model holds the template marker"),
         ({"gpu_model": "x" * 200}, "gpu_model is 200 characters long"),
-        ({"gpus_worse": "ignore"}, "gpus_worse 'ignore' is none of report, refuse"),
-        ({"gpus_driver": "nvidia"}, "gpus_driver 'nvidia' is none of distribution, repository, elsewhere"),
-        ({"gpus_modules": "{{ x }}"}, "gpus_modules '{{ x }}' is none of open, proprietary"),
+        ({"gpus_worse": "ignore"}, "gpus_worse 'ignore' is not one of report, refuse"),
+        ({"gpus_driver": "nvidia"}, "gpus_driver 'nvidia' is not one of distribution, repository, elsewhere"),
+        ({"gpus_modules": "{{ x }}"}, "gpus_modules '{{ x }}' is not one of open, proprietary"),
         ({"gpus_hold": "yes"}, "gpus_hold 'yes' is neither true nor false"),
         ({"gpus_version": 570.1}, "gpus_version 570.1 is not a driver version in quotes"),
-        ({"gpus_version": "570; rm"}, "gpus_version 570; rm is no version of the driver"),
-        ({"gpus_worse": ["report"]}, "gpus_worse ['report'] is none of"),
+        ({"gpus_version": "570; rm"}, "gpus_version 570; rm is not a driver version"),
+        ({"gpus_worse": ["report"]}, "gpus_worse ['report'] is not one of"),
     ],
 )
 def test_refused(variables: dict[str, object], words: str) -> None:

@@ -382,7 +382,7 @@ def test_what_will_not_work_later_is_found_now(site: Path, cli: Callable[..., tu
     code, out, _ = cli("check", "--site", str(site))
     assert code == 2
     assert "gpuadmin.yml: admin.ssh_key: /nonexistent/key is not a file" in out
-    assert "known_hosts:3: is no host key" in out
+    assert "known_hosts:3: is not a host key" in out
     assert "templates/mail/notice.en.j2: " in out
 
 

@@ -72,9 +72,9 @@ def test_it_is_whole_and_only_root_writes_it(keep: Callable[[str], Path]) -> Non
     ("change", "message"),
     [
         (lambda text: text.replace("WORD", "BIRD"), "sha256 is another one"),
-        (lambda text: text.replace("one.py", "../one.py"), "no path of a Python file"),
-        (lambda text: text.replace("one.py", "/etc/one.py"), "no path of a Python file"),
-        (lambda text: text.replace("one.py", "a/../one.py"), "no path of a Python file"),
+        (lambda text: text.replace("one.py", "../one.py"), "not the path of a Python file"),
+        (lambda text: text.replace("one.py", "/etc/one.py"), "not the path of a Python file"),
+        (lambda text: text.replace("one.py", "a/../one.py"), "not the path of a Python file"),
     ],
 )
 def test_what_was_not_sent_is_not_kept(state: Path, change: Callable[[str], str], message: str) -> None:

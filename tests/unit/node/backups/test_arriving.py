@@ -241,7 +241,7 @@ ODD: list[tuple[str, Records]] = [
     ("not what was sent", [record("end", **TOP)]),
     ("not what was sent", [*HONEST[:1], record("data", b"Precious\n", at=0), *HONEST[2:]]),
     ("not what was sent", [record("mkdir", name="more"), record("leave", **GIVEN), *HONEST]),
-    ("ended before its end", HONEST[:-1]),
+    ("stopped before the end", HONEST[:-1]),
 ]  # fmt: skip
 
 

@@ -248,7 +248,7 @@ def test_a_copy_that_breaks_is_none(storage: Storage, other: Keeper) -> None:
     cutting = other.behind('case "$4" in "home "*minji*) head -c 3000 | "$@";; *) exec "$@";; esac')
     lacking = transfer.send(backup, cutting, [], workers=1)[1]
     assert (set(lacking), set(other.sets[FIRST].homes)) == ({"minji"}, {"jiho"})
-    assert "ended before its end" in lacking["minji"]
+    assert "stopped before the end" in lacking["minji"]
     assert copy(backup, other) == {}
     as_it_was(backup, other)
 

@@ -100,7 +100,7 @@ def unlike(host: str, own: Mapping[str, Any], known: Mapping[str, Any]) -> Itera
         template = isinstance(value, str) and "{" in value
         same = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         if kind in _KINDS and value is not None and not (template or same):
-            yield f"inventory: {host}: {name} is {str(value)[:60]!r}, and not {_KINDS[kind]}"
+            yield f"inventory: {host}: {name} is {str(value)[:60]!r}, not {_KINDS[kind]}"
 
 
 class Written:
