@@ -137,13 +137,13 @@ class Announcements:
             raw = b"" if is_absent(path) else read_record(path)
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}", hint="without it nobody knows what is announced") from None
-        *lines, _torn = raw.split(b"\n")  # a last line without its end was torn off by a crash and says nothing
+        *lines, _torn = raw.split(b"\n")  # a crash tore off a last line without its end; it counts for nothing
         for number, line in enumerate(lines, start=1):
             self._fold(line, number)
 
     @classmethod
     def of(cls, site: Path) -> Announcements:
-        """Those of a site's directory. Raises ConfigError where its file is damaged."""
+        """Those of a site's directory. Raises ConfigError if its file is damaged."""
         return cls(site / FILE)
 
     def _fold(self, line: bytes, number: int) -> None:
@@ -181,7 +181,7 @@ class Announcements:
     def find(self, name: str) -> Announcement:
         """The announcement of that id, or the only one that begins or ends so, as ids of runs are given.
 
-        Raises ConfigError where there is none, or it was taken back.
+        Raises ConfigError if there is none, or it was taken back.
         """
         if self.holds(name):
             return self._all[name]
@@ -195,7 +195,8 @@ class Announcements:
         return self._all[matching[0]]
 
     def reached(self, one: Announcement) -> list[str] | None:
-        """The hosts that have had it, in the order of its own; None where its record is of a version that kept none."""
+        """The hosts that have had it, in the order of its own; None if its record is from a version that did not
+        keep them."""
         found = self._reached.get(one.id)
         return None if found is None else [host for host in one.hosts if host in found]
 

@@ -1,7 +1,7 @@
 """Plain lines, documents and questions. What has a layout is printed by `gpuadmin.display`.
 
-Everything that is printed or asked goes through one of the two (a contract test says so), and what is not printable
-in it becomes escapes: names of files, of processes and of mounts are what somebody on a node chose.
+Everything that is printed or asked goes through one of the two (a contract test says so), and unprintable characters
+become escapes, because people on nodes choose the names of files, processes and mounts.
 """
 
 from __future__ import annotations

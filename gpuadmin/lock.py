@@ -23,11 +23,11 @@ def site_lock(runs: Path, verb: str) -> Iterator[None]:
         descriptor = os.open(runs / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise GpuadminError(
-            f"{error.filename}: {error.strerror}", hint="the site must be writable for whoever runs gpuadmin"
+            f"{error.filename}: {error.strerror}", hint="whoever runs gpuadmin must be able to write to the site"
         ) from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise GpuadminError(f"{runs / '.lock'}: is no regular file", hint="delete it; gpuadmin makes its own")
+            raise GpuadminError(f"{runs / '.lock'}: is not a regular file", hint="delete it; gpuadmin makes its own")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # guard: one run at a time changes a site
         except BlockingIOError:

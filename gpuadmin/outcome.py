@@ -56,7 +56,7 @@ def report(
 
 
 def nothing(session: Session, unknown: Iterable[Answers] = ()) -> int:
-    """End a verb whose plan is empty: there is nothing to do, or nobody knows. Returns the exit code."""
+    """End a verb whose plan is empty: there is nothing to do, or that is unknown. Returns the exit code."""
     unknown = list(unknown)
     silent = {host: reason for answers in unknown for host, reason in answers.unknown.items()}
     if silent:
@@ -100,6 +100,6 @@ def _advise(session: Session, run: RunResult, advice: str | None) -> None:
 
 
 def _when_they_answer(session: Session) -> str:
-    """What brings hosts up to date that did not answer: one verb for all that is missing, where there is one."""
+    """What brings hosts that did not answer up to date: one verb for all that is missing, if there is one."""
     by_sync = session.verb in OF_ACCOUNTS and not session.check and not ONCE & set(sys.argv)
     return f"when they answer: {'gpuadmin sync-users' if by_sync else 'run it again'}"

@@ -55,12 +55,12 @@ class Pending:
 
 
 def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]]) -> list[Pending]:
-    """Given runs with their results, newest first, return those of which something is left, newest first.
+    """Given runs with their results, newest first, return those that left something undone, newest first.
 
-    A run in check mode changes nothing, and leaves nothing; one that was refused, or whose command line was wrong, had
-    begun nothing; of one that was dismissed nothing is to be done. What a run could not do on a host is done when a
-    later one of the same verb succeeded there. Of accounts it has to be for the same people, or one that brings the
-    host to the whole of users.yml; of EACH the same.
+    A run in check mode changes nothing and leaves nothing; one that was refused, or whose command line was wrong, had
+    begun nothing; a dismissed one is closed. What a run could not do on a host is done when a later one of the same
+    verb succeeded there. For accounts that must be for the same people, or bring the host all of users.yml; for EACH it
+    must be the same.
     """
     found = []
     done: dict[tuple[str, ...], set[str]] = {}  # what succeeded later, and on which hosts; EVERYWHERE where as a whole

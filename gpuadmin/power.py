@@ -1,6 +1,7 @@
 """Switching hosts off and on: which may go, in which order, and what keeps the others. Pure.
 
-Nodes go before what they mount, and what they mount is back before them. A host of which something is not known stays.
+Nodes go before what they mount, and what they mount is back before them. If something about a host is unknown, it
+stays.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ class Decision:
 def decide(
     action: Action, targets: Sequence[Target], reports: Mapping[str, Mapping[str, Any]], *, waits: bool
 ) -> Decision:  # fmt: skip
-    """Given the hosts that are meant and what those say that answer, return what happens.
+    """Given the hosts and what those that answer say, return what happens.
 
     `reports`: by host `people`, `clients`, `jobs` (None: not known, and `unknown` says why). `waits`: people are no
-    reason to stay, they are waited for or sent away.
+    obstacle; it waits for them or sends them away.
     """
     refused = {}
     for one in targets:
@@ -118,11 +119,11 @@ def moment(text: str, now: datetime) -> datetime:
             wanted = datetime.strptime(text.replace("T", " "), "%Y-%m-%d %H:%M")
     except ValueError:
         raise ConfigError(
-            f"--at {text!r}: is no time of day", hint="write HH:MM (00:00 to 23:59), or 'YYYY-MM-DD HH:MM'"
+            f"--at {text!r}: is not a time of day", hint="write HH:MM (00:00 to 23:59), or 'YYYY-MM-DD HH:MM'"
         ) from None
     if wanted <= now:
         raise ConfigError(
-            f"--at {text}: is over: this machine's clock says {now:%Y-%m-%d %H:%M}", hint="name a time that is to come"
+            f"--at {text}: is past: this machine's clock says {now:%Y-%m-%d %H:%M}", hint="name a time in the future"
         )
     if wanted > now + timedelta(days=1):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Who is root on hosts, or could be, and what differs from what packages brought: from answers to findings. Pure."""
+"""Who is root on hosts, or could be, and what differs from packages: from answers to findings. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Finding:
 
 
 def findings(answers: Mapping[str, Answer], groups: Mapping[str, Collection[str]]) -> list[Finding]:
-    """The findings about hosts, first those by which somebody is root. `groups`: the hosts of each group."""
+    """The findings about hosts, first those that make somebody root. `groups`: the hosts of each group."""
     hosts: dict[tuple[str, str, str], list[str]] = {}
     for host, answer in answers.items():
         for item in answer["found"]:
@@ -67,8 +67,8 @@ def ignored(found: Iterable[Finding], ignore: Collection[str]) -> tuple[list[Fin
 
 
 def compared(settings: Mapping[str, Mapping[str, Sequence[str]]]) -> Iterator[Finding]:
-    """Given sshd's settings of hosts that should be alike, yield what is not the same on all: of the fewer hosts, or
-    of all where no value has more than another.
+    """Given sshd's settings of hosts that should be alike, yield what is not the same on all: for the hosts in the
+    minority, or for all if there is none.
     """
     for keyword in sorted({name for one in settings.values() for name in one} - set(_LISTS)):
         values = {host: ", ".join(one.get(keyword, ())) or "not set" for host, one in settings.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,15 +16,13 @@ from gpuadmin.terminal import SafeConsole
 
 #: Tasks that Ansible itself puts before a role's own; nobody waits for them.
 _ANSIBLES_OWN = "Validating arguments against arg spec"
-#: How a task's name says how long it may take, in seconds.
-AT_MOST = re.compile(r"; seconds at most (\d+)$")
-_PATIENCE = 5.0  # seconds before a terminal shows for whom it waits
+_PATIENCE = 5.0  # seconds before a terminal shows which hosts it waits for
 _COLOURS = {"changed": "green", "failed": "red", "unreachable": "red"}
 
 
 @dataclass(frozen=True)
 class _Busy:
-    """A host that has begun a task and not ended it; times in seconds since the epoch. `until`: as the task says."""
+    """A host that has begun a task and not ended it; times in seconds since the epoch."""
 
     task: str
     since: float
@@ -62,6 +59,7 @@ class Progress:
         self._did = False  # whether a host has done the task that runs, and not passed over it
         self._far: dict[str, str] = {}  # host → how far it is in the task that runs
         self._busy: dict[str, _Busy] = {}
+        self._limits: dict[str, int] = {}  # host → seconds that its next task may take
         self._state = threading.Lock()
         self._spoke = self._noted = time.monotonic()
         self._status = console.status(styled(f"{self._task}…")) if console.is_terminal else None
@@ -85,7 +83,7 @@ class Progress:
         if name.startswith(_ANSIBLES_OWN):
             return
         with self._state:
-            self._before, self._named = self._task, self._doing or AT_MOST.sub("", name)
+            self._before, self._named = self._task, self._doing or name
             self._task, self._far, self._did = self._named, {}, False
         if self._status is not None:
             self._show_live()
@@ -94,19 +92,22 @@ class Progress:
             self._spoke = time.monotonic()
 
     def host(self, host: str, outcome: str, detail: str) -> None:
-        """Something of a host: it has `begun` a task (`detail`: its name), `done` it, or `skipped` it, or says how far
-        it is (`progress`); or what is worth a line: changed, failed, unreachable. A task that all hosts skip is not
-        what goes on.
+        """Take what a host did: it has `begun` a task (`detail`: its name), `done` it, or `skipped` it, or says how far
+        it is (`progress`) or how many seconds its next task may take (`limit`); or what is worth a line: changed,
+        failed, unreachable. A task that all hosts skip is not shown as what goes on.
         """
-        if outcome == "begun":
+        if outcome == "limit":
+            with self._state:
+                self._limits[host] = int(detail)
+        elif outcome == "begun":
             now = time.time()
-            # hosts that need not wait for each other are at different tasks, and the last that began may be another's
-            limit = AT_MOST.search(detail)
+            # hosts that need not wait for each other are at different tasks, and the last one to begin may be another's
             with self._state:
                 self._task = self._named
                 if detail and not detail.startswith(_ANSIBLES_OWN):
-                    self._task = self._doing or AT_MOST.sub("", detail)
-                self._busy[host] = _Busy(self._task, now, None if limit is None else now + int(limit[1]))
+                    self._task = self._doing or detail
+                limit = self._limits.pop(host, None)
+                self._busy[host] = _Busy(self._task, now, None if limit is None else now + limit)
         elif outcome in ("done", "skipped"):
             with self._state:
                 self._busy.pop(host, None)
@@ -126,7 +127,7 @@ class Progress:
             self._console.print(styled("  ", (f"{outcome:<11}", _COLOURS.get(outcome, "white")), f" {host}: {detail}"))
 
     def waiting(self) -> str:
-        """What goes on, on which hosts, since when and until when: one line without an end."""
+        """What goes on, on which hosts, since when and until when: one line without its line feed."""
         with self._state:
             far, busy, task = dict(self._far), dict(self._busy), self._task
         parts = []

@@ -1,4 +1,4 @@
-"""Reading files that people hand over, and those of a site: regular ones, as much as fits, and no more."""
+"""Reading files that people hand over, and those of a site: only regular ones, and only up to a limit."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _KINDS = {
 
 
 def open_regular(path: Path) -> int:
-    """Given a path, return a descriptor that reads the file. Whatever is no regular file raises OSError: nobody may
-    ever write into a named pipe, and a device or a directory is not what was meant.
+    """Given a path, return a descriptor that reads the file. Anything but a regular file raises OSError: nobody may
+    ever write into a named pipe, and nobody means a device or a directory.
     """
     # O_NONBLOCK: to open a named pipe would wait for somebody who writes into it
     try:
@@ -46,14 +46,14 @@ def open_regular(path: Path) -> int:
 
 
 def refuse_irregular(facts: os.stat_result, path: Path) -> None:
-    """Raise OSError, whose `strerror` is a sentence's end, where what was looked at is no regular file."""
+    """Raise OSError, whose `strerror` ends a sentence, if it is not a regular file."""
     if not stat.S_ISREG(facts.st_mode):  # guard: what is read is a regular file
         kind = _KINDS.get(stat.S_IFMT(facts.st_mode), "something else")
         raise OSError(errno.EINVAL, f"is {kind}, where a regular file has to be", str(path))
 
 
 def read_limited(path: Path, most: int = LARGEST) -> bytes:
-    """Given a path, return the file's bytes. Raises ConfigError where there are more than `most`; FileNotFoundError and
+    """Given a path, return the file's bytes. Raises ConfigError if there are more than `most`; FileNotFoundError and
     other OSErrors are the caller's.
     """
     with os.fdopen(open_regular(path), "rb") as stream:
@@ -70,7 +70,7 @@ def read_record(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """Given the path of a small file of a site, return its text; empty where there is none. Raises ConfigError."""
+    """Given the path of a small file of a site, return its text; empty if there is none. Raises ConfigError."""
     try:
         return "" if is_absent(path) else decoded(read_limited(path), path)
     except OSError as error:
@@ -113,8 +113,8 @@ def decode_table(name: str, raw: bytes, encodings: Sequence[str]) -> str:
 
 
 def is_absent(path: Path) -> bool:
-    """Whether there surely is nothing at `path`. Where that cannot be seen (a directory that is closed to us, or a link
-    that leads nowhere) an OSError is raised: what cannot be looked at is not nothing.
+    """Whether there certainly is nothing at `path`. Raises OSError if that cannot be seen (a closed directory, a broken
+    link): what cannot be looked at does not count as missing.
     """
     try:
         os.lstat(path)

@@ -130,7 +130,7 @@ def history(runs: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]
 
 
 def _dismissed(directory: Path) -> dict[str, str] | None:
-    """Who dismissed what a run left undone, and when; None where nobody did."""
+    """Who dismissed what a run left undone, and when; None if nobody did."""
     found = _read(directory / _DISMISSED)
     return {"who": found["who"], "at": found["at"]} if _has(found, {"who": str, "at": str}) else None
 
@@ -147,7 +147,7 @@ def dismiss(runs: Path, identity: str) -> dict[str, str]:
 
 
 def _damaged(identity: str) -> dict[str, Any]:
-    """A run of which only the directory's name can be read."""
+    """A run that shows only its directory's name."""
     stamp, _, rest = identity.partition("-")
     try:
         started = datetime.strptime(stamp, "%Y%m%dT%H%M%S").replace(tzinfo=UTC).isoformat(timespec="seconds")
@@ -167,7 +167,7 @@ def show_run(runs: Path, identity: str) -> tuple[dict[str, Any], dict[str, Any] 
         if directory.name.startswith(identity) or directory.name.endswith(f"-{identity}")
     ]
     if len(matching) != 1:
-        many = "more than one run is called so" if matching else "there is no such run"
+        many = "more than one run matches" if matching else "there is no such run"
         raise ConfigError(f"{identity}: {many}", hint="gpuadmin runs lists them")
     directory = matching[0]
     log = directory / "log.txt"
@@ -248,7 +248,7 @@ def _directories(runs: Path) -> list[Path]:
     except OSError as error:
         raise ConfigError(
             f"{runs}: {error.strerror}, so what ran before is not known",
-            hint="it has to be readable for whoever runs gpuadmin",
+            hint="whoever runs gpuadmin must be able to read it",
         ) from None
 
 

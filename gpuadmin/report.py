@@ -67,7 +67,7 @@ def error_document(arguments: Sequence[str], error: click.ClickException) -> str
 
 
 def alike(hosts: Mapping[str, HostResult]) -> list[tuple[list[str], HostResult]]:
-    """Given hosts, return the names of those to whom the same happened, together with what it was."""
+    """Given hosts, return the names of those with the same result, with that result."""
     groups: dict[tuple[str, tuple[str, ...], str | None], tuple[list[str], HostResult]] = {}
     for name, host in hosts.items():
         groups.setdefault((host.status, tuple(host.changed), host.message), ([], host))[0].append(name)
@@ -94,7 +94,7 @@ def shortened(lines: Sequence[str], most: int = 12, *, run: str | None = None) -
 
 
 def _in_directory(line: str) -> str | None:
-    """`write /a/b` as `write {} files in /a`; None for what is no word and a path."""
+    """`write /a/b` as `write {} files in /a`; None if it is not a word and a path."""
     word, _, path = line.partition(" ")
     directory, slash, name = path.rpartition("/")
     if not word.isalpha() or not slash or not name or not path.startswith("/") or set(path) & set("{} "):

@@ -17,7 +17,7 @@ BY_KEY = f"{DENIED}: the key"
 
 
 def way_out(reasons: Mapping[str, str]) -> str | None:
-    """Given hosts that did not answer, and why, return what to do before the same is run again; None for no more."""
+    """Given hosts that did not answer, and why, return what to do before running the same again; None for nothing."""
 
     def of(*words: str) -> str:
         return " ".join(name for name, why in reasons.items() if why in words)

@@ -73,7 +73,7 @@ class Session:
         return [host.name for host in self.hosts if set(groups) & set(host.groups)]
 
     def some(self, *groups: str) -> list[str]:
-        """The same; raises ConfigError where there is none: asking no host must not look like success."""
+        """The same; raises ConfigError if there is none: asking no host must not look like success."""
         if not (names := self.named(*groups)):
             where = "" if self.options.limit is None else f", of those that --limit {self.options.limit} leaves"
             raise ConfigError(
@@ -83,7 +83,7 @@ class Session:
         return names
 
     def storage(self) -> list[str]:
-        """The storage hosts that --limit leaves. Raises ConfigError where there is none: nobody would be asked."""
+        """The storage hosts that --limit leaves. Raises ConfigError if there is none: nobody would be asked."""
         if not (names := self.named("storage")):
             if self.site.inventory.group("storage"):
                 raise ConfigError(
@@ -178,7 +178,7 @@ class Session:
     ) -> RunResult:
         """Run a playbook, one of ours by its name or an admin's own by its path. Its output goes to the record's log.
 
-        `hosts`: their names, none of which are no run; None: all that --limit leaves. `label`: what the log calls it.
+        `hosts`: their names, if none then nothing runs; None: all that --limit leaves. `label`: what the log calls it.
         `doing`: a sentence that is shown meanwhile, instead of the names of tasks, which say what a check does not do.
         `quiet`: what happens on hosts is not shown while it happens. `secrets`: instead of those asked for. What goes
         wrong there is in the result, and so is an interruption; GpuadminError is raised only where Ansible could not be
@@ -230,7 +230,7 @@ class Session:
         if self.check or self.options.yes:
             return
         self.require_confirmation_possible()
-        self.console.print("Looking what would change on each host…")
+        self.console.print("Looking at what would change on each host…")
         found = self.run(playbook, hosts, given, check=True)
         whole = bool(self.options.verbose)
         show_hosts(self.console, found.hosts, check=True, whole=whole, run=self.begun().id)

@@ -13,7 +13,7 @@ from gpuadmin.text import one_line, visible
 
 
 class SafeConsole(Console):
-    """A console for data: a string is a text, never markup, and what is not printable in it is shown as escapes.
+    """A console for data: a string is text, never markup, and unprintable characters are shown as escapes.
 
     Styles come from our own templates, as `Text` objects.
     """

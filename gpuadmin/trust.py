@@ -51,7 +51,7 @@ def fetch_host_keys(hosts: Iterable[Host]) -> list[HostKey]:
 
 
 def _fetch(host: Host) -> HostKey:
-    # paramiko logs a traceback when a host is no ssh server; the caller gets a sentence instead
+    # paramiko logs a traceback when a host is not an ssh server; the caller gets a sentence instead
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     base = HostKey(host.name, host.address, host.port)
     try:

@@ -78,7 +78,7 @@ def _guard(mark: Mark, file: str, text: str, tests: tuple[str, ...]) -> Guard:
 
 
 def read_guards(root: Path = ROOT, elsewhere: dict[str, tuple[str, str]] | None = None) -> list[Guard]:
-    """All guards, by file and line. Raises ListError where two have one name."""
+    """All guards, by file and line. Raises ListError if two have one name."""
     held, found = holders(root), []
     for path in sorted((root / "gpuadmin").rglob("*.py")):
         text = path.read_text(encoding="utf-8")

@@ -79,7 +79,7 @@ def notes(before: User, after: User) -> list[str]:
             " lock-user keeps somebody out"
         )
     if before.docker and not after.docker:
-        found.append(f"what {after.name} has of Docker stays, and add-me-to-docker-user works for them")
+        found.append(f"{after.name} keeps their Docker setup, and can still run add-me-to-docker-user")
     return found
 
 
@@ -102,7 +102,7 @@ def _valid(user: User, keys: Sequence[str]) -> list[str]:
 
 
 def _named(user: User, keys: Sequence[str], item: str) -> list[str]:
-    """Those of a person's keys that an admin means. Raises ConfigError where that is none, or not one."""
+    """Those of a person's keys that an admin means. Raises ConfigError for a key that they do not have."""
     if item.split(" ", 1)[0] in KEY_TYPES or is_file(item):
         wanted = {_blob(key) for key in _valid(user, read_keys([item], "--remove-key"))}
         found = [key for key in keys if _blob(key) in wanted]

@@ -33,7 +33,7 @@ def read_keys(given: Sequence[str], option: str = "--key") -> tuple[str, ...]:
             keys.append(_valid(item, option))
             continue
         if _PRIVATE.search(item):
-            raise ConfigError(f"{option}: holds a private key, which nobody hands over", hint=_ANOTHER)
+            raise ConfigError(f"{option}: holds a private key, which must not be handed over", hint=_ANOTHER)
         if not is_file(item):
             raise ConfigError(
                 f"{option} {item[:60]!r}: neither a public key nor a file",
@@ -44,7 +44,7 @@ def read_keys(given: Sequence[str], option: str = "--key") -> tuple[str, ...]:
         if _PRIVATE.search(text):
             public = path.with_name(f"{path.name}.pub")
             hint = f"the public one is {public}" if public.is_file() else _ANOTHER
-            raise ConfigError(f"{option} {path}: is a private key, which nobody hands over", hint=hint)
+            raise ConfigError(f"{option} {path}: is a private key, which must not be handed over", hint=hint)
         found = [
             _valid(line, f"{option} {path}:{number}")
             for number, line in enumerate(text.splitlines(), start=1)
@@ -71,7 +71,7 @@ def is_file(text: str) -> bool:
     """Whether an argument is the path of a file, whatever else somebody may have typed."""
     try:
         return Path(text).expanduser().is_file()
-    except (OSError, ValueError, RuntimeError):  # too long for a name, or in the home of nobody
+    except (OSError, ValueError, RuntimeError):  # too long for a name, or in the home of an unknown user
         return False
 
 

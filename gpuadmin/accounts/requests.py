@@ -1,4 +1,4 @@
-"""What somebody asks of accounts, and the registry that comes of it. Pure; no host is asked."""
+"""What somebody asks of accounts, and the registry that results. Pure; no host is asked."""
 
 from __future__ import annotations
 

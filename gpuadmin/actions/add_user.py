@@ -40,7 +40,7 @@ def add_user(
     with opened("add-user", options, changes=not mail.preview) as session:
         requests = read_people(source) if source else [accounts.request({"name": name, **given}) for name in names]
         site = session.site
-        # made before any host is asked: what is missing for mail is said at once
+        # made before any host is asked, so that missing mail settings are reported at once
         post = Post.of(session, mail) if (_by_setting(site.settings) if send is None else send) else None
         options_of = {} if source else {"uid": "--uid", "keys": "--key"}
         registry = accounts.add(site.registry, site.settings, requests, arguments=options_of)
@@ -53,7 +53,7 @@ def add_user(
 
         change, looked = changed(registry), None
         if new and not mail.preview:
-            # a check asks once: with uids that are free by what is known here, and again where a host knows better
+            # a check asks once, with uids that look free from here, and again if a host knows better
             looked = session.look("sync-users", None, change.variables) if _asks_all(session) else None
             taken = uids_elsewhere(session, looked)
             # guard: a check of new accounts uses no uid that a host knows as somebody's
@@ -106,7 +106,7 @@ def _perform(
     builder = PlanBuilder(change.plan.title, steps=list(change.plan.steps), warnings=list(change.plan.warnings))
     plan_letters(builder, list(found.letters.values()))
     if found.silent:
-        builder.warn(f"not mailed, for they have no address (--email): {', '.join(found.silent)}")
+        builder.warn(f"not mailed, because they have no address (--email): {', '.join(found.silent)}")
     for entry in found.stuck:
         builder.warn(entry.summary)
     change = replace(change, plan=builder.build())
@@ -114,7 +114,7 @@ def _perform(
         return nothing(session)
     session.confirm()  # guard: add-user with a mail asks before it does something
     if not session.check:  # guard: a check owes nobody a mail -> True
-        # owed before anybody is registered: a run that is cut off is not to forget them
+        # owed before anybody is registered: a run that is cut off must not forget them
         # guard: who is to be welcomed is owed the mail before they are registered
         post.ledger.owe(list(found.letters.values()))
     session.save(change.registry, forget=change.forget)

@@ -58,7 +58,7 @@ def announce(options: Options, mail: MailOptions, request: Announcing) -> int:
             notices = plan_announcement(
                 one, session.site.registry.registry, today, post.ledger, only=only, again=mail.again
             )
-            for letter in notices.letters:  # a template that is wrong is found here
+            for letter in notices.letters:  # this finds a wrong template
                 post.renderer.message(letter)
         _plan(session, one, notices, there, mailed=post is not None, asked=request.mail, preview=mail.preview)
         if mail.preview and post is not None:
@@ -72,7 +72,7 @@ def announce(options: Options, mail: MailOptions, request: Announcing) -> int:
             session, record.entries(list(one.hosts), settings.name, today, more=[one], everything=_dashboard(session))
         )
         _note_reached(session, record, run)
-        # who stops it in the middle wants no mails sent; the same again goes on
+        # whoever stops it in the middle wants no mails sent; the same again goes on
         mails, good = _send(
             session,
             None
@@ -95,8 +95,8 @@ def take_back(options: Options, name: str) -> int:
         nodes = {host.name for host in session.site.inventory.group("gpu")}
         left = [host for host in one.hosts if host in nodes and host not in limited]
         builder = PlanBuilder(f"Take back: {one.subject}")
-        builder.add_all(there, ["no more at login"])
-        builder.add_all([] if left else _dashboard(session), ["no more on the dashboard"])
+        builder.add_all(there, ["no longer shown at login"])
+        builder.add_all([] if left else _dashboard(session), ["no longer shown on the dashboard"])
         if left:
             builder.warn(f"it stays on {', '.join(left)}, which --limit leaves out")
         else:
@@ -160,12 +160,12 @@ def _text(language: str, given: str) -> str:
 
 
 def _hosts(session: Session, pattern: str | None) -> list[str]:
-    """The nodes that are meant, and that --limit leaves. Raises ConfigError where there is none."""
+    """The nodes that were named and that --limit leaves. Raises ConfigError if there are none."""
     meant = session.site.inventory.limited(pattern, "--on")
     nodes = set(session.named("gpu"))
     hosts = [host.name for host in meant if host.name in nodes]
     if not hosts:
-        raise ConfigError("no node is meant", hint="--on names nodes, as --limit does; people log in to group gpu")
+        raise ConfigError("this names no node", hint="--on names nodes, as --limit does; people log in to group gpu")
     return hosts
 
 

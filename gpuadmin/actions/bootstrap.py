@@ -142,11 +142,11 @@ def _prove(session: Session, variables: dict[str, Any], hosts: dict[str, HostRes
 
 
 def _public_key(site: Site) -> str:
-    """The public key that belongs to gpuadmin's private one. Raises ConfigError where there is none, or no name."""
+    """The public key that belongs to gpuadmin's private one. Raises ConfigError if there is none, or no name."""
     admin = site.settings.admin
     if admin.user == "root" or not USER_NAME.fullmatch(admin.user):
         raise ConfigError(
-            f"gpuadmin.yml: admin.user: {admin.user!r} is no name for an account of gpuadmin's own",
+            f"gpuadmin.yml: admin.user: {admin.user!r} cannot be the name of gpuadmin's own account",
             hint="a name such as gpuadmin: small letters, digits, - and _",
         )
     for path in _public_keys(admin.ssh_key):

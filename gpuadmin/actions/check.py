@@ -18,7 +18,7 @@ from gpuadmin.report import document
 
 
 def check(site: str | None, *, as_json: bool) -> int:
-    """Show what is wrong with a site. Returns the exit code; raises ConfigError where a file of it cannot be read."""
+    """Show what is wrong with a site. Returns the exit code; raises ConfigError if a file of it cannot be read."""
     parts = load_parts(find_site(site))
     unread = list(parts.mistakes)
     try:

@@ -53,8 +53,8 @@ def _stay(session: Session, forward: Forward, url: str, fingerprint: str, *, bro
     console.print(f"  {fingerprint}", soft_wrap=True)
     with ExitStack() as stack:
         if browser and not webbrowser.open(stack.enter_context(page(url)).as_uri()):
-            console.print("This machine has no browser that could be opened.")
-        console.print("Ctrl-C ends the way there.")
+            console.print("This machine has no browser to open.")
+        console.print("Ctrl-C closes the connection.")
         code = finish(session, 0, {"url": url, "fingerprint": fingerprint, "minutes": minutes})
         sys.stdout.flush()  # a program that started this reads it now
         try:

@@ -58,7 +58,7 @@ def diagnose(
         chosen = session.site.inventory.limited(",".join(hosts), "--host") if hosts else session.hosts
         on = [host.name for host in chosen if set(GROUPS) & set(host.groups)]
         if not on:
-            raise ConfigError("no host of this site is named by that", hint="gpuadmin status shows its hosts")
+            raise ConfigError("this names no host of the site", hint="gpuadmin status shows its hosts")
         if restart:
             session.require_confirmation_possible()
         builder = PlanBuilder(f"Diagnose {name or 'hosts'}")
@@ -80,15 +80,15 @@ def diagnose(
             result["bundle"] = _bundle(session, Path(bundle), name, found, result["facts"])
         if restart:
             return _restart(session, asked, run, result)
-        # what some hosts said is an answer; the exit code says the rest
+        # answers of some hosts are still an answer; the exit code says the rest
         code = run.code or (ExitCode.DIFFERS if bad(found) else ExitCode.DONE)
-        return report(session, run, result, code=code, show=lambda: None)  # it is shown, before anybody is asked
+        return report(session, run, result, code=code, show=lambda: None)  # shown before the question
 
 
 def _no_trial(options: Options, trial: bool) -> str | None:
     """Why the admin wants no session tried, or None."""
     return (
-        "--check begins none"
+        "--check starts none"
         if options.check  # guard: a check begins no session
         else None
         if trial
@@ -182,7 +182,7 @@ def _show(result: Mapping[str, Any], found: list[Finding]) -> None:
         for line in dict.fromkeys(evidence):
             console.print(f"  {line}")
     if result["right"]:
-        console.print(f"Looked at, and right: {', '.join(result['right'])}.")
-    console.print("Not looked at:")
+        console.print(f"Checked, and fine: {', '.join(result['right'])}.")
+    console.print("Not checked:")
     for line in result["not_looked_at"]:
         console.print(f"  {line}")

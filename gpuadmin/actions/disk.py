@@ -36,7 +36,7 @@ class Row(NamedTuple):
 def show_disk(options: Options, name: str | None) -> int:
     """Ask the hosts once. `name`: only that person, with their largest directories. Returns the exit code."""
     with opened("disk", options, changes=False) as session:
-        monitor_of(session.site, instead=None)  # without one no host measures: said once, not by each of them
+        monitor_of(session.site, instead=None)  # without one no host measures: say it once, not for each of them
         asked = session.some("storage", "gpu")
         builder = PlanBuilder("Show whose files fill the disks")
         builder.add_all(asked, ["read what was measured"])
@@ -68,7 +68,7 @@ def show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str], nam
     if name is not None:
         _show_directories(console, hosts, name)
     if any(row.partial for row in found):
-        console.print("+: more than that, it could not be counted to the end.")
+        console.print("+: more than that; counting stopped before the end.")
     for host, why in unknown.items():
         console.print(f"{host}: unknown: {why}")
 

@@ -22,7 +22,7 @@ from gpuadmin.session import Session, opened
 def drift(options: Options) -> int:
     """Compare the hosts with the site. Returns the exit code: 6 where some host differs."""
     with opened("drift", options, changes=False) as session:
-        title = f"Look who is root on the hosts of {session.site.settings.name}, and compare them with the site"
+        title = f"Find out who is root on the hosts of {session.site.settings.name}, and compare them with the site"
         session.planned(plan_roles(session, title))
         given = everybody(session) | metrics_variables(session.site, secret_of(session.site)) | declared(session)
         run = session.run("drift", None, given, check=True)
@@ -33,7 +33,7 @@ def drift(options: Options) -> int:
         if differing:
             count = counted(len(differing), "host differs", "hosts differ")
             echo(f"{count}: {', '.join(differing)}", err=True)
-        # of hosts that failed or did not answer nobody knows whether they differ
+        # nobody knows whether hosts differ that failed or did not answer
         code = (
             run.code  # guard: a host that did not answer is not said not to differ
             or seen.code  # guard: of a host whose answer is odd nobody knows whether it differs
@@ -43,7 +43,8 @@ def drift(options: Options) -> int:
 
 
 def declared(session: Session) -> dict[str, Any]:
-    """Who may be root by the site: protected accounts that are not in users.yml. No person is meant to be root."""
+    """Who may be root according to the site: protected accounts that are not in users.yml. No person is meant to be
+    root."""
     registry = session.site.registry
     return {
         "gpuadmin_declared": [
@@ -112,7 +113,7 @@ class Seen:
         for host, why in self.unknown.unknown.items():
             console.print(styled((f"{host}: who is root there is not known", "magenta"), f": {why}"))
         for words, hosts in self._aside().items():
-            console.print(styled(("Not looked at", "dim"), f": {', '.join(hosts)}: {words}"))
+            console.print(styled(("Not checked", "dim"), f": {', '.join(hosts)}: {words}"))
 
     def _aside(self) -> dict[str, list[str]]:
         """What was not looked at, in words, and where."""

@@ -45,4 +45,4 @@ def _show(found: list[Room], gpus: int, memory: int, unknown: list[str]) -> None
         asked = counted(gpus, "free GPU") + (f" of {memory} GiB" if memory else "")
         console.print(f"No node has {asked}.")
     if unknown:
-        console.print(f"With a problem, and shown only as far as it is known: {listed(unknown)} (gpuadmin top)")
+        console.print(f"Partly unknown because of a problem: {listed(unknown)} (gpuadmin top)")

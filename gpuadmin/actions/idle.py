@@ -79,7 +79,7 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
         if session.check:
             mails: Mapping[str, Any] = mails_document(())
             if post is not None:
-                mails = preview_document(notices.letters, post.renderer)  # a template that is wrong is found here
+                mails = preview_document(notices.letters, post.renderer)  # this finds a wrong template
                 if mail.preview and not options.json:
                     show_letters(notices.letters, post.renderer)
             return finish(session, answers.code, {**mails, **result})
@@ -101,7 +101,7 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
 
 
 def _rows(session: Session, hours: int) -> tuple[list[Idle], dict[str, str]]:
-    """Who is idle, and nodes of which not all is known."""
+    """Who is idle, and the nodes that are only partly known."""
     names, metrics = session.some("gpu"), session.site.settings.metrics
     with Prometheus(session.site) as prometheus:
         nodes = look(prometheus, names)
@@ -207,7 +207,7 @@ def _plan(
         for one in answer["stopped"]:
             builder.add(host, _sentence(one))
     for host, why in answers.unknown.items():
-        builder.warn(f"{host}: what is to be ended there is not known: {why}")
+        builder.warn(f"{host}: it is not known what to end there: {why}")
     for step in found:
         where = f"{step.row.user} on {step.row.node}, GPU {step.row.index}"
         if step.what == "wait" and step.due is not None:
@@ -219,7 +219,7 @@ def _plan(
     if not mailed:
         builder.warn("gpuadmin.yml has no `mail`: nobody is told, so nothing is ended")
     if unknown:
-        builder.warn(f"with a problem, and only as far as it is known: {listed(unknown)} (gpuadmin top)")
+        builder.warn(f"partly unknown because of a problem: {listed(unknown)} (gpuadmin top)")
     count = sum(1 for one in found if one.what == "stop")
     ends = f", and end what holds {counted(count, 'GPU')}" if count else ""
     session.plan(builder.build(question=f"Send {counted(len(notices.letters), 'mail')}{ends}?"))
@@ -261,4 +261,4 @@ def _show(rows: list[Idle], hours: int, unknown: list[str]) -> None:
     else:
         console.print(f"Nobody has held a GPU for {hours} h without using it, as far as it is known.")
     if unknown:
-        console.print(f"With a problem, and shown only as far as it is known: {listed(unknown)} (gpuadmin top)")
+        console.print(f"Partly unknown because of a problem: {listed(unknown)} (gpuadmin top)")

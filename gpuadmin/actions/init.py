@@ -73,7 +73,7 @@ def init(
 
 
 def _refuse(name: str, settings: Mapping[str, Any], hosts: Sequence[SiteHost]) -> None:
-    """Raise ConfigError for what `gpuadmin check` would refuse. Hosts that are not named yet are no mistake."""
+    """Raise ConfigError for what `gpuadmin check` would refuse. Hosts that are not named yet are not a mistake."""
     with TemporaryDirectory(prefix="gpuadmin-") as there:
         write_site(Path(there), name=name, settings=settings, hosts=hosts, schemas=False)
         found = findings(load_site(there))

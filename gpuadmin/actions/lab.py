@@ -45,7 +45,7 @@ def up(
 
 
 def here() -> str:
-    """The name of the lab that is meant where none is named: the one whose site this is, else `default`."""
+    """The name of the lab to use if none is given: the one whose site this is, else `default`."""
     return state.lab_here()
 
 

@@ -23,7 +23,7 @@ def list_backups(options: Options, user: str | None) -> int:
     with opened("list-backups", options, changes=False) as session:
         asked = session.named("storage", "backup") or session.storage()
         builder = PlanBuilder("List backups")
-        builder.add_all(asked, ["look which backups there are"])
+        builder.add_all(asked, ["see which backups there are"])
         session.planned(builder.build())
         run = session.run("list-backups", None, {}, check=True)
         result = rows(run, user, session.site.settings, asked)

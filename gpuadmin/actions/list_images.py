@@ -63,7 +63,7 @@ def _show(found: Facts) -> None:
 
 
 def _remarks(node: Mapping[str, Any]) -> list[str]:
-    """What is odd about a node; with an empty first line, only what it runs."""
+    """What is wrong with a node; with an empty first line, only what it runs."""
     last = node.get("last") or {}
     lines = []
     if node["current"] != node["running"]:

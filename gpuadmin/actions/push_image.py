@@ -73,7 +73,7 @@ def push_image(options: Options, push: Push) -> int:
 
 
 def _nodes(session: Session, builder: PlanBuilder, found: Facts, push: Push) -> list[str]:
-    """Plan for each node, and return those that move. Raises RefusedError where all that could are refused."""
+    """Plan for each node, and return those that move. Raises RefusedError if all that could are refused."""
     nodes, refused = [], []
     for host in session.named("gpu"):
         if host not in found.nodes:

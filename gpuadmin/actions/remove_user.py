@@ -20,7 +20,7 @@ def remove_user(options: Options, names: Sequence[str], *, archive_home: bool) -
         accounts.refuse_protected(site.settings, names, "remove-user")
         registered = [name for name in dict.fromkeys(names) if site.registry.find(name)]
         leaving = {user.name: user.uid for user in accounts.known(site.registry, registered)}
-        # somebody whose removal was interrupted, or who was not reached on a node, is named again
+        # people whose removal was interrupted, or missed a node, are named again
         retired = {entry.name: entry.uid for entry in site.registry.registry.retired}
         again = {name: retired[name] for name in names if name not in leaving and name in retired}
         accounts.known(site.registry, [name for name in names if name not in again])
@@ -44,7 +44,7 @@ def remove_user(options: Options, names: Sequence[str], *, archive_home: bool) -
 
 
 def forget_user(options: Options, names: Sequence[str]) -> int:
-    """Forget whose uids were theirs: in users.yml, in runs/, and on the storage host. Returns the exit code."""
+    """Forget which uids they had: in users.yml, in runs/, and on the storage host. Returns the exit code."""
     names = list(dict.fromkeys(names))
     with opened("remove-user", options, forget=names) as session:
         site = session.site

@@ -34,7 +34,7 @@ def restore_home(
             "beside": f"beside {settings.homes.export}/{user}",
             "in-place": f"to {settings.homes.export}/{user}; what is there is kept beside it",
             "directory": f"to {wanted['target']}",
-            "archive": f"to an archive in {wanted['target']}, because nobody of that name has an account",
+            "archive": f"to an archive in {wanted['target']}, because nobody by that name has an account",
         }[wanted["mode"]]
         builder.add_all(session.storage(), [f"restore {where}; compare it with the backup"])
         given = {"gpuadmin_backup": {"restore": wanted}, "gpuadmin_run_id": secrets.token_hex(8)}
@@ -57,7 +57,7 @@ def refuse(site: Site, user: str, *, backup: str | None, path: str) -> None:
         raise ConfigError(f"--path {path!r}: is not a path inside of the home", hint="such as --path thesis/chapter1")
     name = user.partition(".")[0]  # what a restore made beside a home is called NAME.restored-…
     if not name or "/" in user:  # guard: a restore is of a home
-        raise ConfigError(f"{user!r} is not the name of a home", hint="gpuadmin list-backups shows whose there are")
+        raise ConfigError(f"{user!r} is not the name of a home", hint="gpuadmin list-backups shows whose homes it has")
     if backup is not None and not _BACKUP.fullmatch(backup):
         raise ConfigError(f"--from {backup[:80]!r}: is not the name of a backup", hint=f"gpuadmin list-backups {user}")
     if backup is not None or site.settings.accounts.source != "registry":
@@ -66,7 +66,7 @@ def refuse(site: Site, user: str, *, backup: str | None, path: str) -> None:
         require_known_name(site, name)
     except ConfigError as error:
         raise ConfigError(
-            f"{user}: nobody of that name is registered, or was",
+            f"{user}: nobody by that name is or was registered",
             hint=f"{error.hint}; a backup that is older than users.yml: gpuadmin list-backups, then --from BACKUP",
         ) from None
 

@@ -44,7 +44,7 @@ def runs(site: str | None, run: str | None, *, log: bool, as_json: bool) -> int:
 def dismiss(site: str | None, run: str, *, as_json: bool) -> int:
     """Record that nobody will do what a run left undone: `status` stops naming it. Returns the exit code.
 
-    Raises ConfigError where the run left nothing undone, and RefusedError while it goes on.
+    Raises ConfigError if the run left nothing undone, and RefusedError while it goes on.
     """
     where = find_site(site)
     directory = runs_of(where)
@@ -52,7 +52,7 @@ def dismiss(site: str | None, run: str, *, as_json: bool) -> int:
     if goes_on(directory / identity):  # guard: a run that goes on is not dismissed
         raise RefusedError(f"{identity} is still going on", hint="dismiss it when it has ended")
     if identity not in {one.run for one in pending(history(directory))}:
-        raise ConfigError(f"nothing of {identity} pends", hint="gpuadmin status lists what does, with the runs' names")
+        raise ConfigError(f"nothing of {identity} is pending", hint="gpuadmin status names what is pending, by run")
     entry = records.dismiss(directory, identity)
     if as_json:
         echo_document(local_document("runs", {"run": identity, "dismissed": entry}, site=where))
@@ -72,7 +72,7 @@ def _texts(value: object) -> list[str]:
 
 
 def outcome(run: Mapping[str, Any]) -> str:
-    """How a run ended, in the words of docs/exit-codes.md; a look is no check: it does what it is for."""
+    """How a run ended, in the words of docs/exit-codes.md; a look is not a check: it really looks."""
     code = run["exit_code"]
     known = code in list(ExitCode)
     words = ExitCode(code).words if known else str(run["status"])

@@ -94,7 +94,7 @@ def _refuse_first(reset: Reset, phases: Sequence[Phase]) -> None:
 
 
 def _waits(reset: Reset, names: Sequence[str]) -> str | None:
-    """Why the run of these phases would not get to its end today; None where it would."""
+    """Why the run of these phases would not get to its end today; None if it would."""
     try:
         for name in names:
             reset.refuse_early(name)

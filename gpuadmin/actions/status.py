@@ -36,7 +36,7 @@ def status(options: Options) -> int:
         builder = PlanBuilder("Look at the cluster")
         builder.add_all(asked, ["look at people, GPUs, disks, backups and images"])
         session.planned(builder.build())
-        looked = datetime.now(UTC).isoformat(timespec="seconds")  # before any host was asked: what is up, was up then
+        looked = datetime.now(UTC).isoformat(timespec="seconds")  # before any host was asked: what is up was up then
         run = session.run("status", None, {}, check=True)
         result = _result(session, run, asked) | records | {"looked": looked}
         # a screen that could not be filled everywhere is still an answer; the exit code says the rest
@@ -100,7 +100,7 @@ def _totals(hosts: Mapping[str, Mapping[str, Any]], asked: list[str]) -> dict[st
 
 
 def _sum(numbers: list[int | None]) -> int | None:
-    """None where the inventory does not say it of every node."""
+    """None if the inventory does not say it of every node."""
     known = [number for number in numbers if number is not None]
     return sum(known) if known and len(known) == len(numbers) else None
 
@@ -153,7 +153,7 @@ def _records(session: Session, asked: list[str]) -> dict[str, Any]:
     try:
         for entry in Ledger.of(site.directory):
             if any(site.registry.find(name) is None for name in entry.names):
-                continue  # who has left is owed no mail
+                continue  # people who have left are owed no mail
             kind = {State.REFUSED: "refused", State.OWED: "owed", State.FAILED: "owed"}.get(entry.state)
             kind = "uncertain" if entry.uncertain else kind
             if kind is not None:

@@ -32,7 +32,7 @@ def top(options: Options, *, once: bool, user: str | None, local: bool, every: i
     with opened("top", options, changes=False) as session:
         names = session.some("gpu")
         if local:
-            monitor_of(session.site)  # without one no node has a collector: said once, not by each of them
+            monitor_of(session.site)  # without one no node has a collector: say it once, not for each of them
             return _local(session, names, user)
         with Prometheus(session.site) as prometheus:
             if options.json or once or not sys.stdout.isatty():
@@ -67,7 +67,7 @@ def _local(session: Session, names: Sequence[str], user: str | None) -> int:
 
 
 def _require_somebody(session: Session, nodes: Sequence[Node], user: str | None) -> None:
-    """Raise ConfigError where somebody is named who holds nothing and is nobody: a slip is not an answer."""
+    """Raise ConfigError if somebody is named who holds nothing and is nobody: a slip is not an answer."""
     held = {one.user for node in nodes for device in node.devices for one in device.holders or ()}
     if user is not None and user not in held:
         require_known_name(session.site, user)
@@ -90,7 +90,7 @@ def _live(session: Session, prometheus: Prometheus, names: Sequence[str], user: 
             while True:
                 title = f"{name}{problem}"
                 live.update(screen(title, nodes, time.time(), user, console.height, console.width), refresh=True)
-                if _quits(every):  # what is shown is as old as that at most
+                if _quits(every):  # the screen is at most this old
                     return finish(session, 0, {})
                 try:
                     nodes, problem = look(prometheus, names), ""

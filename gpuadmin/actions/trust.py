@@ -34,8 +34,8 @@ def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> di
     """Fetch the keys of hosts, show them, and pin those that are new, once that is confirmed; in check mode none.
 
     Returns for each host its `state` (pinned, new, differs, unreachable), `fingerprint` and `message`. Raises
-    RefusedError where another key is pinned, or in the admin's own known_hosts, and `replace` is not given; and where
-    the file was changed while somebody was asked.
+    RefusedError if another key is pinned, or in the admin's own known_hosts, and `replace` is not given; and where the
+    file was changed while somebody was asked.
     """
     path = session.site.known_hosts
     text = read_known_hosts(path)
@@ -72,7 +72,7 @@ def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> di
         except OSError as error:
             raise GpuadminError(
                 f"{path}: {error.strerror}; nothing was pinned",
-                hint="the site must be writable for whoever runs this",
+                hint="whoever runs this must be able to write to the site",
             ) from None
         echo(f"{counted(len(new), 'host key')} pinned in {path}", err=True)
     elif states and all(state["state"] == "pinned" for state in states.values()):
@@ -91,8 +91,8 @@ def _unpinned(key: HostKey, pinned: dict[str, set[str]], own: str) -> str:
 
 
 def _own() -> str:
-    """The text of the admin's own known_hosts, which says what a host's key was; empty where it cannot be read."""
+    """The text of the admin's own known_hosts, which says what a host's key was; empty if it cannot be read."""
     try:
         return read_text(Path("~/.ssh/known_hosts").expanduser())
-    except (ConfigError, RuntimeError):  # ssh passes over it as well; and somebody without a home has none
+    except (ConfigError, RuntimeError):  # ssh ignores it as well; and somebody without a home has none
         return ""

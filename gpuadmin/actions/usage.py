@@ -21,7 +21,7 @@ from gpuadmin.outcome import finish
 from gpuadmin.session import Session, opened
 from gpuadmin.text import one_line
 
-_TITLES = ("GPU-hours held", "used", "idle", "efficiency", "of all there were")
+_TITLES = ("GPU-hours held", "used", "idle", "efficiency", "of all available")
 
 
 def show_usage(options: Options, *, days: int, kind: str, as_csv: bool, page: str | None = None) -> int:
@@ -59,7 +59,7 @@ def show_usage(options: Options, *, days: int, kind: str, as_csv: bool, page: st
 
 
 def _groups(session: Session) -> dict[str, list[str]]:
-    """Each node's groups of the site's own: racks, labs, whatever the inventory has besides those of every site."""
+    """Each node's own groups in the site: racks, labs, whatever the inventory has beyond those of every site."""
     names = set(session.some("gpu"))
     return {
         host.name: [one for one in host.groups if one not in GROUPS] for host in session.hosts if host.name in names

@@ -22,7 +22,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def require_ssh() -> str:
-    """Return the path of this machine's ssh. Raises GpuadminError where it has none."""
+    """Return the path of this machine's ssh. Raises GpuadminError if it has none."""
     found = shutil.which("ssh", path=SYSTEM_PATH)
     if found is None:
         raise GpuadminError(
@@ -100,7 +100,7 @@ def _ours() -> Path:
     ours = base / f"gpuadmin-{os.getuid()}"
     try:
         ours.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:  # a file of somebody's has that name, or the directory above is not there
+    except OSError as error:  # somebody's file has that name, or the directory above is missing
         raise GpuadminError(f"{ours}: {error.strerror}", hint="delete it, or set XDG_RUNTIME_DIR") from None
     status = ours.lstat()
     # guard: sockets of connections are ours alone
@@ -123,7 +123,7 @@ def _trusted(known_hosts: Path, keys: Iterable[Path]) -> str:
         try:
             # guard: a connection that was opened when other host keys were known does not serve a site
             total.update(hashlib.sha256(read_limited(path)).digest())
-        except (OSError, ConfigError):  # ssh passes over it as well
+        except (OSError, ConfigError):  # ssh ignores it as well
             total.update(b"none")
     for key in sorted(keys):
         about: tuple[int, ...] = ()
@@ -139,7 +139,7 @@ def _trusted(known_hosts: Path, keys: Iterable[Path]) -> str:
 def _close(control: Path, *, at_once: bool) -> None:
     for socket in control.iterdir():
         if socket.is_socket():
-            with suppress(subprocess.TimeoutExpired):  # whoever does not listen ends by itself after five minutes
+            with suppress(subprocess.TimeoutExpired):  # one that does not listen ends by itself after five minutes
                 subprocess.run(
                     [
                         "ssh",

@@ -32,7 +32,7 @@ class Collector:
         kind = event.get("event", "")
         data = event.get("event_data") or {}
         if kind in ("playbook_on_task_start", "playbook_on_handler_task_start"):
-            self._on_task(_full_name(data))
+            self._on_task(_task_name(data))
         elif kind.startswith("runner_") and "host" in data:
             self._runner_event(kind, data)
         return False
@@ -43,7 +43,7 @@ class Collector:
         result = result if isinstance(result, Mapping) else {}
         host = self.hosts.setdefault(name, HostResult())
         if kind == "runner_on_start":
-            self._on_host(name, "begun", _full_name(data))
+            self._on_host(name, "begun", _task_name(data))
         elif kind in _ENDED:
             self._on_host(name, "skipped" if kind == "runner_on_skipped" else "done", "")
         match kind:
@@ -59,6 +59,8 @@ class Collector:
                     host.changed.extend(changes)
                     for change in changes:
                         self._on_host(name, "changed", change)
+                if (seconds := _limit(result)) is not None:
+                    self._on_host(name, "limit", seconds)
                 if remarks := [re.sub(r"\s+", " ", remark) for remark in _sentences(result, "remarks", odd)]:
                     host.message = "; ".join(filter(None, [host.message, *remarks]))[:_LONGEST_REMARKS]
                 if odd:
@@ -97,9 +99,9 @@ class Collector:
 
 
 def _gather(host: HostResult, result: Mapping[str, Any]) -> list[str]:
-    """Keep what a module reports, as far as it is understood. Returns what is not, in words.
+    """Keep what a module reports, as far as it can be understood. Returns what cannot, in words.
 
-    An odd report is dropped, and so is an earlier one of its name: what holds now is not known.
+    An invalid report is dropped, and so is an earlier one of the same name: the current state is unknown.
     """
     found: list[str] = []
     given: list[tuple[str, Callable[[str, object], Any], object]] = []
@@ -110,7 +112,7 @@ def _gather(host: HostResult, result: Mapping[str, Any]) -> list[str]:
         if isinstance(part, Mapping):
             given += [(name, parse, value) for name, value in part.items() if name in REPORTS]
         elif part is not None:
-            found.append(f"{key} is no object")
+            found.append(f"{key} is not an object")
     for name, parse, value in given:
         try:
             report = parse(name, value)  # guard: a report is parsed before it is kept -> value
@@ -123,7 +125,7 @@ def _gather(host: HostResult, result: Mapping[str, Any]) -> list[str]:
 
 
 def _sentences(result: Mapping[str, Any], key: str, odd: list[str]) -> list[str]:
-    """A module's list of sentences; what is odd about it is added to `odd`."""
+    """A module's list of sentences; what is wrong with it is added to `odd`."""
     found = result.get(key)
     if found is None:
         return []
@@ -132,7 +134,7 @@ def _sentences(result: Mapping[str, Any], key: str, odd: list[str]) -> list[str]
         # guard: operations are texts
         or not all(isinstance(one, str) for one in found)
     ):
-        odd.append(f"{key} is no list of texts")
+        odd.append(f"{key} is not a list of texts")
         return []
     if len(found) > MOST_CHANGES:
         odd.append(f"{key} has more than {MOST_CHANGES} entries")
@@ -140,14 +142,18 @@ def _sentences(result: Mapping[str, Any], key: str, odd: list[str]) -> list[str]
 
 
 def _task_name(data: Mapping[str, Any]) -> str:
-    # what gpuadmin/progress.py reads at the end of a name is no part of a sentence
-    return _full_name(data).partition("; seconds at most ")[0]
-
-
-def _full_name(data: Mapping[str, Any]) -> str:
     task = str(data.get("task") or data.get("name") or "")
     # "role : Task" is how Ansible names a role's task
     return task.rpartition(" : ")[2]
+
+
+def _limit(result: Mapping[str, Any]) -> str | None:
+    """The seconds that a host's next task may take, as a role reports them with ansible.builtin.set_stats."""
+    stats = result.get("ansible_stats")
+    data = stats.get("data") if isinstance(stats, Mapping) else None
+    found = str(data.get("gpuadmin_seconds")) if isinstance(data, Mapping) else ""
+    # a host's answer, too, may have such a key
+    return found if re.fullmatch("[0-9]{1,7}", found) else None
 
 
 def obstacles_of(result: Mapping[str, Any]) -> list[str]:
@@ -160,7 +166,7 @@ def obstacles_of(result: Mapping[str, Any]) -> list[str]:
 
 def failure_message(result: Mapping[str, Any], items: list[str], task: str) -> str:
     """Given a failed task's result, return a sentence for an admin."""
-    if obstacles := obstacles_of(result):  # each of them is short, and all of them count
+    if obstacles := obstacles_of(result):  # each is short, and all of them count
         return "; ".join(one.rstrip(".") for one in obstacles)
     message = str(result.get("msg") or "")
     if items:

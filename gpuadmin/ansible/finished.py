@@ -14,7 +14,7 @@ _FILES = ("ansible.builtin.include_tasks", "ansible.builtin.import_tasks")
 _CHOSEN = re.compile(r"\{\{ (\w+)(?: \| default\('([a-z-]+)'\))? \}\}")
 _LINE = ":line"
 
-Task = str  # the file that it stands in, a colon and its line: what Ansible calls its path
+Task = str  # its file, a colon and its line: what Ansible calls its path
 
 
 class _Loader(yaml.SafeLoader):
@@ -31,7 +31,7 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _with_li
 def last_tasks(playbook: Path, roles: Path, variables: Mapping[str, Any]) -> tuple[list[Task], Task | None]:
     """Given a playbook and its variables, return its last task, after the tasks that include it, the outermost first.
 
-    None where the playbook does not say which is the last: its file is chosen during the run, or it is a meta task.
+    None if the playbook does not say which is the last: its file is chosen during the run, or it is a meta task.
     """
     play = _read(playbook)[-1]
     imported = play.get("ansible.builtin.import_playbook")

@@ -15,7 +15,7 @@ from gpuadmin.ansible import connections
 from gpuadmin.ansible.admin_keys import AdminKeys
 from gpuadmin.content import collections_path, content_path
 
-# What of the controller's environment Ansible and ssh may see. ansible-runner stores the environment of a run, so
+# The part of the controller's environment that Ansible and ssh may see. ansible-runner stores a run's environment, so
 # what is not needed (tokens, passwords) is not there to be stored.
 _KEPT_ENVIRONMENT = ("HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "TMPDIR", "XDG_RUNTIME_DIR", "TZ")
 MAX_FORKS = 200
@@ -75,7 +75,7 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
     """The whole environment of ansible-playbook: settings that a run needs, and nothing of the checkout's."""
     shared: tuple[str, ...] = ("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=300s")
     if invocation.keys.ask and invocation.secrets.ssh is None:
-        # for a passphrase ssh would ask a terminal that nobody sees, for minutes
+        # ssh would ask for a passphrase on a terminal that nobody sees, for minutes
         shared = (*shared, "-o", "BatchMode=yes")
     # guard: a run's environment is ours alone -> {name: os.environ[name] for name in os.environ}
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
@@ -87,13 +87,13 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
         "ANSIBLE_ROLES_PATH": str(content_path("roles")),
         "ANSIBLE_COLLECTIONS_PATH": f"{collections_path()}:{Path('~/.ansible/collections').expanduser()}",
         "ANSIBLE_LOCAL_TEMP": str(directory / "tmp"),
-        # Ansible's ssh, and no host's answer ends the run of the others (docs/decisions/0144)
+        # Ansible's ssh, but no host's answer ends the run of the others (docs/decisions/0144)
         "ANSIBLE_TRANSPORT": "gpuadmin.node.ssh",  # guard: what hosts answer goes through the vetting
         "ANSIBLE_HOST_KEY_CHECKING": "True",  # guard: Ansible checks host keys -> 'False'
         "ANSIBLE_PIPELINING": "True",
         # a module would write its arguments into the host's journal: keys, a mail password, everybody's applications
         "ANSIBLE_NO_TARGET_SYSLOG": "True",  # guard: what modules are given is not in hosts' journals
-        # without it a run would go on without what hosts are meant to be
+        # without it a run would go on without the variables of hosts
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",  # guard: a run needs its whole inventory
         "ANSIBLE_CALLBACKS_ENABLED": "gpuadmin.node.shared_memory",
         "ANSIBLE_SSH_ARGS": shlex.join((*shared, *connections.options(invocation.known_hosts))),

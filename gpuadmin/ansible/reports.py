@@ -92,10 +92,10 @@ def parsed(name: str, value: object) -> Any:
 def of_text(name: str, text: object) -> Any:
     """The same for a report that comes as JSON in a text."""
     if not isinstance(text, str):  # guard: a report in a text is a text
-        raise OddError(f"{name} is no text")
+        raise OddError(f"{name} is not text")
     try:
         if REPORTS[name] is people.People:
-            return _PEOPLE.validate_json(text)  # no thousands of objects on the way, and no tree to walk
+            return _PEOPLE.validate_json(text)  # avoids thousands of objects on the way, and a tree to walk
         return parsed(name, json.loads(text, parse_constant=float))
     except ValidationError as error:
         raise _in_words(name, error) from None
@@ -104,20 +104,20 @@ def of_text(name: str, text: object) -> Any:
     except OddError:
         raise
     except ValueError:
-        raise OddError(f"{name} is no JSON") from None
+        raise OddError(f"{name} is not JSON") from None
 
 
 def _in_words(name: str, error: ValidationError) -> OddError:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     if first["type"] == "json_invalid":
-        return OddError(f"{name} is no JSON")
+        return OddError(f"{name} is not JSON")
     path = first["loc"] if first["loc"][:1] == (name,) else (name, *first["loc"])
     words = ".".join(str(part)[:60] for part in path)
     return OddError(f"{words[:300]}: {first['msg'][:1].lower()}{first['msg'][1:200]}")
 
 
 def too_much(value: object, name: str) -> None:
-    """Raise OddError where a value is too deep or too large, or has a number that nobody can calculate with."""
+    """Raise OddError if a value is too deep or too large, or has a number that nobody can calculate with."""
     level: list[Any] = [value]
     values = 0
     for _ in range(DEEPEST):
@@ -129,7 +129,7 @@ def too_much(value: object, name: str) -> None:
             elif kind is list:
                 below.extend(one)
             elif (kind is float and not math.isfinite(one)) or (kind is int and not -MOST < one < MOST):
-                raise OddError(f"{name} has a number that is none, or too large")
+                raise OddError(f"{name} has a number that is not finite, or too large")
         values += len(below)
         if values > MOST_VALUES:
             raise OddError(f"{name} has more than {counted(MOST_VALUES, 'value')}")

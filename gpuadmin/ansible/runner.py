@@ -53,7 +53,7 @@ def run(
     private = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
     try:
         (private / "tmp").mkdir()
-        # an empty one, so that none of the current directory, the home or /etc is read
+        # an empty one, so that none in the current directory, the home or /etc is read
         (private / "ansible.cfg").touch()
         variables_file = private / "variables.json"
         descriptor = os.open(variables_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -99,7 +99,7 @@ def _mark(hosts: Mapping[str, HostResult], unfinished: Sequence[str]) -> None:
     """Mark the hosts that an interrupted run had not finished: what was done there is done, and the rest is not."""
     for name in unfinished:
         host = hosts[name]
-        if not host.bad and host != HostResult():  # of one that had only begun nothing is known
+        if not host.bad and host != HostResult():  # nothing is known of one that had only begun
             host.status = "interrupted"  # guard: whose end was not heard was interrupted
             host.message = "; ".join(filter(None, (host.message, "not finished: the run was interrupted")))
 

@@ -38,7 +38,7 @@ class Columns:
     terms: tuple[int, ...] = ()
 
     def cell(self, cells: Sequence[str], key: str) -> str | None:
-        """A row's cell; None where the table has no such column."""
+        """A row's cell; None if the table has no such column."""
         place = self.places.get(key)
         return None if place is None else cells[place]
 
@@ -54,8 +54,8 @@ def find_columns(
 ) -> Columns:
     """Given a table and what the site says (key -> title), return the place of each of `keys`.
 
-    `terms`: titles of what must be agreed to, None to look for them. `prefix` is what --map puts before a key.
-    Raises ConfigError where a title is not there, is there twice, or a required column is not found.
+    `terms`: titles of what must be agreed to, None to look for them. `prefix` is what --map puts before a key. Raises
+    ConfigError if a title is not there, is there twice, or a required column is not found.
     """
     places = {}
     for key in keys:

@@ -73,7 +73,7 @@ def _application(row: Row, columns: Columns, rules: Applications) -> Application
 
 
 def person_name(text: str) -> str | None:
-    """A name in plain text; None if it is none. Nothing that a spreadsheet would take for a formula."""
+    """A name in plain text; None if it is not one. Nothing that a spreadsheet would take for a formula."""
     text = " ".join(text.split())
     try:
         fields.plain_text(text, longest=60)
@@ -83,7 +83,7 @@ def person_name(text: str) -> str | None:
 
 
 def student_number(text: str, rules: Applications) -> str | None:
-    """A student id without blanks and hyphens, in capitals; None if it is none."""
+    """A student id without blanks and hyphens, in capitals; None if it is not one."""
     plain = re.sub(r"[\s-]", "", unicodedata.normalize("NFKC", text)).upper()
     if len(plain) > 40:
         return None
@@ -91,7 +91,7 @@ def student_number(text: str, rules: Applications) -> str | None:
 
 
 def address(text: str) -> str | None:
-    """An e-mail address; None if it is none."""
+    """An e-mail address; None if it is not one."""
     try:
         return fields.email(unicodedata.normalize("NFKC", text).strip())
     except ValueError:

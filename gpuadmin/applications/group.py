@@ -1,4 +1,4 @@
-"""The group's list: whose row is whose, and which rows are one person's or two people's. Pure."""
+"""The group's list: which row belongs to whom, and which rows are one person's or two people's. Pure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Group:
 
     @property
     def decided(self) -> set[str]:
-        """The student ids of which the list says by which address their owner is known."""
+        """The student ids for which the list has their owner's address."""
         return {number for number, one in self.by_id.items() if one.email and one.line not in self.doubtful}
 
 

@@ -14,7 +14,7 @@ def welcome(user: User, settings: Settings, nodes: Sequence[str], *, person: str
 
     `person`: how they are addressed, if not by the note, which for an applicant is their name.
     """
-    assert user.email is not None  # who calls has looked
+    assert user.email is not None  # the caller has checked
     term = settings.term
     return Letter(
         template="welcome",
@@ -33,7 +33,7 @@ def welcome(user: User, settings: Settings, nodes: Sequence[str], *, person: str
 
 
 def asking(entry: Entry, settings: Settings) -> Letter | None:
-    """Given an incomplete application, return the mail that says what is missing; None where there is no address.
+    """Given an incomplete application, return the mail that says what is missing; None if there is no address.
 
     The same is asked once in a term; something else that is missing is another mail.
     """

@@ -1,7 +1,7 @@
-"""Sorting applications: who is ready, whose is incomplete, and what an admin has to look at. Pure.
+"""Sorting applications: which are ready, which are incomplete, and which an admin must look at. Pure.
 
 A form can be filled in by anybody, in anybody's name. So an address decides who somebody is: a student id alone never
-does where the group's list knows the address. Of several forms from one address the latest counts.
+does where the group's list knows the address. Of several forms from one address, the latest counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MISSING = {
     "terms": "has not agreed to the terms",
     "key_missing": "no ssh public key",
     "key_private": "sent a private key",
-    "key_bad": "the ssh public key is none",
+    "key_bad": "the ssh public key is not valid",
 }
 
 
@@ -158,7 +158,8 @@ def _entry(application: Application, users: Mapping[str, User]) -> Entry:
 
 
 def _without_shared_ids(entries: Sequence[Entry], *, decided: Collection[str] = ()) -> list[Entry]:
-    """A student id in answers from several addresses is nobody's. `decided`: the group's list says whose those are.
+    """A student id in answers from several addresses belongs to nobody. `decided`: the group's list says whose those
+    are.
 
     Whose answer has another id than the group's list is asked for theirs, and shares none.
     """
@@ -212,7 +213,7 @@ def _matched(entries: Sequence[Entry], group: Group) -> tuple[list[Entry], set[i
 
 
 def _without_shared_keys(entries: Sequence[Entry], registry: Registry) -> list[Entry]:
-    """A key belongs to one person. Where it is another's, too, an admin finds out whether the two are one person."""
+    """A key belongs to one person. If somebody else has it, too, an admin finds out whether the two are one person."""
     owners: dict[str, dict[str, str]] = defaultdict(dict)  # key -> who has it -> how an admin knows them
     for user in registry.users:
         for key in user.keys:
@@ -233,7 +234,7 @@ def _with_own_key(entry: Entry, owners: Mapping[str, Mapping[str, str]]) -> Entr
     }  # fmt: skip
     if not others:  # guard: one ssh key for two people makes no account -> True
         return entry
-    return replace(entry, reason=f"the ssh key is that of {listed(others)}, too; one person, or ask for another key")
+    return replace(entry, reason=f"{listed(others)}: the same ssh key; if this is not one person, ask for another key")
 
 
 def _blob(key: str) -> str:

@@ -62,7 +62,7 @@ def _choose(newcomer: Newcomer, registry: Registry, settings: Settings, decided:
     )
     if decided is None and before is not None:
         return Named(before.name)
-    # cut, so that what is too long for a name is not shown in full
+    # cut, so that a too long name is not shown in full
     name = (decided or (newcomer.asked.strip().lower() if newcomer.asked else derived(newcomer.email)))[:64]
     try:
         fields.user_name(name)

@@ -1,6 +1,7 @@
 """The questions of the survey: one list, for the call that asks them and for the titles that the import looks for.
 
-A site's own titles (`applications.columns`) come first, in both. What a form adds by itself (the time) is no question.
+A site's own titles (`applications.columns`) come first, in both. What a form adds by itself (the time) is not a
+question.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What is new since the last import: for whoever imports the same form every evening. Pure.
 
-Only what is shown depends on it. What is to be done follows from users.yml and the ledger of mails, every time: nobody
-who was overlooked once is overlooked for ever. The one exception is somebody whose account was removed since: the form
-that they once sent does not give it back.
+Only what is shown depends on it. What to do follows from users.yml and the ledger of mails, every time, so nobody is
+overlooked for ever. The one exception is somebody whose account was removed since: the form that they once sent does
+not give it back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Last:
 
     @classmethod
     def of(cls, run: Mapping[str, Any], document: Mapping[str, Any] | None) -> Last | None:
-        """Given a recorded run and its document, return what it imported; None where it is no import, or not whole."""
+        """Given a recorded run and its document, return what it imported; None if it is not a complete import."""
         result = (document or {}).get("result")
         if run.get("verb") != "import-applications" or run.get("check") or not isinstance(result, Mapping):
             return None

@@ -20,7 +20,7 @@ from gpuadmin.console import echo, echo_document
 from gpuadmin.errors import ExitCode, GpuadminError, InterruptedRun, hint_of
 
 # Section -> verb -> the line that `gpuadmin --help` shows, as README's table has them. Kept here so that the help
-# needs no import of the verbs; a contract test holds it against the modules and README.
+# needs no import of the verbs; a contract test compares it with the modules and README.
 SECTIONS: dict[str, dict[str, str]] = {
     "A site": {
         "init": "Write a new site directory.",
@@ -139,11 +139,11 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> Any:
     """Run the command line and leave with its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    # little of what a verb makes are circles; to look for them every 700 objects was a tenth of a look's time
+    # a verb makes few cycles; looking for them every 700 objects took a tenth of a look's time
     gc.set_threshold(50_000)
     try:
         _require_directory()
-        # https://no-color.org; None: click looks whether the output is a terminal
+        # https://no-color.org; None: click checks whether the output is a terminal
         color = False if os.environ.get("NO_COLOR") else None
         with _signals_interrupt():
             result = cli.main(args=arguments, prog_name="gpuadmin", standalone_mode=False, color=color)
@@ -195,7 +195,7 @@ def _fail(arguments: Sequence[str], error: click.ClickException) -> NoReturn:
 
 
 def _require_directory() -> None:
-    """Raise GpuadminError where the current directory was deleted: Ansible and relative paths need one."""
+    """Raise GpuadminError if the current directory was deleted: Ansible and relative paths need one."""
     try:
         Path.cwd()
     except FileNotFoundError:

@@ -64,7 +64,7 @@ def run_ids() -> Completion:
             from gpuadmin.config.find import find_site, runs_of
 
             names = [path.name for path in runs_of(find_site(ctx.params.get("site"))).iterdir()]
-            # an id begins with its time; journals of terms and the memory of uids are no runs
+            # an id begins with its time; journals of terms and the memory of uids are not runs
             ids = sorted((name for name in names if re.match(r"\d{8}T\d{6}-", name)), reverse=True)
         except Exception:  # a site that cannot be read completes nothing, and a shell shows no error
             return []
@@ -91,7 +91,7 @@ def _registered(site: str | None, key: str) -> list[tuple[str, dict[str, Any]]]:
 
         data = _yaml(find_site(site) / USERS_FILE)
         return [(entry["name"], entry) for entry in data[key] if isinstance(entry["name"], str)]
-    except Exception:  # no site, no file, no YAML: nothing to offer, and nothing to say on somebody's command line
+    except Exception:  # no site, no file, no YAML: nothing to offer, and nothing to print on somebody's command line
         return []
 
 

@@ -172,7 +172,7 @@ def page_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def power_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What reboot and shutdown take: hosts, and what becomes of people who are on them."""
+    """What reboot and shutdown take: hosts, and what happens to people who are on them."""
 
     @functools.wraps(function)
     def wrapper(when_idle: bool, at: str | None, force: bool, **arguments: Any) -> Any:

@@ -54,7 +54,7 @@ def command(
     from gpuadmin.actions.import_applications import import_applications
 
     if tell_unknown and not members:
-        raise click.UsageError("--tell-unknown needs --members: without it nobody is unknown for that reason")
+        raise click.UsageError("--tell-unknown needs --members: nobody is unknown without that list")
     return import_applications(
         options, mail, form, members, mapped=mapped, chosen=chosen, do=do, tell_unknown=tell_unknown,
         since_last=since_last,

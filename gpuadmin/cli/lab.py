@@ -96,7 +96,7 @@ def ssh(host: str, remote: tuple[str, ...], login: str | None, identity: Path | 
     """
     from gpuadmin.actions import lab
 
-    # `gpuadmin ssh` and `gpuadmin run` have it before a command; ssh would hand it to the shell there
+    # `gpuadmin ssh` and `gpuadmin run` take it before a command; ssh would pass it to the shell there
     return lab.ssh(name, host, remote[1:] if remote[:1] == ("--",) else remote, login=login, identity=identity)
 
 

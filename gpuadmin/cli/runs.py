@@ -11,9 +11,7 @@ from gpuadmin.cli._options import json_option, site_option
 @click.command("runs")
 @click.argument("run", required=False, shell_complete=run_ids())
 @click.option("--log", is_flag=True, help="Show the whole output of Ansible.")
-@click.option(
-    "--dismiss", is_flag=True, help="What RUN left undone is not to be done any more: status names it no longer."
-)
+@click.option("--dismiss", is_flag=True, help="Drop what RUN left undone: status no longer lists it.")
 @site_option
 @json_option
 def command(run: str | None, log: bool, dismiss: bool, site: str | None, as_json: bool) -> int:
@@ -26,7 +24,7 @@ def command(run: str | None, log: bool, dismiss: bool, site: str | None, as_json
     if run is None and (log or dismiss):
         raise click.UsageError(f"{'--log' if log else '--dismiss'} needs the id of a run")
     if log and dismiss:
-        raise click.UsageError("--log shows a run, --dismiss says that nothing of it is to be done: one of them")
+        raise click.UsageError("--log shows a run, --dismiss drops what it left undone: give one of them")
     if dismiss and run is not None:
         return runs.dismiss(site, run, as_json=as_json)
     return runs.runs(site, run, log=log, as_json=as_json)

@@ -11,7 +11,7 @@ from gpuadmin.options import Options
 
 @click.command("top")
 @run_options(changes=False)
-@click.option("--once", is_flag=True, help="Show it once and leave; so it is without a terminal and with --json.")
+@click.option("--once", is_flag=True, help="Show it once and leave; the default without a terminal and with --json.")
 @click.option("--user", metavar="NAME", shell_complete=people(), help="Only what this person holds.")
 @click.option("--local", is_flag=True, help="Ask the nodes themselves, once; also while the monitor host is away.")
 @click.option("--every", type=WholeNumber(1, 3600), default=5, show_default=True, metavar="SECONDS", help="How often.")

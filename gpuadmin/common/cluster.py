@@ -1,7 +1,6 @@
 """The cluster as it is now: nodes, their GPUs and MIG devices, and who holds them. From samples, purely.
 
-What is not known stays None, and is never taken for free: a node without measurements, a GPU of which nobody knows who
-holds it.
+What is not known stays None, and is never taken for free: a node without measurements, a GPU whose holder is unknown.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Device:
 
     @property
     def memory_free(self) -> float | None:
-        """Bytes; None where it is not known."""
+        """Bytes; None if it is not known."""
         return None if self.memory is None or self.memory_used is None else self.memory - self.memory_used
 
 

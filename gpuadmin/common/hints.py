@@ -65,7 +65,7 @@ def _of_device(
     if all(one.processes == 0 for one in mine):
         return Hint("nothing-runs", device.node, device.index, 0)
     ratio = worked.get(key)
-    # of two people's device nobody knows whose work it was
+    # with two people on a device, nobody knows whose work it was
     # guard: a GPU of which nobody knows who holds it gives no hint -> True
     alone = len(mine) == len(device.holders or ())
     waits = ratio is not None and 0.01 < ratio < 0.4 and (device.memory_used or 0) >= _GIB

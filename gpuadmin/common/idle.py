@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .cluster import Device, Node
 from .samples import Sample
 
-#: Hours for which is asked whether something was used at all, so that one sees for how long it was not.
+#: Spans in hours: whether something was used at all in each shows for how long it was not.
 SPANS = (6, 12, 24, 72, 168)
 
 
@@ -38,7 +38,7 @@ def spans(hours: int) -> tuple[int, ...]:
 def idle(nodes: Iterable[Node], found: Mapping[int, Sequence[Sample]], exempt: Collection[str]) -> list[Idle]:
     """Given the cluster now, and for each span (hours) who was idle all that time, return who is, longest first.
 
-    Who has let go since is left out. Of nodes where nobody knows who holds what, nothing is said.
+    People who have let go since are left out, and so are nodes where it is unknown who holds what.
     """
     hours: dict[tuple[str, str, str], int] = {}
     for span in sorted(found):

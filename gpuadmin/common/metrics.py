@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 GAUGE, COUNTER = "gauge", "counter"
-#: Whom a process belongs to that cannot be attributed without doubt. No account can have this name.
+#: The owner of a process that cannot be attributed without doubt. No account can have this name.
 UNKNOWN = "(unknown)"
 #: More containers of one person than are shown one by one.
 OTHERS = "(others)"
@@ -259,7 +259,7 @@ METRICS = (
     ),
     Metric(
         "gpuadmin_collector_incomplete", GAUGE, ("user",),
-        "1 for somebody who has more processes or open files than are looked at, or whose Docker daemon does "
+        "1 for somebody who has more processes or open files than it looks at, or whose Docker daemon does "
         "not answer: what they hold is then known by the driver alone, and containers by the beginning of "
         "their ids.",
     ),

@@ -1,4 +1,4 @@
-"""What names and keys may be: a site is refused others, and so is a host that is asked for others."""
+"""What names and keys may be: sites and hosts refuse all others."""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ class Series:
 @dataclass(frozen=True)
 class Client:
     """`timeout`: seconds after which Prometheus ends a query itself. `largest`: bytes of an answer; 200 nodes of 8 GPUs
-    are 5 million. All questions raise OSError and HTTPException where nobody answers, and ValueError for an odd answer.
+    are 5 million. All questions raise OSError and HTTPException where nobody answers, and ValueError for an invalid
+    answer.
     """
 
     connection: http.client.HTTPConnection
@@ -54,8 +55,8 @@ class Client:
 
 
 def of_answer(document: Any) -> list[Sample]:
-    """Given the JSON of an instant query, as Prometheus' HTTP API has it, return its
-    samples; what is no number (NaN, infinite) is left out. Raises ValueError where it is no such answer.
+    """Given the JSON of an instant query, as Prometheus' HTTP API has it, return its samples; values that are not
+    numbers (NaN, infinite) are left out. Raises ValueError if it is not such an answer.
     """
     try:
         entries = [(one, float(one["value"][1])) for one in _result(document, "vector")]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sample:
-    """One number. `name` is empty where a query has computed it."""
+    """One number. `name` is empty if a query has computed it."""
 
     name: str
     labels: Mapping[str, str]
@@ -23,7 +23,7 @@ _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 
 
 def of_text(text: str, more: Mapping[str, str]) -> Iterator[Sample]:
-    """Given metrics in Prometheus' text format, and labels to add, give the samples. What is none is left out."""
+    """Given metrics in Prometheus' text format, and labels to add, return the samples. Anything else is left out."""
     for line in text.splitlines():
         found = _LINE.fullmatch(line)
         if found is None or line.startswith("#"):

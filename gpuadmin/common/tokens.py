@@ -1,7 +1,7 @@
-"""Signed texts by which somebody comes into the dashboard: links that are good once, and sessions (decision 110).
+"""Signed texts that let somebody into the dashboard: links that work once, and sessions (decision 110).
 
-A text is ``KIND~SIGNER~NAME~SECONDS~NONCE~MAC``: there is one way to write each, and it needs no encoding in an
-address or a cookie. The MAC is HMAC-SHA256 with a key that is good for that kind and that signer alone.
+A text is ``KIND~SIGNER~NAME~SECONDS~NONCE~MAC``: there is one way to write each, and it needs no encoding in an address
+or a cookie. The MAC is HMAC-SHA256 with a key that is valid for that kind and that signer alone.
 """
 
 from __future__ import annotations

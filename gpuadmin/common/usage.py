@@ -13,8 +13,8 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Usage:
-    """Hours of GPUs. `measured`: those held hours of which it is known whether they were used. `available`: hours in
-    which the GPUs were there; None where a row is not of nodes.
+    """Hours of GPUs. `measured`: the held hours for which it is known whether they were used. `available`: hours in
+    which the GPUs were there; None if a row is not of nodes.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Usage:
 
     @property
     def efficiency(self) -> float | None:
-        """Used, of what was held and measured; None where nothing was."""
+        """Used, of what was held and measured; None if nothing was."""
         return None if self.measured <= 0 else min(self.active / self.measured, 1.0)
 
     @property
@@ -52,7 +52,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Bought:
-    """Of all hours in which GPUs were there: those in which anybody held one, used one, and those held hours of which
+    """Of all hours in which GPUs were there: those in which anybody held one, used one, and the held hours for which
     nobody knows whether it was used (MIG devices). A GPU counts once, however many people share it.
     """
 
@@ -62,12 +62,12 @@ class Bought:
     unknown: float
 
     def words(self) -> str | None:
-        """One sentence; None where nothing is known of the GPUs."""
+        """One sentence; None if nothing is known of the GPUs."""
         if self.available <= 0:
             return None
         held, used, unknown = (value / self.available for value in (self.held, self.used, self.unknown))
-        more = f"; of {unknown:.0%} nobody knows whether" if unknown >= 0.005 else ""
-        return f"Of {self.available:,.0f} GPU-hours that there were, {held:.0%} were held and {used:.0%} used{more}."
+        more = f"; for {unknown:.0%} nobody knows" if unknown >= 0.005 else ""
+        return f"Of {self.available:,.0f} GPU-hours available, {held:.0%} were held and {used:.0%} used{more}."
 
 
 def usage(found: Measured, kind: str, groups: Mapping[str, Sequence[str]]) -> list[Usage]:

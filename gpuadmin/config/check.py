@@ -47,7 +47,7 @@ def findings(site: Site, *, today: date | None = None) -> list[Finding]:
 
 
 def findings_of_parts(parts: Parts) -> list[Finding]:
-    """Given a site of which something does not load, return what is wrong with the rest, as far as that can be said."""
+    """Given a site that does not load completely, return what is wrong with the rest, as far as possible."""
     return [] if parts.inventory is None else list(_inventory(parts.inventory))
 
 
@@ -101,7 +101,7 @@ def _meant(groups: Sequence[str]) -> str:
 def _known_hosts(site: Path, inventory: Inventory) -> Iterator[Finding]:
     text = read_known_hosts(site / KNOWN_HOSTS)
     for line in no_keys(text):
-        yield Finding("error", f"known_hosts:{line}", "is no host key, so ssh passes it over", "gpuadmin trust HOST")
+        yield Finding("error", f"known_hosts:{line}", "is not a host key, so ssh ignores it", "gpuadmin trust HOST")
     unknown = [host.name for host in inventory.hosts if not pinned_keys(text, known_as(host.address, host.port))]
     if len(unknown) == 1:
         yield Finding(
@@ -153,7 +153,7 @@ def _homes(site: Site) -> Iterator[Finding]:
         yield Finding(
             "error",
             f"{where}.server",
-            f"'{homes.server}' is no host of group storage",
+            f"'{homes.server}' is not a host of group storage",
             "name one of that group",
         )
     if homes.mountpoint is not None and not f"{homes.export}/".startswith(f"{homes.mountpoint}/"):
@@ -182,7 +182,7 @@ def _backups(site: Site) -> Iterator[Finding]:
             yield Finding(
                 "error",
                 f"inventory/hosts.yml: {host.name}",
-                "is in the groups storage and backup; a copy on the same host is none",
+                "is in the groups storage and backup; a copy on the same host does not count",
                 "put another host into the group backup",
             )
 

@@ -67,7 +67,7 @@ def user_name(value: str) -> str:
     if value in RESERVED_NAMES or value.startswith("systemd-"):
         raise ValueError(f"'{value}' is a system account's name; choose another")
     if not USER_NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is no user name: 1 to 32 of a-z, 0-9, '_' and '-', beginning with a letter or '_'")
+        raise ValueError(f"{value!r} is not a user name: 1 to 32 of a-z, 0-9, '_' and '-', first a letter or '_'")
     return value
 
 
@@ -161,7 +161,7 @@ def pattern(value: str) -> str:
 def driver_version(value: Any) -> Any:
     """A branch of NVIDIA's driver, or a version. Without quotes 570.10 would be the number 570.1."""
     if value is not None and not (isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{2}(\.[0-9]{1,3}){0,2}", value)):
-        raise ValueError(f'{str(value)[:40]} is no version of the driver in quotes, such as "570" or "570.172.08"')
+        raise ValueError(f'{str(value)[:40]} is not a driver version in quotes, such as "570" or "570.172.08"')
     return value
 
 

@@ -25,7 +25,7 @@ def find_site(given: str | None) -> Path:
         return directory
     here = Path.cwd()
     for directory in (here, *here.parents):
-        if os.path.lexists(directory / SETTINGS_FILE):  # whatever it is: a site further up is another one
+        if os.path.lexists(directory / SETTINGS_FILE):  # whatever it is: a site further up is a different one
             return directory
     raise ConfigError(
         f"no {SETTINGS_FILE} in {here} or above it",
@@ -37,17 +37,17 @@ def _expanded(named: str) -> Path:
     try:
         return Path(named).expanduser().absolute()
     except RuntimeError:
-        raise ConfigError(f"{named}: there is nobody of that name", hint="give the site's path") from None
+        raise ConfigError(f"{named}: there is nobody by that name", hint="give the site's path") from None
 
 
 def runs_of(site: Path) -> Path:
-    """Where a site keeps its records and its memory of uids. Raises ConfigError where something else has that name: a
-    link to a disk that is not mounted is not a site without records.
+    """Where a site keeps its records and its memory of uids. Raises ConfigError if something else has that name: a link
+    to a disk that is not mounted is not a site without records.
     """
     runs = site / "runs"
     if os.path.lexists(runs) and not runs.is_dir():  # guard: records that are somewhere else are not none
         raise ConfigError(
-            f"{runs}: is no directory, or a link to nowhere, so what ran before and whose uids were whose is not known",
+            f"{runs}: is not a directory, or a broken link, so it is not known what ran before and who had which uid",
             hint="mount or restore what it should be; for a site without records delete it",
         )
     return runs

@@ -22,10 +22,10 @@ def problems(variables: Mapping[str, Any]) -> list[str]:
     found = []
     number, model = variables.get("gpus"), variables.get("gpu_model")
     if number is not None and (not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= _MOST):
-        found.append(f"gpus {_quoted(number)} is no number from 0 to {_MOST}: how many GPUs the node should have")
+        found.append(f"gpus {_quoted(number)} is not a number from 0 to {_MOST}: how many GPUs the node should have")
     if model is not None:
         if not isinstance(model, str) or not model.strip():
-            found.append(f"gpu_model {_quoted(model)} is no text: a part of the GPUs' name, such as H100")
+            found.append(f"gpu_model {_quoted(model)} is not text: a part of the GPUs' name, such as H100")
         else:
             try:
                 plain_text(model, longest=_LONGEST)
@@ -47,7 +47,7 @@ def _settings(variables: Mapping[str, Any]) -> Iterator[str]:
             if kind is bool:
                 yield f"{name} {_quoted(value)} is neither true nor false"
             elif all(isinstance(choice, str) for choice in choices) and choices:
-                yield f"{name} {_quoted(value)} is none of {', '.join(choices)}"
+                yield f"{name} {_quoted(value)} is not one of {', '.join(choices)}"
             else:
                 yield f"{name} {error.errors()[0]['msg'].removeprefix('Value error, ')}"
 

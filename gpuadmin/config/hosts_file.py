@@ -26,7 +26,7 @@ def with_hosts(file: YamlFile, hosts: Sequence[SiteHost]) -> YamlFile:
     """Given an inventory file and hosts, return the file with them. Nothing is written.
 
     A host that is in it already stays in its groups, and gets those of the given variables that differ. A new host is
-    added to its groups. Raises ConfigError where the file has another shape than groups with hosts.
+    added to its groups. Raises ConfigError if the file has another shape than groups with hosts.
     """
 
     def change(data: Any) -> None:
@@ -38,7 +38,7 @@ def with_hosts(file: YamlFile, hosts: Sequence[SiteHost]) -> YamlFile:
     except (AttributeError, TypeError, KeyError):  # a list or a text where groups or hosts have to be
         raise ConfigError(
             f"{HOSTS_FILE}: does not hold groups with hosts as `gpuadmin init` writes them, so no host can be added",
-            hint=f"correct it, or move it away; these belong into it: {', '.join(host.name for host in hosts)}",
+            hint=f"correct it, or move it away; these belong in it: {', '.join(host.name for host in hosts)}",
         ) from None
 
 

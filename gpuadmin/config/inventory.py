@@ -106,7 +106,7 @@ class Inventory:
         return tuple(host for host in self.hosts if set(names) & set(host.groups))
 
     def named(self, names: Sequence[str]) -> tuple[Host, ...]:
-        """The hosts of those names, each once, in their order. Raises ConfigError where there is none of a name."""
+        """The hosts with those names, each once, in their order. Raises ConfigError for an unknown name."""
         known = {host.name: host for host in self.hosts}
         unknown = [name for name in names if name not in known]
         if unknown:
@@ -114,7 +114,7 @@ class Inventory:
         return tuple(known[name] for name in dict.fromkeys(names))
 
     def login(self, host: Host, settings: Settings) -> Login:
-        """Ask Ansible how it would log in to a host. Raises ConfigError where it would not use ssh."""
+        """Ask Ansible how it would log in to a host. Raises ConfigError if it would not use ssh."""
         what = settings.model_dump(mode="json")
         known = self.remembered.login(host.name, what)
         if known is None:
@@ -132,13 +132,13 @@ class Inventory:
         address, port = known["ansible_host"] or host.name, known["ansible_port"] or "22"
         # guard: an address that ssh takes for an option is refused
         if not _HOST.fullmatch(address) or not port.isdecimal():
-            raise ConfigError(f"inventory: {host.name}: {address[:60]!r}, port {port[:60]!r} is no address of a host")
+            raise ConfigError(f"inventory: {host.name}: {address[:60]!r}, port {port[:60]!r} is not a host's address")
         return Login(
             address, int(port), known["ansible_user"], str(Path(key).expanduser()) if key else None, tuple(more)
         )
 
     def limited(self, pattern: str | None, named: str = "--limit") -> tuple[Host, ...]:
-        """The hosts that an Ansible pattern names. Raises ConfigError where it names none.
+        """The hosts that an Ansible pattern names. Raises ConfigError if it names none.
 
         `named`: what the pattern was given as, for the error: an option or an argument.
         """
@@ -176,16 +176,16 @@ def load_inventory(directory: Path) -> Inventory:
 
 
 def _refuse_odd_hosts(hosts: Sequence[Host]) -> None:
-    """Raise ConfigError for a name that ssh would take for an option or a path, a port that is none, and the like."""
+    """Raise ConfigError for a name that ssh would take for an option or a path, an invalid port, and the like."""
     wrong = []
     for host in hosts:
         # guard: what the inventory says of GPUs is checked
         wrong += [f"inventory: {host.name}: {problem}" for problem in problems(host.variables)]
         for what, value in (("name", host.name), ("ansible_host", host.address)):
             if "{{" not in value and not _HOST.fullmatch(value):
-                wrong.append(f"inventory: {host.name}: {what} {value[:60]!r} is no name or address of a host")
+                wrong.append(f"inventory: {host.name}: {what} {value[:60]!r} is not the name or address of a host")
         port = str(host.variables.get("ansible_port", 22))
         if "{{" not in port and not (port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536):
-            wrong.append(f"inventory: {host.name}: ansible_port {port[:60]!r} is no port from 1 to 65535")
+            wrong.append(f"inventory: {host.name}: ansible_port {port[:60]!r} is not a port from 1 to 65535")
     if wrong:
         raise ConfigError("\n  ".join(wrong), hint="correct it in inventory/hosts.yml, host_vars/ or group_vars/")

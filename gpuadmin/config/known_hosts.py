@@ -15,13 +15,13 @@ _WAY_OUT = "move it away: gpuadmin trust --all then writes a new one"
 
 
 def read_known_hosts(path: Path) -> str:
-    """Given the path of a site's known_hosts, return its text; empty where there is none. Raises ConfigError."""
+    """Given the path of a site's known_hosts, return its text; empty if there is none. Raises ConfigError."""
     try:
         text = read_text(path)
     except ConfigError as error:
         raise ConfigError(error.message, hint=f"{error.hint}; or {_WAY_OUT}") from None
     if "\0" in text:
-        raise ConfigError(f"{path}: is no text file", hint=_WAY_OUT)
+        raise ConfigError(f"{path}: is not a text file", hint=_WAY_OUT)
     return text
 
 

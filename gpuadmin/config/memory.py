@@ -1,6 +1,6 @@
-"""What a site remembers of its people beside users.yml, so that a registry that is lost is not taken for an empty one.
+"""What a site remembers of its people beside users.yml, so that a lost registry is not taken for an empty one.
 
-`runs/uids.json` holds whose every uid ever was. The storage host remembers the same (module `homes`), for a site whose
+`runs/uids.json` says who ever had each uid. The storage host remembers the same (module `homes`), for a site whose
 directory was lost as a whole, or is on two machines.
 """
 
@@ -39,7 +39,7 @@ class Memory:
     def contradictions(self, registry: Registry, *, but: Collection[str] = ()) -> list[str]:
         """How a registry contradicts it, in sentences: people it has lost, uids that are another's now.
 
-        `but`: names that are to be forgotten.
+        `but`: names to forget.
         """
         now = owners(registry)
         found = []
@@ -60,7 +60,7 @@ def owners(registry: Registry) -> dict[int, str]:
 
 
 def recall(site: Path) -> Memory:
-    """What a site's directory remembers: nothing where it never did. Raises ConfigError where it cannot be read."""
+    """What a site's directory remembers: nothing where it never did. Raises ConfigError if it cannot be read."""
     path = runs_of(site) / MEMORY_FILE
     try:
         if is_absent(path):
@@ -69,7 +69,7 @@ def recall(site: Path) -> Memory:
     except OSError as error:
         raise ConfigError(
             f"{error.filename or path}: {error.strerror}, so whether a uid was somebody's is not known",
-            hint="it has to be readable for whoever runs gpuadmin",
+            hint="whoever runs gpuadmin must be able to read it",
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ConfigError(
@@ -101,7 +101,7 @@ def remember(site: Path, registry: Registry, *, forget: Collection[str] = ()) ->
 
 
 def refuse_contradictions(found: Sequence[str], where: str) -> None:
-    """Raise RefusedError where the registry contradicts what is remembered of it."""
+    """Raise RefusedError if the registry contradicts what is remembered of it."""
     if found:  # guard: a verb is refused where users.yml contradicts the memory
         lines = [*found[:10], *([f"and {len(found) - 10} more"] if len(found) > 10 else [])]
         raise RefusedError(f"{where}: " + "\n  ".join(lines), hint=WAY_OUT)

@@ -51,7 +51,7 @@ def key_problem(key: str) -> KeyProblem | None:
         raw = read_limited(path, _LARGEST)
         facts = path.stat()
     except FileNotFoundError:
-        return KeyProblem(key, "is no file", "make it (ssh-keygen), or name another")
+        return KeyProblem(key, "is not a file", "make it (ssh-keygen), or name another")
     except OSError as error:
         why = error.strerror or str(error)
         words = why if "file has to be" in why else f"cannot be read ({why})"
@@ -76,7 +76,7 @@ def _problem(key: str, path: Path, raw: bytes, facts: os.stat_result) -> KeyProb
         return KeyProblem(key, "has a passphrase, and no ssh-agent has it open", hint, sure=False)
     reason = error.strip().rpartition(": ")[2] or "ssh-keygen does not say why"
     return KeyProblem(
-        key, f"is no private key that ssh can read ({reason})", "restore it, or make another: ssh-keygen -t ed25519"
+        key, f"is not a private key that ssh can read ({reason})", "restore it, or make another: ssh-keygen -t ed25519"
     )
 
 
@@ -94,7 +94,7 @@ def _fingerprint(path: Path) -> str | None:
 
 
 def _asked(*command: str) -> tuple[int | None, str, str]:
-    """The exit status of a program of OpenSSH's and what it printed; None where it did not end, or is not there."""
+    """The exit status of a program of OpenSSH's and what it printed; None if it did not end, or is not there."""
     try:
         done = subprocess.run(
             command,

@@ -39,7 +39,7 @@ class RegistryFile:
     def load(cls, path: Path, settings: Settings | None) -> RegistryFile:
         """Load users.yml. Raises ConfigError with every mistake, and where it is missing: that does not mean nobody.
 
-        `settings`: None where they could not be loaded; what they decide is not looked at.
+        `settings`: None if they could not be loaded; what they decide is not looked at.
         """
         file = YamlFile.load(path, missing=LOST)
         if not file.data:  # guard: a registry that is empty is not nobody
@@ -54,7 +54,7 @@ class RegistryFile:
         try:
             registry = validated(Registry, file, data)
         except ConfigError as error:
-            # what is wrong between the others is said now, not after these are corrected
+            # report what is wrong between the others now, not after these are corrected
             more = _conflicts(_valid(User, data.get("users")), _valid(Retired, data.get("retired")), settings)
             lines = [error.message, *(f"{file.where(path)}: {text}" for path, text in more)]
             raise ConfigError("\n  ".join(lines), hint=error.hint) from None
@@ -84,8 +84,8 @@ class RegistryFile:
         arguments: Mapping[str, str] = MappingProxyType({}),
     ) -> RegistryFile:
         """Given people to add, to update (by name), to retire, and retired ones to forget, return the new registry,
-        validated as a whole. `retire`: by name, the uid of those whose entry has none, where it is known.
-        `arguments`: field → what it was given as, for errors: they name that and the person, and no line of a file.
+        validated as a whole. `retire`: by name, the uid of those whose entry has none, where it is known. `arguments`:
+        field → what it was given as, for errors: they name that and the person, not a line of a file.
 
         Nothing is written: `save` does that.
         """
@@ -111,7 +111,7 @@ class RegistryFile:
     def _refuse_conflicts(
         self, settings: Settings, given: Sequence[User], gone: Collection[str], arguments: Mapping[str, str]
     ) -> None:
-        """Raise ConfigError where the people given contradict the others, who were read and validated."""
+        """Raise ConfigError if the people given contradict the others, who were read and validated."""
         names = {user.name for user in given}
         people = [*(user for user in self.registry.users if user.name not in {*names, *gone}), *given]
         retired = [entry for entry in self.registry.retired if entry.name not in {*names, *gone}]
@@ -130,7 +130,7 @@ class RegistryFile:
     def save(self, *, forget: Collection[str] = ()) -> None:
         """Write users.yml atomically, and remember whose the uids are. `forget`: names whose uids are free again.
 
-        Raises RefusedError where somebody has changed the file since it was read.
+        Raises RefusedError if somebody has changed the file since it was read.
         """
         # guard: what an admin wrote into users.yml meanwhile is not written over
         if self.base is not None and YamlFile.load(self.file.path, missing=LOST).text != self.base:
@@ -166,7 +166,7 @@ def _new(user: User) -> dict[str, Any]:
 
 
 def _tombstone(user: User, retire: Mapping[str, int | None], day: date) -> dict[str, Any]:
-    """What stays of somebody who is removed; nothing of whom no uid is known."""
+    """What stays of somebody who is removed; nothing if their uid is unknown."""
     uid = retire[user.name] if user.uid is None else user.uid
     if uid is None:
         return {}

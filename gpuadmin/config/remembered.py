@@ -1,7 +1,7 @@
 """What Ansible made of a site's inventory when it read it last, for as long as every file of it is as it was then.
 
 Reading an inventory costs a second, nearly all of it Ansible's start; the answer is the same until a file changes. It
-is in `runs/`, for its owner alone, and only ever a copy: without it, or where anything is odd about it, Ansible reads.
+is in `runs/`, for its owner alone, and only ever a copy: without it, or if anything is wrong with it, Ansible reads.
 What may answer otherwise although no file has changed (a script, a plugin) is never remembered (docs/decisions/0125).
 """
 
@@ -85,7 +85,9 @@ class Remembered:
             return
         try:
             # guard: a file that changes while Ansible reads it is read again -> True
-            if digest(self.folder, self.names) == self.digest:  # a file that changed meanwhile: whose answer is it?
+            if (
+                digest(self.folder, self.names) == self.digest
+            ):  # a file changed meanwhile: which version does the answer belong to?
                 # guard: what others could read of an inventory is its owner's alone again
                 path.unlink(missing_ok=True)  # its mode, too, is decided here
                 write_atomically(path, text + "\n", mode=0o600)
@@ -126,7 +128,7 @@ def _own(path: Path) -> bytes:
 
 def digest(folder: Path, names: Sequence[str]) -> str | None:
     """Of all that Ansible's answer follows from: every file's name and bytes, and Ansible's own version and settings.
-    None where it may be another one tomorrow, or where a file cannot be read: then Ansible is to say so.
+    None if it may be another one tomorrow, or where a file cannot be read: then Ansible is to say so.
     """
     # Ansible reads these of the current directory as well
     if any(Path(name).exists() for name in ("group_vars", "host_vars")):  # guard: group_vars where somebody stands
@@ -213,7 +215,7 @@ def _add(total: Any, name: str, raw: bytes) -> None:
 
 
 def _files(folder: Path, depth: int = 0) -> Iterator[Path]:
-    """Every file, through links as well. Raises OSError: a link that leads nowhere is one for Ansible."""
+    """Every file, through links as well. Raises OSError, also for a broken link, as Ansible does."""
     if depth > _DEEPEST:
         raise OSError(f"{folder}: too deep")
     for path in sorted(folder.iterdir()):

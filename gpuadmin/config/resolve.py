@@ -89,7 +89,7 @@ def login(folder: Path, host: str, settings: Mapping[str, Any], names: Sequence[
 
 
 def named(folder: Path, pattern: str, given: str) -> frozenset[str]:
-    """The names of the hosts that a pattern of Ansible's names. Raises ConfigError where it is none.
+    """The names of the hosts that an Ansible pattern matches. Raises ConfigError if it is not a pattern.
 
     `given`: what the pattern was given as, for the error: an option or an argument.
     """
@@ -99,7 +99,7 @@ def named(folder: Path, pattern: str, given: str) -> frozenset[str]:
         not pattern.strip(" \t\r\n,:;~&") or pattern.count("[") != pattern.count("]")
     ):
         raise ConfigError(
-            f"{given} {pattern!r}: is no pattern of hosts: it is empty, or a bracket is not closed", hint=_PATTERNS
+            f"{given} {pattern!r}: is not a host pattern: it is empty, or a bracket is not closed", hint=_PATTERNS
         )
     _refuse_parts(pattern, given)
     manager = _load(folder)
@@ -109,7 +109,7 @@ def named(folder: Path, pattern: str, given: str) -> frozenset[str]:
             return frozenset(host.name for host in manager.get_hosts("all"))
     except Exception:  # Ansible's own errors have no common public base for patterns
         raise ConfigError(
-            f"{given} {pattern!r}: is no pattern of hosts that Ansible understands, or a range of it is empty",
+            f"{given} {pattern!r}: is not a host pattern that Ansible understands, or a range of it is empty",
             hint=_PATTERNS,
         ) from None
 
@@ -125,7 +125,7 @@ def _refuse_parts(pattern: str, given: str) -> None:
                 decoded(read_limited(path), path)
             except OSError as error:
                 reason = error.strerror
-                hint = "behind @ goes the path of a file with a host in each line"
+                hint = "after @ comes the path of a file with one host per line"
                 raise ConfigError(f"{given} {pattern!r}: {path}: {reason}", hint=hint) from None
 
 
@@ -159,7 +159,7 @@ def _in_words(folder: Path) -> Iterator[None]:
         ) from None
     except OSError as error:
         raise ConfigError(
-            f"{error.filename or folder}: {error.strerror}", hint="it has to be readable for whoever runs gpuadmin"
+            f"{error.filename or folder}: {error.strerror}", hint="whoever runs gpuadmin must be able to read it"
         ) from None
 
 
@@ -188,7 +188,7 @@ def _mistake(source: Path, folder: Path) -> ConfigError | None:
         return error
     except yaml.YAMLError:
         return None  # a tag such as !vault, which Ansible knows
-    except ValueError:  # for Ansible, whose parser this is, it ends the file
+    except ValueError:  # this is Ansible's parser, and for it that ends the file
         hint = "write a day that exists, or a text in quotes"
         return ConfigError(f"{name}: holds a day or a time that does not exist", hint=hint)
     return None

@@ -38,7 +38,7 @@ class Edit:
 def with_lists(file: YamlFile, edits: Mapping[str, Edit]) -> YamlFile:
     """Given a file and, for names of its lists, how each changes, return the file with it. Nothing is written.
 
-    Raises ConfigError where it cannot be done without changing something else.
+    Raises ConfigError if it cannot be done without changing something else.
     """
 
     edits = {name: edit for name, edit in edits.items() if edit.change or edit.drop or edit.add}
@@ -86,7 +86,7 @@ def _whole(file: YamlFile, change: Callable[[Any], None], wanted: Any) -> YamlFi
         or found.data != wanted
     ):
         raise ConfigError(
-            f"{file.path.name}: cannot be written without changing more than what is meant",
+            f"{file.path.name}: cannot be written without changing more than intended",
             hint="an alias (*), a tag (!) or a merge (<<) may be the reason; write the values out, or edit it by hand",
         )
     return found
@@ -100,7 +100,7 @@ def _read(file: YamlFile, text: str) -> YamlFile | None:
 
 
 def _round_trip(text: str, change: Callable[[Any], None]) -> str | None:
-    """A text with a change of its fields; None where ruamel.yaml cannot read it."""
+    """A text with a change of its fields; None if ruamel.yaml cannot read it."""
     from ruamel.yaml import YAML  # most verbs only read
     from ruamel.yaml.error import YAMLError
 
@@ -114,12 +114,12 @@ def _round_trip(text: str, change: Callable[[Any], None]) -> str | None:
         change(data)
         yaml.dump(data, stream)
     except (YAMLError, ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionError):
-        return None  # the tree of an odd file is not what `change` knows; the caller says so
+        return None  # `change` does not know such a file's tree; the caller says so
     return stream.getvalue()
 
 
 def _spliced(file: YamlFile, edits: Mapping[str, Edit]) -> str | None:
-    """A text whose changed entries are replaced, and the rest is as it was; None where its form does not allow it."""
+    """The text with its changed entries replaced and the rest as it was; None if its form does not allow that."""
     lines = file.text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         return None

@@ -36,7 +36,7 @@ def write_site(
 ) -> list[str]:
     """Write a valid site. Returns which of the files that people edit were written.
 
-    Those that exist stay as they are. `settings` replace the defaults. Raises ConfigError if the directory is none.
+    Those that exist stay as they are. `settings` replace the defaults. Raises ConfigError if it is not a directory.
     """
     chosen = Settings.model_validate({"name": name, **settings})
     if directory.exists() and not directory.is_dir():

@@ -36,7 +36,8 @@ def validated(model: type[ModelT], file: YamlFile, data: object = None) -> Model
 
 
 def mistakes(model: type[BaseModel], error: ValidationError) -> list[tuple[tuple[str | int, ...], str]]:
-    """Given what pydantic found, return the place of each mistake and what is wrong, for who does not know pydantic."""
+    """Given what pydantic found, return the place of each mistake and what is wrong, for people who do not know
+    pydantic."""
     found = error.errors(include_url=False)
     for item in found:
         if item["type"] == "invalid_key":  # a date, a number: as it is in the file, not as Python writes it
@@ -90,7 +91,7 @@ def _brief(given: object) -> str:
 
 
 def _meant(model: type[BaseModel], place: Sequence[str | int]) -> str:
-    """For a field that there is not: the one that may be meant, or what has become of it."""
+    """For an unknown field: the one that may be meant, or what replaced it."""
     inner: Any = model
     for step in place[:-1]:
         if isinstance(step, str):

@@ -38,7 +38,7 @@ class YamlFile:
 
     @classmethod
     def load(cls, path: Path, *, missing: str | None = None, name: str | None = None) -> YamlFile:
-        """Given a path, return its content. Raises ConfigError; `missing` is the way out where there is no file.
+        """Given a path, return its content. Raises ConfigError; `missing` is the hint if there is no file.
 
         `name`: what errors call it; by default its name without its directory.
         """

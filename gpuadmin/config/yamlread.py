@@ -53,7 +53,7 @@ class Items(list[Any]):
 
 
 def read_yaml(text: str) -> Any:
-    """Given a text of one document, return what it holds, of Fields, Items and plain values; None where there is none.
+    """Given a text of one document, return what it holds, of Fields, Items and plain values; None if there is none.
 
     Raises YamlMistake.
     """
@@ -71,7 +71,7 @@ def read_yaml(text: str) -> Any:
 
 class _Reader:
     def __init__(self, text: str) -> None:
-        loader = getattr(yaml, "CLoader", yaml.Loader)  # a PyYAML that was built without libyaml is slower, no more
+        loader = getattr(yaml, "CLoader", yaml.Loader)  # a PyYAML that was built without libyaml is only slower
         self._events: Iterator[Any] = yaml.parse(text, Loader=loader)
         self._anchors: dict[str, tuple[Any, int]] = {}  # a value, and how many values it holds
         self._open: set[str] = set()  # anchors of what is not complete yet
@@ -171,7 +171,7 @@ class _Reader:
 
 
 def _merge(fields: Fields, value: Any, line: int) -> None:
-    """`<<: *x`: the fields of another mapping, or of several, where there are none of that name."""
+    """`<<: *x`: the fields of another mapping, or of several, that it does not have itself."""
     for other in value if isinstance(value, list) else [value]:
         if not isinstance(other, Fields):
             raise YamlMistake("`<<` takes the fields of another value: <<: *name", line + 1)

@@ -23,7 +23,7 @@ _TIME = re.compile(
 
 
 class YamlMistake(Exception):
-    """What is wrong with a text, as a sentence's end, and the line, counted from 1; None where it is not known."""
+    """What is wrong with a text, as a sentence's end, and the line, counted from 1; None if it is not known."""
 
     def __init__(self, problem: str, line: int | None) -> None:
         super().__init__(problem)
@@ -61,7 +61,7 @@ def _plain(text: str, line: int) -> Any:
 
 
 def _day(text: str) -> Any:
-    """A day or a time, if a text is one. What looks like one and is none (2027-02-30) is a text: its field refuses it,
+    """A day or a time, if a text is one. What only looks like one (2027-02-30) is a text: its field refuses it,
     together with what else is wrong in the file.
     """
     day, time = _DAY.fullmatch(text), _TIME.fullmatch(text)

@@ -21,7 +21,7 @@ from .viewer import load_settings
 
 FILES = os.path.dirname(os.path.abspath(__file__))  # templates and static files are beside the code
 GIVEN = 3  # the descriptor of the first socket that systemd gives (sd_listen_fds(3))
-MOST_REQUESTS = 1024  # that are under way; who has asked and gone away is still one of them
+MOST_REQUESTS = 1024  # that are under way; somebody who has asked and gone away still counts
 SECRET_BYTES = 32
 
 
@@ -55,8 +55,8 @@ def guarded(settings: str, credentials: str, state: str) -> Guard:
 
 
 def configuration(guard: Guard, *, fd: int) -> uvicorn.Config:
-    """How uvicorn serves: no log of addresses (a link is one). Nobody but nginx reaches the socket, and what it says of
-    who has connected is believed.
+    """How uvicorn serves: no log of addresses (a link is one). Nobody but nginx reaches the socket, so what it says
+    about who has connected is believed.
     """
     return uvicorn.Config(
         guard, fd=fd, loop="asyncio", http="h11", ws="none", access_log=False, log_level="warning",

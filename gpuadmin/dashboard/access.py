@@ -1,4 +1,4 @@
-"""Who comes into the dashboard: by a link that is good once, or by the header of the site's own reverse proxy.
+"""Who comes into the dashboard: by a link that works once, or by the header of the site's own reverse proxy.
 
 Nobody has a password here. A link shows a page with one button, and only the button spends it: what looks at addresses
 by itself (previews in chats, virus scanners) does not.
@@ -34,7 +34,7 @@ class Stranger(Exception):
 
 
 class Access:
-    """Who comes in. ``secret`` is the dashboard's; a node that is not among ``nodes`` signs nothing that is taken."""
+    """Who comes in. ``secret`` is the dashboard's; what a node outside of ``nodes`` signs is not accepted."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Access:
         self._page = templates.get_template("enter.html")
 
     def viewer(self, request: Request) -> Viewer | None:
-        """Who asks; None for somebody who has not come in. Raises Stranger, for whom Guard has an answer."""
+        """Who asks; None for somebody who has not come in. Raises Stranger, which Guard answers."""
         named = self._proxied(request)
         if named is not None:
             proxy = self._sign_in.proxy
@@ -140,7 +140,7 @@ class Access:
         kinds = (tokens.LINK, tokens.ADMIN_LINK)
         token = tokens.read(text, self._key, kinds, self._clock(), self._sign_in.link_seconds)
         if token.at < self._used.since - tokens.SKEW:  # guard: a link from before what is remembered is not taken
-            raise tokens.TokenError("late")  # from before what is remembered
+            raise tokens.TokenError("late")  # older than the record
         if self._used.has(token.digest):  # guard: a link is good once
             raise tokens.TokenError("spent")
         return token
@@ -174,7 +174,7 @@ class Access:
         except tokens.TokenError as error:
             return self._answer(403, problem=str(error))
         except (Full, OSError, DashboardError) as error:
-            print(f"no link is taken: {in_words(error)}", flush=True)
+            print(f"no link is accepted: {in_words(error)}", flush=True)
             return self._answer(503, problem="full")
         kind = tokens.ADMIN_SESSION if token.admin else tokens.SESSION
         key = tokens.signing_key(self._secret, kind, token.signer)
@@ -199,7 +199,7 @@ class Access:
                 until = token.at + self._sign_in.session_seconds + tokens.SKEW
                 self._used.spend(token.digest, f"session:{token.name}", until, self._clock())
             except (Full, OSError, DashboardError) as error:
-                print(f"a session that was left is not remembered: {in_words(error)}", flush=True)
+                print(f"a sign-out could not be recorded: {in_words(error)}", flush=True)
         answer = RedirectResponse("/enter", status_code=303)
         answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
         return answer
@@ -223,7 +223,7 @@ class Access:
 
 
 async def _field(request: Request, name: str) -> str:
-    """A field of a form; nothing where there is none. nginx bounds what a form may have."""
+    """A field of a form; empty if there is none. nginx bounds what a form may have."""
     try:
         return parse_qs((await request.body()).decode("ascii"), max_num_fields=4).get(name, [""])[0]
     except ValueError:

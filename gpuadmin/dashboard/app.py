@@ -198,7 +198,7 @@ class Dashboard:
         if span not in queries.SPANS:
             raise HTTPException(404)
         seconds, step = queries.SPANS[span]
-        end = time.time() // step * step  # a whole step: who asks a moment later asks for the same
+        end = time.time() // step * step  # a whole step: somebody who asks a moment later asks the same
         asked = query(step)
         begin = end - seconds
         async with self._rate_limit.of(viewer.name):

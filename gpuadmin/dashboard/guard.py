@@ -1,4 +1,4 @@
-"""What holds for every request and every answer: by which name the dashboard is asked, and what browsers may do."""
+"""What holds for every request and every answer: which name the dashboard is asked by, and what browsers may do."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Guard:
     def _refused(self, request: Request) -> PlainTextResponse | None:
         given = request.headers.getlist("host")
         if len(given) != 1 or _name(given[0]) not in self._hosts:  # guard: the dashboard is asked by its own names
-            return PlainTextResponse("This dashboard is not asked by that name.\n", 421)
+            return PlainTextResponse("This dashboard does not answer to that name.\n", 421)
         try:
             self._access.viewer(request)
         except Stranger:  # guard: a stranger with the proxy's header is refused

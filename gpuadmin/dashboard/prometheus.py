@@ -73,7 +73,7 @@ class Asked:
             if task is None:  # guard: many who look are one question -> True
                 task = asyncio.ensure_future(self._ask(key, seconds, slow, call, arguments))
                 self._under_way[key] = task
-            # one who goes away does not take the answer from those who wait for it too
+            # somebody who goes away does not take the answer from others who wait for it
             kept = await asyncio.shield(task)
         if isinstance(kept, DashboardError):
             raise DashboardError(str(kept))

@@ -1,5 +1,5 @@
-"""What the pages ask Prometheus, besides the verbs' own questions. All are fixed: of a request there is in one at most
-a name that is known already, a node of the site's or a person of whom something is measured, as a quoted value.
+"""What the pages ask Prometheus, besides the verbs' own questions. All are fixed: at most, a request adds a name that
+is already known, a node of the site or a measured person, as a quoted value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CARDS = (
 WHOLE_DISKS = 'device=~"(sd|hd|vd|xvd|dasd)[a-z]+|nvme[0-9]+n[0-9]+|mmcblk[0-9]+|pmem[0-9]+"'
 KINDS = ("held", "measured", "active")
 
-#: What can be looked back at: its name in an address, seconds, and seconds between two points.
+#: The spans that plots offer: name in an address, seconds, and seconds between two points.
 SPANS: Mapping[str, tuple[int, int]] = {
     "1h": (3600, 30), "1d": (86400, 600), "7d": (7 * 86400, 3600), "30d": (30 * 86400, 4 * 3600),
 }  # fmt: skip

@@ -22,7 +22,7 @@ class RateLimit:
 
     @contextlib.asynccontextmanager
     async def of(self, name: str) -> AsyncIterator[None]:
-        """Wait for that person's turn. Raises HTTPException for who asks on and on."""
+        """Wait for that person's turn. Raises HTTPException for somebody who asks on and on."""
         if self._waiting[name] >= WAITING:  # guard: who asks on and on is told to wait
             raise HTTPException(429)
         lock = self._locks.setdefault(name, asyncio.Lock())

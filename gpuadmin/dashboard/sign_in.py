@@ -38,7 +38,7 @@ class SignIn:
 
 
 def load_sign_in(path: str = SETTINGS) -> SignIn:
-    """Read the file of settings. Raises DashboardError where it is not what the role writes."""
+    """Read the file of settings. Raises DashboardError if it is not what the role writes."""
     raw = read_bytes(path)
     if raw is None:
         raise DashboardError(f"{path} is missing: gpuadmin provision writes it")

@@ -37,7 +37,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Person:
-    """What one person uses on one node, besides GPUs; None is what nobody knows."""
+    """What one person uses on one node, besides GPUs; None: unknown."""
 
     cores: float | None
     memory: float | None  # bytes
@@ -67,17 +67,17 @@ class Snapshot:
     missing: Sequence[str]
 
     def node(self, name: str) -> Node | None:
-        """The node of that name; None where the site has none."""
+        """The node with that name; None if the site has none."""
         return next((one for one in self.nodes if one.name == name), None)
 
     def users(self) -> set[str]:
-        """Everybody of whom something is measured."""
+        """Everybody with measurements."""
         held = {one.user for node in self.nodes for device in node.devices for one in device.holders or ()}
         return held | {user for people in self.people.values() for user in people} | set(self.disk)
 
 
 async def take_snapshot(asked: Asked, settings: Settings) -> Snapshot:
-    """Ask for everything at once. Raises DashboardError where not even the nodes are known."""
+    """Ask for everything at once. Raises DashboardError if not even the nodes are known."""
     spans = (settings.idle_hours, *(span for span in _SPANS if span > settings.idle_hours))
     wanted = {
         "details": (queries.DETAILS, 10.0), "disks": (queries.DISKS, 30.0), "alerts": (queries.ALERTS, 10.0),

@@ -29,7 +29,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "{0} of {1} nodes are up. {2} of {3} GPUs are free.",
         "노드 {1}대 중 {0}대 작동, GPU {3}개 중 {2}개를 쓸 수 있습니다.",
     ),
-    "summary-unknown": ("Of {0} nobody knows whether they are held.", "GPU {0}개는 사용 여부를 알 수 없습니다."),
+    "summary-unknown": ("Nobody knows whether {0} are held.", "GPU {0}개는 사용 여부를 알 수 없습니다."),
     "node": ("Node", "노드"),
     "state": ("State", "상태"),
     "gpus": ("GPUs", "GPU"),
@@ -208,7 +208,7 @@ ALERTS: Mapping[str, tuple[str, str]] = {
     "InodesFull": ("a disk has no room for more files", "더 이상 파일을 만들 수 없음"),
     "MemoryLow": ("memory is running out", "메모리 부족"),
     "OutOfMemory": ("memory ran out, and processes were ended", "메모리 부족으로 프로세스가 종료됨"),
-    "DiskFailing": ("a disk makes errors", "디스크 오류"),
+    "DiskFailing": ("a disk has errors", "디스크 오류"),
 }
 
 

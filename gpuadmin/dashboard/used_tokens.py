@@ -1,7 +1,7 @@
 """Which links were followed and which sessions were left, until they would end anyway; a restart forgets none.
 
-The file has the time of its making, then a line for each: when it may be forgotten, whose it is, its digest. What is
-older than the file is not taken: with a new disk no link is good a second time.
+The file has the time of its making, then a line for each: when it may be forgotten, whose it is, its digest. Anything
+older than the file is not accepted: with a new disk no link works a second time.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from .files import DashboardError, read_bytes, write_atomic
 _LINE = re.compile(r"([0-9]{1,12}) (\S{1,500}) ([0-9a-f]{64})")
 _MOST = 1000  # of one signer at a time: a node that signs without end keeps nobody else out
 _MOST_OF_ONE = 50  # in one name by one signer: a person who follows links without end keeps only themselves out
-_DEAD = 1000  # lines that are over until the file is written again
+_DEAD = 1000  # expired lines until the file is written again
 
 
 class Full(DashboardError):
-    """There are so many of one signer's that no more are remembered, and so none is taken."""
+    """One signer has so many that no more fit, so none is accepted."""
 
 
 class UsedTokens:
     """The digests of tokens that were used. For one process with one thread."""
 
     def __init__(self, path: str, now: float) -> None:
-        """Take up what the file has; make it where there is none. Raises DashboardError, OSError."""
+        """Read the file; make it if there is none. Raises DashboardError, OSError."""
         self._path = path
         self._until: dict[str, tuple[int, str]] = {}
         self._of: Counter[str] = Counter()
@@ -34,7 +34,7 @@ class UsedTokens:
         first, *lines = (raw or b"").decode("ascii", "replace").splitlines() or [""]
         if raw is not None and not first.isdecimal():
             raise DashboardError(
-                f"{path} is not as the dashboard writes it: remove it, and links from before are not taken"
+                f"{path} is not as the dashboard writes it: remove it; earlier links are not accepted then"
             )
         self.since = int(first) if raw is not None else int(now)
         for line in lines:
@@ -49,7 +49,7 @@ class UsedTokens:
 
     def spend(self, digest: str, signer: str, until: float, now: float) -> bool:
         """Mark a token as used until it expires (seconds since 1970). False: it was used before. The mark is on disk
-        when this returns. `signer`: whose it is, or SIGNER~NAME where each of a signer's names is counted as well.
+        when this returns. `signer`: who signed it, or SIGNER~NAME if each of a signer's names is counted as well.
         Raises Full, and OSError, after which it counts as spent.
         """
         if digest in self._until:
@@ -58,7 +58,7 @@ class UsedTokens:
             self._forget(now)
             full = self._full(signer)
             if full:  # guard: one signer's links do not fill the memory for others
-                raise Full(f"{full} has {self._of[full]} links that are not over yet")
+                raise Full(f"{full} has {self._of[full]} links that have not expired yet")
         self._add(int(until) + 1, signer, digest)
         if (
             not self._whole or self._lines - len(self._until) >= _DEAD  # guard: half a written line spoils no other
@@ -70,7 +70,7 @@ class UsedTokens:
         return True
 
     def _full(self, signer: str) -> str:
-        """Who has too many, if anybody: a signer, or one name that they sign for."""
+        """Who has too many, if anybody: a signer, or one name that it signs for."""
         most = {
             one: _MOST_OF_ONE
             if "~" in one  # guard: one person's links do not fill the memory for others of their node
@@ -80,7 +80,7 @@ class UsedTokens:
         return next((one for one, number in most.items() if self._of[one] >= number), "")
 
     def _append(self, line: bytes) -> None:
-        self._whole = False  # until the line is there as a whole: what follows half a line could not be read
+        self._whole = False  # until the whole line is there: nothing after half a line could be read
         handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             if os.write(handle, line) != len(line):
@@ -111,5 +111,5 @@ class UsedTokens:
 
 
 def _counted(signer: str) -> set[str]:
-    """For whom one is counted: a signer, and the name if there is one."""
+    """Whom one counts for: a signer, and the name if there is one."""
     return {signer, signer.partition("~")[0]}

@@ -73,11 +73,11 @@ def _texts(name: str, value: Sequence[Any]) -> tuple[str, ...]:
 
 
 def load_settings(path: str) -> Settings:
-    """Read the file. Raises DashboardError where it cannot be read or is not what the role writes."""
+    """Read the file. Raises DashboardError if it cannot be read or is not what the role writes."""
     try:
         with open(path, "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise DashboardError(f"{path} is no regular file")
+                raise DashboardError(f"{path} is not a regular file")
             return settings_of(json.loads(stream.read(_LARGEST)))
     except (OSError, ValueError) as error:
         raise DashboardError(f"{path}: {in_words(error)}") from None

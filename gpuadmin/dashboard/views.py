@@ -114,8 +114,8 @@ def node_page(node: Node, look: Snapshot) -> dict[str, Any]:
 
 
 def known_people(look: Snapshot, viewer: Viewer) -> set[str]:
-    """Those who have a page: of whom something is measured, and a person who looks, who is there without that. An
-    admin who looks need not be one of the people.
+    """Who has a page: everybody with measurements, and the person who looks, even without any. An admin who looks need
+    not be one of the people.
     """
     return (look.users() | (set() if viewer.admin else {viewer.name})) - {
         UNKNOWN,  # guard: whom nobody knows has no page
@@ -124,8 +124,8 @@ def known_people(look: Snapshot, viewer: Viewer) -> set[str]:
 
 
 def people_page(look: Snapshot, viewer: Viewer, days: int, spent: Sequence[Sample] | None) -> dict[str, Any]:
-    """Everybody, most devices first, and their GPU-hours of so many days; `spent`: the answer
-    to queries.hours_of_all, None where there was none.
+    """Everybody, most devices first, and their GPU-hours of so many days; `spent`: the answer to queries.hours_of_all,
+    None if there was none.
     """
     held: Counter[str] = Counter()
     idle = Counter(row.user for row in look.idle)
@@ -135,14 +135,14 @@ def people_page(look: Snapshot, viewer: Viewer, days: int, spent: Sequence[Sampl
     hours = {} if spent is None else _spent(spent, look)
     rows = []
     for user in known_people(look, viewer):
-        # who holds something and is in no number has not held nothing
+        # somebody who holds something but has no number has not held nothing
         usual = (None, None) if spent is None or held[user] else (0.0, 0.0)
         rows.append({"name": user, "count": held[user], "idle": idle[user], "hours": hours.get(user, usual)})
     return {"days": days, "people": sorted(rows, key=lambda row: (-held[str(row["name"])], str(row["name"])))}
 
 
 def _spent(spent: Sequence[Sample], look: Snapshot) -> dict[str, tuple[float | None, float | None]]:
-    """By person: hours held and hours used; None where nothing says whether what was held was used."""
+    """By person: hours held and hours used; None if nothing says whether what was held was used."""
     kinds = [[one for one in spent if one.labels.get("kind") == kind] for kind in KINDS]
     found = usage(measured(*kinds), "user", {node.name: () for node in look.nodes})
     return {row.name: (row.held, row.active if _known(row) else None) for row in found}

@@ -60,12 +60,12 @@ class Cluster:
 
     @cached_property
     def absent(self) -> str:
-        """Who is to be removed, as one text."""
+        """The people to remove, as one text."""
         return as_text(self.asked("absent", []))
 
     @cached_property
     def remembered(self) -> str:
-        """The people whose uids the storage host gives to nobody else: all but those that are to be forgotten."""
+        """The people whose uids the storage host gives to nobody else: all but those to be forgotten."""
         forget = set(self.asked("forget", []))
         known = [*json.loads(self.users), *json.loads(self.absent)]
         return json.dumps([one for one in known if one["name"] not in forget], ensure_ascii=False)
@@ -86,7 +86,7 @@ class Cluster:
         return value if "storage" in host.groups else otherwise
 
     def docker_data(self, host: Host) -> str | None:
-        """Where people's Docker keeps its data on a node; None where nobody has Docker."""
+        """Where people's Docker keeps its data on a node; None if nobody has Docker."""
         docker = self.site.docker
         return str(docker.data) if docker.enabled and "gpu" in host.groups else None
 

@@ -1,7 +1,7 @@
 """A diagnosis as an archive for whoever helps. It is made from what is named here; what is not named does not go in.
 
 No keys or fingerprints, no addresses, no names of people, no command lines, nothing that a person's daemon or journal
-says. Of all texts only words of gpuadmin's own and of the system stay: what a name is, nobody has to know.
+says. Of all text only gpuadmin's own words and the system's stay, so nobody has to know what is a name.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ TAKEN: Mapping[str, tuple[str, ...] | None] = {
     "docker": ("place", "data", "subids", "socket", "installed", "daemon", "free", "bytes", "inodes_free"),
     "containers": ("asked",),
 }  # fmt: skip
-#: Findings whose sentence quotes a person's daemon, journal or container: only their code goes in.
+#: Findings that quote a person's daemon, journal or container: only their code goes in.
 QUOTING = ("container", "docker-daemon", "session", "sshd", "unknown")
 #: Parts that ask what is a person's: why one of these is not known may be in their daemon's or journal's own words.
 PERSONS = ("keys", "sshd", "sessions", "docker", "containers", "trial")
-#: Keys, and of which part (None: of any), whose text the kernel, the driver or an admin chose.
+#: Keys whose text the kernel, the driver or an admin chose, and their part (None: any).
 FREE = (
     (None, "kernel"), (None, "service"), (None, "image"), ("gpus", "name"), ("gpus", "differ"), ("image", "running"),
     ("image", "current"), ("image", "trial"), ("image", "root"),
@@ -109,7 +109,8 @@ def contents(
 
 
 def _all(value: Any, wording: Wording, hide: Callable[[str], str], part: str | None, *, top: bool = False) -> Any:
-    """Every text in a value, hidden, and every key that is no word of gpuadmin's. `part`: of the facts, or a key."""
+    """Every text in a value, hidden, and every key that is not one of gpuadmin's words. `part`: of the facts, or a
+    key."""
     if isinstance(value, Mapping):
         return {
             wording.hide(str(key))

@@ -43,7 +43,7 @@ _NOTES = (
     "sshd", "docker-answer", "units", "reboot", "clock-free", "home-keys", "drift", "pending", "gpu-worse", "gpu-held",
     "container",
 )  # fmt: skip
-#: Code → how bad it is, in the order in which causes are named: who is locked out has no use for what Docker lacks.
+#: Code → how bad it is, in the order in which causes are named: who is locked out does not care what Docker lacks.
 CODES: Mapping[str, Severity] = {
     **dict.fromkeys(_STOPS, Severity.STOPS),
     **dict.fromkeys(_HINDERS, Severity.HINDERS),

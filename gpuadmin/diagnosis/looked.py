@@ -74,20 +74,20 @@ OF_A_PERSON = ("account", "keys", "sshd", "sessions", "home", "docker", "contain
 NEVER = (
     "the way from their own machine: network, firewall, jump host, ssh client",
     "log-ins by password, certificate or a second factor, and ~/.ssh/rc",
-    "what is in the home besides: programs, environments, settings",
-    "whether a GPU computes rightly",
+    "what else is in the home: programs, environments, settings",
+    "whether a GPU computes correctly",
 )
 NEVER_HOSTS = (
     "people's accounts, homes and Docker: gpuadmin diagnose NAME",
     "what somebody changed by hand: gpuadmin drift",
-    "the network between hosts, and whether a GPU computes rightly",
+    "the network between hosts, and whether a GPU computes correctly",
 )
 
 
 def right(name: str | None, known: Mapping[str, Mapping[str, Any]], found: Iterable[Finding]) -> list[str]:
-    """Things that were looked at on every host that has them, and about which there is no finding.
+    """Things that were looked at on every host that has them, and that have no finding.
 
-    Of somebody whom users.yml does not know, nothing of theirs is right: there is nothing that it should be.
+    For somebody whom users.yml does not know, nothing counts as fine: nothing says what it should be.
     """
     codes = {one.code for one in found}
     if not known:

@@ -19,7 +19,7 @@ SKEW = 30.0  # seconds: with more, Kerberos, TLS and make go wrong; what ssh and
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked about. `name`: None where only hosts are. `storage` serves the homes from `export`.
+    """What is asked about. `name`: None if only hosts are. `storage` serves the homes from `export`.
 
     `directory`: whether accounts come from a directory; who is not in users.yml may have one all the same.
     `no_trial`: why the admin wants no session tried, or None.
@@ -35,7 +35,7 @@ class Asked:
 
     @property
     def untried(self) -> str | None:
-        """Why no session of the person's is to be tried; None: one is. `no_trial`: the admin's own reason."""
+        """Why not to try a session of the person's; None: try one. `no_trial`: the admin's own reason."""
         user = self.user
         if self.no_trial is not None or user is None:
             return self.no_trial or "users.yml does not have them"
@@ -51,7 +51,7 @@ class Asked:
 
     @property
     def person(self) -> dict[str, Any]:
-        """The person as hosts are told of them; nothing where only hosts are asked about."""
+        """The person, as hosts get them; nothing if only hosts are asked about."""
         user = self.user
         if self.name is None or user is None:
             return {} if self.name is None else {"name": self.name, "registered": False}
@@ -133,7 +133,7 @@ def first_line(asked: Asked, found: list[Finding], known: Mapping[str, Any]) -> 
     if bad(found):
         return found[0].line
     number, hosts = len(right(asked.name, known, found)), ", ".join(known) or "no host"
-    line = f"these {counted(number, 'thing')} were looked at on {hosts} and are right"
+    line = f"these {counted(number, 'thing')} were checked on {hosts} and are fine"
     unknown = sum(1 for one in found if one.severity is Severity.UNKNOWN)
     notes = sum(1 for one in found if one.severity is Severity.NOTE)
     if tried(known):

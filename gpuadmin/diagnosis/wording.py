@@ -1,7 +1,7 @@
 """Which words may stay in a text for outsiders: those of gpuadmin's own sentences and of the system.
 
 Whatever else is in it (a login name that no users.yml has, somebody's mount point, a directory, a container) becomes a
-placeholder, the same one wherever it stands. So nothing has to be known of a name to keep it out.
+placeholder, the same one wherever it stands. So keeping a name out needs no knowledge of it.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Facts:
 def check_name(name: str) -> str:
     """Given an image's name, return it. Raises ConfigError."""
     if len(name) > 64 or not NAME.fullmatch(name):  # guard: an image's name is a plain one for the controller too
-        raise ConfigError(f"{name!r} is no name of an image", hint="lower-case letters, digits and . _ -, 64 at most")
+        raise ConfigError(f"{name!r} cannot name an image", hint="lower-case letters, digits and . _ -, 64 at most")
     return name
 
 

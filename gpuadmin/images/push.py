@@ -110,7 +110,7 @@ def _pending(node: Mapping[str, Any], name: str, runs: str, *, reboot: bool) -> 
         waits = "is on trial" if tried else "waits for its reboot (gpuadmin rollback-image calls it off)"
         return ready, NodePlan("refuse", (f"{runs}; a switch to {last.get('root')} {waits}",))
     if tried:
-        return ready, NodePlan("push", (f"{runs}, on trial since an earlier run; its outcome is waited for",))
+        return ready, NodePlan("push", (f"{runs}, on trial since an earlier run; waiting for its outcome",))
     if ready and not reboot:
         return ready, NodePlan("none", (f"tries {name} at its next boot already",))
     return ready, None

@@ -47,7 +47,7 @@ def up(
         if light not in (None, lab.light):
             raise ConfigError(
                 f"the hosts of lab {name} are {'light ones' if lab.light else 'virtual machines'}",
-                hint=f"--name takes another lab; gpuadmin lab down --purge --name {name} deletes this one",
+                hint=f"--name chooses another lab; gpuadmin lab down --purge --name {name} deletes this one",
             )
         if lab.light:
             require_root()
@@ -56,7 +56,7 @@ def up(
         if firmware not in (None, lab.firmware):
             raise ConfigError(
                 f"lab {name} boots by {lab.firmware.upper()}, not by {str(firmware).upper()}",
-                hint=f"--name takes another lab; gpuadmin lab down --purge --name {name} deletes this one",
+                hint=f"--name chooses another lab; gpuadmin lab down --purge --name {name} deletes this one",
             )
         if lab.firmware == "uefi":
             ovmf()
@@ -103,7 +103,7 @@ def _bases(lab: Lab, nodes: int, ordinary: int, progress: Progress) -> tuple[dic
 
 
 def chosen_accel(lab: Lab, progress: Progress) -> accel.Accel | None:
-    """Return what guests run with; None where there are none."""
+    """Return what guests run with; None if there are none."""
     if lab.light:
         return None
     with progress.phase("trying KVM"):

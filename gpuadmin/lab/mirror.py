@@ -39,7 +39,7 @@ def mirror_from(apt: Path) -> str | None:
 
 @dataclass(frozen=True)
 class Source:
-    """What apt takes packages from: one URI and suite. `signed_by` is empty where none is named."""
+    """What apt takes packages from: one URI and suite. `signed_by` is empty if none is named."""
 
     uri: str
     suite: str

@@ -23,5 +23,5 @@ def guest_directory() -> Path:
 
 def _xdg(variable: str, fallback: str) -> Path:
     value = os.environ.get(variable, "")
-    # The specification says that a relative path is to be ignored.
+    # The specification says to ignore a relative path.
     return Path(value) if value.startswith("/") else Path.home() / fallback

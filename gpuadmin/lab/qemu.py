@@ -20,7 +20,7 @@ DATA_DISK_SIZE = "8G"
 
 
 def process_name(lab: Lab, host: Host) -> str:
-    """Return the name by which a host's process is known; it is in its command line."""
+    """Return the name of a host's process, as it is in its command line."""
     return f"gpuadmin-lab-{lab.name}-{host.name}"
 
 

@@ -23,8 +23,8 @@ def plan_announcement(
 ) -> Notices:
     """Given an announcement and who is registered, return its mails: one for each address.
 
-    Who cannot log in (locked, expired) is not mailed. `only`: no others than these names; the mail then names the
-    hosts. `again`: names to whom it is sent although it is uncertain whether they got it.
+    Who cannot log in (locked, expired) is not mailed. `only`: these names alone; the mail then names the hosts.
+    `again`: names to whom it is sent although it is uncertain whether they got it.
     """
 
     def letter(address: str, users: Sequence[User]) -> Letter:

@@ -16,7 +16,7 @@ from gpuadmin.monitoring.policy import Rules, Step, key_of
 def plan_idle(
     steps: Sequence[Step], registry: Registry, rules: Rules, ledger: Ledger, again: Collection[str] = ()
 ) -> Notices:
-    """Given what is to be done, return the mails to those who are to be told."""
+    """Given what to do, return the mails to the people to tell."""
 
     def letter(address: str, found: Sequence[Step]) -> Letter:
         names = tuple(dict.fromkeys(step.row.user for step in found))

@@ -29,7 +29,7 @@ LEDGER_FILE = "mails.jsonl"
 class State(StrEnum):
     """What is known of a mail."""
 
-    OWED = "owed"  # decided, and not to be forgotten: nothing was handed over yet
+    OWED = "owed"  # decided, and must not be forgotten: nothing was handed over yet
     INTENT = "intent"  # about to be handed over; without a later line: unknown
     SENT = "sent"
     REFUSED = "refused"  # the server will not take it for this address
@@ -59,7 +59,7 @@ class Entry:
         again = " ".join(f"--again {name}" for name in self.names)
         who = f"{', '.join(self.names)} <{self.address}>"
         if self.uncertain:
-            return f"{who}: a mail of {self.time} may have been sent or not, that run was cut off; to send it: {again}"
+            return f"{who}: a mail of {self.time} may have been sent or not: that run was cut off; to send it: {again}"
         return f"{who}: the address was refused ({self.detail}); correct it, or {again}"
 
     def document(self) -> dict[str, Any]:
@@ -70,8 +70,8 @@ class Entry:
 def fold(raw: bytes, path: Path) -> dict[str, Entry]:
     """Given a ledger's content and its path, return the latest entry of every key.
 
-    A last line without its end was torn off by a crash and says nothing. Raises ConfigError, naming the line, where any
-    other line cannot be read: whom it was about would be mailed again.
+    A last line without its end was torn by a crash and counts for nothing. Raises ConfigError, naming the line, if any
+    other line cannot be read, because that person would be mailed again.
     """
     entries: dict[str, Entry] = {}
     *lines, torn = raw.split(b"\n")

@@ -39,7 +39,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Notices:
-    """What is to be sent, and what is not, and why."""
+    """What to send, and what not, and why."""
 
     letters: tuple[Letter, ...] = ()
     without_address: tuple[str, ...] = ()
@@ -129,8 +129,8 @@ def plan_closing(
 ) -> Notices:  # fmt: skip
     """Given those who leave at the end of a term, return the mails that tell them that it has ended: one each address.
 
-    `backup_until` is the last day on which their backup is surely kept, None where that is not known. `before`: how
-    many resets of this term were taken back after such a mail: to be locked out again is another thing to say.
+    `backup_until` is the last day on which their backup is surely kept, None if that is not known. `before`: how many
+    resets of this term were taken back after such a mail: being locked out again is news.
     """
 
     def letter(address: str, leaving: Sequence[User]) -> Letter:
@@ -165,7 +165,7 @@ ItemT = TypeVar("ItemT")
 
 @dataclass
 class Sorting(Generic[ItemT]):
-    """Sorts what people have to be sent by address, and what is not sent by its reason."""
+    """Sorts what to send to people by address, and what is not sent by its reason."""
 
     ledger: Ledger
     again: Collection[str]

@@ -21,9 +21,9 @@ PASSWORD_VARIABLE = "GPUADMIN_SMTP_PASSWORD"
 
 
 def read_password(mail: Mail) -> str | None:
-    """The password to log in with: from the environment, else from the file. None where the site names no user.
+    """The password to log in with: from the environment, else from the file. None if the site names no user.
 
-    Raises ConfigError where there is none, or where others can read its file.
+    Raises ConfigError if there is none, or where others can read its file.
     """
     if mail.user is None:
         return None
@@ -51,7 +51,7 @@ def read_password(mail: Mail) -> str | None:
 
 def _usable(password: str, source: str) -> str:
     if not (password.isascii() and password.isprintable()):
-        raise ConfigError(f"{source}: the password holds a character that SMTP cannot carry; ASCII it must be")
+        raise ConfigError(f"{source}: the password holds a character that SMTP cannot carry; it must be ASCII")
     return password
 
 
@@ -127,7 +127,7 @@ class Smtp:
         return Answer(State.SENT)
 
     def _about_everybody(self, code: int, text: bytes | str) -> Answer:
-        """The server will not take mail from us at all: that is no property of the recipient."""
+        """The server will not take mail from us at all: the recipient is not the reason."""
         self._close()
         raise TransportDown(_line(code, text))
 

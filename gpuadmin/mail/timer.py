@@ -79,8 +79,8 @@ def directory() -> Path:
 
 
 def install(timer: Timer) -> None:
-    """Write the units and start the timer. Raises GpuadminError where there is no user manager of systemd: nothing
-    new stays then.
+    """Write the units and start the timer. Raises GpuadminError if there is no user manager of systemd: nothing new
+    stays then.
     """
     _need_systemctl()
     folder = directory()

@@ -155,7 +155,8 @@ def _sign(
 def _strictly(
     builder: x509.CertificateBuilder, key: _PublicKey, top: _PublicKey, *, ca: bool
 ) -> x509.CertificateBuilder:
-    """What RFC 5280 wants besides, and browsers and Python 3.13 ask for: whose key it is, whose signed it, for what."""
+    """What RFC 5280 wants besides, and browsers and Python 3.13 ask for: whose key it is, whose key signed it, and
+    for what."""
     usage = x509.KeyUsage(not ca, False, False, False, False, ca, ca, False, False)
     return (
         builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)

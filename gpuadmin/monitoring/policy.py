@@ -1,6 +1,6 @@
 """What is done about a GPU that is held and not used: tell its person, wait, and then end it. Pure.
 
-What is unknown is kept: who was not surely told is not stopped, nor is what may have been used since.
+When in doubt, keep: nobody is stopped who may not have been told, and nothing that may have been used since.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class Step:
 
 
 def key_of(row: Idle, rules: Rules) -> str:
-    """Under which the ledger of mails remembers that somebody was told, and what: that it will be ended, and when.
+    """The key under which the ledger of mails records what somebody was told: that it will be ended, and when.
 
-    Once it was used, the next time is another. Who was told of more time, or of no end, was not told of this one.
+    After it was used, the next time has another key. Whoever was told of more time, or of no end, was not told of this
+    one.
     """
     assert row.unused is not None
     parts = (
@@ -57,7 +58,7 @@ def key_of(row: Idle, rules: Rules) -> str:
 def steps(rows: Iterable[Idle], rules: Rules, notified: Callable[[str], float | None], now: float) -> list[Step]:
     """Given who holds what without using it, return what is done about each.
 
-    `notified`: when a key's mail was sent (seconds since 1970); None where nobody knows that it was.
+    `notified`: when a key's mail was sent (seconds since 1970); None if nobody knows that it was.
     """
     return [_step(row, rules, notified, now) for row in rows]
 
@@ -83,13 +84,13 @@ def _step(row: Idle, rules: Rules, notified: Callable[[str], float | None], now:
 
 
 def _left_alone(row: Idle, rules: Rules, now: float) -> str:
-    """Why nothing is done; empty where something is."""
+    """Why nothing is done; empty if something is."""
     if row.user in rules.exempt:  # guard: exempt people are left alone
         return "exempt"
     if row.user not in rules.people:
-        return "nobody of users.yml"
+        return "not in users.yml"
     if row.unused is None:
-        return "the node does not say since when it is not used"
+        return "the node does not say since when it has been unused"
     if now - row.unused < rules.after * HOUR:
         return "the node saw it used since"
     return ""

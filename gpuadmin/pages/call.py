@@ -31,8 +31,8 @@ class Call:
 def call_of(settings: Settings, today: date, *, coming: bool, until: date | None, members: str | None) -> Call:
     """Given settings and today, return the call for this term, or for the `coming` one.
 
-    `until`: the last day to apply; `members`: where the group's applications are taken. Raises ConfigError where the
-    term is over, or people could apply until after its end.
+    `until`: the last day to apply; `members`: where the group's applications are taken. Raises ConfigError if the term
+    is over, or people could apply until after its end.
     """
     term = settings.term
     if coming and (term is None or term.next is None):

@@ -15,7 +15,7 @@ IMAGES: Mapping[tuple[int, int], tuple[str, ...]] = {
     (12, 1): ("nvidia/cuda:12.1.1-runtime-ubuntu22.04", "pytorch/pytorch:2.5.1-cuda12.1-cudnn9-runtime"),
     (11, 8): ("nvidia/cuda:11.8.0-runtime-ubuntu22.04", "pytorch/pytorch:2.5.1-cuda11.8-cudnn9-runtime"),
 }
-_EXAMPLE = "12.4"  # for a site of which nothing is known
+_EXAMPLE = "12.4"  # for a site about which nothing is known
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def seen(
 
 
 def _gpus(node: str, answer: Mapping[str, Any]) -> Gpus | None:
-    """A node's GPUs, as its driver names them; where none answers, as the bus does. None: it has none."""
+    """A node's GPUs, as its driver names them; if none answers, as the bus does. None: it has none."""
     nvml = answer.get("nvml") or {}
     gpus = [one for one in nvml.get("gpus") or () if isinstance(one, Mapping)]
     words = Counter(_words(one) for one in gpus or answer.get("pci") or () if isinstance(one, Mapping))

@@ -30,7 +30,7 @@ class Node:
 def nodes_of(settings: Settings, hosts: Sequence[Host]) -> tuple[Node, ...]:
     """Given a site's settings and its nodes, return what people log in to: `mail.login`, or the nodes themselves.
 
-    Raises ConfigError where there is none.
+    Raises ConfigError if there is none.
     """
     if settings.mail is not None and settings.mail.login:
         ports = {name: host.port for host in hosts for name in (host.name, host.address)}
@@ -44,7 +44,7 @@ def nodes_of(settings: Settings, hosts: Sequence[Host]) -> tuple[Node, ...]:
 
 
 def _short(name: str, known: Counter[str]) -> str:
-    """What people type for a host: its name without the domain, where that names it alone and is no number."""
+    """What people type for a host: its name without the domain, if that is unique and not a number."""
     first = name.partition(".")[0]
     return name if known[first] > 1 or first.isdecimal() else first
 

@@ -32,7 +32,7 @@ class Facts:
 
     @property
     def homes_unknown(self) -> str | None:
-        """Why nobody knows which homes and backups there are; None where the storage host reported them."""
+        """Why nobody knows which homes and backups there are; None if the storage host reported them."""
         if self.of_homes() is not None:
             return None
         return ", ".join(f"{host} ({reason})" for host, reason in self.problems.items()) or "no storage host was asked"
@@ -43,7 +43,7 @@ class Facts:
         return tuple(name for name, answer in self.hosts.items() if answer is None)
 
     def of_homes(self) -> Mapping[str, Any] | None:
-        """The homes, as the storage host has them; None where it is silent."""
+        """The homes, as the storage host has them; None if it is silent."""
         return next(
             (answer["homes"] for answer in self.hosts.values() if answer is not None and "homes" in answer), None
         )

@@ -1,6 +1,7 @@
-"""How far a reset came: a line before and after each phase, on disk before anything else happens.
+"""How far a reset got: a line before and after each phase, on disk before anything else happens.
 
-`runs/term-<term>/journal.jsonl`. A line that a power cut tore off is no line. What the lines come to is in machine.py.
+`runs/term-<term>/journal.jsonl`. A line that a power cut tore off does not count. machine.py says what the lines add up
+to.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ class Journal:
         self.path = self.directory / "journal.jsonl"
 
     def entries(self) -> list[dict[str, Any]]:
-        """All whole lines. Raises ConfigError where one in the middle cannot be read."""
+        """All whole lines. Raises ConfigError if one in the middle cannot be read."""
         try:
             lines = [b""] if is_absent(self.path) else read_record(self.path).split(b"\n")
         except OSError as error:
             raise ConfigError(
-                f"{self.path}: {error.strerror}", hint="without it nobody knows how far the reset came"
+                f"{self.path}: {error.strerror}", hint="without it nobody knows how far the reset got"
             ) from None
         found = []
         for number, line in enumerate(
@@ -63,9 +64,9 @@ class Journal:
 
 
 def _entry(line: bytes) -> dict[str, Any]:
-    """Given a line, return its entry. Raises ValueError, KeyError or TypeError where it is none.
+    """Given a line, return its entry. Raises ValueError, KeyError or TypeError if it is not one.
 
-    An event that is not known is none either: it may be the one that says that homes are being wiped.
+    Nor is one with an unknown event: that may be the one that says that homes are being wiped.
     """
     entry = json.loads(line.decode())
     # guard: an event of the journal that nobody knows is not left out -> EVENTS.get(entry['event'], {}).items()

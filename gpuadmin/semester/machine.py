@@ -121,7 +121,7 @@ class State:
         return next((phase for phase in PHASES if self.word(phase) != "done"), None)
 
     def phases(self, only: str | None, *, check: bool) -> Sequence[str]:
-        """The phases of a run. Raises RefusedError where `only` one is asked for that another has to come before."""
+        """The phases of a run. Raises RefusedError if `only` one is asked for that another has to come before."""
         if only is None:
             first = self.next_phase() if self.open else None
             return PHASES[PHASES.index(first or PHASES[0]) :]

@@ -1,6 +1,6 @@
-"""Who leaves at the end of a term, and what of theirs goes. Pure: people, settings and facts in, a decision out.
+"""Who leaves at the end of a term, and what of theirs is deleted. Pure: people, settings and facts in, a decision out.
 
-Whatever is not clearly somebody's who leaves is kept, and the report has it.
+Anything that does not clearly belong to somebody who leaves is kept and reported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpuadmin.similar import did_you_mean
 
 @dataclass(frozen=True)
 class Leaver:
-    """Somebody who leaves. `home`: whether a home of theirs is to be wiped, None where nobody could look.
+    """Somebody who leaves. `home`: whether a home of theirs will be wiped; None if nobody could look.
 
     `beside`: what restores made beside it.
     """
@@ -104,7 +104,7 @@ def backup_name(now: str, label: str) -> str:
 def kept_until(backup: str, days: int) -> date | None:
     """Given a backup's name, which says when it is made, and `backups.days`, return the last day on which it surely is.
 
-    None where the name does not say it.
+    None if the name does not say it.
     """
     made = re.match(r"(\d{4})(\d\d)(\d\d)T", backup)
     try:
@@ -116,7 +116,7 @@ def kept_until(backup: str, days: int) -> date | None:
 def decide(
     settings: Settings, registry: Registry, facts: Facts, *, keep: Collection[str] = (), backup: str
 ) -> Decision:
-    """Given the site and what its hosts say, decide who leaves, whose home goes, and what else of theirs."""
+    """Given the site and what its hosts say, decide who leaves, whose home is deleted, and what else of theirs."""
     term = current_term(settings)
     refuse_unknown_keep(registry, keep)
     homes = facts.of_homes()
@@ -218,13 +218,13 @@ def refuse_unknown_keep(registry: Registry, keep: Collection[str]) -> None:
     if unknown:  # guard: a slip in --keep is refused
         close = did_you_mean(unknown[0], (user.name for user in registry.users))
         raise ConfigError(
-            f"--keep {' '.join(unknown)}: not registered, so nobody would be kept by it",
+            f"--keep {' '.join(unknown)}: not registered, so it would keep nobody",
             hint=close or "gpuadmin list-users shows who is registered",
         )
 
 
 def refuse_contradiction(decision: Decision, settings: Settings, registry: Registry) -> None:
-    """Raise RefusedError where somebody both leaves and stays, by name or by uid, or where two share a uid."""
+    """Raise RefusedError if somebody both leaves and stays, by name or by uid, or where two share a uid."""
     both = set(decision.names) & set(decision.staying)
     if both:  # guard: nobody both leaves and stays
         raise RefusedError(f"{', '.join(sorted(both))}: both leaves and stays; nothing is done")
@@ -248,7 +248,7 @@ def narrowed(
     """Given a decision that was made earlier, return it without those who stay by now; nobody is ever added.
 
     `wiped`: those whose home is gone already; for them it is too late, and they remain. Somebody who is no longer
-    registered is left out, too: nobody knows any more whose things those are.
+    registered is left out, too: nobody can tell whose things those are.
     """
     refuse_unknown_keep(registry, [name for name in keep if name not in decision.names])
     now = {standing.user.name: standing for standing in standings(registry, settings, keep)}

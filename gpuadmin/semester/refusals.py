@@ -12,7 +12,7 @@ OLDEST = timedelta(minutes=30)  # what was seen longer ago is looked at again be
 
 
 def refuse_unknown(phase: str, facts: Facts) -> None:
-    """Raise UnreachableError where nobody could see which homes and backups there are."""
+    """Raise UnreachableError if nobody could see which homes and backups there are."""
     if facts.homes_unknown is not None:
         raise UnreachableError(
             f"{phase}: which homes and backups there are is not known: {facts.homes_unknown}; nothing is done",
@@ -43,7 +43,7 @@ def refuse_unbacked(decision: Decision, facts: Facts) -> None:
 
 
 def refuse_stale(decision: Decision, facts: Facts, now: datetime) -> None:
-    """Raise RefusedError where the hosts were looked at again after it was decided, or too long ago."""
+    """Raise RefusedError if the hosts were looked at again after it was decided, or too long ago."""
     age = now - datetime.fromisoformat(facts.at)
     if (
         decision.at < facts.at  # guard: a plan from before the last look wipes nothing
@@ -56,7 +56,7 @@ def refuse_stale(decision: Decision, facts: Facts, now: datetime) -> None:
 
 
 def refuse_running(decision: Decision, facts: Facts) -> None:
-    """Raise RefusedError where somebody who leaves still runs something."""
+    """Raise RefusedError if somebody who leaves still runs something."""
     names = set(decision.names)
     for host, running in facts.processes().items():
         still = sorted(names & set(running))

@@ -77,7 +77,8 @@ def _of_home(home: Mapping[str, Any] | None, facts: Facts, *, gone: bool) -> str
 
 
 def _of(one: Leaver, backup: Mapping[str, Any] | None) -> list[str]:
-    """Somebody's home, and what of theirs was beside it when it was backed up: such a name has a dot, a user's none."""
+    """Somebody's home, and what of theirs was beside it when it was backed up: such a name has a dot, a user's has
+    not."""
     homes = (backup or {}).get("homes", {})
     beside = (name for name, home in homes.items() if name.startswith(f"{one.name}.") and home["uid"] == one.uid)
     return [one.name, *sorted(beside)]

@@ -20,7 +20,7 @@ class Standing:
 
 
 def current_term(settings: Settings) -> Term:
-    """The running term. Raises ConfigError where the site names none."""
+    """The running term. Raises ConfigError if the site names none."""
     if settings.term is None:
         raise ConfigError(
             "gpuadmin.yml: term: is missing", hint="name the semester: term: {name: 2026-2, deadline: 2026-12-31}"
@@ -31,9 +31,9 @@ def current_term(settings: Settings) -> Term:
 def standings(registry: Registry, settings: Settings, keep: Collection[str] = ()) -> list[Standing]:
     """Given the registry, say of everybody whether they stay beyond the running term's end.
 
-    Those stay who are protected, named in `keep`, extended for this term (`stays`), or whose account was promised
-    for longer than the term (`expires`). Everybody else leaves, also those who have no end date of their own.
-    Raises ConfigError where the site has no term.
+    Those stay who are protected, named in `keep`, extended for this term (`stays`), or whose account was promised for
+    longer than the term (`expires`). Everybody else leaves, also those who have no end date of their own. Raises
+    ConfigError if the site has no term.
     """
     term = current_term(settings)
     return [_standing(user, settings, term, keep) for user in registry.users]
@@ -54,7 +54,7 @@ def _standing(user: User, settings: Settings, term: Term, keep: Collection[str])
 def extended(user: User, term: Term, until: date | None) -> User:
     """Given somebody and until when (None: to the end of the next term), return them as staying beyond this term.
 
-    Without `until` nobody's account is shortened. Raises ConfigError where a date is needed and not known.
+    Without `until` nobody's account is shortened. Raises ConfigError if a date is needed and not known.
     """
     if until is None:
         until = _default_end(user, term)

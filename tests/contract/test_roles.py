@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -318,3 +319,14 @@ def test_a_check_says_that_a_host_is_switched_off_and_only_the_run_does_it(check
     (one,) = [task for task in tasks if Environment().compile_expression(task["when"])(**known)]
     assert one["changed_when"] is True
     assert ("ansible.builtin.command" in one) is not check
+
+
+@pytest.mark.parametrize("role", ["image_switch", "power"])
+def test_before_a_reboot_a_role_reports_how_long_it_may_take(role: str) -> None:
+    """`gpuadmin.progress` shows until when a host may take."""
+    files = (ROOT / "roles" / role / "tasks").glob("*.yml")
+    blocks = [one["block"] for path in files for one in load(path) if "block" in one]
+    (pair,) = [pair for block in blocks for pair in pairwise(block) if "ansible.builtin.reboot" in pair[1]]
+    report, reboot = pair
+    limit = reboot["ansible.builtin.reboot"]["reboot_timeout"]
+    assert report["ansible.builtin.set_stats"]["data"] == {"gpuadmin_seconds": limit}

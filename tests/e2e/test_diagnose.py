@@ -32,7 +32,7 @@ def minji(cluster: Cluster) -> Cluster:
 @pytest.mark.story("diagnose")
 def test_the_cause_comes_first_and_nothing_is_changed(minji: Cluster) -> None:
     line, codes = diagnose(minji, "minji")
-    assert "were looked at on node1, node2, storage1 and are right; minji gets a session on node1, node2" in line, codes
+    assert "were checked on node1, node2, storage1 and are fine; minji gets a session on node1, node2" in line, codes
     minji.admin("node1", f"{OPEN}; usermod -L minji")
     before = minji.admin("node1", STATE)
     line, codes = diagnose(minji, "minji", code=6)
@@ -47,7 +47,7 @@ def test_the_cause_comes_first_and_nothing_is_changed(minji: Cluster) -> None:
 FAULTS = {
     "sshd lets others in": (
         "echo AllowUsers gpuadmin jiho >/etc/ssh/sshd_config.d/50-test.conf && systemctl reload ssh",
-        "sshd lets minji not in (AllowUsers)",
+        "sshd does not let minji in (AllowUsers)",
     ),
     "the key did not arrive": ("rm /var/lib/gpuadmin/keys/minji", "minji's keys of users.yml are not there"),
     "the user manager fails": (
@@ -101,7 +101,7 @@ def test_a_daemon_is_asked_where_it_runs_and_not_started(minji: Cluster) -> None
     )
     assert done.returncode == 127, done.stderr
     line, codes = diagnose(minji, "minji", code=6)
-    assert "minji's container typo has no such program" in line, codes
+    assert "minji's container typo lacks the program" in line, codes
 
 
 @pytest.mark.slow

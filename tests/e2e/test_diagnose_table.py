@@ -84,7 +84,7 @@ FAULTS = {
     "the storage host is off, and its mount is hard": Fault("ls /home; pkill -STOP mergerfs", "pkill -CONT mergerfs"),
     "the home is missing": Fault(f"mv {HOME} {HOME}.away", f"mv {HOME}.away {HOME}", host="storage1"),
     "the home is somebody else's": Fault(f"chown 20001:20001 {HOME}", f"chown {UID}:{UID} {HOME}", host="storage1"),
-    "`chmod 0` on one's own home": Fault(f"chmod 0 {HOME}", f"chmod 700 {HOME}", host="storage1"),
+    "`chmod 0` on their own home": Fault(f"chmod 0 {HOME}", f"chmod 700 {HOME}", host="storage1"),
     "no subordinate ids": Fault("sed -i /minji/d /etc/subuid"),
     "Docker's data belongs to somebody else": Fault(
         f"chown 20001:20001 {DOCKER}/minji", f"chown {UID}:{UID} {DOCKER}/minji"

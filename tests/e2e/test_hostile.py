@@ -181,7 +181,7 @@ class Attack:
         self.rounds["timed"] += 1
 
     def newest(self, host: str, directory: str) -> str:
-        """The name of the newest complete set on a host; empty where there is none."""
+        """The name of the newest complete set on a host; empty if there is none."""
         return self.cluster.admin(
             host, f"for one in {directory}/2*; do test -e $one/backup.json && basename $one; done | tail -1"
         ).strip()

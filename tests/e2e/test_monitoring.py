@@ -123,7 +123,7 @@ def test_a_container_on_a_gpu_is_seen_and_a_node_that_is_cut_is_mailed(watched: 
     text, *_ = within(600, lambda: sink.about("HostDown"))
     assert text.startswith("node2 does not answer a ping\n  since ")
     assert top(watched)["node2"]["state"] == "down"
-    # of a host that is down, that alone is said
+    # for a host that is down, only that is said
     assert {subject for subject, _ in sink.mails()} == {f"[{watched.name}] HostDown"}
 
 

@@ -59,7 +59,7 @@ class Refused(Exception):
 
 
 def checked(result: int) -> int:
-    """Raise OSError where a call of libc has failed."""
+    """Raise OSError if a call of libc has failed."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -119,7 +119,7 @@ class Cluster:
 
 @contextmanager
 def cluster(names: Sequence[str]) -> Iterator[Cluster]:
-    """Start hosts of these names, and end them. Raises GpuadminError where that needs more rights or tools."""
+    """Start hosts of these names, and end them. Raises GpuadminError if that needs more rights or tools."""
     if os.geteuid() != 0:
         raise GpuadminError("cheap ssh hosts need root", hint="sudo, or leave the tests of mark `scale` out")
     lower = root_file_system()

@@ -74,7 +74,7 @@ def test_a_lock_file_with_nonsense_in_it(tmp_path: Path) -> None:
 
 def test_a_pipe_in_place_of_the_lock_is_an_error_in_words(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".lock")
-    with pytest.raises(GpuadminError, match=r"\.lock: is no regular file"), site_lock(tmp_path, "status"):
+    with pytest.raises(GpuadminError, match=r"\.lock: is not a regular file"), site_lock(tmp_path, "status"):
         pytest.fail("it is no lock")
 
 

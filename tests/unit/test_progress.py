@@ -21,9 +21,10 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wait_says_on_whom_since_when_and_until_when(capsys: pytest.CaptureFixture[str]) -> None:
     notes: list[str] = []
     with Progress(make_console(json=False), verbose=0, note=notes.append) as progress:
-        trial = "Reboot, and wait for the outcome of the trial; seconds at most 90"
+        trial = "Reboot, and wait for the outcome of the trial"
         progress.task(trial)
         for host in ("node1", "node2", "node3"):
+            progress.host(host, "limit", "90")
             progress.host(host, "begun", trial)
         progress.host("node1", "done", "")
         progress.host("node2", "progress", "waits for minji")
@@ -53,15 +54,18 @@ def test_hosts_that_are_at_different_tasks_are_named_with_theirs() -> None:
     """As with Ansible's free strategy: a host begins its task when another host's task has been announced already."""
     with Progress(make_console(json=False), verbose=0) as progress:
         progress.task("Install the NFS server")
-        progress.task("Install Docker; seconds at most 600")
+        progress.task("Install Docker")
         progress.host("storage1", "begun", "Install the NFS server")
-        progress.host("node1", "begun", "Install Docker; seconds at most 600")
-        progress.host("node2", "begun", "Install Docker; seconds at most 600")
+        for node in ("node1", "node2"):
+            progress.host(node, "limit", "600")
+            progress.host(node, "begun", "Install Docker")
         assert re.fullmatch(
             f"Install the NFS server: waiting for storage1 since {AT}; "
             f"Install Docker: waiting for node1, node2 since {AT}, until {AT} at the latest",
             progress.waiting(),
         )
+        progress.host("node1", "begun", "Start Docker")
+        assert re.search(f"Start Docker: waiting for node1 since {AT};", progress.waiting()), "it was for one task"
 
 
 def test_a_look_does_not_say_what_it_does_not_do(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What is no regular file is refused with a sentence wherever gpuadmin reads one: it waits at no named pipe."""
+"""What is not a regular file is refused with a sentence wherever gpuadmin reads one: it waits at no named pipe."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_passwords_are_asked_for_once(
 def test_who_gives_no_sudo_password_gives_the_one_of_ssh(
     ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or none, where there is none: an empty one would be tried."""
+    """Or none, if there is none: an empty one would be tried."""
     monkeypatch.setattr("click.prompt", lambda _text, *, default, **_more: "s3cret" if default is None else default)
     for options, want in ((["--ask-pass", "--ask-become-pass"], "s3cret"), (["--ask-become-pass"], None)):
         ansible.asked.clear()

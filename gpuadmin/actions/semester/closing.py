@@ -1,4 +1,4 @@
-"""The mail to those whom a reset locks out: that the term has ended, and until when their backup is kept.
+"""The mail to people whom a reset locks out: the term has ended, and their backup is kept until a day.
 
 It belongs to the lock. What could not be sent then, or was never sent because an older gpuadmin did the lock, is sent
 when the reset ends: a mail has the same key in both, so nobody gets it twice.
@@ -62,9 +62,9 @@ class Closing:
         return builder.build(question=plan.question)
 
     def send(self, *, later: bool = False) -> dict[str, Any]:
-        """Send them. Returns what became of each, for the journal. Raises GpuadminError where one is to be tried again.
+        """Send them. Returns what became of each, for the journal. Raises GpuadminError if one must be tried again.
 
-        `later`: a mail server that is away is no error: the reset goes on, and sends them when it ends.
+        `later`: a mail server that is away is not an error: the reset goes on, and sends them when it ends.
         """
         if self.post is None:
             return mails_document(())

@@ -18,7 +18,7 @@ from gpuadmin.semester.refusals import refuse_running, refuse_stale, refuse_unba
 
 
 class Backup(Phase):
-    """The backup must be whole; the second copy may pend if the admin lets it."""
+    """The backup must be complete; the second copy may be pending if the admin allows it."""
 
     name = BACKUP
     does = (
@@ -30,7 +30,7 @@ class Backup(Phase):
 
     def require(self) -> None:
         if self.reset.facts.homes_unknown is not None:
-            self.reset.look()  # it may answer by now, and whose home is verified depends on it
+            self.reset.look()  # it may answer by now, and whose homes are verified depends on it
             # guard: a backup is not made where homes are not known
             refuse_unknown("backup", self.reset.facts)
 
@@ -52,7 +52,7 @@ class Backup(Phase):
             # guard: a backup that failed is not copied
             or made.code
             or not self.reset.named("backup")
-        ):  # what is to be copied is not there before
+        ):  # what it copies is not there before
             return made
         wanted = {"name": self.reset.decision.backup}
         copied = self.reset.play(self.plays[1], hosts=self.hosts(check=False), check=False, gpuadmin_backup=wanted)

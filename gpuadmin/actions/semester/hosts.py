@@ -14,9 +14,9 @@ from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.machine import BACKUP, END_SESSIONS, LOCK, PRUNE, REOPEN, WIPE
 from gpuadmin.session import Session
 
-#: What the playbook calls the looking at hosts.
+#: What the playbook calls the look at the hosts.
 FACTS = "facts"
-#: What is shown while a part runs; tests/contract/test_phases.py holds it against the phases.
+#: What is shown while a part runs; tests/contract/test_phases.py compares it with the phases.
 DOING = {
     FACTS: "Looking at the hosts",
     LOCK: "Locking those out who leave",
@@ -31,10 +31,10 @@ DOING = {
 
 
 def play(session: Session, part: str, hosts: Sequence[str], *, check: bool, **variables: Any) -> RunResult:
-    """Run one part of the playbook. Raises InterruptedRun and GpuadminError where it did not come to an end."""
+    """Run one part of the playbook. Raises InterruptedRun and GpuadminError if it did not come to an end."""
     site = session.site
     given = {"gpuadmin_phase": part, **people(site.settings, ()), **variables}
-    doing = DOING[part] if part == FACTS or not check else f"Looking what {part} would change"
+    doing = DOING[part] if part == FACTS or not check else f"Looking at what {part} would change"
     run = session.run(session.verb, hosts, given, check=check, label=part, doing=doing)
     return session.whole(
         run, f"interrupted in {part}; what was done is done", hint=f"go on with: gpuadmin {session.verb} --resume"
@@ -55,7 +55,7 @@ def gather(session: Session) -> Facts:
     known = {user.name: user.uid for user in users if user.uid is not None}
     unnumbered = [user.name for user in users if user.uid is None]
     if unnumbered:
-        # whose uid only the hosts know can be looked for only after they reported it
+        # people whose uid only the hosts know can be looked for only after they reported it
         known |= ask([], unnumbered, session.named("storage")).identities()
     return ask(persons(known, session.site.settings), unnumbered, hosts)
 

@@ -42,7 +42,7 @@ class Announce(Phase):
         if notices is None:
             builder.warn("gpuadmin.yml has no `mail`: gpuadmin notifies nobody")
             return builder.build()
-        # a password that is missing is found before anything is done
+        # a missing password is found before anything is done
         post = Post.of(self.reset.session, self.reset.mail)
         if self.reset.mail.preview and not self.reset.session.options.json:
             show_letters(notices.letters, post.renderer)
@@ -52,7 +52,7 @@ class Announce(Phase):
         return builder.build(question=f"Send {counted(len(notices.letters), 'mail')}?")
 
     def _notices(self) -> Notices | None:
-        """The reminders that are due; None where the site sends no mail."""
+        """The reminders that are due; None if the site sends no mail."""
         site = self.reset.session.site
         if site.settings.mail is None:
             return None
@@ -71,7 +71,7 @@ class Announce(Phase):
         if notices is None or not notices.letters:
             return Outcome({"mails": []})
         deliveries = Post.of(self.reset.session, self.reset.mail).send(notices.letters, self.reset.session.console)
-        # an address that is refused keeps nobody else's reset; it is in the report
+        # a refused address does not stop the reset for others; it is in the report
         return Outcome({**mails_document(deliveries), **notices.document()})
 
 
@@ -83,7 +83,7 @@ class _Locks(Phase):
         """Whether somebody is locked afterwards."""
 
     def users(self) -> list[User]:
-        """Those who leave, as they are to be."""
+        """Those who leave, as they will be."""
         leaving = self.reset.leaving_users()
         return [user.model_copy(update={"locked": self.locked(user)}) for user in leaving]
 
@@ -102,7 +102,7 @@ class Lock(_Locks):
     name = LOCK
     does = (
         "no login by key or password, no linger, no cron or at jobs, no queued Slurm jobs; from the deadline on. "
-        "Who is locked out is mailed so, and until when the backup is kept"
+        "Whoever is locked out gets a mail that says so, and until when the backup is kept"
     )
     proof = "each host's account database and spools are read again; the mail ledger"
     plays = (LOCK,)

@@ -44,7 +44,7 @@ class Phase(ABC):
         self.reset = reset
 
     def require(self) -> None:  # noqa: B027 - most phases need nothing but those before them
-        """Raise RefusedError or UnreachableError where it cannot be done now; a check leaves this out."""
+        """Raise RefusedError or UnreachableError if it cannot be done now; a check leaves this out."""
 
     @abstractmethod
     def plan(self) -> Plan:
@@ -85,7 +85,7 @@ class Phase(ABC):
 
     @cached_property
     def closing(self) -> Closing:
-        """The closing mails that are to be sent now, for a phase that sends them."""
+        """The closing mails to send now, for a phase that sends them."""
         return Closing.of(self.reset)
 
     def proven(self, run: RunResult, result: Mapping[str, Any]) -> Outcome:

@@ -40,7 +40,7 @@ class Reopen(Phase):
         term = self.reset.session.site.settings.term
         following = term.next.name if term is not None and term.next is not None else None
         plan = plans.reopen(self.reset.decision, self.retiring, self.hosts(check=False), following)
-        # a check from the beginning shows them at the lock, which is to send them
+        # a check from the beginning shows them at the lock, which will send them
         return self.closing.planned(plan) if LOCK in self.reset.state.done else plan
 
     def hosts(self, *, check: bool) -> list[str]:

@@ -117,7 +117,7 @@ class Reset:
 
 
 def open_reset(session: Session, request: Request, mail: MailOptions) -> Reset | None:
-    """Find out how far the reset came, look at the hosts and decide. None: it was done before."""
+    """Find out how far the reset got, look at the hosts and decide. None: it was done before."""
     site = session.site
     term = current_term(site.settings)
     if request.term is not None and request.term != term.name:
@@ -161,7 +161,7 @@ def _new_backup(term: str) -> str:
 
 
 def _gone(state: State, facts: Facts) -> set[str]:
-    """Those for whom it is too late to stay: a wipe was begun, and their home is not there any more."""
+    """Those for whom it is too late to stay: a wipe has begun, and their home is gone."""
     homes = facts.of_homes()
     return set() if homes is None else {name for name in state.wiped if name not in homes}
 

@@ -97,7 +97,7 @@ def converge(
     named = set(session.named("gpu", "storage"))
     left = [host.name for host in session.site.inventory.hosts if {"gpu", "storage"} & set(host.groups)]
     if left := [name for name in left if name not in named]:
-        builder.warn(f"{listed(left)}: left out by --limit, and as before until gpuadmin sync-users has been there")
+        builder.warn(f"{listed(left)}: left out by --limit, and unchanged until gpuadmin sync-users runs there")
     for user in users:
         if user.expires is not None and user.expires < date.today():
             builder.warn(f"{user.name}: valid until {user.expires}, which is past: the account is closed")
@@ -148,8 +148,8 @@ def update(
 def ask_uids(session: Session, found: RunResult | None = None) -> dict[str, Any]:
     """Ask the storage hosts which uids they remember and see: host → `{"memory": …, "seen": …}`.
 
-    `found`: a look at accounts that asked them already. Raises UnreachableError or HostFailedError where one does not
-    say. Nobody is asked where a site has no storage host, and where a directory gives the uids.
+    `found`: a look at accounts that asked them already. Raises UnreachableError or HostFailedError if one does not say.
+    Nobody is asked where a site has no storage host, and where a directory gives the uids.
     """
     site = session.site
     storage = [host.name for host in site.inventory.group("storage")]
@@ -168,8 +168,8 @@ def ask_uids(session: Session, found: RunResult | None = None) -> dict[str, Any]
 def uids_elsewhere(session: Session, found: RunResult | None = None) -> dict[int, str]:
     """Before a uid is given: which are carried by what the storage hosts hold, uid → what carries it.
 
-    `found`: as in `ask_uids`. Raises what `ask_uids` raises, RefusedError where users.yml contradicts what a host
-    remembers, and ConfigError where --limit leaves out the storage host: it would not learn whose the uid is.
+    `found`: as in `ask_uids`. Raises what `ask_uids` raises, RefusedError if users.yml contradicts what a host
+    remembers, and ConfigError if --limit leaves out the storage host: it would not learn whose the uid is.
     """
     storage = [host.name for host in session.site.inventory.group("storage")]
     # guard: no uid is given that the storage host would not learn
@@ -187,7 +187,7 @@ def uids_elsewhere(session: Session, found: RunResult | None = None) -> dict[int
 
 
 def refuse_carried(session: Session, names: Sequence[str]) -> None:
-    """Raise RefusedError where a home or an archive still carries a uid that was one of these people's."""
+    """Raise RefusedError if a home or an archive still carries a uid that was one of these people's."""
     site = session.site
     remembered = [recall(site.directory).uids, owners(site.registry.registry)]
     for host, answer in ask_uids(session).items():

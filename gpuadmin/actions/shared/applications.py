@@ -63,7 +63,7 @@ def what(entry: Entry) -> str:
 
 
 def last_day(settings: Settings, today: date) -> date | None:
-    """Until when new accounts are valid. Raises ConfigError where that day is past."""
+    """Until when new accounts are valid. Raises ConfigError if that day is past."""
     day = settings.applications.expires or (settings.term.deadline if settings.term is not None else None)
     if day is not None and day < today:
         raise ConfigError(

@@ -101,7 +101,7 @@ class Forward:
             while True:
                 time.sleep(3600)  # until Ctrl-C: there is no ssh that could end
         self._ssh.wait()
-        raise self._unreachable("the way has gone")
+        raise self._unreachable("the connection was lost")
 
     def _context(self) -> ssl.SSLContext:
         own = self._site.settings.metrics.dashboard.certificate
@@ -126,7 +126,7 @@ class Forward:
                 return
             except OSError:
                 time.sleep(0.05)  # ssh says nothing when it has opened it
-        raise self._unreachable("ssh opens no way")
+        raise self._unreachable("ssh does not forward the port")
 
     def _unreachable(self, reason: str) -> GpuadminError:
         output = self._last_line()

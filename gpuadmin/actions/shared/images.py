@@ -22,7 +22,7 @@ NOTICE = (
     "This node reboots now into another system ({name}). Your files stay as they are.\n"
     "이 서버는 지금 다른 시스템({name})으로 재부팅됩니다. 파일은 그대로 유지됩니다."
 )
-#: What people read who log in while a node waits for them to go.
+#: What people who log in read while a node waits for them to go.
 WAITING = (
     "This node reboots into another system ({name}) as soon as nobody uses it: please finish and log out.\n"
     "이 서버는 사용자가 없어지는 대로 다른 시스템({name})으로 재부팅됩니다. 작업을 마치고 로그아웃해 주세요."
@@ -30,7 +30,7 @@ WAITING = (
 
 
 def signing_key(site: Site, *, make: bool = False) -> Path:
-    """The private key that signs the site's images; with `make` it is made where there is none."""
+    """The private key that signs the site's images; with `make` it is made if there is none."""
     named = site.settings.images.signing_key
     path = Path(named).expanduser() if named else Path("image_signing_key")
     path = path if path.is_absolute() else site.directory / path

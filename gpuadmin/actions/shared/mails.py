@@ -72,7 +72,7 @@ class Post:
 
     @classmethod
     def of(cls, session: Session, options: MailOptions) -> Post:
-        """Raises ConfigError where the site says nothing about mail, or not enough."""
+        """Raises ConfigError if the site says nothing about mail, or not enough."""
         site = session.site
         mail = site.settings.mail
         carried = {"welcome": guide_pages(site)} if mail is not None and mail.attach_guide else {}
@@ -81,7 +81,7 @@ class Post:
         if options.directory is not None:
             directory = Path(options.directory).expanduser().absolute()
             return cls(renderer, Ledger.of(site.directory), lambda: Folder(directory), directory)
-        # made now, so that a password that is missing is found before anything is changed, and by --check
+        # made now, so that a missing password is found before anything is changed, and by --check
         server = None if options.preview else Smtp(mail)
         return cls(renderer, Ledger.of(site.directory), lambda: server or Smtp(mail))
 
@@ -135,7 +135,7 @@ def perform_mail(
     options: MailOptions,
     result: Mapping[str, Any],
     *,
-    nothing: str = "Nobody is to be mailed.",
+    nothing: str = "There is nobody to mail.",
 ) -> int:
     """A verb that only sends mail: show the plan, ask, send, record, report. Returns the exit code."""
     session.plan(plan)
@@ -145,7 +145,7 @@ def perform_mail(
         session.console.print(nothing)
         return finish(session, ExitCode.DONE, {**mails_document(()), **result})
     if session.check:
-        # rendered in any case: a template that is wrong is found here, not on the day
+        # rendered in any case, so that a wrong template is found here, not on the day
         mails = preview_document(letters, post.renderer)
         if options.directory is not None:
             post.write_previews(letters)

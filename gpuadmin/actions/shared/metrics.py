@@ -21,7 +21,7 @@ MEASURED = ("gpu", "storage", "backup", "monitor")
 
 
 def secret_of(site: Site) -> bytes:
-    """The site's secret for certificates; a new one, which is not written, where there is none. Raises ConfigError."""
+    """The site's secret for certificates; a new one, which is not written, if there is none. Raises ConfigError."""
     path = site.directory / SECRET
     text = read_text(path).strip()
     if not text:
@@ -41,7 +41,7 @@ def secret_of(site: Site) -> bytes:
 
 
 def keep_secret(site: Site, secret: bytes) -> None:
-    """Write the site's secret where there is none, for its owner alone, and keep it from version control."""
+    """Write the site's secret if there is none, for its owner alone, and keep it from version control."""
     path = site.directory / SECRET
     if read_text(path).strip():  # guard: a secret that is there is never replaced
         return

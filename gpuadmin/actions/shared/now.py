@@ -62,7 +62,7 @@ def _parts(
             table.add_row("" if number else styled(node.name), *_cells(device, now, narrow=narrow))
         if not rows and user is None:
             table.add_row(node.name, *_silent(node))
-    parts.append(table if table.row_count else Text("Nobody of that name holds a GPU." if user else "No node."))
+    parts.append(table if table.row_count else Text("Nobody by that name holds a GPU." if user else "No node."))
     notes = [f"{node.name}: {node.problem}" for node in nodes if node.problem and (node.devices or node.state != "up")]
     if notes and user is None:
         parts.append(lines_of(notes))
@@ -82,7 +82,7 @@ def _headline(cluster: str, nodes: Sequence[Node], now: float) -> Text:
 
 
 def _silent(node: Node) -> Iterator[RenderableType]:
-    """The row of a node of which no device is known."""
+    """The row of a node without known devices."""
     yield "—" if node.state == "up" and node.problem is None else "unknown"
     yield styled((node.state if node.state != "up" else node.problem or "no GPU", _STYLES[node.state]))
     for _ in range(6):

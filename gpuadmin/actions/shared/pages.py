@@ -43,7 +43,7 @@ def guide_pages(site: Site) -> list[Attachment]:
 def gpus_of(site: Site, *, say: bool = False) -> tuple[Gpus, ...]:
     """The GPUs of a site's nodes as `list-gpus` last found them; no host is asked.
 
-    `say`: tell the admin which nodes it never saw. Raises GpuadminError where the record of runs cannot be read.
+    `say`: tell the admin which nodes it never saw. Raises GpuadminError if the record of runs cannot be read.
     """
     names = [host.name for host in site.inventory.group("gpu") if host.gpus != 0]
     gpus, unseen = seen(history(site.runs), names)
@@ -68,7 +68,7 @@ def give(
 
     `name`: what the files are called, if not as the verb.
 
-    Raises ConfigError where a file is there that gpuadmin did not write. Returns the exit code.
+    Raises ConfigError if a file is there that gpuadmin did not write. Returns the exit code.
     """
     texts = {language: write(language) for language in wanted}
     files: list[Path] = []

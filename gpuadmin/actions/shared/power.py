@@ -29,7 +29,7 @@ NOW = {
         "이 서버는 지금 꺼집니다. 파일은 그대로 유지됩니다."
     ),
 }
-#: What people read who are there, or log in, while it waits until nobody is.
+#: What people there, or who log in, read while it waits until nobody is.
 WHEN_IDLE = {
     "reboot": (
         "This node reboots as soon as nobody uses it: please finish and log out.\n"
@@ -155,7 +155,7 @@ def _wait(session: Session, request: PowerRequest, nodes: Sequence[str], at: dat
     session.console.print(f"People are told. Waiting until {at:%Y-%m-%d %H:%M}; Ctrl-C calls it off.")
     try:
         while (left := (at - datetime.now()).total_seconds()) > 0:
-            time.sleep(min(left, 30))  # by the clock on the wall, which somebody may set meanwhile
+            time.sleep(min(left, 30))  # by the wall clock, which somebody may set meanwhile
     except KeyboardInterrupt:
         _withdraw(session, request, nodes)
         raise
@@ -179,7 +179,7 @@ def _go(session: Session, request: PowerRequest, decision: Decision, *, sent_awa
         given = {
             "gpuadmin_power_action": request.action,
             "gpuadmin_power_step": step.step,
-            # who came after the homes were let go has none: they are told, and the node goes its way
+            # people who came after the homes were released have none: they are told, and the node goes on
             "gpuadmin_force": request.force or sent_away or set(step.hosts) <= released,
             "gpuadmin_when_idle": request.when_idle,
             "gpuadmin_reason": NOW[request.action],
@@ -189,7 +189,7 @@ def _go(session: Session, request: PowerRequest, decision: Decision, *, sent_awa
             request.action, step.hosts, given, check=session.check, label=f"{request.action}: {step.does}"
         )
         hosts |= {
-            # what became of it nobody saw
+            # nobody saw what became of it
             name: replace(found, message=CUT)
             if found.status == "interrupted"  # guard: an interrupted reboot is no success
             else found

@@ -107,7 +107,7 @@ class Prometheus:
 
 
 def monitor_of(site: Site, instead: str | None = "gpuadmin list-gpus asks the nodes themselves") -> Host:
-    """The host that watches all others. Raises ConfigError where there is none; `instead`: what works without one."""
+    """The host that watches all others. Raises ConfigError if there is none; `instead`: what works without one."""
     hosts = site.inventory.group("monitor")
     if not hosts:
         raise ConfigError(

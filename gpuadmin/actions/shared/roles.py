@@ -35,7 +35,7 @@ def roles_of(host: Host, settings: Settings, groups: Mapping[str, Sequence[str]]
 
 
 def plan_roles(session: Session, title: str) -> Plan:
-    """Every role on every host that calls for it. Raises ConfigError where no host calls for any."""
+    """Every role on every host that calls for it. Raises ConfigError if no host calls for any."""
     session.some(*groups_of("provision"))
     builder = PlanBuilder(title)
     groups = {name: [host.name for host in session.site.inventory.group(name)] for name in GROUPS}

@@ -35,7 +35,7 @@ def show_status(name: str, result: Mapping[str, Any]) -> None:
 
 
 def rows(hosts: Mapping[str, Mapping[str, Any]]) -> list[tuple[list[str], Mapping[str, Any]]]:
-    """The names of those hosts of which the same is shown, together with what it is: of 100 nodes most are alike."""
+    """The names of hosts that show the same thing, with that thing: of 100 nodes most are alike."""
     found: dict[tuple[str, ...], tuple[list[str], Mapping[str, Any]]] = {}
     for name, entry in hosts.items():
         key = (state_words(entry), *("\n".join(lines) for lines in cells(entry)))
@@ -179,7 +179,7 @@ def pending_lines(pending: Mapping[str, Any]) -> list[str]:
     if len(runs) > _MOST_PENDING:
         lines.append(f"and {len(runs) - _MOST_PENDING} more: gpuadmin status --json")
     if runs:
-        lines.append("what of these is not to be done any more: gpuadmin runs --dismiss RUN")
+        lines.append("to drop one of these: gpuadmin runs --dismiss RUN")
     mails = pending["mails"]
     for kind, what in (
         ("owed", "not mailed yet; run the verb again"),

@@ -12,7 +12,7 @@ from gpuadmin.common.usage import Bought, Usage
 from gpuadmin.content import content_path
 from gpuadmin.text import visible
 
-#: By this a file is known as one that this verb wrote, and may write again.
+#: Marks a file that this verb wrote, and may write again.
 MARK = "<!-- made by gpuadmin usage -->\n"
 _MOST = 30  # bars of a chart; the table has everybody
 _WIDE = 520.0  # of a chart's bars

@@ -1,4 +1,4 @@
-"""The mail that somebody with a new account gets: whom add-user sends it, and when it is sent."""
+"""The mail that somebody with a new account gets: to whom add-user sends it, and when."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def welcomes(
 ) -> Welcomes:
     """Given people who are added, and which of them are new, decide who is mailed. Changes nothing.
 
-    Who was registered before is mailed where that was decided in a run that was cut off, or where somebody has `asked`
-    for it; nobody whom the ledger says was mailed. Each mail is rendered: a template that is wrong is found here.
+    Whoever was registered before gets it if a run that was cut off had decided so, or if somebody has `asked` for it;
+    nobody gets it whom the ledger has as mailed. Each mail is rendered: so a wrong template is found here.
     """
     nodes = [host.name for host in session.site.inventory.group("gpu")]
     # not by the note: an admin's remark is not for the person

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-_END = 9000  # the years that dates can be reckoned with end soon after
+_END = 9000  # dates do not go much further
 _NUMBER_NAME = re.compile(r"[0-9]{1,10}")
 
 #: Bytes are the largest counts. A file's size is what its owner says: twenty million sparse ones of 8 EiB are 2**87.
@@ -23,14 +23,14 @@ Words = dict[str, str]
 def _uid_names(found: dict[str, str]) -> dict[str, str]:
     for name in found:
         if not _NUMBER_NAME.fullmatch(name):
-            raise ValueError(f"{name[:40]!r} is no uid")
+            raise ValueError(f"{name[:40]!r} is not a uid")
     return found
 
 
 def _a_time(text: str) -> str:
-    then = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")  # its ValueError says the form
+    then = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")  # its ValueError names the format
     if not 1970 <= then.year < _END:  # days are added to it
-        raise ValueError(f"no backup is of the year {then.year}")
+        raise ValueError(f"no backup is from the year {then.year}")
     return text
 
 

@@ -42,7 +42,7 @@ class Manifest(TypedDict):
 
 
 class Stored(TypedDict):
-    """An image in the store; `manifest` is None where it is not complete."""
+    """An image in the store; `manifest` is None if it is not complete."""
 
     manifest: Manifest | None
     problem: str | None

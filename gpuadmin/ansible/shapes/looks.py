@@ -223,7 +223,7 @@ class Privilege(TypedDict):
 
 
 class Privileges(TypedDict):
-    """Who is root on a host, or could be, and what is not as packages brought it."""
+    """Who is root on a host, or could be, and what differs from its packages."""
 
     found: Annotated[list[Privilege], Field(max_length=1000)]
     sshd: Annotated[dict[_Line, _Lines], Field(max_length=100)]

@@ -71,7 +71,7 @@ class User(Model):
     ] = True
     stays: Annotated[
         Text | None,
-        Field(description="The term whose end the person stays beyond: its reset leaves them alone (`extend-term`)."),
+        Field(description="The term after which the person stays: its reset leaves them alone (`extend-term`)."),
     ] = None
     note: Annotated[Text | None, Field(description="A remark for the admins.")] = None
 
@@ -82,6 +82,6 @@ class Retired(Model):
     name: Annotated[UserName, Field(description="Login name it had.")]
     uid: Annotated[int, Field(ge=LOWEST_HUMAN_UID, le=HIGHEST_HUMAN_UID, description="uid that it had.")]
     email: Annotated[
-        Email | None, Field(description="Address that it had: by it somebody who comes back is recognised.")
+        Email | None, Field(description="Address that it had; it shows when the same person comes back.")
     ] = None
     removed: Annotated[Date, Field(description="When it was removed.")]

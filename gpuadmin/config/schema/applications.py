@@ -46,7 +46,7 @@ class Applications(Model):
         Field(min_length=1, description="Tried in this order; a byte order mark is understood."),
     ] = ["utf-8", "cp949"]
     required: Annotated[
-        list[Literal["name", "student_id", "key"]], Field(description="What nobody gets an account without.")
+        list[Literal["name", "student_id", "key"]], Field(description="What everybody must give to get an account.")
     ] = ["name", "student_id", "key"]
     agree: Annotated[list[Text], Field(min_length=1, description="Answers that mean agreement.")] = [
         "동의", "동의함", "동의합니다", "예", "네", "yes", "agree", "i agree", "true",

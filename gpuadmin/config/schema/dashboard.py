@@ -22,7 +22,7 @@ _TAKEN = {
 
 def _header(value: str) -> str:
     if not _HEADER.fullmatch(value) or value.lower() in _TAKEN or value.lower().startswith("sec-"):
-        raise ValueError(f"{value[:60]!r} is no header of a proxy's: for instance X-Remote-User")
+        raise ValueError(f"{value[:60]!r} is not a proxy's header: for instance X-Remote-User")
     return value
 
 
@@ -30,7 +30,7 @@ def _proxy_address(value: str) -> str:
     try:
         return str(ipaddress.ip_address(value))
     except ValueError:
-        raise ValueError(f"{value[:60]!r} is no IP address") from None
+        raise ValueError(f"{value[:60]!r} is not an IP address") from None
 
 
 class Proxy(Model):
@@ -39,7 +39,10 @@ class Proxy(Model):
     header: Annotated[
         str,
         AfterValidator(_header),
-        Field(description="The header in which the proxy names who asks, by login name. It must remove what came in."),
+        Field(
+            description="The header in which the proxy says who asks, by login name. It must remove this header from "
+            "the requests that it passes on."
+        ),
     ]
     addresses: Annotated[
         list[Annotated[str, AfterValidator(_proxy_address)]],
@@ -69,11 +72,11 @@ class Dashboard(Model):
         list[HostName],
         Field(
             max_length=20,
-            description="Names under which it is asked besides the host's address; links have the first one. "
+            description="Names that it answers to besides the host's address; links use the first one. "
             "Requests for other names are refused.",
         ),
     ] = []
-    link_minutes: Annotated[int, Field(ge=1, le=60, description="For how many minutes a link is good, once.")] = 10
+    link_minutes: Annotated[int, Field(ge=1, le=60, description="How many minutes a link works, once.")] = 10
     session_hours: Annotated[
         int, Field(ge=1, le=720, description="After how many hours a browser needs a new link.")
     ] = 12
@@ -81,7 +84,7 @@ class Dashboard(Model):
         LocalFile | None,
         Field(
             description="A file on the controller: the certificate (PEM, with those that signed it) that browsers are "
-            "shown. Without one gpuadmin makes one, of which browsers warn."
+            "shown. Without one gpuadmin makes one, which browsers warn about."
         ),
     ] = None
     key: Annotated[LocalFile | None, Field(description="A file on the controller: its private key (PEM).")] = None

@@ -71,8 +71,8 @@ class Drift(Model):
     ignore: Annotated[
         list[Text],
         Field(
-            description="What is meant to be so, as `gpuadmin drift` prints it: the part before the first `: `, or the "
-            "whole line; a directory, with `/` at its end, stands for what is below it. `drift` counts what it hides."
+            description="What is meant to differ, as `gpuadmin drift` prints it: the part before the first `: `, or "
+            "the whole line; a directory, with `/` at its end, stands for all below it. `drift` counts what it hides."
         ),
     ] = []
 
@@ -112,7 +112,7 @@ class Images(Model):
             ge=1,
             le=65535,
             description="TCP port on which nodes pass full images on to each other; null: each gets its own from the "
-            "store. Anybody on a node can take one from 1024 on, and then it gets its own as well.",
+            "store. Anybody on a node can take a port from 1024 on; that node then gets its own from the store, too.",
         ),
     ] = 7370
     keep: Annotated[int, Field(ge=1, le=1000, description="How many images are kept when pruning.")] = 3

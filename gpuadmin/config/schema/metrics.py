@@ -17,7 +17,7 @@ def _web_address(value: str) -> str:
     plain_text(value, longest=1000)
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", value):
-        raise ValueError(f"{value[:60]!r} is no address: it begins with https:// or http://, and has no blanks")
+        raise ValueError(f"{value[:60]!r} is not an address: one begins with https:// or http://, and has no blanks")
     return value
 
 
@@ -40,7 +40,7 @@ class Metrics(Model):
     ] = 9090
     mail_to: Annotated[
         list[Email],
-        Field(description="Whom alerts are mailed to, by the server that `mail` names; without anybody no mail."),
+        Field(description="Who gets alerts by mail, through the server that `mail` names; if empty, no mail is sent."),
     ] = []
     webhook: Annotated[
         WebAddress | None, Field(description="Where alerts are posted to as well, as Alertmanager's webhook.")

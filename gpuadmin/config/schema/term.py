@@ -52,7 +52,7 @@ class Mail(Model):
     ] = None
     security: Annotated[
         Literal["starttls", "tls", "none"],
-        Field(description="How the connection is encrypted. `none` is refused together with `user`, but on localhost."),
+        Field(description="How the connection is encrypted. `none` is refused with `user`, except on localhost."),
     ] = "starttls"
     ca_file: Annotated[
         LocalFile | None,
@@ -117,7 +117,7 @@ class Backups(Model):
         Path,
         Field(
             description="Where the second copies are on the host of group `backup`, on btrfs. Each stays 30 days "
-            "after it came, and 48 sets are taken in 24 hours; docs/security.md says why these are no settings."
+            "after it came, and 48 sets are taken in 24 hours; docs/security.md says why these are not settings."
         ),
     ] = "/srv/backups"
     days: Annotated[

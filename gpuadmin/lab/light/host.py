@@ -129,7 +129,7 @@ def _wait_for_systemd(process: subprocess.Popen[bytes], limit: float = 60.0) -> 
 
 
 def switch(lab: Lab) -> str:
-    """The network namespace of the lab's own network, with a bridge in it; made where there is none."""
+    """The network namespace of the lab's own network, with a bridge in it; made if there is none."""
     name = name_of(lab)
     if not Path("/run/netns", name).exists():
         run(("ip", "netns", "add", name))

@@ -47,7 +47,7 @@ def start(lab: Lab, host: Host) -> None:
 
 
 def kill(lab: Lab, host: Host) -> bool:
-    """End a host at once. Returns False if it was not running. What it wrote is kept: this is no power cut."""
+    """End a host at once. Returns False if it was not running. What it wrote is kept: this is not a power cut."""
     pid = running_pid(lab, host)
     if pid is not None:
         os.kill(pid, signal.SIGKILL)

@@ -89,7 +89,7 @@ def test_a_private_key_is_one_sentence(people: Path, cli: Cli, tmp_path: Path) -
     for arguments in (("add-user", "seo", "--key"), ("change-user", "minji", "--add-key")):
         code, _, err = cli(*arguments, str(tmp_path / "key"), "--check")
         assert code == 2
-        assert f"{arguments[-1]} {tmp_path}/key: is a private key, which nobody hands over" in err
+        assert f"{arguments[-1]} {tmp_path}/key: is a private key, which must not be handed over" in err
         assert f"Hint: the public one is {tmp_path}/key.pub" in err
         assert len(err.splitlines()) == 2, err
 

@@ -1,4 +1,4 @@
-"""change-user: what becomes of a person's entry, and what an admin is told of it."""
+"""change-user: what happens to a person's entry, and what an admin is told of it."""
 
 from __future__ import annotations
 

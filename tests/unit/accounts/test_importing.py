@@ -96,7 +96,7 @@ BAD = {
     "a uid of many digits": ("a.csv", "name,uid\nminji," + "9" * 5000 + "\n", ["a.csv:2: uid: '999", "not a number"]),
     "docker maybe": ("a.csv", "name,docker\nminji,maybe\n", ["a.csv:2: docker: 'maybe' is neither yes nor no"]),
     "bad date": ("a.csv", "name,expires\nminji,28.2.2027\n", ["a.csv:2: ", "expires", "not a date"]),
-    "no name in a row": ("a.csv", "name,uid\n,20000\n", ["a.csv:2: ", "no user name"]),
+    "no name in a row": ("a.csv", "name,uid\n,20000\n", ["a.csv:2: ", "not a user name"]),
     "an open quote": ("a.csv", 'name\n"minji\n', ["is not valid CSV"]),
     "neither UTF-8 nor CP949": ("a.csv", b"name\n\xff\xff\n", ["is neither of utf-8, cp949"]),
     "YAML in CP949": ("a.yml", "- name: a\n  note: 민지\n".encode("cp949"), ["a.yml:2: is not UTF-8"]),
@@ -181,7 +181,7 @@ def test_a_table_as_korean_excel_writes_it(tmp_path: Path) -> None:
 def test_a_row_shows_all_that_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, "a.csv", "name,email,expires\nMinji,nowhere,2027-02-30\n")
-    for word in ("a.csv:2: ", "no user name", "not an e-mail address", "does not exist"):
+    for word in ("a.csv:2: ", "not a user name", "not an e-mail address", "does not exist"):
         assert word in caught.value.message
 
 

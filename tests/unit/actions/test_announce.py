@@ -264,7 +264,7 @@ WRONG = {
     "the past": ([*TEXTS[:6], "2020-01-01"], "--until 2020-01-01: is past"),
     "begun and over": ([*TEXTS[:6], "2020-01-02", "--from", "2020-01-01"], "--until 2020-01-02: is past"),
     "before it begins": ([*TEXTS, "--from", str(TODAY + timedelta(days=1))], "is before --from "),
-    "no node": ([*TEXTS, "--on", "storage1"], "no node is meant"),
+    "no node": ([*TEXTS, "--on", "storage1"], "this names no node"),
     "no such host": ([*TEXTS, "--on", "nowhere"], "--on nowhere: names no host"),
     "no such file": ([*TEXTS[:4], "@/nowhere/x", "--until", str(TODAY)], "--en: /nowhere/x: No such file"),
     "nothing": (["announce"], "give the texts"),
@@ -317,7 +317,7 @@ def test_the_dashboard_has_what_is_announced_on_any_node(ansible: Ansible, cli: 
     ansible.answer = RunResult({host: HostResult("changed") for host in ("node1", "watch")})
     code, out, err = cli("announce", "--take-back", name, "--yes")
     assert code == 0, err
-    assert "no more on the dashboard" in out
+    assert "no longer shown on the dashboard" in out
     left = given(ansible.asked[2])
     assert left["node1"] == []
     assert [entry["text"].endswith("Two") for entry in left["watch"]] == [True]

@@ -125,7 +125,7 @@ def test_two_places_at_once(asked: list[Invocation], cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["ghost"], "ghost: nobody of that name is registered, or was"),
+        (["ghost"], "ghost: nobody by that name is or was registered"),
         (["minji", "--path", "../jiho"], "is not a path inside of the home"),
         (["minji", "--path", "/etc"], "is not a path inside of the home"),
         (["../minji"], "is not the name of a home"),

@@ -52,9 +52,9 @@ def test_one_look_in_check_mode(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = answer(**sound())
     code, out, err = cli("diagnose", "minji")
     assert code == 0, err
-    assert out.splitlines()[0] == "these 8 things were looked at on node1, node2, storage1 and are right"
+    assert out.splitlines()[0] == "these 8 things were checked on node1, node2, storage1 and are fine"
     assert "a session of minji's is tried for at most 9 seconds" in err
-    assert "Looked at, and right: users.yml, account, log-ins for all (nologin), login shell, keys" in " ".join(
+    assert "Checked, and fine: users.yml, account, log-ins for all (nologin), login shell, keys" in " ".join(
         out.split()
     )
     assert out.splitlines()[-1] == f"  {NEVER[-1]}"
@@ -72,7 +72,7 @@ def test_one_look_in_check_mode(ansible: Ansible, cli: Cli) -> None:
     ("arguments", "why"),
     [
         (("minji", "--no-trial"), "a session of minji's: --no-trial"),
-        (("minji", "--check"), "a session of minji's: --check begins none"),
+        (("minji", "--check"), "a session of minji's: --check starts none"),
         (("jiho",), "a session of jiho's: the account is locked"),
         (("nobody1",), "a session of nobody1's: users.yml does not have them"),
     ],
@@ -82,7 +82,7 @@ def test_where_no_session_is_tried_that_is_said(
 ) -> None:
     ansible.answer = answer(**sound())
     _, out, err = cli("diagnose", *arguments)
-    assert why in out.split("Not looked at:")[1]
+    assert why in out.split("Not checked:")[1]
     assert "is tried" not in err
     (invocation,) = ansible.asked
     assert invocation.variables["gpuadmin_trial"] is False
@@ -120,7 +120,7 @@ def test_what_is_not_known_is_not_taken_for_nothing(ansible: Ansible, cli: Cli) 
     facts = node(unknown={"docker": "died"})
     ansible.answer = answer(**sound() | {"node1": facts})
     out = cli("diagnose", "minji")[1]
-    assert out.splitlines()[0].endswith("and are right; 1 part could not be looked at")
+    assert out.splitlines()[0].endswith("and are fine; 1 part could not be looked at")
     assert "unknown: node1: docker: not known, died" in out
 
 
@@ -191,7 +191,7 @@ def test_hosts_alone(ansible: Ansible, cli: Cli) -> None:
         {"node1": HostResult("ok", reports={"diagnosis": node(units=["x.service"], nobody=True)})}
     )
     out = cli("diagnose", "--host", "node1")[1]
-    assert out.splitlines()[0] == "these 7 things were looked at on node1 and are right; 1 note below"
+    assert out.splitlines()[0] == "these 7 things were checked on node1 and are fine; 1 note below"
     assert "note: node1: 1 unit of the system failed: x.service" in out
     (invocation,) = ansible.asked
     assert (invocation.limit, invocation.variables["gpuadmin_person"]) == ("node1", {})

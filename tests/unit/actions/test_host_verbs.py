@@ -274,7 +274,7 @@ def test_a_key_that_ssh_does_not_use_is_not_the_host_s_fault(site: Path) -> None
             with opened("status", Options(site=str(site)), changes=False) as session:
                 session.run("status", None, variables, check=True)
         assert asked[0].keys.keys == expected
-        assert all(problem.message == "is no file" for problem in asked[0].keys.problems.values())
+        assert all(problem.message == "is not a file" for problem in asked[0].keys.problems.values())
 
 
 def test_where_the_key_is_the_cause_the_hint_is_of_the_key(ansible: Ansible, cli: Cli) -> None:

@@ -69,7 +69,7 @@ def test_push_where_everybody_is_busy_or_done(cli: Cli, cluster: Cluster) -> Non
     ("arguments", "words"),
     [
         (["c"], "the store has no complete image c"),
-        (["../b"], "is no name of an image"),
+        (["../b"], "cannot name an image"),
         (["b", "--batch", "0"], "neither a number of nodes nor a percentage"),
         (["b", "--force", "--when-idle"], "give one of them"),
     ],

@@ -45,7 +45,7 @@ def test_what_a_person_holds(ansible: Ansible, cli: Cli) -> None:
     (ansible.site / "users.yml").write_text("users: [{name: jiho, uid: 20000}]\n")
     code, out, _ = cli("top", "--local", "--user", "jiho")
     assert code == 0
-    assert "Nobody of that name holds a GPU." in out
+    assert "Nobody by that name holds a GPU." in out
 
 
 def test_a_node_cannot_speak_for_another(ansible: Ansible, cli: Cli) -> None:

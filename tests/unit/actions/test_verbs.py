@@ -375,7 +375,7 @@ def test_drift_says_first_who_is_root(ansible: Ansible, cli: Cli) -> None:
     assert code == 6
     assert out.splitlines()[:5] == [
         "Root, or could be:", "  node1, node2: minji in group sudo: may become root by sudo", "Not as it was set up:",
-        "  node1: /tmp: has mode 755", "Not looked at: node2: x: y",
+        "  node1: /tmp: has mode 755", "Not checked: node2: x: y",
     ]  # fmt: skip
     assert "2 hosts differ: node1, node2" in err
     document = json.loads(cli("drift", "--json")[1])["result"]

@@ -174,7 +174,7 @@ def test_who_has_no_address_is_named(ansible: Ansible, cli: Cli) -> None:
     prepare(ansible, welcome=True)
     code, out, err = cli("add-user", "yuna", "--key", OTHER, "--yes")
     assert code == 0, err
-    assert "not mailed, for they have no address (--email): yuna" in out
+    assert "not mailed, because they have no address (--email): yuna" in out
 
 
 def test_a_mail_server_that_is_away_is_said_and_the_account_is_there(ansible: Ansible, cli: Cli) -> None:

@@ -39,10 +39,6 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
         [ok(changed=True), ("failed", "n", {"res": {"msg": "no space"}})],
         HostResult("failed", ["Do it"], "no space (Do it)"),
     ),
-    "how long a task may take is not in its failure": (
-        [("failed", "n", {"res": {"msg": "no outcome"}, "task": "Wait; seconds at most {{ x }}"})],
-        HostResult("failed", [], "no outcome (Wait)"),
-    ),
     "what a module did before it failed is done": (
         [("failed", "n", {"res": {"msg": "conflict", "operations": ["add minji"]}})],
         HostResult("failed", ["add minji"], "conflict (Do it)"),
@@ -73,7 +69,7 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
     ),
     "text that is no JSON": (
         [ok(each={"homes": "{", "x": 1}, changed=True, operations=["add minji"])],
-        HostResult("failed", ["add minji"], "its answer is not understood: homes is no JSON (Do it)"),
+        HostResult("failed", ["add minji"], "its answer is not understood: homes is not JSON (Do it)"),
     ),
     "what is odd about a report": (
         [ok(report={"users": {"minji": OK}}), ok(report={"users": {"minji": {"status": 5}}, "problems": ["a"]})],
@@ -82,11 +78,11 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
     ),
     "operations that are none": (
         [ok(changed=True, operations=5), ok(operations=["x", 1], changed=True)],
-        HostResult("failed", ["Do it", "Do it"], f"{ODD}: operations is no list of texts (Do it)"),
+        HostResult("failed", ["Do it", "Do it"], f"{ODD}: operations is not a list of texts (Do it)"),
     ),
     "a report of a name that nobody reads": ([ok(report={"x": 1})], HostResult("ok")),
     "a report that is none": (
-        [ok(report=5)], HostResult("failed", [], "its answer is not understood: report is no object (Do it)"),
+        [ok(report=5)], HostResult("failed", [], "its answer is not understood: report is not an object (Do it)"),
     ),
     "a remark without an end": (
         [ok(remarks=["a" * 9999, "b"])], HostResult("ok", message="a" * 4000),
@@ -249,3 +245,22 @@ def test_obstacles_are_sentences_and_all_of_them_count(given: object, found: lis
     assert host.obstacles == found
     assert host.message == ("; ".join(one.rstrip(".") for one in found) or "not ready (Do it)")
     assert host.untouched == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("stats", "told"),
+    [
+        ({"data": {"gpuadmin_seconds": 900}}, ["900"]),
+        ({"data": {"gpuadmin_seconds": "900"}}, ["900"]),
+        ({"data": {"gpuadmin_seconds": 10**9}}, []),
+        ({"data": {"gpuadmin_seconds": -1}}, []),
+        ({"data": {"other": 900}}, []),
+        ({"data": 900}, []),
+        (900, []),
+    ],
+)
+def test_how_long_the_next_task_may_take(stats: object, told: list[str]) -> None:
+    called: list[tuple[str, str, str]] = []
+    collector = Collector(on_task=lambda name: None, on_host=lambda *words: called.append(words))
+    collector.event({"event": "runner_on_ok", "event_data": {"host": "n", "res": {"ansible_stats": stats}}})
+    assert [detail for _, outcome, detail in called if outcome == "limit"] == told

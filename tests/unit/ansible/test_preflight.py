@@ -186,7 +186,7 @@ def test_modules_that_look_change_nothing(go: Go, tmp_path: Path) -> None:
 def test_what_looks_fails_is_in_the_way(go: Go, tmp_path: Path) -> None:
     """And one that looks only where something else is in the way is not asked before."""
     go.content("first/tasks/odd.yml", "- name: Ask\n  gpuadmin.node.accounts:\n    nonsense: 1\n")
-    odd = "accounts has 'nonsense', which is none of"
+    odd = "accounts has 'nonsense', which is not one of"
     assert odd in (go("look: [odd.yml]", "{}").hosts["node1"].message or "")
     held = "look_when_held: [odd.yml]\n"
     found = go(f"{held}obstacles: [{{that: false, say: in the way}}]", "{}").hosts["node1"].obstacles
@@ -202,7 +202,7 @@ def test_facts_of_a_host_are_asked_for_once_and_no_role_is_looked_at_without(go:
     assert go("look: [facts.yml]", known).hosts["node1"].obstacles == ["this is known"]
     go.content("first/tasks/facts.yml", facts.format(paths="7"))
     (alone,) = go("look: [facts.yml]", "obstacles: [{that: false, say: nobody asks}]").hosts["node1"].obstacles
-    assert "host_facts.paths is 7, and no list" in alone
+    assert "host_facts.paths is 7, not a list" in alone
     assert marks(tmp_path) == ["node2-first"], "which the second role is not for, at first"
 
 

@@ -381,16 +381,16 @@ def test_what_is_too_deep_or_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["layout", "people"])
 @pytest.mark.parametrize("text", [5, None, ["{}"], {"x": 1}, b"{}"])
 def test_what_is_no_text_is_no_report(name: str, text: object) -> None:
-    with pytest.raises(OddError, match=f"{name} is no text"):
+    with pytest.raises(OddError, match=f"{name} is not text"):
         of_text(name, text)
 
 
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("layout", "{", "layout is no JSON"),
-        ("layout", '{"x": ' + "9" * 5000 + "}", "layout is no JSON"),  # Python reads no number of so many digits
-        ("users", "{", "users is no JSON"),
+        ("layout", "{", "layout is not JSON"),
+        ("layout", '{"x": ' + "9" * 5000 + "}", "layout is not JSON"),  # Python reads no number of so many digits
+        ("users", "{", "users is not JSON"),
         ("users", '{"minji": 5}', "users.minji: "),
         ("power", '{"people": 5}', "power.people: "),
         ("layout", '{"x": ' + "[" * DEEPEST + "]" * DEEPEST + "}", "layout is nested too deep"),

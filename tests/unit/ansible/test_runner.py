@@ -128,14 +128,14 @@ def playbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr("tempfile.tempdir", None)
 
-    def go(tasks: str, **fields: Any) -> RunResult:
+    def go(tasks: str, on_host: Callable[[str, str, str], None] = lambda *words: None, **fields: Any) -> RunResult:
         write_playbook(content, "test", tasks)
         variables = {"gpuadmin_site": site.settings.model_dump(mode="json"), **fields.pop("variables", {})}
         invocation = Invocation(
             playbook="test", inventory=site.inventory.sources, known_hosts=site.known_hosts, hosts=3,
             variables=variables, log=tmp_path / "log.txt", **fields,
         )  # fmt: skip
-        result = layer.run(invocation)
+        result = layer.run(invocation, on_host=on_host)
         assert list(temporary.iterdir()) == [], "the run left something behind"
         return result
 
@@ -207,6 +207,25 @@ def test_check_mode_and_the_real_run_say_the_same(playbook: Runner, tmp_path: Pa
     assert not list(tmp_path.glob("made-*"))
     assert playbook(tasks).hosts == predicted.hosts
     assert {host.status for host in playbook(tasks).hosts.values()} == {"ok"}
+
+
+def test_a_role_reports_how_long_its_next_task_may_take(playbook: Runner) -> None:
+    told: list[tuple[str, str, str]] = []
+    playbook(
+        """
+- name: Report how long it may take
+  ansible.builtin.set_stats:
+    data:
+      gpuadmin_seconds: "{{ 600 + 300 }}"
+    per_host: true
+- name: Do it
+  ansible.builtin.debug:
+    msg: done
+""",
+        on_host=lambda *words: told.append(words),
+    )
+    of_node = [(outcome, detail) for host, outcome, detail in told if host == "node1"]
+    assert of_node.index(("limit", "900")) < of_node.index(("begun", "Do it"))
 
 
 def test_a_result_of_any_size_counts(playbook: Runner) -> None:

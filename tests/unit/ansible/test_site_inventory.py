@@ -83,12 +83,12 @@ def test_what_a_site_says_of_its_hosts_is_of_the_kind_that_roles_are_given(tmp_p
     (site / "inventory/group_vars").mkdir(exist_ok=True)
     file = site / "inventory/group_vars/gpu.yml"
     for line, words in (
-        ("backups_ordinary: soon", "backups_ordinary is 'soon', and not a whole number"),
-        ("backups_workers: '2'", "backups_workers is '2', and not a whole number"),
-        ("monitoring_port: true", "monitoring_port is 'True', and not a whole number"),
-        ("homes_server_clients: node1", "homes_server_clients is 'node1', and not a list"),
-        ("accounts_login: 'no'", "accounts_login is 'no', and not true or false"),
-        ("web_link_way: [1]", "web_link_way is '[1]', and not a mapping"),
+        ("backups_ordinary: soon", "backups_ordinary is 'soon', not a whole number"),
+        ("backups_workers: '2'", "backups_workers is '2', not a whole number"),
+        ("monitoring_port: true", "monitoring_port is 'True', not a whole number"),
+        ("homes_server_clients: node1", "homes_server_clients is 'node1', not a list"),
+        ("accounts_login: 'no'", "accounts_login is 'no', not true or false"),
+        ("web_link_way: [1]", "web_link_way is '[1]', not a mapping"),
     ):
         file.write_text(f"{line}\n")
         assert f"inventory: {nodes[0]}: {words}" in " ".join(asked(site, status=1).split())

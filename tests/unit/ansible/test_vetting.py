@@ -59,7 +59,7 @@ def test_a_distribution_is_a_name_and_no_path(key: str, family: object) -> None:
     assert vetting.problem(answer) is None
     assert vetting.problem({"ansible_facts": {"gpuadmin": {**answer["ansible_facts"]["gpuadmin"], key: None}}}) is None
     answer["ansible_facts"]["gpuadmin"][key] = family  # type: ignore[assignment]  # a host that lies
-    assert vetting.problem(answer) == f"{key} is the name of no distribution"
+    assert vetting.problem(answer) == f"{key} is not the name of a distribution"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ print(int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0
 
 
 @pytest.mark.holds("an answer without an end takes only so much memory")
-@pytest.mark.parametrize(("kind", "words"), [("module", "it is longer than 64 MiB"), ("command", "has no end")])
+@pytest.mark.parametrize(("kind", "words"), [("module", "it is longer than 64 MiB"), ("command", "does not end")])
 def test_an_answer_without_an_end_takes_only_so_much_memory(tmp_path: Path, kind: str, words: str) -> None:
     """Ansible keeps all of it, several times over, before anybody can look: that is the process of one host's task."""
     ssh = tmp_path / "ssh"

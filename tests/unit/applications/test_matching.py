@@ -79,7 +79,7 @@ MATCHED: dict[str, tuple[list[Application], list[Member] | None, list[str], list
     "no address": ([applied(2, None, missing=("email",))], [member(2, A)], [], ["a@ form"], ["None no usable e-mail"]),
     "one key for two": (
         [applied(2, A, seed="k"), applied(3, B, seed="k"), applied(4, C)], None, ["c@"], [],
-        ["a@ that of b@example.org, too", "b@ that of a@example.org, too"],
+        ["a@ b@example.org: the same ssh key", "b@ a@example.org: the same ssh key"],
     ),
     "one id for two of the list": (
         [applied(2, A, "1"), applied(3, B, "1")], [member(2, A, "1"), member(3, B)], [], [],
@@ -144,7 +144,7 @@ def test_people_with_an_account() -> None:
 def test_a_key_of_somebody_registered() -> None:
     people = registry({"name": "ann", "uid": 20000, "keys": [public_key("2")]})
     (entry,) = sort_applications([applied(2, B)], None, people, SETTINGS, {}).unknown
-    assert "the ssh key is that of the account ann, too" in entry.reason
+    assert "the account ann: the same ssh key" in entry.reason
 
 
 DERIVED = [
@@ -170,13 +170,13 @@ RETIRED = [
 CHOSEN: dict[str, tuple[Newcomer, dict[str, str], str | None, str]] = {
     "from the address": (Newcomer("minji@example.org"), {}, "minji", ""),
     "asked for": (Newcomer("x@example.org", " Minji "), {}, "minji", ""),
-    "asked for badly": (Newcomer("x@example.org", "../x"), {}, None, "no user name"),
+    "asked for badly": (Newcomer("x@example.org", "../x"), {}, None, "not a user name"),
     "asked for root": (Newcomer("x@example.org", "root"), {}, None, "system account"),
     "asked for the admin": (Newcomer("x@example.org", "cluster-admin"), {}, None, "own account or group"),
     "the people's group": (Newcomer("gpuusers@example.org"), {}, None, "own account or group"),
     "a system account": (Newcomer("mail@example.org"), {}, None, "system account"),
     "taken": (Newcomer("ann@example.net"), {}, None, "somebody else's account"),
-    "too long": (Newcomer("a" * 40 + "@example.org"), {}, None, "no user name"),
+    "too long": (Newcomer("a" * 40 + "@example.org"), {}, None, "not a user name"),
     "decided": (Newcomer("ann@example.net"), {"ANN@example.net": "annie"}, "annie", ""),
     "decided badly": (Newcomer("ann@example.net"), {"ann@example.net": "ann"}, None, "somebody else's account"),
     "comes back": (Newcomer("Old@example.org", "young"), {}, "old", ""),

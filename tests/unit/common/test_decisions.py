@@ -207,7 +207,7 @@ def test_how_much_of_what_was_bought_was_used() -> None:
     """Ten of minji's, four of junho's, six of which nobody knows; a node that is not the site's is left out."""
     found = bought(USED, GROUPS, 30)
     assert (found.available, found.held, found.used, found.unknown) == (80, 20, 9, 6)
-    assert found.words() == "Of 80 GPU-hours that there were, 25% were held and 11% used; of 8% nobody knows whether."
+    assert found.words() == "Of 80 GPU-hours available, 25% were held and 11% used; for 8% nobody knows."
     assert bought(Measured([], [], [], []), GROUPS, 30).words() is None
 
 

@@ -1,4 +1,4 @@
-"""Every value that a person can type, and what becomes of hostile ones."""
+"""Every value that a person can type, and what happens to hostile ones."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ ED25519 = public_key("laptop")
 
 GOOD_NAMES = ("a", "_a", "minji", "user-1", "a" * 32, "a_b-c9", "x0")
 BAD_NAMES = {
-    "": "is no user name",
-    "../x": "is no user name",
-    "-rf": "is no user name",
-    "a b": "is no user name",
-    "a\nb": "is no user name",
-    "minji\n": "is no user name",
-    "{{ x }}": "is no user name",
-    "{{7*7}}": "is no user name",
-    "a" * 33: "is no user name",
-    "민지": "is no user name",
-    "minji한": "is no user name",
-    "Minji": "is no user name",
-    "9lives": "is no user name",
-    "a.b": "is no user name",
-    "a:b": "is no user name",
-    "a/b": "is no user name",
-    "a$": "is no user name",
-    "a;reboot": "is no user name",
-    "$(id)": "is no user name",
-    ".": "is no user name",
-    "..": "is no user name",
-    "~root": "is no user name",
-    "а": "is no user name",  # noqa: RUF001  a Cyrillic letter that looks like a Latin one
+    "": "is not a user name",
+    "../x": "is not a user name",
+    "-rf": "is not a user name",
+    "a b": "is not a user name",
+    "a\nb": "is not a user name",
+    "minji\n": "is not a user name",
+    "{{ x }}": "is not a user name",
+    "{{7*7}}": "is not a user name",
+    "a" * 33: "is not a user name",
+    "민지": "is not a user name",
+    "minji한": "is not a user name",
+    "Minji": "is not a user name",
+    "9lives": "is not a user name",
+    "a.b": "is not a user name",
+    "a:b": "is not a user name",
+    "a/b": "is not a user name",
+    "a$": "is not a user name",
+    "a;reboot": "is not a user name",
+    "$(id)": "is not a user name",
+    ".": "is not a user name",
+    "..": "is not a user name",
+    "~root": "is not a user name",
+    "а": "is not a user name",  # noqa: RUF001  a Cyrillic letter that looks like a Latin one
     "root": "system account",
     "docker": "system account",
     "sudo": "system account",

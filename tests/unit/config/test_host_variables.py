@@ -29,22 +29,22 @@ def test_good(variables: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({"gpus": "8"}, "gpus '8' is no number from 0 to 64"),
-        ({"gpus": True}, "gpus True is no number"),
-        ({"gpus": -1}, "gpus -1 is no number"),
-        ({"gpus": 65}, "gpus 65 is no number"),
-        ({"gpus": "{{ lookup('pipe', 'id') }}"}, "is no number"),
-        ({"gpu_model": 5090}, "gpu_model 5090 is no text"),
-        ({"gpu_model": " "}, "gpu_model ' ' is no text"),
+        ({"gpus": "8"}, "gpus '8' is not a number from 0 to 64"),
+        ({"gpus": True}, "gpus True is not a number"),
+        ({"gpus": -1}, "gpus -1 is not a number"),
+        ({"gpus": 65}, "gpus 65 is not a number"),
+        ({"gpus": "{{ lookup('pipe', 'id') }}"}, "is not a number"),
+        ({"gpu_model": 5090}, "gpu_model 5090 is not text"),
+        ({"gpu_model": " "}, "gpu_model ' ' is not text"),
         ({"gpu_model": "{{ x }}"}, "gpu_model holds the template marker"),
         ({"gpu_model": "x" * 200}, "gpu_model is 200 characters long"),
-        ({"gpus_worse": "ignore"}, "gpus_worse 'ignore' is none of report, refuse"),
-        ({"gpus_driver": "nvidia"}, "gpus_driver 'nvidia' is none of distribution, repository, elsewhere"),
-        ({"gpus_modules": "{{ x }}"}, "gpus_modules '{{ x }}' is none of open, proprietary"),
+        ({"gpus_worse": "ignore"}, "gpus_worse 'ignore' is not one of report, refuse"),
+        ({"gpus_driver": "nvidia"}, "gpus_driver 'nvidia' is not one of distribution, repository, elsewhere"),
+        ({"gpus_modules": "{{ x }}"}, "gpus_modules '{{ x }}' is not one of open, proprietary"),
         ({"gpus_hold": "yes"}, "gpus_hold 'yes' is neither true nor false"),
-        ({"gpus_version": 570.1}, "gpus_version 570.1 is no version of the driver in quotes"),
-        ({"gpus_version": "570; rm"}, "gpus_version 570; rm is no version of the driver"),
-        ({"gpus_worse": ["report"]}, "gpus_worse ['report'] is none of"),
+        ({"gpus_version": 570.1}, "gpus_version 570.1 is not a driver version in quotes"),
+        ({"gpus_version": "570; rm"}, "gpus_version 570; rm is not a driver version"),
+        ({"gpus_worse": ["report"]}, "gpus_worse ['report'] is not one of"),
     ],
 )
 def test_refused(variables: dict[str, object], words: str) -> None:
@@ -62,7 +62,7 @@ def test_an_inventory(tmp_path: Path) -> None:
     assert (first.gpus, second.gpus) == (8, None)
     assert second.variables["gpu_model"] == "H100"
     (folder / "hosts.yml").write_text(hosts.replace("8", "eight"))
-    with pytest.raises(ConfigError, match="inventory: node1: gpus 'eight' is no number"):
+    with pytest.raises(ConfigError, match="inventory: node1: gpus 'eight' is not a number"):
         load_inventory(tmp_path)
 
 

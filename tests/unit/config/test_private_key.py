@@ -50,9 +50,9 @@ def test_a_good_one(tmp_path: Path) -> None:
     [
         (None, 0o644, "is open to others (mode 0644), so ssh does not use it", "chmod 600 "),
         (None, 0o640, "is open to others (mode 0640), so ssh does not use it", "chmod 600 "),
-        ("garbage\n", 0o600, "is no private key that ssh can read (", "restore it"),
-        ("", 0o600, "is no private key that ssh can read (", "restore it"),
-        ("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n", 0o600, "is no private key that ssh can read (", "restore it"),
+        ("garbage\n", 0o600, "is not a private key that ssh can read (", "restore it"),
+        ("", 0o600, "is not a private key that ssh can read (", "restore it"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n", 0o600, "not a private key that ssh can read (", "restore it"),
         ("ssh-ed25519 AAAA a@b\n", 0o644, "is a public key", "name the private one"),
     ],
 )
@@ -71,7 +71,7 @@ def test_what_ssh_does_not_use(tmp_path: Path, content: str | None, mode: int, w
 
 def test_nothing_a_directory_and_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name, words in (("none", "is no file"), ("", "is a directory"), ("pipe", "is a named pipe")):
+    for name, words in (("none", "is not a file"), ("", "is a directory"), ("pipe", "is a named pipe")):
         problem = key_problem(str(tmp_path / name))
         assert problem is not None
         assert problem.message.startswith(words)
@@ -117,5 +117,5 @@ def test_check_tries_the_key_of_one_host(site: Path, cli: Cli, tmp_path: Path) -
     (site / "inventory/host_vars").mkdir()
     (site / "inventory/host_vars/node1.yml").write_text(f"ansible_ssh_private_key_file: {tmp_path}/none\n")
     code, out, _ = cli("check", "--site", str(site))
-    words = f"error: inventory: node1: ansible_ssh_private_key_file: {tmp_path}/none is no file"
+    words = f"error: inventory: node1: ansible_ssh_private_key_file: {tmp_path}/none is not a file"
     assert (code, words in out) == (2, True), out

@@ -212,7 +212,7 @@ def test_a_mistake_is_said_each_time(site: Path) -> None:
     _host_vars(site)
     (site / "inventory/host_vars/nas1.yml").write_text("ansible_port: many\n")
     for _ in range(2):
-        with pytest.raises(ConfigError, match="ansible_port 'many' is no port"):
+        with pytest.raises(ConfigError, match="ansible_port 'many' is not a port"):
             load_inventory(site)
     assert not memory(site).exists()
 

@@ -94,7 +94,7 @@ SETTINGS_MISTAKES = {
         "gpuadmin.yml:2: gpus.driver: ",
         "'repository' or 'elsewhere'",
     ],
-    "name: x\ngpus: {version: 570.10}\n": ["gpuadmin.yml:2: gpus.version: 570.1 is no version of the driver in quotes"],
+    "name: x\ngpus: {version: 570.10}\n": ["gpuadmin.yml:2: gpus.version: 570.1 is not a driver version in quotes"],
     "name: x\ngpus: {driver: repository}\n": ["gpus: ", "driver: repository needs repository with url and key"],
     "name: x\ngpus: {toolkit: repository}\n": ["gpus: ", "toolkit: repository needs toolkit_repository"],
     "name: [\n": ["gpuadmin.yml:", "is not valid YAML"],
@@ -137,7 +137,7 @@ def test_a_limit_that_names_nobody(site: Path) -> None:
 @pytest.mark.parametrize("pattern", ["", "  ", ",", ":", "~", "~[", "node[9:"])
 def test_a_limit_that_ansible_would_take_for_all_hosts(site: Path, pattern: str) -> None:
     inventory = load_site(str(site)).inventory
-    with pytest.raises(ConfigError, match="is no pattern of hosts"):
+    with pytest.raises(ConfigError, match="is not a host pattern"):
         inventory.limited(pattern)
 
 
@@ -150,8 +150,8 @@ def test_a_limit_that_ansible_would_take_for_all_hosts(site: Path, pattern: str)
         "@/nonexistent/hosts": "/nonexistent/hosts: No such file or directory",
         "@/": "/: is a directory, where a regular file has to be",
         "@/dev/zero": "is a device",
-        "node1[7]": "is no pattern of hosts that Ansible understands",
-        "~(": "is no pattern of hosts that Ansible understands",
+        "node1[7]": "is not a host pattern that Ansible understands",
+        "~(": "is not a host pattern that Ansible understands",
     }.items(),
 )
 def test_a_limit_that_is_none_is_said_in_our_words(site: Path, pattern: str, words: str) -> None:
@@ -239,7 +239,7 @@ CHECKS = {
     ),
     "a copy beside the original": (
         {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["n1"], backup=["s"])},
-        "error", "inventory/hosts.yml: s", "a copy on the same host is none",
+        "error", "inventory/hosts.yml: s", "a copy on the same host does not count",
     ),
     "docker on NFS": (
         {"gpuadmin.yml": "name: x\ndocker: {data: /home/docker}\n"}, "error", "docker.data", "which is NFS",
@@ -381,8 +381,8 @@ def test_what_will_not_work_later_is_found_now(site: Path, cli: Callable[..., tu
     (site / "templates/mail/notice.en.j2").write_text("Subject: x\n\n{{ nobody }}\n")
     code, out, _ = cli("check", "--site", str(site))
     assert code == 2
-    assert "gpuadmin.yml: admin.ssh_key: /nonexistent/key is no file" in out
-    assert "known_hosts:3: is no host key" in out
+    assert "gpuadmin.yml: admin.ssh_key: /nonexistent/key is not a file" in out
+    assert "known_hosts:3: is not a host key" in out
     assert "templates/mail/notice.en.j2: " in out
 
 

@@ -54,7 +54,7 @@ def rows(html: str) -> dict[str, str]:
 def test_one_glance(everybody: TestClient) -> None:
     status, html = get(everybody, "/")
     assert status == 200
-    assert "4 of 7 nodes are up. 7 of 18 GPUs are free. Of 4 nobody knows whether they are held." in plain(html)
+    assert "4 of 7 nodes are up. 7 of 18 GPUs are free. Nobody knows whether 4 are held." in plain(html)
     nodes = rows(html)
     assert re.search(r"● up up for 3 d .*1 free · 3 held doyun , jiho , minji ×2 22 % 112 of 512 GiB", nodes["gpu01"])
     assert "73 °C" in nodes["gpu01"]

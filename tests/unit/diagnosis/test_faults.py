@@ -187,7 +187,7 @@ def _(broken: Broken) -> None:
     os.chown(broken.root / "home" / NAME, 20001, 20001)
 
 
-@fault("`chmod 0` on one's own home")
+@fault("`chmod 0` on their own home")
 def _(broken: Broken) -> None:
     (broken.root / "home" / NAME).chmod(0)
 
@@ -384,7 +384,7 @@ def _(broken: Broken) -> None:
 
 
 def test_of_a_sound_node_nothing_is_said(broken: Broken) -> None:
-    line = f"these 25 things were looked at on {NODE} and are right; {NAME} gets a session on {NODE}"
+    line = f"these 25 things were checked on {NODE} and are fine; {NAME} gets a session on {NODE}"
     assert broken.says()[0] == line
 
 

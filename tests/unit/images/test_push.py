@@ -135,7 +135,7 @@ def test_the_slowest_node_of_each_step(spent: dict[str, dict[str, float]], words
         ),
         ({"last": pending("c", "c"), "trial": "c"}, False, "refuse", "waits for its reboot"),
         ({"last": pending("b", "b"), "trial": "b"}, False, "push", "ready since an earlier"),
-        ({"last": pending("a", "b")}, False, "push", "its outcome is waited for"),
+        ({"last": pending("a", "b")}, False, "push", "waiting for its outcome"),
         ({"last": pending("a", "c")}, False, "refuse", "a switch to a is on trial"),
     ],
 )

@@ -129,7 +129,7 @@ def test_usage(server: Path) -> None:
     assert found["bought"]["held"] == pytest.approx(6, abs=0.2)
     assert found["bought"]["used"] == pytest.approx(1, abs=0.1)
     last = run(server, "usage", "--since", "1").splitlines()[-1]
-    assert re.fullmatch(r"Of 1[12] GPU-hours that there were, (49|5\d)% were held and [89]% used\.", last), last
+    assert re.fullmatch(r"Of 1[12] GPU-hours available, (49|5\d)% were held and [89]% used\.", last), last
     assert "no node is in a group" in run(server, "usage", "--by", "group")
 
 

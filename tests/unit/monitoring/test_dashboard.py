@@ -110,10 +110,10 @@ def test_a_proxy_gets_a_secret(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        ({"proxy": {"header": "Cookie", "addresses": ["10.0.0.9"]}}, "no header of a proxy's"),
-        ({"proxy": {"header": "X User", "addresses": ["10.0.0.9"]}}, "no header of a proxy's"),
+        ({"proxy": {"header": "Cookie", "addresses": ["10.0.0.9"]}}, "not a proxy's header"),
+        ({"proxy": {"header": "X User", "addresses": ["10.0.0.9"]}}, "not a proxy's header"),
         ({"proxy": {"header": "X-User", "addresses": []}}, "at least 1"),
-        ({"proxy": {"header": "X-User", "addresses": ["proxy.lab"]}}, "no IP address"),
+        ({"proxy": {"header": "X-User", "addresses": ["proxy.lab"]}}, "not an IP address"),
         ({"certificate": "/etc/ssl/a.pem"}, "belong together"),
         ({"sees": "own"}, "sees: there is no such field any more: .*remove the line"),
         ({"port": 443}, "1024"),

@@ -74,7 +74,7 @@ def test_who_was_not_told_that_it_will_be_ended_is_told_first() -> None:
     ("row", "why"),
     [
         (replace(ROW, user="boss"), "exempt"),
-        (replace(ROW, user="(unknown)"), "nobody of users.yml"),
+        (replace(ROW, user="(unknown)"), "not in users.yml"),
         (replace(ROW, unused=None), "does not say since when"),
         (replace(ROW, unused=BEGIN + 1000 * HOUR), "saw it used since"),
     ],

@@ -123,7 +123,7 @@ def test_what_another_start_said_is_not_ours(tmp_path: Path) -> None:
                 (tmp_path / "jobs/x" / background.RESULT).write_text(json.dumps(other))
             return said
 
-    with pytest.raises(NodeError, match="without a word"):
+    with pytest.raises(NodeError, match="without an answer"):
         perform(Between(), tmp_path, QUICK)
 
 

@@ -54,24 +54,24 @@ def test_a_document_becomes_what_it_says() -> None:
 @pytest.mark.parametrize(
     ("given_", "words"),
     [
-        ([], "it is '[]', and no mapping"),
+        ([], "it is '[]', not a mapping"),
         ({}, "it.path is missing"),
         ({"path": None}, "it.path is missing"),
-        ({"path": "/x", "pth": 1}, "it has 'pth', which is none of path, mode"),
-        ({"path": 1}, "it.path is 1, and not text"),
-        ({"path": "/x", "mode": "three"}, "it.mode is 'three', and none of one, two"),
-        ({"path": "/x", "number": "seven"}, "it.number is 'seven', and not a whole number"),
-        ({"path": "/x", "number": True}, "it.number is True, and not a whole number"),
-        ({"path": "/x", "number": 1.5}, "it.number is 1.5, and not a whole number"),
-        ({"path": "/x", "share": "1"}, "it.share is '1', and not a number"),
-        ({"path": "/x", "wanted": 1}, "it.wanted is 1, and not true or false"),
-        ({"path": "/x", "wanted": "no"}, "it.wanted is 'no', and not true or false"),
-        ({"path": "/x", "names": "a"}, "it.names is 'a', and no list"),
-        ({"path": "/x", "names": ["a", 2]}, r"it.names\[1\] is 2, and not text"),
+        ({"path": "/x", "pth": 1}, "it has 'pth', which is not one of path, mode"),
+        ({"path": 1}, "it.path is 1, not text"),
+        ({"path": "/x", "mode": "three"}, "it.mode is 'three', not one of one, two"),
+        ({"path": "/x", "number": "seven"}, "it.number is 'seven', not a whole number"),
+        ({"path": "/x", "number": True}, "it.number is True, not a whole number"),
+        ({"path": "/x", "number": 1.5}, "it.number is 1.5, not a whole number"),
+        ({"path": "/x", "share": "1"}, "it.share is '1', not a number"),
+        ({"path": "/x", "wanted": 1}, "it.wanted is 1, not true or false"),
+        ({"path": "/x", "wanted": "no"}, "it.wanted is 'no', not true or false"),
+        ({"path": "/x", "names": "a"}, "it.names is 'a', not a list"),
+        ({"path": "/x", "names": ["a", 2]}, r"it.names\[1\] is 2, not text"),
         ({"path": "/x", "inner": [{"name": "a"}, {"size": 1}]}, r"it.inner\[1\].name is missing"),
-        ({"path": "/x", "one": "a"}, "it.one is 'a', and no mapping"),
-        ({"path": "/x", "by_name": "a"}, "it.by_name is 'a', and no mapping"),
-        ({"path": "/x", "by_name": {"d": "x"}}, "it.by_name.d is 'x', and not a whole number"),
+        ({"path": "/x", "one": "a"}, "it.one is 'a', not a mapping"),
+        ({"path": "/x", "by_name": "a"}, "it.by_name is 'a', not a mapping"),
+        ({"path": "/x", "by_name": {"d": "x"}}, "it.by_name.d is 'x', not a whole number"),
     ],
 )
 def test_what_is_wrong_is_named(given_: object, words: str) -> None:
@@ -104,13 +104,13 @@ def test_each_operation_says_what_it_takes(name: str) -> None:
     assert documents._fields(found) is not None
     answer = operation.run(name, {"no such field": 1}, check=True)
     assert answer["failed"]
-    assert str(answer["msg"]).startswith(f"{name} has 'no such field', which is none of")
+    assert str(answer["msg"]).startswith(f"{name} has 'no such field', which is not one of")
 
 
 @pytest.mark.parametrize("name", ["../x", "", "os", "Accounts", "accounts\n", 'x"', "__init__"])
 def test_what_is_no_operation_is_not_imported(name: str) -> None:
     before = set(sys.modules)
-    assert str(operation.run(name, {}, check=True)["msg"]).endswith("is no operation")
+    assert str(operation.run(name, {}, check=True)["msg"]).endswith("is not an operation")
     assert {one for one in set(sys.modules) - before if "operations" in one} == set()
 
 

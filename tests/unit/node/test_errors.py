@@ -28,7 +28,7 @@ DENIED = (errno.EACCES, "Permission denied")
         (TimeoutError("timed out"), "timed out"),
         (OSError(), "OSError"),
         (NodeError("there is no such home"), "there is no such home"),
-        (ValueError("12 is no number"), "12 is no number"),
+        (ValueError("12 is not a number"), "12 is not a number"),
     ],
     ids=repr,
 )

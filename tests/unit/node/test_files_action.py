@@ -131,7 +131,7 @@ def test_in_a_play(tmp_path: Path, source: Path) -> None:
 def test_what_is_wrong_with_a_source(tmp_path: Path) -> None:
     for entry, words in (
         ("{path: /no/such, target: /x}", "/no/such is not a directory on the controller"),
-        ("{path: /tmp, targets: /x}", "source[0] has 'targets', which is none of path, target"),
+        ("{path: /tmp, targets: /x}", "source[0] has 'targets', which is not one of path, target"),
         ("{path: /tmp}", "source[0].target is missing"),
     ):
         (tmp_path / "play.yml").write_text(

@@ -14,7 +14,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs/security.md"
 
 
 def test_the_page_says_what_holds() -> None:
-    table = PAGE.read_text().partition("## Limits that are no settings")[2].partition("\n## ")[0]
+    table = PAGE.read_text().partition("## Limits that are not settings")[2].partition("\n## ")[0]
     said = dict(re.findall(r"^\| ([^|]+) \| ([0-9]+)[^|]* \|", table, re.MULTILINE))
     assert {what: int(number) for what, number in said.items()} == {
         "a second copy stays after it came": retention.COPY_DAYS,

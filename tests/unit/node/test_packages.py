@@ -13,7 +13,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.run import program
 
 
 class Unit:
-    """Notes what is to be done in a unit, and how; answers as it is told."""
+    """Notes what to do in a unit, and how; answers as it is told."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *statuses: int | str) -> None:
         self.statuses = list(statuses)
@@ -49,7 +49,7 @@ def test_an_old_index_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
         Unit(monkeypatch, *statuses)
         with pytest.raises(NodeError, match=problem):
             packages.install("debian", ["x"], refresh=False, timeout=60)
-    Unit(monkeypatch, "gpuadmin-packages.service ended without a word: time is over")
+    Unit(monkeypatch, "gpuadmin-packages.service ended without an answer: time is over")
     with pytest.raises(NodeError, match=r"index of packages cannot be fetched: .* time is over"):
         packages.install("debian", ["x"], refresh=True, timeout=60)
 

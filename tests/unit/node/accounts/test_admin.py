@@ -75,10 +75,10 @@ REFUSED = {
     "a wanted uid of people": (replace(WANTED, uid=49999), Observed(), "which is a person's"),
     "a home under the homes": (WANTED, replace(THERE, home="/home/gpuadmin"), "mounted over it"),
     "a new home under the homes": (replace(WANTED, homes="/var/home"), Observed(), "mounted over it"),
-    "root": (replace(WANTED, name="root"), THERE, "no name for an account"),
+    "root": (replace(WANTED, name="root"), THERE, "cannot be the name of its account"),
     "another root": (WANTED, replace(THERE, uid=0), "has uid 0"),
     "no home": (WANTED, replace(THERE, home=""), "home ''"),
-    "a name that is none": (replace(WANTED, name="a b"), Observed(), "no name for an account"),
+    "a name that is none": (replace(WANTED, name="a b"), Observed(), "cannot be the name of its account"),
     "two lines of keys": (replace(WANTED, key=f"{KEY}\n{OTHER}"), Observed(), "public key"),
     "a uid that is taken": (WANTED, Observed(holder="postgres"), "uid 900 is postgres's here"),
     "a web server": (WANTED, replace(THERE, uid=33, keys=None), r"\(uid 33\): .* would get sudo; choose another"),
@@ -109,11 +109,11 @@ REFUSED = {
         "the home of gpuadmin, belongs to uid 20001; correct that, or choose another admin.user",
     ),
     "an account with a home in somebody's": (WANTED, replace(THERE, above=(directory("/x", 20001),)), "belongs to"),
-    "an account without a home": (WANTED, replace(THERE, there=None), "is no directory; make it"),
+    "an account without a home": (WANTED, replace(THERE, there=None), "is not a directory; make it"),
     "an account with a file as home": (
         WANTED,
         replace(THERE, there=Place("/var/home/gpuadmin", 900, 900, stat.S_IFREG | 0o644)),
-        "is no directory",
+        "is not a directory",
     ),
 }
 
@@ -253,7 +253,7 @@ def test_a_link_as_home_is_no_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     (tmp_path / "passwd").write_text(f"gpuadmin:x:900:900::{link}:/bin/bash\n")
     monkeypatch.setattr(admin, "PASSWD", str(tmp_path / "passwd"))
     found = admin.observe(replace(WANTED, home=str(link)))
-    with pytest.raises(NodeError, match="is no directory"):
+    with pytest.raises(NodeError, match="is not a directory"):
         plan(WANTED, replace(found, above=ROOTS))
 
 

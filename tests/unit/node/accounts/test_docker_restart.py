@@ -59,7 +59,7 @@ def test_nothing_runs_without_a_manager() -> None:
     [
         ("../x", 20000, 20000, "is refused"),
         ("minji", 20000, 20001, "has uid 20001 here, not 20000"),
-        ("root", None, 0, "is no person's"),
+        ("root", None, 0, "is not a person's"),
     ],
 )
 def test_nobody_elses_daemon(name: str, uid: int | None, theirs: int, words: str) -> None:

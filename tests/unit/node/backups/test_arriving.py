@@ -208,27 +208,27 @@ ODD: list[tuple[str, Records]] = [
     ("a record without a name", [record("link", name="../x", id="1-1")]),
     ("a record without a name", [record("remove", name="../minji")]),
     ("there is nothing above", [record("leave", **GIVEN)]),
-    ("id is none", [record("link", name="x", id="../../manifest/minji.gz")]),
-    ("id is none", [record("file", name="x", size=0), record("give", **GIVEN, id="..")]),
+    ("id is not valid", [record("link", name="x", id="../../manifest/minji.gz")]),
+    ("id is not valid", [record("file", name="x", size=0), record("give", **GIVEN, id="..")]),
     ("No such file", [record("link", name="x", id="1-1")]),
     ("Not a directory", [record("symlink", name="l", target="/etc", **GIVEN), record("enter", name="l")]),
     ("symbolic links", [record("symlink", name="l", target=str(PRIVATE), **GIVEN), record("patch", name="l", size=0)]),
-    ("a link has nothing", [record("symlink", name="l", target=str(PRIVATE), **GIVEN), record("meta", name="l")]),
-    ("what is kept is no file", [record("symlink", name="l", target="x", **GIVEN), record("keep", name="l", id="1-1")]),
-    ("what is changed is no file",
+    ("a link leads to nothing", [record("symlink", name="l", target=str(PRIVATE), **GIVEN), record("meta", name="l")]),
+    ("kept is not a file", [record("symlink", name="l", target="x", **GIVEN), record("keep", name="l", id="1-1")]),
+    ("what is changed is not a file",
      [record("node", name="p", kind=0o010000, device=0), record("give", **GIVEN), record("patch", name="p", size=0)]),
-    ("a node of no kind", [record("node", name="n", kind=0o100000, device=0)]),
+    ("a node of an unknown kind", [record("node", name="n", kind=0o100000, device=0)]),
     ("outside of its place", [record("file", name="x", size=4), record("data", b"12345", at=0)]),
     ("outside of its place",
      [record("file", name="x", size=9), record("data", b"12", at=2), record("data", b"1", at=1)]),
     ("outside of its place", [record("file", name="x", size=4), record("hole", at=2, length=1 << 60)]),
-    ("at is no number", [record("file", name="x", size=4), record("data", b"1", at=-1)]),
+    ("at is not a number", [record("file", name="x", size=4), record("data", b"1", at=-1)]),
     ("is not understood here", [record("data", b"1", at=0)]),
     ("is not understood here", [record("give", **GIVEN)]),
     ("is not understood here", [record("file", name="x", size=1), record("mkdir", name="y")]),
     ("is not understood here", [record("run", name="x")]),
-    ("inside of something", [record("mkdir", name="x"), record("end", **TOP)]),
-    ("inside of something", [record("file", name="x", size=1), record("end", **TOP)]),
+    ("in the middle of something", [record("mkdir", name="x"), record("end", **TOP)]),
+    ("in the middle of something", [record("file", name="x", size=1), record("end", **TOP)]),
     ("cannot be read", [record("file", name="x", size=1), record("give", **{**GIVEN, "times": [1]})]),
     ("attributes", [record("file", name="x", size=1), record("give", **GIVEN, attributes=[1])]),
     ("cannot be read", [record("file", name="x", size=1), record("give", **GIVEN, attributes={"user.x": "?"})]),
@@ -240,7 +240,7 @@ ODD: list[tuple[str, Records]] = [
     ("not what was sent", [record("end", **TOP)]),
     ("not what was sent", [*HONEST[:1], record("data", b"Precious\n", at=0), *HONEST[2:]]),
     ("not what was sent", [record("mkdir", name="more"), record("leave", **GIVEN), *HONEST]),
-    ("ended before its end", HONEST[:-1]),
+    ("stopped before the end", HONEST[:-1]),
 ]  # fmt: skip
 
 
@@ -364,7 +364,7 @@ def test_a_sender_that_stalls_is_ended(real: Keeper) -> None:
     while not (real.directory / FALSE / "homes/.minji.part").exists():
         assert stalling.is_alive()
         time.sleep(0.05)  # until the thread is at it
-    with pytest.raises(NodeError, match="another connection brings this home"):
+    with pytest.raises(NodeError, match="another connection is bringing this home"):
         real.send(HONEST)
     assert set(json.loads(real.ask("list"))["sets"]) == {REAL}  # what arrives is no backup
     real.invent("20261222T030405Z-manual")  # and what is begun then leaves it alone
@@ -872,8 +872,8 @@ def test_the_future_is_refused(clock: Clock) -> None:
     document = {"format": backup_set.FORMAT, "created": clock(), "root": "/r", "inside": ".", "problems": {},
                 "copies": {}, "homes": {}}  # fmt: skip
     for name, created, words in (
-        ("20261223T003000Z-daily", clock(), "of the future"), ("20990101T000000Z-daily", clock(), "of the future"),
-        ("20261322T000000Z-daily", clock(), "names no time"), (REAL, "2026-12-23T00:30:00Z", "of the future"),
+        ("20261223T003000Z-daily", clock(), "in the future"), ("20990101T000000Z-daily", clock(), "in the future"),
+        ("20261322T000000Z-daily", clock(), "has no time in it"), (REAL, "2026-12-23T00:30:00Z", "in the future"),
     ):  # fmt: skip
         with pytest.raises(NodeError, match=words):
             received.parse("/d", name, json.dumps({**document, "created": created}))

@@ -278,7 +278,7 @@ def test_what_stops_a_restore_that_began_does_not_say_that_nothing_was_begun(
     document = {"root": str(storage.root), "directory": str(storage.directory), "user": "minji"}
 
     def stopped(*_given: object, **_more: object) -> None:
-        raise NodeError("gpuadmin-restore-minji.service ended without a word")
+        raise NodeError("gpuadmin-restore-minji.service ended without an answer")
 
     monkeypatch.setattr(background, "perform", stopped)
     answer = ask("restore_home", document)

@@ -248,7 +248,7 @@ def test_a_copy_that_breaks_is_none(storage: Storage, other: Keeper) -> None:
     cutting = other.behind('case "$4" in "home "*minji*) head -c 3000 | "$@";; *) exec "$@";; esac')
     lacking = transfer.send(backup, cutting, [], workers=1)[1]
     assert (set(lacking), set(other.sets[FIRST].homes)) == ({"minji"}, {"jiho"})
-    assert "ended before its end" in lacking["minji"]
+    assert "stopped before the end" in lacking["minji"]
     assert copy(backup, other) == {}
     as_it_was(backup, other)
 
@@ -840,7 +840,7 @@ def test_what_is_sent_is_what_was_looked_at(tmp_path: Path) -> None:
             sending._Sender(link, Budget()).whole(one)
         one, top = entry(tmp_path, "a", handle), line(".", "d")
         for lines in ([top, line("b")], [top]):
-            with pytest.raises(NodeError, match="is not that of what is there"):
+            with pytest.raises(NodeError, match="does not match what is there"):
                 sending._Sender(link, Budget()).difference([one], iter(lines), iter([top]))
         twin: Any = SimpleNamespace(directory=lambda _path: None)
         with pytest.raises(NodeError, match="is not in the earlier backup"):

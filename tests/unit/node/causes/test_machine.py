@@ -1,4 +1,4 @@
-"""What is wrong with a host itself, and whether what is to be done about it can work."""
+"""What is wrong with a host itself, and whether what to do about it can work."""
 
 from __future__ import annotations
 

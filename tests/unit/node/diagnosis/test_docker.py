@@ -66,7 +66,7 @@ def drip(connection: socket.socket) -> None:
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (forever, "has no end"),
+        (forever, "does not end"),
         (drip, "did not answer within"),
         (lambda connection: connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 500_000), "cannot be read"),
         (lambda connection: connection.sendall(b"HTTP/1.0 500 \x1b[2J\r\n\r\n"), "the daemon answered"),
@@ -170,7 +170,7 @@ def test_a_container_is_asked_to_stop(directory: Path, words: bytes) -> None:
         (lambda connection: None, "the daemon answered"),
         (lambda connection: connection.recv(1), "did not answer within"),
         (drip, "did not answer within"),
-        (forever, "has no end"),
+        (forever, "does not end"),
     ],
     ids=["404", "200", "escapes", "one word", "garbage", "hangs up", "never", "slow", "huge"],
 )  # fmt: skip

@@ -133,7 +133,7 @@ def test_the_unit_is_the_person_s_and_has_its_bounds() -> None:
     ("name", "uid"), [("root", None), ("root", 0), ("daemon", None), ("nobody1", 20000), (None, None)]
 )
 def test_who_is_not_tried(name: str | None, uid: int | None) -> None:
-    with pytest.raises(NodeError, match="nobody of this name"):
+    with pytest.raises(NodeError, match="nobody has this name"):
         trial.trial(Subject(name=name, uid=uid))
 
 
@@ -147,5 +147,5 @@ def test_where_pam_has_no_rules_for_sshd_nobody_is_tried(tmp_path: Path) -> None
 def test_another_uid_is_somebody_else(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/passwd").write_text("minji:x:1007:1007::/home/minji:/bin/bash\n")
-    with pytest.raises(NodeError, match="nobody of this name"):
+    with pytest.raises(NodeError, match="nobody has this name"):
         trial.trial(Subject(name="minji", uid=20000, root=str(tmp_path)))

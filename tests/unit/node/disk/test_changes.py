@@ -31,7 +31,7 @@ class Homes:
         self.settle()
 
     def settle(self) -> None:
-        """All is on disk, and a generation begins in which nothing has changed yet."""
+        """Everything is on disk, and a generation begins in which nothing has changed yet."""
         subprocess.run(["btrfs", "filesystem", "sync", self.at.parent], check=True, capture_output=True)
         generation = generation_of(self.top)
         assert generation is not None

@@ -132,7 +132,7 @@ def test_everybody_can_open_what_computing_needs(tmp_path: Path) -> None:
     names += ["nvidia-caps/nvidia-cap1", "nvidia-caps/nvidia-cap2", "dri/card0"]
     assert list(cdi.closed([f"/dev/{name}" for name in names], str(tmp_path))) == [
         "/dev/nvidia1 has mode 0660, and people cannot open it",
-        "/dev/nvidia2 is no device",
+        "/dev/nvidia2 is not a device",
         "/dev/nvidia3 is missing",
         "/dev/nvidia-caps/nvidia-cap2 has mode 0400, and people cannot open it",
     ]

@@ -77,10 +77,10 @@ def test_a_partition_that_stays_in_use(boot: Mount, capsys: pytest.CaptureFixtur
 
 
 def test_a_disk_that_loses_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It reads back other than it was written: a node must not be rebooted on the strength of it."""
+    """It does not read back as it was written: a node must not be rebooted on the strength of it."""
     (tmp_path / "grubenv").write_bytes(grubenv.render({"current": "base"}))
     monkeypatch.setattr(grubenv.os, "pwrite", lambda handle, data, offset: len(data))
-    with pytest.raises(NodeError, match="reads back other than it was written"):
+    with pytest.raises(NodeError, match="does not read back as it was written"):
         grubenv.write(str(tmp_path), trial="one")
     assert grubenv.read(str(tmp_path)) == {"current": "base"}
 

@@ -67,7 +67,7 @@ def test_a_snapshot_replaces_nothing(node: Node) -> None:
     with pytest.raises(NodeError, match="exists already"):
         btrfs.snapshot(str(node.top / "roots/base"), str(node.top / "roots/taken"), read_only=False)
     assert names(str(node.top / "roots/taken")) == []
-    with pytest.raises(NodeError, match="is no subvolume; it is left alone"):
+    with pytest.raises(NodeError, match="is not a subvolume; it is left alone"):
         subvolumes.delete(str(node.top / "roots/taken"), node.places)
     assert (node.top / "roots/taken").exists()
 

@@ -62,7 +62,7 @@ def test_the_built_in_checks(places: Places, monkeypatch: pytest.MonkeyPatch) ->
     for what in ("root", "identity", "units", "gpus"):
         assert trial.check(places, settings, what) is None, what
     other = replace(places, running=Running(301, "/roots/base"))
-    assert trial.check(other, settings, "root") == "base runs, one was to be tried"
+    assert trial.check(other, settings, "root") == "base runs, but one was meant to be tried"
     monkeypatch.setattr(trial, "failed_units", lambda: ["old.service", "new.service"])
     assert trial.check(places, settings, "units") == "failed since the switch: new.service"
     monkeypatch.setattr(trial.pci, "summary", lambda: ["GPU-2"])

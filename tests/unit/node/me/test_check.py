@@ -62,8 +62,8 @@ def test_the_remedy_comes_first() -> None:
     ]
     assert check.lines(found, 20, "node1", "ko")[1] == "  이유: 이 노드의 Docker 디스크가 가득 찼습니다: 1.0 MB 남음"
     assert check.lines([], 20, "node1", "en") == [
-        "node1: 20 things were looked at, and in them nothing keeps you from working. "
-        "Not looked at: your keys, log-ins from outside, your programs."
+        "node1: 20 things were checked, and none of them keeps you from working. "
+        "Not checked: your keys, log-ins from outside, your programs."
     ]
     assert check.lines([], 20, "node1", "ko")[0].startswith("node1: 20가지를 확인했고")
 

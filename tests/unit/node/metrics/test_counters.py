@@ -86,7 +86,7 @@ def test_a_damaged_file_begins_with_nothing(tmp_path: Path, change: dict[str, ob
     at = tmp_path / "counters.json"
     at.write_text(json.dumps({**json.loads(at.read_text()), **change}))
     again = Counters(str(at), "one")
-    with pytest.raises(NodeError, match="begin with nothing"):
+    with pytest.raises(NodeError, match="start from zero"):
         again.load()
     assert seconds(again) == [None, None, None]
 

@@ -170,4 +170,4 @@ def test_module_enables(tmp_path: Path) -> None:
 
 def test_a_source_is_expanded_on_the_controller(tmp_path: Path) -> None:
     result = run({"source": [{"path": str(tmp_path), "target": "/x"}]})
-    assert "'source', which is none of" in result["msg"]
+    assert "'source', which is not one of" in result["msg"]

@@ -246,7 +246,7 @@ def test_a_link_of_a_subvolume_that_was_made_anew_stays(storage: Storage) -> Non
     _plan, purged = storage.wipe_all(MINJI)
     rest = Path(wipe.trash(str(storage.root), FIRST, "minji"))
     assert (rest / "sub/link").readlink() == Path("second")
-    assert purged["minji"].reasons == ["'sub/link' is another link than in the backup"]
+    assert purged["minji"].reasons == ["'sub/link' is not the link in the backup"]
 
 
 def test_what_is_not_verified_any_more_is_not_deleted(storage: Storage) -> None:
@@ -655,7 +655,7 @@ def test_a_home_in_which_nothing_is_left_of_the_backup(storage: Storage) -> None
     os.utime(home / "new", ns=(facts.st_atime_ns, facts.st_mtime_ns))
     (home / "new").rename(home / "thesis")
     _plan, purged = storage.wipe_all(MINJI)
-    assert purged["minji"].reasons == ["'thesis' is another file than in the backup"]
+    assert purged["minji"].reasons == ["'thesis' is not the file in the backup"]
     assert (Path(wipe.trash(str(storage.root), FIRST, "minji")) / "thesis").exists()
 
 

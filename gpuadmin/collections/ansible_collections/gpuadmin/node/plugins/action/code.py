@@ -10,7 +10,7 @@ from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import co
 
 
 class ActionModule(operation.ActionModule):
-    """Gives the operation the digest, and the code to a host on which there is nothing of gpuadmin's yet."""
+    """Gives the operation the digest, and gives the code to a host that has nothing of gpuadmin's yet."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         variables = task_vars or {}

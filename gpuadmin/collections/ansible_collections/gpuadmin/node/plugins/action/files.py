@@ -42,7 +42,7 @@ def find(top: Path, patterns: Iterable[str]) -> list[Path]:
 def expand(source: Source, render: Render) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Given one entry of ``source``, return entries of ``directories`` and of ``files``.
 
-    ``render`` gives the text that a template makes. Raises ValueError where there is no such directory.
+    ``render`` gives the text that a template makes. Raises ValueError if there is no such directory.
     """
     top = Path(source.path)
     if not top.is_absolute() or not top.is_dir():

@@ -16,7 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.plugin_utils.documents import fil
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.roles import Called, called_by
 
 _MODULES = "gpuadmin.node."
-_LOOKS_ONLY = "gpuadmin.node.host_facts"  # needs no check mode, in which a host is not given the code that it keeps
+_LOOKS_ONLY = "gpuadmin.node.host_facts"  # needs no check mode, in which a host does not get the code that it keeps
 _KEYS = frozenset(("look", "look_when_held", "variables", "obstacles"))
 LONGEST, MOST = 600, 40  # characters of an obstacle; obstacles of a host
 
@@ -180,7 +180,7 @@ class Role:
                     answer = self._ask(module, task[module])
                     self.found.facts |= answer.get("ansible_facts") or {}
                     if answer.get("failed"):
-                        # a module that names conflicts has an answer for everybody else
+                        # a module that names conflicts still answers for everybody else
                         kind = (
                             self.found.people
                             if answer.get("conflicts")  # guard: one person's conflict holds nobody else

@@ -19,7 +19,8 @@ DOCUMENTATION = _OF_ANSIBLE
 
 
 class Connection(Ssh):  # type: ignore[misc]  # Ansible has no types
-    """Ansible's own connection. An odd answer fails the task on that host, in words, and the other hosts go on."""
+    """Ansible's own connection. An invalid answer fails the task on that host, with a reason, and the other hosts go
+    on."""
 
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
         """Run a command. A module comes by standard input, or is a file that Ansible has put there."""
@@ -30,7 +31,7 @@ class Connection(Ssh):  # type: ignore[misc]  # Ansible has no types
         except MemoryError:
             if module:
                 return 1, too_long(), b""
-            raise AnsibleConnectionFailure("its answer has no end") from None
+            raise AnsibleConnectionFailure("its answer does not end") from None
         return status, vetted(output) if module else output, errors
 
 

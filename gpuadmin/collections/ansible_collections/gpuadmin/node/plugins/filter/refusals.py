@@ -1,4 +1,4 @@
-"""gpuadmin.node.refusals: whom storage hosts refuse a home, parsed before nodes get it."""
+"""gpuadmin.node.refusals: people to whom storage hosts refuse a home, parsed before nodes get it."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible has
         found = {name: variables(cluster, host) for name, host in hosts.items()}
         odd = [of for name, known in found.items() for of in unlike(name, own.of_host(inventory.hosts[name]), known)]
         if odd:  # guard: what the inventory says above the site is of the kind that roles are given
-            raise AnsibleParserError("; ".join(odd[:5]))  # a slip for a group is every host's
+            raise AnsibleParserError("; ".join(odd[:5]))  # a mistake in a group is in every host of it
         for variable in next(iter(found.values()), {}):
             values = [one[variable] for one in found.values()]
             if all(value is values[0] or value == values[0] for value in values):
@@ -100,7 +100,7 @@ def unlike(host: str, own: Mapping[str, Any], known: Mapping[str, Any]) -> Itera
         template = isinstance(value, str) and "{" in value
         same = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         if kind in _KINDS and value is not None and not (template or same):
-            yield f"inventory: {host}: {name} is {str(value)[:60]!r}, and not {_KINDS[kind]}"
+            yield f"inventory: {host}: {name} is {str(value)[:60]!r}, not {_KINDS[kind]}"
 
 
 class Written:

@@ -22,8 +22,8 @@ class Plan(Protocol):
 class Answer:
     """``operations``: what was done, a sentence each. ``conflicts``: what was left alone, and why.
 
-    ``changed``: None where it says no more than that there were operations. ``problem``: why the whole of it failed.
-    ``more``: keys of the result that Ansible or the playbook reads (`ansible_facts`, `finished`, …).
+    ``changed``: None if it follows from there being operations. ``problem``: why the whole of it failed. ``more``: keys
+    of the result that Ansible or the playbook reads (`ansible_facts`, `finished`, …).
     """
 
     operations: Sequence[str] = ()
@@ -40,7 +40,7 @@ class Answer:
         return cls(plan.operations, {**plan.report(), **more}, plan.conflicts)
 
     def result(self, each: str | None = None) -> dict[str, object]:
-        """The result that Ansible gets. ``each``: what a report always has, empty where nothing was begun.
+        """The result that Ansible gets. ``each``: what a report always has, empty if nothing was begun.
 
         What is below ``each`` has an entry for each person: it goes as one text. Ansible walks a structure several
         times for each host.

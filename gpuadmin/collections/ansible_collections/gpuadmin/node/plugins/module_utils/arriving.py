@@ -1,8 +1,8 @@
 """Node code that comes with a call: it writes itself to the host, before any of it is a file there.
 
-It is run by itself, from the standard input (plugin_utils/code_cache.py): to have Python read it as a program would
-take longer than all else that a call does. A host that is not to keep it runs it from memory (modules/operation.py). It
-imports nothing of gpuadmin's but what it was given.
+It runs alone, from the standard input (plugin_utils/code_cache.py): having Python read it as a program would take
+longer than the rest of a call. A host that is not to keep it runs it from memory (modules/operation.py). It imports
+nothing of gpuadmin's except what it was given.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Arrived:
 
 
 def keep(digest: str, text: str, state: str) -> str | None:
-    """Let the code in ``text`` write itself to this host. Returns why it could not; None where it did."""
+    """Let the code in ``text`` write itself to this host. Returns why it could not; None if it did."""
     arrived = Arrived(json.loads(text))
     sys.meta_path.insert(0, arrived)
     try:
@@ -58,7 +58,7 @@ def keep(digest: str, text: str, state: str) -> str | None:
             return str(errors.in_words(error))
     finally:
         sys.meta_path.remove(arrived)
-        # what runs now is loaded from the files
+        # this run loads its code from the files
         for name, module in list(sys.modules.items()):
             if getattr(getattr(module, "__spec__", None), "loader", None) is arrived:
                 del sys.modules[name]

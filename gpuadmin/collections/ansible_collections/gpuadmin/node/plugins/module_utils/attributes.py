@@ -1,4 +1,4 @@
-"""Extended attributes, of which ACLs and capabilities are some."""
+"""Extended attributes, including ACLs and capabilities."""
 
 from __future__ import annotations
 

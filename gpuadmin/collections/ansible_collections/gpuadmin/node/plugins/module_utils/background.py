@@ -28,7 +28,7 @@ from .ship import ship_package
 from .unit import BACKGROUND, POLL, available, journal, start, unit_name, working
 
 REQUEST, RESULT, PROGRESS = "request.json", "result.json", "progress"
-FORMAT = 2  # of request and result; jobs of another one are not ours
+FORMAT = 2  # of request and result; jobs of another version are not ours
 JobFunction = Callable[[Mapping[str, Any]], object]
 
 
@@ -95,15 +95,15 @@ def perform(
 ) -> Any:
     """Have ``function(arguments)`` done in the unit gpuadmin-NAME, and return what it returns.
 
-    One of the same arguments that is at it now is waited for. One that has ended is no answer, also where nobody has
-    asked for its result: what it saw may not be so any more. Raises NodeError with what went wrong, when another one
-    is at it, or when ``wait`` seconds are over (the job goes on). ``start``: the id of a start, for `said`.
+    If one with the same arguments is running, it waits for that one. One that has ended is not an answer, even if
+    nobody has asked for its result: what it saw may no longer hold. Raises NodeError with what went wrong, if another
+    one is running, or when ``wait`` seconds are over (the job goes on). ``start``: the id of a start, for `said`.
     """
     if not (available() if systemd is None else systemd):
         return function(arguments)
     job = Job(name, function, arguments, name, properties=properties, run=run, base=base)
     # guard: a job is looked for and begun under one lock
-    with flocked(job.place + ".lock"):  # two at once: one of them begins it, the other one finds it
+    with flocked(job.place + ".lock"):  # two at once: one of them begins it, the other finds it
         begun = (
             _current_start(job)
             # guard: what ended before begins again -> _read(job.place, RESULT).get("start") or _begin(job, "x")
@@ -113,12 +113,12 @@ def perform(
         raise NodeError(f"{job.unit} is still working; run this again to wait for it")
     result = _result(job.place, begun)
     if result is None:
-        raise NodeError(f"{job.unit} ended without a word: {journal(job.unit, 3, run)}")
+        raise NodeError(f"{job.unit} ended without an answer: {journal(job.unit, 3, run)}")
     return _value(result)
 
 
 def said(name: str, start: str, *, run: Runner = run_command, base: str = RUN) -> Any:
-    """What the start of that id returned, once it has ended; None: there was none. Raises NodeError where it failed.
+    """What the start of that id returned, once it has ended; None: there was none. Raises NodeError if it failed.
 
     Ansible asks once more where ssh broke while a job was at work, or after it; what it did is in its own way by then.
     """
@@ -176,7 +176,7 @@ def progress_writer(name: str, base: str = RUN) -> Callable[[str], None]:
 
 
 def _read(place: str, name: str) -> dict[str, Any]:
-    """A request or a result; empty where there is none, or one of another version's."""
+    """A request or a result; empty if there is none, or only one of another version."""
     try:
         found = json.loads(read_bytes(os.path.join(place, name)) or b"{}")
     except ValueError:
@@ -199,7 +199,7 @@ def _write(place: str, name: str, value: Mapping[str, Any]) -> None:
 
 
 def _current_start(job: Job) -> str | None:
-    """The id of the start that does this very job now; None where nothing does. Raises NodeError for another job."""
+    """The id of the start that does this very job now; None if nothing does. Raises NodeError for another job."""
     if not working(job.unit, job.run):
         return None
     request = _read(job.place, REQUEST)

@@ -33,7 +33,7 @@ _SNAP_CREATE_V2, _SNAP_READ_ONLY = 0x50009417, 2
 
 @dataclass(frozen=True)
 class Subvolume:
-    """A subvolume; uuids are lower-case text, empty where btrfs has none."""
+    """A subvolume; uuids are lower-case text, empty if btrfs has none."""
 
     id: int
     read_only: bool
@@ -58,7 +58,7 @@ def _asked(handle: int, question: int, buffer: array.array[int]) -> bool:
 
 
 def subvolume_of(handle: int) -> Subvolume | None:
-    """The subvolume that an open file or directory is in; None where that is no btrfs."""
+    """The subvolume that an open file or directory is in; None if that is not btrfs."""
     buffer = array.array("B", bytes(504))
     if not _asked(handle, _GET_SUBVOL_INFO, buffer):
         return None
@@ -69,7 +69,7 @@ def subvolume_of(handle: int) -> Subvolume | None:
 def generation_of(handle: int) -> int | None:
     """The generation in which the subvolume of an open directory last changed, as far as it is on disk.
 
-    None where that is no btrfs.
+    None if that is not btrfs.
     """
     buffer = array.array("B", bytes(504))
     if not _asked(handle, _GET_SUBVOL_INFO, buffer):
@@ -80,7 +80,7 @@ def generation_of(handle: int) -> int | None:
 def newest_generation(handle: int) -> int | None:
     """The generation of a file system's newest transaction: what changes from now on is of this one, or a later one.
 
-    None where that is no btrfs, or its kernel (before 5.10) does not say.
+    None if that is not btrfs, or its kernel (before 5.10) does not say.
     """
     buffer = array.array("B", struct.pack("=48xQ", _FS_GENERATION) + bytes(1024 - 56))
     if not _asked(handle, _FS_INFO, buffer):
@@ -176,7 +176,7 @@ def _children_of(path: str, at: int) -> list[str]:
 
 
 def _inode(path: str | bytes, at: int) -> int | None:
-    """The inode of a directory below an open one; None where there is none, or a link on the way."""
+    """The inode of a directory below an open one; None if there is none, or a link on the way."""
     try:
         handle = open_deep(path, at)
     except (FileNotFoundError, NotADirectoryError):
@@ -190,7 +190,7 @@ def _inode(path: str | bytes, at: int) -> int | None:
 def is_placeholder(path: str, at: int) -> bool:
     """Whether what is there is itself the empty directory that a snapshot has where a subvolume was.
 
-    Somebody who makes a snapshot of a subvolume of theirs that holds another one has such a directory.
+    A snapshot of a subvolume that holds another one has such a directory.
     """
     return _inode(path, at) == PLACEHOLDER_INODE
 
@@ -221,8 +221,8 @@ def create(path: str) -> None:
 def snapshot(source: int | str, target: str, *, read_only: bool = True) -> None:
     """A snapshot of a subvolume, open or at a path. What was written before is in it, on disk: btrfs commits.
 
-    Raises NodeError where there is something at ``target``, or ``source`` is no subvolume.
-    It is asked of the kernel itself, since the path of a subvolume in a home can be longer than one may be named.
+    Raises NodeError if there is something at ``target``, or ``source`` is not a subvolume. It is asked of the kernel
+    itself, since the path of a subvolume in a home can be longer than one may be named.
     """
     if isinstance(source, str):
         handle = open_directory(source)
@@ -232,7 +232,7 @@ def snapshot(source: int | str, target: str, *, read_only: bool = True) -> None:
             os.close(handle)
         return
     if os.fstat(source).st_ino != SUBVOLUME_INODE:
-        raise NodeError(f"no snapshot {target}: its source is a directory, and no subvolume (any more)")
+        raise NodeError(f"no snapshot {target}: its source is a directory, not a subvolume (any more)")
     above, name = os.path.split(target)
     handle = open_directory(above)
     given = struct.pack("=QQQ32x4040s", source, 0, _SNAP_READ_ONLY if read_only else 0, os.fsencode(name))

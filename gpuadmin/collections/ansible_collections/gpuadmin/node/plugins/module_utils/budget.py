@@ -1,7 +1,7 @@
 """How much of root's time and memory one person's files may take.
 
-A home is shaped by its owner: sizes, numbers and names are whatever a file system allows. What takes more than its
-budget is that home's problem; all others go on.
+Its owner shapes a home: sizes, numbers and names are whatever a file system allows. If it takes more than its budget,
+only that home has a problem; all others go on.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def run() -> int:
         # until the end: what is locked is not pruned (code_cache.py)
         fcntl.flock(os.open(os.path.join(here, "lock"), os.O_RDONLY | os.O_CLOEXEC), fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        pass  # no reason not to do the work; it is root's alone, and people ask about themselves (gpuadmin-me)
+        pass  # still do the work; it is root's alone, and people ask about themselves (gpuadmin-me)
     top, _, package = here.rpartition("/ansible_collections/")
     sys.path.insert(0, top)
     sys.dont_write_bytecode = True

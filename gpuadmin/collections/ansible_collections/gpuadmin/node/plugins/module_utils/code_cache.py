@@ -24,8 +24,8 @@ from .renaming import exchange
 
 LINK = "gpuadmin_node"  # in the library: where units find cli.py
 _OURS = "ansible_collections/gpuadmin/node/plugins/module_utils"
-LOCK = f"{_OURS}/lock"  # root's alone: whoever else could lock it could have root's code refused, or never pruned
-COMPILING = f"{_OURS}/compiling"  # root's alone: who holds it compiles
+LOCK = f"{_OURS}/lock"  # root's alone: anybody else who could lock it could have root's code refused, or never pruned
+COMPILING = f"{_OURS}/compiling"  # root's alone: its holder compiles
 _NAME = re.compile(r"[0-9a-f]{64}\.[a-z0-9-]+")
 _PATH = re.compile(r"(?:[A-Za-z0-9_]+/)*[A-Za-z0-9_]+\.py")
 _PART = ".part-"  # begun, or on its way out
@@ -37,7 +37,7 @@ _NEWEST = 3  # this one, the one before, and that of another controller
 def place(digest: str, state: str = STATE) -> str:
     """The directory of the code of that digest, for the Python that runs this. Raises NodeError for no digest."""
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
-        raise NodeError(f"{digest[:80]!r} is no sha256")
+        raise NodeError(f"{digest[:80]!r} is not a sha256")
     return os.path.join(state, "lib", f"{digest}.{sys.implementation.cache_tag}")
 
 
@@ -53,7 +53,7 @@ def linked(digest: str, state: str = STATE) -> bool:
 
 
 def keep(digest: str, text: str, state: str = STATE, run: str = RUN) -> None:
-    """Have the code of ``text`` (JSON: path → source) on this host. Raises NodeError where it is not of that digest."""
+    """Have the code of ``text`` (JSON: path → source) on this host. Raises NodeError if it is not of that digest."""
     target = place(digest, state)
     files = _files(digest, text)
     library = os.path.dirname(target)
@@ -75,7 +75,7 @@ def keep(digest: str, text: str, state: str = STATE, run: str = RUN) -> None:
             sync_filesystem(part)  # a name that is there after a power cut has all of its content
             os.rename(part, target)
         except BaseException:
-            _discard(library)  # a full disk is not to stay full
+            _discard(library)  # a full disk must not stay full
             raise
         finally:
             os.umask(umask)
@@ -108,7 +108,7 @@ def _files(digest: str, text: str) -> Mapping[str, str]:
     files = json.loads(text)
     odd = [path for path in files if not _PATH.fullmatch(path)]
     if odd:  # guard: the code has no path that leads elsewhere
-        raise NodeError(f"{odd[0]!r} is no path of a Python file")
+        raise NodeError(f"{odd[0]!r} is not the path of a Python file")
     return dict(files)
 
 

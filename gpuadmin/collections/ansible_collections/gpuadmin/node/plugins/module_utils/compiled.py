@@ -60,7 +60,7 @@ def later(place: str, found: Callable[[], Iterator[tuple[str, bytes]]]) -> None:
         if forked() == 0:
             _write_apart(handle, place, found)
     except OSError:
-        pass  # another one is writing, or no process can be made
+        pass  # somebody else is writing, or no process can be made
     finally:
         os.close(handle)
 

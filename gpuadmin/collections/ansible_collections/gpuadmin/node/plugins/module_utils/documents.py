@@ -59,14 +59,14 @@ class ChainLink:
 def parse(kind: type[T], given: object, at: str) -> T:
     """Given a dataclass and a document, return the dataclass. Raises NodeError, which names the path of what is wrong.
 
-    A field that is null is as one that is left out. A field that nobody knows is refused: somebody meant something.
+    A null field counts as left out. An unknown field is refused, because somebody meant something by it.
     """
     if not isinstance(given, Mapping):
-        raise NodeError(f"{at} is {quoted(given)}, and no mapping")
+        raise NodeError(f"{at} is {quoted(given)}, not a mapping")
     known = _fields(kind)  # type: ignore[arg-type]  # a class is hashable
     odd = [name for name in given if name not in known]
     if odd:
-        raise NodeError(f"{at} has {quoted(odd[0])}, which is none of {', '.join(known)}")
+        raise NodeError(f"{at} has {quoted(odd[0])}, which is not one of {', '.join(known)}")
     values = {}
     for name, (wanted, needed) in known.items():
         value = given.get(name)
@@ -98,21 +98,21 @@ def _value(kind: Any, value: object, at: str) -> Any:
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
         if value not in inner:
-            raise NodeError(f"{at} is {quoted(value)}, and none of {', '.join(map(str, inner))}")
+            raise NodeError(f"{at} is {quoted(value)}, not one of {', '.join(map(str, inner))}")
         return value
     if origin is Sequence:
         if not isinstance(value, (list, tuple)):
-            raise NodeError(f"{at} is {quoted(value)}, and no list")
+            raise NodeError(f"{at} is {quoted(value)}, not a list")
         return [_value(inner[0], one, f"{at}[{number}]") for number, one in enumerate(value)]
     if origin is Mapping:
         if not isinstance(value, Mapping):
-            raise NodeError(f"{at} is {quoted(value)}, and no mapping")
+            raise NodeError(f"{at} is {quoted(value)}, not a mapping")
         return {str(name): _value(inner[1], one, f"{at}.{name}") for name, one in value.items()}
-    # a template may have made text of a number
+    # a template may have turned a number into text
     found = whole_number(value) if kind is int else value
     good = isinstance(found, (int, float) if kind is float else kind) and (kind is bool or not isinstance(found, bool))
     if not good:
-        raise NodeError(f"{at} is {quoted(value)}, and not {_WORDS[kind]}")
+        raise NodeError(f"{at} is {quoted(value)}, not {_WORDS[kind]}")
     return found
 
 
@@ -128,5 +128,5 @@ def entries(option: str, given: object) -> list[dict[str, object]]:
         except ValueError as error:
             raise NodeError(f"{option} is not JSON: {error}") from None
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise NodeError(f"{option} is no list of mappings")
+        raise NodeError(f"{option} is not a list of mappings")
     return found

@@ -1,7 +1,7 @@
-"""The same job on many things, each in a process of its own: whatever becomes of one, the others go on.
+"""The same job on many things, each in a process of its own: whatever happens to one, the others go on.
 
-The things are homes, or the parts of a look. A process that takes too long, too much memory, or dies, is that one's
-problem.
+The things are homes, or the parts of a look. If a process takes too long or too much memory, or dies, only that one has
+a problem.
 """
 
 from __future__ import annotations
@@ -137,6 +137,6 @@ def _stop(one: _Running[Task], *, kill: bool = True) -> None:
     if kill:
         one.process.kill()
     one.process.join(PATIENCE)
-    if one.process.exitcode is None:  # the kernel does not let it go: nor does Python wait for it at its own end
+    if one.process.exitcode is None:  # the kernel does not let it go, and Python does not wait for it at its end
         multiprocessing.process._children.discard(one.process)  # type: ignore[attr-defined]  # it has no public way
     one.answer.close()

@@ -19,7 +19,7 @@ CONTROL = re.compile(f"[{UNSEEN}]")
 KEY = re.compile(r"(?:%s) [A-Za-z0-9+/]{16,16384}={0,3}(?: [^%s]*)?\Z" % ("|".join(map(re.escape, KEY_TYPES)), UNSEEN))
 # What restore-home makes beside a home: a copy, and what was there before. Nobody but root makes entries there.
 BESIDE = re.compile(rf"({LOGIN})(?:\.(?:before|restored)-{STAMP}(?:-[1-9][0-9]?)?)+\Z")
-MAXIMUM_DAYS = 2**31 - 1  # shadow(5) fields are C longs; more than this no tool shows
+MAXIMUM_DAYS = 2**31 - 1  # shadow(5) fields are C longs; no tool shows more than this
 
 
 @dataclass(frozen=True)

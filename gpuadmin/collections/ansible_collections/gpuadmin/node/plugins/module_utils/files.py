@@ -136,7 +136,7 @@ def make_directory(path: str, mode: int, uid: int = 0, gid: int = 0, *, sync: bo
 def lock_directory(path: str) -> None:
     """Make a directory for locks, or see that it is ours alone: whoever can open a lock can hold it as well.
 
-    Raises NodeError where it belongs to somebody else.
+    Raises NodeError if it belongs to somebody else.
     """
     try:
         os.makedirs(path, mode=0o700)
@@ -153,7 +153,7 @@ def lock_directory(path: str) -> None:
 
 
 def open_lock(path: str) -> int:
-    """A descriptor of the lock file ``path``, made if missing. Raises NodeError where it is not ours."""
+    """A descriptor of the lock file ``path``, made if missing. Raises NodeError if it is not ours."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     facts = os.fstat(handle)
     # guard: a lock that is somebody else's is refused

@@ -1,4 +1,4 @@
-"""Who holds a lock: so that one that is not given back is seen, with a name and what to do about it."""
+"""Who holds a lock, so that a lock that is not released has a name and a way out."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _holds(pid: int, facts: os.stat_result, proc: str) -> bool:
     for name in names:
         try:
             found = os.stat(f"{directory}/{name}")
-            # Not the device number of /proc/locks: on btrfs that is another one than stat's.
+            # Not the device number of /proc/locks: on btrfs that differs from stat's.
             same = (found.st_dev, found.st_ino) == (facts.st_dev, facts.st_ino)
             if (
                 same

@@ -1,4 +1,4 @@
-"""Who somebody is on this host, by NSS: files, LDAP, SSSD, whatever it is set up with."""
+"""Looks people up on this host, by NSS: files, LDAP, SSSD, whatever it is set up with."""
 
 from __future__ import annotations
 

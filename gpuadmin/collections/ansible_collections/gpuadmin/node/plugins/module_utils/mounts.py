@@ -86,4 +86,4 @@ def keep_own() -> None:
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_NEW_NAMESPACE) or libc.mount(None, b"/", None, ctypes.c_ulong(_RECURSIVE | _SLAVE), None):
-        raise NodeError(f"no mount of its own for a look: {os.strerror(ctypes.get_errno())}")
+        raise NodeError(f"cannot make a private mount to look at: {os.strerror(ctypes.get_errno())}")

@@ -26,7 +26,7 @@ def run(name: str, given: object, *, check: bool, **more: Any) -> dict[str, obje
     """
     place = f"{__package__}.operations.{name}"
     if not _NAME.match(name) or importlib.util.find_spec(place) is None:
-        return Answer(problem=f"{name[:80]!r} is no operation").result()
+        return Answer(problem=f"{name[:80]!r} is not an operation").result()
     operation = importlib.import_module(place)
     each = getattr(operation, "EACH", None)
     try:

@@ -1,6 +1,6 @@
-"""A service of systemd's for whoever connects to a unix socket: it knows from the kernel who asks, and reads nothing.
+"""A systemd service for whoever connects to a unix socket: it learns from the kernel who asks, and reads nothing.
 
-One process for all: of each person one connection counts at a time, and a flood costs microseconds each (decision 5).
+One process for all: one connection per person counts at a time, and a flood costs microseconds each (decision 5).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 FIRST_DESCRIPTOR = 3  # sd_listen_fds(3)
-ROUND = 4096  # connections that are looked at together; of one person's only the first counts
+ROUND = 4096  # connections to look at together; only a person's first one counts
 PAUSE = 0.05  # seconds between two rounds, in which others get the lock and the processor
 IDLE = 20.0  # seconds without a question after which the service ends
 LIFE = 600.0  # seconds after which it ends in any case, and systemd starts it again
@@ -25,12 +25,12 @@ BUSY = "You have asked already; wait for the answer."
 
 #: Why somebody is refused at once, by uid; None for whoever is not.
 Refusal = Callable[[int], "str | None"]
-#: What is done for a uid: an exit status, and what to tell.
+#: What is done for a uid: an exit status, and what to say.
 Act = Callable[[int], "tuple[int, str]"]
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """Who is at the other end, as the kernel noted when they connected (unix(7)); nothing is read from them."""
+    """Who is at the other end, as the kernel recorded at connect time (unix(7)); nothing is read from them."""
     _pid, uid, _gid = struct.unpack(
         "=iII",
         # guard: the kernel says who asks -> struct.pack('=iII', 0, 20002, 0)
@@ -100,16 +100,16 @@ def serve(
             try:
                 status, text = act(uid)
             # guard: one whose request breaks does not end it for the others -> MemoryError
-            except Exception as error:  # whatever one person's request meets, the others' go on
+            except Exception as error:  # whatever happens to one person's request, the others' go on
                 status, text = 1, failed
                 print(f"uid {uid}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             answer(connection, status, text)
-        time.sleep(PAUSE)  # people who ask again and again wait, and the node does not
+        time.sleep(PAUSE)  # people who ask again and again wait; the node does not
         last = time.monotonic()
 
 
 def given_socket() -> socket.socket | None:
-    """The socket that systemd gives to a unit that has one (sd_listen_fds(3)); None where it gave none."""
+    """The socket that systemd gives to a unit that has one (sd_listen_fds(3)); None if it gave none."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") != "1":
         return None
     listener = socket.socket(fileno=FIRST_DESCRIPTOR)
@@ -118,7 +118,7 @@ def given_socket() -> socket.socket | None:
 
 
 def ask(path: str, seconds: float) -> tuple[int, str] | None:
-    """Connect as whoever runs this, and return (status, text); None where there is no answer in time."""
+    """Connect as whoever runs this, and return (status, text); None if there is no answer in time."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         # The kernel's own timeouts: with Python's, connecting would not wait where many others do.
         left = struct.pack("@ll", max(1, int(seconds)), 0)

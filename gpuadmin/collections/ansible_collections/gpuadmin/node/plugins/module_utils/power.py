@@ -27,7 +27,7 @@ _SECONDS = 150  # a user manager is given 90 s by systemd to end
 def collect(
     *, node: bool, uid_first: int, uid_last: int, nfsd: str = NFSD, run: Runner = look
 ) -> dict[str, Any]:  # fmt: skip
-    """``people``, ``clients``, ``jobs``: lists, or None where that is not known; then ``unknown`` says why.
+    """``people``, ``clients``, ``jobs``: lists, or None if that is not known; then ``unknown`` says why.
 
     ``clients``: addresses of hosts that mount something from here. ``node``: whether people log in here.
     """
@@ -61,8 +61,8 @@ def collect(
 
 
 def clients(nfsd: str = NFSD, proc: str = PROC) -> list[str]:
-    """Addresses of the NFS clients that the kernel's server knows. Raises NodeError where it does not say."""
-    # the directory is no sign: a kernel that could load an NFS server has it, empty
+    """Addresses of the NFS clients that the kernel's server knows. Raises NodeError if it does not say."""
+    # the directory proves nothing: a kernel that could load an NFS server has it, empty
     # guard: an NFS server that does not say who mounts is no server without clients -> True
     if "nfsd" not in _read(proc, "filesystems").split():
         names = [name for name in ("tcp", "tcp6") if os.path.exists(os.path.join(proc, "net", name))]  # IPv6 may be off
@@ -88,7 +88,7 @@ def clients(nfsd: str = NFSD, proc: str = PROC) -> list[str]:
             with open(os.path.join(directory, name, "info"), encoding="utf-8", errors="replace") as stream:
                 text = stream.read(65536)
         except FileNotFoundError:
-            continue  # it has gone meanwhile
+            continue  # it is gone by now
         status = re.search(r"(?m)^status: (\w+)", text)
         if status is None or status.group(1) not in GONE:
             address = re.search(r'(?m)^address: "(.*):\d+"', text)
@@ -104,9 +104,9 @@ def _read(*path: str) -> str:
 
 
 def jobs(run: Runner = look) -> list[str]:
-    """Jobs of gpuadmin's that run on this host: backups, images, wipes. No job is what systemd starts again whenever
-    it ends, as the collector, or whenever a person asks at its socket, who could hold a host up by asking again and
-    again: it loses nothing when the host goes off.
+    """Jobs of gpuadmin's that run on this host: backups, images, wipes. Not counted: what systemd starts again whenever
+    it ends, such as the collector, or whenever a person asks at its socket (they could hold a host up by asking again
+    and again). It loses nothing when the host goes off.
     """
     command = ("systemctl", "list-units", "--plain", "--no-legend", "--full", "--state=active,activating,deactivating",
                "--type=service", "gpuadmin-*")  # fmt: skip
@@ -164,7 +164,7 @@ def release(
 ) -> list[str]:
     """End what people still run here, and unmount the homes at ``path``. Returns what is done, or would be.
 
-    Raises NodeError where they are still mounted afterwards: then nobody may take their server away.
+    Raises NodeError if they are still mounted afterwards: then nobody may take their server away.
     """
     slices = _slices(uid_first, uid_last, run)
     mounted = below(path, parse_mountinfo(mountinfo()))
@@ -213,9 +213,9 @@ def _unit(path: str, suffix: str, run: Runner) -> str:
 
 
 def problems(report: Mapping[str, Any], *, force: bool, serves: bool) -> list[str]:
-    """Given what a host says, return why it must not be switched off; with ``force`` people are no reason.
+    """Given what a host says, return why it must not be switched off; with ``force`` people do not count.
 
-    What is not known is a reason. ``serves``: whether others may mount from it. Jobs and clients always are.
+    What is unknown counts. ``serves``: whether others may mount from it. Jobs and clients always are.
     """
     found = []
     unknown = report["unknown"]

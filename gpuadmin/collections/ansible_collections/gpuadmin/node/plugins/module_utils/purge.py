@@ -106,14 +106,14 @@ class Twin:
             return "is not in the backup"
         now = entry.facts
         if stat.S_IFMT(saved.st_mode) != stat.S_IFMT(now.st_mode):
-            return "is another thing than in the backup"
+            return "is not what it is in the backup"
         if stat.S_ISDIR(now.st_mode):
             return None  # what is in it decides
         if saved.st_ino != now.st_ino:  # guard: a wipe goes by the inode
-            return "is another file than in the backup"
+            return "is not the file in the backup"
         # guard: a link goes only if the backup has one that leads there
         if stat.S_ISLNK(now.st_mode) and not _same_target(entry.at, handle, name):
-            return "is another link than in the backup"  # a subvolume that was made again counts inodes from the start
+            return "is not the link in the backup"  # a subvolume that was made again counts inodes from the start
         if not stat.S_ISREG(now.st_mode):
             return None
         if (saved.st_size, saved.st_mtime_ns) != (now.st_size, now.st_mtime_ns):
@@ -187,7 +187,7 @@ def enter(entry: Entry, parent: os.stat_result) -> bool:
 def purge(at: int, name: bytes, judge: Judge, *, itself: Judge | None = None) -> Purged:
     """Delete the entry ``name`` of the open directory ``at``, with all below it that ``judge`` lets go.
 
-    ``itself`` judges the entry itself, if it is not ``judge`` that does.
+    ``itself`` judges the entry itself, in place of ``judge``.
     """
     done = Purged()
     try:
@@ -208,7 +208,7 @@ def purge(at: int, name: bytes, judge: Judge, *, itself: Judge | None = None) ->
             _below(handle, judge, done)
         finally:
             os.close(handle)
-    except (NodeError, OSError) as error:  # somebody moves things about in it: what is left of it stays, others go on
+    except (NodeError, OSError) as error:  # somebody moves things about in it: the rest of it stays, others go on
         done.keep(name, f"was left in part: {in_words(error)}")
         return done
     _unlink(Entry(name, name, at, facts), done, directory=True)
@@ -223,7 +223,7 @@ def _below(handle: int, judge: Judge, done: Purged) -> None:
             _unlink(entry, done, directory=True)  # empty for ever; the root of an ext4 that is mounted there is busy
         elif entry.is_directory and not entry.leaving:
             if entry.facts.st_dev != os.fstat(entry.at).st_dev and _is_mount(entry):
-                done.keep(entry.path, "is something that is mounted there")
+                done.keep(entry.path, "is mounted there")
         elif reason is not None:
             done.keep(entry.path, reason)
         else:

@@ -15,7 +15,7 @@ _HERE = -100  # AT_FDCWD; the paths that follow are absolute
 def rename_new(name: str, at: int, target: str, to: int) -> None:
     """Rename ``name`` in the open directory ``at`` to ``target`` in the open directory ``to``.
 
-    Raises NodeError where something has that name, or where the file system cannot tell in the same step.
+    Raises NodeError if something has that name, or where the file system cannot tell in the same step.
     """
     number = _rename(
         at,

@@ -39,10 +39,9 @@ def run_command(
     seconds: float | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Finished:
-    """Run a command to its end, whatever that is. Output that is not UTF-8 comes with marks in its place.
+    """Run a command to its end, whatever that is. Marks replace output that is not UTF-8.
 
-    ``environment``: what is added to our own. Raises LateError after ``seconds``, OSError where there is no such
-    program.
+    ``environment``: what is added to our own. Raises LateError after ``seconds``, OSError if there is no such program.
     """
     try:
         done = subprocess.run(
@@ -94,7 +93,7 @@ def run(
 
 
 def look(command: Sequence[str]) -> Finished:
-    """``run_command`` for a question about the host: raises LateError where there is no answer in time."""
+    """``run_command`` for a question about the host: raises LateError if no answer comes in time."""
     return run_command(command, seconds=LOOKING)
 
 

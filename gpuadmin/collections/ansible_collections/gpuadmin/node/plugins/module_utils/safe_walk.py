@@ -94,9 +94,10 @@ def walk(
     raises OverBudget. A directory that cannot be entered, because somebody exchanged it, raises NodeError or OSError;
     with ``skip`` it is given to that, and the walk goes on.
 
-    ``again``: for who only looks, with ``skip``. What cannot be looked at (a person's own FUSE) is skipped as well, and
-    where the way up leads elsewhere, the walk goes on from the top: what was moved away is given up. So is a directory
-    or a path that is too large to be held. ``enough(facts of a directory)``: whether the rest of it is left out.
+    ``again``: for callers that only look, with ``skip``. What cannot be looked at (a person's own FUSE) is skipped as
+    well, and if the way up leads elsewhere, the walk goes on from the top and drops what was moved away. So is a
+    directory or a path that is too large to be held. ``enough(facts of a directory)``: whether the rest of it is left
+    out.
     """
     here = os.dup(top)
     try:
@@ -178,7 +179,7 @@ def _held(entry: Entry, handle: int, budget: Budget | None, skip: Skip | None) -
 
 
 def _facts(entry: Entry, skip: Skip | None) -> os.stat_result | None:
-    """What stat(2) says of a name; None where it has vanished, or is skipped."""
+    """What stat(2) says of a name; None if it has vanished, or is skipped."""
     try:
         return os.stat(entry.name, dir_fd=entry.at, follow_symlinks=False)
     except FileNotFoundError:
@@ -191,7 +192,7 @@ def _facts(entry: Entry, skip: Skip | None) -> os.stat_result | None:
 
 
 def _outer(here: int, expected: os.stat_result) -> int | None:
-    """Open the directory above; None where it is another than expected."""
+    """Open the directory above; None if it is not the expected one."""
     outer = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=here)
     if identity(os.fstat(outer)) == identity(expected):  # guard: the way up leads to where the walk came from -> True
         return outer
@@ -220,7 +221,7 @@ def _from_top(top: int, levels: list[_Level]) -> int:
 def _inner(
     entry: Entry, parent: os.stat_result, enter: Callable[[Entry, os.stat_result], bool], skip: Skip | None
 ) -> int | None:
-    """Open the directory that an entry is; None where it is not entered."""
+    """Open the directory that an entry is; None if it is not entered."""
     try:
         if not enter(entry, parent):
             return None
@@ -244,7 +245,7 @@ def _inner(
 
 def _names(handle: int, budget: Budget | None) -> list[bytes]:
     """The names in an open directory, last first, so that they can be popped."""
-    try:  # to look at somebody's tree changes nothing in it: not when it was read last either
+    try:  # looking at somebody's tree changes nothing in it, not even when it was last read
         fcntl.fcntl(
             handle,
             fcntl.F_SETFL,

@@ -50,7 +50,7 @@ def collect(
     def look(name: str) -> object:
         try:
             return parts[name]()
-        except (OSError, ValueError) as error:  # a full disk, too, is no end of the whole
+        except (OSError, ValueError) as error:  # not even a full disk ends the whole
             raise NodeError(in_words(error)) from None
 
     unknown: dict[str, str] = {}
@@ -109,14 +109,14 @@ def newest_backup(directory: str) -> dict[str, Any] | None:
 
 
 def gpus(directory: str = pci.BUS) -> list[str]:
-    """The GPUs on the PCI bus with their drivers; the drivers are not asked. Raises NodeError where nothing shows."""
+    """The GPUs on the PCI bus with their drivers; the drivers are not asked. Raises NodeError if nothing shows."""
     if not os.path.isdir(directory):
         raise NodeError("this host shows no PCI bus")
     return pci.summary(directory)
 
 
 def image(places: Places | None = None) -> dict[str, Any] | None:
-    """What a node runs and boots next, and in what it is not as its image; None where it has no images."""
+    """What a node runs and boots next, and in what it is not as its image; None if it has no images."""
     places = places or looking()
     if not os.path.exists(places.in_state("images.json")):
         return None

@@ -55,7 +55,7 @@ def parse_dpkg_status(text: str) -> list[str]:
 
 
 def output(command: Sequence[str]) -> str:
-    """What a command prints. Raises NodeError where it fails: that nothing is known is not that there is nothing."""
+    """What a command prints. Raises NodeError if it fails: that nothing is known is not that there is nothing."""
     try:
         done = look(command)
     except OSError as error:

@@ -18,10 +18,10 @@ PATIENCE = 10.0  # seconds; one that has just ended keeps its name for a moment
 #: more than one question go by.
 SILENCE = 300.0
 POLL = 0.3
-LATE = "timed out"  # in what systemctl and systemd-run say of such silence
+LATE = "timed out"  # what systemctl and systemd-run print about such silence
 UP = ("active", "reloading")
 WORKING = (*UP, "activating", "deactivating")
-#: A long job is not to slow down what people do on the host.
+#: A long job must not slow down what people do on the host.
 BACKGROUND = ("Nice=10", "IOSchedulingClass=idle")
 
 
@@ -35,7 +35,7 @@ def unit_name(name: str) -> str:
 
 
 def state(unit: str, run: Runner = run_command) -> str:
-    """A unit's ActiveState; inactive also where there is none of the name, or no systemd.
+    """A unit's ActiveState; inactive also if there is none of the name, or no systemd.
 
     systemd that does not answer is asked again, since it may just be replaced (daemon-reexec) or starved. Raises
     NodeError after SILENCE.
@@ -76,9 +76,9 @@ def logged(matches: Sequence[str], lines: int, *, since: str, run: Runner = run_
 def start_command(
     unit: str, command: Sequence[str], description: str, properties: Sequence[str] = (), *, attached: bool = False
 ) -> tuple[str, ...]:
-    """The command that starts another one as a unit, of which nothing is left once it has ended.
+    """The command that starts another as a unit that leaves nothing behind.
 
-    ``attached``: it has our input and output, and is waited for; its status is then that of the command.
+    ``attached``: it has our input and output, and the caller waits for it; its status is then that of the command.
     """
     return (
         "systemd-run", f"--unit={unit}", "--collect", "--quiet", f"--description={description}",
@@ -119,7 +119,7 @@ def start(
 
 
 def stop(unit: str, run: Runner = run_command) -> None:
-    """Stop a unit, if there is one, and wait until it has ended. Raises NodeError where it goes on."""
+    """Stop a unit, if there is one, and wait until it has ended. Raises NodeError if it goes on."""
     done = run(("systemctl", "stop", unit))
     if done.returncode not in (0, 5) and state(unit, run) in UP:  # 5: no such unit
         raise NodeError(f"{unit} does not stop: {done.stderr.strip()}")

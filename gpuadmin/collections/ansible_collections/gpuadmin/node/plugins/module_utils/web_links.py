@@ -1,6 +1,6 @@
-"""The node's service that signs a link to the dashboard: for whoever asks, in the name that the kernel says they have.
+"""The node's service that signs a link to the dashboard for whoever asks, in the name that the kernel gives them.
 
-It needs the standard library alone. Who is locked, has expired or is not of the site gets none.
+It needs the standard library alone. People who are locked, have expired or are not in the site get none.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Refused(NodeError):
 
 
 def who(uid: int, host: Host, today: int) -> str:
-    """The name in which a link is signed for a uid; ``today``: days since 1970-01-01. Raises Refused, and NodeError
-    where the host itself is not as it should be.
+    """The name in which a link is signed for a uid; ``today``: days since 1970-01-01. Raises Refused, and NodeError if
+    the host itself is not as it should be.
     """
     desired = load(host.path(host.state))
     settings = desired.settings
@@ -111,7 +111,7 @@ def _shadow(host: Host, name: str) -> list[str] | None:
 
 
 def link(uid: int, host: Host, node: str, address: str, now: float) -> tuple[int, str]:
-    """Given who asks, return an exit status and a link of ``address``, or the word for why there is none."""
+    """Given who asks, return an exit status and a link of ``address``, or the word that says why there is none."""
     try:
         name = who(uid, host, int(now // 86400))
         key = _key(host)

@@ -85,7 +85,7 @@ python:
 import sys
 
 if __name__ == "__main__":
-    # where it is started is somebody's directory; Ansible's own wrapper leaves it out as well
+    # it may start in somebody's directory; Ansible's own wrapper leaves it out as well
     sys.path[:] = sys.path[1:]  # guard: root imports nothing from where somebody starts it
 
 import base64
@@ -99,14 +99,14 @@ import zlib
 
 #: Ansible puts the arguments here, as bytes of JSON, because this has the word <<INCLUDE_ANSIBLE_MODULE_JSON_ARGS>>.
 GIVEN = "<<INCLUDE_ANSIBLE_MODULE_COMPLEX_ARGS>>"
-#: What whoever runs the code locks, shared, and whoever prunes it alone. Root's, so that nobody else can lock it.
+#: What runners of the code lock, shared, and its pruner alone. Root's, so that nobody else can lock it.
 LOCK = "ansible_collections/gpuadmin/node/plugins/module_utils/lock"
 #: The code, as Python imports it.
 CODE = "ansible_collections.gpuadmin.node.plugins.module_utils"
 
 
 def unsafe(path: str) -> str | None:
-    """Why somebody else than root could have written below ``path``; None where nobody could.
+    """Why somebody else than root could have written below ``path``; None if nobody could.
 
     Each directory above it counts: whoever can write there can exchange what is in it.
     """
@@ -129,7 +129,7 @@ def unsafe(path: str) -> str | None:
 
 
 def refusal(path: str) -> str | None:
-    """Why the code in ``path`` is not run; None where it is, and then it is locked until this process ends."""
+    """Why the code in ``path`` is not run; None if it is, and then it is locked until this process ends."""
     if os.geteuid() != 0 or not os.path.isdir(os.path.dirname(os.path.dirname(path))):
         return "new"
     try:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 _PLUGINS = Path(__file__).parents[1]
 _PACKAGE = PurePosixPath("ansible_collections/gpuadmin/node/plugins")
-#: What a host runs that is sent the text of a Code, deflated, as its input. Arguments: digest, state directory.
+#: What a host runs with the text of a Code, deflated, as its input. Arguments: digest, state directory.
 ARRIVE = f"""import json, sys, zlib
 text = zlib.decompress(sys.stdin.buffer.read()).decode()
 names = {{"__name__": "arriving"}}

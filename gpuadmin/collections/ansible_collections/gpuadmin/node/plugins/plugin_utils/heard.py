@@ -37,9 +37,9 @@ def ssh_key(text: str) -> str:
 
 
 def refusals(answers: Iterable[object]) -> list[dict[str, str]]:
-    """Given what storage hosts said of homes, return whom they refuse a home, and why.
+    """Given what storage hosts said of homes, return the people to whom they refuse a home, and why.
 
-    An odd answer refuses nobody, and neither does a host that is away: that is the host's own failure.
+    An invalid answer refuses nobody, nor does a host that is away: that is the host's own failure.
     """
     found: dict[str, str] = {}
     for answer in answers:

@@ -29,7 +29,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 def vetted(output: bytes) -> bytes:
     """Given what a module printed on a host, return what Ansible may read of it.
 
-    An odd answer becomes that of a module that failed, and says what is odd. Text without a JSON object stays as it is:
+    An invalid answer becomes that of a failed module and says what is wrong. Text without a JSON object stays as it is:
     to Ansible that is a failure already.
     """
     if len(output) > LONGEST:
@@ -43,7 +43,7 @@ def vetted(output: bytes) -> bytes:
     except RecursionError:
         found, odd = {}, f"it is nested more than {DEEPEST} levels deep"
     except ValueError as error:
-        found, odd = {}, f"it is no JSON: {error}"
+        found, odd = {}, f"it is not JSON: {error}"
     # the very text that was read: Ansible, which looks for the object in its own way, finds no other one
     return (
         text.encode()
@@ -58,7 +58,7 @@ def too_long() -> bytes:
 
 
 def problem(answer: object) -> str | None:
-    """Given a module's answer, return in words what is odd about it, or None."""
+    """Given a module's answer, return in words what is wrong with it, or None."""
     if not isinstance(answer, dict):
         return f"it is {_kind(answer)}"
     for key in _NEVER:
@@ -71,7 +71,7 @@ def problem(answer: object) -> str | None:
     for key, name in facts.items() if isinstance(facts, dict) else ():
         # guard: a distribution's family is no path on the controller
         if key in _NAMING and name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
-            return f"{key} is the name of no distribution"
+            return f"{key} is not the name of a distribution"
     return _too_much(answer)
 
 
@@ -85,7 +85,7 @@ def _too_much(answer: object) -> str | None:
             elif isinstance(one, list):
                 below.extend(one)
             elif isinstance(one, float) and not math.isfinite(one):
-                return "it has a number that is none"
+                return "it has a number that is not finite"
         count += len(below)
         if count > MOST_VALUES:
             return f"it has more than {MOST_VALUES} values"
@@ -124,4 +124,4 @@ def _kind(value: object) -> str:
 
 
 def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")

@@ -53,7 +53,7 @@ def identify(user: User, observed: Observed, settings: Settings, entry: UserRepo
 
 
 def validity(expiry: str) -> str:
-    """In words, what an expiry field means: it holds the first day on which nobody is let in any more."""
+    """In words, what an expiry field means: it holds the first day without a login."""
     value = number(expiry)
     if value is None:
         return "valid without an end"
@@ -84,7 +84,7 @@ def _shadow(user: User, data: Databases, record: Record | None, trusted: bool, t
     fields = list(found)
     kept, changed = real_hash(fields[1]), number(fields[2])
     if known and not trusted and kept != known and record is not None:
-        # Another root than the one last applied: it may be older than what was recorded since.
+        # Not the root last applied to: it may be older than what was recorded since.
         kept, changed = known, record.password_changed
         fields[2] = str(today if changed is None else changed)
         ops.append("restore the recorded password")

@@ -40,7 +40,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Place:
-    """Something at a path: whose it is, and its mode (st_mode)."""
+    """Something at a path: its owner and its mode (st_mode)."""
 
     path: str
     uid: int = 0
@@ -95,7 +95,7 @@ def _words(key: str) -> str:
 
 
 def has_key(text: bytes | None, key: str) -> bool:
-    """Whether a line of authorized_keys lets the key in without conditions: one with options is another's promise."""
+    """Whether a line of authorized_keys lets the key in without conditions: a line with options does not count."""
     wanted = key.split(" ")[:2]
     return any(line.split()[:2] == wanted for line in decode(text or b"").splitlines())
 
@@ -106,11 +106,11 @@ def below(path: str, top: str) -> bool:
 
 
 def plan(wanted: Wanted, observed: Observed) -> Plan:
-    """Given what is wanted and what is there, return what is missing. Raises NodeError where it may not be made."""
+    """Given what is wanted and what is there, return what is missing. Raises NodeError if it may not be made."""
     if not valid_name(wanted.name) or wanted.name == "root":
-        raise NodeError(f"admin.user is {quoted(wanted.name)}, which is no name for an account of its own")
+        raise NodeError(f"admin.user is {quoted(wanted.name)}, which cannot be the name of its account")
     if not KEY.match(wanted.key):
-        raise NodeError("the admin's public key is none that sshd reads")
+        raise NodeError("sshd cannot read the admin's public key")
     if observed.elsewhere:  # guard: a name that a directory gives is no admin account
         raise NodeError(f"{wanted.name} comes from a directory (LDAP, SSSD); choose another admin.user")
     home = wanted.home if observed.uid is None else observed.home
@@ -154,12 +154,12 @@ def _refuse_others_home(wanted: Wanted, observed: Observed, home: str) -> None:
         if below(os.path.realpath(place.path), wanted.homes):
             raise NodeError(f"the home of {wanted.name}, {home}, is in {wanted.homes} by a link; {way_out}")
         if not stat.S_ISDIR(place.mode):
-            raise NodeError(f"{place.path} is not a directory, so {home} can be no home; {way_out}")
+            raise NodeError(f"{place.path} is not a directory, so {home} cannot be a home; {way_out}")
         if reason := place.others(uid, gid):
             raise NodeError(f"{place.path}, where the home of {wanted.name} would be, {reason}; {way_out}")
     there = observed.there
     if observed.uid is None:
-        # the home of the same account from before, which was removed, or of which another root did not know
+        # the account's earlier home: the account was removed, or another root did not know it
         if there is not None and (there.uid != uid or not stat.S_ISDIR(there.mode) or there.others(uid, gid)):
             raise NodeError(f"{home} is there already, and belongs to {owner(there.uid)}; move it away, or {way_out}")
     elif (
@@ -167,7 +167,7 @@ def _refuse_others_home(wanted: Wanted, observed: Observed, home: str) -> None:
         # guard: a file as home of the admin account is no home
         or not stat.S_ISDIR(there.mode)
     ):
-        raise NodeError(f"the home of {wanted.name}, {home}, is no directory; make it, or choose another admin.user")
+        raise NodeError(f"the home of {wanted.name}, {home}, is not a directory; make it, or choose another admin.user")
     elif reason := there.others(uid, gid):
         raise NodeError(f"{home}, the home of {wanted.name}, {reason}; correct that, or {way_out}")
 
@@ -177,7 +177,7 @@ def observe(wanted: Wanted) -> Observed:
     passwd = Table.parse("passwd", decode(read_bytes(PASSWD) or b""))
     fields = passwd.get(wanted.name)
     home = wanted.home if fields is None else fields[5]
-    # a file server that is away is not asked: a home in there is refused for that alone
+    # never ask a file server that is away: a home in there is refused for that alone
     local = home.startswith("/") and not below(home, wanted.homes)
     above, there = (
         (
@@ -214,11 +214,11 @@ def _place(path: str, look: Callable[[str], os.stat_result]) -> Place | None:
 
 
 def _keys(home: str) -> bytes | None:
-    """The text of authorized_keys; None where there is none, or no home of which it could be."""
+    """The text of authorized_keys; None if there is none, or no home that could have it."""
     try:
         handle = open_directory(home)
     except OSError:
-        return None  # what is there instead of a home is refused with its own words
+        return None  # anything else in place of a home is refused in its own words
     try:
         with _ssh(handle, home) as place:
             return None if place is None else _read(place, home)
@@ -228,7 +228,7 @@ def _keys(home: str) -> bytes | None:
 
 @contextmanager
 def _ssh(handle: int, home: str) -> Iterator[str | None]:
-    """The directory .ssh of an open home, as a path that nobody can lead elsewhere; None where there is none.
+    """The directory .ssh of an open home, as a path that nobody can redirect; None if there is none.
 
     It is the admin account's, and what runs as that account may put a link there, or exchange it at any moment.
     """
@@ -260,7 +260,7 @@ def execute(plan: Plan, wanted: Wanted) -> None:
     if plan.account:
         os.makedirs(os.path.dirname(wanted.home), exist_ok=True)
         with open_root():
-            # `*` is no password, and unlike `!` no lock: a locked account gets no login by key where PAM is off
+            # `*` is not a password, and unlike `!` not a lock: a locked account gets no login by key where PAM is off
             options = (
                 "--system",
                 "--user-group",

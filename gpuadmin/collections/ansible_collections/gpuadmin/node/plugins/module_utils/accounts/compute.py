@@ -117,7 +117,7 @@ def _stage_removals(
 
 
 def _stage_site_group(data: Databases, settings: Settings, plan: Plan) -> bool:
-    """Stage the group that all users are in; False if its name or id is taken, and nobody is to join it."""
+    """Stage the group that all users are in; False if its name or id is taken, so nobody may join it."""
     if data.has_group(settings.group):
         found = data.gid(settings.group)
         if found == settings.gid:  # guard: a site group of another gid is joined by nobody -> True
@@ -144,7 +144,8 @@ def _stage_keys(user: User, settings: Settings, observed: Observed, plan: Plan, 
 def _refused(
     users: Sequence[User], refused: Mapping[str, str], data: Databases, records: Mapping[str, Record]
 ) -> dict[str, str]:
-    """Of those whom the storage host refused, who has no account here, nor had one on another root: name → why."""
+    """Of those whom the storage host refused, the ones who have no account here and had none on another root: name →
+    why."""
     found = {}
     for user in users:
         record = records.get(user.name)

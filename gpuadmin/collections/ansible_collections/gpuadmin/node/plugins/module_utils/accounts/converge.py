@@ -52,7 +52,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``request``: what was asked, as it was decided under the lock; None where nothing was."""
+    """``request``: what was asked, as it was decided under the lock; None if nothing was."""
 
     changed: bool
     plan: Plan
@@ -233,9 +233,9 @@ def converge(
 ) -> Outcome:
     """Given a request, bring the host there (unless ``check``) and return the plan: the same in both cases.
 
-    What is decided from accounts.json is decided under the lock: a request of that kind is a function of the
-    desired state as it is then, which returns None where nothing is to be done. ``seconds``: how long
-    another one may hold the lock.
+    What is decided from accounts.json is decided under the lock: a request of that kind is a function of the desired
+    state as it is then, which returns None if there is nothing to do. ``seconds``: how long somebody else may hold the
+    lock.
     """
     host = host or Host()
     state = host.path(host.state)
@@ -260,7 +260,7 @@ def converge(
 
 
 def boot_request(desired: DesiredState) -> Request | None:
-    """What the boot unit asks for: everything in accounts.json. None where nothing was ever recorded."""
+    """What the boot unit asks for: everything in accounts.json. None if nothing was ever recorded."""
     if desired.settings is None:
         return None
     users: list[Mapping[str, object]] = [asdict(record.user) for record in desired.records.values()]

@@ -1,4 +1,5 @@
-"""Who gets Docker: a directory for data, subordinate ids, and who asks for it themselves. Pure, as compute.py is."""
+"""Who gets Docker: a directory for data, subordinate ids, and the people who ask for it themselves. Pure, as
+compute.py is."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def stage_docker(user: User, settings: Settings, observed: Observed, plan: Plan,
     path = f"{settings.docker_data}/{user.name}"
     if found is None:
         if user.locked:
-            return  # made when they may come in again; whose data was wiped gets no new place before the account goes
+            return  # made when they may come in again; after a wipe nobody gets a new place before the account goes
         plan.docker.append((user.name, user.uid, user.gid))
         plan.docker_parent = not observed.docker_parent
         entry.operations.append(f"make {path}")
@@ -40,7 +41,7 @@ def stage_docker(user: User, settings: Settings, observed: Observed, plan: Plan,
         return  # nearly everybody's; what follows reads all ranges for one person
     # guard: who gives their place for Docker away in a namespace keeps no root from being confirmed
     elif found[0] == "directory" and _subordinate(user, found[1], settings, observed):
-        # Anybody can do that to theirs, in a user namespace; what stops here would be the node's trial of a new root.
+        # Anybody can do that to theirs in a user namespace; stopping here would stop the node's trial of a new root.
         plan.problems.append(f"user {user.name}: {path} is their subordinate id {found[1]}'s, given away by themselves")
     else:
         entry.status, entry.problem = (
@@ -53,7 +54,7 @@ def _way_out(path: str, found: tuple[str, int], user: User) -> str:
     """What an admin does about a place of Docker's data that is not its person's: only they can know whose it was."""
     aside = f"mv {path} {path}.of-{found[1]}, then sync-users makes a new one"
     if found[0] != "directory":
-        return f"Look what it is, and move it: {aside}"
+        return f"See what it is, and move it: {aside}"
     return f"If the data is {user.name}'s: chown {user.uid}:{user.gid} {path}. If not: {aside}"
 
 

@@ -1,7 +1,7 @@
-"""Docker for whoever asks for it: a service of systemd's that knows who asks from the kernel and reads nothing.
+"""Docker for whoever asks for it: a systemd service that learns from the kernel who asks, and reads nothing.
 
-It runs outside of the caller's session, terminal and cgroup: a person can ask, and can neither stop nor slow what is
-done then. Decision 0005 says why it is one service for all and not one process for each connection.
+It runs outside of the caller's session, terminal and cgroup: a person can ask, but can neither stop nor slow down what
+follows. Decision 0005 says why it is one service for all and not one process for each connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .converge import Host, converge
 from .desired import DesiredState, Settings, load
 from .plan import Request
 
-PATIENCE = 20.0  # seconds that another one may hold the accounts; the next in the row waits for it too
+PATIENCE = 20.0  # seconds that somebody else may hold the accounts; the next in the queue waits for it too
 
 
 class Refused(NodeError):
@@ -73,7 +73,7 @@ def member_name(uid: int, group: str) -> str | None:
 def docker_self(host: Host, uid: int) -> tuple[int, str]:
     """Give the account ``uid`` subids and a place for Docker's data; return (exit status, what to tell).
 
-    The lock is taken only when something is to be done, so whoever asks again and again holds nobody up.
+    The lock is taken only if there is something to do, so whoever asks again and again delays nobody.
     """
     name = None
     settings = load(host.path(host.state)).settings

@@ -15,7 +15,7 @@ class Request:
 
     ``docker``: (name, uid) of those who ask for Docker themselves. That is a difference, not a record: nothing else of
     theirs is changed, and whoever may not log in is refused. ``refused``: name → why the storage host made no home;
-    they get no new account either, and one that they have is converged as anybody's.
+    they get no new account either, and an account that they have is converged like anybody's.
     """
 
     settings: Settings

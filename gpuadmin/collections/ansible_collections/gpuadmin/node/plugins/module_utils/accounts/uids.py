@@ -20,7 +20,7 @@ _ARCHIVE = re.compile(rf"({LOGIN})-([0-9]{{1,10}})-{STAMP}\.")
 
 @dataclass(frozen=True)
 class Known:
-    """``memory``: uid → whose it was, None where it cannot be read. ``seen``: uid → what carries it here."""
+    """``memory``: uid → who had it; None if it cannot be read. ``seen``: uid → what carries it here."""
 
     memory: Mapping[int, str] | None
     seen: Mapping[int, str] = field(default_factory=dict)
@@ -48,9 +48,9 @@ def recall(root: str, state: str) -> dict[int, str]:
     try:
         found = {int(uid): name for uid, name in json.loads(raw.decode())["uids"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise NodeError(f"{file} is damaged, so whose uids were whose is not known: restore or delete it") from error
+        raise NodeError(f"{file} is damaged, so it is not known who had which uid: restore or delete it") from error
     if not all(valid_name(name) for name in found.values()):
-        raise NodeError(f"{file} is damaged, so whose uids were whose is not known: restore or delete it")
+        raise NodeError(f"{file} is damaged, so it is not known who had which uid: restore or delete it")
     return found
 
 
@@ -65,7 +65,7 @@ def see(root: str, archives: str | None) -> dict[int, str]:
                 match = _ARCHIVE.match(entry.name) if directory == archives else None
                 try:
                     uid = int(match[2]) if match else entry.stat(follow_symlinks=False).st_uid
-                except FileNotFoundError:  # it has gone meanwhile
+                except FileNotFoundError:  # it is gone by now
                     continue
                 if uid:
                     found.setdefault(uid, f"{directory}/{quoted(entry.name)[1:-1]}")
@@ -85,7 +85,7 @@ def people(given: Iterable[Mapping[str, object]]) -> dict[int, str]:
 def of_others(
     memory: Mapping[int, str] | None, given: Iterable[Mapping[str, object]], forget: Collection[str] = ()
 ) -> dict[str, str]:
-    """Of people, those whose uid is remembered as somebody else's, and whose. Names in ``forget`` are let go."""
+    """Those people whose uid is remembered as somebody else's, and whose. Names in ``forget`` are dropped."""
     owners = {uid: name for uid, name in (memory or {}).items() if name not in forget}
     return {
         name: f"uid {uid} was given to {owners[uid]}, as this host remembers: nothing made"
@@ -118,7 +118,7 @@ def keep(
                 or name not in forget
             }
             carried = [f"uid {uid} is not forgotten: {seen[uid]} carries it" for uid in kept if kept[uid] in forget]
-            # who had a uid first keeps it: what a contradiction means is the admin's to say
+            # whoever had a uid first keeps it: the admin says what a contradiction means
             # guard: the storage host keeps the first owner of a uid -> {**kept, **people(remember)}
             after = {**people(remember), **kept}
             if after != memory:

@@ -1,7 +1,7 @@
-"""Makes what sending.py sends, in a directory of root's: by single names, relative to an open directory.
+"""Makes what sending.py sends, in a directory that root owns: by single names, relative to an open directory.
 
 The sender may send anything. No name leads out of the directory and no link is followed. It ends when the sender is
-done, when the budget is spent, or when the disk has no more room.
+done, the budget is spent, or the disk is full.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .wire import Link
 
 _ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}\Z")
 _NODES = (stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFBLK)
-_OFTEN = 10_000  # records after which it is looked whether there is room
+_OFTEN = 10_000  # records after which to check for room
 
 
 class Odd(NodeError):
@@ -34,7 +34,7 @@ class Odd(NodeError):
 
 
 def take_manifest(link: Link, handle: int, most: int, bounds: Bounds = BOUNDS) -> None:
-    """Write the manifest that arrives to the open file. Raises NodeError where it is too long or there is no room."""
+    """Write the manifest that arrives to the open file. Raises NodeError if it is too long or there is no room."""
     done = 0
     while True:
         operation, _fields, data = link.get()
@@ -43,7 +43,7 @@ def take_manifest(link: Link, handle: int, most: int, bounds: Bounds = BOUNDS) -
         if operation == "wait":
             continue
         if operation != "manifest":
-            raise Odd(f"{operation[:20]!r} is no part of a manifest")
+            raise Odd(f"{operation[:20]!r} is not part of a manifest")
         check_room(handle, bounds)
         done += len(data)
         # guard: a manifest that arrives is bounded
@@ -98,10 +98,10 @@ class Applier:
         self._name = b""
         self._size = self._done = 0
         self._moved = self._records = 0
-        self._look = max(reserve_of(top, bounds) // 4, 1 << 20)  # bytes after which it is looked, too
+        self._look = max(reserve_of(top, bounds) // 4, 1 << 20)  # bytes after which to check, too
 
     def run(self) -> Mapping[str, Any]:
-        """Apply all records; return how the top itself is to be (``finish``). Raises NodeError, OSError."""
+        """Apply all records; return what the top itself must be like (``finish``). Raises NodeError, OSError."""
         try:
             with _in_words():
                 return self._applied()
@@ -118,7 +118,7 @@ class Applier:
                 continue
             if operation == "end":
                 if len(self._above) != 1 or self._file is not None:
-                    raise Odd("the end came inside of something")
+                    raise Odd("it ended in the middle of something")
                 return fields
             handler = self._HANDLERS.get(operation)
             if (
@@ -192,7 +192,7 @@ class Applier:
         )
         self._file, self._name = os.open(name, flags, 0o600, dir_fd=self._here), name
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
-            raise Odd("what is changed is no file")
+            raise Odd("what is changed is not a file")
         os.ftruncate(self._file, size)
         self._size, self._done = size, 0
 
@@ -219,13 +219,13 @@ class Applier:
         name = self._named(fields)
         self._file, self._name = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._here), name
         if stat.S_ISLNK(os.fstat(self._file).st_mode):
-            raise Odd("a link has nothing that is given")
+            raise Odd("a link leads to nothing that was given")
         self._size = self._done = 0
 
     def _node(self, fields: Mapping[str, Any], _data: bytes) -> None:
         name, kind = self._named(fields), _number(fields, "kind")
         if kind not in _NODES:
-            raise Odd("a node of no kind")
+            raise Odd("a node of an unknown kind")
         os.mknod(name, kind | 0o600, _number(fields, "device"), dir_fd=self._here)
         self._file, self._name = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._here), name
         self._size = self._done = 0
@@ -243,7 +243,7 @@ class Applier:
 
     def _remember(self, name: bytes, fields: Mapping[str, Any]) -> None:
         if not stat.S_ISREG(os.stat(name, dir_fd=self._here, follow_symlinks=False).st_mode):
-            raise Odd("what is kept is no file")
+            raise Odd("what is kept is not a file")
         os.link(name, _id(fields), src_dir_fd=self._here, dst_dir_fd=self._links, follow_symlinks=False)
 
     def _further(self, fields: Mapping[str, Any], _data: bytes) -> None:
@@ -271,7 +271,7 @@ class Applier:
     def _given(self, target: int, fields: Mapping[str, Any]) -> None:
         found = fields.get("attributes", {})
         if not isinstance(found, Mapping):
-            raise Odd("attributes that are none")
+            raise Odd("attributes that are not valid")
         attributes = {str(name): base64.b64decode(value, validate=True) for name, value in found.items()}
         # guard: attributes take room, too
         self._moved += sum(map(len, attributes.values()))
@@ -289,14 +289,14 @@ class Applier:
 def _number(fields: Mapping[str, Any], name: str) -> int:
     value = fields.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
-        raise Odd(f"{name} is no number")
+        raise Odd(f"{name} is not a number")
     return value
 
 
 def _times(fields: Mapping[str, Any]) -> tuple[int, int]:
     accessed, changed = fields["times"]
     if not isinstance(accessed, int) or not isinstance(changed, int):
-        raise Odd("times are no numbers")
+        raise Odd("times are not numbers")
     return accessed, changed
 
 
@@ -304,5 +304,5 @@ def _id(fields: Mapping[str, Any]) -> str:
     value = fields.get("id")
     # guard: what is linked is named by numbers
     if not isinstance(value, str) or not _ID.match(value):
-        raise Odd("id is none")
+        raise Odd("id is not valid")
     return value

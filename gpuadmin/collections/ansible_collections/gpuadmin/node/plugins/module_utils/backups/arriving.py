@@ -160,7 +160,7 @@ def _alone(path: str, user: str) -> Iterator[tuple[int, str]]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # guard: one connection brings a home
         except BlockingIOError:
-            raise NodeError(f"{user}: another connection brings this home just now") from None
+            raise NodeError(f"{user}: another connection is bringing this home right now") from None
         if not os.path.lexists(manifest) or not os.path.samestat(os.lstat(manifest), os.fstat(handle)):
             raise NodeError(f"{user}: another connection has just brought this home")
         os.ftruncate(handle, 0)
@@ -218,7 +218,7 @@ def arrive(
 
 
 def _begin_anew(directory: str, name: str, user: str, manifest: str) -> None:
-    """Clear what an interruption left of a home; what another connection has brought meanwhile is none of that."""
+    """Clear what an interruption left of a home; what another connection has brought meanwhile does not count."""
     with flocked(backup_set.RECORDS):
         found = backup_set.load(directory, name)
         if found is None or user not in found.homes:  # guard: a home that is there is not changed -> True
@@ -231,7 +231,8 @@ def _begin_anew(directory: str, name: str, user: str, manifest: str) -> None:
 def _base(
     directory: str, parent: str | None, user: str, found: Backup, part: str, limits: Limits
 ) -> tuple[int | None, str | None]:
-    """Make a home's subvolume: empty, or as the earlier one. Returns since when it changes, and that one's manifest."""
+    """Make a home's subvolume: empty, or as the earlier one. Returns the time from which it changes, and that one's
+    manifest."""
     if parent is None:
         btrfs.create(part)
         return None, None
@@ -295,7 +296,7 @@ def _compare(
     recorded = home_manifest.total(home_manifest.read(manifest, limits.budget()))
     # guard: its manifest is the one that was told of
     if any(getattr(home, what) != value for what, value in recorded.as_dict().items()):
-        raise NodeError("its manifest is not the one that its set tells of")
+        raise NodeError("its manifest is not the one that its set names")
     budget = limits.budget()
     found = home_reader.lines(part, earlier=known, budget=budget, form=form, untouched=untouched)
     if home_manifest.total(found).checksum != home.checksum:  # guard: what arrived is compared

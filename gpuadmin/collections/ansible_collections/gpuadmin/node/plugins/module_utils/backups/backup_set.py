@@ -1,13 +1,13 @@
-"""A backup as a set of files: what it is made of, reading and writing what says so, and deleting one.
+"""A backup as a set of files: what it is made of, reading and writing its records, and deleting it.
 
 ``DIRECTORY/NAME/homes`` is the snapshot of the subvolume that holds all homes, ``nested/N`` those of subvolumes inside
-of homes, ``manifest/USER.gz`` says what is in a home. ``backup.json`` is written last, when all is on disk: a set
-without it is none. While it is made, ``unfinished.json`` says which homes are done. Nobody reads that but the next run,
+of homes, ``manifest/USER.gz`` says what is in a home. ``backup.json`` is written last, when all is on disk: without it
+there is no set. While it is made, ``unfinished.json`` says which homes are done. Nobody reads that but the next run,
 which goes on with it, or ends it with what is done.
 
 In a second copy ``homes`` is a directory, and each home in it a subvolume of its own: arriving.py makes those.
 
-Who reads a set holds a shared lock on its directory, and who deletes it an exclusive one: what is in use stays.
+A reader holds a shared lock on the set's directory, a deleter an exclusive one: a set in use stays.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..paths import RUN
 FORMAT = 3
 UNFINISHED = "unfinished.json"
 NAME = re.compile(STAMP + r"-[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?\Z")
-LOCK = f"{RUN}/backups.lock"  # whoever makes a set holds it, and nobody else
+LOCK = f"{RUN}/backups.lock"  # only whoever makes a set holds it
 RECORDS = f"{RUN}/backup-records.lock"  # held for as long as a backup.json is read and written
 
 
@@ -119,7 +119,7 @@ def check_directory(path: str) -> None:
 
 
 def load(directory: str, name: str) -> Backup | None:
-    """A complete set; None where there is none of that name. Raises NodeError where it cannot be read."""
+    """A complete set; None if there is none with that name. Raises NodeError if it cannot be read."""
     if not NAME.match(name):
         raise NodeError(f"{quoted(name)} is not the name of a backup")
     path = os.path.join(directory, name)
@@ -167,7 +167,7 @@ def store(backup: Backup, file: str = "backup.json") -> None:
 def reading(directory: str, name: str, *, alone: bool = False) -> Iterator[int]:
     """Hold the set ``name``: nobody deletes it meanwhile; ``alone``: nobody reads it. Gives its open directory.
 
-    Raises InUse, or FileNotFoundError where there is no such directory (any more).
+    Raises InUse, or FileNotFoundError if there is no such directory (any more).
     """
     handle = btrfs.open_directory(os.path.join(directory, name))
     try:
@@ -218,7 +218,7 @@ def tidy(directory: str, but: str) -> None:
             if name != but and load(directory, name) is None:
                 _end(directory, name)
         except InUse:
-            continue  # somebody is at it just now
+            continue  # somebody is working on it right now
 
 
 def _end(directory: str, name: str) -> None:
@@ -307,8 +307,8 @@ def copied(backup: Backup, host: str, when: str, lacking: Mapping[str, str] | No
 def changed(backup: Backup, change: Callable[[Backup], Backup], when: str) -> Backup:
     """Change what backup.json says by now, and return it: reading a home takes hours, and others record meanwhile.
 
-    One at a time: of two who had loaded the same the first one's record would be lost. Raises NodeError where the set
-    was deleted while it was (``when``) copied or read.
+    One at a time: if two had loaded the same, the first one's record would be lost. Raises NodeError if the set was
+    deleted while it was (``when``) copied or read.
     """
     directory = os.path.dirname(backup.path)
     with flocked(RECORDS):  # guard: of two who record in a set neither is lost
@@ -342,11 +342,11 @@ def remove(directory: str, name: str) -> None:
 
 def _remove(directory: str, path: str) -> None:
     # guard: a set that goes is not recorded again
-    with flocked(RECORDS):  # nobody writes it again who has just read it
+    with flocked(RECORDS):  # nobody who has just read it writes it again
         for file in (
             UNFINISHED,  # guard: a deletion takes first all that makes a set
             "backup.json",
-        ):  # either would make a set of what is left of it, if this is cut
+        ):  # if this is cut, either would make a set of what is left
             try:
                 os.unlink(os.path.join(path, file))
             except FileNotFoundError:

@@ -131,7 +131,7 @@ def _refuse_flood(directory: str) -> None:
     since = moment(backup_set.now()) - timedelta(days=1)
     times = [received.arrived(one.path) for one in backup_set.complete(directory)]
     if sum(when is not None and when > since for when in times) >= PER_DAY:
-        raise NodeError(f"{PER_DAY} sets came in the last 24 hours: no more is taken")
+        raise NodeError(f"{PER_DAY} sets came in the last 24 hours: no more are taken")
 
 
 def _home(directory: str, name: str, rest: Sequence[str], link: Link, settings: Settings) -> None:
@@ -198,7 +198,7 @@ def main(directory: str, ordinary: int | None = None, seconds: int = int(SECONDS
     settings = Settings(ordinary, Limits(seconds, entries))
     try:
         answer = serve(directory, os.environ.get("SSH_ORIGINAL_COMMAND", ""), settings=settings)
-        if answer:  # after a stream nothing may follow
+        if answer:  # nothing may follow a stream
             print(answer)
     except (NodeError, OSError, ValueError) as error:
         print(f"Error: {in_words(error)}", file=sys.stderr)

@@ -85,7 +85,7 @@ class Copier:
         self._finish(entry, at, name)
 
     def entry(self, entry: Entry, at: int, name: bytes) -> None:
-        """Copy one entry that is no directory to the new ``name`` in the open directory ``at``."""
+        """Copy one entry that is not a directory to the new ``name`` in the open directory ``at``."""
         facts = entry.facts
         if stat.S_ISLNK(facts.st_mode):
             os.symlink(os.readlink(entry.name, dir_fd=entry.at), name, dir_fd=at)

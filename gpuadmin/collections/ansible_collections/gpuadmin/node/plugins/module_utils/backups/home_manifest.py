@@ -126,7 +126,7 @@ class Writer:
 
 
 def read(path: str, budget: Budget | None = None) -> Iterator[Line]:
-    """The lines of a manifest's file. Raises NodeError where it is damaged, OverBudget where it is no honest one."""
+    """The lines of a manifest's file. Raises NodeError if it is damaged, OverBudget if it cannot be an honest one."""
     budget = budget or unlimited()
     try:
         with gzip.open(path, "rb") as stream:
@@ -178,7 +178,7 @@ def total(found: Iterator[Line], write: Callable[[Line], object] = lambda line: 
 
 
 def compare(expected: Iterator[Line], found: Iterator[Line], most: int = 5) -> list[str]:
-    """How what was found differs from what was expected, in words; empty where it is the same."""
+    """How what was found differs from what was expected, in words; empty if it is the same."""
     differences: list[str] = []
     for want, have in _zip(expected, found):
         if want == have:

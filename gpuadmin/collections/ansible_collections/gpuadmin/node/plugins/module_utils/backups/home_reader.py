@@ -49,7 +49,7 @@ class _Earlier:
             try:
                 self._next = next(self._found, None)
             # guard: a damaged manifest of before ends no later backup
-            except NodeError:  # damaged, which is no reason to have no backup from now on: the rest is read
+            except NodeError:  # damaged, but backups must go on: the rest is read
                 self._next = None
             self._done = self._next is None
         line = self._next
@@ -58,7 +58,7 @@ class _Earlier:
             or line.path != path
             # guard: checksums of the format before are not taken over -> not line.content
             or not line.content.startswith("e")
-        ):  # one of format 1 has no 'e'
+        ):  # format 1 has no 'e'
             return None
         if self._untouched is not None:
             return line.content if line.kind == "f" else None
@@ -168,7 +168,7 @@ class Reader:
 
 
 def _attributes(of: int | str) -> str:
-    """A checksum of the extended attributes; empty where there are none."""
+    """A checksum of the extended attributes; empty if there are none."""
     names = attribute_names(of)
     digest = hashlib.sha256()
     for name in names:
@@ -243,7 +243,7 @@ def _subvolume(path: str, rest: dict[str, str], reader: Reader) -> Iterator[Line
 
 
 def enter(entry: Entry, parent: os.stat_result) -> bool:
-    """Whether a walk through a snapshot enters a directory. Raises NodeError where it would leave the file system."""
+    """Whether a walk through a snapshot enters a directory. Raises NodeError if it would leave the file system."""
     if entry.facts.st_dev != parent.st_dev and entry.facts.st_ino != PLACEHOLDER_INODE:
         raise NodeError(f"{os.fsdecode(entry.path)!r} is on another file system")
     return same_file_system(entry, parent)

@@ -31,7 +31,7 @@ def _below(top: int, prefix: bytes, rest: dict[bytes, str], budget: Budget) -> I
             directory, before = (path, None) if entry.leaving else (path.rpartition(b"/")[0], path)
             yield from _missing(directory, before, rest, budget)
         if entry.is_directory and entry.facts.st_ino == PLACEHOLDER_INODE:
-            if path in rest:  # where it is not, the manifest has no line of it either
+            if path in rest:  # if it is not there, the manifest has no line for it either
                 yield from _volume(path, rest, budget)
         else:
             yield Entry(path, entry.name, entry.at, entry.facts, entry.leaving)

@@ -17,7 +17,7 @@ COPY_LOCK = f"{RUN}/backup-copy.lock"
 
 
 def chosen(directory: str, name: str | None) -> Backup:
-    """The complete set of that name; without one the newest. Raises NodeError where there is none."""
+    """The complete set of that name; without one the newest. Raises NodeError if there is none."""
     named = backup_set.complete(directory)[-1:] if name is None else [backup_set.load(directory, name)]
     found = next(iter(named), None)
     if found is None:
@@ -26,7 +26,8 @@ def chosen(directory: str, name: str | None) -> Backup:
 
 
 def homes_of(backup: Backup, users: Sequence[str] | None) -> list[str]:
-    """Whose homes of a backup are meant: everybody's, where nobody is named. Raises NodeError for one not in it."""
+    """The people whose homes in a backup are meant: everybody, if nobody is named. Raises NodeError for one not in
+    it."""
     unknown = [name for name in users or () if name not in backup.homes]
     if unknown:
         raise NodeError(f"{', '.join(unknown)}: not in the backup {backup.name}")

@@ -43,8 +43,8 @@ from .copy_stream import NoRoom, check_room
 from .snapshots import snapshots
 from .verifying import Found, Limits, Task, verify_home
 
-SETTING = " (backups.home_seconds)"  # which seconds a home may take
-LOOK = 4 << 20  # bytes of a manifest after which it is looked whether there is room for more
+SETTING = " (backups.home_seconds)"  # the seconds that a home may take
+LOOK = 4 << 20  # bytes of a manifest after which to check for room
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Request:
 
 
 def observe(request: Request) -> tuple[dict[str, int], dict[str, str]]:
-    """The homes that there are to back up (name → uid), and what else is beside them, and why it is no home."""
+    """The homes that there are to back up (name → uid), and what else is beside them, and why it is not a home."""
     found, other = {}, {}
     for name, entry in sorted(directories.scan(request.root).items()):
         if name.startswith("."):
@@ -116,7 +116,7 @@ def _to_verify(request: Request, found: Mapping[str, object]) -> list[str]:
 
 
 def create(request: Request, mountinfo: str | None = None) -> Backup:
-    """Make the set, or what is missing of it. Raises NodeError where there is none, or where it is damaged.
+    """Make the set, or what is missing of it. Raises NodeError if there is none, or where it is damaged.
 
     What is wrong with one home is in the set's ``problems``; such a home is not in it, or is not verified.
     """
@@ -179,7 +179,7 @@ def _earlier(request: Request, name: str, uid: int) -> Iterator[home_manifest.Li
 
 
 def _write_manifest(task: tuple[Request, Backup, str]) -> home_manifest.Total | None:
-    """Write the manifest of one home, on disk when it is returned; None where there is no room for it."""
+    """Write the manifest of one home, on disk when it is returned; None if there is no room for it."""
     request, backup, name = task
     try:
         check_room(request.directory)  # guard: a manifest leaves room
@@ -318,7 +318,7 @@ def _record(backup: Backup, name: str, found: Found) -> Backup:
 
 
 def verify_one(backup: Backup, name: str, limits: Limits) -> str:
-    """Verify one home, here and now. Returns when that was; raises NodeError where it is not as it was."""
+    """Verify one home, here and now. Returns when that was; raises NodeError if it is not as it was."""
     with reading(os.path.dirname(backup.path), backup.name):
         found = verify_home(Task(backup, name, limits))
         when = _record(backup, name, found).homes[name].verified

@@ -1,4 +1,4 @@
-"""Deleting the backups of a host that the policy lets go."""
+"""Deleting the backups of a host that the policy drops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOR_EVER = 36500  # days: what a reset or an admin made goes only when an admin 
 
 
 def expired(directory: str, days: int, ordinary: int, only: Sequence[str] | None = None) -> list[str]:
-    """Sets that the policy lets go; ``only``: those that were decided before, of which some may now have to stay."""
+    """Sets that the policy drops; ``only``: those that were decided before, of which some may now have to stay."""
     sets = backup_set.complete(directory)
     views = [retention.view(one.as_dict(), received.arrived(one.path)) for one in sets]
     gone = retention.expired(views, days=days, ordinary=ordinary, now=retention.moment(backup_set.now()))

@@ -30,17 +30,17 @@ STAMP = "received.json"
 
 
 def check_time(name: str) -> None:
-    """Refuse a set's name that is no time, or one of the future."""
+    """Refuse a set's name that is not a time, or a time in the future."""
     try:
         when = datetime.strptime(name.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
     except ValueError:
-        raise NodeError(f"{quoted(name)} names no time") from None
+        raise NodeError(f"{quoted(name)} has no time in it") from None
     _check_past(when, name)
 
 
 def _check_past(when: datetime, what: str) -> None:
     if when > moment(backup_set.now()) + AHEAD:  # guard: nothing is of the future
-        raise NodeError(f"{what} is of the future by this host's clock ({backup_set.now()}): refused")
+        raise NodeError(f"{what} is in the future by this host's clock ({backup_set.now()}): refused")
 
 
 def parse(directory: str, name: str, data: bytes | str) -> Backup:
@@ -90,7 +90,7 @@ def _problem(found: Backup) -> str | None:
 
 
 def _wrong(home: Home) -> str | None:
-    """Which field of a home is none that gpuadmin writes."""
+    """Which field of a home is not as gpuadmin writes it."""
     for what, most in (("uid", 2**32), ("inode", 2**64), ("files", 2**63), ("bytes", BYTES), ("entries", 2**63)):
         value = getattr(home, what)
         # guard: a set's numbers are numbers

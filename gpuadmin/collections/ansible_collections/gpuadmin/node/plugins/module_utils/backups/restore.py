@@ -134,14 +134,14 @@ def _discard(at: int, name: bytes, ours: os.stat_result | None = None) -> None:
 
 
 def _refuse_theirs(facts: os.stat_result, name: bytes) -> None:
-    """In a home that is a subvolume, its owner can give names beside the workplace: theirs is no place for root."""
+    """In a home that is a subvolume, its owner can create names beside the workplace, so root must not use theirs."""
     # guard: a restore works in no directory of a person's
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
         raise NodeError(f"{os.fsdecode(name)!r} is in the way, and is not root's: move it away first")
 
 
 def _open_volume(request: Request, plan: Plan) -> int | None:
-    """The top of the subvolume that holds the place; None where that is the one of the homes' root.
+    """The top of the subvolume that holds the place; None if that is the one of the homes' root.
 
     No rename leads from one subvolume into another, so the copy is made in the very one that it is for.
     """
@@ -271,7 +271,7 @@ def _fetch(
         recorded = home_manifest.total(home_manifest.read(backup.manifest(request.user)))
         # guard: what the other host sends back is compared
         if recorded.checksum != backup.homes[request.user].checksum:
-            raise NodeError(f"{request.remote.name} sent another manifest than its set {backup.name} tells of")
+            raise NodeError(f"{request.remote.name} sent another manifest than its set {backup.name} names")
         if not _is_directory(backup, request.user, inner):
             os.rename(PART, name, src_dir_fd=top, dst_dir_fd=at)
         else:

@@ -1,4 +1,4 @@
-"""Where something goes that is restored, as whose, and what keeps it from going there. Nothing is written here."""
+"""Where a restore goes, under whose ids, and what keeps it from going there. Nothing is written here."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def owners(request: Request, old: int) -> Mapping[int, int]:
 
 
 def translated(request: Request, old: int) -> home_reader.Owner:
-    """Ids as they are to be: the person's own, and subordinate ones by their place.
+    """The ids to give: the person's own, and subordinate ones by their place.
 
     There is no way back: a file of the backup may have the new id already.
     """

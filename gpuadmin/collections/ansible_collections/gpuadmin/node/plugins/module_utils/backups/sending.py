@@ -30,8 +30,8 @@ from .home_walk import visits
 from .wire import BLOCK, Link
 
 SHARED, MORE = 4, 10 << 30  # times what a home holds, and bytes beside that, that it may be without what it shares
-LARGE = 1 << 18  # bytes of a file from which on it is looked where its blocks are
-PART = b"part"  # what a part of a home is called that is no directory
+LARGE = 1 << 18  # bytes of a file from which on to look where its blocks are
+PART = b"part"  # the name of a part of a home that is not a directory
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOATIME
 
 
@@ -51,7 +51,7 @@ class Source:
 def send(source: Source, link: Link, budget: Budget, earlier: Source | None = None) -> None:
     """Send a home whole, or as the difference to an earlier one, and its manifest before it.
 
-    Raises NodeError, Stopped where the other host takes no more.
+    Raises NodeError; Stopped if the other host stops taking data.
     """
     put_manifest(source.manifest, link)
     top = open_directory(source.top)
@@ -144,7 +144,7 @@ class _Sender:
         self.needed: set[int] | None = None
 
     def end(self, top: int) -> None:
-        """Everything in it is sent: now say how the top itself is to be."""
+        """Everything in it is sent: now say what the top itself must be like."""
         self._link.put("end", **_given(os.fstat(top), top))
 
     # whole
@@ -220,7 +220,7 @@ class _Sender:
                 continue
             line = next(new, None)
             if line is None or os.fsencode(line.path) != entry.path:
-                raise NodeError(f"its manifest is not that of what is there: {os.fsdecode(entry.path)!r}")
+                raise NodeError(f"its manifest does not match what is there: {os.fsdecode(entry.path)!r}")
             while self._old is not None and order(self._old.path) < order(entry.path):
                 self._drop(old)
             before = None

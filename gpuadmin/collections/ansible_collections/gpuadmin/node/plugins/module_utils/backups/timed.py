@@ -38,7 +38,7 @@ def make(settings: Mapping[str, Any], name: str | None = None) -> str:
     """Make an ordinary set; nothing is read twice. Returns its name."""
     directory = str(settings["directory"])
     # guard: old sets go before a new one is made
-    _prune(settings)  # before: a full disk heals
+    _prune(settings)  # before the rest: it helps a full disk
     name = name or time.strftime("%Y%m%dT%H%M%SZ-daily", time.gmtime())
     mountpoint = settings["mountpoint"]
     budget = jobs.budget_of(settings)

@@ -1,7 +1,7 @@
 """A second copy of a backup on another host: each home by itself, compared where it arrives.
 
-The storage host calls; copy_server.py answers on the other host. Whatever becomes of one home, the others get
-their copy; every question has a time limit.
+The storage host calls; copy_server.py answers on the other host. Whatever happens to one home, the others get their
+copy; every question has a time limit.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .wire import Link, Stopped
 
 ANSWER = 2 * received.DOCUMENT  # bytes of the longest answer
 RATE = 5 << 20  # bytes a second that a home may come at, at the least, beside the seconds that it may take anyway
-LOST = 3  # homes after each other for which the other host did not answer: then it is away
+LOST = 3  # homes in a row for which the other host did not answer: then it is away
 OLDER = "it answers as an older gpuadmin does: gpuadmin provision --limit {}"
 
 
 @dataclass(frozen=True)
 class Remote:
-    """The other host, and how it is called. ``command``: all of ssh but what is to be done there."""
+    """The other host, and how it is called. ``command``: all of ssh except what to do there."""
 
     name: str
     command: tuple[str, ...]
@@ -54,7 +54,7 @@ def ssh_command(address: str, key: str, known_hosts: str, port: int = 22) -> tup
 
 @contextmanager
 def asked(remote: Remote, *arguments: str, seconds: float | None = None) -> Iterator[Link]:
-    """A connection for one question. Raises Stopped where the other host does not answer, NodeError where it refuses.
+    """A connection for one question. Raises Stopped where the other host does not answer, NodeError if it refuses.
 
     ``seconds``: how long all of it may take; None: as the remote's bounds say.
     """
@@ -189,7 +189,7 @@ def send(
     """Send those homes of a set that the other host lacks. Returns when that was done, and who has no copy and why.
 
     ``earlier``: sets here, newest first; where the other host has one of them, only the difference is sent. A home that
-    is verified here is verified there, too. Raises NodeError where nothing can be copied.
+    is verified here is verified there, too. Raises NodeError if nothing can be copied.
     """
     directory = os.path.dirname(backup.path)
     with backup_set.reading(directory, backup.name):
@@ -216,7 +216,7 @@ def send(
 def fetch(remote: Remote, name: str, user: str, inner: str, manifest: int, top: int, links: int, owner: Owner) -> None:
     """Fetch a home, or a part of it, from the other host into the open directory ``top``, with ids as ``owner`` says.
 
-    Its manifest goes into the open file ``manifest``. A part that is no directory is ``sending.PART`` in ``top``.
+    Its manifest goes into the open file ``manifest``. A part that is not a directory is ``sending.PART`` in ``top``.
     ``links``: an empty directory beside it. Raises NodeError. The caller compares what came with the manifest.
     """
     with asked(remote, "send", name, user, *([inner] if inner else [])) as link:

@@ -34,7 +34,7 @@ class Limits:
     """The budget of one home, and how much of it is restored: all, if it has no more than ``entries`` and ``bytes``.
 
     Of a larger one ``sample`` entries by chance, as far as they are no more than ``bytes``, and that with the longest
-    path. Reading a copy that shares its blocks with the snapshot proves the copier, not once more the disk.
+    path. Reading a copy that shares its blocks with the snapshot proves the copying, not the disk again.
     """
 
     seconds: float = SECONDS

@@ -90,7 +90,7 @@ class Link:
         return CONTROL.sub("?", text.removeprefix("Error: "))
 
     def say(self, data: bytes) -> None:
-        """Send bytes that are no record."""
+        """Send bytes that are not a record."""
         self._out += data
         self.flush()
 
@@ -100,7 +100,7 @@ class Link:
         self._close()
 
     def rest(self, most: int) -> bytes:
-        """Everything that comes until the other side ends. Raises NodeError where it is more than ``most`` bytes."""
+        """Everything that comes until the other side ends. Raises NodeError if it is more than ``most`` bytes."""
         while True:
             if len(self._in) > most:
                 raise NodeError(f"the answer is longer than {most} bytes")
@@ -117,12 +117,12 @@ class Link:
             except BlockingIOError:
                 pass
             except BrokenPipeError:
-                raise Stopped("the other host takes no more") from None
+                raise Stopped("the other host has stopped taking data") from None
 
     def put(self, operation: str, data: bytes = b"", /, **fields: object) -> None:
         """Send a record. Names and texts in it may hold bytes that are no UTF-8, as ``os.fsdecode`` gives them.
 
-        Raises NodeError where its fields are too long.
+        Raises NodeError if its fields are too long.
         """
         head: dict[str, object] = {"op": operation, **fields}
         if data:
@@ -148,24 +148,24 @@ class Link:
     def _take(self, size: int) -> bytes:
         while len(self._in) < size:
             if not self._more():
-                raise Stopped("the other host ended before its end")
+                raise Stopped("the other host stopped before the end")
         result = bytes(self._in[:size])
         del self._in[:size]
         return result
 
     def get(self) -> tuple[str, Mapping[str, Any], bytes]:
-        """The next record: its operation, fields and bytes. Raises NodeError for anything that is no record."""
+        """The next record: its operation, fields and bytes. Raises NodeError for anything that is not a record."""
         (length,) = struct.unpack(">I", self._take(4))
         if length > HEAD:
-            raise NodeError("what came is no record: its fields are too long")
+            raise NodeError("what came is not a record: its fields are too long")
         text = self._take(length)
         try:
             head = json.loads(text.decode("utf-8", "surrogateescape"))
         except (ValueError, RecursionError) as error:
-            raise NodeError(f"what came is no record: {error}") from error
+            raise NodeError(f"what came is not a record: {error}") from error
         size = head.get("bytes", 0) if isinstance(head, dict) else -1
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= BLOCK:
-            raise NodeError("what came is no record: its bytes are not counted, or too many")
+            raise NodeError("what came is not a record: its bytes are not counted, or too many")
         return str(head.get("op")), head, self._take(size)
 
     def wait(self) -> tuple[str, Mapping[str, Any], bytes]:

@@ -30,7 +30,8 @@ class Cause:
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody as users.yml has them. ``registered``: it does. ``expires``: their last day, YYYY-MM-DD, or None.
+    """Somebody as users.yml has them. ``registered``: whether it does. ``expires``: their last day, YYYY-MM-DD, or
+    None.
 
     ``keys``: whether users.yml has a key of theirs. ``uid`` None: a directory gives it.
     """

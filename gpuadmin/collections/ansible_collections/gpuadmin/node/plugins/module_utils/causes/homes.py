@@ -26,7 +26,7 @@ def server(facts: Facts) -> Iterator[Cause]:
         words = str(facts["unknown"].get("homes", ""))
         if "tale" in words:
             again = f"gpuadmin run HOSTS -- umount -l {shlex.quote(str((mount or {}).get('point')))}"
-            cause = f"the homes are stale: {where} is not any more what was mounted"
+            cause = f"the homes are stale: {where} is no longer what was mounted"
             yield Cause("homes-stale", cause, again, _why(facts))
         elif words:
             remedy = "gpuadmin provision --limit HOSTS"
@@ -43,7 +43,7 @@ def server(facts: Facts) -> Iterator[Cause]:
         room = "make room on the storage host, or ask people to: gpuadmin list-backups"
         yield Cause("homes-full", f"the disk of the homes is full: {left} of {most} free", room, (where,), (left, most))
     if homes["inodes"] and not homes["inodes_free"]:
-        cause = "the file system of the homes has no inode left: no file can be made"
+        cause = "the file system of the homes has no inode left: no new file can be made"
         yield Cause("homes-inodes", cause, "delete many small files on the storage host", (where,))
     if mount["read_only"] and facts["node"]:
         yield Cause("homes-read-only", "the homes are read-only", _STORAGE, (where,))
@@ -66,7 +66,7 @@ def home(person: Person, facts: Facts) -> Iterator[Cause]:
         return
     mount = facts["homes"]["mount"]
     if facts["node"] and not mount["network"]:
-        return  # what is below an empty mount point says nothing
+        return  # what is below an empty mount point proves nothing
     path = found["path"]
     place = f"EXPORT/{shlex.quote(path.rpartition('/')[2])}"
     if found["kind"] is None:

@@ -55,7 +55,7 @@ def _disks(disks: Sequence[Facts]) -> Iterator[Cause]:
             cause = f"the disk of {where} is full: {size_words(disk['free'])} of {size_words(disk['bytes'])} free"
             yield Cause("disk-full", cause, largest, (disk["type"],), (where,))
         elif disk["inodes"] and not disk["inodes_free"]:
-            cause = f"the disk of {where} has no inode left: no file can be made"
+            cause = f"the disk of {where} has no inode left: no new file can be made"
             yield Cause("disk-inodes", cause, largest, (disk["type"],), (where,))
         if disk["read_only"] and where in ("/var", "/local", "/tmp"):
             yield Cause(

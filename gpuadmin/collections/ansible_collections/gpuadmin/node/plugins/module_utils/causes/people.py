@@ -67,7 +67,7 @@ def _enters(person: Person, found: Facts) -> Iterator[Cause]:
 
 
 def pam(facts: Facts) -> Iterator[Cause]:
-    """Modules that PAM is to load and cannot: a rule with one of them lets nobody in."""
+    """Modules that PAM should load and cannot: a rule with one of them lets nobody in."""
     for one in (facts.get("pam") or {}).get("missing") or ():
         cause = f"PAM lacks a module: {one['module']} ({one['file']}, line {one['line']})"
         remedy = f"install it, or take the line away: gpuadmin run HOSTS -- cat {one['file']}"
@@ -97,7 +97,7 @@ def keys(person: Person, facts: Facts) -> Iterator[Cause]:
         elif person.keys:  # they are there, and could not be read, or are damaged
             yield Cause("no-key", f"{name} has no key that sshd takes: {bad[0]}", _SYNC, (*bad, *words))
         elif "home" in facts["unknown"]:
-            return  # that the keys in it could not be looked at is said, and is not that there are none
+            return  # a note says that the keys in it could not be looked at; that does not mean that there are none
         else:
             why = bad[0] if bad else "none is there"
             yield Cause("no-key", f"{name} has no key that sshd takes: {why}", add, (*bad, *words))
@@ -134,11 +134,11 @@ def _allowed(name: str, settings: Mapping[str, Any], groups: Sequence[str]) -> I
 
     if settings.get("pubkeyauthentication") == "no":
         yield refused("sshd takes no keys (PubkeyAuthentication no)")
-    # patterns are sshd's to judge; a plain name is what people write
+    # only sshd can judge patterns; people write plain names
     allowed, denied = settings.get("allowusers", "").split(), settings.get("denyusers", "").split()
     if name in denied or (allowed and not any("*" in one or "@" in one for one in allowed) and name not in allowed):
-        yield refused(f"sshd lets {name} not in ({'DenyUsers' if name in denied else 'AllowUsers'})")
+        yield refused(f"sshd does not let {name} in ({'DenyUsers' if name in denied else 'AllowUsers'})")
     wanted, unwanted = settings.get("allowgroups", "").split(), settings.get("denygroups", "").split()
     if set(unwanted) & set(groups) or (wanted and groups and not any("*" in one for one in wanted)
                                        and not set(wanted) & set(groups)):  # fmt: skip
-        yield refused(f"sshd lets nobody of {name}'s groups in ({'DenyGroups' if unwanted else 'AllowGroups'})")
+        yield refused(f"sshd lets none of {name}'s groups in ({'DenyGroups' if unwanted else 'AllowGroups'})")

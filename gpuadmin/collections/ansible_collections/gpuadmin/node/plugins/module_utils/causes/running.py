@@ -135,7 +135,7 @@ def containers(person: Person, facts: Facts) -> Iterator[Cause]:
             code, cause = "container-gpu", f"{which} got no GPU: {one['error']}"
             remedy = "gpuadmin diagnose --host HOSTS; gpuadmin list-gpus --limit HOSTS"
         elif one["code"] in (126, 127) or "no such file" in error or "not found" in error:
-            code, cause = "container-program", f"{which} has no such program as it was told to run"
+            code, cause = "container-program", f"{which} lacks the program that it was told to run"
             remedy = f"{name}: look at the command after the image's name"
         elif one["code"] == 137:
             code, cause = "container-killed", f"{which} was killed (SIGKILL): by memory of the node, or by docker stop"
@@ -184,7 +184,7 @@ def kernels(facts: Facts) -> Iterator[Cause]:
 
 
 def _held(person: Person | None, found: Facts) -> Iterator[Cause]:
-    """By whom. It is the cause only where nothing is left for anybody else."""
+    """Who holds it. It is the cause only if nothing is left for anybody else."""
     holders: dict[str, list[str]] = {}
     for gpu in found["gpus"]:
         for who in gpu["holders"]:

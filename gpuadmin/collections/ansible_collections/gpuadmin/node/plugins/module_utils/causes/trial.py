@@ -7,7 +7,7 @@ from typing import Any
 
 from .cause import Cause, Facts, Person
 
-#: EAGAIN: what the kernel says to who has as many processes as nproc allows (execve(2), fork(2)).
+#: EAGAIN: what the kernel says to somebody with as many processes as nproc allows (execve(2), fork(2)).
 _NO_PROCESS = "Resource temporarily unavailable"
 _LIMITS = "gpuadmin run HOSTS -- grep -rs nproc /etc/security /etc/systemd"
 

@@ -151,7 +151,7 @@ def sshd_words(subject: Subject) -> dict[str, Any]:
 def about(name: str, text: str) -> list[str]:
     """The last lines in which sshd or PAM names somebody, and those of strict modes about their home.
 
-    A line in which the client does so is about nobody.
+    A line in which the client names them does not count.
     """
     wanted = re.compile(rf"\S+ \S+ [\w-]+(?:\[\d+\])?: {_SPEAKS}{re.escape(name)}(?![\w-])", re.IGNORECASE)
     return [

@@ -1,4 +1,4 @@
-"""All parts of a diagnosis, each in a process of its own with a deadline: one that hangs is unknown, no other is."""
+"""All parts of a diagnosis, each in a process of its own with a deadline: only one that hangs is unknown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import NodeError, in_words
 from . import account, dns, docker, gpus, home, host, pam, sessions, trial
 from .subject import Subject, confine
 
-SECONDS = 3.0  # the whole answer is to be there within five, Ansible's own time included
+SECONDS = 3.0  # the whole answer must be there within five, Ansible's own time included
 
 Part = Callable[[Subject], object]
 #: What a host is asked about itself; `homes` and `mount` are of whoever has a home.
@@ -88,5 +88,5 @@ def _look(name: str, *, wanted: Mapping[str, Part], subject: Subject) -> object:
     os.chdir("/")
     try:
         return wanted[name](subject)
-    except OSError as error:  # a full disk, too, is what is asked about, and no end of the whole
+    except OSError as error:  # a full disk is one of the questions, and must not end the whole
         raise NodeError(in_words(error)) from None

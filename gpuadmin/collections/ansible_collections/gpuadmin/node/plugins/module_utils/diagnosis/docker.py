@@ -30,11 +30,11 @@ MOST_CONTAINERS = 5
 SINCE = "-1day"
 ENDED = '["created","exited","dead","restarting"]'  # one whose program is missing was created, and never ran
 COMPLAINT = re.compile(r"level=(?:error|fatal)|failed|error|cannot|denied|no space|not found", re.IGNORECASE)
-#: What Docker calls a processor, by the kernel's name of it (uname(2)); of others nothing is said.
+#: What Docker calls a processor, by the kernel's name for it (uname(2)); others are not reported.
 ARCHITECTURES = {
     "x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x", "riscv64": "riscv64",
 }  # fmt: skip
-HARMLESS = re.compile(r"level=(?:info|debug|warning)")  # a daemon says "error" of what it does without
+HARMLESS = re.compile(r"level=(?:info|debug|warning)")  # a daemon says "error" about things that it can do without
 
 
 def docker(subject: Subject) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _socket(path: str, uid: int) -> str:
     except OSError:
         return "missing"
     if not stat.S_ISSOCK(facts.st_mode):
-        return "is no socket"
+        return "is not a socket"
     return "ok" if facts.st_uid == uid else f"belongs to uid {facts.st_uid}"
 
 
@@ -131,7 +131,7 @@ def containers(subject: Subject) -> dict[str, Any]:
             continue
         answer = ask(path, uid, f"/containers/{identity}/json")
         end = end_of(answer)
-        if end["code"]:  # the program's own complaint is in its log, which is nobody else's to read
+        if end["code"]:  # the program's own complaint is in its log, which nobody else may read
             end["other"] = _other_processor(subject, _image(path, uid, answer))
         ended.append(end)
         if len(ended) == MOST_CONTAINERS:
@@ -204,8 +204,8 @@ def ask(path: str, uid: int, question: str, seconds: float = SECONDS) -> Any:
 
 
 def stop(path: str, uid: int, container: str, patience: int, seconds: float) -> None:
-    """Have a daemon stop a container, as its person; after ``patience`` seconds it kills it. A container that was
-    stopped so is not started again by itself. Raises NodeError, OSError.
+    """Have a daemon stop a container, as its person; after ``patience`` seconds it kills it. A container stopped like
+    this does not start again by itself. Raises NodeError, OSError.
     """
     answer = _exchanged(path, uid, "POST", f"/containers/{container}/stop?t={patience}", seconds)
     # guard: what a daemon says did not stop is not taken for stopped -> _status(answer) is None
@@ -238,12 +238,12 @@ def _exchanged(path: str, uid: int, method: str, question: str, seconds: float) 
                 break
             found += part
             if len(found) > LARGEST_ANSWER:  # guard: a daemon's answer has a bound
-                raise NodeError("the daemon's answer has no end")
+                raise NodeError("the daemon's answer does not end")
     return bytes(found)
 
 
 def _status(answer: bytes) -> int | None:
-    """None where the answer does not begin as HTTP's do."""
+    """None if the answer does not begin as HTTP's do."""
     found = re.match(rb"HTTP/1\.[01] ([0-9]{3})[ \r]", answer)
     return int(found.group(1)) if found else None
 

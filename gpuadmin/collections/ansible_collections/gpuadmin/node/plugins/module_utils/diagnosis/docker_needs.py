@@ -53,9 +53,9 @@ def masked(subject: Subject) -> list[str]:
                 if os.readlink(unit, dir_fd=directory) == "/dev/null":
                     found.append(unit)
             except OSError:
-                continue  # it is none, or a file of theirs
+                continue  # it is not one, or a file of theirs
     except OSError:
-        return []  # they have none there, or links in the way; that a home cannot be entered is another part's
+        return []  # they have none there, or links in the way; another part reports a home that cannot be entered
     finally:
         for one in opened:
             os.close(one)

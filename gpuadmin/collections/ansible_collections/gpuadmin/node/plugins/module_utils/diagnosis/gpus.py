@@ -22,9 +22,9 @@ OTHERS = "others"
 
 
 def gpus(subject: Subject) -> dict[str, Any] | None:
-    """None where nothing shows a GPU and none is expected. ``holders`` of each GPU that answers are names.
+    """None if nothing shows a GPU and none is expected. ``holders`` of each GPU that answers are names.
 
-    Who asks for themselves gets their own name and, for everybody else, the word ``others``.
+    Whoever asks for themselves gets their own name and, for everybody else, the word ``others``.
     """
     if not subject.node:
         return None

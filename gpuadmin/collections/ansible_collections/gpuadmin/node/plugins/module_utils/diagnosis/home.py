@@ -52,7 +52,7 @@ def homes(subject: Subject) -> dict[str, Any]:
 
 
 def home(subject: Subject) -> dict[str, Any]:
-    """One home: what is at its place, whose it is, and the keys in it. Nothing below it is counted."""
+    """One home: what is at its place, its owner, and the keys in it. Nothing below it is counted."""
     name = subject.name or ""
     path, place = os.path.join(subject.homes, name), os.path.join(subject.path(subject.homes), name)
     begun = time.monotonic()
@@ -82,7 +82,7 @@ def home(subject: Subject) -> dict[str, Any]:
 
 
 def _by_passwd(subject: Subject, name: str) -> str | None:
-    """The home that this host has for somebody; None: it does not know them, which is another part's to say."""
+    """The home that this host has for somebody; None: it does not know them; another part says so."""
     with contextlib.suppress(OSError):
         entry = passwd(subject, name)
         return None if entry is None else entry.pw_dir

@@ -18,7 +18,7 @@ from ..unit import logged
 from .subject import Subject, numbers, read_small, short
 
 MEMINFO = "proc/meminfo"
-#: File systems that hold nothing of anybody's, or are in memory; and FUSE, where a person says what is free.
+#: File systems that hold nobody's files, or are in memory; and FUSE, where a person says what is free.
 NO_DISK = re.compile(
     r"(proc|sysfs|devtmpfs|devpts|cgroup2?|bpf|tracefs|debugfs|securityfs|pstore|mqueue|hugetlbfs|configfs|fusectl|"
     r"autofs|fuse|binfmt_misc|rpc_pipefs|nsfs|efivarfs|squashfs|ramfs|iso9660)\Z"
@@ -43,7 +43,7 @@ def memory(subject: Subject) -> dict[str, Any]:
 
 
 def disks(subject: Subject, mountinfo: str | None = None) -> list[dict[str, Any]]:
-    """Local file systems: bytes and inodes, all and free. What is on a server is another part's."""
+    """Local file systems: bytes and inodes, all and free. Another part covers what is on a server."""
     found: dict[str, dict[str, Any]] = {}
     for mount in parse_mountinfo(read_mountinfo() if mountinfo is None else mountinfo):
         mine = mount.point in ("/", "/run", "/tmp") or not mount.point.startswith(("/run/", "/proc/", "/sys/", "/dev"))
@@ -67,7 +67,7 @@ def disks(subject: Subject, mountinfo: str | None = None) -> list[dict[str, Any]
 
 
 def temporary(subject: Subject) -> dict[str, int | None]:
-    """The modes of the directories that everybody writes to; None: it is no directory."""
+    """The modes of the directories that everybody writes to; None: it is not a directory."""
     found: dict[str, int | None] = {}
     for name in TEMPORARY:
         try:
@@ -135,5 +135,5 @@ def reboot(subject: Subject) -> dict[str, Any]:
 
 
 def image(subject: Subject) -> dict[str, Any] | None:
-    """What this node runs and boots next; None where it has no images."""
+    """What this node runs and boots next; None if it has no images."""
     return status.image() if subject.node else None

@@ -74,7 +74,7 @@ def _lines(subject: Subject, name: str) -> Iterator[tuple[int, str]]:
     except FileNotFoundError:
         return
     except NodeError:
-        return  # authselect's are links: what is behind is looked at by the trial
+        return  # authselect's are links: the trial looks at what is behind them
     for number, line in enumerate(text.splitlines(), start=1):
         plain = line.partition("#")[0].strip()
         if plain:

@@ -21,7 +21,7 @@ MEMORY = 1 << 30  # bytes of address space for one part: what a person makes lar
 
 @dataclass(frozen=True)
 class Subject:
-    """``name``: None where only the host is asked about. ``uid``: by users.yml; None where it has none.
+    """``name``: None if only the host is asked about. ``uid``: by users.yml; None if it has none.
 
     ``homes``: the directory of all homes here. ``docker``: that of everybody's Docker data, or None. ``servers``: names
     or addresses that this host must be able to find. ``gpus``, ``gpu_model``: what the inventory says of them. ``own``:
@@ -108,7 +108,7 @@ def confine() -> None:
 def read_small(path: str, directory: int | None = None, most: int = LARGEST_FILE) -> bytes:
     """The beginning of a regular file, at most ``most`` bytes. No link is followed, no pipe waited for.
 
-    Raises OSError; NodeError for what is no regular file.
+    Raises OSError; NodeError for what is not a regular file.
     """
     flags = (
         os.O_RDONLY

@@ -38,16 +38,15 @@ STEPS = ("home", "tmp", "process", "command", "login", "docker")
 PYTHON = "/usr/bin/python3"
 _CODE = re.compile(r"[A-Z][A-Z0-9]{1,15}|late|ended|silent|noise|")
 _OPENED = re.compile(r": session (?:opened|closed) for user")
-#: As logind names a session's scope, in the slice of whose it is.
+#: How logind names a session's scope, in its owner's slice.
 _SCOPE = re.compile(r"/user\.slice/user-(\d{1,10})\.slice/(session-[a-z]?\d{1,10}\.scope)")
 
 
 def trial(subject: Subject) -> dict[str, Any]:
-    """``steps``: by step what came of it (``code`` "": well). ``pam``: why there was no session at all, or None.
+    """``steps``: the outcome of each step (``code`` "": fine). ``pam``: why there was no session at all, or None.
 
-    ``done``: it came to its end; ``late``: it was ended for its time. ``processes``: how many of theirs may run, by the
-    kernel; None: no limit. Raises NodeError where nobody can be tried as this person, OSError where the homes do not
-    answer.
+    ``done``: it came to its end; ``late``: it ran out of time. ``processes``: how many of theirs may run, by the
+    kernel; None: no limit. Raises NodeError if nobody can be tried as this person, OSError if the homes do not answer.
     """
     entry = passwd(subject, subject.name or "")
     if (
@@ -55,10 +54,10 @@ def trial(subject: Subject) -> dict[str, Any]:
         or entry.pw_uid < PEOPLE  # guard: no account of the system's is tried
         or subject.uid not in (None, entry.pw_uid)  # guard: nobody but the person is tried
     ):
-        raise NodeError("there is nobody of this name and uid to be tried as")
+        raise NodeError("nobody has this name and uid here")
     if not any(os.path.exists(subject.path(f"{directory}/sshd")) for directory in ("etc/pam.d", "usr/lib/pam.d")):
         raise NodeError("PAM has no rules for sshd")  # it would take those for `other`, which let nobody in
-    os.stat(os.path.join(subject.homes, "."))  # where it hangs, this process does, and none of theirs is begun
+    os.stat(os.path.join(subject.homes, "."))  # if it hangs, this process hangs, and none of theirs starts
     uid = entry.pw_uid
     running = subject.docker is not None and cgroup_alive(uid, "docker.service", subject.path(CGROUP))
     socket = f"/run/user/{uid}/docker.sock" if running else None
@@ -68,7 +67,7 @@ def trial(subject: Subject) -> dict[str, Any]:
 
 
 def properties(name: str, manager: bool) -> tuple[str, ...]:
-    """Of the unit: whose it is, by which rules, and its bounds. ``manager``: whether their user manager runs.
+    """The unit's properties: who owns it, its rules, and its bounds. ``manager``: whether their user manager runs.
 
     Where it does not, none is begun (pam_systemd(8)): with it would begin what they enabled, Docker and containers.
     """
@@ -82,7 +81,7 @@ def properties(name: str, manager: bool) -> tuple[str, ...]:
 
 @contextmanager
 def _begun(own: bool, name: str, uid: int) -> Iterator[tuple[Any, str | None]]:
-    """Start the process that runs the trial, and name its unit; in one's own session there is no unit."""
+    """Start the process that runs the trial, and name its unit; in the caller's own session there is no unit."""
     unit = None if own else unit_name(f"trial-{uid}-{secrets.token_hex(4)}")
     line: Sequence[str] = (PYTHON, "-I", "-S", "-c", source_of(trying))
     if unit is not None:
@@ -151,7 +150,7 @@ def tried(process: Any, unit: str | None, uid: int, asked: Mapping[str, Any]) ->
 
 
 def lines(descriptor: int, end: float) -> Iterator[bytes]:
-    """Whole lines until there are no more, MOST bytes were read, or the time has come."""
+    """Whole lines until they end, MOST bytes were read, or the time is up."""
     rest, read = b"", 0
     while read < MOST:  # guard: what a session prints has a bound -> True
         left = end - time.monotonic()
@@ -230,7 +229,7 @@ def _why(process: Any, unit: str | None) -> str:
 def refused(text: str) -> list[str]:
     """Given the journal of a session that did not begin, return the lines that say why.
 
-    That PAM opened it first is no reason: what failed came after it.
+    That PAM opened it first is not a reason: the failure came after it.
     """
     return [
         line for line in text.splitlines()

@@ -2,7 +2,7 @@
 
 ``trial.py`` hands this text to a python3 of its own. It imports nothing of gpuadmin: the person need not be able to
 read it. On standard input comes one line, {"home", "shell", "docker"}, and nothing of the person's is started before.
-What it says is the person's word: whoever is this person can say the same in its place.
+Its output is only the person's word: anybody with this account could say the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECONDS = 3.0  # for a shell to come to its command
 DOCKER_SECONDS = 1.5
 MOST = 8192  # bytes of the beginning and of the end of a shell's output that are looked at
 ENOUGH = 4096  # bytes that are written: a quota counts blocks
-#: What systemd tells a unit, and sshd nobody.
+#: What systemd tells a unit, and sshd tells nobody.
 NOT_SSHD = (
     "SYSTEMD_EXEC_PID", "INVOCATION_ID", "JOURNAL_STREAM", "MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE",
     "XDG_SESSION_CLASS",
@@ -150,7 +150,7 @@ def _output(child: Any, ours: int, errors: int | None, token: bytes) -> tuple[by
                 kept[one] = kept[one] if len(kept[one]) <= 2 * MOST else kept[one][:MOST] + kept[one][-MOST:]
             else:
                 waiting.remove(one)
-        # what it left running may hold them open, and is not waited for
+        # what it left running may hold them open; do not wait for it
         late = child.poll() is None or not (silent or token in kept[ours])
     with contextlib.suppress(OSError):
         # guard: a shell that goes on is ended -> os.kill(child.pid, signal.SIGKILL)
@@ -191,7 +191,7 @@ def steps(asked: Mapping[str, Any]) -> Iterator[tuple[str, Outcome]]:
 
 
 def main() -> None:
-    report = os.fdopen(os.dup(1), "w", encoding="ascii")  # nothing that is started has it
+    report = os.fdopen(os.dup(1), "w", encoding="ascii")  # nothing that starts has it
     print(json.dumps({"step": "begun"}), file=report, flush=True)
     asked = json.loads(sys.stdin.readline() or "{}")
     # guard: nothing of a person's is begun before root says so -> steps(asked or {'home': '/', 'shell': '/bin/sh'})

@@ -21,13 +21,13 @@ _SIZE = 1 << 16  # bytes of one answer
 _KEY = struct.Struct("=QQQQQQQIIII32xQ")
 _HEADER = struct.Struct("=QQQII")
 _LAST = (1 << 64) - 1
-MOST = 200_000  # changed inodes that are looked at; of more, everything counts as changed
+MOST = 200_000  # changed inodes to look at; with more, everything counts as changed
 
 
 def changed(top: int, since: int) -> dict[bytes, int] | None:
     """By name in the subvolume whose root ``top`` is, the newest generation in which something below has changed.
 
-    From ``since`` on, that generation included. None where that is not known: no btrfs, no root of a subvolume, more
+    From ``since`` on, that generation included. None if that is unknown: not btrfs, not the root of a subvolume, more
     than MOST changes, a path that the kernel has no room for. A subvolume below is not looked into.
     """
     if os.fstat(top).st_ino != SUBVOLUME_INODE or generation_of(top) is None:

@@ -72,7 +72,7 @@ def settings(state: str) -> tuple[list[Place], bool]:
 def main(where: Where | None = None, owners: Owners | None = None, clock: Callable[[], float] = time.time) -> int:
     """Exit 0; 1 where a whole place could not be looked at. What was measured before is told at once, as of then.
 
-    What is odd about one directory is its owner's: their figure is partial or old, and no unit of the host has failed.
+    A problem with one directory is its owner's: their figure is partial or old, and no unit of the host fails.
     """
     where, whose = where or Where(), owners or Owners()
     places, logins = settings(where.state)

@@ -1,4 +1,4 @@
-"""One round through all places, what has waited longest first: one directory at a time, in a process of its own."""
+"""One round through all places, the longest waiting first: one directory at a time, in a process of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .tree import ALL, Tree, measure
 PLACE = 36_000.0  # seconds for a place that is divided by owner; the unit ends after twice that
 FRESH = 12 * 3600.0  # seconds
 MOST = 20_000  # directories of a place
-MEMORY = ("tmpfs", "ramfs")  # what is there is on no disk
+MEMORY = ("tmpfs", "ramfs")  # these are on no disk
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def unchanged(place: Place, names: Sequence[str], records: Records) -> set[str]:
             except FileNotFoundError:  # guard: a directory that went away meanwhile fails no place
                 continue
         same = os.fstat(top).st_dev
-        # of what is a subvolume of its own, its own generation says it; the root of each has the same inode
+        # a separate subvolume has its own generation; the root of each has the same inode
         number = {name: _number(name, top) if one.st_dev != same else one.st_ino for name, one in facts.items()}
         old = {name: records[place.path, name] for name in facts if (place.path, name) in records}
         old = {
@@ -147,7 +147,7 @@ def measured(
     seconds: float = SECONDS,
     whose: Callable[[int], int] = alone,
 ) -> Record:
-    """Measure one directory. Raises NodeError or OSError where it cannot be looked at at all."""
+    """Measure one directory. Raises NodeError or OSError if it cannot be looked at at all."""
     began = time.time()
     path = os.path.join(task.place.path, task.name)
     top = open_directory(path)
@@ -236,5 +236,5 @@ def _key(task: Task) -> tuple[str, str]:
 
 
 def _is_other(path: str, others: Sequence[str], below: bytes) -> bool:
-    """Whether what is below a place is a place of its own (Docker's data in /local)."""
+    """Whether something below a place is a separate place (Docker's data in /local)."""
     return os.path.join(path, os.fsdecode(below)) in others

@@ -34,7 +34,7 @@ class Holding:
 
 
 def people(places: Sequence[Place], records: Records, user: Callable[[int], str | None]) -> People:
-    """``user(uid)``: the name of whoever a uid belongs to, None where that is not known without doubt."""
+    """``user(uid)``: the name of whoever a uid belongs to, None if that is not known without doubt."""
     at = {place.path: place for place in places}
     found: People = {}
     for (directory, name), record in records.items():

@@ -47,8 +47,8 @@ class Found:
 @dataclass(frozen=True)
 class Record:
     """Of one directory. ``people``: by uid. ``when``: seconds since 1970 when this was so. ``began``: when the last try
-    did. ``inode``, ``generation``: of btrfs, by which it is seen that nothing has changed; 0 where that is not known.
-    ``problem``: why it is only a part.
+    did. ``inode``, ``generation``: of btrfs, which show that nothing has changed; 0 if unknown. ``problem``: why it is
+    only a part.
     """
 
     people: Mapping[str, Found]
@@ -64,7 +64,7 @@ Records = dict[tuple[str, str], Record]
 
 
 def load(path: str = FILE) -> Records:
-    """What was measured before. Raises NodeError where the file is damaged: then all is measured again."""
+    """What was measured before. Raises NodeError if the file is damaged: then all is measured again."""
     raw = read_bytes(path)
     if raw is None:
         return {}

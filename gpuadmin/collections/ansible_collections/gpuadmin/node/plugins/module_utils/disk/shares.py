@@ -10,7 +10,7 @@ from collections.abc import Callable
 SECONDS = 7200.0  # for one person's files
 ENTRIES = 20_000_000
 LINKS = 200_000  # files of several names: each is remembered until the end
-NOBODY = (1 << 32) - 2  # stands for all uids that are nobody's, and is no account's
+NOBODY = (1 << 32) - 2  # stands for all uids that belong to nobody, and is not an account's
 
 
 def alone(uid: int) -> int:
@@ -19,9 +19,9 @@ def alone(uid: int) -> int:
 
 
 class Shares:
-    """A share for each person. ``whose(uid)``: the uid of the person whose a file of that uid is (subordinate ids).
+    """A share for each person. ``whose(uid)``: the uid of the person who owns files of that uid (subordinate ids).
 
-    root's directories lead to everybody's, and so have no end of their own; the walk has.
+    root's directories lead to everybody's and so have no limit themselves; the walk has.
     """
 
     def __init__(self, whose: Callable[[int], int] = alone, seconds: float = SECONDS, entries: float = ENTRIES) -> None:

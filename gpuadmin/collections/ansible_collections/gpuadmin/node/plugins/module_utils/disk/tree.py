@@ -15,12 +15,12 @@ from ..errors import NodeError, in_words
 from ..safe_walk import Entry, same_mount, walk
 from .shares import Shares
 
-DEEPEST = 4  # levels of directories of which a size of their own is kept
+DEEPEST = 4  # levels of directories that keep their own size
 MOST = 20  # directories of one person
 MOST_PEOPLE = 4096  # in one tree
 LONGEST = 1024  # bytes of a path that is kept
 _LINK = bytes(192)  # as much as Python takes to remember an inode, less what a budget adds
-ALL = -1  # whose all of it is, where it is not asked whose a file is
+ALL = -1  # who owns all of it, if files are not asked for their owner
 
 
 @dataclass

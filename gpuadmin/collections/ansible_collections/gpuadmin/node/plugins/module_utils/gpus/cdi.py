@@ -1,4 +1,4 @@
-"""The specification by which containers get GPUs by name (CDI), and what is wrong with it. Nothing is changed here.
+"""The specification that gives containers GPUs by name (CDI), and what is wrong with it. Nothing is changed here.
 
 https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md
 """
@@ -21,14 +21,14 @@ KIND = "nvidia.com/gpu"
 #: The name that NVIDIA's own unit and manual have: whoever follows them replaces this file, and makes no second one.
 SPEC = "run/cdi/nvidia.yaml"
 DIRECTORIES = ("etc/cdi", "run/cdi")
-#: What of the last attempt is known: why there is no specification.
+#: What is known of the last attempt: why there is no specification.
 RECORD = "run/gpuadmin/gpu-devices.json"
 #: Only where this unit is, somebody wants containers to have GPUs.
 UNIT = "etc/systemd/system/gpuadmin-gpu-devices.service"
 ALL = "all"
 REFRESH = "systemctl start gpuadmin-gpu-devices.service"
 _MOST = 4 << 20  # bytes of a specification; eight GPUs with all libraries have some 30,000
-#: What others must be allowed to do with NVIDIA's device files; MIG devices' are read alone. Those of displays
+#: What others must be allowed to do with NVIDIA's device files; those of MIG devices are only read. Those of displays
 #: (/dev/dri) come along, and computing does without them.
 _OPEN = {"/dev/nvidia-caps": stat.S_IROTH, "/dev/nvidia": stat.S_IROTH | stat.S_IWOTH}
 
@@ -49,7 +49,7 @@ class Spec:
 
 
 def look(root: str = "/") -> Spec | None:
-    """What a host's specification has; None where nobody said that it should have one."""
+    """What a host's specification has; None if nobody said that it should have one."""
     if not os.path.lexists(os.path.join(root, UNIT)):
         return None
     others = tuple(_others(root))
@@ -65,7 +65,7 @@ def look(root: str = "/") -> Spec | None:
 
 
 def parse(data: bytes) -> Mapping[str, Any]:
-    """A specification as `nvidia-ctk` writes it in JSON. Raises NodeError for what is none."""
+    """A specification as `nvidia-ctk` writes it in JSON. Raises NodeError if it is not one."""
     try:
         spec = json.loads(data)
         if (
@@ -100,7 +100,7 @@ def closed(nodes: Sequence[str], root: str = "/") -> Iterator[str]:
             yield f"{path} is missing"
             continue
         if not stat.S_ISCHR(mode):
-            yield f"{path} is no device"
+            yield f"{path} is not a device"
             continue
         need = next((bits for start, bits in _OPEN.items() if path.startswith(start)), 0)
         if mode & need != need:  # guard: device files that people cannot open are reported

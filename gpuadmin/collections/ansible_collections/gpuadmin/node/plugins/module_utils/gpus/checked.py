@@ -20,7 +20,7 @@ _LOOKS = 3  # while packages are being installed, files change under the look; t
 
 
 def main(root: str = "/", version: kernels.Reader | None = None) -> int:
-    """Check, keep what was found, and say it. 0 in any case: a driver that is wrong is no unit that failed."""
+    """Check, keep the result, and print it. 0 in any case: a wrong driver is not a failed unit."""
     wrong = check(root, version)
     for one in wrong:
         print(f"Warning: {one}")
@@ -43,7 +43,8 @@ def check(root: str = "/", version: kernels.Reader | None = None) -> list[str]:
 
 
 def problems(root: str = "/", version: kernels.Reader | None = None) -> list[str]:
-    """What is wrong with them now: as it was kept, or, where files are others by now, by a look. Changes nothing."""
+    """What is wrong with them now: from the record, or, if files have changed since, from a new look. Changes
+    nothing."""
     kept = _kept(root)
     if (
         kept is not None
@@ -86,7 +87,7 @@ def _line(path: str) -> str:
 
 
 def _kept(root: str) -> tuple[list[str], list[str]] | None:
-    """Files and problems of the last check; None where there is no such record, or none that can be read."""
+    """Files and problems of the last check; None if there is no readable record."""
     try:
         kept = json.loads(read_bytes(os.path.join(root, RECORD)) or b"{}")
         return [str(one) for one in kept["files"]], [str(one) for one in kept["problems"]]

@@ -1,7 +1,7 @@
-"""Makes the specification by which containers get GPUs by name, at boot and whenever something about them changed.
+"""Makes the specification that gives containers GPUs by name, at boot and whenever something about them changed.
 
-`nvidia-ctk` knows what a container needs of a driver, and writes it. What is decided here is when, and what becomes of
-the old one: a name stays only for what answers. A driver that does not answer in time is unknown, and changes nothing.
+`nvidia-ctk` knows what a container needs of a driver, and writes it. This file decides when, and what happens to the
+old one: a name stays only for what answers. A driver that does not answer in time is unknown, and changes nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LAYOUT = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """``spec``: what is to be there; None for none. ``problem``: why not all is named that should be.
+    """``spec``: what should be there; None for none. ``problem``: why not all is named that should be.
 
     ``failed``: GPUs answer, and containers do not get them. ``unknown``: the old one stays as it is.
     """
@@ -63,7 +63,7 @@ def main(places: Places | None = None, tool: str = TOOL) -> int:
             return 0
         outcome = decide(where, tool)
         words = _written(outcome, where.root)
-        # what went wrong is tried again each time: a GPU that comes back need not look different
+        # failures are tried again each time: a GPU that comes back need not look different
         kept = {
             "layout": None
             if outcome.problem  # guard: what goes wrong is tried again

@@ -1,7 +1,7 @@
-"""Something that may hang in the kernel for good, in a process of its own that is waited for until a deadline only.
+"""Calls something that may hang in the kernel for good, in a separate process with a deadline.
 
 A call into a GPU's driver can hang where no signal reaches it. Such a process is left behind: it has none of our
-descriptors (whoever reads our output would wait for it), and while it is there no second one is started.
+descriptors (or whoever reads our output would wait for it), and no second one starts while it exists.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class HungError(NodeError):
 
 
 def isolated_call(function: Callable[[], Mapping[str, Any]], *, seconds: float, lock: str = LOCK) -> dict[str, Any]:
-    """What ``function`` returns, computed in a process of its own, by way of JSON.
+    """What ``function`` returns, computed in a separate process and passed as JSON.
 
     Raises HungError after ``seconds``, or when an earlier one still hangs; NodeError with what it raised.
     """
@@ -55,7 +55,7 @@ def isolated_call(function: Callable[[], Mapping[str, Any]], *, seconds: float, 
     if data is None:
         os.kill(child, signal.SIGKILL)
         raise no_answer(seconds, None if gone(child) else child)
-    gone(child)  # the driver may keep it for ever as it ends; that is not waited for
+    gone(child)  # the driver may keep it for ever as it ends; do not wait for that
     return parsed(data)
 
 
@@ -90,7 +90,7 @@ def outcome_of(function: Callable[[], Mapping[str, Any]]) -> bytes:
         outcome: dict[str, Any] = {"result": function()}
     except (NodeError, OSError) as error:
         outcome = {"error": in_words(error)}
-    except Exception as error:  # whatever a driver's answer made of it is this look's problem
+    except Exception as error:  # whatever a driver's answer caused is this look's problem
         outcome = {"error": f"{type(error).__name__}: {error}"}
     return json.dumps(outcome).encode()
 
@@ -108,7 +108,7 @@ def _answer(function: Callable[[], Mapping[str, Any]], writer: int, guard: int, 
 
 
 def _collected(reader: int, end: float) -> bytes | None:
-    """All that is written until the other end is closed; None where that takes too long."""
+    """All that is written until the other end is closed; None if that takes too long."""
     parts: list[bytes] = []
     while True:
         ready, _, _ = select.select([reader], [], [], max(end - time.monotonic(), 0))

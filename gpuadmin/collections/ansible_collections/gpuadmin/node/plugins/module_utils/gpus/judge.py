@@ -16,7 +16,7 @@ from .look import Seen
 
 @dataclass(frozen=True)
 class Expected:
-    """What the inventory says of a node. ``number``: None where it says nothing. ``model``: a part of the name."""
+    """What the inventory says of a node. ``number``: None if it says nothing. ``model``: a part of the name."""
 
     number: int | None = None
     model: str = ""
@@ -32,7 +32,7 @@ class Verdict:
 
 
 def judge(seen: Seen, expected: Expected) -> Verdict:
-    """A node of which nothing is expected and that has no GPU is as it should be."""
+    """A node that has no GPU and is expected to have none is fine."""
     number = sum(1 for one in seen.gpus if one["problem"] is None)
     here = bool(seen.devices or seen.gpus)
     broken, worse = [*_broken(seen)], [*_worse(seen, expected)]
@@ -86,7 +86,7 @@ def _worse(seen: Seen, expected: Expected) -> Iterator[str]:
     for gpu in seen.gpus:
         name = _name(gpu)
         if gpu["problem"] is not None:
-            # one that is lost does not say where it is: it is none of those that do
+            # a lost one does not say where it is, so it is not one of those that do
             where = "" if gpu.get("address") or not silent else f" (silent on the bus: {', '.join(silent)})"
             yield f"{name} does not answer: {gpu['problem']}{where}"
             continue

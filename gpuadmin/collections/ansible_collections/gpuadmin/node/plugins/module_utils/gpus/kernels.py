@@ -24,7 +24,7 @@ Reader = Callable[[str], "str | None"]
 class Installed:
     """``modules``: kernel → file of its module → the module's version. ``libraries``: file → version.
 
-    A version is None where it cannot be known. Files are named as seen from inside of the root.
+    A version is None if it cannot be known. Files are named as seen from inside of the root.
     """
 
     modules: Mapping[str, Mapping[str, str | None]]
@@ -76,7 +76,7 @@ def module_version(path: str, runner: Callable[..., Finished] = run_command) -> 
 def problems(installed: Installed, *, expected: bool = False) -> list[str]:
     """Why GPUs would not work after a boot into each of the kernels, each with what to do. Pure.
 
-    Nothing where there is no driver and none is ``expected``.
+    Nothing if there is no driver and none is ``expected``.
     """
     if not installed.driver:
         return ["GPUs are expected, and there is no driver for them: install one (docs/gpus.md)"] if expected else []

@@ -60,7 +60,7 @@ class Process(Structure):
 
 
 class Library:
-    """The library, loaded. Every call raises NvmlError where the driver refuses it."""
+    """The library, loaded. Every call raises NvmlError if the driver refuses it."""
 
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path)

@@ -35,9 +35,9 @@ class Places:
 
 @dataclass(frozen=True)
 class Seen:
-    """``nvml``: what nvml.read returns, or None; ``problem``: why there is none, where somebody was to be asked.
+    """``nvml``: what nvml.read returns, or None; ``problem``: why there is none, if the driver was to be asked.
 
-    ``xids``: what xid.read returns; None where the kernel's log may not be read. ``containers``: what cdi.look returns.
+    ``xids``: what xid.read returns; None if the kernel's log may not be read. ``containers``: what cdi.look returns.
     ``kernels``: what checked.problems returns: why GPUs would not work after a boot into another kernel, or this one.
     """
 

@@ -21,9 +21,9 @@ SLOWED = {0x04: "power cap", 0x08: "hardware", 0x20: "heat", 0x40: "heat (hardwa
 def read(path: str = "libnvidia-ml.so.1") -> dict[str, Any]:
     """Versions and ``gpus``. A GPU that does not answer says why in ``problem``; the others are read.
 
-    Bytes, degrees Celsius, watts, per cent, megahertz. A value is None where the GPU has no such thing (its key is in
-    ``lacks``) or does not say (``unknown``: key → NVML's error). Raises NvmlError where the driver answers nothing at
-    all, OSError where there is no library.
+    Bytes, degrees Celsius, watts, per cent, megahertz. A value is None if the GPU has no such thing (its key is in
+    ``lacks``) or does not say (``unknown``: key → NVML's error). Raises NvmlError if the driver answers nothing at all,
+    OSError if there is no library.
     """
     return read_from(opened(path))
 

@@ -19,7 +19,7 @@ _MOST = 8 << 20  # bytes of the list of names; it has 1.4 million
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU on the bus. ``driver``: the kernel's driver that has it, or None. Widths are lanes, None where unknown."""
+    """A GPU on the bus. ``driver``: the kernel's driver that has it, or None. Widths are lanes, None if unknown."""
 
     address: str
     vendor: str

@@ -97,7 +97,7 @@ def _serve(open: Callable[[], Answers], questions: int, answers: int, guard: int
 
 
 def _line(reader: int, end: float) -> bytes | None:
-    """What is written until the end of a line, or of all; None where that takes too long."""
+    """What is written until the end of a line, or of all; None if that takes too long."""
     found = b""
     while not found.endswith(b"\n") and len(found) < MOST:
         ready, _, _ = select.select([reader], [], [], max(end - time.monotonic(), 0))

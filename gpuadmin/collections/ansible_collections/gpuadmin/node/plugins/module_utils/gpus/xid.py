@@ -1,6 +1,6 @@
 """Errors that NVIDIA's driver noted in the kernel's log since boot ("Xid"): how often each came, on which GPU.
 
-https://docs.nvidia.com/deploy/xid-errors: most come of a person's program, and say nothing about the GPU.
+https://docs.nvidia.com/deploy/xid-errors: most come from a person's program and say nothing about the GPU.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import time
 
 LOG = "/dev/kmsg"
-#: The GPU is not to be used before it was reset, or replaced.
+#: The GPU must not be used before it is reset or replaced.
 STAY_AWAY = {
     48: "memory error that ECC could not correct",
     62: "its controller halted",
@@ -36,7 +36,7 @@ _SECONDS = 3.0
 
 
 def read(path: str = LOG) -> list[dict[str, object]]:
-    """``address``, ``xid``, ``count`` and the last one's ``seconds`` since boot. Raises OSError where none may read it.
+    """``address``, ``xid``, ``count`` and the last one's ``seconds`` since boot. Raises OSError if it may not be read.
 
     The kernel's buffer has room for so much: on a node that has run for long, old lines are gone.
     """

@@ -47,7 +47,7 @@ def rests(homes: str, name: str) -> list[str]:
 
 
 def _archive_of(rest: str, directory: str, name: str, uid: int) -> str | None:
-    """The archive that a home was packed into before it got the name ``rest``; None where there is none like it now."""
+    """The archive that a home was packed into before it got the name ``rest``; None if there is none like it now."""
     for one in archives(directory, name, uid):
         path = os.path.join(directory, one)
         # guard: what is deleted is in the very archive that it was packed into -> True
@@ -66,7 +66,7 @@ def archives(directory: str, name: str, uid: int) -> list[str]:
 
 
 def decided(homes: str, name: str) -> int:
-    """The inode of a home, wherever in its archiving it is; 0 where there is none. Tells one home from the next one."""
+    """The inode of a home, wherever in its archiving it is; 0 if there is none. Tells one home from the next."""
     for path in (os.path.join(homes, name), *rests(homes, name)):
         if os.path.lexists(path):
             return os.lstat(path).st_ino
@@ -74,7 +74,7 @@ def decided(homes: str, name: str) -> int:
 
 
 def archive(arguments: Mapping[str, Any]) -> str | None:
-    """Archive and delete one home; return the archive's path, None where there was no home and no archive.
+    """Archive and delete one home; return the archive's path, None if there was no home and no archive.
 
     ``homes``, ``name``, ``uid``, ``directory`` (of the archives), ``inode`` (of the directory that was decided).
     """

@@ -35,7 +35,7 @@ def _copy_skeleton(source: str, target: str, uid: int, gid: int) -> None:
 
 
 def make_root(path: str) -> None:
-    """The home root: where it can be, a subvolume of its own, so that a snapshot of it holds homes and no more."""
+    """The home root: where it can be, a subvolume of its own, so that a snapshot of it holds only homes."""
     parent = os.path.dirname(path)
     if btrfs.subvolume(parent) is not None:
         btrfs.create(path)

@@ -24,7 +24,7 @@ from ..safe_walk import Entry
 from . import tar_compare
 
 LONGEST = 4095  # bytes of a path that tar can unpack (limits.h: PATH_MAX, with its final zero)
-BUDGET = 24 * 3600.0  # seconds for one archive: one that takes longer is nobody's home
+BUDGET = 24 * 3600.0  # seconds for one archive: no honest home takes longer
 RESERVE = 64 << 20  # bytes that stay free where archives lie: copies that share their blocks are whole in an archive
 POLL = 0.2  # seconds
 _COARSE = 5  # linux/time.h: CLOCK_REALTIME_COARSE
@@ -36,7 +36,7 @@ def suffix() -> str:
 
 
 def archive_path(directory: str, name: str, uid: int, label: str = "") -> str:
-    """Where an archive of somebody's files goes that is begun now, in a directory that is made for root alone."""
+    """Where a new archive of somebody's files goes, in a directory that is made for root alone."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
     while True:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
@@ -57,7 +57,7 @@ def clear_debris(directory: str, name: str, uid: int, label: str = "") -> None:
 def mark(archive: str) -> str:
     """Which archive this is, in 16 hexadecimal digits: its name, inode, size, and the moment at which it was begun.
 
-    A tree that is named after it is in that archive and no other. Raises OSError where there is no such file.
+    A tree that is named after it is in that archive and no other. Raises OSError if there is no such file.
     """
     facts = os.lstat(archive)
     facets = (os.path.basename(archive), facts.st_mode, facts.st_ino, facts.st_size, facts.st_mtime_ns)
@@ -79,7 +79,7 @@ def pack(path: str, target: str, *, seconds: float = BUDGET) -> None:
     try:
         begun = _moment()
         # guard: what is mapped and dirty is on disk before it is packed
-        sync_filesystem(path)  # who has a page mapped that is dirty already writes to it again without a new ctime
+        sync_filesystem(path)  # a mapped page that is already dirty takes further writes without a new ctime
         _refuse_long(path, tick)
         _create(path, part, target, tick)
         _compare(path, part, target, tick)  # guard: an archive is compared with the tree
@@ -183,7 +183,7 @@ def _not_the_same(path: str, why: str) -> NodeError:
 
 
 def _compare(path: str, part: str, target: str, tick: Callable[[], None]) -> None:
-    """Raise NodeError where the archive is not, entry by entry, what the tree is now."""
+    """Raise NodeError if the archive is not, entry by entry, what the tree is now."""
     command: Sequence[str] = (_compression(target), "--decompress", "--stdout", "--quiet")
     with open(part, "rb") as packed, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(tuple(command), stdin=packed, stdout=subprocess.PIPE, stderr=errors)
@@ -195,7 +195,7 @@ def _compare(path: str, part: str, target: str, tick: Callable[[], None]) -> Non
                 errors.seek(0)
                 raise NodeError(f"{part} cannot be read back: {_text(errors.read(300))}")
         except (NodeError, OSError) as error:
-            tick()  # for what took too long, or filled the disk, nobody else is to blame
+            tick()  # if it took too long, or filled the disk, nobody else is to blame
             raise _not_the_same(path, in_words(error)) from error
         finally:
             _end(process)
@@ -225,7 +225,7 @@ def _unchanged(begun: int) -> Judge:
             if facts.st_nlink > 1:
                 linked[inode] = content
             return None
-        # the first of several hard links has gone, by which the others' ctime has changed
+        # the first of several hard links has gone, which changed the others' ctime
         return None if linked.get(inode) == content else "was changed after it was packed"
 
     return judge

@@ -31,7 +31,7 @@ _KINDS = {stat.S_IFDIR: "isdir", stat.S_IFREG: "isreg", stat.S_IFLNK: "issym", s
 def members(path: str) -> Generator[tuple[bytes, Entry], None, None]:
     """What an archive of ``path`` has, sorted as tar does it: names there, and entries. Sockets it leaves out.
 
-    Raises OverBudget where it is more than a home may hold: of a directory all names are held at once, by tar as well.
+    Raises OverBudget if it is more than a home may hold: of a directory all names are held at once, by tar as well.
     """
     budget = Budget(math.inf, ENTRIES, setting=False)
     above, name = os.path.split(os.fsencode(path))
@@ -102,10 +102,10 @@ def _difference(
         return (
             None
             if first.get(inode) == _bytes(member.linkname)
-            else "is no hard link to the same file any more"  # guard: hard links in an archive
+            else "is no longer a hard link to the same file"  # guard: hard links in an archive
         )
     if not getattr(member, _KINDS[stat.S_IFMT(facts.st_mode)])():
-        return "is another thing than in the archive"
+        return "is not what it is in the archive"
     if not entry.is_directory and facts.st_nlink > 1:
         first.setdefault(inode, name)
     if (member.uid, member.gid) != (facts.st_uid, facts.st_gid):  # guard: owners in an archive
@@ -129,7 +129,7 @@ def _difference(
 
 
 def _same_attributes(member: tarfile.TarInfo, entry: Entry) -> bool:
-    """Whether the archive has the extended attributes, of which ACLs and capabilities are some, and no others."""
+    """Whether the archive has the extended attributes, including ACLs and capabilities, and no others."""
     packed = {
         _keyword(_bytes(name[len(_XATTR) :])): _bytes(value)
         for name, value in member.pax_headers.items()

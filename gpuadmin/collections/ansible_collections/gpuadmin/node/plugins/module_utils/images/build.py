@@ -25,7 +25,7 @@ DATABASES = (
     ("var/lib/pacman", "usr/lib/sysimage/pacman"),
     ("var/lib/rpm", "usr/lib/sysimage/rpm"),
 )
-#: Of what packages put into /var, this is no part of an image.
+#: What packages put into /var that is not part of an image.
 NOT_FROM_VAR = (
     "cache",
     "log",

@@ -1,4 +1,4 @@
-"""The key of one push: who shows it is a node of its chain. Nobody else gets a byte of an image, or brings one.
+"""The key of one push: whoever shows it is a node of its chain. Nobody else gets or sends a byte of an image.
 
 The controller makes a key and a certificate for each push, which all nodes of its chain share. They are in a file of
 root's below /run until the push is over. Both ends of a link show the certificate over TLS 1.3 and accept that very
@@ -69,7 +69,7 @@ def remove(places: Places) -> None:
 
 
 def load(places: Places) -> Credentials:
-    """Read the push's key. Raises NodeError where there is none, or where others could have read or made it."""
+    """Read the push's key. Raises NodeError if there is none, or where others could have read or made it."""
     path = os.path.join(places.run, FILE)
     try:
         facts = os.lstat(path)

@@ -1,7 +1,7 @@
-"""The next node of a chain, to whom a stream is passed on while it comes.
+"""The next node of a chain, which gets a stream while it arrives.
 
-What is passed on is read from the file that this node writes for itself. So nothing is held in memory, and a next node
-that is slow, stands still or fails costs this node's own copy nothing.
+What it gets is read from the file that this node writes for itself. So nothing is held in memory, and a next node that
+is slow, stalls or fails does not affect this node's own copy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .tls_listener import HANDSHAKE, dial
 
 BLOCK = 1 << 18  # what a node has of this size is passed on
 DONE = b"\n"  # what a node answers when it has all of a stream
-PATIENCE = 45.0  # seconds in which the next node has to be reached: it may not listen yet, or be beset by strangers
+PATIENCE = 45.0  # seconds to reach the next node: it may not listen yet, or strangers may crowd its port
 LAST_TRIES = 5.0  # seconds for that when this node has nothing else to do any more
 STALLED = 60.0  # seconds without a byte after which a link is given up
 FAREWELL = 600.0  # seconds that the next node has after this one is ready; it fetches the rest by itself
@@ -79,7 +79,7 @@ class Follower:
             self.problem = f"{self._host} got {self.sent} of {self._size} bytes along the chain: {in_words(error)}"
 
     def _connect(self) -> SSLSocket:
-        """Who answers without the key gets nothing, and is called again: it may be gone by then."""
+        """Whoever answers without the key gets nothing, and is called again: it may be gone by then."""
         while True:
             try:
                 return self._credentials.call(dial(self._host, self._port, HANDSHAKE), HANDSHAKE)
@@ -92,7 +92,7 @@ class Follower:
         with self._moved:
             while self._there <= self.sent:
                 if self._ended:
-                    raise NodeError("no more of it came here")
+                    raise NodeError("the rest of it did not come here")
                 self._moved.wait()
             wanted = min(BLOCK, self._there - self.sent)
         block = os.pread(self._file, wanted, self.sent)

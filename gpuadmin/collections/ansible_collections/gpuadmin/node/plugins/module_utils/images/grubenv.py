@@ -20,7 +20,7 @@ SIZE = 1024
 
 
 def parse(block: bytes) -> dict[str, str]:
-    """Given the block, return its variables. Raises NodeError if it is none."""
+    """Given the block, return its variables. Raises NodeError if it is not one."""
     if len(block) != SIZE or not block.startswith(HEADER):  # guard: grubenv is a block of GRUB's
         raise NodeError("grubenv is damaged: not an environment block of 1024 bytes; make it again with grub-editenv")
     variables = {}
@@ -63,7 +63,7 @@ def write(boot: str, **changes: str) -> None:
         finally:
             os.close(handle)
     if again != variables:  # guard: grubenv is read back
-        raise NodeError(f"{path} reads back other than it was written; nothing boots from this disk reliably")
+        raise NodeError(f"{path} does not read back as it was written; nothing boots from this disk reliably")
 
 
 @contextmanager
@@ -78,5 +78,5 @@ def _writable(boot: str) -> Iterator[None]:
         if read_only:
             try:
                 run(("mount", "-o", "remount,ro", boot), what="the boot partition stays writable")
-            except NodeError as error:  # what was to be written is written
+            except NodeError as error:  # what had to be written is written
                 print(f"Warning: {error}", file=sys.stderr)

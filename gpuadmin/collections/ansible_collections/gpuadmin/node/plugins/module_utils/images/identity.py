@@ -38,7 +38,7 @@ PATHS = (
     "etc/nvme/hostnqn",
     "etc/krb5.keytab",
 )
-#: Without these a node is nobody.
+#: Without these a node has no identity.
 REQUIRED = ("etc/hostname", "etc/machine-id", "etc/fstab")
 #: Traces of use, which never enter an image. The hidden var is what the root has below the mount on /var.
 TRACES = (

@@ -28,9 +28,9 @@ class Layout:
 
 
 def boot_problems(config: str, store_type: str, place: str = "/boot/grub") -> list[str]:
-    """Given grub.cfg and the type of the file system mounted on its place, say what is not as the switch needs it.
+    """Given grub.cfg and the type of the file system mounted on its place, say what the switch needs differently.
 
-    ``store_type`` is empty where nothing is mounted there.
+    ``store_type`` is empty if nothing is mounted there.
     """
     problems = []
     if not store_type:
@@ -55,7 +55,7 @@ def boot_problems(config: str, store_type: str, place: str = "/boot/grub") -> li
 
 
 def boot_loader() -> str:
-    """What started this boot, in its own words; empty where it does not say (most do not, and none on a BIOS)."""
+    """What started this boot, in its own words; empty if it does not say (most do not, and none on a BIOS)."""
     data = read_bytes(LOADER)
     return data[4:].decode("utf-16-le", "replace").rstrip("\0") if data else ""  # the first four are its attributes
 

@@ -1,4 +1,4 @@
-"""What a node says of its images and roots, and of who is on it. Changes nothing."""
+"""What a node says about its images and roots, and who is on it. Changes nothing."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Running:
 
     @property
     def name(self) -> str:
-        """The root's name; empty where it is none of ours."""
+        """The root's name; empty if it is not one of ours."""
         return self.path[len("/roots/") :] if self.path.startswith("/roots/") else ""
 
 
@@ -95,7 +95,7 @@ def check_name(name: object, what: str = "image") -> str:
         # guard: an image's name is a plain one
         or not NAME.fullmatch(name)
     ):
-        raise NodeError(f"{name!r} is no name of an {what}: lower-case letters, digits and . _ -, 64 at most")
+        raise NodeError(f"{name!r} is not a name for an {what}: lower-case letters, digits and . _ -, 64 at most")
     return name
 
 
@@ -125,7 +125,7 @@ def write_json(path: str, value: Mapping[str, object], *, mode: int = 0o600) -> 
 
 
 def load_settings(places: Places) -> ImageSettings:
-    """The site's settings on this node. Raises NodeError where prepare-root has not been."""
+    """The site's settings on this node. Raises NodeError if prepare-root has not been."""
     raw = read_json(places.in_state("images.json"))
     if raw is None:
         raise NodeError("this node is not prepared for images: run gpuadmin prepare-root")
@@ -136,7 +136,7 @@ def load_settings(places: Places) -> ImageSettings:
 
 
 def boot_id(places: Places) -> str:
-    """An id that is another one after every boot."""
+    """An id that changes with every boot."""
     if places.boot_id is not None:
         return places.boot_id
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:

@@ -56,7 +56,7 @@ def _check_disk(places: Places) -> None:
     bad = [line for line in errors.splitlines() if not line.endswith(" 0")]
     if bad:  # guard: a disk with errors gets no image
         raise NodeError(
-            f"this node's disk has errors ({'; '.join(' '.join(line.split()) for line in bad)}); look after it first"
+            f"this node's disk has errors ({'; '.join(' '.join(line.split()) for line in bad)}); deal with that first"
         )
 
 
@@ -74,7 +74,7 @@ def _check_people(places: Places, settings: ImageSettings) -> None:
 
 
 def preflight_image(places: Places, manifest: Manifest, *, full: bool) -> Stream | None:
-    """Refuse an image that this node cannot use; return the stream to receive, None where the image is here already."""
+    """Refuse an image that this node cannot use; return the stream to receive, None if the image is here already."""
     if time.time() < manifest.created - CLOCK_SLACK:  # guard: a node's clock is right
         now = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
         raise NodeError(

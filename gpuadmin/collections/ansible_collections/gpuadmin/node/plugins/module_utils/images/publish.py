@@ -101,7 +101,7 @@ def send(
         if file not in streams:
             streams[file] = _send(places, image, parent, os.path.join(directory, file), progress, protocol)
     if not streams:
-        raise NodeError(f"{name} has neither a parent nor is a full stream wanted")
+        raise NodeError(f"{name} has no parent, and no full stream is wanted")
     parent = parents[0] if parents else None
     before, list_now = _packages_of(places, parent), packages(image)
     release = os_release(image)

@@ -1,7 +1,7 @@
 """A full stream along a chain of nodes, so that the store sends it once: each writes what it gets and passes it on.
 
-Nothing is concluded from what a relay says: what it leaves is a part like any other, which `stream.fetch` proves and
-completes from the store. Who may bring and get a stream is in `chain_key`; docs/decisions/0021 says why it is so.
+Nothing relies on what a relay says: what it leaves is a part like any other, which `stream.fetch` checks and completes
+from the store. `chain_key` says who may send and get a stream, docs/decisions/0021 why.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Link:
 
 
 def link_from(raw: object) -> Link | None:
-    """Given what the controller says, return the link; None where there is none."""
+    """Given what the controller says, return the link; None if there is none."""
     if not isinstance(raw, Mapping) or not raw.get("port"):
         return None
     ends = [str(raw[name]) if raw.get(name) else None for name in ("previous", "next")]
@@ -92,7 +92,7 @@ def take(
     """
     here, path = stream_path(places, stream), relay_path(places, stream)
     if os.path.lexists(path):
-        os.unlink(path)  # an earlier attempt's; nobody is to take it for this one's
+        os.unlink(path)  # an earlier attempt's; nobody may take it for this one's
     door = Door(listener, credentials)
     tell(places, listening=True)
     # called before anything comes, so that all links of a chain are made at once
@@ -190,7 +190,7 @@ def await_listening(places: Places, seconds: float) -> None:
             return
         if time.monotonic() > end:
             raise NodeError(f"the relay does not listen (journalctl -u {UNIT} tells more)")
-        time.sleep(0.1)  # it says so in a file, and a file tells nobody that it has changed
+        time.sleep(0.1)  # it says so in a file, and nothing tells when a file has changed
 
 
 def active() -> bool:

@@ -36,7 +36,7 @@ def mounted_ids(source: str, text: str | None = None) -> dict[int, list[str]]:
 
 
 def running_root(places: Places, text: str | None = None) -> Running:
-    """The root that runs, from mountinfo. Raises NodeError where the root is no btrfs subvolume."""
+    """The root that runs, from mountinfo. Raises NodeError if the root is no btrfs subvolume."""
     if places.running is not None:
         return places.running
     found = mounted_on("/", parse_mountinfo(_mountinfo() if text is None else text))
@@ -58,10 +58,10 @@ def delete(path: str, places: Places, *, keep: Collection[int] = (), durable: bo
     """
     found = btrfs.inspect(path)
     if found is None:  # guard: what is no subvolume is not deleted
-        raise NodeError(f"{path} is no subvolume; it is left alone")
+        raise NodeError(f"{path} is not a subvolume; it is left alone")
     above = nearest(os.path.realpath(path), parse_mountinfo(read_mountinfo()))
     if above is None or above.fstype != "btrfs":
-        raise NodeError(f"{path} is on no mounted btrfs; it is left alone")
+        raise NodeError(f"{path} is not on a mounted btrfs; it is left alone")
     mounted = mounted_ids(above.source)
     inner = _inside(path)
     deepest_first = {**inner, path: found}

@@ -88,7 +88,7 @@ def _fetch(switch: Switch) -> None:
 
 
 def _follower(switch: Switch, link: relay.Link, size: int) -> Follower | None:
-    """The next node of the chain; None where there is none, or no key to prove it with."""
+    """The next node of the chain; None if there is none, or no key to prove it with."""
     if link.next is None:
         return None
     try:

@@ -17,8 +17,8 @@ from .chain_key import Credentials
 
 HANDSHAKE = 5.0  # seconds that a caller has to prove itself
 PENDING = 16  # callers who are proving themselves at a time, of each kind
-LOOKED_UP = 64  # callers who are looked up; a flood of them is not
-NAMED = 8  # strangers who are named
+LOOKED_UP = 64  # callers to look up; not a flood of them
+NAMED = 8  # strangers to name
 RESERVED = range(600, 1024)  # ports to call from that only root has (bind(2)); rpc takes its own from 665 as well
 LISTENS, CONNECTED = "0A", "01"  # proc(5)
 
@@ -105,7 +105,7 @@ class Door:
                 try:
                     self._ask(*self._listener.accept())
                 except OSError:
-                    pass  # nobody within the moment; or one who went away again
+                    pass  # nobody came in time, or somebody left again
                 try:
                     return self._proven.get_nowait()
                 except queue.Empty:

@@ -232,7 +232,7 @@ def read_proc(path: str) -> bytes:
 
 
 def grubenv_current(places: Places) -> str:
-    """The confirmed root; empty where it cannot be read yet."""
+    """The confirmed root; empty if it cannot be read yet."""
     try:
         return grubenv.read(places.boot).get("current", "")
     except NodeError:
@@ -246,7 +246,7 @@ def check(places: Places, settings: ImageSettings, what: str) -> str | None:
     if what == "root":
         wanted, running = journal(places).get("root"), subvolumes.running_root(places).name
         # guard: a trial is of the root that was to be tried -> None
-        return None if running == wanted else f"{running} runs, {wanted} was to be tried"
+        return None if running == wanted else f"{running} runs, but {wanted} was meant to be tried"
     if what == "identity":
         wrong = identity.differences(places.root, places.state, settings.identity)
         return (

@@ -24,7 +24,7 @@ from ..textdb import decode
 
 CRONTABS = ("var/spool/cron/crontabs", "var/spool/cron")
 AT_JOBS = ("var/spool/cron/atjobs", "var/spool/at")
-LARGEST_JOB = 16 << 20  # bytes; what is larger is no job, and is not read by root
+LARGEST_JOB = 16 << 20  # bytes; anything larger is not a job, and root does not read it
 OLDER = ".older-"
 
 
@@ -137,7 +137,7 @@ def converge(people: Sequence[Person], closed: bool, host: Host | None = None, *
 
 @contextmanager
 def _by_itself(plan: Plan, name: str) -> Iterator[None]:
-    """What cannot be done for one person is a conflict of theirs, and the others are not kept waiting."""
+    """What cannot be done for one person is that person's conflict, and the others do not wait."""
     try:
         yield
     except (NodeError, OSError) as error:

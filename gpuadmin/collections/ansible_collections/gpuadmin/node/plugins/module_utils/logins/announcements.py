@@ -77,7 +77,7 @@ def converge(
 
 
 def load(path: str) -> list[Announcement]:
-    """The announcements of a host's file; none where there is no file. Raises NodeError where it cannot be read."""
+    """The announcements of a host's file; none where there is no file. Raises NodeError if it cannot be read."""
     raw = read_bytes(path)
     if raw is None:
         return []
@@ -106,7 +106,7 @@ def show(found: Sequence[Announcement], *, motd: str = MOTD, now: float | None =
 
 
 def main(directory: str = STATE, motd: str = MOTD) -> int:
-    """Show what holds now. Exit 0. Raises NodeError where the file is damaged; nothing out of date is left then."""
+    """Show what holds now. Exit 0. Raises NodeError if the file is damaged; nothing out of date is left then."""
     try:
         found = load(os.path.join(directory, FILE))
     except NodeError:

@@ -17,7 +17,7 @@ NO_SESSIONS = {"manager", "manager-early", "background", "background-light"}
 
 
 def people(uid_first: int, uid_last: int, text: str | None = None) -> list[str]:
-    """Names of people with a session (loginctl), without system accounts. NodeError where that cannot be asked."""
+    """Names of people with a session (loginctl), without system accounts. NodeError if that cannot be asked."""
     if text is None:
         command = ("loginctl", "list-sessions", "--no-legend")
         text = run(command, what="it is not known who is logged in", seconds=LOOKING)

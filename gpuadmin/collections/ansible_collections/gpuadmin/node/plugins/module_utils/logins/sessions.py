@@ -75,7 +75,7 @@ def _commands(mine: Sequence[Process]) -> str:
 
 
 def compute(people: Sequence[Person], found: Sequence[Process], linger: Sequence[str]) -> Plan:
-    """Decide, by who runs what. Who is not named is not looked at."""
+    """Decide from who runs what. Nobody else is looked at."""
     plan = Plan()
     mine = of_people(people, found)
     for one in people:
@@ -108,7 +108,7 @@ def converge(
 ) -> Plan:
     """End what these people run (unless ``check``), and return the plan.
 
-    ``grace``: seconds between the message on everybody's terminals and the end; over when nobody is there any more.
+    ``grace``: seconds between the message on everybody's terminals and the end; it ends early if nobody is left.
     """
     host = host or Host()
     plan = compute(people, host.processes(), host.lingering())
@@ -118,7 +118,7 @@ def converge(
         terminals.tell(message)
         _wait(people, host, grace)
     ending = [one for one in people if plan.entries[one.name].status == "ended"]
-    with ThreadPoolExecutor(AT_ONCE) as pool:  # whose services do not stop for minutes keeps few others waiting
+    with ThreadPoolExecutor(AT_ONCE) as pool:  # people whose services do not stop for minutes keep few others waiting
         list(pool.map(lambda one: _end(one, host), ending))
     if os.path.isdir(host.linger):
         sync_directory(host.linger)
@@ -138,7 +138,7 @@ def _wait(people: Sequence[Person], host: Host, seconds: float) -> bool:
     while any(of_people(people, host.processes()).values()):
         if time.monotonic() > deadline:
             return False
-        time.sleep(POLL)  # of processes that are not its children nobody is told when they end
+        time.sleep(POLL)  # nothing tells when processes end that are not its children
     return True
 
 
@@ -201,5 +201,5 @@ def _uid(pid: int) -> int | None:
 
 
 def counts(people: Sequence[Person], found: Sequence[Process]) -> Mapping[str, int]:
-    """How many processes each person has; who has none is left out."""
+    """How many processes each person has; people without any are left out."""
     return {name: len(mine) for name, mine in of_people(people, found).items() if mine}

@@ -44,7 +44,7 @@ def _printable(text: str) -> str:
 
 
 def _write(path: str, data: bytes) -> bool:
-    """Write to a terminal that may be gone, or whose user has stopped it: nobody is waited for."""
+    """Write to a terminal that may be gone, or that its user has stopped: it never waits."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

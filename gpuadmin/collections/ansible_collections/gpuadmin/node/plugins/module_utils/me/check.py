@@ -11,10 +11,10 @@ from ..diagnosis.collect import collect
 from ..diagnosis.subject import Subject
 from . import texts
 
-#: What is said where no cause was found: how much that means.
+#: What to say if no cause was found, and how much that means.
 RIGHT = {
-    "en": "{0} things were looked at, and in them nothing keeps you from working. "
-    "Not looked at: your keys, log-ins from outside, your programs.",
+    "en": "{0} things were checked, and none of them keeps you from working. "
+    "Not checked: your keys, log-ins from outside, your programs.",
     "ko": "{0}가지를 확인했고 그중에 작업을 막는 문제는 없습니다. "
     "확인하지 않은 것: 키, 외부에서의 로그인, 사용하는 프로그램.",
 }
@@ -38,7 +38,7 @@ def causes(subject: Subject) -> tuple[list[Cause], int]:
 
 
 def lines(found: Sequence[Cause], looked: int, host: str, language: str) -> list[str]:
-    """What is printed: for each cause what to do, then why. Where there is none, that ``looked`` parts are right."""
+    """What is printed: for each cause what to do, then why. If there is none, that ``looked`` parts are fine."""
     korean = language == "ko"
     serious = [one for one in found if one.code in texts.CAUSES]
     output = []
@@ -54,7 +54,7 @@ def lines(found: Sequence[Cause], looked: int, host: str, language: str) -> list
 def _pair(one: Cause, language: str) -> tuple[str, str]:
     text = texts.CAUSES.get(one.code) or texts.NOTES[one.code]
     remedy, why = text.ko if language == "ko" else text.en
-    values = [*one.values, "?", "?"]  # what a cause does not say is not made up
+    values = [*one.values, "?", "?"]  # do not make up what a cause does not say
     return remedy.format(*values), why.format(*values)
 
 

@@ -22,7 +22,7 @@ USAGE = """usage: gpuadmin-me [check | disk | web] [--language ko|en]
 gpuadmin-me          your nodes, home, Docker, account and GPUs
 gpuadmin-me check    what does not work for you on this node, and what to do
 gpuadmin-me disk     what your files take, and the largest of your directories
-gpuadmin-me web      a link to the dashboard: who uses which GPU. It is good once, for some minutes"""
+gpuadmin-me web      a link to the dashboard: who uses which GPU. It works once, for some minutes"""
 WORDS = ("check", "disk", "web")
 
 

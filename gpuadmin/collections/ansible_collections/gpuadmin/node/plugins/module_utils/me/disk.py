@@ -1,4 +1,4 @@
-"""What fills one's own home and what one has on this node's disks: `gpuadmin-me disk`. Only what is one's own.
+"""What fills your own home, and what you have on this node's disks: `gpuadmin-me disk`. Only what is yours.
 
 The home is counted now, as the person; the node's own disks once a day by root, who may look into containers' files.
 """
@@ -22,7 +22,7 @@ from ..each import Failed, each
 from ..errors import NodeError
 from ..fields import CONTROL
 
-COUNTING = 60.0  # seconds for one's home; the rest of it is then unknown
+COUNTING = 60.0  # seconds for the person's home; the rest of it is then unknown
 DIRECTORIES = 10  # that are printed
 LONGEST = 100  # characters of a path that is shown
 _WORDS = {
@@ -53,8 +53,8 @@ def disk(subject: Subject, seconds: float = COUNTING) -> dict[str, Any]:
 
 
 def home(path: str, seconds: float) -> dict[str, Any] | None:
-    """Count a directory, for so many seconds; None where there is none. Raises NodeError or OSError where it cannot be
-    looked at.
+    """Count a directory, for so many seconds; None if there is none. Raises NodeError or OSError if it cannot be looked
+    at.
     """
     try:
         top = open_directory(path)

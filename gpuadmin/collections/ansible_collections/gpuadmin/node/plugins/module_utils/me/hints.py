@@ -23,7 +23,7 @@ _LOOK = 1.0  # seconds over which processors are counted
 
 
 def held(subject: Subject, seconds: float = _LOOK) -> list[dict[str, Any]]:
-    """The GPUs that somebody holds on this node. Raises NodeError or OSError where that is not known."""
+    """The GPUs that somebody holds on this node. Raises NodeError or OSError if that is not known."""
     before, began = _processor_seconds(subject), time.monotonic()
     samples = [Sample("up", {"instance": "", "job": "node"}, 1), *of_text(measured(), {"instance": ""})]
     mine = mine_of(samples, str(subject.name), time.time())
@@ -68,7 +68,7 @@ def _mine(device: Device, name: str, unused: Mapping[str | None, float]) -> dict
 
 
 def _processor_seconds(subject: Subject) -> float | None:
-    """Of all that somebody runs on this node, as the kernel counts it; None where it does not."""
+    """Of all that somebody runs on this node, as the kernel counts it; None if it does not."""
     try:
         text = read_small(subject.path(f"sys/fs/cgroup/user.slice/user-{subject.uid}.slice/cpu.stat"))
         facts = dict(line.split() for line in text.decode("ascii").splitlines())

@@ -55,7 +55,8 @@ def expiry(text: str) -> str | None:
 
 
 def home(subject: Subject) -> dict[str, Any] | None:
-    """Bytes of one's own home, as far as they could be counted in time, and of its file system; None: there is none."""
+    """Bytes of the caller's own home, as far as they could be counted in time, and of its file system; None: there
+    is none."""
     path = subject.path(os.path.join(subject.homes, str(subject.name)))
     try:
         space = os.statvfs(path)
@@ -101,13 +102,13 @@ def _entries(directory: str) -> Iterator[tuple[os.stat_result, str]]:
                         entry.path,
                     )
                 except OSError:
-                    continue  # it has gone meanwhile
+                    continue  # it is gone by now
     except OSError:
         return  # a container's files, with a subordinate uid
 
 
 def docker(subject: Subject) -> dict[str, Any] | None:
-    """The disk of Docker's data on this node; None for who has none."""
+    """The disk of Docker's data on this node; None for people who have none."""
     if subject.docker is None or not os.path.isdir(subject.path(os.path.join(subject.docker, str(subject.name)))):
         return None
     space = os.statvfs(subject.path(subject.docker))

@@ -22,11 +22,11 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
     "en": {
         "none": "This cluster has no dashboard. Ask the admins.",
         "silent": "The node does not answer. Try again; if that does not help, tell your admins.",
-        "once": "The link is good once, for {minutes} minutes, and it is yours alone: do not pass it on.",
+        "once": "The link works once, within {minutes} minutes, and for you alone: do not pass it on.",
         "open": "Open it in your browser:",
         "forward": "If your browser cannot reach it, run this on your own machine, then open the second link there:",
         "only": "Run this on your own machine, then open the link there:",
-        "certificate": "Your browser may warn of the certificate: ask your admins what it has to be.",
+        "certificate": "Your browser may warn of the certificate: ask your admins which one is right.",
     },
     "ko": {
         "none": "이 클러스터에는 대시보드가 없습니다. 관리자에게 문의해 주세요.",
@@ -42,7 +42,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
 REFUSALS: Mapping[str, Mapping[str, str]] = {
     "en": {
         "no-accounts": "Accounts are not set up on this node. Ask the admins.",
-        "stranger": "You are no account of this cluster. Admins run gpuadmin dashboard on the controller.",
+        "stranger": "You have no account on this cluster. Admins run gpuadmin dashboard on the controller.",
         "not-here": "Your account is not set up on this node. Ask the admins.",
         "no-member": "You are not in the group of this cluster's people. Ask the admins.",
         "locked": "Your account is locked. Ask the admins.",
@@ -78,7 +78,7 @@ class Reach:
 
 
 def main(language: str, settings: str = SETTINGS, path: str = SOCKET) -> int:
-    """Print a link. Exit 0; 1 where there is none. Raises NodeError."""
+    """Print a link. Exit 0; 1 if there is none. Raises NodeError."""
     texts = TEXTS[language]
     if not os.path.exists(settings) or not os.path.exists(path):
         print(texts["none"], file=sys.stderr)

@@ -18,7 +18,7 @@ from .owners import Process
 
 CGROUPS = "/sys/fs/cgroup"
 SECONDS = 0.5  # that one daemon gets for one question
-PASS_SECONDS = 1.0  # for all daemons in one pass; who is not asked is asked in the next
+PASS_SECONDS = 1.0  # for all daemons in one pass; the others are asked in the next
 #: Seconds until somebody's daemon is asked again; where it does not answer, longer each time.
 AGAIN, RARELY = 30.0, 600.0
 MOST = 64  # containers of one person
@@ -45,12 +45,12 @@ class Names:
         self.silent: set[int] = set()
 
     def of(self, process: Process, host: str) -> str:
-        """A process's container, by its name, or else the beginning of its id; empty where it is in none."""
+        """A process's container, by its name, or else the beginning of its id; empty if it is in none."""
         found = self.ident(process, host)
         return "" if process.uid is None else self._names.get(process.uid, {}).get(found, found[:SHORT])
 
     def ident(self, process: Process, host: str) -> str:
-        """The id of a process's container; empty where it is in none.
+        """The id of a process's container; empty if it is in none.
 
         ``host``: the host's own namespace of pids. Without a cgroup of its own, a container has a namespace.
         """
@@ -75,7 +75,7 @@ class Names:
                 wanted.setdefault(one.uid, set()).add(key)
         now = self._clock()
         end = now + PASS_SECONDS
-        # who has waited longest comes first: nobody's slow daemon keeps another from being asked
+        # the longest waiting comes first: nobody's slow daemon keeps another from being asked
         for uid in sorted(wanted, key=lambda uid: self._next.get(uid, (0.0, 0.0))[0]):
             due, delay = self._next.get(uid, (0.0, 0.0))
             if self._clock() >= end:
@@ -92,7 +92,7 @@ class Names:
     def _learn(self, uid: int, spaces: bool, end: float) -> bool:
         """Ask one daemon. False where it did not answer as one should."""
         if not self._alive(uid):  # guard: a daemon that does not run is not asked for names
-            return True  # to ask would start it
+            return True  # asking would start it
         path = f"/run/user/{uid}/docker.sock"
         try:
             listed = self._ask(path, uid, f"/containers/json?limit={MOST}", SECONDS)
@@ -135,7 +135,7 @@ def names_of(listed: object) -> dict[str, str]:
 
 
 def pid_of(inspected: object) -> int:
-    """The first process of a container, as its daemon says; 0 for what is none."""
+    """The first process of a container, as its daemon says; 0 if that is not one."""
     state = inspected.get("State") if isinstance(inspected, dict) else None
     pid = state.get("Pid") if isinstance(state, dict) else None
     return pid if type(pid) is int and 0 < pid < 1 << 31 else 0

@@ -18,7 +18,7 @@ FILE = f"{STATE}/metrics/counters.json"
 FORMAT = 1
 MOST = 4096  # pairs of a GPU and a person; those that were not added to for longest go first
 MOST_XIDS = 1024
-GAP = 60.0  # seconds without a look; what was there in between is not known
+GAP = 60.0  # seconds without a look; what happened in between is unknown
 _RECORD = 8192  # bytes; the kernel's records are at most that long
 _SECONDS = 0.02  # of one pass over the kernel's log
 
@@ -46,7 +46,7 @@ class Counters:
         self._log = -1
 
     def load(self) -> None:
-        """What was saved. Raises NodeError where it is damaged: then all begins with nothing, as Prometheus expects."""
+        """What was saved. Raises NodeError if it is damaged: then all begins with nothing, as Prometheus expects."""
         raw = read_bytes(self._path)
         if raw is None:
             return
@@ -58,7 +58,7 @@ class Counters:
             xids = {(str(address), int(xid)): int(count) for address, xid, count in found["xids"]}
             place = int(found["place"]) if found["boot"] == self._boot else -1
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise NodeError(f"{self._path} is damaged ({error}): the counters begin with nothing") from None
+            raise NodeError(f"{self._path} is damaged ({error}): the counters start from zero") from None
         self._uses, self._xids, self._place = uses, xids, place
 
     def save(self) -> None:
@@ -72,7 +72,7 @@ class Counters:
         write_atomic(self._path, json.dumps(data).encode(), mode=0o600)
 
     def add(self, uuid: str, user: str, seconds: float, active: bool | None) -> None:
-        """Somebody held a GPU for ``seconds``. ``active``: whether they used it, None where that is not known."""
+        """Somebody held a GPU for ``seconds``. ``active``: whether they used it, None if that is not known."""
         if (uuid, user) not in self._uses and len(self._uses) >= MOST:
             del self._uses[min(self._uses, key=lambda key: self._uses[key].last)]
         use = self._uses.setdefault((uuid, user), Use())
@@ -89,7 +89,7 @@ class Counters:
             use.active += seconds if active else 0.0
 
     def read_log(self, path: str = LOG) -> None:
-        """Count what the kernel's log has got since. Raises OSError where it cannot be read."""
+        """Count what the kernel's log has got since. Raises OSError if it cannot be read."""
         if self._log < 0:
             self._log = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         end = time.monotonic() + _SECONDS
@@ -131,7 +131,7 @@ class Counters:
 
 def _seconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e12:
-        raise ValueError(f"{value!r} are no seconds")
+        raise ValueError(f"{value!r} is not a number of seconds")
     return float(value)
 
 

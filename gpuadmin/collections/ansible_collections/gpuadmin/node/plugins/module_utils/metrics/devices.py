@@ -1,4 +1,4 @@
-"""Which processes have a GPU open. By inode and mount, not by name, and without asking the file system of any file.
+"""Which processes have a GPU open: by inode and mount, not by name, and without asking any file's file system.
 
 A person may bind a device to another name in namespaces of their own, or have files open whose file system never
 answers (a dead NFS server, FUSE): a link in /proc/PID/fd is read, never followed.
@@ -175,10 +175,10 @@ class Scanner:
             self._short.add(whose)
 
     def _file(self, pid: int, name: str) -> File | None:
-        """None for what is no file with a path, and what is closed by now."""
+        """None for anything that is not a file with a path, or is closed by now."""
         base = f"{self._proc}/{pid}"
         try:
-            # what is no path (a socket, a pipe) begins with its kind; no path does
+            # anything but a path (a socket, a pipe) begins with its kind; no path does
             if os.readlink(f"{base}/fd/{name}")[:1] not in "/(":
                 return None
             with open(f"{base}/fdinfo/{name}", "rb") as stream:
@@ -208,7 +208,7 @@ class Scanner:
 
 
 def _key(file: File, devices: Nodes, mounts: dict[int, str]) -> Key | None:
-    # None: it was opened in a mount that its process does not have any more; nobody but they can have done so
+    # None: it was opened in a mount that its process no longer has; only they can have done so
     system = mounts.get(file.mount)
     return next(
         (

@@ -1,4 +1,5 @@
-"""Samples as text for Prometheus (its exposition format), held to the table: what is not there is a mistake of ours."""
+"""Samples as text for Prometheus (its exposition format), checked against the table: anything that is not in it is
+our mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what a node's GPUs say to samples, and to the record by which the mapper knows who is on which. Pure."""
+"""From what a node's GPUs say to samples, and to the record that tells the mapper who is on which. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GAUGES = (
 
 
 def of_bus(devices: Sequence[Device], driver: Driver, answered: bool | None, expected: int | None) -> Samples:
-    """What the bus and files say. ``answered``: whether NVML did; None where nobody was to be asked."""
+    """What the bus and files say. ``answered``: whether NVML did; None if nobody was to be asked."""
     samples = Samples()
     samples.put("gpuadmin_gpus_expected", expected)
     samples.put("gpuadmin_gpus_on_bus", len(devices))
@@ -55,7 +55,7 @@ def of_nvml(found: Mapping[str, Any]) -> Samples:
     for gpu in found["gpus"]:
         if gpu["problem"] is not None:
             samples.put("gpuadmin_gpu_silent", 1, index=gpu["index"], problem=gpu["problem"])
-        elif gpu.get("uuid"):  # all that is said of a GPU is said by its uuid
+        elif gpu.get("uuid"):  # everything about a GPU goes by its uuid
             _put_gpu(samples, gpu)
     return samples
 
@@ -87,7 +87,7 @@ def _put_gpu(samples: Samples, gpu: Mapping[str, Any]) -> None:
 def record(found: Mapping[str, Any], seconds: float) -> dict[str, object]:
     """What the mapper is told. ``seconds``: since boot, at the end of the sample.
 
-    ``busy``: whether something ran, None where that is not known. ``processes``: [pid, bytes or None], or None.
+    ``busy``: whether something ran, None if that is not known. ``processes``: [pid, bytes or None], or None.
     """
     devices: list[dict[str, object]] = []
     for gpu in found["gpus"]:

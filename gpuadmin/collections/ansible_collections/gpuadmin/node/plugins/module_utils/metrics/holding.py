@@ -19,7 +19,7 @@ _HOUR = 3600.0
 class Holding:
     """One person's (and container's) hold on a GPU. ``pids``: those that the driver lists. ``since``: since boot.
 
-    ``memory``: bytes; None where the driver does not say.
+    ``memory``: bytes; None if the driver does not say.
     """
 
     since: float | None = None
@@ -56,7 +56,7 @@ def holdings(
     shared: dict[int, set[int]] = {}  # by minor: processes that are on a part of this GPU
     for one in sorted(listed, key=lambda one: one.gi is None):
         users = set(one.processes or ()) if until is not None else set()
-        # who only watches GPUs (nvtop) has them open, and cannot compute: that needs unified memory's device, too
+        # what only watches GPUs (nvtop) opens them, but cannot compute: that needs unified memory's device, too
         holders = {pid for pid, keys in held.items() if _opens(one, keys, caps) and (not uvm or UVM in keys)}
         if one.minor is not None and one.minor in divided:
             parts = shared.setdefault(one.minor, set())

@@ -1,6 +1,6 @@
 """The mapper: says whose processes hold which GPU and what each person uses. It runs as root, and asks no driver.
 
-What is odd about one person stays theirs: the pass goes on for all others, and no person's process is waited for.
+A problem with one person stays theirs: the pass goes on for all others, and never waits for a person's process.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Mapper:
         self._owners.refresh()
         self._scanner.step(available, SCAN_SECONDS if self._scanner.whole else FIRST_SECONDS)
         if not self._scanner.whole:  # guard: what is held is not known before all processes were looked through
-            raise NodeError("what is held is not known before all processes were looked through once")
+            raise NodeError("what is held is not known until all processes have been looked through once")
         now, record = self._now(), read_record(self._places.record)
         if record is not None and not 0 <= now - record.seconds <= LATE:  # guard: an old record says nothing
             record = None
@@ -187,7 +187,7 @@ class Mapper:
 
 
 def caps_of(capabilities: str, device: Device) -> Key | None:
-    """The device node that opens a MIG device, by the driver's files; None where they do not say."""
+    """The device node that opens a MIG device, by the driver's files; None if they do not say."""
     base = f"{capabilities}/gpu{device.minor}/mig/gi{device.gi}"
     path = f"{base}/access" if device.ci is None else f"{base}/ci{device.ci}/access"
     try:

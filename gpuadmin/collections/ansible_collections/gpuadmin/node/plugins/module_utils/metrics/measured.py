@@ -1,4 +1,5 @@
-"""What the collector has written on this host just now, for who asks the host itself: top --local, gpuadmin-me."""
+"""What the collector has written on this host just now, for commands that ask the host itself: top --local,
+gpuadmin-me."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _HOST = {"MemTotal": "node_memory_MemTotal_bytes", "MemAvailable": "node_memory_
 def measured(directories: tuple[str, ...] = (SAMPLER, MAPPER), proc: str = "/proc") -> str:
     """Samples as text: the collector's, whole lines of them, and what the host has of memory and load.
 
-    Raises NodeError where the collector has written nothing, and OSError.
+    Raises NodeError if the collector has written nothing, and OSError.
     """
     texts, missing = [], None
     for directory in directories:

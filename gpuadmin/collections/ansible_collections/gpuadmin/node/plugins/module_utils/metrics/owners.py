@@ -1,8 +1,9 @@
-"""Whose a process is: by its cgroup, its uids and the ranges of subordinate ids, all of which the kernel or root says.
+"""Who owns a process: by its cgroup, its uids and the ranges of subordinate ids, all of which come from the kernel or
+root.
 
 Nobody can move a process into somebody else's slice, nor give it a uid that is not theirs. What a person does choose
-(names of processes, of cgroups within their slice, of files) is not looked at. Where what is looked at disagrees, the
-process is nobody's: UNKNOWN, which is seen, and never somebody else.
+(names of processes, of cgroups within their slice, of files) is not looked at. If these disagree, the process is
+nobody's: UNKNOWN, which is shown, and never somebody else's.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Owners:
     def refresh(self) -> None:
         """Read the ranges again where the file has changed, and forget names after a while.
 
-        Raises OSError where the file is there and cannot be read: whose a subuid is, is not known then.
+        Raises OSError if the file is there and cannot be read: then nobody knows who owns a subuid.
         """
         try:
             facts = os.stat(self._subuid)
@@ -90,7 +91,7 @@ class Owners:
             return int(word)
         try:
             found = self._lookup(word)
-        except ValueError:  # what can be no name: a NUL, letters that no encoding has
+        except ValueError:  # what cannot be a name: a NUL, letters that no encoding has
             return _NOBODY
         return found[0] if found else _NOBODY
 
@@ -102,7 +103,7 @@ class Owners:
         return self._names[uid]
 
     def of(self, uid: int) -> frozenset[int]:
-        """The people whose a uid may be: none for a system account's, more than one where ranges overlap."""
+        """The people who may own a uid: none for a system account's, more than one if ranges overlap."""
         if uid < FIRST_HUMAN_UID:
             return frozenset()
         found = {owner for start, end, owner in self._ranges if start <= uid < end}
@@ -140,7 +141,7 @@ def container_of(path: str) -> str:
 
 
 def identify(pid: int, owners: Owners, proc: str = "/proc") -> Process | None:
-    """Whose a process is; None where it is gone. What was read is of one process: its start is read twice."""
+    """Whose a process is; None if it is gone. What was read is of one process: its start is read twice."""
     base = f"{proc}/{pid}"
     try:
         started = _started(base)

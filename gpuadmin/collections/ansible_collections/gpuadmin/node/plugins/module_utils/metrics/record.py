@@ -1,4 +1,4 @@
-"""The sampler's record, as the mapper reads it: written by an account without rights, and held to its form."""
+"""The sampler's record, as the mapper reads it: written by an account without rights, and checked strictly."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _MOST_OF_ONE = 2048  # of one device
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU, or a MIG device of one (``gi``, ``ci``: its instances). ``busy``, ``processes``: None where not known.
+    """A GPU, or a MIG device of one (``gi``, ``ci``: its instances). ``busy``, ``processes``: None if not known.
 
-    ``processes``: bytes of GPU memory by pid, None where the driver does not say.
+    ``processes``: bytes of GPU memory by pid, None if the driver does not say.
     """
 
     uuid: str
@@ -41,7 +41,7 @@ class Record:
 
 
 def read(path: str) -> Record | None:
-    """The record; None where there is none. Raises NodeError for what is none, or is anybody's to write."""
+    """The record; None if there is none. Raises NodeError if it is not one, or if anybody may write it."""
     try:
         facts = os.stat(os.path.dirname(path))
         if stat.S_IMODE(facts.st_mode) & 0o022:  # guard: what anybody may write is not believed by root
@@ -52,11 +52,11 @@ def read(path: str) -> Record | None:
     try:
         return parse(json.loads(raw))
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise NodeError(f"{path} is no record of the sampler's") from None
+        raise NodeError(f"{path} is not a record of the sampler's") from None
 
 
 def parse(found: object) -> Record:
-    """Raises ValueError, TypeError or KeyError for what is no record."""
+    """Raises ValueError, TypeError or KeyError if it is not a record."""
     if not isinstance(found, dict) or not isinstance(found["devices"], list):
         raise ValueError("no record")
     seconds = found["seconds"]

@@ -12,7 +12,7 @@ from .exposition import Samples
 
 
 def put(samples: Samples, places: Places) -> None:
-    """Nothing where the node has no images. Raises NodeError or OSError where its records cannot be read."""
+    """Nothing where the node has no images. Raises NodeError or OSError if its records cannot be read."""
     if not os.path.exists(places.in_state("images.json")):
         return
     last, running = journal(places), subvolumes.running_root(places).name

@@ -28,7 +28,7 @@ def seconds_since_boot() -> float:
 
 
 def tell(words: str) -> None:
-    """Tell systemd, whose watchdog ends a process that is silent. Where it does not hear, nothing is lost."""
+    """Tell systemd, whose watchdog ends a process that is silent. If it does not hear, nothing is lost."""
     try:
         notify(words)
     except OSError:

@@ -36,7 +36,7 @@ class Places:
 
 
 class Sampler:
-    """``expected``: how many GPUs the inventory says; None where it says nothing."""
+    """``expected``: how many GPUs the inventory says; None if it says nothing."""
 
     def __init__(
         self, places: Places, expected: int | None = None, clock: Callable[[], float] = time.monotonic

@@ -16,7 +16,7 @@ _BYTES = re.compile(r"\b(rbytes|wbytes)=(\d+)")
 
 
 def put(samples: Samples, name: Callable[[int], str | None], cgroups: str = CGROUPS) -> None:
-    """Add what everybody uses who has something running here. Raises OSError where this host counts nothing so."""
+    """Add what everybody uses who has something running here. Raises OSError if this host counts nothing so."""
     directory = f"{cgroups}/user.slice"
     for entry in os.listdir(directory)[:MOST]:
         match = _NAME.fullmatch(entry)

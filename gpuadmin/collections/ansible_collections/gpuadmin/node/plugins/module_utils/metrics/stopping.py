@@ -60,7 +60,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Seen:
-    """One look: whose each process is, which devices it has, and whose processes are not all known."""
+    """One look: who owns each process, which devices it has, and whose processes are not all known."""
 
     processes: Mapping[int, Process]
     devices: Mapping[int, frozenset[str]]
@@ -84,7 +84,7 @@ class Stopper:
         self._text, self._stop, self._patience = text, stop, patience
 
     def run(self, targets: Sequence[Target], *, check: bool) -> list[Outcome]:
-        """An outcome for each target. Raises NodeError or OSError where nothing is known of this host's GPUs."""
+        """An outcome for each target. Raises NodeError or OSError if nothing is known of this host's GPUs."""
         self._owners.refresh()
         since = self._since()
         seen = self._look()
@@ -110,7 +110,7 @@ class Stopper:
         }
 
     def _refused(self, target: Target, since: Mapping[tuple[str, str], int], seen: Seen) -> str:
-        """Why a target is left alone; empty where it is not."""
+        """Why a target is left alone; empty if it is not."""
         if self._owners.name(target.uid) != target.user:  # guard: a uid that is another's on the node is not ended
             return f"uid {target.uid} is not {target.user}'s on this host"
         now = since.get((target.uuid, target.user))
@@ -195,16 +195,16 @@ class Stopper:
         return Outcome("would stop", processes=len(pids), containers=sorted(one[:12] for one in shared))
 
     def _end(self, agreed: Sequence[Target], found: dict[Target, Outcome], seen: Seen) -> None:
-        """End it, and see whether it has ended. What was begun meanwhile is nothing that they were told of."""
+        """End it, and see whether it has ended. They were not told about anything begun meanwhile."""
         wanted = [one for one in agreed if found[one].status == "would stop"]
         if not wanted:
             return
         held = {target: self._end_one(target, seen) for target in wanted}
-        time.sleep(AFTERWARDS)  # so that what starts again by itself has the GPU open when the host looks
+        time.sleep(AFTERWARDS)  # so that anything that starts again by itself has the GPU open when the host looks
         try:
             after = self._look()
         except (NodeError, OSError) as error:
-            for target in wanted:  # what was ended is told as ended, whatever is not known by now
+            for target in wanted:  # what was ended is reported as ended, even if other things are unknown by now
                 found[target].status = "kept" if held[target] else "stopped"
                 found[target].why = f"whether anything else holds it is not known: {in_words(error)}"
             return
@@ -254,7 +254,7 @@ class Stopper:
             try:
                 self._stop(path, target.uid, container, self._patience, min(self._patience + 5.0, left))
             except (NodeError, OSError):  # guard: a daemon that does not answer ends no run
-                continue  # their daemon does not answer, or says something odd
+                continue  # their daemon does not answer, or not properly
 
 
 def _of(target: Target, seen: Seen) -> set[int]:

@@ -48,8 +48,8 @@ class Document:
     users: Any = "[]"
     #: The accounts to remove, if they have that uid; homes and Docker data stay.
     absent: Any = "[]"
-    #: Whom the storage host made no home for. They get no new account, and are reported. An account that is
-    #: there is converged as anybody's, so that a lock or an end holds.
+    #: People for whom the storage host made no home. They get no new account, and are reported. An account that is
+    #: there is converged like anybody's, so that a lock or an end holds.
     refused: Sequence[Refusal] = ()
     #: ``registry`` makes accounts; ``directory`` takes them from NSS and adds subids and Docker only.
     source: Literal["registry", "directory"] = "registry"

@@ -19,7 +19,7 @@ class Document:
     The node shows and removes them by itself when their time comes, by ``gpuadmin-announcements.timer``.
     """
 
-    #: All announcements that this host is to have; others are taken back.
+    #: All announcements that this host should have; others are taken back.
     entries: Sequence[Announcement]
     #: Directory of this node's own state.
     state_directory: str = STATE

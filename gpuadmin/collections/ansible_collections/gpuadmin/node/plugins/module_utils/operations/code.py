@@ -13,13 +13,11 @@ from ..paths import STATE
 class Document:
     """The node code on a host, as this controller has it.
 
-    All code of this collection, and what it needs of Ansible's, is in a directory that bears the code's digest.
-    It has its name when all of it is on disk, and no source is written again.
-    What units run is compiled, and nobody waits for that.
-    Operations are run from it, and so is what units start, through a link.
-    An action plugin gives ``digest``, and sends the code where it is missing.
-    To have the directory is no change of the host: the call of any module may have brought it. To run it at
-    boot is.
+    All code of this collection, and what it needs of Ansible's, is in a directory that bears the code's digest. It has
+    its name when all of it is on disk, and no source is written again. What units run is compiled, and nobody waits for
+    that. Operations are run from it, and so is what units start, through a link. An action plugin gives ``digest``, and
+    sends the code where it is missing. Having the directory is not a change of the host, because any module's call may
+    have brought it. Running it at boot is.
     """
 
     #: sha256 of the code, in hex.

@@ -58,7 +58,7 @@ class Document:
     files: Sequence[WantedFile] = ()
     #: Symbolic links to have.
     links: Sequence[WantedLink] = ()
-    #: Unit files among ``files`` that are to start by themselves, as their ``[Install]`` sections say.
+    #: Unit files among ``files`` that start by themselves, as their ``[Install]`` sections say.
     #: Nothing is started now.
     enable: Sequence[str] = ()
     #: Names of units that must never run.

@@ -16,16 +16,15 @@ from ..run import program
 class Document:
     """Have NVIDIA's module for each kernel.
 
-    Looks which of the host's kernels have NVIDIA's module, and whether it is of the version of the driver's
-    libraries. No GPU is needed for it, and no driver is asked.
-    With ``build`` it has DKMS build what is missing. A root that is read-only by its btrfs property is opened
-    for it.
-    What it cannot make right it reports. With ``build`` that is a failure.
+    Finds out which of the host's kernels have NVIDIA's module, and whether it is of the version of the driver's
+    libraries. No GPU is needed for it, and no driver is asked. With ``build`` it has DKMS build what is missing. A root
+    that is read-only by its btrfs property is opened for it. It reports what it cannot fix. With ``build`` that is a
+    failure.
     """
 
     #: Whether to build modules that are missing or of another version.
     build: bool = False
-    #: How many GPUs the host should have. If it should have some, it is to have a driver.
+    #: How many GPUs the host should have. If it should have some, it needs a driver.
     expected: int | None = None
     #: The driver's branch or version that is wanted.
     version: str = ""
@@ -43,7 +42,7 @@ def build(names: list[str], timeout: int) -> None:
         for kernel in names:
             dkms(("autoinstall", "-k", kernel), timeout)
         for kernel in kernels.to_build(kernels.look()):
-            # it goes by its own records: a module that somebody deleted counts as installed
+            # it trusts its own records: a module that somebody deleted counts as installed
             for module in kernels.recorded(dkms(("status", "-k", kernel), timeout)):
                 dkms(("install", module, "-k", kernel, "--force"), timeout)
     finally:
@@ -77,5 +76,5 @@ def operate(document: Document, check: bool) -> Answer:
     if names:
         build(names, document.timeout)
     left = wrong(document)
-    checked.check()  # who asks next is told what is so now
+    checked.check()  # the next caller gets the new state
     return Answer(done, {"problems": left}, left if document.build else ())

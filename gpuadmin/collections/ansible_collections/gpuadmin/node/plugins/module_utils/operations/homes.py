@@ -35,7 +35,7 @@ class Document:
     mountpoint: str | None = None
     #: The homes to have, a list of mappings or the same as JSON. ``name``, the login name, needed. ``uid``,
     #: the owner of the home; without it the one that this host's directory says. ``gid``, the group of the
-    #: home; without it the number of ``uid``. Who is ``locked`` gets none. After a reset a new, empty home
+    #: home; without it the number of ``uid``. People who are ``locked`` get none. After a reset a new, empty home
     #: would be where the old one was wiped.
     users: Any = "[]"
     #: Directory whose content a new home starts with.
@@ -48,7 +48,7 @@ class Document:
     archive_directory: str | None = None
     #: Seconds to wait for one archive; it goes on when the waiting ends.
     archive_timeout: int = 7200
-    #: Whose uids these are; the host remembers it, whatever becomes of the site. An entry that has no name
+    #: Whose uids these are; the host remembers it, whatever happens to the site. An entry that has no name
     #: and number is not remembered.
     remember: Any = "[]"
     #: Names whose uids are free again; one that a home or an archive carries is not forgotten.
@@ -73,7 +73,7 @@ def operate(document: Document, check: bool, state: str = STATE) -> Answer:
     refused = of_others(known.memory, given["users"], forget)
     plan = converge(Request(**given, refused=refused), check=check)
     known = keep(given["root"], given["archive_directory"], remember, forget, check=check, state=state)
-    # whoever is locked is asked no home for, and can be somebody with another's uid all the same
+    # no home is asked for anybody locked, but they, too, can have another's uid
     theirs = {name: str(plan.homes[name].problem) for name in plan.refused}
     # guard: who is locked is refused as well -> theirs
     refused = {**of_others(known.memory, remember, forget), **theirs}

@@ -37,9 +37,9 @@ class Document:
     and the answer says why.
     """
 
-    #: Who reads what on their own terminals.
+    #: Who reads what on their terminals.
     tell: Sequence[Message] = ()
-    #: Whose hold on which GPU is to end.
+    #: Whose hold on which GPU to end.
     stop: Sequence[Held] = ()
 
 

@@ -41,7 +41,7 @@ class Document:
     Completes a node that is fit, and notes its identity. A node that is not is reported and not touched.
     """
 
-    #: What ``images.json`` on the node is to say.
+    #: What ``images.json`` on the node should say.
     settings: Settings
 
 
@@ -56,7 +56,7 @@ def operate(document: Document, check: bool) -> Answer:
             found = layout.prepare(places, settings, check=check)
     report = {"layout": {"problems": found.problems, **found.facts}}
     if found.problems:
-        return Answer(report=report, problem=f"this node is not made for images: {'; '.join(found.problems)}")
+        return Answer(report=report, problem=f"this node is not laid out for images: {'; '.join(found.problems)}")
     path = places.in_state("images.json")
     if read_json(path) != wanted:
         found.operations.append("note the site's settings for images")

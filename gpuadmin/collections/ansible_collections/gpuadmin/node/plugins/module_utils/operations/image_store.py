@@ -29,7 +29,7 @@ class Document:
     path: str
     #: Who may sign, in the format of allowed signers of ssh-keygen.
     signers: str = ""
-    #: Names of images whose signature, digests and chain are to be verified.
+    #: Names of images whose signature, digests and chain to verify.
     verify: Sequence[str] = ()
     #: Names of images to delete.
     delete: Sequence[str] = ()
@@ -90,7 +90,7 @@ def operate(document: Document, check: bool) -> Answer:
 
 
 def delete(directory: str) -> None:
-    # without its manifest it is no image any more, whatever happens to the rest
+    # without its manifest it is no longer an image, whatever happens to the rest
     for file in ("manifest.json", "manifest.json.sig"):
         if os.path.exists(os.path.join(directory, file)):
             os.unlink(os.path.join(directory, file))

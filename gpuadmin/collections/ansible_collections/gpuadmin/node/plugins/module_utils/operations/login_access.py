@@ -24,7 +24,7 @@ class Document:
     #: The people. Names and uids differ, and ranges of subordinate ids do not overlap. Where one of them is
     #: refused nothing is done for anybody, because who owns what would not be certain.
     people: Sequence[PersonEntry]
-    #: Whether people are to be kept out.
+    #: Whether to keep people out.
     state: Literal["closed", "open"] = "closed"
     #: Whether people log in to this host at all.
     login: bool = True

@@ -28,7 +28,7 @@ class Document:
 
     #: Names of the packages to have.
     names: Sequence[str]
-    #: Whether to fetch the index of packages before. It is always fetched where there is none.
+    #: Whether to fetch the index of packages first. It is always fetched if there is none.
     refresh: bool = False
     #: Seconds that the installation may take.
     timeout: int = 1800
@@ -36,7 +36,7 @@ class Document:
 
 NAME = "packages"
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "NEEDRESTART_MODE": "l"}
-# Nobody is there to be asked: new configuration files where nothing was changed by hand, old ones elsewhere.
+# Nobody is there to ask: new configuration files where nothing was changed by hand, old ones elsewhere.
 APT = (
     "apt-get", "--yes", "--quiet", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold",
     "-o", "DPkg::Lock::Timeout=600",
@@ -96,7 +96,7 @@ def without_index(kin: str) -> bool:
 
 
 def install(kin: str, names: Sequence[str], *, refresh: bool, timeout: int) -> None:
-    """Install packages; fetch the index first if asked to, and once if the old one leads nowhere."""
+    """Install packages; fetch the index first if asked to, and once if the old one is of no use."""
     if (refresh or without_index(kin)) and REFRESH[kin]:
         result = in_unit(REFRESH[kin], timeout)
         if result.status != 0:
@@ -112,7 +112,7 @@ def install(kin: str, names: Sequence[str], *, refresh: bool, timeout: int) -> N
 def operate(document: Document, check: bool) -> Answer:
     kin = family(os_release())
     if kin is None:
-        raise NodeError("this distribution is none that gpuadmin knows")
+        raise NodeError("gpuadmin does not know this distribution")
     if not check:
         wait_for_another(document.timeout)
     installed = set(installed_packages(kin))

@@ -21,7 +21,7 @@ class Document:
     ``ignore:changed`` is always false, since an open root is a passing condition and no configuration.
     """
 
-    #: Whether the root is to be open or closed.
+    #: Whether the root should be open or closed.
     state: Literal["open", "closed"]
     #: Seconds after which the root closes by itself.
     lease: int = 1800

@@ -27,7 +27,7 @@ class Document:
     node: bool = False
     #: Whether other hosts may mount from it.
     serves: bool = False
-    #: Whether people are no reason.
+    #: Whether people do not count.
     force: bool = False
     #: Whether to fail where there is a reason, or something is not known.
     require: bool = False

@@ -9,7 +9,7 @@ from ..textdb import Table, decode, members, number
 from .place import ROOT, Found, Place, system_account
 
 _SUDO = "may become root by sudo"
-#: Groups, and what their members can do. Each is root by another way, but for the last two.
+#: Groups, and what their members can do. All but the last two amount to root.
 GROUPS = {
     "sudo": _SUDO,
     "wheel": _SUDO,
@@ -63,7 +63,7 @@ def groups(place: Place) -> list[Found]:
 
 
 def directory(place: Place, members_of: Callable[[str], list[str]] | None = None) -> list[Found]:
-    """Who is in one by a directory (LDAP, SSSD), and not by the files."""
+    """Who is in one by a directory (LDAP, SSSD) and not by the files."""
     ask = members_of or (lambda name: grp.getgrnam(name).gr_mem)
     local = {fields[0]: set(members(fields[3])) for fields in _table(place, "group").entries()}
     found: list[Found] = []
@@ -81,7 +81,7 @@ def directory(place: Place, members_of: Callable[[str], list[str]] | None = None
 def _member(place: Place, name: str, group: str, uid: int | None) -> Iterator[Found]:
     service = group in FOR_SERVICES and system_account(uid)
     # guard: a member of a group of privilege is not overlooked
-    if name not in place.expected and not service and uid != 0:  # who is root already is said by accounts
+    if name not in place.expected and not service and uid != 0:  # accounts says who is root already
         yield Found(f"{name} in group {group}", GROUPS[group], ROOT)
 
 

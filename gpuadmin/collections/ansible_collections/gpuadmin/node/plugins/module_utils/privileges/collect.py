@@ -37,7 +37,7 @@ PARTS: Mapping[str, Part] = {
 
 
 def collect(place: Place, *, seconds: float = SECONDS, chosen: Mapping[str, Part] | None = None) -> dict[str, Any]:
-    """``found``: findings, those by which somebody is root first. ``sshd``: its settings in effect. ``keys``: of the
+    """``found``: findings, first those that make somebody root. ``sshd``: its settings in effect. ``keys``: of the
     admin's account, by fingerprint. ``aside``: what was not looked at. ``unknown``: part → why there is no answer.
     """
     parts = PARTS if chosen is None else chosen

@@ -39,7 +39,7 @@ _DOCUMENTS = re.compile(r"/usr/share/(doc|man|info|locale|lintian|bug|doc-base|l
 def differing(place: Place, seconds: float = SECONDS) -> tuple[list[Found], list[str]]:
     """Packaged files that are not as their package has them, and what was not compared, in words."""
     if place.family is None:
-        return [], ["packaged files: this host has no packages that we know"]
+        return [], ["packaged files: gpuadmin does not know this host's kind of packages"]
     found: dict[str, Found] = {}
     aside = []
     end = time.monotonic() + seconds
@@ -63,20 +63,20 @@ def read(of_family: str, lines: Iterable[str]) -> list[Found]:
         if not what or _DOCUMENTS.match(path):
             continue
         rank = ROOT if PROGRAMS.match(path) and what != "missing" and not settings else DIFFERS
-        words = "is missing; its package brought it" if what == "missing" else f"{what}: not as its package brought it"
+        words = "is missing; its package has it" if what == "missing" else f"{what}: not as its package installed it"
         found.append(Found(path, words, rank))
     return found
 
 
 def owned(place: Place, paths: Sequence[str]) -> set[str]:
-    """Which of some paths belong to a package. Raises NodeError where that cannot be asked."""
+    """Which of some paths belong to a package. Raises NodeError if that cannot be asked."""
     if not paths:
         return set()
     if place.family == "debian":
         return _owned_by_dpkg(place, paths)
     form = ("rpm", "-qf", "--queryformat", "") if place.family == "redhat" else ("pacman", "-Qqo")
     owners = set()
-    for path in paths:  # few, and one answer for each: what is printed of several says not which of them it is about
+    for path in paths:  # few, and one answer for each: what it prints about several does not say which one it means
         if run_command((*form, "--", path), seconds=SECONDS).returncode == 0:
             owners.add(path)
     return owners

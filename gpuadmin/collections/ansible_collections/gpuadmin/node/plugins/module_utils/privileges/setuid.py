@@ -1,4 +1,4 @@
-"""Programs that run as somebody else than who calls them, and files of root's that others can change.
+"""Programs that run as somebody other than their caller, and root's files that others can change.
 
 find(1) walks. No link is followed, no other file system entered.
 """
@@ -32,7 +32,7 @@ KNOWN = frozenset(
     slurmstepd VBoxNetAdpCtl VBoxHeadless cockpit-session pmlogctl camel-lock-helper-1.2 gnome-keyring-daemon
     """.split()  # noqa: SIM905  a list of a hundred quoted names hides what is in it
 )
-#: What must have its privilege to work, and who is stopped where it has not.
+#: What needs its privilege to work, and what stops without it.
 NEEDED = {
     "/usr/bin/newuidmap": "rootless Docker does not start",
     "/usr/bin/newgidmap": "rootless Docker does not start",
@@ -47,7 +47,7 @@ ROOTS = ("usr", "etc", "boot", "bin", "sbin", "lib", "lib32", "lib64", "opt", "r
 _NOT_RUN = ("/opt/", "/root/", "/usr/src/", "/usr/local/src/")
 #: Where everybody may write; /tmp and the like that are in memory are mostly mounted nosuid.
 _EVERYBODYS = ("/tmp", "/var/tmp", "/dev/shm")
-#: Where systemd, kernel and containers have what is no disk of the host's.
+#: Where systemd, kernel and containers have things that are not on the host's disks.
 _ELSEWHERE = ("/proc", "/sys", "/dev", "/run", "/snap", "/var/lib/docker", "/var/lib/containers")
 
 
@@ -110,7 +110,7 @@ def _walk(tops: Sequence[str], but: Sequence[str]) -> tuple[str, ...]:
     """find(1), for what has a privilege (s) and for programs, which may have capabilities (x), in NUL-ended records."""
     return (
         "find", "-P", *tops, "-xdev", *_but(but), "-type", "f", "(",
-        # whoever is root left it so; a person can make as many setuid files of their own as they like
+        # root left it like that; people can make as many setuid files of their own as they like
         "(", "-perm", "-4000", "-uid", "-1000", "-o", "-perm", "-2000", "-gid", "-1000", ")", "-printf", r"s%m %U %p\0",
         "-o", "-perm", "/111", "-uid", "-1000", "-printf", r"x%m %U %p\0", ")",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""sshd's settings as they are in effect, and the keys by which somebody is root."""
+"""sshd's settings in effect, and the keys that make somebody root."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def keys(place: Place, text: str | None = None) -> tuple[list[Found], dict[str, 
     for path, line in _lines(place, "root", patterns, found):
         if not _OURS.match(line):
             key = parsed(line)
-            what = key["fingerprint"] or "a line that is no key"
+            what = key["fingerprint"] or "a line that is not a key"
             found.append(Found(f"{what} in {path}", f"logs in as root: {_comment(line)}"))
     admins = [parsed(line)["fingerprint"] for _, line in _lines(place, place.admin, patterns, found)]
     return found, {place.admin: sorted({one for one in admins if one})[:MOST_KEYS]}

@@ -1,6 +1,6 @@
 """Directories, files and links that a role wants on a host, observed and made in one pass.
 
-A role of twenty files as twenty tasks costs twenty round trips per host, also when nothing is to be done. Where the
+A role of twenty files as twenty tasks costs twenty round trips per host, also when there is nothing to do. Where the
 root is a read-only one it is opened only if something in it differs, and closed again whatever happens.
 """
 
@@ -24,7 +24,7 @@ TEMPORARY = ".gpuadmin-new"
 
 @dataclass(frozen=True)
 class Directory:
-    """``exclusive``: it belongs to the request alone, and what is in it besides goes."""
+    """``exclusive``: it belongs to the request alone, and anything else in it is deleted."""
 
     path: str
     mode: int = 0o755
@@ -119,7 +119,7 @@ def enabled(units: Sequence[str], files: Sequence[File]) -> list[Link]:
 
 
 def masked(units: Sequence[str]) -> list[Link]:
-    """The links that `systemctl mask` makes. Raises NodeError for what is no unit's name."""
+    """The links that `systemctl mask` makes. Raises NodeError for anything that is not a unit's name."""
     for unit in units:
         if not unit or "/" in unit:
             raise NodeError(f"{unit!r} is not the name of a unit")
@@ -182,7 +182,7 @@ def plan_link(entry: Link) -> list[Operation]:
 
 
 def plan(request: Request) -> Plan:
-    """Given what is wanted, return the steps that are missing. Raises NodeError where something is in the way."""
+    """Given what is wanted, return the steps that are missing. Raises NodeError if something is in the way."""
     found = plan_directories(request)
     for entry in request.files:
         found += plan_file(entry)

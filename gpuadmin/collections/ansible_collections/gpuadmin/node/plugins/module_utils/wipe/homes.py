@@ -209,7 +209,7 @@ def _move_or_delete(request: Request, source: int, name: str, backup: Backup) ->
     except OSError as error:
         if error.errno not in (errno.EDQUOT, errno.ENOSPC):
             raise
-        # where nothing new fits, a rename fails and unlinking does not
+        # where nothing new fits, a rename fails but unlinking does not
         return _delete_in_place(source, name, backup)
 
 

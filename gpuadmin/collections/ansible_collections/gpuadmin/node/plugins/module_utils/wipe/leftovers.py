@@ -65,7 +65,7 @@ def _path(request: Request, name: str) -> str:
 
 
 def observe(request: Request) -> list[Leftover]:
-    """What is left, as far as it was asked for. Raises NodeError where the home root is not what it should be."""
+    """What is left, as far as it was asked for. Raises NodeError if the home root is not what it should be."""
     table = mounts.read_mountinfo()
     # guard: leftovers are below a mount that is there
     if not directories.check_root(directories.Request(request.root, mountpoint=request.mountpoint), table):

@@ -22,7 +22,7 @@ from ..people import Person
 from ..purge import Purged, owned_by, purge
 from ..report import Reports, UserReport
 
-MOST_ITEMS = 2000  # of one person in one directory: who makes a million does not fill everybody's report
+MOST_ITEMS = 2000  # of one person in one directory: a person with a million does not fill everybody's report
 TRIES = 3  # where somebody moves what is being deleted
 
 
