@@ -124,7 +124,7 @@ def test_a_run_without_the_variables_does_not_go_on(tmp_path: Path) -> None:
 
 
 def test_a_run_that_the_inventory_ends_says_which_variable_it_was(tmp_path: Path) -> None:
-    """Versions before took a number in quotes, so an upgrade may find one; Ansible's error names only a file of ours."""
+    """Versions before took a number in quotes, so an upgrade may find one."""
     site = load_site(str(make_local_site(tmp_path / "site")))
     name = site.inventory.hosts[0].name
     (site.directory / "inventory/host_vars").mkdir(exist_ok=True)
