@@ -110,7 +110,7 @@ def _append_private(path: Path, text: str) -> None:
         stream.write(text)
 
 
-#: What Ansible writes where the plugin gpuadmin.node.site refuses what an inventory says; its error names only the file.
+#: What Ansible writes where the plugin gpuadmin.node.site refuses an inventory; its error names only the file.
 _REFUSED_INVENTORY = "[WARNING]: Failed to parse inventory with 'auto' plugin: inventory: "
 
 
