@@ -201,7 +201,10 @@ def _misshapen(groups: Any, name: str) -> ConfigError | None:
         return ConfigError(f"{name}:{line + 1}: {where}: must hold fields, not {kind_of(value)}", hint=hint)
 
     for group, content in groups.items():
-        if not isinstance(content, Fields):
+        if content is not None and not isinstance(content, Fields):  # guard: a group that Ansible would leave out is named
+            hint = f"a group's hosts: `{group}: {{hosts: {{NAME: {{}}}}}}`"
+            return mistake(groups.lines[group], str(group), content, hint)
+        if content is None:
             continue
         odd = [key for key in content if key not in ("hosts", "children", "vars")]
         if odd:  # guard: a host that Ansible would leave out is named
