@@ -114,8 +114,8 @@ def decode_table(name: str, raw: bytes, encodings: Sequence[str]) -> str:
 
 
 def separator(text: str) -> str:
-    """Given the text of a table, return what its first line has between the cells: a comma, or what spreadsheets of other
-    countries write in its place.
+    """Given the text of a table, return what its first line has between the cells: a comma, or what spreadsheets of
+    other countries write in its place.
     """
     counts, quoted = dict.fromkeys(_SEPARATORS, 0), False
     for character in text.lstrip():

@@ -28,7 +28,10 @@ def call_for_applications(
     given = call_of(found.settings, date.today(), coming=coming, until=until, members=members)
     gpus = () if survey else gpus_of(found, say=True)
     if not survey and found.settings.applications.form is None:
-        echo("Note: the call does not say where the survey is: applications.form in gpuadmin.yml, then this again", err=True)
+        echo(
+            "Note: the call does not say where the survey is: applications.form in gpuadmin.yml, then this again",
+            err=True,
+        )
 
     def write(wanted: str) -> str:
         return call(wanted, found.settings, nodes, given, gpus=gpus, site=found.directory, survey=survey)
