@@ -13,16 +13,19 @@ PYTEST := $(BIN)/python -m pytest
 UID := $(shell id -u)
 NOT_ROOT := $(if $(filter 0,$(UID)),, and not root)
 AS_ROOT := $(if $(filter 0,$(UID)),,sudo --preserve-env=CI,PATH,ANSIBLE_COLLECTIONS_PATH,ANSIBLE_HOME)
-# Light hosts need root, too; without it all of the lab is virtual machines, which takes longer (tests/support/where.py). The
-# virtual cluster takes longest, and mostly waits for one guest: all else runs beside it, one after the other. Not by
-# $(MAKE): make runs a line that has it even when it is only to print what it would do (make -n).
-LAB = $(PYTEST) -v --durations=15 -m "lab and not slow$(NOT_ROOT)" tests/e2e
-LAB_LOG := .cache/lab-tests.log
-FAST = $(PYTEST) -q --durations=20 -n auto --dist loadfile -m "not lab$(NOT_ROOT)" tests
+# Light hosts need root, too; without it all of the lab is virtual machines, which takes longer (tests/support/where.py). Both
+# lanes of the lab often wait for a host: what needs no lab runs in the time that they leave. Not by $(MAKE): make runs
+# a line that has it even when it is only to print what it would do (make -n).
+LAB = $(PYTEST) -v --durations=15 -m "lab and not slow$(NOT_ROOT)" tests/e2e --lane
+# Files with few tests have the long ones: not last, as pytest-xdist would have it.
+FAST = $(PYTEST) -q --durations=20 -n auto --dist loadfile --no-loadscope-reorder -m "not lab and not slow$(NOT_ROOT)" tests
+SLOW = $(PYTEST) -q --durations=20 -n auto --dist load -m "not lab and slow$(NOT_ROOT)" tests
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/gpuadmin/collections
 export ANSIBLE_HOME := $(CURDIR)/.ansible
+# Thousands of Pythons are started, each of which would compile all of gpuadmin.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## this list
@@ -34,23 +37,29 @@ demo: $(READY) system-demo ## a virtual cluster: accounts and a container, image
 
 .PHONY: test
 test: $(READY) system-test ## checks, unit, contract, install; roles and verbs on the lab
-	@mkdir -p .cache; echo "Tests on virtual machines run beside the others; what they print follows at the end ($(LAB_LOG))."
-	@$(LAB) --lane virtual >$(LAB_LOG) 2>&1 & lab=$$!; failed=0; \
+	@mkdir -p .cache; echo "Tests on the lab run beside the others; what they print follows (.cache/light.log, virtual.log)."
+	@failed=0; \
+	$(LAB) virtual >.cache/virtual.log 2>&1 & virtual=$$!; \
+	$(LAB) light >.cache/light.log 2>&1 & light=$$!; \
 	nice -n 5 scripts/lint || failed=1; \
-	$(LAB) --lane light || failed=1; \
 	nice -n 5 $(FAST) || failed=1; \
-	tail -n +1 -f --pid=$$lab $(LAB_LOG); wait $$lab || failed=1; exit $$failed
+	tail -n +1 -f --pid=$$light .cache/light.log; wait $$light || failed=1; \
+	tail -n +1 -f --pid=$$virtual .cache/virtual.log; wait $$virtual || failed=1; exit $$failed
 
 .PHONY: test-all
-test-all: $(READY) system-test lint test-fast test-mutants e2e ## all of it: with the faults that take long
+test-all: $(READY) system-test lint test-fast test-slow test-mutants e2e ## all of it: with the faults that take long
 
 .PHONY: test-fast
 test-fast: $(READY) system-fast ## what needs no lab
 	@$(FAST)
 
+.PHONY: test-slow
+test-slow: $(READY) system-fast ## more seeds and moments of what needs no lab
+	@$(SLOW)
+
 .PHONY: test-changed
 test-changed: $(READY) system-fast ## what a change touches, since these passed; the first time all of test-fast
-	@$(BIN)/python scripts/changed.py "not lab$(NOT_ROOT)" $(ARGS)
+	@$(BIN)/python scripts/changed.py "not lab and not slow$(NOT_ROOT)" $(ARGS)
 
 .PHONY: test-root
 test-root: $(READY) system-test ## what needs root: btrfs on loop devices, many cheap ssh hosts

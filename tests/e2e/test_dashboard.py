@@ -4,15 +4,14 @@ import base64
 import errno
 import json
 import shlex
-from collections.abc import Iterator
 
 import pytest
 
 from tests.support.lab_cluster import Cluster
-from tests.support.monitored import monitored
+from tests.support.monitored import watched
 
+__all__ = ["watched"]
 pytestmark = pytest.mark.lab
-STATE = "showing"
 #: What a browser does that has a link: look, press the button, read; with the dashboard's authority and no other.
 BROWSER = """
 import http.cookiejar, json, ssl, sys, urllib.error, urllib.parse, urllib.request
@@ -32,17 +31,15 @@ print(json.dumps([ask(link), ask(f"https://{parts.netloc}/enter", form), ask(f"h
 
 
 @pytest.fixture
-def showing(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster with storage1 as its monitor host, and minji and junho on it."""
-    with monitored(cluster, STATE):
-        cluster.add("minji")
-        cluster.add("junho")
-        authority = cluster.admin("storage1", "cat /etc/gpuadmin/dashboard-authority.pem")
-        for node in ("node1", "node2"):
-            for name, text in (("authority.pem", authority), ("browser.py", BROWSER)):
-                encoded = base64.b64encode(text.encode()).decode()
-                cluster.admin(node, f"echo {encoded} | base64 -d > /tmp/{name}")
-        yield cluster
+def showing(watched: Cluster) -> Cluster:
+    """The cluster with storage1 as its monitor host, and minji and junho on it, who have a browser."""
+    watched.add("junho")
+    authority = watched.admin("storage1", "cat /etc/gpuadmin/dashboard-authority.pem")
+    for node in ("node1", "node2"):
+        for name, text in (("authority.pem", authority), ("browser.py", BROWSER)):
+            encoded = base64.b64encode(text.encode()).decode()
+            watched.admin(node, f"echo {encoded} | base64 -d > /tmp/{name}")
+    return watched
 
 
 def link(cluster: Cluster, name: str, node: str) -> str:
@@ -98,7 +95,7 @@ def test_a_link_from_a_node_brings_its_person_in_once(showing: Cluster) -> None:
 
     # a site that does not want one any more
     settings = showing.site / "gpuadmin.yml"
-    settings.write_text(f"{settings.read_text()}\nmetrics: {{dashboard: {{enabled: false}}}}\n")
+    settings.write_text(settings.read_text().replace("metrics: {", "metrics: {dashboard: {enabled: false}, "))
     showing.gpuadmin("provision", "--yes")
     done = showing.ssh("minji", "node1", "gpuadmin-me web")
     assert (done.returncode, "no dashboard" in done.stderr) == (1, True)

@@ -81,7 +81,9 @@ def test_applicants_get_accounts_and_mails(running: Cluster, accepted: tuple[int
     assert len(recipients(taken)) == 3
 
 
-@pytest.mark.parametrize("seconds", [0.5, 1.5, 2.5, 3.5, 5.0])
+@pytest.mark.parametrize(
+    "seconds", [1.5, 3.5, *(pytest.param(after, marks=pytest.mark.slow) for after in (0.5, 2.5, 5.0))]
+)
 def test_a_controller_that_is_killed(
     running: Cluster, accepted: tuple[int, Path], tmp_path: Path, seconds: float
 ) -> None:

@@ -1,4 +1,4 @@
-"""The cluster with a monitor host, for the tests that need one. Set up once for each of their sets of settings."""
+"""The cluster with a monitor host, for the tests that need one. Set up once."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ import pytest
 from tests.support.lab_cluster import Cluster
 
 MONITOR = "monitor: {hosts: {storage1: {}}}\n"
+STATE = "watched"
+
+INTERVAL = 10  # seconds between two looks at a host
+
+SETTINGS = f"""
+mail: {{host: 127.0.0.1, port: 2525, security: none, sender: gpu@example.org}}
+metrics: {{interval: {INTERVAL}, mail_to: [admins@example.org]}}
+"""
 
 
 @contextmanager
@@ -28,33 +36,24 @@ def monitor_host(cluster: Cluster) -> Iterator[None]:
 
 
 @contextmanager
-def monitored(cluster: Cluster, state: str, more: str = "") -> Iterator[None]:
-    """storage1 is the monitor host, set up. `state`: what the lab's snapshot of that is called; `more`: settings."""
+def monitored(cluster: Cluster) -> Iterator[None]:
+    """storage1 is the monitor host, set up once and saved."""
     settings = cluster.site / "gpuadmin.yml"
     before = settings.read_text()
     for key in ("mail", "metrics"):  # a session that was killed may have left them
         before = before.partition(f"\n{key}: ")[0]
-    settings.write_text(f"{before}\n{more.lstrip()}" if more else before)
+    settings.write_text(f"{before}\n{SETTINGS.lstrip()}")
     try:
         with monitor_host(cluster):
-            if state in cluster.saved_states():
-                cluster.restore(state)
+            if STATE in cluster.saved_states():
+                cluster.restore(STATE)
             else:
                 cluster.gpuadmin("provision", "--yes")
-                cluster.lab("save", state, "--replace")
+                cluster.lab("save", STATE, "--replace")
             yield
     finally:
         settings.write_text(before)
 
-
-STATE = "watched"
-
-INTERVAL = 10  # seconds between two looks at a host
-
-SETTINGS = f"""
-mail: {{host: 127.0.0.1, port: 2525, security: none, sender: gpu@example.org}}
-metrics: {{interval: {INTERVAL}, mail_to: [admins@example.org]}}
-"""
 
 QUERY = (
     "import json, sys, urllib.parse, urllib.request as u; "
@@ -81,6 +80,6 @@ def within(seconds: float, look: Callable[[], Any]) -> Any:
 @pytest.fixture
 def watched(cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with storage1 as its monitor host, and minji on it; nobody holds a GPU yet. Provisioned so once."""
-    with monitored(cluster, STATE, SETTINGS):
+    with monitored(cluster):
         cluster.add("minji")
         yield cluster

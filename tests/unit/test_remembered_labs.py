@@ -23,24 +23,28 @@ def test_what_it_is_made_from_is_there() -> None:
 
 @pytest.mark.parametrize("base", labs.MADE_FROM)
 def test_a_change_of_what_runs_there_is_another_key(tree: Path, base: str) -> None:
-    before = labs.key_of(("--nodes", "2"), tree)
-    assert labs.key_of(("--nodes", "2"), tree) == before
-    assert labs.key_of(("--nodes", "3"), tree) != before
+    before = labs.key_of(tree)
+    assert labs.key_of(tree) == before
     (tree / base / "__pycache__").mkdir()
     (tree / base / "__pycache__" / "file.pyc").write_text("compiled")
-    assert labs.key_of(("--nodes", "2"), tree) == before
+    assert labs.key_of(tree) == before
     (tree / base / "deep" / "file").rename(tree / base / "deep" / "other")
-    renamed = labs.key_of(("--nodes", "2"), tree)
+    renamed = labs.key_of(tree)
     (tree / base / "deep" / "other").write_text("as it is")
-    assert len({before, renamed, labs.key_of(("--nodes", "2"), tree)}) == 3
+    assert len({before, renamed, labs.key_of(tree)}) == 3
 
 
-def test_only_of_the_same_and_not_of_long_ago(tmp_path: Path) -> None:
+def test_only_of_the_same_machines_and_not_of_long_ago(tmp_path: Path) -> None:
     made_from = tmp_path / "made-from"
-    assert not labs.is_of(made_from, "key")
-    made_from.write_text("key")
-    assert labs.is_of(made_from, "key")
-    assert not labs.is_of(made_from, "another")
-    old = time.time() - labs.OLDEST - 1
-    os.utime(made_from, (old, old))
-    assert not labs.is_of(made_from, "key")
+    assert labs.known(made_from, "machines") == ""
+    labs.remember(made_from, "machines", "code")
+    assert labs.known(made_from, "machines") == "code"
+    assert labs.known(made_from, "others") == ""
+    # what was provisioned again is no younger
+    made = time.time() - labs.OLDEST + 1000
+    os.utime(made_from, (made, made))
+    labs.remember(made_from, "machines", "newer code")
+    assert labs.known(made_from, "machines") == "newer code"
+    os.utime(made_from, (made - 1001, made - 1001))
+    labs.remember(made_from, "machines", "newest code")
+    assert labs.known(made_from, "machines") == ""
