@@ -185,6 +185,13 @@ def _backups(site: Site) -> Iterator[Finding]:
                 "is in the groups storage and backup; a copy on the same host does not count",
                 "put another host into the group backup",
             )
+        if "gpu" in host.groups:
+            yield Finding(
+                "warning",
+                f"inventory/hosts.yml: {host.name}",
+                "is in the groups gpu and backup: people who work on it can fill its disks and slow it down",
+                "a host of its own keeps second copies better",
+            )
 
 
 def _people(site: Site, today: date) -> Iterator[Finding]:

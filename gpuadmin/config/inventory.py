@@ -21,6 +21,7 @@ from gpuadmin.errors import ConfigError
 
 # what ssh and Ansible take for a host: a name, an address of IPv4 or IPv6 (with a zone), no option and no path
 _HOST = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9_:])?")
+_FOUR_NUMBERS = re.compile(r"\d+(\.\d+){3}")
 
 
 _MORE_ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
@@ -175,6 +176,12 @@ def load_inventory(directory: Path) -> Inventory:
     return Inventory(folder, hosts, memory)
 
 
+def _is_host(value: str) -> bool:
+    """Whether ssh could reach something of that name or address; 10.1.0.300 looks like an address and is none."""
+    numbers = value.split(".") if _FOUR_NUMBERS.fullmatch(value) else ()
+    return bool(_HOST.fullmatch(value)) and all(int(number) < 256 for number in numbers)
+
+
 def _refuse_odd_hosts(hosts: Sequence[Host]) -> None:
     """Raise ConfigError for a name that ssh would take for an option or a path, an invalid port, and the like."""
     wrong = []
@@ -182,7 +189,7 @@ def _refuse_odd_hosts(hosts: Sequence[Host]) -> None:
         # guard: what the inventory says of GPUs is checked
         wrong += [f"inventory: {host.name}: {problem}" for problem in problems(host.variables)]
         for what, value in (("name", host.name), ("ansible_host", host.address)):
-            if "{{" not in value and not _HOST.fullmatch(value):
+            if "{{" not in value and not _is_host(value):
                 wrong.append(f"inventory: {host.name}: {what} {value[:60]!r} is not the name or address of a host")
         port = str(host.variables.get("ansible_port", 22))
         if "{{" not in port and not (port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536):

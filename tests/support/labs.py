@@ -135,7 +135,8 @@ def brought_back(cluster: Cluster) -> bool:
     if cluster.saved_states() != [STATE]:
         return False
     try:
-        cluster.lab("restore", STATE)
+        cluster.restore(STATE)
+        cluster.empty()  # the site is as the last test left it
         cluster.lab("up", "--site", str(cluster.site))  # all run: its hosts answer, and the site has their ports
     except subprocess.SubprocessError as error:
         print(f"the lab of an earlier session cannot be used: {error}")

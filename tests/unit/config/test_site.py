@@ -178,6 +178,15 @@ def test_a_limit_that_names_nobody_is_said_in_our_words(site: Path, capfd: pytes
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("variables", ["ansible_host: 10.1.0.300", "ansible_host: 1.2.3.4567", "ansible_host: -oX"])
+def test_what_is_no_address_is_refused(site: Path, variables: str) -> None:
+    (site / "inventory/host_vars").mkdir(exist_ok=True)
+    (site / "inventory/host_vars/node1.yml").write_text(f"{variables}\n")
+    name, value = variables.split(": ")
+    with pytest.raises(ConfigError, match=f"node1: {name} '{value}' is not the name or address of a host"):
+        load_site(str(site))
+
+
 USER = f"  - name: minji\n    uid: 20000\n    keys: ['{public_key('minji')}']\n"
 TODAY = date(2026, 11, 21)
 
@@ -238,6 +247,10 @@ CHECKS = {
     "a copy beside the original": (
         {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["n1"], backup=["s"])},
         "error", "inventory/hosts.yml: s", "a copy on the same host does not count",
+    ),
+    "a copy where people work": (
+        {"inventory/hosts.yml": hosts_yml(storage=["s"], gpu=["n1", "n2"], backup=["n2"])},
+        "warning", "inventory/hosts.yml: n2", "people who work on it can fill its disks",
     ),
     "docker on NFS": (
         {"gpuadmin.yml": "name: x\ndocker: {data: /home/docker}\n"}, "error", "docker.data", "which is NFS",
