@@ -1,0 +1,56 @@
+"""Whether device files can be opened from inside of a unit: tried, since what systemd shows of a unit need not be in force."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+CGROUPS = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
+NAME = "gpuadmin-proof"
+
+
+def cgroup_of(unit: str, cgroups: Sequence[str] = CGROUPS) -> str | None:
+    """The directory of a person's slice, or of a service; None where it does not run."""
+    parent = "user.slice" if unit.endswith(".slice") else "system.slice"
+    for base in cgroups:
+        path = os.path.join(base, parent, unit)
+        if os.path.isdir(path):
+            return path
+    return None
+
+
+def opens(cgroup: str, paths: Sequence[str]) -> list[str]:
+    """Those of ``paths`` that a process of root's in this cgroup may open. Raises OSError where it cannot be tried.
+
+    access(2) asks the kernel the same question as open(2), of the same program of the cgroup's, and wakes no GPU. As
+    root only the cgroup can say no. The process is in a cgroup of its own below, where nobody else can put one.
+    """
+    there = [path for path in paths if os.path.exists(path)]
+    own = os.path.join(cgroup, NAME)
+    try:
+        os.mkdir(own, 0o700)
+    except FileExistsError:
+        pass  # a run that was killed left it
+    try:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        child = os.fork()
+        if child == 0:
+            try:
+                with open(os.path.join(own, "cgroup.procs"), "w", encoding="ascii") as stream:
+                    stream.write("0")
+                found = bytes(49 if os.access(path, os.R_OK | os.W_OK) else 48 for path in there)
+                os.write(writer, b"." + found)
+            finally:
+                os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as stream:
+            answer = stream.read()
+        os.waitpid(child, 0)
+    finally:
+        try:
+            os.rmdir(own)
+        except OSError:
+            pass  # the child is just leaving; the next proof uses it again
+    if len(answer) != len(there) + 1:  # guard: what could not be tried is not closed
+        raise OSError(0, f"no process could be put into {cgroup}")
+    return [path for path, letter in zip(there, answer[1:]) if letter == 49]

@@ -1,0 +1,192 @@
+"""What people may open of GPUs, brought to what was granted: at boot, by a timer, and whenever a grant begins or ends.
+
+Wanted is the union of all grants of a person, told to systemd as one whole list. It is remembered until the next boot,
+as systemd's runtime drop-ins are, so that a second run changes nothing. Then it is tried.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..errors import NodeError, in_words
+from ..files import flocked, read_bytes, write_atomic
+from ..lookup import uid_of
+from ..paths import RUN, STATE
+from ..run import Runner, run_command
+from . import gate, grants, proof
+from .device_files import gpus
+from .gate import Settings
+from .grants import Grant
+
+APPLIED = "gpu-gate.json"
+CONTROL = "/run/systemd/system.control"  # where set-property --runtime writes
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where everything is. Tests put it elsewhere."""
+
+    state: str = STATE
+    run: str = RUN
+    settings: str = gate.SETTINGS
+    control: str = CONTROL
+    root: str = "/"
+    command: Runner = run_command
+    cgroups: Sequence[str] = proof.CGROUPS
+
+
+@dataclass
+class Outcome:
+    """``done``: in words. ``problems``: why somebody may open what nobody granted, or cannot what somebody did."""
+
+    access: str
+    done: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    grants: list[Grant] = field(default_factory=list)
+    gpus: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def main(places: Places | None = None) -> int:
+    """Reconcile. 1 where the gate is not what it should be; what is wrong is said."""
+    outcome = reconcile(places or Places())
+    for line in outcome.done or ["nothing is to be done"]:
+        print(line)
+    for problem in outcome.problems:
+        print(f"Error: {problem}", file=sys.stderr)
+    return 1 if outcome.problems else 0
+
+
+def lock_path(places: Places) -> str:
+    """Whoever changes grants holds this lock; so does whoever applies them."""
+    return os.path.join(places.run, "locks", "gpu-gate")
+
+
+def reconcile(places: Places, now: float | None = None) -> Outcome:
+    """Bring the host to its grants, and try it. Raises NodeError where the settings cannot be read."""
+    with flocked(lock_path(places)):
+        return under_lock(places, time.time() if now is None else now)
+
+
+def settings_of(places: Places) -> Settings:
+    data = read_bytes(places.settings)
+    return Settings("open") if data is None else gate.load(data, places.settings)
+
+
+def under_lock(places: Places, now: float) -> Outcome:
+    """The same, for whoever holds the lock."""
+    settings = settings_of(places)
+    found, problems = grants.read(places.state)
+    over = [one for one in found if now >= one.until]
+    grants.delete((one.id for one in over), places.state)
+    left = [one for one in found if one not in over]
+    there = gpus(settings, places.root)
+    outcome = Outcome(settings.access, problems=problems, grants=left, gpus=there)
+    outcome.done += [f"the grant {one.id} of {one.user} has ended" for one in over]
+    applied = _applied(places)
+    wanted = _wanted(settings, left, there, now, _units(places, settings, applied))
+    for unit, allow in wanted.items():
+        if applied.get(unit) != allow or (allow is not None and not _drop_in_there(places, unit)):
+            _apply(places, unit, allow, outcome)
+            applied[unit] = allow
+    _remember(places, {unit: allow for unit, allow in applied.items() if allow is not None})
+    if settings.access == "granted":
+        _prove(places, settings, left, there, now, wanted, outcome)
+    return outcome
+
+
+def _units(places: Places, settings: Settings, applied: Iterable[str]) -> list[str]:
+    """The slices of people that are there, and the services; those that were told before, too."""
+    command = ("systemctl", "list-units", "--plain", "--no-legend", "--full", "--all", "user-*.slice", *(one.replace("@", "@*") for one in gate.SERVICES))
+    done = places.command(command)
+    if done.returncode != 0:
+        raise NodeError(f"systemd does not say which slices there are: {done.stderr.strip()}")
+    there = [line.split()[0] for line in done.stdout.splitlines() if line.strip() and line.split()[1] == "loaded"]
+    return sorted({*there, *applied})
+
+
+def _wanted(
+    settings: Settings, left: Sequence[Grant], there: Mapping[str, Sequence[str]], now: float, units: Sequence[str]
+) -> dict[str, list[str] | None]:
+    """Unit → its whole list; an empty one: not kept out; None: there is no gate."""
+    if settings.access == "open":
+        return {unit: None for unit in units}
+    held = grants.by_uid(left, now)
+    slices = {f"user-{uid}.slice": gpus for uid, gpus in held.items()}
+    exempt = {f"user-{uid}.slice" for uid in (0, *(uid_of(name) for name in settings.exempt)) if uid is not None}
+    # told before they are there: the drop-in for all slices closes theirs as well
+    found: dict[str, list[str] | None] = {unit: [] for unit in exempt}
+    for unit in sorted({*units, *slices} - exempt):
+        devices = [path for gpu in slices.get(unit, ()) for path in there.get(gpu, ())]
+        found[unit] = gate.allowed(settings, devices)
+    return found
+
+
+def _drop_in_there(places: Places, unit: str) -> bool:
+    """Whether systemd has what it was told; a `systemctl revert` has taken it away."""
+    return os.path.exists(os.path.join(places.control, f"{unit}.d", "50-DeviceAllow.conf"))
+
+
+def _apply(places: Places, unit: str, allow: list[str] | None, outcome: Outcome) -> None:
+    """Tell systemd, which puts it in force at once. Opened again, nothing stays behind that hides what comes later."""
+    command = ("systemctl", "set-property", "--runtime", unit, *gate.properties(allow))
+    done = places.command(command)
+    if done.returncode != 0:  # guard: what systemd refuses is told
+        outcome.problems.append(f"{unit}: its list of devices could not be set: {done.stderr.strip()}")
+        return
+    if allow is None:
+        for path in glob.glob(os.path.join(places.control, f"{unit}.d", "50-Device*.conf")):
+            os.unlink(path)
+    outcome.done.append(f"{unit}: {_words(allow)}")
+
+
+def _words(allow: Sequence[str] | None) -> str:
+    if not allow:
+        return "open"
+    return f"closed but for {', '.join(one.partition(' ')[0] for one in allow if one.startswith('/dev/')) or 'nothing'}"
+
+
+def _prove(
+    places: Places,
+    settings: Settings,
+    left: Sequence[Grant],
+    there: Mapping[str, Sequence[str]],
+    now: float,
+    wanted: Mapping[str, list[str] | None],
+    outcome: Outcome,
+) -> None:
+    """Try every GPU from every unit that runs. What may be opened and was not granted is a problem."""
+    every = [path for paths in there.values() for path in paths]
+    for unit, allow in wanted.items():
+        path = proof.cgroup_of(unit, places.cgroups)
+        if path is None or not allow:
+            continue
+        granted = {one.partition(" ")[0] for one in allow}
+        try:
+            can = set(proof.opens(path, every))
+        except OSError as error:
+            outcome.problems.append(f"{unit}: whether its gate is closed could not be tried: {in_words(error)}")
+            continue
+        outcome.problems += [f"{unit}: {one} can be opened, and is not granted" for one in sorted(can - granted)]
+        closed = {one for one in granted & set(every) if os.path.exists(one)} - can
+        outcome.problems += [f"{unit}: {one} is granted, and cannot be opened" for one in sorted(closed)]
+
+
+def _applied(places: Places) -> dict[str, list[str] | None]:
+    try:
+        found = json.loads(read_bytes(os.path.join(places.run, APPLIED)) or b"{}")
+        return {str(unit): [str(one) for one in allow] for unit, allow in found.items()}
+    except (ValueError, AttributeError, TypeError):
+        return {}  # a damaged record: everything is told again
+
+
+def _remember(places: Places, applied: Mapping[str, Sequence[str] | None]) -> None:
+    data = json.dumps(applied, indent=1).encode()
+    path = os.path.join(places.run, APPLIED)
+    if read_bytes(path) != data:
+        write_atomic(path, data, mode=0o600, sync=False)
