@@ -34,8 +34,18 @@ def gpus(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `gpu_stack`."""
-    found = gpus(cluster, host)
+    found = {name: value for name, value in gpus(cluster, host).items() if name != "access"}
     return {**found, "version": found["version"] or "", "gpus": host.variables.get("gpus")}
+
+
+def gpu_gate(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `gpu_gate`. `grant` and `end`: what a verb asks of this host."""
+    return {
+        "access": gpus(cluster, host)["access"],
+        "exempt": [cluster.plain["admin"]["user"]],
+        "grant": cluster.asked("gpu_grant", {}).get(host.name),
+        "end": cluster.asked("gpu_grants_end", {}).get(host.name, []),
+    }
 
 
 def image_build(cluster: Cluster, _host: Host) -> dict[str, Any]:

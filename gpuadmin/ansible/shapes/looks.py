@@ -68,6 +68,21 @@ class Gpus(TypedDict):
     worse: list[str]
 
 
+class Grant(TypedDict):
+    id: str
+    user: str
+    gpus: list[str]
+    until: When
+    who: str
+    reason: str
+
+
+class Grants(TypedDict):
+    access: Literal["open", "granted"]
+    gpus: list[str]
+    grants: list[Grant]
+
+
 class Clock(TypedDict):
     seconds: When
     service: NotRequired[str | None]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from ..errors import NodeError, in_words
 from ..files import flocked, read_bytes, write_atomic
-from ..lookup import uid_of
+from ..lookup import system_lookup
 from ..paths import RUN, STATE
 from ..run import Runner, run_command
 from . import gate, grants, proof
@@ -118,13 +118,14 @@ def _wanted(
         return {unit: None for unit in units}
     held = grants.by_uid(left, now)
     slices = {f"user-{uid}.slice": gpus for uid, gpus in held.items()}
-    exempt = {f"user-{uid}.slice" for uid in (0, *(uid_of(name) for name in settings.exempt)) if uid is not None}
+    admins = [found[0] for name in settings.exempt if (found := system_lookup(name)) is not None]
+    exempt = {f"user-{uid}.slice" for uid in (0, *admins)}
     # told before they are there: the drop-in for all slices closes theirs as well
-    found: dict[str, list[str] | None] = {unit: [] for unit in exempt}
+    wanted: dict[str, list[str] | None] = {unit: [] for unit in exempt}
     for unit in sorted({*units, *slices} - exempt):
         devices = [path for gpu in slices.get(unit, ()) for path in there.get(gpu, ())]
-        found[unit] = gate.allowed(settings, devices)
-    return found
+        wanted[unit] = gate.allowed(settings, devices)
+    return wanted
 
 
 def _drop_in_there(places: Places, unit: str) -> bool:
