@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import NodeError, in_words
@@ -25,6 +25,7 @@ from .gate import Settings
 from .grants import Grant
 
 APPLIED = "gpu-gate.json"
+SETTLE = 3.0  # seconds until what systemd was told is in force
 CONTROL = "/run/systemd/system.control"  # where set-property --runtime writes
 
 
@@ -96,7 +97,7 @@ def under_lock(places: Places, now: float) -> Outcome:
             applied[unit] = allow
     _remember(places, {unit: allow for unit, allow in applied.items() if allow is not None})
     if settings.access == "granted":
-        _prove(places, settings, left, there, now, wanted, outcome)
+        _prove(places, [path for paths in there.values() for path in paths], wanted, outcome)
     return outcome
 
 
@@ -153,29 +154,40 @@ def _words(allow: Sequence[str] | None) -> str:
 
 
 def _prove(
-    places: Places,
-    settings: Settings,
-    left: Sequence[Grant],
-    there: Mapping[str, Sequence[str]],
-    now: float,
-    wanted: Mapping[str, list[str] | None],
-    outcome: Outcome,
+    places: Places, every: Sequence[str], wanted: Mapping[str, list[str] | None], outcome: Outcome
 ) -> None:
-    """Try every GPU from every unit that runs. What may be opened and was not granted is a problem."""
-    every = [path for paths in there.values() for path in paths]
+    """Try every GPU from every unit that runs. What may be opened and was not granted is a problem.
+
+    systemd answers before it has put a list in force: what is not right yet is tried again.
+    """
+    end = time.monotonic() + SETTLE
     for unit, allow in wanted.items():
-        path = proof.cgroup_of(unit, places.cgroups)
-        if path is None or not allow:
+        if not allow:
             continue
         granted = {one.partition(" ")[0] for one in allow}
-        try:
-            can = set(proof.opens(path, every))
-        except OSError as error:
-            outcome.problems.append(f"{unit}: whether its gate is closed could not be tried: {in_words(error)}")
-            continue
-        outcome.problems += [f"{unit}: {one} can be opened, and is not granted" for one in sorted(can - granted)]
-        closed = {one for one in granted & set(every) if os.path.exists(one)} - can
-        outcome.problems += [f"{unit}: {one} is granted, and cannot be opened" for one in sorted(closed)]
+        found = _tried(places, unit, every, granted)
+        while found and time.monotonic() < end:
+            time.sleep(0.02)  # systemd tells nobody that it has done it
+            found = _tried(places, unit, every, granted)
+        outcome.problems += found
+
+
+def _tried(places: Places, unit: str, every: Sequence[str], granted: Collection[str]) -> list[str]:
+    """What is wrong with a unit; nothing where it does not run."""
+    path = proof.cgroup_of(unit, places.cgroups)
+    if path is None:
+        return []
+    try:
+        can = set(proof.opens(path, every))
+    except FileNotFoundError:
+        return []  # it has just ended
+    except OSError as error:
+        return [f"{unit}: whether its gate is closed could not be tried: {in_words(error)}"]
+    closed = {one for one in every if one in granted and os.path.exists(one)} - can
+    return [
+        *(f"{unit}: {one} can be opened, and is not granted" for one in sorted(can - set(granted))),
+        *(f"{unit}: {one} is granted, and cannot be opened" for one in sorted(closed)),
+    ]
 
 
 def _applied(places: Places) -> dict[str, list[str] | None]:
