@@ -50,16 +50,23 @@ class Decision:
 
 
 def decide(
-    action: Action, targets: Sequence[Target], reports: Mapping[str, Mapping[str, Any]], *, waits: bool
-) -> Decision:  # fmt: skip
+    action: Action,
+    targets: Sequence[Target],
+    reports: Mapping[str, Mapping[str, Any]],
+    *,
+    waits: bool,
+    failed: Mapping[str, str] | None = None,
+) -> Decision:
     """Given the hosts and what those that answer say, return what happens.
 
     `reports`: by host `people`, `clients`, `jobs` (None: not known, and `unknown` says why). `waits`: people are no
-    obstacle; it waits for them or sends them away.
+    obstacle; it waits for them or sends them away. `failed`: why a host that answers could not be looked at.
     """
     refused = {}
     for one in targets:
-        if reason := _reason(one, reports.get(one.name), waits=waits):
+        if one.name in (failed or {}):  # it is up: nobody shall take it for one that is off
+            refused[one.name] = f"it answers, and could not be looked at: {(failed or {})[one.name]}"
+        elif reason := _reason(one, reports.get(one.name), waits=waits):
             refused[one.name] = reason
     going = [one for one in targets if one.name not in refused and not one.serves]
     addresses = {one.address for one in going} | {one.name for one in going}

@@ -14,6 +14,7 @@ from gpuadmin.errors import ConfigError
 LARGEST = 16 * 1024 * 1024  # bytes; ten thousand people with a key each are a quarter of that
 
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_SEPARATORS = ",;\t"
 _KINDS = {
     stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
@@ -110,6 +111,21 @@ def decode_table(name: str, raw: bytes, encodings: Sequence[str]) -> str:
         except UnicodeDecodeError:
             continue
     raise ConfigError(f"{name}: is neither of {', '.join(encodings)}", hint="export it as CSV (UTF-8)")
+
+
+def separator(text: str) -> str:
+    """Given the text of a table, return what its first line has between the cells: a comma, or what spreadsheets of
+    other countries write in its place.
+    """
+    counts, quoted = dict.fromkeys(_SEPARATORS, 0), False
+    for character in text.lstrip():
+        if character == '"':
+            quoted = not quoted
+        elif character == "\n" and not quoted:
+            break
+        elif character in counts and not quoted:
+            counts[character] += 1
+    return max(_SEPARATORS, key=lambda one: counts[one])  # of two that are as frequent the first
 
 
 def is_absent(path: Path) -> bool:

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import click
@@ -58,6 +59,7 @@ class Session:
     check: bool
     console: SafeConsole
     record: Record | None = None  # from the first thing on that is done
+    run_id: str = field(default_factory=lambda: token_hex(8))  # hosts know by it what this very run has begun
     result: dict[str, Any] = field(default_factory=dict)  # what the document says of a verb that an error ends
     _plan: Plan | None = None
     _reached: str = NOTHING  # what an error can have left behind
@@ -195,7 +197,11 @@ class Session:
             # guard: a run is told the host keys of its site -> self.site.directory / 'x'
             known_hosts=self.site.known_hosts,
             hosts=len(self.hosts if hosts is None else hosts),
-            variables={"gpuadmin_site": self.site.settings.model_dump(mode="json"), **variables},
+            variables={
+                "gpuadmin_site": self.site.settings.model_dump(mode="json"),
+                "gpuadmin_run_id": self.run_id,
+                **variables,
+            },
             # guard: a run is on the hosts that were named, and on no other -> self.options.limit
             limit=self.options.limit if hosts is None else ",".join(hosts),
             check=check,

@@ -14,7 +14,7 @@ from gpuadmin.common.names import KEY_TYPES
 from gpuadmin.config.fields import ssh_key
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.errors import ConfigError
-from gpuadmin.reading import decode_table, decoded, read_limited
+from gpuadmin.reading import decode_table, decoded, read_limited, separator
 
 MOST_OF_KEYS = 1024 * 1024  # bytes of a file of public keys
 MOST_ROWS = 20_000
@@ -116,7 +116,7 @@ def _yaml_rows(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _csv_rows(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True, delimiter=separator(text))
     rows: list[tuple[str, dict[str, Any]]] = []
     try:
         header = [str(name).strip().lower() for name in reader.fieldnames or []]

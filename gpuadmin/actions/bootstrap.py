@@ -25,7 +25,9 @@ from gpuadmin.reading import read_text
 from gpuadmin.results import BY_KEY, HostResult, RunResult
 from gpuadmin.session import Session, opened
 
-_ANOTHER_LOGIN = "another login is --as USER, a password --ask-pass; then run it again"
+_ANOTHER_LOGIN = (
+    "another login is --as USER (many hosts let root in by key alone), a password --ask-pass; then run it again"
+)
 
 
 @dataclass(frozen=True)

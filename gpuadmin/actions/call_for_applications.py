@@ -6,6 +6,7 @@ from datetime import date
 
 from gpuadmin.actions.shared.pages import give, gpus_of, languages
 from gpuadmin.config.load import load_site
+from gpuadmin.console import echo
 from gpuadmin.pages.call import NAME, SURVEY, call, call_of
 from gpuadmin.pages.guide import nodes_of
 
@@ -26,6 +27,11 @@ def call_for_applications(
     nodes = nodes_of(found.settings, found.inventory.group("gpu"))
     given = call_of(found.settings, date.today(), coming=coming, until=until, members=members)
     gpus = () if survey else gpus_of(found, say=True)
+    if not survey and found.settings.applications.form is None:
+        echo(
+            "Note: the call does not say where the survey is: applications.form in gpuadmin.yml, then this again",
+            err=True,
+        )
 
     def write(wanted: str) -> str:
         return call(wanted, found.settings, nodes, given, gpus=gpus, site=found.directory, survey=survey)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -37,7 +36,7 @@ def restore_home(
             "archive": f"to an archive in {wanted['target']}, because nobody by that name has an account",
         }[wanted["mode"]]
         builder.add_all(session.storage(), [f"restore {where}; compare it with the backup"])
-        given = {"gpuadmin_backup": {"restore": wanted}, "gpuadmin_run_id": secrets.token_hex(8)}
+        given = {"gpuadmin_backup": {"restore": wanted}}
         session.plan(builder.build())
         advice = f"the table says why; which backups there are: gpuadmin list-backups {user}"
         session.predict("restore-home", None, given, advice)

@@ -110,7 +110,14 @@ def _append_private(path: Path, text: str) -> None:
         stream.write(text)
 
 
+#: What Ansible writes where the plugin gpuadmin.node.site refuses an inventory; its error names only the file.
+_REFUSED_INVENTORY = "[WARNING]: Failed to parse inventory with 'auto' plugin: inventory: "
+
+
 def _last_output(text: str) -> str:
+    refused = text.partition(_REFUSED_INVENTORY)[2].partition("\n\n")[0]
+    if refused:
+        return f"inventory: {' '.join(refused.split())}"
     lines = [line for line in text.splitlines() if line.strip()]
     for index, line in enumerate(lines):
         if "ERROR" in line:

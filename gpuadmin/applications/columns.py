@@ -94,9 +94,12 @@ def _titled(table: Table, title: str, key: str) -> int:
 def _recognised(table: Table, key: str, prefix: str) -> int | None:
     places = [place for place, title in enumerate(table.header) if _bare(title) in TITLES[key]]
     if len(places) > 1:
+        titles = [table.header[place] for place in places]
+        say = f"say which: --map '{prefix}{key}=TITLE', or applications in gpuadmin.yml"
+        alike = len({_same(title) for title in titles}) == 1  # no --map can tell them apart
         raise ConfigError(
-            f"{table.name}:1: {key} could be {' or '.join(repr(table.header[place]) for place in places)}",
-            hint=f"say which: --map '{prefix}{key}=TITLE', or applications in gpuadmin.yml",
+            f"{table.name}:1: {key} could be {' or '.join(map(repr, titles))}",
+            hint="give one of these columns another title in the file" if alike else say,
         )
     return places[0] if places else None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError
-from gpuadmin.reading import decode_table, read_limited
+from gpuadmin.reading import decode_table, read_limited, separator
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def read_table(path: Path, encodings: Sequence[str]) -> Table:
 
 def parse_table(name: str, text: str) -> Table:
     """Given CSV text, return its table: rows of blanks are left out, missing cells at a row's end are empty."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator(text))
     header: tuple[str, ...] | None = None
     rows = []
     try:

@@ -21,7 +21,7 @@ from gpuadmin.options import Options
 )
 @run_options()
 def command(name: str | None, users: tuple[str, ...], options: Options) -> int:
-    """Read a backup (the newest, if none is named) and compare every file with the manifest."""
+    """Read a backup of the storage host (the newest, if none is named) and compare every file with the manifest."""
     from gpuadmin.actions.verify_backup import verify_backup
 
     return verify_backup(options, name, users)

@@ -201,8 +201,11 @@ def _misshapen(groups: Any, name: str) -> ConfigError | None:
         return ConfigError(f"{name}:{line + 1}: {where}: must hold fields, not {kind_of(value)}", hint=hint)
 
     for group, content in groups.items():
-        if not isinstance(content, Fields):
+        if content is None:
             continue
+        if not isinstance(content, Fields):  # guard: a group that Ansible would leave out is named
+            hint = f"a group's hosts: `{group}: {{hosts: {{NAME: {{}}}}}}`"
+            return mistake(groups.lines[group], str(group), content, hint)
         odd = [key for key in content if key not in ("hosts", "children", "vars")]
         if odd:  # guard: a host that Ansible would leave out is named
             line, hint = content.lines[odd[0]] + 1, f"a host goes below {group}.hosts, a group below {group}.children"

@@ -111,6 +111,11 @@ class Cluster:
     def _common(self) -> dict[str, Any]:
         return {"directory": str(self.storage.directory), "mountpoint": str(self.storage.point)}
 
+    def _act(self, check: bool, **given: Any) -> tuple[Any, ...]:
+        """What gpuadmin.node.backup does."""
+        done = actions.act({"run_id": "", **given, **self._common()}, check=check)
+        return done.operations, done.report, []
+
     def _facts(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
         found = people.parse(variables["gpuadmin_term"]["people"])
         if host == "storage1":
@@ -183,11 +188,9 @@ class Cluster:
 
     def _backup(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
         wanted = variables["gpuadmin_backup"]
-        done = actions.act(
-            {"action": "make", "root": str(self.storage.root), "name": wanted["name"], "users": wanted["users"],
-             "workers": 1, **self._common()}, check=check,
-        )  # fmt: skip
-        return done.operations, done.report, []
+        return self._act(
+            check, action="make", root=str(self.storage.root), name=wanted["name"], users=wanted["users"], workers=1
+        )
 
     def _wipe(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
         term = variables["gpuadmin_term"]
@@ -220,10 +223,7 @@ class Cluster:
     def _prune(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
         days = load_settings(self.site).backups.days
         only = variables["gpuadmin_backup"]["only"].get(host, [])
-        done = actions.act(
-            {"action": "prune", "days": days, "ordinary": 14, "only": only, **self._common()}, check=check
-        )  # fmt: skip
-        return done.operations, done.report, []
+        return self._act(check, action="prune", days=days, ordinary=14, only=only)
 
     def _reopen(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
         operations, conflicts = self._accounts(host, variables, check)

@@ -38,7 +38,6 @@ TESTED_BY = {
     "images/chain_key.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
     "images/follower.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
     "images/observe.py": ("unit/node/images/test_switch.py", "what a node says before and after a switch"),
-    "images/preflight.py": ("unit/node/images/test_switch.py", "what keeps a switch from beginning"),
     "images/publish.py": ("unit/node/images/test_build.py", "the end of a build"),
     "images/records.py": ("unit/node/images/test_trial.py", "read by what judges a trial"),
     "images/stream.py": ("unit/node/images/test_switch.py", "streams of real images"),

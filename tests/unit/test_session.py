@@ -19,7 +19,8 @@ from gpuadmin.ansible.interrupt import handed_on
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.memory import recall
 from gpuadmin.config.registry import RegistryFile
-from gpuadmin.errors import ExitCode
+from gpuadmin.errors import ExitCode, RefusedError
+from gpuadmin.lock import site_lock
 from gpuadmin.options import Options
 from gpuadmin.records import Record
 from gpuadmin.results import HostResult, RunResult
@@ -296,6 +297,7 @@ def test_nobody_is_asked_for_what_no_host_can_do(
     monkeypatch.setattr("gpuadmin.ansible.runner.run", lambda *_given, **_more: RunResult({"storage1": bad}))
     left, out, err = cli("restore-home", "minji")
     assert (left, out.count("no such backup"), err.count("Hint:")) == (code, 1, 1), (out, err)
+    assert "Hint: the table says why; which backups there are: gpuadmin list-backups minji" in " ".join(err.split())
 
 
 def test_who_leaves_at_the_password_has_changed_nothing(
@@ -323,6 +325,21 @@ def test_what_an_admin_wrote_is_remembered_when_it_came_to_the_hosts(ansible: An
         assert (20007 in recall(ansible.site).uids) == remembered
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_who_is_forgotten_is_not_remembered_again_by_that_very_verb(ansible: Ansible, cli: Cli, *, lost: bool) -> None:
+    """Also somebody who is not in users.yml any more, which then stays as it is."""
+    users = ansible.site / "users.yml"
+    without = users.read_text()
+    users.write_text(without.replace("retired: []", "retired:\n  - {name: sora, uid: 20009, removed: 2026-01-02}"))
+    assert cli("sync-users", "--yes")[0] == 0
+    assert 20009 in recall(ansible.site).uids
+    if lost:
+        users.write_text(without)
+    code, _, err = cli("remove-user", "--forget", "sora", "--yes")
+    assert code == 0, err
+    assert dict(recall(ansible.site).uids) == {20000: "minji"}
+
+
 def test_a_verb_is_refused_where_users_yml_lost_somebody_whom_the_site_remembers(ansible: Ansible, cli: Cli) -> None:
     assert cli("sync-users", "--yes")[0] == 0
     ansible.asked.clear()
@@ -330,6 +347,58 @@ def test_a_verb_is_refused_where_users_yml_lost_somebody_whom_the_site_remembers
     code, _, err = cli("sync-users", "--yes")
     assert (code, "minji" in err) == (ExitCode.REFUSED, True), err
     assert ansible.asked == []
+
+
+#: How a verb opens the site: whether it is a check, is kept out while another run changes the site, and where users.yml
+#: contradicts what the site remembers.
+KINDS: dict[str, tuple[dict[str, Any], bool, bool, bool]] = {
+    "one that changes things": ({}, False, True, True),
+    "with --check": ({"options": Options(check=True)}, True, False, True),
+    "a look at its mails": ({"check": True}, True, False, True),
+    "one that looks": ({"changes": False}, True, False, False),
+    "one that leaves the site alone": ({"exclusive": False}, False, False, False),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_how_a_verb_opens_the_site(ansible: Ansible, kind: str) -> None:
+    given, check, alone, held = KINDS[kind]
+    given = {"options": Options(yes=True), **given}
+    with opened("sync-users", Options(yes=True)) as session:
+        session.remember()
+
+    def found() -> object:
+        try:
+            with opened("x", **given) as session:
+                return session.check
+        except RefusedError as error:
+            return error.format_message()
+
+    with site_lock(ansible.site / "runs", "another"):
+        assert ("the site is locked" in str(found())) == alone
+    assert found() is check
+    (ansible.site / "users.yml").write_text("users: []\nretired: []\n")
+    assert ("minji" in str(found())) == held
+    given["forget"] = ["minji"]
+    assert found() is check
+
+
+def test_records_of_runs_are_kept_as_the_site_says(ansible: Ansible, cli: Cli) -> None:
+    with (ansible.site / "gpuadmin.yml").open("a") as settings:
+        settings.write("\nruns: {keep: 1}\n")
+    for _ in range(2):
+        assert cli("sync-users", "--yes")[0] == 0
+    assert len(list(ansible.site.glob("runs/2*"))) == 1
+
+
+def test_who_cannot_be_asked_is_told_so_before_a_host_is(ansible: Ansible, cli: Cli) -> None:
+    """And who looks at no host, because none is concerned, is asked all the same."""
+    code, _out, err = cli("restore-home", "minji")
+    assert (code, "Hint: give --yes" in err) == (ExitCode.REFUSED, True), err
+    assert "restore-home" not in [one.playbook for one in ansible.asked]
+    with opened("backup", Options()) as session, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+        session.predict("backup", [], {})
 
 
 @pytest.mark.parametrize("arguments", [["push-image", "b"], ["add-user", "yuna"]])

@@ -72,9 +72,9 @@ def switch(options: Options, request: PowerRequest) -> int:
         at = None if request.at is None else moment(request.at, datetime.now())
         targets = _targets(session, request.patterns)
         answers = _look(session, request, targets)
-        decision = decide(
-            request.action, targets, answers.known, waits=request.when_idle or request.force or at is not None
-        )  # fmt: skip
+        waits = request.when_idle or request.force or at is not None
+        failed = {host: answers.unknown[host] for host in answers.failed}
+        decision = decide(request.action, targets, answers.known, waits=waits, failed=failed)
         if not session.plan(_plan(session, request, decision, at).build()):
             if set(decision.refused) - set(answers.unknown):
                 raise RefusedError("; ".join(f"{host}: {why}" for host, why in decision.refused.items()))

@@ -73,6 +73,7 @@ def test_what_ansible_is_asked(asked: list[Invocation], cli: Cli, arguments: lis
     done, predicted = asked
     assert (done.playbook, done.check, predicted.check) == (arguments[0], False, True)
     assert done.variables["gpuadmin_backup"] == predicted.variables["gpuadmin_backup"] == wanted
+    assert done.variables["gpuadmin_run_id"] != predicted.variables["gpuadmin_run_id"], "each run has a word of its own"
 
 
 def test_a_backup_has_a_name_of_its_own(asked: list[Invocation], cli: Cli) -> None:

@@ -99,12 +99,8 @@ class Cluster:
         hosts = (invocation.limit or "").split(",")
         if tasks == "look":
             away = HostResult("unreachable", message="timed out")
-            return RunResult(
-                {
-                    name: HostResult("ok", reports={"power": self.reports[name]}) if name in self.reports else away
-                    for name in hosts
-                }
-            )
+            said = {name: HostResult("ok", reports={"power": report}) for name, report in self.reports.items()}
+            return RunResult({name: self.bad.get((name, "look"), said.get(name, away)) for name in hosts})
         self.asked.append(invocation)
         step = invocation.variables.get("gpuadmin_power_step", tasks)
         return RunResult({name: self.bad.get((name, step), HostResult("changed")) for name in hosts})
@@ -168,6 +164,14 @@ def test_who_is_left_out(cluster: Cluster, cli: Cli) -> None:
     assert code == 0
     assert cluster.order == [("node2", "switch")]
     assert "node1 is left out: in use by minji" in out
+
+
+def test_a_host_that_could_not_be_looked_at_is_not_called_off(cluster: Cluster, cli: Cli) -> None:
+    cluster.bad[("node2", "look")] = HostResult("failed", message="Missing sudo password")
+    code, out, _ = cli("reboot", "gpu", "--yes")
+    assert code == 3
+    assert "node2 is left out: it answers, and could not be looked at: Missing sudo password" in " ".join(out.split())
+    assert cluster.order == [("node1", "switch")]
 
 
 @pytest.mark.parametrize("how", [["--at", "23:59"], ["--when-idle"]], ids=["at", "when idle"])

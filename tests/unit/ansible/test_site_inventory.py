@@ -123,6 +123,20 @@ def test_a_run_without_the_variables_does_not_go_on(tmp_path: Path) -> None:
     assert "site.yml" in str(found.error)
 
 
+def test_a_run_that_the_inventory_ends_says_which_variable_it_was(tmp_path: Path) -> None:
+    """Versions before took a number in quotes, so an upgrade may find one."""
+    site = load_site(str(make_local_site(tmp_path / "site")))
+    name = site.inventory.hosts[0].name
+    (site.directory / "inventory/host_vars").mkdir(exist_ok=True)
+    (site.directory / f"inventory/host_vars/{name}.yml").write_text("backups_ordinary: '5'\n")
+    (tmp_path / "play.yml").write_text("- hosts: all\n  gather_facts: false\n  tasks: []\n")
+    call = Invocation(
+        playbook=tmp_path / "play.yml", inventory=site.inventory.sources, known_hosts=site.known_hosts, hosts=3,
+        variables={"gpuadmin_site": site.settings.model_dump(mode="json")},
+    )  # fmt: skip
+    assert run(call).error == f"inventory: {name}: backups_ordinary is '5', and not a whole number"
+
+
 def test_what_is_wrong_with_a_site_ends_the_run(tmp_path: Path) -> None:
     site = make_site(tmp_path / "site")
     (site / "gpuadmin.yml").write_text("name: x\nbackups: {days: soon}\n")

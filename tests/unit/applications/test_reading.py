@@ -38,6 +38,14 @@ GOOD: dict[str, bytes] = {
         "이용약관 동의,Email Address *,Full name,Student ID,SSH public key [one line],Do you need Docker?,Timestamp\n"
         f"예,minji@example.ac.kr,김민지,20231234,{KEY},필요,2026-11-20T15:04:05\n"
     ).encode(),
+    "semicolons, with a mark, and a title with a comma": (
+        "\ufeff" + HEADER.replace(",", ";").replace("이용 수칙 동의", "이용 수칙 동의 (예, 아니요)") + "\r\n"
+        + ROW.replace(",", ";") + "\r\n"
+    ).encode(),
+    "tabs": f"{HEADER}\n{ROW}\n".replace(",", "\t").encode("cp949"),
+    "semicolons in quoted titles of a table with commas": (
+        HEADER.replace("학번 (예: 20231234)", '"학번 (a;b;c;d;e;f;g;h;i)"') + "\n" + ROW + "\n"
+    ).encode(),
     "a key of many lines": (HEADER + "\n" + ROW.replace(KEY, f'"\n{KEY}\n{KEY}"') + "\n").encode(),
     "decomposed Hangul": unicodedata.normalize("NFD", f"{HEADER}\n{ROW}\n").encode(),
 }  # fmt: skip

@@ -458,9 +458,17 @@ def test_a_directory_that_was_deleted_is_a_sentence(site: Path, tmp_path: Path) 
             "all:\n  children:\n    gpu:\n      hosts:\n        n1: {}\n      n2: {}\n",
             "inventory/hosts.yml:6: gpu.n2: is none of hosts, children, vars",
         ),
+        (
+            "all:\n  children:\n    gpu: {hosts: {n1: {}}}\n    monitor: [m1]\n",
+            "inventory/hosts.yml:4: monitor: must hold fields, not a list",
+        ),
+        (
+            "all:\n  children:\n    gpu: {hosts: {n1: {}}}\n    monitor: m1\n",
+            "inventory/hosts.yml:4: monitor: must hold fields, not a text",
+        ),
     ],
 )
-@pytest.mark.holds("a host that Ansible would leave out is named")
+@pytest.mark.holds("a host that Ansible would leave out is named", "a group that Ansible would leave out is named")
 def test_a_list_where_ansible_wants_fields_is_named(
     site: Path, cli: Callable[..., tuple[int, str, str]], text: str, words: str
 ) -> None:

@@ -102,6 +102,13 @@ def test_who_is_forgotten_is_not_remembered() -> None:
     assert [one["name"] for one in json.loads(of("nas1", request)["homes_server_remember"])] == ["minji", "jiho"]
 
 
+@pytest.mark.parametrize(
+    ("host", "name"), [("nas1", "backups"), ("bak1", "backups"), ("nas1", "image_build"), ("gpu1", "image_switch")]
+)
+def test_hosts_know_what_this_very_run_has_begun(host: str, name: str) -> None:
+    assert of(host, {"run_id": "5b1f"})[f"{name}_run_id"] == "5b1f"
+
+
 #: A request, the host and variable that it concerns, and what becomes of it there; elsewhere it is as without it.
 ASKED: list[tuple[dict[str, Any], str, str, Any]] = [
     ({"announcements": {"gpu1": ["x"]}}, "gpu1", "announcements_entries", ["x"]),

@@ -63,9 +63,11 @@ def test_looking_first(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
 
 def test_files_instead_of_mails(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
     prepare(ansible, None)
-    for _ in range(2):
-        code, _, err = cli("notify", "--yes", "--mail-dir", str(tmp_path / "out"))
+    for said in (True, False):
+        code, out, err = cli("notify", "--yes", "--mail-dir", str(tmp_path / "out"))
         assert code == 0, err
+        assert (f"2 of 2 mails written to {tmp_path / 'out'}." in " ".join(out.split())) == said
+        assert "sent." not in out
     files = list((tmp_path / "out").glob("*.eml"))
     assert len(files) == 2
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in files)

@@ -106,6 +106,51 @@ def test_deleting(tmp_path: Path) -> None:
             btrfs.delete([str(point / "one")])
 
 
+def flags(path: Path) -> set[str]:
+    """chattr's letters."""
+    return set(subprocess.run(["lsattr", "-d", path], check=True, capture_output=True, text=True).stdout.split()[0]) - {
+        "-"
+    }
+
+
+@pytest.mark.btrfs
+@pytest.mark.parametrize("taken", ["+i", "+a", "+ai"])
+def test_what_keeps_a_directory_from_being_renamed_is_taken_off(tmp_path: Path, taken: str) -> None:
+    """And nothing else: its other flags stay, and a directory of a read-only subvolume makes that no writable one."""
+    with mounted(tmp_path / "disk", tmp_path / "point", 128) as point:
+        btrfs.create(str(point / "own"))
+        (point / "own/directory").mkdir()
+        for path in (point / "own", point / "own/directory"):
+            subprocess.run(["chattr", taken + "d", path], check=True)
+            assert moved(path) == (True, {"d"})
+            assert btrfs.inspect(str(point / "own")).read_only is False  # type: ignore[union-attr]
+        btrfs.snapshot(str(point / "own"), str(point / "kept"))
+        assert moved(point / "kept/directory") == (False, {"d"})
+        assert btrfs.inspect(str(point / "kept")).read_only is True  # type: ignore[union-attr]
+        moved(point / "kept")
+        assert btrfs.inspect(str(point / "kept")).read_only is False  # type: ignore[union-attr]
+
+
+def moved(path: Path) -> tuple[bool, set[str]]:
+    """Whether chattr's flags were on it, before it was made movable, and what flags it has then."""
+    before = flags(path)
+    handle = btrfs.open_directory(str(path))
+    try:
+        btrfs.make_movable(handle)
+    finally:
+        os.close(handle)
+    return bool(before & {"i", "a"}), flags(path)
+
+
+def test_off_btrfs_there_is_nothing_to_take_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(btrfs, "SUBVOLUME_INODE", Path("/proc/1").stat().st_ino)  # there are others of that number
+    handle = btrfs.open_directory("/proc/1")  # a file system that knows neither question
+    try:
+        btrfs.make_movable(handle)
+    finally:
+        os.close(handle)
+
+
 def test_a_link_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")

@@ -88,12 +88,55 @@ def test_check_mode_prunes_and_wipes_nothing(tmp_path: Path, begun: list[str], m
 def test_only_what_was_shown_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the plan and the work another set may have become old enough."""
     given: list[Any] = []
-    monkeypatch.setattr(background, "perform", lambda *arguments: given.append(arguments[2]))
+    monkeypatch.setattr(background, "perform", lambda *arguments, **_more: given.append(arguments[2]))
     monkeypatch.setattr(pruning, "expired", lambda *_: [FIRST])
-    from ansible_collections.gpuadmin.node.plugins.module_utils.backups import actions
-
-    actions.act({"action": "prune", "directory": "/x", "days": 1, "ordinary": 1, "only": None}, check=False)
+    ask("backup", {"action": "prune", "directory": "/x"})
     assert [one["only"] for one in given] == [[FIRST]]
+
+
+@pytest.mark.btrfs
+def test_a_backup_that_is_asked_for_again_because_ssh_broke_is_done(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A set that was "there already" changed nothing, one that was verified was read again, and nothing was old."""
+    storage.home(*MINJI)
+    said: dict[tuple[str, str], Any] = {}
+
+    def perform(name: str, function: Any, arguments: dict[str, Any], *, start: str) -> Any:
+        assert (name, start) not in said
+        return said.setdefault((name, start), function(arguments))
+
+    monkeypatch.setattr(background, "perform", perform)
+    monkeypatch.setattr(background, "said", lambda *whose: said.get(whose))
+    sets = {"directory": str(storage.directory), "run_id": "ours"}
+    make = {"action": "make", "root": str(storage.root), "mountpoint": str(storage.point), "name": FIRST}
+    for given in (make, {"action": "verify"}, {"action": "prune", "only": [FIRST], "days": 0}):
+        if given["action"] == "prune":
+            storage.backup(SECOND)
+        first = ask("backup", {**sets, **given})
+        again = ask("backup", {**sets, **given})
+        assert (again.get("msg"), again["changed"], again["report"]) == (None, True, first["report"])
+        assert FIRST in again["operations"][0]
+    assert backup_set.names(str(storage.directory)) == [SECOND]
+    assert len(said) == 3
+    of_another_run = ask("backup", {**sets, **make, "run_id": "another's"})
+    assert (of_another_run["changed"], len(said)) == (True, 4)
+
+
+@pytest.mark.parametrize("kind", ["make", "copy"])
+def test_who_was_left_out_is_named_by_whoever_asks_again(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    found = {
+        "name": FIRST,
+        "homes": {},
+        "problems": {"minji": "took too long"},
+        "uncopied": {"other": {"jiho": "full"}},
+    }
+    monkeypatch.setattr(
+        background, "said", lambda name, start: found if (name, start) == (f"backup-{kind}", "x") else None
+    )
+    answer = ask("backup", {"action": kind, "directory": "/x", "run_id": "x"})
+    named = {"make": "minji took too long: not backed up", "copy": "jiho has no copy on other: full"}
+    assert answer["report"] == {"backup": found, "problems": [named[kind]]}
 
 
 @pytest.mark.holds("check mode closes no login access", "check mode ends no sessions")

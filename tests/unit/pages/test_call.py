@@ -106,6 +106,8 @@ def test_printed_and_written(ansible: Ansible, cli: Cli, tmp_path: Path) -> None
     code, out, err = cli("call-for-applications", "--language", "ko", "--until", str(date.today()))
     assert code == 0, err
     assert str(deadline) in out
+    assert "does not say where the survey is: applications.form" in err
+    assert "where the survey is" not in cli("call-for-applications", "--survey")[2]
     own = ansible.site / "templates/call/terms.en.md.j2"
     own.parent.mkdir(parents=True)
     own.write_text("## Our rules\n")
@@ -114,6 +116,9 @@ def test_printed_and_written(ansible: Ansible, cli: Cli, tmp_path: Path) -> None
         assert cli("call-for-applications", *arguments, "--output", str(tmp_path / "out"))[0] == 0
     assert len(list((tmp_path / "out").iterdir())) == 8
     assert "이메일 주소" in (tmp_path / "out/survey.ko.html").read_text()
+    site = {"name": "test", "term": term, "applications": {"form": "https://example.org/form"}}
+    (ansible.site / "gpuadmin.yml").write_text(json.dumps(site))
+    assert "where the survey is" not in cli("call-for-applications")[2]
     assert ansible.asked == []
 
 

@@ -46,7 +46,10 @@ class Heard:
     def run(self, invocation: Invocation, **callbacks: object) -> RunResult:
         result = self.cluster.run(invocation, **callbacks)
         part = str(invocation.variables["gpuadmin_phase"])
-        self.asked[invocation.check][part] = invocation.limit, dict(invocation.variables)
+        variables = {
+            name: one for name, one in invocation.variables.items() if name != "gpuadmin_run_id"
+        }  # each has its own
+        self.asked[invocation.check][part] = invocation.limit, variables
         self.answers[invocation.check][part] = {name: host.changed for name, host in result.hosts.items()}
         return result
 

@@ -17,6 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
     copying,
     home_manifest,
+    home_reader,
     making,
     restore,
     snapshots,
@@ -201,13 +202,21 @@ def test_a_subvolume_at_a_path_that_is_too_long(storage: Storage) -> None:
     os.close(far)
 
 
-def test_a_copy_has_a_place_for_each_subvolume(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("nested", "words"), [("gone/data", "'gone/data' has no place in the copy"), ("file", "'file' is in it twice")]
+)
+def test_a_copy_has_a_place_for_each_subvolume(tmp_path: Path, nested: str, words: str) -> None:
+    """What is read is walked through as it is restored: there is no manifest of what no restore can make."""
     for name in ("source", "links", "place"):
         (tmp_path / name).mkdir()
+    (tmp_path / "source/file").write_bytes(b"1")
     source, links, place = (os.open(tmp_path / name, os.O_RDONLY) for name in ("source", "links", "place"))
+    where = {nested: str(tmp_path / "links")}
     try:
-        with pytest.raises(NodeError, match="no place in the copy"):
-            copying.Copier(links, Budget()).tree(source, {"gone/data": str(tmp_path)}, place, b"copy")
+        with pytest.raises(NodeError, match=words):
+            copying.Copier(links, Budget()).tree(source, where, place, b"copy")
+        with pytest.raises(NodeError, match=words):
+            list(home_reader.lines(source, where))
     finally:
         for handle in (source, links, place):
             os.close(handle)

@@ -163,6 +163,20 @@ def test_an_archive_of_a_part_has_that_part_alone(storage: Storage) -> None:
         assert sorted(it.getnames()) == ["./dir", "./dir/one"]
 
 
+def test_nothing_is_packed_that_is_not_what_was_backed_up(storage: Storage) -> None:
+    """An archive was made of whatever the set had by then, where a restore refused it."""
+    storage.home("minji", 20001, {"dir/one": b"1", "thesis": b"precious\n"})
+    flip(storage.backup().home("minji"))
+    place = storage.point / "archive"
+    to_archive = {"mode": "archive", "target": str(place), "uid": 29999}
+    with pytest.raises(NodeError, match=f"what {FIRST} has of minji is not what was backed up: 'thesis' differs in co"):
+        restore.execute(wanted(storage, **to_archive))
+    assert not any(place.iterdir())
+    with pytest.raises(NodeError, match=r"of minji is not what was backed up: '\.' differs in content"):
+        restore.execute(wanted(storage, path="thesis", **to_archive))
+    assert restore.execute(wanted(storage, path="dir", **to_archive))["target"], "the rest of it is as it was"
+
+
 def test_no_archive_lacks_a_subvolume_of_the_home(storage: Storage) -> None:
     """Its snapshot has an empty directory there."""
     home = storage.home(*MINJI)

@@ -7,8 +7,10 @@ import os
 import random
 import shutil
 import stat
+import struct
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +21,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
     home_manifest,
     home_reader,
+    received,
     restore,
     restore_plan,
     sending,
@@ -785,6 +788,51 @@ def test_a_size_that_is_only_a_number_is_not_waited_for(tmp_path: Path) -> None:
     assert task(tmp_path, size=2**87).seconds <= 21600 + space.f_blocks * space.f_frsize / transfer.RATE
 
 
+def test_a_large_home_may_take_longer(tmp_path: Path) -> None:
+    """Beside what any home may take, as long as its bytes need on the slowest line that is waited for."""
+    assert task(tmp_path, size=0).seconds == transfer.Limits().seconds
+    assert task(tmp_path, size=transfer.RATE * 3).seconds == transfer.Limits().seconds + 3
+
+
+def test_a_home_is_asked_for_as_long_as_it_may_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not as long as all homes of a set."""
+    asked: list[tuple[str, float]] = []
+
+    @contextmanager
+    def ask(_remote: transfer.Remote, question: str, *_: str, seconds: float) -> Iterator[Any]:
+        asked.append((question, seconds))
+        yield SimpleNamespace(wait=lambda: ("done", {}, b""), put=lambda *_, **__: None)
+
+    monkeypatch.setattr(transfer, "asked", ask)
+    monkeypatch.setattr(sending, "send", lambda *_: None)
+    one = replace(task(tmp_path), verify=True)
+    assert transfer._one(one) is None
+    assert asked == [("home", 2 * one.seconds), ("verify", 3 * one.seconds)]
+
+
+def test_who_had_no_room_is_tried_again_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tried: list[tuple[int, int]] = []
+
+    def each(_work: object, tasks: list[transfer.Task], workers: int, _seconds: float) -> Iterator[Any]:
+        tried.append((len(tasks), workers))
+        yield from [(one, transfer.NoRoomThere("full")) for one in tasks]
+
+    monkeypatch.setattr(transfer, "each", each)
+    found = list(transfer._each([task(tmp_path)] * 2, 2))
+    assert (len(found), tried) == (4, [(2, 2), (2, 1)])
+
+
+def test_a_manifest_that_comes_back_has_an_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The other host is believed nothing: it fills no disk of this one."""
+    monkeypatch.setattr(received, "MANIFEST", 5)
+    head = b'{"op":"manifest","bytes":6}'
+    (tmp_path / "said").write_bytes(struct.pack(">I", len(head)) + head + b"x" * 6)
+    remote = transfer.Remote("nas2", ("sh", "-c", f"cat {tmp_path}/said"))
+    with (tmp_path / "manifest").open("wb") as manifest, pytest.raises(NodeError, match="longer than 5 bytes"):
+        transfer.fetch(remote, FIRST, "minji", "", manifest.fileno(), -1, -1, lambda one: one)
+    assert (tmp_path / "manifest").stat().st_size == 0
+
+
 def test_while_there_is_nothing_to_send_there_are_signs_of_life(tmp_path: Path) -> None:
     said: list[str] = []
     link: Any = SimpleNamespace(put=said.append, flush=lambda: said.append("flushed"))
@@ -795,6 +843,10 @@ def test_while_there_is_nothing_to_send_there_are_signs_of_life(tmp_path: Path) 
     budget.check()
     budget.check()
     assert said == ["wait", "flushed"]
+    again: Any = budget.again()  # one more walk through the home
+    again._pulsed -= again.EVERY + 1
+    again.check()
+    assert said == ["wait", "flushed"] * 2
 
 
 @pytest.mark.parametrize("last", ["done", "give"])

@@ -271,18 +271,14 @@ def set_read_only(handle: int) -> None:
 def make_movable(handle: int) -> None:
     """Take from an open directory what keeps it from being renamed: chattr's flags, and being read-only."""
     clear_flags(handle)
-    found = subvolume_of(handle)
-    if found is not None and found.read_only and os.fstat(handle).st_ino == SUBVOLUME_INODE:
+    if subvolume_of(handle) is not None and os.fstat(handle).st_ino == SUBVOLUME_INODE:
         set_writable(handle)
 
 
-def clear_flags(handle: int) -> bool:
-    """Take chattr's +i and +a from an open file or directory. Returns whether there was anything to take."""
+def clear_flags(handle: int) -> None:
+    """Take chattr's +i and +a from an open file or directory."""
     buffer = array.array("B", bytes(8))
-    if not _asked(handle, _GETFLAGS, buffer):
-        return False
-    (flags,) = struct.unpack_from("=L", buffer)
-    if not flags & _IMMUTABLE_OR_APPEND:
-        return False
-    fcntl.ioctl(handle, _SETFLAGS, struct.pack("=LL", flags & ~_IMMUTABLE_OR_APPEND, 0))
-    return True
+    if _asked(handle, _GETFLAGS, buffer):
+        (flags,) = struct.unpack_from("=L", buffer)
+        if flags & _IMMUTABLE_OR_APPEND:
+            fcntl.ioctl(handle, _SETFLAGS, struct.pack("=LL", flags & ~_IMMUTABLE_OR_APPEND, 0))

@@ -21,8 +21,37 @@ class Done:
 
 
 def act(given: Mapping[str, Any], *, check: bool) -> Done:
-    """Given the module's arguments, do it (unless ``check``); the operations are the same in both cases."""
+    """Given the module's arguments, do it (unless ``check``); the operations are the same in both cases.
+
+    What this very run has done is reported, and not done again.
+    """
+    # guard: what this run did to backups is not asked of it again -> None
+    found = None if check else background.said(_job(given), given["run_id"])
+    if found is not None:
+        return _again(given["action"], found)
     return {"make": _make, "verify": _verify, "copy": _copy, "prune": _prune}[given["action"]](given, check)
+
+
+def _job(given: Mapping[str, Any]) -> str:
+    return f"backup-{given['action']}"
+
+
+def _done(given: Mapping[str, Any], function: background.JobFunction, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Have it done, and return the report of it."""
+    found = background.perform(_job(given), function, arguments, start=given["run_id"])
+    return _report(given["action"], found)
+
+
+def _report(action: str, found: Any) -> dict[str, Any]:
+    if action == "prune":
+        return {"pruned": found, "problems": []}
+    lacks = {"make": making.missing, "copy": making.uncopied}.get(action)
+    return {"backup": found, "problems": lacks(found) if lacks else []}
+
+
+def _again(action: str, found: Any) -> Done:
+    words = [f"delete the backup {name}" for name in found] if action == "prune" else [f"{action} {found['name']}"]
+    return Done(words, _report(action, found))
 
 
 def _required(given: Mapping[str, Any], *names: str) -> None:
@@ -41,8 +70,7 @@ def _make(given: Mapping[str, Any], check: bool) -> Done:
     done = Done(operations)
     done.report["problems"] = [f"{name} {problem}: not backed up" for name, problem in sorted(other.items())]
     if not check:  # guard: check mode begins no backup -> True
-        done.report["backup"] = background.perform("backup-make", make_backup, arguments)
-        done.report["problems"] = making.missing(done.report["backup"])
+        done.report = _done(given, make_backup, arguments)
     return done
 
 
@@ -55,7 +83,7 @@ def _verify(given: Mapping[str, Any], check: bool) -> Done:
         arguments = {
             "directory": given["directory"], "backup": found.name, "users": given["users"], **budget_of(given),
         }  # fmt: skip
-        done.report["backup"] = background.perform("backup-verify", verify_backup, arguments)
+        done.report = _done(given, verify_backup, arguments)
     return done
 
 
@@ -70,10 +98,7 @@ def _copy(given: Mapping[str, Any], check: bool) -> Done:
         "address": remote["address"], "port": int(remote["port"]), "key": remote["key"],
         "known_hosts": remote["known_hosts"], **budget_of(given),
     }  # fmt: skip
-    done = Done(operations)
-    done.report["backup"] = background.perform("backup-copy", copy_backup, arguments)
-    done.report["problems"] = making.uncopied(done.report["backup"])
-    return done
+    return Done(operations, _done(given, copy_backup, arguments))
 
 
 def _prune(given: Mapping[str, Any], check: bool) -> Done:
@@ -84,8 +109,8 @@ def _prune(given: Mapping[str, Any], check: bool) -> Done:
     if (
         not check and gone  # guard: check mode prunes nothing
     ):
-        done.report["pruned"] = background.perform(
-            "backup-prune",
+        done.report = _done(
+            given,
             prune_backups,
             {**arguments, "only": gone},  # guard: only what was shown is pruned -> arguments
         )

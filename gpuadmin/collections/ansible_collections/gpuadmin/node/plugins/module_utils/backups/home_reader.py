@@ -9,22 +9,18 @@ from collections.abc import Callable, Iterator, Mapping
 
 from .. import extents
 from ..attributes import attribute_names
-from ..btrfs import PLACEHOLDER_INODE, is_placeholder, open_directory
+from ..btrfs import is_placeholder, open_directory
 from ..budget import Budget
 from ..errors import NodeError
-from ..safe_walk import Entry, same_file_system, walk
+from ..safe_walk import Entry
 from .home_manifest import FORM, Line
+from .home_walk import order, visits
 
 _KINDS = {
     stat.S_IFREG: "f", stat.S_IFDIR: "d", stat.S_IFLNK: "l", stat.S_IFIFO: "p", stat.S_IFSOCK: "s", stat.S_IFCHR: "c",
     stat.S_IFBLK: "b",
 }  # fmt: skip
 Owner = Callable[[int], int]
-
-
-def order(path: str | bytes) -> tuple[bytes, ...]:
-    """Where a path comes in the walk."""
-    return tuple(os.fsencode(path).split(b"/"))
 
 
 class _Earlier:
@@ -89,15 +85,17 @@ class Reader:
         self._count = 0  # lines that were made
         self._live = live
 
-    def lacks(self, path: str) -> bool:
-        """Whether a subvolume is missing in the backup that is made. One that was made before has its manifest."""
+    def stub(self, path: str) -> None:
+        """Raise NodeError where a subvolume is missing in a backup that is made; of an old one the manifest says it."""
         if self._live is None:
-            return False
+            return
         handle = open_directory(self._live)
         try:
-            return not is_placeholder(path, handle)  # guard: an empty place of a subvolume lacks nothing -> True
+            lacks = not is_placeholder(path, handle)  # guard: an empty place of a subvolume lacks nothing -> True
         finally:
             os.close(handle)
+        if lacks:  # guard: a subvolume that is not in the backup is a problem
+            raise NodeError(f"{path!r} is a subvolume of its own that this backup does not hold")
 
     def line(self, entry: Entry, path: str) -> Line:
         line = self._line(entry, path)
@@ -139,10 +137,10 @@ class Reader:
         return Line(path, kind, mode, uid, gid, facts.st_size, facts.st_mtime_ns, content, "", attributes,
                     facts.st_ino, facts.st_ctime_ns, number)  # fmt: skip
 
-    def top(self, handle: int, path: str) -> Line:
+    def top(self, handle: int) -> Line:
         self._count += 1
         facts = os.fstat(handle)
-        return Line(path, "d", stat.S_IMODE(facts.st_mode), self.owner(facts.st_uid), self.owner(facts.st_gid),
+        return Line(".", "d", stat.S_IMODE(facts.st_mode), self.owner(facts.st_uid), self.owner(facts.st_gid),
                     attributes=self._attributes(handle))  # fmt: skip
 
     def _content(self, handle: int, size: int) -> str:
@@ -196,11 +194,12 @@ def lines(
     ``owner`` translates ids. ``untouched``: ``earlier`` says what was copied, and what has changed since then is read.
     """
     reader = Reader(owner, earlier, budget, form, live=live, untouched=untouched)
-    rest = dict(nested or {})
     handle = os.dup(top) if isinstance(top, int) else open_directory(top)
     try:
-        yield reader.top(handle, ".")
-        yield from _below(handle, "", rest, reader)
+        yield reader.top(handle)
+        for entry in visits(handle, nested or {}, reader.budget, reader.stub):  # as a restore walks through it
+            if not entry.leaving:
+                yield reader.line(entry, os.fsdecode(entry.path))
     finally:
         os.close(handle)
 
@@ -208,42 +207,3 @@ def lines(
 def single(at: int, name: bytes, path: str, reader: Reader) -> Line:
     """The line of one entry of an open directory, by itself."""
     return reader.line(Entry(name, name, at, os.stat(name, dir_fd=at, follow_symlinks=False)), path)
-
-
-def _below(top: int, prefix: str, rest: dict[str, str], reader: Reader) -> Iterator[Line]:
-    for entry in walk(top, enter, budget=reader.budget):
-        path = prefix + os.fsdecode(entry.path)
-        yield from _subvolumes(prefix, path, rest, reader)
-        if entry.is_directory and entry.facts.st_ino == PLACEHOLDER_INODE:
-            if path in rest:
-                yield from _subvolume(path, rest, reader)
-            elif reader.lacks(path):  # guard: a subvolume that is not in the backup is a problem
-                raise NodeError(f"{path!r} is a subvolume of its own that this backup does not hold")
-        else:
-            yield reader.line(entry, path)
-    yield from _subvolumes(prefix, None, rest, reader)
-
-
-def _subvolumes(prefix: str, before: str | None, rest: dict[str, str], reader: Reader) -> Iterator[Line]:
-    """Nested subvolumes that come before a path: btrfs send leaves their empty directories out, so a copy has none."""
-    while rest:
-        own = [path for path in rest if path.startswith(prefix) and (before is None or order(path) < order(before))]
-        if not own:
-            return
-        yield from _subvolume(min(own, key=order), rest, reader)
-
-
-def _subvolume(path: str, rest: dict[str, str], reader: Reader) -> Iterator[Line]:
-    handle = open_directory(rest.pop(path))
-    try:
-        yield reader.top(handle, path)
-        yield from _below(handle, path + "/", rest, reader)
-    finally:
-        os.close(handle)
-
-
-def enter(entry: Entry, parent: os.stat_result) -> bool:
-    """Whether a walk through a snapshot enters a directory. Raises NodeError if it would leave the file system."""
-    if entry.facts.st_dev != parent.st_dev and entry.facts.st_ino != PLACEHOLDER_INODE:
-        raise NodeError(f"{os.fsdecode(entry.path)!r} is on another file system")
-    return same_file_system(entry, parent)

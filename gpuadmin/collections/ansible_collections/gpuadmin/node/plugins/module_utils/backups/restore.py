@@ -316,6 +316,13 @@ def _archive(request: Request, plan: Plan, backup: Backup, *, away: bool) -> dic
         packing.pack(os.path.join(backup.path, COPY), plan.target)
     else:
         top, rest, _ = backup_set.part_of(backup, request.user, inner)
+        source = _open_source(top, rest, inner)
+        try:
+            whose, what = replace(request, uid=None), f"what {backup.name} has of {request.user}"
+            # guard: what is packed from a backup is what was backed up
+            verify(whose, backup, source.at, source.name, inner, what)
+        finally:
+            os.close(source.at)
         packing.pack(os.path.join(top, rest) if rest else top, plan.target)
     size = os.stat(plan.target).st_size
     home = backup.homes[request.user]

@@ -15,7 +15,9 @@ from .backup_set import Backup
 from .restore_plan import Request, translated
 
 
-def verify(request: Request, backup: Backup, at: int, name: bytes, inner: str) -> home_manifest.Total:
+def verify(
+    request: Request, backup: Backup, at: int, name: bytes, inner: str, what: str = "what was restored"
+) -> home_manifest.Total:
     """Compare what was restored with the manifest, whose ids are made those that they were to become."""
     owner = translated(request, backup.homes[request.user].uid)
 
@@ -39,7 +41,7 @@ def verify(request: Request, backup: Backup, at: int, name: bytes, inner: str) -
     found = home_manifest.total(there())
     if expected.checksum != found.checksum:  # guard: a restore is compared with the manifest
         lines = home_manifest.compare(wanted(), there())
-        raise NodeError(f"what was restored is not what was backed up: {', '.join(lines) or 'differs'}")
+        raise NodeError(f"{what} is not what was backed up: {', '.join(lines) or 'differs'}")
     return found
 
 

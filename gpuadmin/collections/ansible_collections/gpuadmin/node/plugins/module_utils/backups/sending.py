@@ -25,8 +25,7 @@ from ..safe_walk import Entry, identity
 from . import backup_set, home_manifest
 from .backup_set import Backup
 from .home_manifest import Line
-from .home_reader import order
-from .home_walk import visits
+from .home_walk import order, visits
 from .wire import BLOCK, Link
 
 SHARED, MORE = 4, 10 << 30  # times what a home holds, and bytes beside that, that it may be without what it shares

@@ -60,7 +60,8 @@ def _key(name: str) -> str:
 def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> dict[str, dict[str, str]]:
     """Snapshots of the subvolumes in homes: home → path in it → path in the set.
 
-    One that cannot be made is its home's problem.
+    One that cannot be made is its home's problem. One that came to its place when the snapshot around it was made
+    already is no part of the backup, which has what was there then.
     """
     made: dict[str, dict[str, str]] = {}
     count: dict[str, int] = {}
@@ -84,6 +85,9 @@ def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> di
     for number, relative in enumerate(btrfs.nested(holder, wanted)):
         name, _, rest = os.path.relpath(relative, inside).partition("/")
         where = f"nested/{number}"
+        # guard: a subvolume is in a backup where it has a place
+        if not _has_place(relative, inside, path, made.get(name, {})):
+            continue
         try:
             source = btrfs.open_deep(relative, holder)
             try:
@@ -97,3 +101,15 @@ def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> di
             continue
         made.setdefault(name, {})[rest] = where
     return made
+
+
+def _has_place(relative: str, inside: str, path: str, made: dict[str, str]) -> bool:
+    """Whether the snapshot around a subvolume has the empty directory that stands for it."""
+    rest = os.path.relpath(relative, inside).partition("/")[2]
+    around = max((one for one in made if not one or rest.startswith(one + "/")), key=len, default=None)
+    top, below = ("homes", relative) if around is None else (made[around], os.path.relpath(rest, around or "."))
+    handle = btrfs.open_directory(os.path.join(path, top))
+    try:
+        return btrfs.is_placeholder(below, handle)
+    finally:
+        os.close(handle)

@@ -49,6 +49,8 @@ class Document:
     ordinary: int = 14
     #: The backups that were decided to go, for ``action=prune``.
     only: Sequence[str] | None = None
+    #: One word for this run of gpuadmin, the same where Ansible asks once more because ssh broke.
+    run_id: str = ""
 
 
 def operate(document: Document, check: bool) -> Answer:
