@@ -1,7 +1,5 @@
 """What holds for all tests: what a test needs of the machine, and that CI skips nothing unnoticed."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """The rules of scripts/rooms.toml hold and are checked, and each room says what it is."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

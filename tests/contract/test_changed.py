@@ -1,7 +1,5 @@
 """`make test-changed`: what it runs besides what pytest-testmon chooses, and since when."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The code that hosts keep is this installation's, and every operation is called so that it is what runs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The collection: what its README and its metadata say is true."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

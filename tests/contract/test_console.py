@@ -1,7 +1,5 @@
 """Whatever is printed goes through `gpuadmin.console`: it escapes what is not printable, and takes no markup."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

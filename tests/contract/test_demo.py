@@ -1,7 +1,5 @@
 """`make demo`: where its parts run, what it says of them, and that its end names nothing that its site has not."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace

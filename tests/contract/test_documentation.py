@@ -1,7 +1,5 @@
 """What the pages for developers name is there; the site builds."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

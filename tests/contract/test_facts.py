@@ -1,7 +1,5 @@
 """Facts that stand once: in gpuadmin/common/ what the controller and the nodes both need, and in node code its own."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

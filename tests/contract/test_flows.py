@@ -1,7 +1,5 @@
 """What one host says reaches another only parsed: each such flow has its line in docs/security.md."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

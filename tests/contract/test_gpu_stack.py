@@ -1,7 +1,5 @@
 """The role gpu_stack on each family of distributions: what it would install and write. No host of it is needed."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Every mark beside a guard marks what can be taken out, and the runner tells whether its tests hold it."""
 
-from __future__ import annotations
-
 import ast
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`make`: -n prints and runs nothing, and `make test` fails when one of its lanes does."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

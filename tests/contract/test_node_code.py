@@ -1,7 +1,5 @@
 """The code that runs on nodes: one way for each effect, and a test for each file."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a verb takes, it reads: an option that changes nothing is a promise that is not kept."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import io

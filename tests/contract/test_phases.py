@@ -1,7 +1,5 @@
 """The phases of a reset are one list: command line, journal, playbook, role and docs have the same ones."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A role's variables: defaults, argument_specs, what the inventory gives it, and what its tasks use, agree."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Where things stand on the controller: cli/ holds click, actions/ what a verb does; imports are at the top."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """A test that CI skips and nobody expected to be skipped fails the session; and what needs root says so by its mark."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -3,8 +3,6 @@
 A certificate in /etc beside a key in the state was carried by an image to nodes whose key is another one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests share by tests/support/ alone: no test file is imported, and no other directory's conftest."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

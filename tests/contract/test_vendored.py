@@ -1,7 +1,5 @@
 """What is not ours in the dashboard's files is what its authors published, and everything else is ours."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

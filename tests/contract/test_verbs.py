@@ -1,7 +1,5 @@
 """A verb is one line of help, one module, and one playbook of the same name."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Where tests on the lab run: their marks say it, with a reason, and each verb has a test on virtual machines."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

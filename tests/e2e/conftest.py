@@ -1,7 +1,5 @@
 """The states of the lab that end-to-end tests begin with, and where they run (tests/support/where.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The account verbs as an admin runs them, on real machines: what people can do afterwards, and what they cannot."""
 
-from __future__ import annotations
-
 import re
 from datetime import date, timedelta
 

@@ -1,7 +1,5 @@
 """The account verbs when machines, networks and admins misbehave."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

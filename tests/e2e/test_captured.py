@@ -4,8 +4,6 @@ What is odd is that node's failure, in words; the other hosts are done, and noth
 believed of anybody else. GPUADMIN_HOSTILE_MINUTES is how long (3), GPUADMIN_HOSTILE_SEED repeats it.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

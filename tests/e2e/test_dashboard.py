@@ -1,7 +1,5 @@
 """The dashboard: a person on a node asks for a link, it works once, and nobody else comes in by it."""
 
-from __future__ import annotations
-
 import base64
 import errno
 import json

@@ -1,7 +1,5 @@
 """`gpuadmin diagnose` on broken hosts: the first line names the cause, and nothing is changed."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 

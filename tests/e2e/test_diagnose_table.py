@@ -5,8 +5,6 @@ host: with its ssh, PAM, systemd, mounts and Docker, over a connection, and with
 cgroups bound neither memory nor processes, and its clock, memory and kernel are this machine's.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What somebody changed by hand, on a host: drift says who is root by it, and what does not work any more."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -3,8 +3,6 @@
 Where this machine has NVIDIA's container toolkit, it is NVIDIA's that writes the specification, and its hooks run.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support import fake_driver

@@ -4,8 +4,6 @@ GPUADMIN_HOSTILE_MINUTES is how long (10), GPUADMIN_HOSTILE_SEED repeats an atta
 manifests that a program of its own makes on the storage host, before and after.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The first hour with hosts: from a machine with root and a password to one that gpuadmin works with; ssh and run."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from typing import Any

@@ -4,8 +4,6 @@ An hour of the policy has a few seconds here, and the collector's counters are a
 is no driver (tests/support/fake_nvml), and mails are files.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

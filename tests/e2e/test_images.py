@@ -1,7 +1,5 @@
 """Images as an admin uses them, on real boots: built on one node, pushed to the other, gone back from."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,7 +1,5 @@
 """A full image along a chain of nodes, and a chain that breaks. On a lab of its own, of four nodes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

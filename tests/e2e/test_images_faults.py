@@ -1,7 +1,5 @@
 """Images when power, images, networks and disks misbehave. The matrix is long: `make test-faults` runs all of it."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -3,8 +3,6 @@
 The driver's packages are small ones of ours (tests/support/gpu_packages.py); building, sealing and refusing are real.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

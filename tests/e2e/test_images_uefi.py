@@ -1,7 +1,5 @@
 """Images on a node that boots by UEFI: the same static entry, grubenv on the ESP. On a lab of its own, of one node."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The lab itself: its boot loader, its power cuts, its snapshots. On a lab of its own, of one host."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Light hosts, as somebody without KVM uses them: up, a person on them, back to a saved moment, and nothing is left."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

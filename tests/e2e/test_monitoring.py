@@ -4,8 +4,6 @@ The driver is none (tests/support/fake_nvml). Prometheus, Alertmanager, the expo
 and mails go to a mail server on the monitor host.
 """
 
-from __future__ import annotations
-
 import email
 import email.policy
 import io

@@ -1,7 +1,5 @@
 """What people are told, from the first guide to the day the building loses power: as they read it on the hosts."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterator

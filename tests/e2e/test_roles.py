@@ -1,7 +1,5 @@
 """Every role on the lab, by molecule: converge, idempotence, check mode that tells the truth, verify."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The end of a semester on real machines: homes backed up, verified and wiped, one brought back, and cuts."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

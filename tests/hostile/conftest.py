@@ -1,3 +1,1 @@
 """The node's code can be imported here as Ansible imports it."""
-
-from __future__ import annotations

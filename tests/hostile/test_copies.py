@@ -3,8 +3,6 @@
 Everybody honest has their copy, the same night and as it was; whoever has none is hostile, and named.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

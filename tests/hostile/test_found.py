@@ -1,7 +1,5 @@
 """The smallest programs for what the attack has found: one test for each defect, so that it stays found."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import resource

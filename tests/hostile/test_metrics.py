@@ -1,7 +1,5 @@
 """A person who wants their use of a GPU to look like a neighbour's, or not to be seen: real processes, real cgroups."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

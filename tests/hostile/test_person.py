@@ -1,7 +1,5 @@
 """The hostile person itself, and the program that says what is in a tree: what proves something must work itself."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@ Nothing of anybody else's is lost, read, delayed beyond the budget or left unloc
 Each seed is another attack; GPUADMIN_HOSTILE_SEED repeats one, GPUADMIN_HOSTILE_ONLY narrows it to a few tricks.
 """
 
-from __future__ import annotations
-
 import random
 import subprocess
 import time

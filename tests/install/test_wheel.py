@@ -1,7 +1,5 @@
 """The wheel, in a clean environment, run from a directory that has nothing to do with the checkout."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What is here needs many cheap ssh hosts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """On real ssh hosts: from a survey's export to accounts, homes and mails, and again after a run that was cut off."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

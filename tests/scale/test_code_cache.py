@@ -1,7 +1,5 @@
 """On real ssh hosts: operations run from the code that a host keeps, and only from that."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """On real ssh hosts: `gpuadmin sync-users` leaves what the wiki's playbook leaves, and what it should besides."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import time

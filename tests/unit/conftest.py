@@ -1,7 +1,5 @@
 """Fixtures of tests of the controller's code."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

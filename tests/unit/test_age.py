@@ -1,7 +1,5 @@
 """Spans of time on the terminal, as people read them."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpuadmin.actions.shared.now import age

@@ -1,7 +1,5 @@
 """What a person reads: plans and tables, with whatever stands in them shown as it is."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Whatever a site's files say: an exit code of docs/exit-codes.md and a sentence, never a traceback."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -1,7 +1,5 @@
 """One run at a time, and a record of each."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

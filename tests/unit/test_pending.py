@@ -1,7 +1,5 @@
 """What is left of earlier runs, by their records."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

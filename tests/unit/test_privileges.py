@@ -1,7 +1,5 @@
 """From what hosts say of who is root there to what is shown."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What is shown while a run goes on: what is done, for whom it waits, since when and until when; and its log."""
 
-from __future__ import annotations
-
 import re
 import time
 

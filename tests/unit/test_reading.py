@@ -1,7 +1,5 @@
 """What is not a regular file is refused with a sentence wherever gpuadmin reads one: it waits at no named pipe."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

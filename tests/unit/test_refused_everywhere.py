@@ -1,7 +1,5 @@
 """Whom the storage host refuses a home, the nodes are told of in the same run: by the inventory that every site has."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

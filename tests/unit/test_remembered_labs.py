@@ -1,7 +1,5 @@
 """When a provisioned lab of an earlier session may stand in for one that would be made now."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

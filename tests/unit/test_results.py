@@ -1,7 +1,5 @@
 """Every host that a verb is for is in its result; one whose turn did not come was not done."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

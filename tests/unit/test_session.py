@@ -1,7 +1,5 @@
 """A session: passwords are asked for once, every run has a record and a log, and an interruption is 130 everywhere."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

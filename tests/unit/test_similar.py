@@ -1,7 +1,5 @@
 """Whoever mistypes a name is told which one was meant."""
 
-from __future__ import annotations
-
 from datetime import date
 
 from gpuadmin.config.schema import Registry

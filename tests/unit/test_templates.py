@@ -1,7 +1,5 @@
 """Templates of a site: its own come first, and what is wrong with one is a sentence that names it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What hosts and files say is shown, and nothing in it is obeyed: no control character, no markup, whatever it is."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

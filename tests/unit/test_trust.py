@@ -1,7 +1,5 @@
 """Pinning host keys: a key that changed is never taken without being told to, and other hosts' keys stay."""
 
-from __future__ import annotations
-
 import base64
 import socket
 import subprocess

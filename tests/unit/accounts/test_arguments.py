@@ -1,7 +1,5 @@
 """What is wrong with an argument names the argument, and no line of a file that nobody has written yet."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """change-user: what happens to a person's entry, and what an admin is told of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """add-user --from and --key: many people at once, all of them valid or none."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from datetime import date

@@ -1,7 +1,5 @@
 """Who gets which ids: never somebody else's, whatever happened before."""
 
-from __future__ import annotations
-
 from datetime import date
 from itertools import pairwise
 

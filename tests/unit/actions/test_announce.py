@@ -1,7 +1,5 @@
 """announce, from the command line to users' mails, what nodes are given, the record and the exit code."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import date, datetime, timedelta

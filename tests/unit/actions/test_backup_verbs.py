@@ -1,7 +1,5 @@
 """The verbs about backups, from their command line to what Ansible would be asked."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

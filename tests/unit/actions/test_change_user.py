@@ -1,7 +1,5 @@
 """change-user, from its command line to users.yml and what Ansible is asked."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """gpuadmin disk, from its command line to what people and programs see of it."""
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Any

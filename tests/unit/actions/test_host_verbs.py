@@ -1,7 +1,5 @@
 """ssh, run and bootstrap: what ssh and Ansible are asked, what is shown, recorded and refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

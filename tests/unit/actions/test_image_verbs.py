@@ -1,7 +1,5 @@
 """The verbs about images, from their command line to what Ansible would be asked, and what people are told."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

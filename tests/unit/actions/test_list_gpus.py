@@ -1,7 +1,5 @@
 """list-gpus, from its command line to what people and programs see of it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

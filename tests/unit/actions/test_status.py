@@ -1,7 +1,5 @@
 """status, from its command line to what people and programs see of it."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import UTC, date, datetime, timedelta

@@ -1,7 +1,5 @@
 """What is not known is not taken for nothing: a registry that is lost, a host that does not answer."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

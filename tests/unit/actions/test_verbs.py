@@ -1,7 +1,5 @@
 """The verbs, from their command line to what Ansible would be asked, the files, the document and the exit code."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """add-user --mail: who gets the welcome mail, once, and only with an account."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

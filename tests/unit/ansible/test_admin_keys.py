@@ -1,7 +1,5 @@
 """Who is to blame where ssh may not log in: this machine's key, before the host."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Where the sockets of open ssh connections lie: whoever could put one there would answer in a host's place."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """What a task need not say: which fields of an operation come from its role's variables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """From Ansible's events to a result per host, in words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

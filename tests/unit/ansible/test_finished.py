@@ -1,7 +1,5 @@
 """Who came to the end of a playbook that was interrupted: only those of whom it was heard."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

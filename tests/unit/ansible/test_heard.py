@@ -1,7 +1,5 @@
 """What one host says and another is given is parsed in between."""
 
-from __future__ import annotations
-
 import base64
 import os
 import subprocess

@@ -3,8 +3,6 @@
 Our operations write nothing there; modules of Ansible's own would write their arguments.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

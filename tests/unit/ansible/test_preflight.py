@@ -1,7 +1,5 @@
 """All obstacles of all roles of a playbook are found on all hosts before the first change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 For each report that a verb reads there is one as an honest host gives it; one place of it becomes anything at all.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import re

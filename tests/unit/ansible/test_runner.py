@@ -1,7 +1,5 @@
 """The run layer: what ansible-playbook is told, what it may see, and that nothing of it is left."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

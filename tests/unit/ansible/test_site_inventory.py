@@ -1,7 +1,5 @@
 """The inventory plugin: a site is what Ansible reads, with gpuadmin or without it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

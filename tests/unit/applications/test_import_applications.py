@@ -1,7 +1,5 @@
 """import-applications, from the command line to users.yml, what Ansible is asked, mails, record and exit code."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

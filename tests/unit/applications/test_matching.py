@@ -1,7 +1,5 @@
 """Who is ready: as tables of forms, the group's list, and who is registered."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The survey that the call asks for is the one that the import reads."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Exports as spreadsheets write them, and as nobody should."""
 
-from __future__ import annotations
-
 import csv
 import io
 import unicodedata

@@ -1,7 +1,5 @@
 """import-applications --since-last: what is shown, what is done all the same, and whose account is not given back."""
 
-from __future__ import annotations
-
 import json
 from itertools import count
 from pathlib import Path

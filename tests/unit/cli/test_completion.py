@@ -1,7 +1,5 @@
 """What the shell offers while somebody types."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

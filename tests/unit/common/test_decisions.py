@@ -1,7 +1,5 @@
 """Free, idle, used: decided from samples, as tables. What is not known is never free."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Hints: what is said of what somebody holds, and what is not, as a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

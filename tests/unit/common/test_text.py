@@ -1,7 +1,5 @@
 """Numbers in words: the controller and the nodes have one way."""
 
-from __future__ import annotations
-
 from gpuadmin.common.text import counted, size_words
 
 

@@ -1,7 +1,5 @@
 """Signed texts: who can sign what, and what nobody comes in by."""
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Callable
 

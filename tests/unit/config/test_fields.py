@@ -1,7 +1,5 @@
 """Every value that a person can type, and what happens to hostile ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import date
 from typing import Any

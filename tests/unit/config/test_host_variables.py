@@ -1,7 +1,5 @@
 """What the inventory says of GPUs is checked where a site is read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The admin's key on this machine: what is wrong with it is said before a host is blamed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """users.yml is a person's file: comments and order survive every verb, and mistakes are named where they stand."""
 
-from __future__ import annotations
-
 from datetime import date
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What Ansible made of an inventory is remembered until a file of it changes, and no longer."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

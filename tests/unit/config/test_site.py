@@ -1,7 +1,5 @@
 """Finding, loading and checking a site."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

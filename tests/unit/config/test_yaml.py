@@ -1,7 +1,5 @@
 """Reading and changing YAML: two readers agree, lines are right, and a change touches nothing else."""
 
-from __future__ import annotations
-
 import re
 from datetime import date, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A real Prometheus with the scene's measurements, once for all tests of the pages."""
 
-from __future__ import annotations
-
 from tests.support.dashboard_app import scene
 
 __all__ = ["scene"]

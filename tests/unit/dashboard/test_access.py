@@ -1,7 +1,5 @@
 """The access, behind a real nginx: one link, one button, one session; and everybody who does not come in."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

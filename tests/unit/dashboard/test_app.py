@@ -1,7 +1,5 @@
 """The pages of the real application, from a real Prometheus, by who looks."""
 
-from __future__ import annotations
-
 import json
 import re
 import statistics

@@ -1,7 +1,5 @@
 """The pages in a browser: on a phone, with the keyboard, in both colour schemes, with nothing that is refused."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Nobody keeps others out by opening connections and saying nothing: what nginx is told."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """What holds for every page: by which name it is asked, and what a browser may do with it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import httpx

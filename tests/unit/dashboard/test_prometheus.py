@@ -1,7 +1,5 @@
 """Asking Prometheus: what it answers and does not, and that a hundred who look are one question."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """What is asked is fixed: a name is a value in it, whatever it is made of."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

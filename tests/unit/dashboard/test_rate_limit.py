@@ -1,7 +1,5 @@
 """Whoever asks how everything was, again and again, keeps nobody else from a page."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The process: what it needs, which address it listens on, and that it ends when the host has other code."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

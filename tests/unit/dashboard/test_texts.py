@@ -1,7 +1,5 @@
 """What the pages say: in both languages, with the same values, and for all that can be wrong."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import string

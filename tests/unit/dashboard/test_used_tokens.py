@@ -1,7 +1,5 @@
 """Used tokens: they are on disk before somebody comes in, survive restarts and cut lines, and take bounded room."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Who may see what, and the settings' file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

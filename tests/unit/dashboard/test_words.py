@@ -1,7 +1,5 @@
 """Numbers, times and names as the pages show them."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpuadmin.dashboard import words

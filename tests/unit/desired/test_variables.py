@@ -1,7 +1,5 @@
 """What each host is meant to be: tables of site, inventory and request, and the variables that follow."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

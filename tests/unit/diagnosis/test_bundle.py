@@ -1,7 +1,5 @@
 """What goes to whoever helps: only what is named, and nothing of a person's."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -3,8 +3,6 @@
 `GPUADMIN_WRITE_TABLE=1 pytest tests/unit/diagnosis/test_faults.py` writes the table.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """What is said to be right was looked at, and what was not is listed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect, trial

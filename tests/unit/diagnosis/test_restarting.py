@@ -1,7 +1,5 @@
 """Where a person's Docker is restarted, and what the plan says of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What a build is made from, and what is done again after a cut."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What the store loses and keeps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

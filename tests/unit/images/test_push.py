@@ -1,7 +1,5 @@
 """A push: batches, chains, its plan, and where its time went."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A lab in a temporary directory, that no QEMU belongs to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The bytes of disks, archives and seeds."""
 
-from __future__ import annotations
-
 import io
 import struct
 import subprocess

@@ -1,7 +1,5 @@
 """Which hosts, which addresses, which ports."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Light hosts: what is decided about them without making one."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Sources as they stand on real machines → the mirror that the lab takes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

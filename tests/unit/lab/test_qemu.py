@@ -1,7 +1,5 @@
 """Command lines, and finding a process again."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A QMP server of three lines, and what the client makes of its answers."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

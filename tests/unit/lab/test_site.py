@@ -1,7 +1,5 @@
 """The site of a lab: what people edited in it stays, and a site that is not the lab's is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A saved moment of a lab stays until somebody says that it may go."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpuadmin.errors import ConfigError

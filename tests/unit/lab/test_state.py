@@ -1,7 +1,5 @@
 """A lab's memory: written whole, read back equal, held by one command at a time."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A mail server to send to, and what its tests need."""
 
-from __future__ import annotations
-
 from tests.support.fake_ansible import ansible
 from tests.support.mail_server import certificate, serve
 

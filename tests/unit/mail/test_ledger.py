@@ -1,7 +1,5 @@
 """The ledger: no crash, at whatever byte, makes a second mail."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import stat

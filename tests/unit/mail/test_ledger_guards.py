@@ -1,7 +1,5 @@
 """What a power cut left in the ledger does not take the next line with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Who is told when: as tables, and what must hold on any sequence of days."""
 
-from __future__ import annotations
-
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any

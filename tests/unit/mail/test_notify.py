@@ -1,7 +1,5 @@
 """notify and extend-term, from the command line to mails, ledger, record and exit code."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from pathlib import Path

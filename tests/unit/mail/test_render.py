@@ -1,7 +1,5 @@
 """Mails as they are read, and what nobody can put into them."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from email import message_from_bytes
 from email.message import EmailMessage

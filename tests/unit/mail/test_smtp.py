@@ -1,7 +1,5 @@
 """Sending over SMTP, against a server in a process of its own."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The daily timer: units that systemd understands, put where it looks."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """top, free, usage and idle, from their command lines to a real Prometheus that has what nodes wrote."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Certificates: the same bytes from the same secret, and who can speak to whom with them."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl

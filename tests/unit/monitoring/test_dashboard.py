@@ -1,7 +1,5 @@
 """gpuadmin dashboard and what provision gives to the roles: from a site to a service that answers, with one secret."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """idle --act, from its command line over a real Prometheus to mails, and to what the nodes are given."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import json

@@ -1,7 +1,5 @@
 """The alerts: by promtool, with what is measured and what fires then; and what each says."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What provision tells the hosts about measurements, and the files that Prometheus and Alertmanager are given."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping

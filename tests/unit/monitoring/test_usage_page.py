@@ -1,7 +1,5 @@
 """`gpuadmin usage --html`: what is on the page, from numbers."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

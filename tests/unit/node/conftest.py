@@ -1,7 +1,5 @@
 """A host to work on: a directory that looks like a node's root."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

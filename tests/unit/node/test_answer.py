@@ -1,7 +1,5 @@
 """What an operation answers: changed, failed with what is wrong, and with what the others got done."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

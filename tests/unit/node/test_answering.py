@@ -1,7 +1,5 @@
 """An admin's own command: its status and output, and no more of it than a report may have."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

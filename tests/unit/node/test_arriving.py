@@ -1,7 +1,5 @@
 """Code that is sent to a host writes itself there, by nothing but itself, and says why where it cannot."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zlib

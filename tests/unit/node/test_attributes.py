@@ -1,7 +1,5 @@
 """Extended attributes: those that a host's policy sets are nobody's, and a file system may have none."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Work in units: begun once, found again, and a result that is of the start that was waited for."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

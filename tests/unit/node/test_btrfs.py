@@ -1,7 +1,5 @@
 """btrfs itself, on a file system in a file: what a subvolume is, making, copying and deleting it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

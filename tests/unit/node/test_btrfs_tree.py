@@ -1,7 +1,5 @@
 """What btrfs' trees say is below a subvolume: however many, however long the way there."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

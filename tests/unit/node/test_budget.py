@@ -1,7 +1,5 @@
 """What one home may cost: entries, time, names in memory, and bytes that are written."""
 
-from __future__ import annotations
-
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget, OverBudget

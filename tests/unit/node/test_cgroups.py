@@ -1,7 +1,5 @@
 """Whose slice a process is in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.cgroups import owner_of

@@ -1,7 +1,5 @@
 """What check mode does not do: no work is begun, and what is shown is what the run does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Code that a host keeps is whole, only root's, of the digest that it is named after, and gone when nobody needs it."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

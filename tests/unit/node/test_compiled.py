@@ -1,7 +1,5 @@
 """What is compiled is whole, on disk before it has its name, for all to read, and written by one process at a time."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import stat

@@ -1,7 +1,5 @@
 """A process that is left behind has nothing of the one that it comes from: no output, no lock, no session."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the controller hands to an operation is parsed by one dataclass, and what is wrong has a path."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

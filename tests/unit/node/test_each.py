@@ -1,7 +1,5 @@
 """The same job on many homes: what one does to its process is that home's problem, and the others go on."""
 
-from __future__ import annotations
-
 import errno
 import mmap
 import multiprocessing

@@ -1,7 +1,5 @@
 """Errors of the system, in the words that admins and people are shown."""
 
-from __future__ import annotations
-
 import errno
 import os
 

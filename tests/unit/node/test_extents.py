@@ -1,7 +1,5 @@
 """Where the data of a file is: its checksum, and copies that share blocks."""
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where tests may stop the work: only where a lab's guest is armed."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

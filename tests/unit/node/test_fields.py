@@ -1,7 +1,5 @@
 """Hostile input is refused with a reason, or safe."""
 
-from __future__ import annotations
-
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import key_problem, parse_user
 

@@ -1,7 +1,5 @@
 """Files and locks of root: nobody else's lock is taken, and no link is written through."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat

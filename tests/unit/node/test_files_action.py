@@ -1,7 +1,5 @@
 """gpuadmin.node.files on the controller: what a source directory becomes, alone and in a play."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

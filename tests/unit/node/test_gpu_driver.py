@@ -1,7 +1,5 @@
 """The module gpu_driver: what it builds, what it reports, and what check mode says of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

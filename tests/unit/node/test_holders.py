@@ -1,7 +1,5 @@
 """Who holds a lock: found and named, whatever they call themselves."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

@@ -1,7 +1,5 @@
 """What a host says of itself."""
 
-from __future__ import annotations
-
 from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import parse_mountinfo
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations.host_facts import look_at
 

@@ -1,7 +1,5 @@
 """Limits that nobody sets stand in docs/security.md, as they are in the code."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

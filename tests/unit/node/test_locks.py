@@ -1,7 +1,5 @@
 """Nothing is read that is then changed, and nothing changed, while another one is at it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Who somebody is on this host."""
 
-from __future__ import annotations
-
 from ansible_collections.gpuadmin.node.plugins.module_utils import lookup
 
 NOBODY = 2**31 - 7  # a uid that no host gives

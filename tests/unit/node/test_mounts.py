@@ -1,7 +1,5 @@
 """What is mounted where, from mountinfo."""
 
-from __future__ import annotations
-
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import (
     below,

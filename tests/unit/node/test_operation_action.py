@@ -1,7 +1,5 @@
 """How an operation is called: from what the host keeps; code that is missing goes there, but not in check mode."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

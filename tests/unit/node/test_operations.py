@@ -1,7 +1,5 @@
 """Operations: documents, check mode, results; and the files as a package on a node."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

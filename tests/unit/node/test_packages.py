@@ -1,7 +1,5 @@
 """The commands that install packages on a host, in a unit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

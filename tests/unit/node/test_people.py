@@ -1,7 +1,5 @@
 """Whom a host is told about."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What keeps a host from being switched off, and how a node lets the homes go."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path

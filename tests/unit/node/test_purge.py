@@ -1,7 +1,5 @@
 """A deletion goes by what was decided, whatever is moved there meanwhile."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A name that somebody has taken is not given."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

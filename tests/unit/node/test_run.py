@@ -1,7 +1,5 @@
 """Programs of the host: what they print, and what they say when they fail."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

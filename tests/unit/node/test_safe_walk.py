@@ -1,7 +1,5 @@
 """The walk through a tree whose owner moves things about meanwhile, and the deletion that goes by it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

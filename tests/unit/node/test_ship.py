@@ -1,7 +1,5 @@
 """Code that goes to a directory is whole."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

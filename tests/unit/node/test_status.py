@@ -1,7 +1,5 @@
 """What a host says of itself every day: each part by itself, and unknown where it is not known."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What kind of host it is, and the commands that install packages there."""
 
-from __future__ import annotations
-
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.system import (

@@ -1,7 +1,5 @@
 """What is not understood in a database comes out byte for byte."""
 
-from __future__ import annotations
-
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.textdb import Table, decode, encode, members, number
 from hypothesis import given

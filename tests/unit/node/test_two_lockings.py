@@ -1,7 +1,5 @@
 """root/guard.py runs alone, so it locks by itself: it must lock as files.py does, and say the same."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Units of systemd: silence is neither yes nor no, and a name is free only after a moment."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 

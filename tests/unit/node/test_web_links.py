@@ -1,7 +1,5 @@
 """A node signs a link for whoever asks: in the name that the kernel says they have, while they may log in."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The call for applications: what of a site is in it, and for which term."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import date, timedelta

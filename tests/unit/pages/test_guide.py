@@ -1,7 +1,5 @@
 """The user's guide: what of a site is in it, that nothing of a site is markup in it, and where it is written."""
 
-from __future__ import annotations
-
 import json
 import re
 from email import message_from_bytes

@@ -1,7 +1,5 @@
 """Fixtures of the tests of a reset."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path

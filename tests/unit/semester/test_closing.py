@@ -1,7 +1,5 @@
 """The mail to those who are locked out: with the lock, once, and whatever comes between."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from email import message_from_string

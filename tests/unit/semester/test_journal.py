@@ -1,7 +1,5 @@
 """The journal of a reset: a torn line is none, a damaged one decides nothing, and what is written is on the disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

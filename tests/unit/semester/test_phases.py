@@ -1,7 +1,5 @@
 """A phase is one object: what a check asks of hosts is what the run asks of them, and a check changes nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

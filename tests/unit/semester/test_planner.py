@@ -1,7 +1,5 @@
 """The decision of a reset: what is not clearly somebody's who leaves is kept. Tables, and whatever hypothesis finds."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

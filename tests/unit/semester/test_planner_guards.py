@@ -1,7 +1,5 @@
 """Who stays although a reset was begun, whose scratch is whose, and contradictions: each by itself."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A reset from its command line to the homes on a btrfs: undisturbed, and cut at every entry of its journal."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

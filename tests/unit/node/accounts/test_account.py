@@ -1,7 +1,5 @@
 """What an account, a group or a range of ids of somebody else is kept from."""
 
-from __future__ import annotations
-
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.compute import compute
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Record, Settings

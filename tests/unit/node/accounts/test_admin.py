@@ -1,7 +1,5 @@
 """The account that gpuadmin logs in as: what is missing, what is refused, and that nothing else is touched."""
 
-from __future__ import annotations
-
 import os
 import stat
 from contextlib import nullcontext

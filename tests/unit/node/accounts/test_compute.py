@@ -1,7 +1,5 @@
 """What is observed and wanted → operations, as a table. ``{}`` in the files means the fixture's base system."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

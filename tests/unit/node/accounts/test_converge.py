@@ -1,7 +1,5 @@
 """The whole pass on a directory that looks like a root: plan = deed, order, cuts, locks, the boot command."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

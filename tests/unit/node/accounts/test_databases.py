@@ -1,7 +1,5 @@
 """The account databases of one root in memory: what is asked of them stays true while they are edited."""
 
-from __future__ import annotations
-
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.databases import Databases, real_hash
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError

@@ -1,7 +1,5 @@
 """The desired state of a node's accounts: written and read again, and damage is never an empty one."""
 
-from __future__ import annotations
-
 import json
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Restarting somebody's Docker: through their own manager, and nobody else's."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Docker for whoever asks: by the kernel's word who it is, decided under the lock, and nobody can hold it up."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Decisions about subuid and subgid, as a table."""
 
-from __future__ import annotations
-
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import subids
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Whose every uid was, as the storage host remembers it."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

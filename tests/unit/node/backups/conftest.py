@@ -1,7 +1,5 @@
 """What tests of backups share."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """What a host that sends second copies may not do, whatever it sends: it may have been taken over."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import fcntl

@@ -1,7 +1,5 @@
 """A set of backups as it is recorded: two who record lose nothing, and a set that goes stays gone."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

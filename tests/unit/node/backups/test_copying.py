@@ -1,7 +1,5 @@
 """Backup, verification and restore of homes whose owner means harm: theirs is a problem, all others go on."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The manifest of a home, written to its file and read from it."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

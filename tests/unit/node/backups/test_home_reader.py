@@ -1,7 +1,5 @@
 """What of a home is read into its manifest."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Making and verifying a backup of all homes: what is odd about one is that home's problem, and a cut loses nothing."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

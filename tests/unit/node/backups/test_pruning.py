@@ -1,7 +1,5 @@
 """Which backups of a host go: those that the policy lets go and, where a plan was shown, that were in it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

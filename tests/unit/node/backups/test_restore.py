@@ -1,7 +1,5 @@
 """Restoring and copying, on a real btrfs: what comes back is what was there, and nothing that is there is lost."""
 
-from __future__ import annotations
-
 import os
 import stat
 import tarfile

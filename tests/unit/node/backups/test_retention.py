@@ -1,7 +1,5 @@
 """Which backups go: never somebody's newest verified one."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import retention

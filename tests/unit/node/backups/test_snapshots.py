@@ -1,7 +1,5 @@
 """The snapshots of a backup: what is odd about a subvolume is its home's problem."""
 
-from __future__ import annotations
-
 import fcntl
 import itertools
 import os

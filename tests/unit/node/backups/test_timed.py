@@ -1,7 +1,5 @@
 """The timer's backup, which nobody watches."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

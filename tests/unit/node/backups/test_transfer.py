@@ -1,7 +1,5 @@
 """Second copies: sent to the other host home by home, whatever one of them is, and brought back from it."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

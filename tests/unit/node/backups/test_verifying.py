@@ -1,7 +1,5 @@
 """Verified is: read, restored out of sight, and compared."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import random

@@ -1,7 +1,5 @@
 """What is wrong with a host itself, and whether what to do about it can work."""
 
-from __future__ import annotations
-
 from ansible_collections.gpuadmin.node.plugins.module_utils.causes.machine import machine
 
 

@@ -1,7 +1,5 @@
 """What is said of somebody's keys: what was seen, and nothing of what could not be looked at."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Causes of what somebody runs, by facts alone: who holds GPUs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.causes.cause import Person

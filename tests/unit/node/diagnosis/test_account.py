@@ -1,7 +1,5 @@
 """An account as a host has it, and which lines of sshd's are about somebody."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

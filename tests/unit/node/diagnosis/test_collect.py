@@ -1,7 +1,5 @@
 """Each part by itself: what hangs, dies, takes memory or meets a full disk is unknown, and the others are answered."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """Name servers: whatever one answers, it is there; silence and refusal are not."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A person's Docker daemon is theirs: what it answers is hostile, and it is not started by being looked at."""
 
-from __future__ import annotations
-
 import os
 import socket
 import tempfile

@@ -1,7 +1,5 @@
 """newuidmap and its like, and units that somebody masked: by files alone, and no link is followed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

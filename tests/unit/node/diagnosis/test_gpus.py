@@ -1,7 +1,5 @@
 """GPUs for a diagnosis: whose processes hold them, and the names that containers know them by."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What is wrong with a host itself."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

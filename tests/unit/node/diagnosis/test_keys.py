@@ -1,7 +1,5 @@
 """Keys as sshd would judge them; homes whose owner wants root's code to follow, wait or read for ever."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """PAM's files: which modules are not there, and whose limit of processes it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

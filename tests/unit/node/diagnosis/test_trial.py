@@ -1,7 +1,5 @@
 """A session that is tried, as root sees it: what it says is the person's word, and nobody waits for them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

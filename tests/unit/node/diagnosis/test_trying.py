@@ -1,7 +1,5 @@
 """What is tried in somebody's session: real shells with real files, a daemon's socket, and what goes wrong."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

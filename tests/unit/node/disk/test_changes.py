@@ -1,7 +1,5 @@
 """What btrfs says has changed since: whatever somebody does below a directory, it is seen."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

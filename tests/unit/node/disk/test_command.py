@@ -1,7 +1,5 @@
 """The program of the timer: what was known is told at once, each person's file is theirs, and SIGTERM loses nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

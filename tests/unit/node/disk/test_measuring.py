@@ -1,7 +1,5 @@
 """A round: what is unchanged is not walked again, what was cut off goes on, nobody's directory is another's matter."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

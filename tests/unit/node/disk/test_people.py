@@ -1,7 +1,5 @@
 """What each person has: by the owner of a directory or of a file, never by a name that somebody chose."""
 
-from __future__ import annotations
-
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.people import people, samples
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Found, Place, Record
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.tree import MOST

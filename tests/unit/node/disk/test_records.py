@@ -1,7 +1,5 @@
 """What is kept from day to day; a damaged file is told, and never believed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What each person may take of a walk: entries, time and links, their own alone."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Sizes of a tree that its owner shapes: links, holes, pipes, depth, numbers, what moves meanwhile."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A node with GPUs that are described in a file, without hardware."""
 
-from __future__ import annotations
-
 from tests.support.gpu_node import node
 
 __all__ = ["node"]

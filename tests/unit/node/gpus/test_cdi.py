@@ -1,7 +1,5 @@
 """What containers can ask for: read as NVIDIA's toolkit 1.18.0 wrote it (on the fake NVML's two GPUs), and judged."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

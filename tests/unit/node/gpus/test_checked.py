@@ -1,7 +1,5 @@
 """What the last check of modules and libraries found, and when it is not asked any more."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

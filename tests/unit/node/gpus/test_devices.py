@@ -3,8 +3,6 @@
 The toolkit is a script that writes what NVIDIA's wrote.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import stat

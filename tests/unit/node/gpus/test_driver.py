@@ -1,7 +1,5 @@
 """The driver's files: which versions are here, whether they agree, and what is missing in words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A question that may never be answered: the one who asks goes on, and nothing of theirs is held."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

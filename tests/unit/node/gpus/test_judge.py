@@ -1,7 +1,5 @@
 """What is broken, what is only worse than expected, and what is as it should be."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

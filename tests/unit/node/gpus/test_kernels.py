@@ -1,7 +1,5 @@
 """The kernels of a root and their module: there, and of the libraries' version."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

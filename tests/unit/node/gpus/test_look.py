@@ -1,7 +1,5 @@
 """One look at a whole node: bus, driver, NVML and the kernel's log together."""
 
-from __future__ import annotations
-
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import look
 

@@ -1,7 +1,5 @@
 """What NVML says, read from the fake: every value, what is missing, what fails."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

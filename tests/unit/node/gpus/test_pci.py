@@ -1,7 +1,5 @@
 """What the bus shows, without a driver."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import pci

@@ -1,7 +1,5 @@
 """A process that is asked again and again: whoever asks goes on, and no second one is started beside one that hangs."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

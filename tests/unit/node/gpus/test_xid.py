@@ -1,7 +1,5 @@
 """The driver's errors in the kernel's log, and what only looks like one."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A storage host below a directory, for tests of homes."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An archived home: packed, verified, and only then deleted."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable

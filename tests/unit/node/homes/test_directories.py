@@ -1,7 +1,5 @@
 """Homes: made whole or not at all, never under an unmounted disk, deleted only after a verified archive."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

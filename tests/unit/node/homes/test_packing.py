@@ -1,7 +1,5 @@
 """Packing what somebody else made: nothing of it costs more than it holds, and nothing goes that no archive has."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What is out of sight in the home root is named, whatever is there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import trash

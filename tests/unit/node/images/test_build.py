@@ -1,7 +1,5 @@
 """Building on the golden node, on real btrfs: the mounts, the overlay over /var, sealing, sending, publishing."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The node's own commands about images: what they print and end with."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

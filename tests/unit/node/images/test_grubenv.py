@@ -1,7 +1,5 @@
 """The two words that say what boots, on a boot partition that is mounted read-only."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The health checks of a trial, and an ordinary person who wants every node to go back."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """What belongs to a node: taken, put into other roots, and never in an image."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The steps on images: one table, from which operation and unit take what they need."""
 
-from __future__ import annotations
-
 import typing
 from typing import Any
 

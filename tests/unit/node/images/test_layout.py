@@ -1,7 +1,5 @@
 """What prepare-root says of a node's disk, and that it touches none that is unfit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

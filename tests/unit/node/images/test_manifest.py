@@ -1,7 +1,5 @@
 """An image's manifest: which stream a node receives, and what is damaged or hostile in one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

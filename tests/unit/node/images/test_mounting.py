@@ -1,7 +1,5 @@
 """The disk and the store are mounted for as long as they are needed, and what was there before stays."""
 
-from __future__ import annotations
-
 import os
 import signal
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Names of images: the controller and the nodes take the same ones."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """What keeps a switch from beginning: each thing by itself, and nothing else; test_switch.py has it on real disks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

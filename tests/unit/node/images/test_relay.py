@@ -1,7 +1,5 @@
 """A chain of nodes: who gets and brings an image, what arrives is used, and what does not is fetched from the store."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

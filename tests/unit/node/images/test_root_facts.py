@@ -1,7 +1,5 @@
 """What is asked of a root."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Subvolumes of images and roots: what is needed is not deleted, and what is not known decides nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The image switch on real btrfs: every step cut off, everything damaged that can be, and never a root lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

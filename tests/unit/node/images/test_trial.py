@@ -1,7 +1,5 @@
 """What judges a trial: the built-in checks, a check that hangs, the deadline; and records that cannot be read."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

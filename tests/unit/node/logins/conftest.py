@@ -1,7 +1,5 @@
 """People whom nobody on this machine is."""
 
-from __future__ import annotations
-
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 
 MINJI = Person("minji", 48211, range(2900000000, 2900065536))

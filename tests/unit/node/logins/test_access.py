@@ -1,7 +1,5 @@
 """Login access of those who leave: taken away whole, given back whole, and nobody else's."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Sequence

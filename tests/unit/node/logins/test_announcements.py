@@ -1,7 +1,5 @@
 """What people read when they log in: while it holds, and not a moment longer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

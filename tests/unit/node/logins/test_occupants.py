@@ -1,7 +1,5 @@
 """Who is on a node, and whose processes hold a GPU."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

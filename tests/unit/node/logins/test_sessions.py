@@ -1,7 +1,5 @@
 """Sessions of those who leave end, and nobody else's."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """What people read on their terminals."""
 
-from __future__ import annotations
-
 import os
 import pty
 import select

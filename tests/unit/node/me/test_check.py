@@ -1,7 +1,5 @@
 """gpuadmin-me check: the rules of a diagnosis, in words for people, with nobody else's names."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """gpuadmin-me, as people call it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What somebody is told of their own disks, in both languages: their own, whatever they called it."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

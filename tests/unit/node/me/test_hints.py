@@ -1,7 +1,5 @@
 """What gpuadmin-me says of one's own GPUs, and of nobody else's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

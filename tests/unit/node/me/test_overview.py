@@ -1,7 +1,5 @@
 """What somebody has: counted within bounds, and what is not known is said."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """gpuadmin-me web: what somebody reads, in both languages, and what they read where there is no link."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

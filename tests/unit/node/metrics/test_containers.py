@@ -1,7 +1,5 @@
 """Names of containers: what a person's daemon says names that person's containers, and costs nobody else anything."""
 
-from __future__ import annotations
-
 import itertools
 from contextlib import suppress
 from pathlib import Path

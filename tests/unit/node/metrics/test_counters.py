@@ -1,7 +1,5 @@
 """Counters survive a restart, a damaged file and another boot, and do not grow without an end."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

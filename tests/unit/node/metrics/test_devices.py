@@ -1,7 +1,5 @@
 """Which processes have a GPU open: real processes, and device nodes that are another device's numbers."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

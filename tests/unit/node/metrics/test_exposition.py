@@ -1,7 +1,5 @@
 """Text for Prometheus: what a label's value is cannot become another line or another label."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Who holds which GPU, as a table: what the driver lists, what is open, and what follows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

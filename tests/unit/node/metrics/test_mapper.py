@@ -1,7 +1,5 @@
 """Sampler and mapper together: the fake driver, real processes of other accounts, device nodes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

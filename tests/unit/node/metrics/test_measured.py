@@ -1,7 +1,5 @@
 """What the collector has written, for who asks the node itself."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

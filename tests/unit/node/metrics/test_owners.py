@@ -1,7 +1,5 @@
 """Whose a process is: what a person can choose does not move it to somebody else, and does not hide it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

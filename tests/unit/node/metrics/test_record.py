@@ -1,7 +1,5 @@
 """The sampler's record: its account has no rights, and what it writes is held to its form."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the node's records say of its image, as Prometheus gets it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

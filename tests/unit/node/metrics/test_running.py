@@ -1,7 +1,5 @@
 """Pass after pass: on a period, at once where there is something new, and never twice at a time."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The sampler against the fake driver: what it writes, and that it writes nothing of what did not answer."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What the kernel counts of each person."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

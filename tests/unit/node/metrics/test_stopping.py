@@ -1,7 +1,5 @@
 """What holds a GPU and has not used it is ended, and nothing else: real processes of other accounts, device nodes."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

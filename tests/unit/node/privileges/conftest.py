@@ -1,7 +1,5 @@
 """A host as a tree of files, on which nobody is root but who should be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Accounts that are root, and groups that are as good as root."""
 
-from __future__ import annotations
-
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import accounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Found

@@ -1,7 +1,5 @@
 """The whole look: what hangs or fails is unknown, and the report has its bounds."""
 
-from __future__ import annotations
-
 import time
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import collect

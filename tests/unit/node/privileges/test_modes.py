@@ -1,7 +1,5 @@
 """Well-known modes and owners, and a root that is writable."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace

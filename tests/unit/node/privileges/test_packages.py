@@ -1,7 +1,5 @@
 """What dpkg, rpm and pacman say of packaged files, and whom a file belongs to."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What a look for privileges is given."""
 
-from __future__ import annotations
-
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import parse

@@ -1,7 +1,5 @@
 """Programs with privileges, and files of root's that others can change. find(1) itself walks."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """sshd's settings, and the keys by which somebody is root."""
 
-from __future__ import annotations
-
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import sshd
 
 from tests.support.sites import public_key

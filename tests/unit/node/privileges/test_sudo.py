@@ -1,7 +1,5 @@
 """Whom sudo, doas and polkit let be root."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

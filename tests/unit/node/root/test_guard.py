@@ -1,7 +1,5 @@
 """The read-only root, on a real btrfs in a file: opened, closed whatever happens, never a received one."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat

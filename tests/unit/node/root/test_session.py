@@ -1,7 +1,5 @@
 """The unit that holds a root open."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path

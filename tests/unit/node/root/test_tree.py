@@ -1,7 +1,5 @@
 """Directories, files and links: observed state and request -> operations, and that the plan is what is done."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

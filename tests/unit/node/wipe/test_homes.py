@@ -1,7 +1,5 @@
 """Backup and wipe on a real btrfs: nothing goes that is not in a verified backup, whatever is in a home."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

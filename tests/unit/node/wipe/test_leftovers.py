@@ -1,7 +1,5 @@
 """What a wipe left: reported by the next backup, packed, and only then deleted; on a real btrfs."""
 
-from __future__ import annotations
-
 import os
 import socket
 from dataclasses import replace

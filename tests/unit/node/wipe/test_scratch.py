@@ -1,7 +1,5 @@
 """Scratch of those who leave: by names and owners, whatever somebody does there meanwhile."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

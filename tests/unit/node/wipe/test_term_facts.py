@@ -1,7 +1,5 @@
 """What a host knows that a reset decides from."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
