@@ -154,7 +154,7 @@ def test_list_users_and_drift_show_what_differs(cluster: Cluster) -> None:
     assert found["docker"]["inodes"] >= 1
     assert found["scratch"]["bytes"] >= 5_000_000
     assert [one["path"] for one in found["scratch"]["largest"]] == ["/local/minji"]
-    own = cluster.person("minji", "node1", "gpuadmin-me disk").stdout
+    own = cluster.person("minji", "node1", "gpuadmin-me disk")
     assert "/local/minji" in own
     cluster.gpuadmin("drift")
     cluster.admin("node1", "rm /var/lib/gpuadmin/keys/minji")

@@ -53,7 +53,7 @@ def test_bootstrap_of_a_machine_with_root_and_a_password(cluster: Cluster) -> No
         assert f":{port}" not in known.read_text()
         code, shown = at_password("bootstrap", *common)
         assert code == 0, shown
-        for words in ("SHA256:", "make the account gpuadmin (uid 900", "write /etc/sudoers.d/gpuadmin"):
+        for words in ("SHA256:", "make the account gpuadmin (uid 900", "write /etc/sudoers.d/gpuadmin-gpuadmin"):
             assert words in shown
         assert PASSWORD not in shown
         assert f":{port}" in known.read_text()

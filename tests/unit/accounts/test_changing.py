@@ -81,6 +81,6 @@ def test_what_an_admin_sees() -> None:
         "minji: no longer set up for Docker",
     ]
     assert describe_key(LAPTOP) == f"{FINGERPRINT} laptop"
-    assert [note.split(" ", 3)[0] for note in notes(MINJI, after)] == ["open", "what"]
+    assert [note.split(" ", 3)[0] for note in notes(MINJI, after)] == ["open", "minji"]
     assert notes(MINJI, change(MINJI, Wanted(add_keys=(OTHER,), docker=True))) == []
     assert on_nodes(MINJI, MINJI) == ["minji: keys and Docker as users.yml has them"]

@@ -95,7 +95,7 @@ def test_ssh_reads_templates_as_ansible_does(site: Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({"ansible_host": "{{ '-oProxyCommand=x' }}"}, "is no address"),
+        ({"ansible_host": "{{ '-oProxyCommand=x' }}"}, "is not a host.s address"),
         ({"ansible_connection": "local"}, "not reached over ssh"),
         ({"ansible_user": "{{ nobody }}"}, "ansible_user"),
     ],

@@ -169,7 +169,7 @@ def test_records_that_are_somewhere_else_are_not_none(ansible: Ansible, cli: Cli
         runs.write_text("")
     code, _, err = cli(*verb)
     assert code == ExitCode.USAGE
-    assert "runs: is not a directory, or is a broken link" in err
+    assert "runs: is not a directory, or a broken link" in err
     assert ansible.asked == []
 
 

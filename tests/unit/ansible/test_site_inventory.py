@@ -132,7 +132,7 @@ def test_a_run_that_the_inventory_ends_says_which_variable_it_was(tmp_path: Path
         playbook=tmp_path / "play.yml", inventory=site.inventory.sources, known_hosts=site.known_hosts, hosts=3,
         variables={"gpuadmin_site": site.settings.model_dump(mode="json")},
     )  # fmt: skip
-    assert run(call).error == f"inventory: {name}: backups_ordinary is '5', and not a whole number"
+    assert run(call).error == f"inventory: {name}: backups_ordinary is '5', not a whole number"
 
 
 def test_what_is_wrong_with_a_site_ends_the_run(tmp_path: Path) -> None:

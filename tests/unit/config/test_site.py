@@ -225,7 +225,7 @@ CHECKS = {
     ),
     "no pinned key": ({}, "warning", "known_hosts", "of 3 hosts are not pinned: node1, node2, storage1"),
     "a server that is none": (
-        {"gpuadmin.yml": "name: x\nhomes: {server: node1}\n"}, "error", "homes.server", "no host of group storage",
+        {"gpuadmin.yml": "name: x\nhomes: {server: node1}\n"}, "error", "homes.server", "not a host of group storage",
     ),
     "a mountpoint elsewhere": (
         {"gpuadmin.yml": "name: x\nhomes: {export: /srv/homes, mountpoint: /data}\n"},

@@ -15,7 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import
 PLACES = Places(boot_id="this boot", running=Running(260, "/roots/one"))
 STATS = "[/dev/vda2].write_io_errs    {}\n[/dev/vda2].corruption_errs  0\n"
 PENDING = {"stage": "pending", "boot_id": "this boot", "root": "two"}
-KNOWN: Any = DesiredState(records={"minji": None}, removed=(("jiho", 20002),))  # type: ignore[dict-item]
+KNOWN: Any = DesiredState(records={"minji": None}, removed=(("jiho", 20002),))  # type: ignore[dict-item]  # only names are read
 NODE: dict[str, Any] = {
     "there": Subvolume(260, True, "a", "", ""), "journal": {}, "grubenv": {"current": "one", "trial": "two"},
     "stats": STATS.format(0), "people": ["minji"],

@@ -31,7 +31,7 @@ def test_a_record(tmp_path: Path) -> None:
 def test_what_is_no_record(tmp_path: Path, changes: dict[str, Any]) -> None:
     at = tmp_path / "gpus.json"
     at.write_text(json.dumps({"seconds": 5.5, "devices": [{**DEVICE, **changes}]}))
-    with pytest.raises(NodeError, match="no record"):
+    with pytest.raises(NodeError, match="not a record"):
         record.read(str(at))
 
 
@@ -63,7 +63,7 @@ def test_more_than_a_node_has_is_refused() -> None:
 )
 def test_what_is_no_json(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "gpus.json").write_bytes(data)
-    with pytest.raises(NodeError, match="no record"):
+    with pytest.raises(NodeError, match="not a record"):
         record.read(str(tmp_path / "gpus.json"))
 
 
