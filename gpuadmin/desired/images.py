@@ -33,15 +33,12 @@ def gpus(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 
 def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
-    """The role `gpu_stack`."""
-    found = {name: value for name, value in gpus(cluster, host).items() if name != "access"}
-    return {**found, "version": found["version"] or "", "gpus": host.variables.get("gpus")}
-
-
-def gpu_gate(cluster: Cluster, host: Host) -> dict[str, Any]:
-    """The role `gpu_gate`. `grant` and `end`: what a verb asks of this host."""
+    """The role `gpu_stack`. `grant` and `end`: what a verb asks of this host."""
+    found = gpus(cluster, host)
     return {
-        "access": gpus(cluster, host)["access"],
+        **found,
+        "version": found["version"] or "",
+        "gpus": host.variables.get("gpus"),
         "exempt": [cluster.plain["admin"]["user"]],
         "grant": cluster.asked("gpu_grant", {}).get(host.name),
         "end": cluster.asked("gpu_grants_end", {}).get(host.name, []),

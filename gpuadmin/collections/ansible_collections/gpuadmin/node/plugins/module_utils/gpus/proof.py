@@ -36,8 +36,7 @@ def opens(cgroup: str, paths: Sequence[str]) -> list[str]:
         child = os.fork()
         if child == 0:
             try:
-                with open(os.path.join(own, "cgroup.procs"), "w", encoding="ascii") as stream:
-                    stream.write("0")
+                os.write(os.open(os.path.join(own, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC), b"0")
                 found = bytes(49 if os.access(path, os.R_OK | os.W_OK) else 48 for path in there)
                 os.write(writer, b"." + found)
             finally:

@@ -13,7 +13,7 @@ from ..gpus import gate, reconcile
 from ..gpus.gate import Settings
 from . import files
 
-ROLE = "gpu_gate"
+ROLE = "gpu_stack"
 _UNITS = "/etc/systemd/system"
 
 
