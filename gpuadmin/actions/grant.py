@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 
 from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.grants import clock, gpu_words, look
+from gpuadmin.common.text import counted
 from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
-from gpuadmin.common.text import counted
 from gpuadmin.who import who
 
 LONGEST = 200  # characters of a reason, as nodes take it
@@ -81,6 +81,4 @@ def end(request: Granting, now: datetime) -> datetime:
         if found <= now:
             raise ConfigError(f"--until {request.until} is over", hint="it is the admin's own time: write a later one")
         return found
-    raise ConfigError(
-        f"--until {request.until!r} is not a time", hint="tonight, HH:MM, YYYY-MM-DD or YYYY-MM-DDTHH:MM"
-    )
+    raise ConfigError(f"--until {request.until!r} is not a time", hint="tonight, HH:MM, YYYY-MM-DD or YYYY-MM-DDTHH:MM")

@@ -25,7 +25,15 @@ def show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) -> 
     """Print a row for each grant; then the nodes whose GPUs everybody can open."""
     console = make_console(json=False)
     rows = [
-        (host, gpu_words(one["gpus"], answer["gpus"]), one["user"], clock(one["until"]), one["who"], one["reason"], one["id"])
+        (
+            host,
+            gpu_words(one["gpus"], answer["gpus"]),
+            one["user"],
+            clock(one["until"]),
+            one["who"],
+            one["reason"],
+            one["id"],
+        )
         for host, answer in hosts.items()
         for one in answer["grants"]
     ]

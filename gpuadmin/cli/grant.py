@@ -12,8 +12,12 @@ from gpuadmin.options import Options
 @click.command("grant")
 @click.argument("name", metavar="NAME", shell_complete=people())
 @click.argument("host", metavar="HOST", shell_complete=hosts())
-@click.option("--gpus", "number", type=WholeNumber(min=1, max=64), help="So many GPUs that nobody was granted.  [default: 1]")
-@click.option("--gpu", "ids", multiple=True, metavar="ID", help="This GPU: its place (0, 1, …) or UUID. Several are possible.")
+@click.option(
+    "--gpus", "number", type=WholeNumber(min=1, max=64), help="So many GPUs that nobody was granted.  [default: 1]"
+)
+@click.option(
+    "--gpu", "ids", multiple=True, metavar="ID", help="This GPU: its place (0, 1, …) or UUID. Several are possible."
+)
 @click.option("--hours", type=WholeNumber(min=1, max=24 * 366), help="For so long.")
 @click.option("--until", metavar="TIME", help="Until then: tonight, HH:MM, YYYY-MM-DD or YYYY-MM-DDTHH:MM.")
 @click.option("--reason", metavar="TEXT", default="", help="Why; everybody can read it.")

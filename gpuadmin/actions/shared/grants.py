@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from gpuadmin.answers import Answers
+from gpuadmin.common.text import listed
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session
-from gpuadmin.common.text import listed
 
 
 def look(session: Session, wanted: Mapping[str, Mapping[str, Any]]) -> tuple[Answers, RunResult]:

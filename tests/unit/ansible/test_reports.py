@@ -102,6 +102,9 @@ GOOD: dict[str, Any] = {
     },
     "switch": {"seconds": {"fetch": 3.5}, "booted": True},
     "power": {"people": ["minji"], "clients": ["10.0.0.1"], "jobs": [], "unknown": {}},
+    "grants": {"access": "granted", "gpus": ["GPU-1"], "grants": [
+        {"id": "a1", "user": "minji", "uid": 20000, "gpus": ["GPU-1"], "begin": 1, "until": 2, "who": "root@nas",
+         "reason": "deadline", "source": "admin"}]},
     "gpus": {"pci": [BUS], "driver": {"module": "550"}, "nvml": {"driver": "550", "cuda": "12.4", "gpus": [GPU]},
              "answering": 1, "broken": [], "worse": ["x"]},
     "diagnosis": {

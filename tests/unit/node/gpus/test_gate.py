@@ -30,7 +30,9 @@ def test_no_group_of_a_gpu_is_allowed(name: str) -> None:
     assert not any(fnmatchcase(name, one) for one in patterns)
 
 
-@pytest.mark.parametrize("name", ["mem", "tty", "pts", "misc", "input", "n", "nv", "nvme", "nvram", "d", "fuse", "vfio"])
+@pytest.mark.parametrize(
+    "name", ["mem", "tty", "pts", "misc", "input", "n", "nv", "nvme", "nvram", "d", "fuse", "vfio"]
+)
 def test_other_devices_stay_as_they_are(name: str) -> None:
     patterns = [one.partition(" ")[0][len("char-") :] for one in gate.allowed(GRANTED) if one.startswith("char-")]
     assert any(fnmatchcase(name, one) for one in patterns)

@@ -1,84 +1,25 @@
 """Reconciling: what systemd is told for which grants, that a second run tells nothing, and what the proof makes of it."""
 
-from __future__ import annotations
-
-import json
-import os
-import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, proof, reconcile
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, proof, reconcile
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 
+from tests.support.gated_host import GatedHost, gated_host
+
 ONE = Grant("a1", "minji", 20000, ["0"], 1000, 2000, "root@nas")
-UNITS = "user-20000.slice loaded active active User\nuser-0.slice loaded active active User\nssh.service loaded active running\ncron.service not-found inactive dead\n"
-
-
-@dataclass
-class Host:
-    """A host whose systemd does what it is told, or says no; and who can open what."""
-
-    places: reconcile.Places
-    told: list[tuple[str, ...]] = field(default_factory=list)
-    allow: dict[str, list[str]] = field(default_factory=dict)
-    refuses: str = ""
-    lies: list[str] = field(default_factory=list)
-
-    def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        if command[1] == "list-units":
-            return subprocess.CompletedProcess(command, 0, UNITS, "")
-        self.told.append(tuple(command))
-        unit = command[3]
-        if unit == self.refuses:
-            return subprocess.CompletedProcess(command, 1, "", "No such property\n")
-        directory = Path(self.places.control) / f"{unit}.d"
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "50-DeviceAllow.conf").write_text("x")
-        self.allow[unit] = [one[len("DeviceAllow=") :].partition(" ")[0] for one in command if one.startswith("DeviceAllow=/")]
-        return subprocess.CompletedProcess(command, 0, "", "")
-
-    def opens(self, cgroup: str, paths: Sequence[str]) -> list[str]:
-        unit = os.path.basename(cgroup)
-        return [path for path in paths if path in self.allow.get(unit, paths) or path in self.lies]
-
-    def go(self, now: float = 1500) -> reconcile.Outcome:
-        self.told.clear()
-        return reconcile.reconcile(self.places, now)
-
-    def units(self) -> dict[str, list[str]]:
-        """Unit → the device files that it was told, but those of every GPU."""
-        control = gate.Settings.control
-        return {one[3]: [path for path in self.allow[one[3]] if path not in control] for one in self.told}
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    for name in ("state", "run"):
-        (tmp_path / name).mkdir()
-    for unit in ("user.slice/user-20000.slice", "system.slice/ssh.service"):
-        (tmp_path / "cgroups" / unit).mkdir(parents=True)
-    files = {name: [str(tmp_path / f"gpu{name}")] for name in "01"}
-    for paths in files.values():
-        Path(paths[0]).touch()
-    settings = {"access": "granted", "gpus": files, "exempt": []}
-    (tmp_path / "gate.json").write_text(json.dumps(settings))
-    found = Host(
-        reconcile.Places(
-            state=str(tmp_path / "state"), run=str(tmp_path / "run"), settings=str(tmp_path / "gate.json"),
-            control=str(tmp_path / "control"), root=str(tmp_path), cgroups=(str(tmp_path / "cgroups"),),
-            command=lambda command: found.run(command),
-        )
-    )  # fmt: skip
-    monkeypatch.setattr(proof, "opens", found.opens)
-    monkeypatch.setattr(reconcile, "SETTLE", 0.1)
-    return found
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
+    return gated_host(tmp_path, monkeypatch)
 
 
-def test_everybody_is_closed_and_the_granted_have_theirs(host: Host, tmp_path: Path) -> None:
+def test_everybody_is_closed_and_the_granted_have_theirs(host: GatedHost, tmp_path: Path) -> None:
     grants.write(ONE, host.places.state)
     outcome = host.go()
     assert outcome.problems == []
@@ -87,20 +28,20 @@ def test_everybody_is_closed_and_the_granted_have_theirs(host: Host, tmp_path: P
     assert all(one[1:3] == ("set-property", "--runtime") for one in host.told)
 
 
-def test_a_second_run_tells_nothing(host: Host) -> None:
+def test_a_second_run_tells_nothing(host: GatedHost) -> None:
     grants.write(ONE, host.places.state)
     host.go()
     assert host.go().done == []
     assert host.told == []
 
 
-def test_who_is_not_there_has_it_when_they_come(host: Host, tmp_path: Path) -> None:
+def test_who_is_not_there_has_it_when_they_come(host: GatedHost, tmp_path: Path) -> None:
     grants.write(replace(ONE, uid=30000), host.places.state)
     host.go()
     assert host.units()["user-30000.slice"] == [str(tmp_path / "gpu0")]
 
 
-def test_at_its_end_it_is_closed_and_forgotten(host: Host) -> None:
+def test_at_its_end_it_is_closed_and_forgotten(host: GatedHost) -> None:
     grants.write(ONE, host.places.state)
     host.go()
     outcome = host.go(2000)
@@ -111,28 +52,28 @@ def test_at_its_end_it_is_closed_and_forgotten(host: Host) -> None:
     assert host.units() == {}, "a clock that is put back opens nothing"
 
 
-def test_a_clock_before_its_beginning_closes_it(host: Host) -> None:
+def test_a_clock_before_its_beginning_closes_it(host: GatedHost) -> None:
     grants.write(ONE, host.places.state)
     host.go()
     host.go(10)
     assert host.units() == {"user-20000.slice": []}
 
 
-def test_what_systemd_lost_is_told_again(host: Host) -> None:
+def test_what_systemd_lost_is_told_again(host: GatedHost) -> None:
     host.go()
     (Path(host.places.control) / "ssh.service.d/50-DeviceAllow.conf").unlink()
     host.go()
     assert list(host.units()) == ["ssh.service"]
 
 
-def test_a_kill_between_two_units_is_made_good(host: Host) -> None:
+def test_a_kill_between_two_units_is_made_good(host: GatedHost) -> None:
     host.go()
     (Path(host.places.run) / reconcile.APPLIED).write_text("{")
     host.go()
     assert set(host.units()) == {"user-20000.slice", "ssh.service", "user-0.slice"}
 
 
-def test_what_systemd_refuses_is_a_problem_and_told_again(host: Host) -> None:
+def test_what_systemd_refuses_is_a_problem_and_told_again(host: GatedHost) -> None:
     host.refuses = "ssh.service"
     (problem, *_) = host.go().problems
     assert problem == "ssh.service: its list of devices could not be set: No such property"
@@ -141,20 +82,22 @@ def test_what_systemd_refuses_is_a_problem_and_told_again(host: Host) -> None:
     assert list(host.units()) == ["ssh.service"]
 
 
-def test_a_gate_that_is_said_and_not_there_is_a_problem(host: Host, tmp_path: Path) -> None:
+def test_a_gate_that_is_said_and_not_there_is_a_problem(host: GatedHost, tmp_path: Path) -> None:
     host.lies = [str(tmp_path / "gpu1")]
     problems = host.go().problems
     assert f"user-20000.slice: {tmp_path / 'gpu1'} can be opened, and is not granted" in problems
     assert reconcile.main(host.places) == 1
 
 
-def test_a_grant_that_does_not_open_is_a_problem(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_grant_that_does_not_open_is_a_problem(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     grants.write(ONE, host.places.state)
     monkeypatch.setattr(proof, "opens", lambda cgroup, paths: [])
     assert host.go().problems == [f"user-20000.slice: {tmp_path / 'gpu0'} is granted, and cannot be opened"]
 
 
-def test_what_cannot_be_tried_is_a_problem(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_tried_is_a_problem(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(cgroup: str, paths: Sequence[str]) -> list[str]:
         raise OSError(16, "Device or resource busy")
 
@@ -162,7 +105,7 @@ def test_what_cannot_be_tried_is_a_problem(host: Host, monkeypatch: pytest.Monke
     assert any("could not be tried" in one for one in host.go().problems)
 
 
-def test_without_settings_it_is_opened_again_and_nothing_hides_it(host: Host) -> None:
+def test_without_settings_it_is_opened_again_and_nothing_hides_it(host: GatedHost) -> None:
     host.go()
     Path(host.places.settings).unlink()
     host.go()
@@ -173,13 +116,13 @@ def test_without_settings_it_is_opened_again_and_nothing_hides_it(host: Host) ->
     assert host.told == [] or all("DevicePolicy=auto" in one for one in host.told)
 
 
-def test_a_host_that_never_had_a_gate_is_not_touched(host: Host) -> None:
+def test_a_host_that_never_had_a_gate_is_not_touched(host: GatedHost) -> None:
     Path(host.places.settings).unlink()
     host.go()
     assert host.told == []
 
 
-def test_settings_that_cannot_be_read_change_nothing(host: Host) -> None:
+def test_settings_that_cannot_be_read_change_nothing(host: GatedHost) -> None:
     Path(host.places.settings).write_text("{")
     with pytest.raises(NodeError, match="is damaged"):
         host.go()

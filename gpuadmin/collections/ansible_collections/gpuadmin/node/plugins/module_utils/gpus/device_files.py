@@ -32,6 +32,8 @@ def gpus(settings: Settings, root: str = "/") -> Mapping[str, list[str]]:
             continue  # it does not answer; what has no name is granted to nobody
         address = os.path.basename(os.path.dirname(path))
         drm = sorted(glob.glob(os.path.join(root, f"sys/bus/pci/devices/{address}/drm/*")))
-        rendering = [f"/dev/dri/{name}" for name in map(os.path.basename, drm) if re.fullmatch(r"(card|renderD)\d+", name)]
+        rendering = [
+            f"/dev/dri/{name}" for name in map(os.path.basename, drm) if re.fullmatch(r"(card|renderD)\d+", name)
+        ]
         found[uuid.group(1)] = [f"/dev/nvidia{minor.group(1)}", *rendering]
     return found

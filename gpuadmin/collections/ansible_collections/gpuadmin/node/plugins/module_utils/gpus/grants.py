@@ -71,7 +71,9 @@ def read(state: str = STATE) -> tuple[list[Grant], list[str]]:
             found.append(grant)
         # guard: a damaged grant opens nothing, and stops no other
         except (NodeError, OSError, ValueError) as error:
-            problems.append(f"{path} opens nothing: {in_words(error) if isinstance(error, (NodeError, OSError)) else error}")
+            problems.append(
+                f"{path} opens nothing: {in_words(error) if isinstance(error, (NodeError, OSError)) else error}"
+            )
     return found, problems
 
 

@@ -37,6 +37,7 @@ class Places:
     run: str = RUN
     settings: str = gate.SETTINGS
     control: str = CONTROL
+    units: str = "/etc/systemd/system"
     root: str = "/"
     command: Runner = run_command
     cgroups: Sequence[str] = proof.CGROUPS
@@ -103,7 +104,16 @@ def under_lock(places: Places, now: float) -> Outcome:
 
 def _units(places: Places, settings: Settings, applied: Iterable[str]) -> list[str]:
     """The slices of people that are there, and the services; those that were told before, too."""
-    command = ("systemctl", "list-units", "--plain", "--no-legend", "--full", "--all", "user-*.slice", *(one.replace("@", "@*") for one in gate.SERVICES))
+    command = (
+        "systemctl",
+        "list-units",
+        "--plain",
+        "--no-legend",
+        "--full",
+        "--all",
+        "user-*.slice",
+        *(one.replace("@", "@*") for one in gate.SERVICES),
+    )
     done = places.command(command)
     if done.returncode != 0:
         raise NodeError(f"systemd does not say which slices there are: {done.stderr.strip()}")
@@ -116,7 +126,7 @@ def _wanted(
 ) -> dict[str, list[str] | None]:
     """Unit → its whole list; an empty one: not kept out; None: there is no gate."""
     if settings.access == "open":
-        return {unit: None for unit in units}
+        return dict.fromkeys(units)
     held = grants.by_uid(left, now)
     slices = {f"user-{uid}.slice": gpus for uid, gpus in held.items()}
     admins = [found[0] for name in settings.exempt if (found := system_lookup(name)) is not None]
@@ -153,9 +163,7 @@ def _words(allow: Sequence[str] | None) -> str:
     return f"closed but for {', '.join(one.partition(' ')[0] for one in allow if one.startswith('/dev/')) or 'nothing'}"
 
 
-def _prove(
-    places: Places, every: Sequence[str], wanted: Mapping[str, list[str] | None], outcome: Outcome
-) -> None:
+def _prove(places: Places, every: Sequence[str], wanted: Mapping[str, list[str] | None], outcome: Outcome) -> None:
     """Try every GPU from every unit that runs. What may be opened and was not granted is a problem.
 
     systemd answers before it has put a list in force: what is not right yet is tried again.

@@ -14,7 +14,7 @@ from ..gpus.gate import Settings
 from . import files
 
 ROLE = "gpu_stack"
-_UNITS = "/etc/systemd/system"
+_RELOAD = (("systemctl", "daemon-reload"),)
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,9 @@ class Document:
 
 def operate(document: Document, check: bool, places: reconcile.Places | None = None) -> Answer:
     where = places or reconcile.Places()
-    drop_ins = [f"{_UNITS}/{unit}.d/{gate.DROP_IN}" for unit in (gate.SLICES, *gate.SERVICES)]
-    reload = [["systemctl", "daemon-reload"]]
+    drop_ins = [f"{where.units}/{unit}.d/{gate.DROP_IN}" for unit in (gate.SLICES, *gate.SERVICES)]
     if document.access == "open":
-        answer = files.operate(files.Document(absent=[where.settings, *drop_ins], after=reload), check)
+        answer = files.operate(files.Document(absent=[where.settings, *drop_ins], after=_RELOAD), check)
     else:
         settings = Settings(
             document.access, document.groups or Settings.groups, gpus=document.devices, exempt=document.exempt
@@ -50,7 +49,7 @@ def operate(document: Document, check: bool, places: reconcile.Places | None = N
         for path in drop_ins:
             kind = "Slice" if ".slice.d/" in path else "Service"
             wanted.append(files.WantedFile(path, gate.drop_in(kind, settings)))
-        answer = files.operate(files.Document(files=wanted, after=reload), check)
+        answer = files.operate(files.Document(files=wanted, after=_RELOAD), check)
     if check:
         return answer
     outcome = reconcile.reconcile(where)

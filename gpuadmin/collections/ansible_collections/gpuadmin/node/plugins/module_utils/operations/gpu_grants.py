@@ -53,9 +53,13 @@ def operate(document: Document, check: bool, places: reconcile.Places | None = N
         if document.grant is not None and all(one.id != document.grant.id for one in found):
             # guard: a grant where the gate is open would promise what nobody keeps
             if settings.access != "granted":
-                raise NodeError("GPUs of this host are open to everybody: `gpus.access: granted` is not set, or not provisioned")
+                raise NodeError(
+                    "GPUs of this host are open to everybody: `gpus.access: granted` is not set, or not provisioned"
+                )
             new = _grant(document.grant, list(there), [one for one in found if one not in ending], now)
-            done.append(f"grant {', '.join(new.gpus)} to {new.user} until {time.strftime('%Y-%m-%d %H:%M', time.localtime(new.until))}")
+            done.append(
+                f"grant {', '.join(new.gpus)} to {new.user} until {time.strftime('%Y-%m-%d %H:%M', time.localtime(new.until))}"
+            )
         if done and not check:
             grants.delete([one.id for one in ending], where.state)
             if new is not None:
@@ -74,7 +78,10 @@ def operate(document: Document, check: bool, places: reconcile.Places | None = N
 
 def _grant(wanted: Wanted, there: list[str], others: list[Grant], now: float) -> Grant:
     # a place (0, 1, …) is what people see in nvidia-smi
-    named = [there[int(one)] if one.isdecimal() and int(one) < len(there) and one not in there else one for one in wanted.gpus]
+    named = [
+        there[int(one)] if one.isdecimal() and int(one) < len(there) and one not in there else one
+        for one in wanted.gpus
+    ]
     gpus = grants.choose(named or wanted.number, there, others, now)
     return grants.checked(
         Grant(wanted.id, wanted.user, wanted.uid, gpus, int(now), wanted.until, wanted.who, wanted.reason)
