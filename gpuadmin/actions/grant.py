@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.grants import clock, gpu_words, look
@@ -46,7 +47,7 @@ def grant(options: Options, request: Granting) -> int:
         if len(request.reason) > LONGEST or not request.reason.isprintable():
             raise ConfigError(f"--reason: at most {LONGEST} printable characters, in one line")
         until = end(request, datetime.now())
-        wanted = {
+        wanted: dict[str, Any] = {
             "id": secrets.token_hex(4), "user": user.name, "uid": user.uid, "until": int(until.timestamp()),
             "who": who(), "number": request.number, "gpus": list(request.ids), "reason": request.reason,
         }  # fmt: skip

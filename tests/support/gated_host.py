@@ -1,7 +1,6 @@
 """A host whose systemd does what it is told, for tests of the gate."""
 
 import json
-import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,10 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, proof, reconcile
 
-UNITS = "user-20000.slice loaded active active User\nuser-0.slice loaded active active User\nssh.service loaded active running\ncron.service not-found inactive dead\n"
+UNITS = (
+    "user-20000.slice loaded active active User\nuser-0.slice loaded active active User\n"
+    "ssh.service loaded active running\ncron.service not-found inactive dead\n"
+)
 
 
 @dataclass
@@ -39,7 +41,7 @@ class GatedHost:
         return subprocess.CompletedProcess(command, 0, "", "")
 
     def opens(self, cgroup: str, paths: Sequence[str]) -> list[str]:
-        unit = os.path.basename(cgroup)
+        unit = Path(cgroup).name
         return [path for path in paths if path in self.allow.get(unit, paths) or path in self.lies]
 
     def go(self, now: float = 1500) -> reconcile.Outcome:
@@ -66,8 +68,9 @@ def gated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
     found = GatedHost(
         reconcile.Places(
             state=str(tmp_path / "state"), run=str(tmp_path / "run"), settings=str(tmp_path / "gate.json"),
-            control=str(tmp_path / "control"), units=str(tmp_path / "units"), root=str(tmp_path), cgroups=(str(tmp_path / "cgroups"),),
-            command=lambda command: found.run(command),
+            control=str(tmp_path / "control"), units=str(tmp_path / "units"), root=str(tmp_path),
+            cgroups=(str(tmp_path / "cgroups"),),
+            command=lambda command: found.run(command),  # noqa: PLW0108  it does not exist yet
         )
     )  # fmt: skip
     monkeypatch.setattr(proof, "opens", found.opens)

@@ -17,8 +17,9 @@ class Gpus(Model):
     access: Annotated[
         Literal["open", "granted"],
         Field(
-            description="Who may open a node's GPUs: everybody who logs in (`open`), or whom `gpuadmin grant` gave one "
-            "(`granted`); then nobody else can, from ssh, a container, cron or anything else. A host's `gpus_access` wins."
+            description="Who may open a node's GPUs: everybody who logs in (`open`), or those to whom `gpuadmin grant` "
+            "gave one (`granted`), and then nobody else, from ssh, a container, cron or anything else. A host's "
+            "`gpus_access` wins."
         ),
     ] = "open"
     worse: Annotated[

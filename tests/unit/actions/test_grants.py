@@ -24,7 +24,7 @@ def asked(hours: int | None = None, until: str | None = None) -> Granting:
         (asked(until="2027-03-05"), datetime(2027, 3, 5, 23, 59)),
         (asked(until="2027-03-05T09:00"), datetime(2027, 3, 5, 9)),
     ],
-    ids=lambda value: str(value),
+    ids=str,
 )
 def test_until_when(request_: Granting, when: datetime) -> None:
     assert end(request_, NOW) == when

@@ -26,7 +26,7 @@ def test_what_cannot_be_tried_is_not_closed(tmp_path: Path) -> None:
 
 @pytest.mark.root
 def test_what_can_be_opened_from_a_cgroup(tmp_path: Path) -> None:
-    base = next((one for one in BASES if os.path.exists(f"{one}/cgroup.controllers")), None)
+    base = next((one for one in BASES if Path(one, "cgroup.controllers").exists()), None)
     if base is None:
         pytest.skip("this machine mounts no cgroup v2")
     try:

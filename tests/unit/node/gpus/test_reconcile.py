@@ -1,4 +1,4 @@
-"""Reconciling: what systemd is told for which grants, that a second run tells nothing, and what the proof makes of it."""
+"""Reconciling: what systemd is told, that a second run tells nothing, and what the proof makes of it."""
 
 from collections.abc import Sequence
 from dataclasses import replace

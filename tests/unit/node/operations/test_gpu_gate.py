@@ -86,6 +86,6 @@ def test_what_another_has_is_refused(host: GatedHost) -> None:
     gpu_grants.operate(gpu_grants.Document(wanted(number=2)), False, host.places)
     with pytest.raises(NodeError, match="0 are not granted"):
         gpu_grants.operate(gpu_grants.Document(wanted(id="b2", user="jiho", uid=20001)), False, host.places)
+    other = wanted(id="b2", user="jiho", uid=20001, number=0, gpus=["0"])
     with pytest.raises(NodeError, match="granted to minji"):
-        other = wanted(id="b2", user="jiho", uid=20001, number=0, gpus=["0"])
         gpu_grants.operate(gpu_grants.Document(other), False, host.places)

@@ -14,7 +14,8 @@ from .root import guard
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
-    "       cli.py announcements | gpu-devices | gpu-check | gpu-gate | metrics-sample [GPUS] | metrics-map | disk-usage\n"
+    "       cli.py announcements | gpu-devices | gpu-check | gpu-gate | disk-usage\n"
+    "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
     "       cli.py web-links\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"

@@ -80,11 +80,12 @@ def drop_in(kind: str, settings: Settings) -> str:
     It has no empty line ``DeviceAllow=``, which would take away what a grant's drop-in has allowed.
     """
     lines = "".join(f"DeviceAllow={one}\n" for one in allowed(settings))
-    return f"# Managed by gpuadmin. GPUs are opened for those who were granted one.\n[{kind}]\nDevicePolicy=closed\n{lines}"
+    head = "# Managed by gpuadmin. GPUs are opened for those who were granted one."
+    return f"{head}\n[{kind}]\nDevicePolicy=closed\n{lines}"
 
 
 def properties(allow: Sequence[str] | None) -> list[str]:
-    """What `systemctl set-property` is told. An empty list opens everything, and says so; None: open, as it was before."""
+    """What `systemctl set-property` is told. An empty list or None: open to everything."""
     if not allow:
         return ["DevicePolicy=auto", "DeviceAllow="]
     return ["DevicePolicy=closed", "DeviceAllow=", *(f"DeviceAllow={one}" for one in allow)]

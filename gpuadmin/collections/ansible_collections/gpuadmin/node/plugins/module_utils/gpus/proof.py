@@ -1,4 +1,4 @@
-"""Whether device files can be opened from inside of a unit: tried, since what systemd shows of a unit need not be in force."""
+"""Whether device files can be opened from within a unit: tried, since what systemd shows need not be in force."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from ..answer import Answer
 from ..errors import NodeError
 from ..files import flocked
-from ..gpus import grants, reconcile
+from ..gpus import device_files, grants, reconcile
 from ..gpus.grants import Grant
 
 
@@ -46,7 +46,7 @@ def operate(document: Document, check: bool, places: reconcile.Places | None = N
     with flocked(reconcile.lock_path(where)):
         found, problems = grants.read(where.state)
         settings = reconcile.settings_of(where)
-        there = reconcile.gpus(settings, where.root)
+        there = device_files.gpus(settings, where.root)
         ending = [one for one in found if one.id in document.end]
         done = [f"end the grant {one.id} of {one.user}" for one in ending]
         new = None
@@ -57,9 +57,8 @@ def operate(document: Document, check: bool, places: reconcile.Places | None = N
                     "GPUs of this host are open to everybody: `gpus.access: granted` is not set, or not provisioned"
                 )
             new = _grant(document.grant, list(there), [one for one in found if one not in ending], now)
-            done.append(
-                f"grant {', '.join(new.gpus)} to {new.user} until {time.strftime('%Y-%m-%d %H:%M', time.localtime(new.until))}"
-            )
+            until = time.strftime("%Y-%m-%d %H:%M", time.localtime(new.until))
+            done.append(f"grant {', '.join(new.gpus)} to {new.user} until {until}")
         if done and not check:
             grants.delete([one.id for one in ending], where.state)
             if new is not None:
