@@ -64,8 +64,8 @@ def decide(
     """
     refused = {}
     for one in targets:
-        if one.name in (failed or {}):  # it is up: nobody shall take it for one that is off
-            refused[one.name] = f"it answers, and could not be looked at: {(failed or {})[one.name]}"
+        if failed and one.name in failed:  # it is up: nobody shall take it for one that is off
+            refused[one.name] = f"it answers, and could not be looked at: {failed[one.name]}"
         elif reason := _reason(one, reports.get(one.name), waits=waits):
             refused[one.name] = reason
     going = [one for one in targets if one.name not in refused and not one.serves]

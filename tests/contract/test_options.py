@@ -13,10 +13,10 @@ import pytest
 
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.cli import VERBS, cli
+from gpuadmin.cli.man import commands
 from gpuadmin.monitoring.certificates import SECRET_BYTES
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.results import HostResult, RunResult
-from tests.support.commands import all_commands
 from tests.support.site_edits import CALLS, good_site
 from tests.support.sites import UIDS, public_key
 
@@ -123,7 +123,7 @@ def test_every_option_is_read(verb: str, site: Path, monkeypatch: pytest.MonkeyP
 
 
 def callbacks() -> list[tuple[str, Callable[..., Any]]]:
-    return [(path, inspect.unwrap(one.callback)) for path, one in all_commands(cli, "gpuadmin") if one.callback]
+    return [(path, inspect.unwrap(one.callback)) for path, one, _ in commands(cli, "gpuadmin") if one.callback]
 
 
 @pytest.mark.parametrize(("path", "callback"), callbacks(), ids=[path for path, _ in callbacks()])

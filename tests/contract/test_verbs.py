@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from gpuadmin.cli import VERBS, cli
+from gpuadmin.cli.man import commands
 from gpuadmin.options import Options
-from tests.support.commands import all_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -88,7 +88,7 @@ def test_what_may_be_left_out_is_in_brackets(verb: str) -> None:
 def test_every_option_says_what_it_does() -> None:
     silent = [
         f"{path} {parameter.opts[0]}"
-        for path, found in all_commands(cli, "gpuadmin")
+        for path, found, _ in commands(cli, "gpuadmin")
         for parameter in found.params
         if isinstance(parameter, click.Option) and not parameter.help
     ]

@@ -1,5 +1,8 @@
 """What the controller hands to an operation is parsed by one dataclass, and what is wrong has a path."""
 
+# as in an operation's file: fields' types are texts there
+from __future__ import annotations
+
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -86,7 +86,7 @@ class Reader:
         self._live = live
 
     def stub(self, path: str) -> None:
-        """Raise NodeError where a subvolume is missing in a backup that is made; of an old one the manifest says it."""
+        """Raise NodeError if a backup that is being made lacks a subvolume. An older one has its manifest for that."""
         if self._live is None:
             return
         handle = open_directory(self._live)

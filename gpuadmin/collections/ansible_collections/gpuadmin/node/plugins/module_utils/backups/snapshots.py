@@ -60,8 +60,8 @@ def _key(name: str) -> str:
 def _nested(holder: int, inside: str, path: str, problems: dict[str, str]) -> dict[str, dict[str, str]]:
     """Snapshots of the subvolumes in homes: home → path in it → path in the set.
 
-    One that cannot be made is its home's problem. One that came to its place when the snapshot around it was made
-    already is no part of the backup, which has what was there then.
+    One that cannot be made is its home's problem. A subvolume that came to its place after the snapshot around it was
+    made is not in the backup, which has what was there before.
     """
     made: dict[str, dict[str, str]] = {}
     count: dict[str, int] = {}
