@@ -24,10 +24,11 @@ class GatedHost:
     allow: dict[str, list[str]] = field(default_factory=dict)
     refuses: str = ""
     lies: list[str] = field(default_factory=list)
+    units_there: str = UNITS
 
     def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         if command[1] == "list-units":
-            return subprocess.CompletedProcess(command, 0, UNITS, "")
+            return subprocess.CompletedProcess(command, 0, self.units_there, "")
         self.told.append(tuple(command))
         unit = command[3]
         if unit == self.refuses:

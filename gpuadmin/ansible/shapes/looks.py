@@ -198,6 +198,7 @@ class Status(TypedDict):
     people: NotRequired[list[str] | None]
     gpu_people: NotRequired[list[str] | None]
     gpus: NotRequired[list[str] | None]
+    gpu_gate: NotRequired[list[str] | None]
     image: NotRequired[Image | None]
 
 

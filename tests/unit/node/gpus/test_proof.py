@@ -16,6 +16,19 @@ def test_where_a_unit_s_cgroup_is(tmp_path: Path) -> None:
     assert proof.cgroup_of("user-20000.slice", bases) == str(tmp_path / "user.slice/user-20000.slice")
     assert proof.cgroup_of("ssh.service", bases) == str(tmp_path / "system.slice/ssh.service")
     assert proof.cgroup_of("cron.service", bases) is None
+    instance = tmp_path / "system.slice/system-ssh.slice/ssh@1-[::1]:22.service"
+    instance.mkdir(parents=True)
+    assert proof.cgroup_of("ssh@1-[::1]:22.service", bases) == str(instance)
+    assert proof.cgroup_of("ssh@2.service", bases) is None
+
+
+@pytest.mark.parametrize(
+    ("events", "there"), [("populated 0\nfrozen 0\n", False), ("populated 1\nfrozen 0\n", True), (None, True)]
+)
+def test_whether_somebody_is_in_a_cgroup(tmp_path: Path, events: str | None, there: bool) -> None:
+    if events is not None:
+        (tmp_path / "cgroup.events").write_text(events)
+    assert proof.populated(str(tmp_path)) is there
 
 
 def test_what_cannot_be_tried_is_not_closed(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """Reconciling: what systemd is told, that a second run tells nothing, and what the proof makes of it."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, proof, reconcile
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, proof, reconcile, tried
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 
 from tests.support.gated_host import GatedHost, gated_host
@@ -66,6 +67,56 @@ def test_what_systemd_lost_is_told_again(host: GatedHost) -> None:
     assert list(host.units()) == ["ssh.service"]
 
 
+def test_a_driver_that_was_loaded_later_has_everybody_told_again(host: GatedHost, tmp_path: Path) -> None:
+    """Systemd makes numbers of names when it is told: what is not there yet is left out."""
+    grants.write(ONE, host.places.state)
+    host.go()
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/devices").write_text("Character devices:\n195 nvidia\n")
+    host.go()
+    assert host.units()["user-20000.slice"] == [str(tmp_path / "gpu0")]
+    host.go()
+    assert host.told == []
+
+
+def test_a_gate_that_somebody_opened_is_closed_again(host: GatedHost) -> None:
+    host.go()
+    del host.allow["ssh.service"]
+    outcome = host.go()
+    assert list(host.units()) == ["ssh.service"]
+    assert outcome.problems == []
+
+
+def test_what_stays_wrong_is_told_each_time_and_kept_for_others(host: GatedHost, tmp_path: Path) -> None:
+    host.lies = [str(tmp_path / "gpu1")]
+    host.go()
+    host.go()
+    assert {"user-20000.slice", "ssh.service"} <= set(host.units())
+    found = json.loads((tmp_path / "run" / tried.RECORD).read_text())
+    assert f"ssh.service: {tmp_path / 'gpu1'} can be opened, and is not granted" in found["problems"]
+    host.lies = []
+    host.go()
+    assert json.loads((tmp_path / "run" / tried.RECORD).read_text())["problems"] == []
+
+
+def test_who_can_open_what_is_kept_for_others(host: GatedHost, tmp_path: Path) -> None:
+    grants.write(ONE, host.places.state)
+    host.go()
+    found = json.loads((tmp_path / "run" / tried.RECORD).read_text())
+    assert found["opened"] == {"user-20000.slice": [str(tmp_path / "gpu0")]}
+
+
+def test_an_instance_that_has_ended_is_forgotten(host: GatedHost) -> None:
+    host.units_there += "ssh@1.service loaded active running\n"
+    host.go()
+    drop_in = Path(host.places.control) / "ssh@1.service.d/50-DeviceAllow.conf"
+    assert drop_in.exists()
+    host.units_there = host.units_there.replace("ssh@1.service loaded active running\n", "")
+    host.go()
+    assert host.told == []
+    assert not drop_in.exists()
+
+
 def test_a_kill_between_two_units_is_made_good(host: GatedHost) -> None:
     host.go()
     (Path(host.places.run) / reconcile.APPLIED).write_text("{")
@@ -87,6 +138,25 @@ def test_a_gate_that_is_said_and_not_there_is_a_problem(host: GatedHost, tmp_pat
     problems = host.go().problems
     assert f"user-20000.slice: {tmp_path / 'gpu1'} can be opened, and is not granted" in problems
     assert reconcile.main(host.places) == 1
+
+
+def test_a_cgroup_in_which_nobody_is_says_nothing(host: GatedHost, tmp_path: Path) -> None:
+    """A slice that has ended can leave its cgroup, without the list: whoever logs in next is in one with the list."""
+    host.lies = [str(tmp_path / "gpu1")]
+    events = tmp_path / "cgroups/user.slice/user-20000.slice/cgroup.events"
+    events.write_text("populated 0\nfrozen 0\n")
+    assert not [one for one in host.go().problems if one.startswith("user-20000.slice")]
+    events.write_text("populated 1\nfrozen 0\n")
+    assert [one for one in host.go().problems if one.startswith("user-20000.slice")]
+
+
+def test_a_slice_that_ends_while_it_is_tried_says_nothing(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answers = iter([True, False])
+    monkeypatch.setattr(proof, "populated", lambda cgroup: next(answers) if cgroup.endswith("slice") else True)
+    monkeypatch.setattr(proof, "opens", lambda cgroup, paths: list(paths) if cgroup.endswith("slice") else [])
+    assert host.go().problems == []
 
 
 def test_a_grant_that_does_not_open_is_a_problem(

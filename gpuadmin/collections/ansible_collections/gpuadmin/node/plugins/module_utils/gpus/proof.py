@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Sequence
 
@@ -16,7 +17,19 @@ def cgroup_of(unit: str, cgroups: Sequence[str] = CGROUPS) -> str | None:
         path = os.path.join(base, parent, unit)
         if os.path.isdir(path):
             return path
+        if "@" in unit:  # instances are in a slice of their template's
+            for found in glob.glob(os.path.join(glob.escape(base), parent, "system-*.slice", glob.escape(unit))):
+                return found
     return None
+
+
+def populated(cgroup: str) -> bool:
+    """Whether a process is in this cgroup, or below it. That of a slice that has ended may be left, and denies nothing."""
+    try:
+        with open(os.path.join(cgroup, "cgroup.events"), encoding="ascii") as stream:
+            return "populated 0\n" not in stream.read()
+    except OSError:
+        return True  # guard: where it is not known whether somebody is in a cgroup, it is tried -> False
 
 
 def opens(cgroup: str, paths: Sequence[str]) -> list[str]:

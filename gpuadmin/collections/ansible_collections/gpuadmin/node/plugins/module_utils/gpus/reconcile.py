@@ -7,6 +7,7 @@ as systemd's runtime drop-ins are, so that a second run changes nothing. Then it
 from __future__ import annotations
 
 import glob
+import hashlib
 import json
 import os
 import sys
@@ -19,7 +20,7 @@ from ..files import flocked, read_bytes, write_atomic
 from ..lookup import system_lookup
 from ..paths import RUN, STATE
 from ..run import Runner, run_command
-from . import gate, grants, proof
+from . import gate, grants, proof, tried
 from .device_files import gpus
 from .gate import Settings
 from .grants import Grant
@@ -27,6 +28,7 @@ from .grants import Grant
 APPLIED = "gpu-gate.json"
 SETTLE = 3.0  # seconds until what systemd was told is in force
 CONTROL = "/run/systemd/system.control"  # where set-property --runtime writes
+UNSURE = ("?",)  # what a unit was told that has not come to pass: it is told again
 
 
 @dataclass(frozen=True)
@@ -90,20 +92,41 @@ def under_lock(places: Places, now: float) -> Outcome:
     there = gpus(settings, places.root)
     outcome = Outcome(settings.access, problems=problems, grants=left, gpus=there)
     outcome.done += [f"the grant {one.id} of {one.user} has ended" for one in over]
-    applied = _applied(places)
-    wanted = _wanted(settings, left, there, now, _units(places, settings, applied))
+    every = [path for paths in there.values() for path in paths]
+    seen = _devices(settings, every, places.root)
+    applied, before = _applied(places)
+    units = _units(places, applied)
+    for unit in [one for one in applied if "@" in one and one not in units]:
+        del applied[unit]  # an instance that has ended does not come back under its name
+        _forget(places, unit)
+    wanted = _wanted(settings, left, there, now, units)
+    told = set()
     for unit, allow in wanted.items():
-        if applied.get(unit) != allow or (allow is not None and not _drop_in_there(places, unit)):
-            _apply(places, unit, allow, outcome)
-            applied[unit] = allow
-    _remember(places, {unit: allow for unit, allow in applied.items() if allow is not None})
+        # guard: systemd is told again when a driver was loaded -> False
+        stale = before != seen
+        if applied.get(unit) != allow or (allow is not None and (stale or not _drop_in_there(places, unit))):
+            applied[unit] = allow if _apply(places, unit, allow, outcome) else [*UNSURE]
+            told.add(unit)
     if settings.access == "granted":
-        _prove(places, [path for paths in there.values() for path in paths], wanted, outcome)
+        for unit in _prove(places, every, wanted, told, outcome):
+            applied[unit] = [*UNSURE]
+    _remember(places, {unit: allow for unit, allow in applied.items() if allow is not None}, seen)
     return outcome
 
 
-def _units(places: Places, settings: Settings, applied: Iterable[str]) -> list[str]:
-    """The slices of people that are there, and the services; those that were told before, too."""
+def _devices(settings: Settings, every: Iterable[str], root: str) -> str:
+    """What systemd made numbers of when it was told a list: the groups of devices, and the files of GPUs."""
+    lines = (read_bytes(os.path.join(root, "proc/devices")) or b"").decode("ascii", "replace").splitlines()
+    for path in sorted({*settings.control, *every}):
+        try:
+            lines.append(f"{path} {os.stat(path).st_rdev:x}")
+        except OSError:
+            pass  # it is not there, or not yet
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _units(places: Places, applied: Iterable[str]) -> list[str]:
+    """The slices of people that are there, and the services; those that were told before, too, but for instances."""
     command = (
         "systemctl",
         "list-units",
@@ -118,7 +141,7 @@ def _units(places: Places, settings: Settings, applied: Iterable[str]) -> list[s
     if done.returncode != 0:
         raise NodeError(f"systemd does not say which slices there are: {done.stderr.strip()}")
     there = [line.split()[0] for line in done.stdout.splitlines() if line.strip() and line.split()[1] == "loaded"]
-    return sorted({*there, *applied})
+    return sorted({*there, *(one for one in applied if "@" not in one)})
 
 
 def _wanted(
@@ -144,17 +167,22 @@ def _drop_in_there(places: Places, unit: str) -> bool:
     return os.path.exists(os.path.join(places.control, f"{unit}.d", "50-DeviceAllow.conf"))
 
 
-def _apply(places: Places, unit: str, allow: list[str] | None, outcome: Outcome) -> None:
-    """Tell systemd, which puts it in force at once. Opened again, nothing stays behind that hides what comes later."""
+def _apply(places: Places, unit: str, allow: Sequence[str] | None, outcome: Outcome) -> bool:
+    """Tell systemd, and return whether it took it. Opened again, nothing stays behind that hides what comes later."""
     command = ("systemctl", "set-property", "--runtime", unit, *gate.properties(allow))
     done = places.command(command)
     if done.returncode != 0:  # guard: what systemd refuses is told
         outcome.problems.append(f"{unit}: its list of devices could not be set: {done.stderr.strip()}")
-        return
+        return False
     if allow is None:
-        for path in glob.glob(os.path.join(places.control, f"{unit}.d", "50-Device*.conf")):
-            os.unlink(path)
+        _forget(places, unit)
     outcome.done.append(f"{unit}: {_words(allow)}")
+    return True
+
+
+def _forget(places: Places, unit: str) -> None:
+    for path in glob.glob(os.path.join(glob.escape(places.control), f"{glob.escape(unit)}.d", "50-Device*.conf")):
+        os.unlink(path)
 
 
 def _words(allow: Sequence[str] | None) -> str:
@@ -163,27 +191,45 @@ def _words(allow: Sequence[str] | None) -> str:
     return f"closed but for {', '.join(one.partition(' ')[0] for one in allow if one.startswith('/dev/')) or 'nothing'}"
 
 
-def _prove(places: Places, every: Sequence[str], wanted: Mapping[str, list[str] | None], outcome: Outcome) -> None:
-    """Try every GPU from every unit that runs. What may be opened and was not granted is a problem.
+def _prove(
+    places: Places,
+    every: Sequence[str],
+    wanted: Mapping[str, list[str] | None],
+    told: Collection[str],
+    outcome: Outcome,
+) -> list[str]:
+    """Try every GPU from every unit that runs, keep what was found, and return the units where it is not as it should
+    be. What may be opened and was not granted is a problem.
 
-    systemd answers before it has put a list in force: what is not right yet is tried again.
+    A list that was told before and is not in force (systemd was started again, somebody changed a unit) is told once
+    more. systemd answers before it has put a list in force: what is not right yet is tried again.
     """
     end = time.monotonic() + SETTLE
+    wrong, opened = [], {}
     for unit, allow in wanted.items():
         if not allow:
             continue
         granted = {one.partition(" ")[0] for one in allow}
         found = _tried(places, unit, every, granted)
+        if found and unit not in told:  # guard: a gate that somebody opened is closed again
+            _apply(places, unit, allow, outcome)
         while found and time.monotonic() < end:
             time.sleep(0.02)  # systemd tells nobody that it has done it
             found = _tried(places, unit, every, granted)
+        if found:
+            wrong.append(unit)
         outcome.problems += found
+        theirs = [one for one in every if one in granted]
+        if theirs:
+            opened[unit] = theirs
+    tried.write(outcome.problems, opened, places.run)
+    return wrong
 
 
 def _tried(places: Places, unit: str, every: Sequence[str], granted: Collection[str]) -> list[str]:
     """What is wrong with a unit; nothing where it does not run."""
     path = proof.cgroup_of(unit, places.cgroups)
-    if path is None:
+    if path is None or not proof.populated(path):
         return []
     try:
         can = set(proof.opens(path, every))
@@ -192,22 +238,26 @@ def _tried(places: Places, unit: str, every: Sequence[str], granted: Collection[
     except OSError as error:
         return [f"{unit}: whether its gate is closed could not be tried: {in_words(error)}"]
     closed = {one for one in every if one in granted and os.path.exists(one)} - can
-    return [
+    wrong = [
         *(f"{unit}: {one} can be opened, and is not granted" for one in sorted(can - set(granted))),
         *(f"{unit}: {one} is granted, and cannot be opened" for one in sorted(closed)),
     ]
+    # the last one may have left meanwhile: systemd then takes the list away, and the cgroup stays because of the trial
+    return wrong if wrong and proof.populated(path) else []
 
 
-def _applied(places: Places) -> dict[str, list[str] | None]:
+def _applied(places: Places) -> tuple[dict[str, list[str] | None], str]:
+    """What each unit was told last, and with which devices there."""
     try:
         found = json.loads(read_bytes(os.path.join(places.run, APPLIED)) or b"{}")
-        return {str(unit): [str(one) for one in allow] for unit, allow in found.items()}
-    except (ValueError, AttributeError, TypeError):
-        return {}  # a damaged record: everything is told again
+        units = {str(unit): [str(one) for one in allow] for unit, allow in found["units"].items()}
+        return {**units}, str(found["devices"])
+    except (ValueError, AttributeError, TypeError, LookupError):
+        return {}, ""  # a damaged record: everything is told again
 
 
-def _remember(places: Places, applied: Mapping[str, Sequence[str] | None]) -> None:
-    data = json.dumps(applied, indent=1).encode()
+def _remember(places: Places, applied: Mapping[str, Sequence[str] | None], seen: str) -> None:
+    data = json.dumps({"devices": seen, "units": applied}, indent=1).encode()
     path = os.path.join(places.run, APPLIED)
     if read_bytes(path) != data:
         write_atomic(path, data, mode=0o600, sync=False)

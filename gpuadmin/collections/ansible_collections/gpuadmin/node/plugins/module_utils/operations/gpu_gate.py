@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from ..answer import Answer
 from ..errors import NodeError
-from ..gpus import gate, reconcile
+from ..gpus import gate, reconcile, tried
 from ..gpus.gate import Settings
 from . import files
 
@@ -37,6 +37,7 @@ class Document:
 
 def operate(document: Document, check: bool, places: reconcile.Places | None = None) -> Answer:
     where = places or reconcile.Places()
+    wrong = (tried.problems(where.root) or ()) if document.access == "granted" else ()
     drop_ins = [f"{where.units}/{unit}.d/{gate.DROP_IN}" for unit in (gate.SLICES, *gate.SERVICES)]
     if document.access == "open":
         answer = files.operate(files.Document(absent=[where.settings, *drop_ins], after=_RELOAD), check)
@@ -50,6 +51,9 @@ def operate(document: Document, check: bool, places: reconcile.Places | None = N
             kind = "Slice" if ".slice.d/" in path else "Service"
             wanted.append(files.WantedFile(path, gate.drop_in(kind, settings)))
         answer = files.operate(files.Document(files=wanted, after=_RELOAD), check)
+    if wrong:
+        closing = [f"close the gate: {one}" for one in wrong]
+        answer = replace(answer, operations=[*answer.operations, *closing], changed=True)
     if check:
         return answer
     outcome = reconcile.reconcile(where)
