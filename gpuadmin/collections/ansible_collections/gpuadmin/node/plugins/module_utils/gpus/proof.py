@@ -24,7 +24,7 @@ def cgroup_of(unit: str, cgroups: Sequence[str] = CGROUPS) -> str | None:
 
 
 def populated(cgroup: str) -> bool:
-    """Whether a process is in this cgroup, or below it. That of a slice that has ended may be left, and denies nothing."""
+    """Whether a process is in this cgroup, or below it. One that a slice has left behind may deny nothing."""
     try:
         with open(os.path.join(cgroup, "cgroup.events"), encoding="ascii") as stream:
             return "populated 0\n" not in stream.read()
