@@ -18,11 +18,11 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/gpus.md"
 TRIES = "/local/try-gpus"
 #: One that root left lying about: GPUs under other names, and a program that runs as root for whoever starts it.
 LEFT = (
-    f"mknod -m 666 /local/own-a c {gated_cluster.MAJOR} 0; mknod -m 666 /local/own-b c {gated_cluster.MAJOR} 1;"
+    f"set -e; mknod -m 666 /local/own-a c {gated_cluster.MAJOR} 0; mknod -m 666 /local/own-b c {gated_cluster.MAJOR} 1;"
     "cp /usr/bin/head /local/as-root; chmod 4755 /local/as-root"
 )
 #: A lab host has neither cron nor at: services of these names run the same, as the real ones do.
-STAND_IN = "[Service]\nType=oneshot\nUser=minji\nPAMName=cron\nExecStart={tries}\nStandardOutput=file:/run/{name}.out\n"
+STAND_IN = "[Service]\nType=oneshot\nUser=minji\nExecStart={tries}\nStandardOutput=truncate:/run/{name}.out\n"
 DOCKER = "docker run --rm {option} tiny /bin/sh -c '{probe}'"
 DEVICES = "--device /dev/gpu-a --device /dev/gpu-b"
 LOOP = f"while :; do {TRIES} > ~/.before.new; mv ~/.before.new ~/.before; sleep 0.1; done"
@@ -42,6 +42,13 @@ def attempts(cluster: Cluster, before: Kept) -> Mapping[str, Callable[[], str]]:
 
     def hers(command: str) -> Callable[[], str]:
         return lambda: cluster.person("minji", NODE, command).strip()
+
+    def container(option: str) -> Callable[[], str]:
+        def way() -> str:
+            done = cluster.ssh("minji", NODE, DOCKER.format(option=option, probe=PROBE))
+            return done.stdout.strip() if done.returncode == 0 else "does not start"
+
+        return way
 
     def in_her_service() -> str:
         cluster.person("minji", NODE, "sleep 1")  # it writes ten times a second
@@ -67,8 +74,7 @@ def attempts(cluster: Cluster, before: Kept) -> Mapping[str, Callable[[], str]]:
     lifted = "-p DevicePolicy=auto -p 'DeviceAllow=/dev/gpu-a rw' -p 'DeviceAllow=/dev/gpu-b rw'"
     named = TRY.format("/local/own-")
     made = f"mknod /tmp/own-a c {gated_cluster.MAJOR} 0; mknod /tmp/own-b c {gated_cluster.MAJOR} 1"
-    as_root = "for x in a b; do /local/as-root -c 1 /dev/gpu-$x >/dev/null 2>&1 && printf $x; done; echo"
-    docker = DOCKER.format(option=DEVICES, probe=PROBE)
+    as_root = "for x in a b; do /local/as-root -c 16 /dev/gpu-$x >/dev/null 2>&1 && printf $x; done; echo"
     return {
         "a new ssh session, also a second one beside it": hers(PROBE),
         "a shell that she had before": lambda: before.ask(PROBE),
@@ -85,7 +91,8 @@ def attempts(cluster: Cluster, before: Kept) -> Mapping[str, Callable[[], str]]:
         "moving her process into another cgroup": other_cgroup,
         "cron (a unit of its name)": at_a_service("cron.service"),
         "at (a unit of its name)": at_a_service("atd.service"),
-        "rootless Docker, `--device`": hers(docker),
+        "rootless Docker, `--device`": container(DEVICES),
+        "… `--privileged`": container("--privileged"),
         "… in a container that ran before": hers(f"docker exec before /bin/sh -c '{PROBE}'"),
         "ssh while logind is masked and stopped": without_logind,
     }

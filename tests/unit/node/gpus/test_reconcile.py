@@ -167,6 +167,14 @@ def test_a_grant_that_does_not_open_is_a_problem(
     assert host.go().problems == [f"user-20000.slice: {tmp_path / 'gpu0'} is granted, and cannot be opened"]
 
 
+def test_an_admin_who_is_kept_out_is_a_problem(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "cgroups/user.slice/user-0.slice").mkdir()
+    monkeypatch.setattr(proof, "opens", lambda cgroup, paths: [])
+    assert f"user-0.slice: {tmp_path / 'gpu0'} is granted, and cannot be opened" in host.go().problems
+
+
 def test_what_cannot_be_tried_is_a_problem(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(cgroup: str, paths: Sequence[str]) -> list[str]:
         raise OSError(16, "Device or resource busy")

