@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, tried
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import files, gpu_gate, gpu_grants
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations.gpu_grants import Wanted
 
@@ -51,6 +51,21 @@ def test_a_gate_that_is_not_in_force_fails(host: GatedHost, tmp_path: Path) -> N
     host.lies = [str(tmp_path / "gpu1")]
     with pytest.raises(NodeError, match="gpu1 can be opened, and is not granted"):
         closed(host, tmp_path)
+
+
+@pytest.mark.root
+def test_a_gate_that_was_found_open_is_a_difference(
+    host: GatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So drift says it, and a run that closes it says what it did."""
+    closed(host, tmp_path)
+    monkeypatch.setattr(tried, "problems", lambda root: ["ssh.service: /dev/gpu1 can be opened, and is not granted"])
+    for check in (True, False):
+        done = closed(host, tmp_path, check=check).result()
+        assert done["operations"] == ["close the gate: ssh.service: /dev/gpu1 can be opened, and is not granted"]
+        assert done["changed"] is True
+    gpu_gate.operate(gpu_gate.Document("open"), False, host.places)
+    assert gpu_gate.operate(gpu_gate.Document("open"), True, host.places).result()["operations"] == []
 
 
 def test_a_grant_begins_and_ends(host: GatedHost, tmp_path: Path) -> None:
