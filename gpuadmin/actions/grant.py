@@ -59,7 +59,7 @@ def grant(options: Options, request: Granting) -> int:
         builder.add(host, f"{gpu_words(new[0]['gpus'], answers.known[host]['gpus'])} until {clock(wanted['until'])}")
         session.plan(builder.build())
         session.confirm()
-        run = session.run("grants", [host], {"gpuadmin_gpu_grant": {host: wanted}}, check=session.check)
+        run = session.run("grants", [host], {"gpuadmin_grant": {host: wanted}}, check=session.check)
         return report(session, run, {"grant": new[0]})
 
 

@@ -37,5 +37,5 @@ def revoke(options: Options, names: Sequence[str]) -> int:
         if not session.plan(builder.build()):
             return nothing(session, [answers])
         session.confirm()
-        run = session.run("grants", list(ending), {"gpuadmin_gpu_grants_end": ending}, check=session.check)
+        run = session.run("grants", list(ending), {"gpuadmin_grants_end": ending}, check=session.check)
         return report(session, run, {"ended": ending}, unknown=[answers])

@@ -40,8 +40,8 @@ def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
         "version": found["version"] or "",
         "gpus": host.variables.get("gpus"),
         "exempt": [cluster.plain["admin"]["user"]],
-        "grant": cluster.asked("gpu_grant", {}).get(host.name),
-        "end": cluster.asked("gpu_grants_end", {}).get(host.name, []),
+        "grant": cluster.asked("grant", {}).get(host.name),
+        "end": cluster.asked("grants_end", {}).get(host.name, []),
     }
 
 

@@ -20,7 +20,7 @@ def look(session: Session, wanted: Mapping[str, Mapping[str, Any]]) -> tuple[Ans
         builder = PlanBuilder("Show grants")
         builder.add_all(asked, ["read who was granted which GPU"])
         session.planned(builder.build())
-    run = session.run("grants", asked, {"gpuadmin_gpu_grant": dict(wanted)}, check=True, quiet=True)
+    run = session.run("grants", asked, {"gpuadmin_grant": dict(wanted)}, check=True, quiet=True)
     return Answers.of(run.hosts, asked, "grants"), run
 
 
