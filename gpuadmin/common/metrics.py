@@ -29,6 +29,7 @@ SOURCES = {
     "xids": "mapper: the kernel's log",
     "disk": "gpuadmin-disk-usage, once a day: the directories of homes, of Docker's data and of scratch",
     "image": "mapper: the node's records of its image",
+    "gate": "mapper: what the last trial of the GPUs' gate found",
     "counters": "mapper: the file in which counters survive a restart",
 }
 
@@ -64,6 +65,11 @@ METRICS = (
     Metric(
         "gpuadmin_gpus_answering", GAUGE, (),
         "GPUs that answer through the driver.",
+    ),
+    Metric(
+        "gpuadmin_gpu_gate_closed", GAUGE, (),
+        "1 where GPUs are for those who were granted one (`gpus.access: granted`) and the last trial, at most 5 "
+        "minutes ago, found it so; 0 where it did not, or nobody tried. Absent where GPUs are open to everybody.",
     ),
     Metric(
         "gpuadmin_gpu_driver_state", GAUGE, ("state",),

@@ -193,6 +193,7 @@ _PROBLEMS = (
 ALERTS: Mapping[str, tuple[str, str]] = {
     "GpusMissing": ("a GPU is missing", "일부 GPU를 찾을 수 없음"),
     "GpuDriverBroken": ("the GPU driver does not work", "GPU 드라이버 고장"),
+    "GpuGateOpen": ("GPUs may be open to everybody", "배정받지 않은 사람에게 GPU가 열려 있을 수 있음"),
     "GpuMemoryErrors": ("GPU memory errors: results may be wrong", "GPU 메모리 오류: 결과가 잘못될 수 있음"),
     "GpuXid": ("the GPU driver noted an error", "GPU 드라이버 오류 기록"),
     "GpuHot": ("a GPU is too hot", "GPU 과열"),

@@ -68,6 +68,7 @@ def values(
         "gpus": [asdict(one) for one in gpus],
         "cuda": cuda_values(gpus),
         "dashboard": dashboard,
+        "granted": settings.gpus.access == "granted",
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),

@@ -52,7 +52,7 @@ class Cluster:
         self.places = Places(
             str(at / "mapper"), str(at / "sampler" / RECORD), str(at / "counters.json"), dev=str(at / "dev"),
             cgroups=str(at / "cgroups"), log=str(at / "kmsg"), capabilities=str(at / "none"),
-            images=ImagePlaces(state=str(at / "state")),
+            images=ImagePlaces(state=str(at / "state")), root=str(at),
         )  # fmt: skip
         self.answers: dict[int, Any] = {}
         self.mapper = self.started()

@@ -14,6 +14,14 @@ from gpuadmin.config.schema.hosts import Repository
 class Gpus(Model):
     """GPUs of the nodes. How many a node should have, and of which model, is in the inventory (gpus, gpu_model)."""
 
+    access: Annotated[
+        Literal["open", "granted"],
+        Field(
+            description="Who may open a node's GPUs: everybody who logs in (`open`), or those to whom `gpuadmin grant` "
+            "gave one (`granted`), and then nobody else, from ssh, a container, cron or anything else. A host's "
+            "`gpus_access` wins."
+        ),
+    ] = "open"
     worse: Annotated[
         Literal["report", "refuse"],
         Field(
@@ -83,4 +91,4 @@ class Gpus(Model):
 
 
 #: What the inventory may say otherwise for a group or a host, as gpus_driver and so on.
-OF_A_HOST = ("worse", "driver", "version", "hold", "modules", "persistence", "toolkit")
+OF_A_HOST = ("access", "worse", "driver", "version", "hold", "modules", "persistence", "toolkit")

@@ -45,6 +45,8 @@ NEW: list[tuple[str, str, Any]] = [
     ("gpu2", "btrfs_root_gpus", None),
     ("gpu1", "btrfs_root_gpus_worse", "keep"),
     ("gpu2", "gpu_stack_driver", "elsewhere"),
+    ("gpu2", "gpu_stack_access", "open"),
+    ("gpu2", "gpu_stack_grant", None),
     ("gpu1", "semester_scratch_directories", ["/local", "/tmp", "/var/tmp", "/dev/shm"]),
     ("nas1", "semester_scratch_directories", []),
     ("gpu1", "semester_home_root", None),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import tried
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import mapper as package
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.mapper import TEXT
@@ -40,6 +41,16 @@ def test_who_is_on_which_gpu(cluster: Cluster) -> None:
     assert abs(found[f"gpuadmin_gpu_allocated_since_timestamp_seconds{{{labels}}}"] - time.time()) < 60
     sources = ("processes", "people", "xids", "image")
     assert all(found[f'gpuadmin_collector_success{{source="{name}"}}'] == 1 for name in sources)
+
+
+def test_whether_the_gate_is_closed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong: list[str] | None = None
+    monkeypatch.setattr(tried, "problems", lambda root: wrong)
+    assert "gpuadmin_gpu_gate_closed" not in cluster.look()
+    wrong = []
+    assert cluster.look()["gpuadmin_gpu_gate_closed"] == 1
+    wrong = ["ssh.service: open"]
+    assert cluster.look()["gpuadmin_gpu_gate_closed"] == 0
 
 
 def test_held_without_a_process_counts_as_held(cluster: Cluster) -> None:

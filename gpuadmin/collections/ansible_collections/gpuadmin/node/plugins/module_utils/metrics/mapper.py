@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..errors import NodeError, in_words
+from ..gpus import tried
 from ..gpus.xid import LOG
 from ..images.places import Places as ImagePlaces
 from . import roots, slices
@@ -47,6 +48,7 @@ class Places:
     log: str = LOG
     capabilities: str = "/proc/driver/nvidia/capabilities"
     images: ImagePlaces = field(default_factory=ImagePlaces)
+    root: str = "/"
 
 
 class Mapper:
@@ -80,10 +82,15 @@ class Mapper:
         self._source("processes", self._holders)
         self._source("people", lambda: slices.put(self._samples, self._owners.name, self._places.cgroups))
         self._source("image", lambda: roots.put(self._samples, self._places.images))
+        self._source("gate", self._gate)
         self._source("xids", lambda: self._counters.read_log(self._places.log))
         self._source("counters", self._save)
         self._counters.put(self._samples)
         write(self._places.directory, TEXT, self._samples.render())
+
+    def _gate(self) -> None:
+        wrong = tried.problems(self._places.root)
+        self._samples.put("gpuadmin_gpu_gate_closed", None if wrong is None else int(not wrong))
 
     def close(self) -> None:
         """Save the counters, and leave nothing that would be read as if it were still so."""
