@@ -192,7 +192,7 @@ METRICS = (
     ),
     Metric(
         "gpuadmin_gpu_granted_until_timestamp_seconds", GAUGE, ("uuid", "user", "who", "reason"),
-        "Until when the GPU, or its MIG device, is granted to somebody, by whom (who) and why; absent where it is not, "
+        "Until when the GPU, with its MIG devices, is granted to somebody, by whom (who) and why; absent where it is not, "
         "and where GPUs are open to everybody.",
     ),
     Metric(

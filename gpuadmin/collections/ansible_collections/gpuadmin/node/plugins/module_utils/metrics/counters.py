@@ -1,4 +1,4 @@
-"""What survives a restart: how long people held and used GPUs, since when without a grant, errors of the kernel's log."""
+"""What survives a restart: how long people held and used GPUs, or hold one ungranted, and the kernel log's errors."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ class Counters:
                 raise ValueError(f"format {found['format']}")
             uses = {(str(uuid), str(user)): Use(*map(_seconds, rest)) for uuid, user, *rest in found["uses"]}
             xids = {(str(address), int(xid)): int(count) for address, xid, count in found["xids"]}
-            ungranted = {
-                (str(uuid), str(user)): _seconds(since) for uuid, user, since in found.get("ungranted", ())
-            }
+            ungranted = {(str(uuid), str(user)): _seconds(since) for uuid, user, since in found.get("ungranted", ())}
             place = int(found["place"]) if found["boot"] == self._boot else -1
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise NodeError(f"{self._path} is damaged ({error}): the counters start from zero") from None

@@ -310,9 +310,13 @@ def report(targets: Sequence[Mapping[str, Any]], *, check: bool, stopper: Stoppe
     """As a module answers: the targets as they were given, each with what became of it."""
     wanted = [
         Target(
-            str(one["user"]), int(one["uid"]), str(one["uuid"]), int(one["since"]), int(one["notified"]),
+            str(one["user"]),
+            int(one["uid"]),
+            str(one["uuid"]),
+            int(one["since"]),
+            int(one["notified"]),
             str(one["why"]),
-        )  # fmt: skip
+        )
         for one in targets
     ]
     outcomes = (stopper or Stopper()).run(wanted, check=check)
