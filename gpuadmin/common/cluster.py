@@ -65,7 +65,7 @@ class Device:
 
     def of(self, user: str) -> bool:
         """Whether somebody holds it, or was granted it."""
-        return any(one.user == user for one in (*(self.holders or ()), *self.granted))
+        return user in {*(one.user for one in self.holders or ()), *(one.user for one in self.granted)}
 
     @property
     def waiting(self) -> tuple[Granted, ...]:

@@ -192,13 +192,13 @@ METRICS = (
     ),
     Metric(
         "gpuadmin_gpu_granted_until_timestamp_seconds", GAUGE, ("uuid", "user", "who", "reason"),
-        "Until when the GPU, with its MIG devices, is granted to somebody, by whom (who) and why; absent where it is not, "
-        "and where GPUs are open to everybody.",
+        "Until when the GPU, with its MIG devices, is granted to somebody, by whom (who) and why; absent where GPUs "
+        "are open to everybody.",
     ),
     Metric(
         "gpuadmin_gpu_ungranted_since_timestamp_seconds", GAUGE, ("uuid", "user"),
-        "Since when somebody has held it without a grant: it was open when theirs ended. Absent where they have one, and "
-        "where GPUs are open to everybody.",
+        "Since when somebody has held it without a grant: it was open when theirs ended. Absent where GPUs are open to "
+        "everybody.",
     ),
     Metric(
         "gpuadmin_user_cpu_seconds_total", COUNTER, ("user",),

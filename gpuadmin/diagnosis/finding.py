@@ -33,7 +33,7 @@ _STOPS = (
     "gpu-broken", "disk-full", "disk-inodes", "disk-read-only", "names",
 )  # fmt: skip
 _HINDERS = (
-    "home-others", "session-noise", "session-late", "session-cut", "dns", "gpu-lost", "gpu-cdi", "gpu-full",
+    "home-others", "session-noise", "session-late", "session-cut", "dns", "gpu-lost", "gpu-cdi", "gpu-full", "gpu-grant",
     "container-oom", "container-gpu", "container-killed", "container-architecture", "container-program", "memory-limit",
     "memory", "memory-kills", "clock", "trial", "homes-slow", "refused-key",
     "gpu-kernels",  # what does not work now comes before what will not after a boot
@@ -41,7 +41,7 @@ _HINDERS = (
 _NOTES = (
     "docker-not-given",  # the site wants it so
     "sshd", "docker-answer", "units", "reboot", "clock-free", "home-keys", "drift", "pending", "gpu-worse", "gpu-held",
-    "container",
+    "gpu-granted", "container",
 )  # fmt: skip
 #: Code → how bad it is, in the order in which causes are named: who is locked out does not care what Docker lacks.
 CODES: Mapping[str, Severity] = {

@@ -66,6 +66,8 @@ def values(
         "nodes": [asdict(node) for node in nodes],
         "first": asdict(nodes[0]),
         "gpus": [asdict(one) for one in gpus],
+        "granted": settings.gpus.access == "granted",
+        "notice_hours": settings.metrics.idle_notice_hours,
         "cuda": cuda_values(gpus),
         "dashboard": dashboard,
         "picture": None,

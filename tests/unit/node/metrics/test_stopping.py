@@ -301,13 +301,14 @@ def test_what_nobody_granted_ends_and_what_others_do_goes_on(gated: Site) -> Non
     """Whatever else it holds, and whenever it was begun: a child has what its parent had open."""
     process = gated.cluster.process
     hers = replace(OVER, notified=int(time.time()) - 100)
-    with process(ALICE, *GPU, "nvidia1") as both, process(ALICE, "nvidia1", "nvidia-uvm") as second:
-        with process(BOB, *GPU) as neighbour, process(0, *GPU) as daemon:
-            (found,) = gated.run(hers, check=True, listed=([], [both, second]))
-            assert (found.status, found.processes) == ("would stop", 1)
-            assert alive(both), "a check ends nothing"
-            assert gated.run(hers, listed=([], [both, second]))[0].status == "stopped"
-            assert [alive(pid) for pid in (both, second, neighbour, daemon)] == [False, True, True, True]
+    kinds = ((ALICE, *GPU, "nvidia1"), (ALICE, "nvidia1", "nvidia-uvm"), (BOB, *GPU), (0, *GPU))
+    with ExitStack() as stack:
+        both, second, neighbour, daemon = (stack.enter_context(process(uid, *devices)) for uid, *devices in kinds)
+        (found,) = gated.run(hers, check=True, listed=([], [both, second]))
+        assert (found.status, found.processes) == ("would stop", 1)
+        assert alive(both), "a check ends nothing"
+        assert gated.run(hers, listed=([], [both, second]))[0].status == "stopped"
+        assert [alive(pid) for pid in (both, second, neighbour, daemon)] == [False, True, True, True]
 
 
 def test_a_container_in_which_a_granted_gpu_is_used_goes_on(gated: Site, monkeypatch: pytest.MonkeyPatch) -> None:

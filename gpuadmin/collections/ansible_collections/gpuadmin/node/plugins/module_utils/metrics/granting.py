@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..errors import NodeError
 from ..fields import FIRST_HUMAN_UID
-from ..files import read_bytes
-from ..gpus import gate, grants
+from ..gpus import gate
 from ..gpus.grants import Grant
+from ..gpus.in_force import in_force
 from ..paths import STATE
 from .holding import Holdings
 from .record import Device
@@ -45,14 +44,8 @@ class Granted:
 
 def look(now: float, state: str = STATE, settings: str = gate.SETTINGS) -> Granted | None:
     """None where GPUs are open to everybody. Raises NodeError where not all of it can be read, and OSError."""
-    data = read_bytes(settings)
-    found = None if data is None else gate.load(data, settings)
-    if found is None or found.access != "granted":
-        return None
-    listed, problems = grants.read(state)
-    if problems:  # guard: a grant that cannot be read ends nobody's work
-        raise NodeError(problems[0])
-    return Granted([one for one in listed if now < one.until], found.gpus or {}, found.exempt)
+    found = in_force(now, state, settings)
+    return None if found is None else Granted(found[1], found[0].gpus or {}, found[0].exempt)
 
 
 def ungranted(
