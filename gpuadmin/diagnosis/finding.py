@@ -33,9 +33,9 @@ _STOPS = (
     "gpu-broken", "disk-full", "disk-inodes", "disk-read-only", "names",
 )  # fmt: skip
 _HINDERS = (
-    "home-others", "session-noise", "session-late", "session-cut", "dns", "gpu-lost", "gpu-cdi", "gpu-full", "gpu-grant",
-    "container-oom", "container-gpu", "container-killed", "container-architecture", "container-program", "memory-limit",
-    "memory", "memory-kills", "clock", "trial", "homes-slow", "refused-key",
+    "home-others", "session-noise", "session-late", "session-cut", "dns", "gpu-lost", "gpu-cdi", "gpu-full",
+    "gpu-grant", "container-oom", "container-gpu", "container-killed", "container-architecture", "container-program",
+    "memory-limit", "memory", "memory-kills", "clock", "trial", "homes-slow", "refused-key",
     "gpu-kernels",  # what does not work now comes before what will not after a boot
 )  # fmt: skip
 _NOTES = (

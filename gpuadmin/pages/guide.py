@@ -66,10 +66,9 @@ def values(
         "nodes": [asdict(node) for node in nodes],
         "first": asdict(nodes[0]),
         "gpus": [asdict(one) for one in gpus],
-        "granted": settings.gpus.access == "granted",
-        "notice_hours": settings.metrics.idle_notice_hours,
         "cuda": cuda_values(gpus),
         "dashboard": dashboard,
+        "granted": settings.gpus.access == "granted",
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),
@@ -80,6 +79,7 @@ def values(
         "deadline": None if term is None else str(term.deadline),
         "reminders": ", ".join(map(str, reminders)),
         "contact": contact(settings),
+        "notice_hours": settings.metrics.idle_notice_hours,
     }
 
 

@@ -53,8 +53,9 @@ class Cluster:
         self.sampler = Sampler(SamplerPlaces(str(at / "sampler"), str(node.root), str(node.bus), seconds=5.0), 2)
         self.places = Places(
             str(at / "mapper"), str(at / "sampler" / RECORD), str(at / "counters.json"), dev=str(at / "dev"),
+            state=str(at / "state"), gate=str(at / "gpu-gate.json"),
             cgroups=str(at / "cgroups"), log=str(at / "kmsg"), capabilities=str(at / "none"),
-            images=ImagePlaces(state=str(at / "state")), state=str(at / "state"), gate=str(at / "gpu-gate.json"),
+            images=ImagePlaces(state=str(at / "state")),
         )  # fmt: skip
         self.answers: dict[int, Any] = {}
         self.mapper = self.started()

@@ -26,7 +26,7 @@ def subject(broken: Broken) -> Subject:
 
 
 def test_what_is_closed_to_somebody_is_not_broken_to_them(broken: Broken) -> None:
-    """The driver does not show them GPUs that they may not open; to root it is one that is lost."""
+    """The driver does not show them GPUs that they may not open; to root these are missing."""
     broken.gpus()
     (broken.root / "run/user/0").mkdir(parents=True)
     expecting = replace(subject(broken), gpus=9)
@@ -35,7 +35,7 @@ def test_what_is_closed_to_somebody_is_not_broken_to_them(broken: Broken) -> Non
     for own in (False, True):
         found = gpus.gpus(replace(expecting, own=own))
         assert found is not None
-        assert bool(found["lost"]) is not own
+        assert bool(found["worse"]) is not own
 
 
 def test_whose_processes_hold_a_gpu(broken: Broken, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def gpus(subject: Subject) -> dict[str, Any] | None:
     containers = list(cdi.wrong(seen.containers, seen.gpus)) if seen.problem is None else []
     worse = [words for words in verdict.worse if words not in containers]
     lost = [words for words in worse if "does not answer" in words or "does not have it" in words]
-    # what is closed to them does not answer them, and is not broken
+    # guard: a GPU that is closed to somebody is not broken to them -> False
     closed = subject.own and granted(subject) is not None
     return {
         "number": len(seen.devices),
@@ -48,7 +48,7 @@ def gpus(subject: Subject) -> dict[str, Any] | None:
         "differ": [seen.driver.module, seen.driver.libraries] if seen.driver.differ else None,
         "problem": seen.problem if seen.driver.module is not None and wanted and not closed else None,
         "broken": [] if missing or closed else list(verdict.broken),
-        "lost": [] if missing or closed else lost,  # guard: a GPU that is closed to somebody is not lost to them
+        "lost": [] if missing or closed else lost,
         "worse": [] if missing or closed else [words for words in worse if words not in lost],
         "gpus": [_held(gpu, subject) for gpu in seen.gpus if gpu["problem"] is None],
         "containers": [] if closed else containers,

@@ -242,7 +242,8 @@ NOTES: Mapping[str, Text] = {
         ),
         (
             "{0}을(를) 쓰고, 더 필요하면 관리자에게 신청하세요",
-            "이 노드의 GPU는 신청하면 배정됩니다. {0}은(는) {1}까지 쓸 수 있고, 다른 GPU는 'Operation not permitted' 오류가 납니다",
+            "이 노드의 GPU는 신청하면 배정됩니다. {0}은(는) {1}까지 쓸 수 있고, "
+            "다른 GPU는 'Operation not permitted' 오류가 납니다",
         ),
     ),
     "container": Text(

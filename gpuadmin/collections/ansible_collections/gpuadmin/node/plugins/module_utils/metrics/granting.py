@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..fields import FIRST_HUMAN_UID
-from ..gpus import gate
+from ..gpus.gate import SETTINGS
 from ..gpus.grants import Grant
 from ..gpus.in_force import in_force
 from ..paths import STATE
@@ -42,7 +42,7 @@ class Granted:
         )
 
 
-def look(now: float, state: str = STATE, settings: str = gate.SETTINGS) -> Granted | None:
+def look(now: float, state: str = STATE, settings: str = SETTINGS) -> Granted | None:
     """None where GPUs are open to everybody. Raises NodeError where not all of it can be read, and OSError."""
     found = in_force(now, state, settings)
     return None if found is None else Granted(found[1], found[0].gpus or {}, found[0].exempt)

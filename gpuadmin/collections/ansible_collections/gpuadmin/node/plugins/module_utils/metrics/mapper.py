@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..errors import NodeError, in_words
-from ..gpus.gate import SETTINGS
 from ..gpus.xid import LOG
 from ..images.places import Places as ImagePlaces
 from ..paths import STATE
@@ -47,10 +46,10 @@ class Places:
     dev: str = "/dev"
     cgroups: str = slices.CGROUPS
     log: str = LOG
+    state: str = STATE
+    gate: str = granting.SETTINGS
     capabilities: str = "/proc/driver/nvidia/capabilities"
     images: ImagePlaces = field(default_factory=ImagePlaces)
-    state: str = STATE
-    gate: str = SETTINGS
 
 
 class Mapper:
