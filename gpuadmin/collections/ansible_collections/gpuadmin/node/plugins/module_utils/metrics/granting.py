@@ -7,12 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..fields import FIRST_HUMAN_UID
-from ..gpus.gate import SETTINGS
+from ..gpus import gate
 from ..gpus.grants import Grant
 from ..gpus.in_force import in_force
 from ..paths import STATE
 from .holding import Holdings
 from .record import Device
+
+SETTINGS = gate.SETTINGS
 
 
 @dataclass(frozen=True)
