@@ -33,7 +33,7 @@ def revoke(options: Options, names: Sequence[str]) -> int:
         if unknown and not answers.unknown:
             raise ConfigError(f"no grant has the id {unknown[0]!r}, and nobody is called so", hint="gpuadmin grants")
         if ending:
-            builder.warn("what holds a GPU already keeps it until it lets it go")
+            builder.warn("what holds a GPU keeps it; gpuadmin idle --act tells its person, and ends it after a notice")
         if not session.plan(builder.build()):
             return nothing(session, [answers])
         session.confirm()

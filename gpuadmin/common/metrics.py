@@ -25,6 +25,7 @@ SOURCES = {
     "bus": "sampler: the PCI bus and the driver's files",
     "nvml": "sampler: the driver, by NVML",
     "processes": "mapper: which processes hold GPUs, and whose they are",
+    "grants": "mapper: what is granted to whom, where `gpus.access` is `granted`",
     "people": "mapper: what the kernel counts of each person (cgroup v2)",
     "xids": "mapper: the kernel's log",
     "disk": "gpuadmin-disk-usage, once a day: the directories of homes, of Docker's data and of scratch",
@@ -194,6 +195,16 @@ METRICS = (
         "gpuadmin_gpu_unused_since_timestamp_seconds", GAUGE, ("uuid", "user"),
         "Since when somebody has held it without using it once, and each look of that time knows it; absent where it "
         "is used, was let go, or nobody knows.",
+    ),
+    Metric(
+        "gpuadmin_gpu_granted_until_timestamp_seconds", GAUGE, ("uuid", "user", "who", "reason"),
+        "Until when the GPU, with its MIG devices, is granted to somebody, by whom (who) and why; absent where GPUs "
+        "are open to everybody.",
+    ),
+    Metric(
+        "gpuadmin_gpu_ungranted_since_timestamp_seconds", GAUGE, ("uuid", "user"),
+        "Since when somebody has held it without a grant: it was open when theirs ended. Absent where GPUs are open to "
+        "everybody.",
     ),
     Metric(
         "gpuadmin_user_cpu_seconds_total", COUNTER, ("user",),

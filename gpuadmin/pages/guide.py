@@ -79,6 +79,7 @@ def values(
         "deadline": None if term is None else str(term.deadline),
         "reminders": ", ".join(map(str, reminders)),
         "contact": contact(settings),
+        "notice_hours": settings.metrics.idle_notice_hours,
     }
 
 

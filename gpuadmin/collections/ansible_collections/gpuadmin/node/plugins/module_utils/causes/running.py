@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 from gpuadmin.common.text import counted, size_words
@@ -171,6 +172,23 @@ def gpus(person: Person | None, facts: Facts) -> Iterator[Cause]:
         remedy = "gpuadmin run HOSTS -- systemctl start gpuadmin-gpu-devices.service"
         yield Cause("gpu-cdi", words, f"{remedy}; {listed}")
     yield from _held(person, found)
+
+
+def granted(person: Person, facts: Facts) -> Iterator[Cause]:
+    """Which GPUs somebody may open where GPUs are given on request."""
+    found = facts.get("granted")
+    if found is None:
+        return
+    theirs = [one for one in found["grants"] if one["user"] == person.name]
+    places = [place for one in theirs for place in one["gpus"]]
+    here = "GPUs are given on request there, and another one says EPERM (gpus.access)"
+    ask = f"gpuadmin grants; gpuadmin grant {person.name} HOSTS --hours 8 --reason …"
+    if not theirs:
+        yield Cause("gpu-grant", f"{person.name} was granted no GPU: {here.replace('another', 'opening')}", ask)
+    elif len(places) < found["gpus"]:
+        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(min(one["until"] for one in theirs)))
+        words = f"GPU {', '.join(places)}"
+        yield Cause("gpu-granted", f"{person.name} was granted {words} until {until}: {here}", ask, (), (words, until))
 
 
 def kernels(facts: Facts) -> Iterator[Cause]:

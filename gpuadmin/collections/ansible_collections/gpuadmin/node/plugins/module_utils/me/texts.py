@@ -169,6 +169,16 @@ CAUSES: Mapping[str, Text] = {
         ("Use another node, or wait", "the {0} GPUs of this node are all used by others"),
         ("다른 노드를 쓰거나 기다려 주세요", "이 노드의 GPU {0}개를 모두 다른 사람이 쓰고 있습니다"),
     ),
+    "gpu-grant": Text(
+        (
+            "Ask your admins for a GPU of this node: how long, and what for",
+            "a GPU is given on request here, and you have none: opening one says 'Operation not permitted'",
+        ),
+        (
+            "관리자에게 사용 기간과 용도를 알리고 이 노드의 GPU를 신청하세요",
+            "이 노드의 GPU는 신청하면 배정되며, 지금은 배정된 GPU가 없어 열면 'Operation not permitted' 오류가 납니다",
+        ),
+    ),
     "container-oom": Text(
         ("docker run with a larger --memory, or smaller batches", "your container {0} used up its memory"),
         ("docker run --memory를 늘리거나 배치를 줄이세요", "컨테이너 {0}의 메모리가 부족했습니다"),
@@ -224,6 +234,17 @@ NOTES: Mapping[str, Text] = {
     "gpu-held": Text(
         ("nvidia-smi shows which are free", "others use GPUs of this node"),
         ("비어 있는 GPU는 nvidia-smi로 확인하세요", "다른 사람이 이 노드의 GPU를 쓰고 있습니다"),
+    ),
+    "gpu-granted": Text(
+        (
+            "Use {0}; ask your admins if you need more",
+            "a GPU is given on request here: {0} is yours until {1}, and another one says 'Operation not permitted'",
+        ),
+        (
+            "{0}을(를) 쓰고, 더 필요하면 관리자에게 신청하세요",
+            "이 노드의 GPU는 신청하면 배정됩니다. {0}은(는) {1}까지 쓸 수 있고, "
+            "다른 GPU는 'Operation not permitted' 오류가 납니다",
+        ),
     ),
     "container": Text(
         ("docker logs {0}", "your container {0} ended with {1}"),
