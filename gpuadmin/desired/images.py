@@ -39,6 +39,8 @@ def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
         **found,
         "version": found["version"] or "",
         "gpus": host.variables.get("gpus"),
+        # numbers are no keys of JSON
+        "mig": None if found["mig"] is None else {str(gpu): list(one) for gpu, one in found["mig"].items()},
         "exempt": [cluster.plain["admin"]["user"]],
         "grant": cluster.asked("gpu_grant", {}).get(host.name),
         "end": cluster.asked("gpu_grants_end", {}).get(host.name, []),
