@@ -1,0 +1,75 @@
+"""gpuadmin.node.gpu_mig: into which MIG devices the GPUs of a host are divided."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from ..answer import Answer
+from ..files import read_bytes, write_atomic
+from ..gpus import mig
+from ..gpus.mig import Step
+from ..logins import terminals
+from ..metrics.dividing import Divider, Places
+from ..paths import RUN
+
+ROLE = "gpu_stack"
+#: Who was told that a GPU waits for them: for as long as somebody waits, and no longer.
+TOLD = f"{RUN}/gpu-mig-told.json"
+STALE = 600.0  # seconds
+
+
+@dataclass(frozen=True)
+class Document:
+    """Divide GPUs into MIG devices, or make them whole again.
+
+    Acts only on GPUs that nobody holds or was granted, and says of the others who does.
+    """
+
+    #: The profiles of each GPU, by its number; one that is not named is whole. Null: MIG stays as it is.
+    mig: Mapping[str, Sequence[str]] | None = None
+    #: The GPUs to act on; without it all of them.
+    mig_gpus: Sequence[int] | None = None
+    #: What people read on their terminals who are waited for, once; empty where nobody is waited for.
+    mig_waiting: str = ""
+
+
+def operate(document: Document, check: bool, places: Places | None = None, told: str = TOLD) -> Answer:
+    if document.mig is None:
+        return Answer(report={"mig": {"steps": []}})
+    divider = Divider({int(gpu): one for gpu, one in document.mig.items()}, places or Places())
+    first = divider.look(document.mig_gpus)
+    steps = first if check else divider.run(document.mig_gpus)
+    report = {"mig": {"steps": [{**asdict(one), "commands": [list(each) for each in one.commands]} for one in steps]}}
+    if check:
+        differ = [_words(one) for one in steps if one.state != mig.AS_WANTED]
+        return Answer(differ, report)
+    acting = {one.gpu for one in first if one.state == mig.CHANGE}
+    done = [f"GPU {one.gpu}: {one.words}" for one in steps if one.gpu in acting and one.state == mig.AS_WANTED]
+    waiting = [one for one in steps if one.state == mig.WAITS]
+    if document.mig_waiting and waiting:
+        _tell(document.mig_waiting, {divider.uids[words] for one in waiting for words in one.people}, told)
+    # guard: a GPU that was not divided is not said to be
+    left = [_words(one) for one in steps if one.state == mig.REFUSED or (one.state == mig.WAITS and not document.mig_waiting)]
+    return Answer(done, report, left, more={"msg": "; ".join(map(_words, waiting))} if waiting and not left else {})
+
+
+def _words(step: Step) -> str:
+    if step.state == mig.WAITS:
+        return f"GPU {step.gpu}: {step.words} waits: {'; '.join(step.people)}"
+    return f"GPU {step.gpu}: {step.words}"
+
+
+def _tell(message: str, uids: set[int], path: str) -> None:
+    """Tell people on their terminals, each once while somebody waits."""
+    try:
+        recent = time.time() - os.stat(path).st_mtime < STALE
+        before = set(json.loads(read_bytes(path) or b"[]")) if recent else set()
+    except (OSError, ValueError, TypeError):
+        before = set()
+    for uid in sorted(uids - before - {-1}):
+        terminals.tell(message, uid=uid)
+    write_atomic(path, json.dumps(sorted(uids | before)).encode(), mode=0o600, sync=False)
