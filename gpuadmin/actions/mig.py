@@ -30,7 +30,7 @@ def divide(options: Options, patterns: Sequence[str], *, when_idle: bool) -> int
         acting = plan(builder, answers.known, when_idle=when_idle)
         left = list(builder.warnings)
         if acting:
-            builder.warn("what containers can ask for by name follows; a MIG device that is made again has another name")
+            builder.warn("what containers can ask for by name follows, and names of MIG devices may be others then")
         if not session.plan(builder.build()):
             if left:
                 raise RefusedError("; ".join(left), hint="--when-idle waits for people")
@@ -58,9 +58,7 @@ def _hosts(session: Session, patterns: Sequence[str]) -> list[str]:
     return found
 
 
-def plan(
-    builder: PlanBuilder, nodes: Mapping[str, Mapping[str, Any]], *, when_idle: bool
-) -> dict[str, list[int]]:
+def plan(builder: PlanBuilder, nodes: Mapping[str, Mapping[str, Any]], *, when_idle: bool) -> dict[str, list[int]]:
     """Plan each GPU, and return those that are acted on, by host."""
     acting: dict[str, list[int]] = {}
     for host, answer in nodes.items():

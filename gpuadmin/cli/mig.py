@@ -11,15 +11,13 @@ from gpuadmin.options import Options
 
 @click.command("mig")
 @click.argument("hosts", metavar="[HOST...]", nargs=-1, shell_complete=pattern())
-@click.option(
-    "--when-idle", is_flag=True, help="Wait until nobody holds a GPU or was granted it, for a day at most."
-)
+@click.option("--when-idle", is_flag=True, help="Wait until nobody holds a GPU or was granted it, for a day at most.")
 @run_options()
 def command(hosts: tuple[str, ...], when_idle: bool, options: Options) -> int:
     """Divide GPUs into MIG devices as gpus.mig says, and make whole again what it does not name.
 
-    Only GPUs that nobody holds or was granted are divided; of the others you see who does. With --when-idle those people
-    are told, and each GPU is divided as soon as it is free. Nodes make the same devices again after a boot.
+    Only GPUs that nobody holds or was granted are divided; of the others you see who does. With --when-idle those
+    people are told, and each GPU is divided as soon as it is free. Nodes make the same devices again after a boot.
 
     \b
     gpuadmin mig --check

@@ -11,8 +11,11 @@ from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.hosts import variables
 
 HOSTS = (
-    Host("gpu1", ("gpu", "golden"), {"ansible_host": "10.0.0.1", "gpus": 8, "gpus_worse": "keep",
-                               "gpus_mig": {0: ["7g.80gb"]}}),
+    Host(
+        "gpu1",
+        ("gpu", "golden"),
+        {"ansible_host": "10.0.0.1", "gpus": 8, "gpus_worse": "keep", "gpus_mig": {0: ["7g.80gb"]}},
+    ),
     Host("gpu2", ("gpu",), {"gpuadmin_address": "192.168.0.2"}),
     Host("nas1", ("storage",), {"gpuadmin_address": "192.168.0.9"}),
     Host("bak1", ("backup",), {"gpuadmin_address": "192.168.0.7"}),

@@ -1,7 +1,7 @@
 """MIG as a verb asks for it: what is answered, in check mode and in a run, and who is told."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import mig
@@ -21,7 +21,7 @@ class Fake:
 
     first = (FREE, HELD, REFUSED, ALWAYS)
     last = (DONE, HELD, REFUSED, ALWAYS)
-    uids = {"minji holds it": 20001, "(unknown) holds it": -1}
+    uids: ClassVar = {"minji holds it": 20001, "(unknown) holds it": -1}
 
     def __init__(self, wanted: object, places: object) -> None:
         assert wanted == {0: ["7g.80gb"]}

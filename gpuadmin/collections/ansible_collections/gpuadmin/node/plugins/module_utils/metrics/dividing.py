@@ -202,6 +202,7 @@ class Divider:
                 for gpu in one.gpus:
                     yield gpu, f"granted to {one.user} until {until}", one.uid
 
+
 def recorded(state: str = STATE) -> dict[int, list[str]]:
     """The profiles of each GPU that a boot makes again. Raises NodeError where the record is damaged."""
     path = os.path.join(state, FILE)

@@ -52,9 +52,11 @@ def operate(document: Document, check: bool, places: Places | None = None, told:
     waiting = [one for one in steps if one.state == mig.WAITS]
     if document.mig_waiting and waiting:
         _tell(document.mig_waiting, {divider.uids[words] for one in waiting for words in one.people}, told)
-    # guard: a GPU that was not divided is not said to be
-    left = [_words(one) for one in steps if one.state == mig.REFUSED or (one.state == mig.WAITS and not document.mig_waiting)]
-    return Answer(done, report, left, more={"msg": "; ".join(map(_words, waiting))} if waiting and not left else {})
+    left = [one for one in steps if one.state == mig.REFUSED or (one in waiting and not document.mig_waiting)]
+    # guard: a GPU that was not divided is not said to be -> ()
+    conflicts = [_words(one) for one in left]
+    more = {"msg": "; ".join(map(_words, waiting))} if waiting and not left else {}
+    return Answer(done, report, conflicts, more=more)
 
 
 def _words(step: Step) -> str:
