@@ -30,9 +30,7 @@ def looks(node: Node, *texts: str) -> list[list[float | None]]:
 
 
 def described(value: str) -> str:
-    return fake_nvml.described(("gpm", "1"), gpu=1).replace(
-        "gpu_instance = 7", f"gpu_instance = 7\ngpm = {value}"
-    )
+    return fake_nvml.described(("gpm", "1"), gpu=1).replace("gpu_instance = 7", f"gpu_instance = 7\ngpm = {value}")
 
 
 def test_a_mig_device_is_as_busy_as_between_two_looks(node: Node) -> None:

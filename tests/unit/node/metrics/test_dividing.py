@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, mig, reconcile
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, mig, mig_devices, reconcile
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import dividing
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.dividing import Divider, Places, recorded
@@ -39,6 +39,7 @@ class Host:
         self.describe()
         self.failing: Mapping[str, str] = {}
         self.sampling = True
+        self.made: list[str] = []
         self.ran: list[str] = []
         self.places = Places(
             str(cluster.at / "state"), str(cluster.node.root), None, cluster.node.places.lock, self.run,
@@ -55,6 +56,9 @@ class Host:
 
     def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         words = " ".join(command).replace(mig.TOOL, "smi").replace(FIRST, "A").replace(SECOND, "B")
+        if command[0] == "nvidia-modprobe":
+            self.made.append(words.partition("capabilities/")[2])
+            return subprocess.CompletedProcess(command, 0, "", "")
         self.ran.append(words)
         if command[0] != mig.TOOL:
             return subprocess.CompletedProcess(command, 0 if self.sampling else 3, "", "")
@@ -108,6 +112,10 @@ def test_gpus_are_divided_and_made_whole_again(host: Host) -> None:
         f"systemctl start --no-block {sampler}", "systemctl start --no-block gpuadmin-gpu-devices.service",
     ]  # fmt: skip
     assert recorded(host.places.state) == {0: HALVES, 1: []}
+    made = [(one.gpu, one.profile, one.files) for one in mig_devices.read(str(host.cluster.at / "run"))]
+    assert host.made == [f"gpu0/mig/{of}/access" for of in ("gi1", "gi1/ci0", "gi2", "gi2/ci0")]
+    caps = [[f"/dev/nvidia-caps/nvidia-cap{number}" for number in of] for of in ((9, 10), (18, 19))]
+    assert made == [(FIRST, "3g.40gb", ["/dev/nvidia0", *caps[0]]), (FIRST, "4g.40gb", ["/dev/nvidia0", *caps[1]])]
     assert host.go({0: HALVES}) == [(0, mig.AS_WANTED, "3g.40gb, 4g.40gb"), (1, mig.AS_WANTED, "whole")]
     assert host.ran == [], "twice changes nothing"
     assert host.go({0: ["7g.80gb"]})[0] == (0, mig.AS_WANTED, "7g.80gb")

@@ -11,16 +11,17 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import NodeError, in_words
 from ..files import flocked, read_bytes, write_atomic
 from ..gpus import driver as drivers
-from ..gpus import grants, mig, nvml, reconcile
+from ..gpus import grants, mig, mig_devices, nvml, reconcile
 from ..gpus.isolated_call import LOCK, isolated_call
 from ..gpus.look import SECONDS, WORDS
 from ..gpus.mig import Gpu, Step
+from ..gpus.mig_devices import MigDevice
 from ..paths import STATE
 from ..run import Finished, LateError, Runner, run_command
 from . import gpu_samples, mapper, record
@@ -60,6 +61,7 @@ class Divider:
 
     def __init__(self, wanted: Mapping[int, Sequence[str]], places: Places, owners: Owners | None = None) -> None:
         self._wanted, self._places, self._owners = wanted, places, owners or Owners()
+        self._made: list[MigDevice] = []
         self.uids: dict[str, int] = {}  # of those who are in the way of any GPU, by the words for it
 
     def look(self, only: Collection[int] | None = None, *, granted: bool = True) -> list[Step]:
@@ -70,6 +72,7 @@ class Divider:
         if only is not None:
             there = [one for one in there if one.index in only]
             wanted = {index: one for index, one in wanted.items() if index in only}
+        self._made = list(self._devices(found))
         busy = self._busy(found, granted)
         self.uids = {words: uid for people in busy.values() for words, uid in people.items()}
         return mig.decide(wanted, there, busy)
@@ -94,6 +97,8 @@ class Divider:
                     self._switched_back(acting[one.gpu])
             done = [one for one in last if one.state == mig.AS_WANTED or (_waits(one) and one.gpu not in problems)]
             self._record({**before, **self._layouts(done)})
+            self._device_nodes()
+            mig_devices.write(self._made, self._places.gate.run)
         self._places.command(("systemctl", "start", "--no-block", DEVICES))
         return [_failed(one, problems.get(one.gpu)) if one.gpu in acting else one for one in last]
 
@@ -153,6 +158,29 @@ class Divider:
         base = glob.escape(f"{self._places.mapper.capabilities}/gpu{found.get('minor')}/mig")
         there = os.path.isdir(os.path.dirname(base))
         return Gpu.of(found, len(glob.glob(f"{base}/gi*")) if there else None)
+
+    def _device_nodes(self) -> None:
+        """Have the device files that the driver makes only when they are first used: a grant opens what is there."""
+        for path in sorted(
+            glob.glob(f"{glob.escape(self._places.mapper.capabilities)}/gpu*/mig/gi*/**/access", recursive=True)
+        ):
+            try:
+                self._places.command(("nvidia-modprobe", "-f", path))
+            except (LateError, OSError):
+                return  # where it is not installed, names for containers make them
+
+    def _devices(self, found: Mapping[str, Any]) -> Iterator[MigDevice]:
+        """The MIG devices that there are, with the files that open each; without those whose files nobody says."""
+        for one in record.parse(json.loads(json.dumps(gpu_samples.record(found, 0.0)))).devices:
+            if one.gi is None or one.ci is None:
+                continue
+            capabilities = self._places.mapper.capabilities
+            caps = [mapper.caps_of(capabilities, replace(one, ci=ci)) for ci in (None, one.ci)]
+            names = {part["uuid"]: (gpu["uuid"], part) for gpu in found["gpus"] for part in gpu["mig_devices"]}
+            gpu, part = names[one.uuid]
+            if None not in caps:
+                files = [f"/dev/nvidia{one.minor}", *(f"/dev/nvidia-caps/nvidia-cap{cap[1]}" for cap in caps if cap)]
+                yield MigDevice(one.uuid, gpu, mig.profile_of(str(part.get("name"))), files)
 
     def _busy(self, found: Mapping[str, Any], granted: bool) -> dict[str, dict[str, int]]:
         """By uuid of a GPU, who has it or a part of it: in words, and their uid."""
