@@ -35,7 +35,7 @@ def test_each_gpu_has_its_device_and_its_rendering(tmp_path: Path) -> None:
     assert list(found) == [UUIDS[1], UUIDS[0]], "in the order of the bus, as NVML counts them"
 
 
-@pytest.mark.holds("a record of MIG devices opens device files of GPUs, and nothing else")
+@pytest.mark.holds("a record of MIG devices opens files of GPUs alone")
 def test_mig_devices_come_behind_the_gpus_and_belong_to_theirs(tmp_path: Path) -> None:
     add(tmp_path, "0000:b1:00.0", information(UUIDS[0], 0))
     run = tmp_path / "run/gpuadmin"

@@ -93,8 +93,8 @@ class Gpm:
         except NvmlError:
             return None
         metric = asked.metrics[0]
-        # guard: a measurement that cannot be is none
-        return float(metric.value) if metric.code == 0 and 0 <= metric.value <= 100 else None
+        good = metric.code == 0 and 0 <= metric.value <= 100  # guard: a measurement that cannot be is none -> True
+        return float(metric.value) if good else None
 
     def _forget(self, key: Key) -> None:
         self._free(self._before.pop(key))

@@ -94,8 +94,7 @@ def _step(wanted: Sequence[str], gpu: Gpu, people: Sequence[str]) -> Step:
         gpu.on == bool(wanted)
         and gpu.pending == gpu.on
         and sorted(gpu.devices) == sorted(wanted)
-        # guard: an instance that nobody can use is noticed
-        and gpu.instances in (None, len(wanted))
+        and gpu.instances in (None, len(wanted))  # guard: an instance that nobody can use is noticed
     ):
         return Step(gpu.index, AS_WANTED, words)
     now = ", ".join(sorted(gpu.devices)) or ("divided into nothing" if gpu.on else "whole")

@@ -40,5 +40,8 @@ def read(run: str = RUN) -> list[MigDevice]:
         devices = [parse(MigDevice, one, FILE) for one in found]
     except (NodeError, OSError, ValueError, TypeError):
         return []
-    # guard: a record of MIG devices opens device files of GPUs, and nothing else
-    return [one for one in devices if all(_PATH.match(path) for path in one.files)]
+    return [
+        one
+        for one in devices
+        if all(_PATH.match(path) for path in one.files)  # guard: a record of MIG devices opens files of GPUs alone
+    ]
