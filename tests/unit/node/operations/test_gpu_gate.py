@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, mig_devices
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice, Waiting
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import files, gpu_gate, gpu_grants
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations.gpu_grants import Wanted
 
@@ -117,6 +117,21 @@ def test_who_asks_for_a_number_gets_whole_gpus(host: GatedHost, tmp_path: Path) 
     assert granted(host, 1, number=1) == ["GPU-a"]
     answer = gpu_grants.operate(gpu_grants.Document(), True, host.places)
     assert answer.result()["report"]["grants"]["gpus"] == ["GPU-a", "GPU-b"], "places are those of GPUs"
+
+
+@pytest.mark.holds("a GPU that waits to be divided is granted to nobody")
+def test_what_waits_to_be_divided_is_granted_to_nobody(host: GatedHost, tmp_path: Path) -> None:
+    divided(host, tmp_path)
+    mig_devices.wait(Waiting(["GPU-a", "GPU-b"]), host.places.run)
+    for request in ({"number": 0, "gpus": ["0"]}, {"number": 0, "gpus": ["MIG-1"]}):
+        with pytest.raises(NodeError, match="no new grants until then"):
+            granted(host, 1, **request)
+    with pytest.raises(NodeError, match="are not granted to anybody"):
+        granted(host, 1, number=1)
+    with pytest.raises(NodeError, match="there is no MIG device"):
+        granted(host, 1, number=0, mig="1g.10gb")
+    mig_devices.wait(Waiting(), host.places.run)
+    assert granted(host, 1, number=1) == ["GPU-a"]
 
 
 def test_where_everybody_may_open_them_nothing_is_granted(host: GatedHost) -> None:

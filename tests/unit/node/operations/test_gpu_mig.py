@@ -1,11 +1,14 @@
 """MIG as a verb asks for it: what is answered, in check mode and in a run, and who is told."""
 
+import os
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import mig
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import mig, mig_devices, reconcile
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig import Step
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import Waiting
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.dividing import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import gpu_mig
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations.gpu_mig import Document
 
@@ -21,6 +24,7 @@ class Fake:
 
     first = (FREE, HELD, REFUSED, ALWAYS)
     last = (DONE, HELD, REFUSED, ALWAYS)
+    uuids: ClassVar = {0: "GPU-a", 1: "GPU-b"}
     uids: ClassVar = {"minji holds it": 20001, "(unknown) holds it": -1}
 
     def __init__(self, wanted: object, places: object) -> None:
@@ -43,7 +47,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def asked(at: Path, check: bool = False, **more: Any) -> dict[str, Any]:
     document = Document(mig={"0": ["7g.80gb"]}, **more)
-    return dict(gpu_mig.operate(document, check, told=str(at / "told")).result())
+    return dict(gpu_mig.operate(document, check, Places(gate=reconcile.Places(run=str(at)))).result())
 
 
 def test_a_check_says_every_difference(told: list[int], tmp_path: Path) -> None:
@@ -67,16 +71,23 @@ def test_a_run_says_what_was_done_and_fails_for_what_was_left(told: list[int], t
     assert asked(tmp_path, mig_gpus=[3])["changed"] is False
 
 
-def test_who_is_waited_for_is_told_once(told: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_is_waited_for_is_told_once(told: list[int], tmp_path: Path) -> None:
     for _ in range(2):
         found = asked(tmp_path, mig_gpus=[0, 1], mig_waiting="go")
         assert "failed" not in found, "they are waited for"
         assert found["msg"].startswith("GPU 1: ")
     assert told == [20001]
-    monkeypatch.setattr(gpu_mig, "STALE", -1.0)
-    (tmp_path / "told").write_text("no JSON")
+    assert mig_devices.waiting(str(tmp_path)) == Waiting(["GPU-b"], [20001])
+    asked(tmp_path, mig_gpus=[0], mig_waiting="go")
+    assert mig_devices.waiting(str(tmp_path)).gpus == [], "nobody waits any more"
+    path = tmp_path / mig_devices.WAITING
+    os.utime(path, (1.0, 1.0))
     asked(tmp_path, mig_gpus=[1], mig_waiting="go")
     assert told == [20001, 20001], "told again another day"
+    os.utime(path, (1.0, 1.0))
+    assert mig_devices.waiting(str(tmp_path)) == Waiting(), "whoever waited was cut off"
+    path.write_text("no JSON")
+    assert mig_devices.waiting(str(tmp_path)) == Waiting()
 
 
 def test_a_site_that_says_nothing_of_mig(told: list[int], tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ class Divider:
 
     def __init__(self, wanted: Mapping[int, Sequence[str]], places: Places, owners: Owners | None = None) -> None:
         self._wanted, self._places, self._owners = wanted, places, owners or Owners()
+        self.uuids: dict[int, str] = {}  # of GPUs, by number
         self._made: list[MigDevice] = []
         self.uids: dict[str, int] = {}  # of those who are in the way of any GPU, by the words for it
 
@@ -68,6 +69,7 @@ class Divider:
         """What would be done with each GPU, or with these alone. Raises NodeError or OSError if that is not known."""
         found = self._nvml()
         there = [one for one in map(self._gpu, found["gpus"]) if one is not None]
+        self.uuids = {one.index: one.uuid for one in there}
         wanted = self._wanted
         if only is not None:
             there = [one for one in there if one.index in only]

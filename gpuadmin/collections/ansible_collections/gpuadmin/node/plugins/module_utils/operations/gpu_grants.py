@@ -60,7 +60,8 @@ def operate(document: Document, check: bool, places: reconcile.Places | None = N
                 raise NodeError(
                     "GPUs of this host are open to everybody: `gpus.access: granted` is not set, or not provisioned"
                 )
-            new = _grant(document.grant, list(there), parts, [one for one in found if one not in ending], now)
+            others = [one for one in found if one not in ending]
+            new = _grant(document.grant, list(there), parts, others, now, mig_devices.waiting(where.run).gpus)
             until = time.strftime("%Y-%m-%d %H:%M", time.localtime(new.until))
             done.append(f"grant {', '.join(new.gpus)} to {new.user} until {until}")
         if done and not check:
@@ -79,13 +80,26 @@ def operate(document: Document, check: bool, places: reconcile.Places | None = N
     return Answer(done, {"grants": report, "problems": problems}, problems if not check else ())
 
 
-def _grant(wanted: Wanted, there: list[str], parts: Mapping[str, MigDevice], others: list[Grant], now: float) -> Grant:
+def _grant(
+    wanted: Wanted,
+    there: list[str],
+    parts: Mapping[str, MigDevice],
+    others: list[Grant],
+    now: float,
+    waiting: Sequence[str],
+) -> Grant:
     whole = [one for one in there if one not in parts]
     # a place (0, 1, …) is what people see in nvidia-smi
     named = [
         whole[int(one)] if one.isdecimal() and int(one) < len(whole) and one not in there else one
         for one in wanted.gpus
     ]
+    # guard: a GPU that waits to be divided is granted to nobody
+    if any(one in waiting or (one in parts and parts[one].gpu in waiting) for one in named):
+        raise NodeError(
+            "it is divided anew as soon as nobody is on it (gpuadmin mig --when-idle): no new grants until then"
+        )
+    parts = {name: one for name, one in parts.items() if one.gpu not in waiting}
     taken = [_related(one, parts) for one in others]
     if wanted.mig:
         gpus = [_part(wanted.mig, parts, taken, now)]
@@ -93,7 +107,7 @@ def _grant(wanted: Wanted, there: list[str], parts: Mapping[str, MigDevice], oth
         gpus = grants.choose(named, there, taken, now)
     else:  # one that is divided is not among those that anybody means who says how many
         divided = {one.gpu for one in parts.values()}
-        gpus = grants.choose(wanted.number, [one for one in whole if one not in divided], taken, now)
+        gpus = grants.choose(wanted.number, [one for one in whole if one not in {*divided, *waiting}], taken, now)
     return grants.checked(
         Grant(wanted.id, wanted.user, wanted.uid, gpus, int(now), wanted.until, wanted.who, wanted.reason)
     )

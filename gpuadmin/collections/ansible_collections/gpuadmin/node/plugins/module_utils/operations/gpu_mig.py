@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from ..answer import Answer
-from ..files import read_bytes, write_atomic
-from ..gpus import mig
+from ..gpus import mig, mig_devices
 from ..gpus.mig import Step
+from ..gpus.mig_devices import Waiting
 from ..logins import terminals
 from ..metrics.dividing import Divider, Places
-from ..paths import RUN
 
 ROLE = "gpu_stack"
-#: Who was told that a GPU waits for them: for as long as somebody waits, and no longer.
-TOLD = f"{RUN}/gpu-mig-told.json"
-STALE = 600.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -37,10 +30,11 @@ class Document:
     mig_waiting: str = ""
 
 
-def operate(document: Document, check: bool, places: Places | None = None, told: str = TOLD) -> Answer:
+def operate(document: Document, check: bool, places: Places | None = None) -> Answer:
     if document.mig is None:
         return Answer(report={"mig": {"steps": []}})
-    divider = Divider({int(gpu): one for gpu, one in document.mig.items()}, places or Places())
+    where = places or Places()
+    divider = Divider({int(gpu): one for gpu, one in document.mig.items()}, where)
     first = divider.look(document.mig_gpus)
     steps = first if check else divider.run(document.mig_gpus)
     report = {"mig": {"steps": [{**asdict(one), "commands": [list(each) for each in one.commands]} for one in steps]}}
@@ -50,8 +44,8 @@ def operate(document: Document, check: bool, places: Places | None = None, told:
     acting = {one.gpu for one in first if one.state == mig.CHANGE}
     done = [f"GPU {one.gpu}: {one.words}" for one in steps if one.gpu in acting and one.state == mig.AS_WANTED]
     waiting = [one for one in steps if one.state == mig.WAITS]
-    if document.mig_waiting and waiting:
-        _tell(document.mig_waiting, {divider.uids[words] for one in waiting for words in one.people}, told)
+    if document.mig_waiting:
+        _tell(document.mig_waiting, divider, waiting, where.gate.run)
     left = [one for one in steps if one.state == mig.REFUSED or (one in waiting and not document.mig_waiting)]
     # guard: a GPU that was not divided is not said to be -> ()
     conflicts = [_words(one) for one in left]
@@ -65,13 +59,10 @@ def _words(step: Step) -> str:
     return f"GPU {step.gpu}: {step.words}"
 
 
-def _tell(message: str, uids: set[int], path: str) -> None:
-    """Tell people on their terminals, each once while somebody waits."""
-    try:
-        recent = time.time() - os.stat(path).st_mtime < STALE
-        before = set(json.loads(read_bytes(path) or b"[]")) if recent else set()
-    except (OSError, ValueError, TypeError):
-        before = set()
-    for uid in sorted(uids - before - {-1}):
+def _tell(message: str, divider: Divider, steps: Sequence[Step], run: str) -> None:
+    """Tell people on their terminals, each once while somebody waits; and nobody is granted these GPUs meanwhile."""
+    before = mig_devices.waiting(run).told
+    people = {divider.uids[words] for one in steps for words in one.people} - {-1}
+    for uid in sorted(people - {*before}):
         terminals.tell(message, uid=uid)
-    write_atomic(path, json.dumps(sorted(uids | before)).encode(), mode=0o600, sync=False)
+    mig_devices.wait(Waiting([divider.uuids[one.gpu] for one in steps], sorted({*before, *people})), run)
