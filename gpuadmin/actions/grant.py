@@ -23,7 +23,8 @@ LONGEST = 200  # characters of a reason, as nodes take it
 
 @dataclass(frozen=True)
 class Granting:
-    """What the command line asks for. `number`: so many; or `ids`. `hours` or `until`, as it was typed."""
+    """What the command line asks for. `number`: so many; or `ids`; or a MIG device of the profile `mig`. `hours` or
+    `until`, as it was typed."""
 
     name: str
     host: str
@@ -32,6 +33,7 @@ class Granting:
     hours: int | None
     until: str | None
     reason: str
+    mig: str = ""
 
 
 def grant(options: Options, request: Granting) -> int:
@@ -50,6 +52,7 @@ def grant(options: Options, request: Granting) -> int:
         wanted: dict[str, Any] = {
             "id": secrets.token_hex(4), "user": user.name, "uid": user.uid, "until": int(until.timestamp()),
             "who": who(), "number": request.number, "gpus": list(request.ids), "reason": request.reason,
+            **({"mig": request.mig} if request.mig else {}),
         }  # fmt: skip
         answers, run = look(session, {host: wanted})
         if host not in answers.known:

@@ -44,6 +44,7 @@ REPORTS: Mapping[str, Any] = {
     "power": looks.Power,
     "gpus": looks.Gpus,
     "grants": looks.Grants,
+    "mig": looks.Mig,
     "diagnosis": looks.Diagnosis,
     "docker_restart": str,
     "measured": looks.Measured,

@@ -147,6 +147,11 @@ METRICS = (
         "A MIG device; gpu is the uuid of its GPU. Always 1.",
     ),
     Metric(
+        "gpuadmin_mig_utilization_ratio", GAUGE, ("uuid",),
+        "Share of time since the last sample in which something computed on the MIG device, by NVML's GPM. Absent "
+        "where the GPU has none, and where two devices share a GPU instance.",
+    ),
+    Metric(
         "gpuadmin_mig_memory_size_bytes", GAUGE, ("uuid",),
         "Memory that the MIG device has.",
     ),

@@ -39,6 +39,10 @@ def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
         **found,
         "version": found["version"] or "",
         "gpus": host.variables.get("gpus"),
+        # numbers are no keys of JSON
+        "mig": None if found["mig"] is None else {str(gpu): list(one) for gpu, one in found["mig"].items()},
+        "mig_gpus": cluster.asked("mig_gpus", {}).get(host.name),
+        "mig_waiting": cluster.asked("mig_waiting", ""),
         "exempt": [cluster.plain["admin"]["user"]],
         "grant": cluster.asked("grant", {}).get(host.name),
         "end": cluster.asked("grants_end", {}).get(host.name, []),

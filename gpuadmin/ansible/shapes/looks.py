@@ -83,6 +83,19 @@ class Grants(TypedDict):
     grants: list[Grant]
 
 
+class Division(TypedDict):
+    """What happens to a GPU, or did: into which MIG devices it is divided, or why not."""
+
+    gpu: Count
+    state: Literal["as wanted", "change", "waits", "refused"]
+    words: str
+    people: list[str]
+
+
+class Mig(TypedDict):
+    steps: list[Division]
+
+
 class Clock(TypedDict):
     seconds: When
     service: NotRequired[str | None]

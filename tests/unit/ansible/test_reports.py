@@ -105,6 +105,7 @@ GOOD: dict[str, Any] = {
     "grants": {"access": "granted", "gpus": ["GPU-1"], "grants": [
         {"id": "a1", "user": "minji", "uid": 20000, "gpus": ["GPU-1"], "begin": 1, "until": 2, "who": "root@nas",
          "reason": "deadline", "source": "admin"}]},
+    "mig": {"steps": [{"gpu": 0, "state": "waits", "words": "whole (now 7g.80gb)", "people": ["minji holds it"]}]},
     "gpus": {"pci": [BUS], "driver": {"module": "550"}, "nvml": {"driver": "550", "cuda": "12.4", "gpus": [GPU]},
              "answering": 1, "broken": [], "worse": ["x"]},
     "diagnosis": {

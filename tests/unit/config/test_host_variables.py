@@ -18,6 +18,9 @@ from gpuadmin.errors import ConfigError
         {"gpus": 64, "gpu_model": "NVIDIA H100 80GB HBM3"},
         {"gpus_worse": "refuse"},
         {"gpus": None},
+        {"gpus_mig": {0: ["3g.20gb", "4g.20gb"], 1: [], 63: ["1g.10gb+me", "1g.24gb-me", "2g.48gb+me.all"]}},
+        {"gpus_mig": {"0": ["7g.80gb"]}},
+        {"gpus_mig": {}},
     ],
 )
 def test_good(variables: dict[str, object]) -> None:
@@ -42,6 +45,16 @@ def test_good(variables: dict[str, object]) -> None:
         ({"gpus_hold": "yes"}, "gpus_hold 'yes' is neither true nor false"),
         ({"gpus_version": 570.1}, "gpus_version 570.1 is not a driver version in quotes"),
         ({"gpus_version": "570; rm"}, "gpus_version 570; rm is not a driver version"),
+        ({"gpus_mig": ["3g.20gb"]}, "gpus_mig ['3g.20gb'] is not GPUs with their profiles"),
+        ({"gpus_mig": {0: "3g.20gb"}}, "gpus_mig GPU 0: 3g.20gb is not a list of profiles"),
+        ({"gpus_mig": {0: ["3g"]}}, "gpus_mig GPU 0: 3g is not a profile, such as 3g.20gb"),
+        ({"gpus_mig": {0: ["1c.3g.20gb"]}}, "GPU 0: 1c.3g.20gb is not a profile"),
+        ({"gpus_mig": {0: ["-i 1"]}}, "GPU 0: -i 1 is not a profile"),
+        ({"gpus_mig": {0: [19]}}, "GPU 0: 19 is not a profile"),
+        ({"gpus_mig": {0: [], "0": ["7g.80gb"]}}, "gpus_mig GPU 0 is listed twice"),
+        ({"gpus_mig": {"all": []}}, "gpus_mig all is not the number of a GPU"),
+        ({"gpus_mig": {64: []}}, "gpus_mig 64 is not the number of a GPU"),
+        ({"gpus_mig": {True: []}}, "gpus_mig True is not the number of a GPU"),
         ({"gpus_worse": ["report"]}, "gpus_worse ['report'] is not one of"),
     ],
 )

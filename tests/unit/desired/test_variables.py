@@ -11,7 +11,11 @@ from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.hosts import variables
 
 HOSTS = (
-    Host("gpu1", ("gpu", "golden"), {"ansible_host": "10.0.0.1", "gpus": 8, "gpus_worse": "keep"}),
+    Host(
+        "gpu1",
+        ("gpu", "golden"),
+        {"ansible_host": "10.0.0.1", "gpus": 8, "gpus_worse": "keep", "gpus_mig": {0: ["7g.80gb"]}},
+    ),
     Host("gpu2", ("gpu",), {"gpuadmin_address": "192.168.0.2"}),
     Host("nas1", ("storage",), {"gpuadmin_address": "192.168.0.9"}),
     Host("bak1", ("backup",), {"gpuadmin_address": "192.168.0.7"}),
@@ -47,6 +51,8 @@ NEW: list[tuple[str, str, Any]] = [
     ("gpu2", "gpu_stack_driver", "elsewhere"),
     ("gpu2", "gpu_stack_access", "open"),
     ("gpu2", "gpu_stack_grant", None),
+    ("gpu1", "gpu_stack_mig", {"0": ["7g.80gb"]}),
+    ("gpu2", "gpu_stack_mig", None),
     ("gpu1", "semester_scratch_directories", ["/local", "/tmp", "/var/tmp", "/dev/shm"]),
     ("nas1", "semester_scratch_directories", []),
     ("gpu1", "semester_home_root", None),

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, tried
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, mig_devices, tried
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice, Waiting
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import files, gpu_gate, gpu_grants
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations.gpu_grants import Wanted
 
@@ -89,6 +90,63 @@ def test_a_place_is_a_gpu_s_number(host: GatedHost) -> None:
     Path(host.places.settings).write_text(json.dumps(settings))
     answer = gpu_grants.operate(gpu_grants.Document(wanted(number=0, gpus=["1"])), True, host.places)
     assert answer.result()["report"]["grants"]["grants"][0]["gpus"] == ["GPU-b"]
+
+
+def divided(host: GatedHost, tmp_path: Path) -> None:
+    """GPU b has two MIG devices; a is whole."""
+    parts = {name: ["/dev/nvidia1", f"/dev/nvidia-caps/nvidia-cap{at}"] for at, name in ((9, "MIG-1"), (18, "MIG-2"))}
+    settings = json.loads(Path(host.places.settings).read_text())
+    settings["gpus"] = {"GPU-a": ["/dev/nvidia0"], "GPU-b": ["/dev/nvidia1"], **parts}
+    Path(host.places.settings).write_text(json.dumps(settings))
+    mig_devices.write([MigDevice(name, "GPU-b", "1g.10gb", files) for name, files in parts.items()], host.places.run)
+
+
+def granted(host: GatedHost, who: int, **other: Any) -> list[str]:
+    document = gpu_grants.Document(wanted(id=f"a{who}", user=f"user{who}", uid=20000 + who, **other))
+    gpu_grants.operate(document, False, host.places)
+    return list({one.id: one.gpus for one in grants.read(host.places.state)[0]}[f"a{who}"])
+
+
+@pytest.mark.holds("a GPU and a MIG device of it are not granted to two")
+def test_a_mig_device_and_its_gpu_are_not_two_people_s(host: GatedHost, tmp_path: Path) -> None:
+    divided(host, tmp_path)
+    assert granted(host, 1, number=0, mig="1g.10gb") == ["MIG-1"]
+    assert host.units()["user-20001.slice"] == ["/dev/nvidia-caps/nvidia-cap9", "/dev/nvidia1"]
+    with pytest.raises(NodeError, match=r"GPU GPU-b is granted to user1 \(grant a1\)"):
+        granted(host, 2, number=0, gpus=["1"])
+    assert granted(host, 2, number=0, mig="1g.10gb") == ["MIG-2"], "its neighbour"
+    with pytest.raises(NodeError, match=r"all 2 MIG devices of the profile 1g\.10gb are granted"):
+        granted(host, 3, number=0, mig="1g.10gb")
+    with pytest.raises(NodeError, match=r"no MIG device of the profile 9g\.90gb; there are: 1g\.10gb"):
+        granted(host, 3, number=0, mig="9g.90gb")
+    gpu_grants.operate(gpu_grants.Document(end=["a1", "a2"]), False, host.places)
+    assert granted(host, 4, number=0, gpus=["GPU-b"]) == ["GPU-b"]
+    with pytest.raises(NodeError, match="MIG-1 is granted to user4"):
+        granted(host, 5, number=0, gpus=["MIG-1"])
+
+
+def test_who_asks_for_a_number_gets_whole_gpus(host: GatedHost, tmp_path: Path) -> None:
+    divided(host, tmp_path)
+    with pytest.raises(NodeError, match="2 of 1 GPUs were asked for"):
+        granted(host, 1, number=2)
+    assert granted(host, 1, number=1) == ["GPU-a"]
+    answer = gpu_grants.operate(gpu_grants.Document(), True, host.places)
+    assert answer.result()["report"]["grants"]["gpus"] == ["GPU-a", "GPU-b"], "places are those of GPUs"
+
+
+@pytest.mark.holds("a GPU that waits to be divided is granted to nobody")
+def test_what_waits_to_be_divided_is_granted_to_nobody(host: GatedHost, tmp_path: Path) -> None:
+    divided(host, tmp_path)
+    mig_devices.wait(Waiting(["GPU-a", "GPU-b"]), host.places.run)
+    for request in ({"number": 0, "gpus": ["0"]}, {"number": 0, "gpus": ["MIG-1"]}):
+        with pytest.raises(NodeError, match="no new grants until then"):
+            granted(host, 1, **request)
+    with pytest.raises(NodeError, match="are not granted to anybody"):
+        granted(host, 1, number=1)
+    with pytest.raises(NodeError, match="there is no MIG device"):
+        granted(host, 1, number=0, mig="1g.10gb")
+    mig_devices.wait(Waiting(), host.places.run)
+    assert granted(host, 1, number=1) == ["GPU-a"]
 
 
 def test_where_everybody_may_open_them_nothing_is_granted(host: GatedHost) -> None:

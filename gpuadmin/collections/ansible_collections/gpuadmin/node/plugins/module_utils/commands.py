@@ -14,7 +14,7 @@ from .root import guard
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
-    "       cli.py announcements | gpu-devices | gpu-check | gpu-gate | disk-usage\n"
+    "       cli.py announcements | gpu-devices | gpu-check | gpu-gate | gpu-mig | disk-usage\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
     "       cli.py web-links\n"
@@ -95,6 +95,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             from .gpus import reconcile
 
             return reconcile.main()
+        if command == "gpu-mig" and not rest:
+            from .metrics import dividing
+
+            return dividing.main()
         if command in ("backup", "copy-backups") and not rest:
             from .backups import timed
 
