@@ -1,4 +1,4 @@
-"""What the inventory says of GPUs is checked where a site is read."""
+"""What the inventory says of GPUs and limits is checked where a site is read."""
 
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from gpuadmin.errors import ConfigError
         {"gpus": 64, "gpu_model": "NVIDIA H100 80GB HBM3"},
         {"gpus_worse": "refuse"},
         {"gpus": None},
+        {"limits_memory": "64G", "limits_tasks": 4096, "limits_processor_weight": 200},
     ],
 )
 def test_good(variables: dict[str, object]) -> None:
@@ -43,6 +44,10 @@ def test_good(variables: dict[str, object]) -> None:
         ({"gpus_version": 570.1}, "gpus_version 570.1 is not a driver version in quotes"),
         ({"gpus_version": "570; rm"}, "gpus_version 570; rm is not a driver version"),
         ({"gpus_worse": ["report"]}, "gpus_worse ['report'] is not one of"),
+        ({"limits_memory": "lots"}, "limits_memory 'lots' is no amount; write 80% of the node's memory"),
+        ({"limits_memory": "{{ x }}"}, "limits_memory '{{ x }}' is no amount"),
+        ({"limits_processor_weight": 0}, "limits_processor_weight 0 is not a whole number from 1 to 10000"),
+        ({"limits_processor_weight": "100"}, "limits_processor_weight '100' is not a whole number"),
     ],
 )
 def test_refused(variables: dict[str, object], words: str) -> None:
