@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Outcome
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import applying
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.applying import OwnBounds, Places, Wanted
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import limits
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import accounts, limits
 
 GIB = 1 << 30
 SLICE = "user-20001.slice"
@@ -193,6 +196,17 @@ def test_a_kernel_that_cannot_limit_is_named(host: Host) -> None:
         "cgroup v2 of this kernel does not have cpu, memory, pids: people are not limited there in that"
     ]
     assert not answer.conflicts
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_whoever_has_just_got_an_account_has_limits_of_their_own(
+    host: Host, monkeypatch: pytest.MonkeyPatch, check: bool
+) -> None:
+    applying.record(replace(WANTED, people=[OwnBounds(["minji"], tasks="200")]), host.places, check=False)
+    monkeypatch.setattr(accounts, "converge", lambda *_, **__: Outcome(True, Plan(DesiredState()), {}))
+    monkeypatch.setattr(accounts.applying, "Places", lambda **_: host.places)
+    assert not accounts.operate(accounts.Document(), check).conflicts
+    assert (host.cgroup(SLICE) / "pids.max").read_text() == ("max" if check else "200")
 
 
 def document(host: Host, *, enabled: bool) -> limits.Document:
