@@ -1,4 +1,4 @@
-"""What the inventory says of GPUs is checked where a site is read."""
+"""What the inventory says of GPUs and limits is checked where a site is read."""
 
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from gpuadmin.errors import ConfigError
         {"gpus_mig": {0: ["3g.20gb", "4g.20gb"], 1: [], 63: ["1g.10gb+me", "1g.24gb-me", "2g.48gb+me.all"]}},
         {"gpus_mig": {"0": ["7g.80gb"]}},
         {"gpus_mig": {}},
+        {"limits_memory": "64G", "limits_tasks": 4096, "limits_processor_weight": 200},
     ],
 )
 def test_good(variables: dict[str, object]) -> None:
@@ -56,6 +57,10 @@ def test_good(variables: dict[str, object]) -> None:
         ({"gpus_mig": {64: []}}, "gpus_mig 64 is not the number of a GPU"),
         ({"gpus_mig": {True: []}}, "gpus_mig True is not the number of a GPU"),
         ({"gpus_worse": ["report"]}, "gpus_worse ['report'] is not one of"),
+        ({"limits_memory": "lots"}, "limits_memory 'lots' is no amount; write 80% of the node's memory"),
+        ({"limits_memory": "{{ x }}"}, "limits_memory '{{ x }}' is no amount"),
+        ({"limits_processor_weight": 0}, "limits_processor_weight 0 is not a whole number from 1 to 10000"),
+        ({"limits_processor_weight": "100"}, "limits_processor_weight '100' is not a whole number"),
     ],
 )
 def test_refused(variables: dict[str, object], words: str) -> None:

@@ -17,7 +17,7 @@ USAGE = (
     "       cli.py announcements | gpu-devices | gpu-check | gpu-gate | gpu-mig | disk-usage\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
-    "       cli.py web-links\n"
+    "       cli.py apply-limits | web-links\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
@@ -61,6 +61,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
                 print("this command takes no arguments: it acts on the account that asks", file=sys.stderr)
                 return 2
             return docker_self.main(host)
+        if command == "apply-limits" and not rest:
+            from .limits import applying
+
+            return applying.main()
         if command == "me":
             from .me import command as me
 

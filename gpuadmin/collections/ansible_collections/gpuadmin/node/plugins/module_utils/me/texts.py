@@ -63,8 +63,8 @@ CAUSES: Mapping[str, Text] = {
         "you may run only {0} processes on this node", "이 노드에서 프로세스를 {0}개만 실행할 수 있습니다"
     ),
     "tasks": Text(
-        ("End processes that you do not need: ps -u $USER", "you run as many processes as you may"),
-        ("필요 없는 프로세스를 종료하세요: ps -u $USER", "실행할 수 있는 프로세스 수를 모두 쓰고 있습니다"),
+        ("End processes that you do not need: ps -u $USER", "your processes reached their limit of {1} on this node"),
+        ("필요 없는 프로세스를 종료하세요: ps -u $USER", "이 노드의 프로세스 한도({1}개)에 도달했습니다"),
     ),
     "manager": _admins("your session could not start completely", "세션이 제대로 시작되지 않았습니다"),
     "tmp": _admins("nobody may write to {0} on this node", "이 노드의 {0}에 아무도 쓸 수 없습니다"),
@@ -203,8 +203,11 @@ CAUSES: Mapping[str, Text] = {
         ("이미지 이름 뒤에 쓴 명령을 확인하세요", "컨테이너 {0}의 이미지에 그런 프로그램이 없습니다"),
     ),
     "memory-limit": Text(
-        ("Use smaller batches or fewer workers", "{0} of your processes were killed because memory ran out"),
-        ("배치를 줄이거나 워커 수를 줄이세요", "메모리가 부족해 프로세스 {0}개가 종료되었습니다"),
+        (
+            "Use smaller batches or fewer workers",
+            "your processes reached their limit of memory on this node ({1}): {0} were ended",
+        ),
+        ("배치를 줄이거나 워커 수를 줄이세요", "이 노드의 메모리 한도({1})에 도달해 프로세스 {0}개가 종료되었습니다"),
     ),
     "memory": Text(
         ("Use less memory, or another node", "this node has {0} of {1} memory left"),
