@@ -14,7 +14,10 @@ HOSTS = (
     Host(
         "gpu1",
         ("gpu", "golden"),
-        {"ansible_host": "10.0.0.1", "gpus": 8, "gpus_worse": "keep", "gpus_mig": {0: ["7g.80gb"]}, "limits_memory": "64G"},
+        {
+            "ansible_host": "10.0.0.1", "gpus": 8, "gpus_worse": "keep", "gpus_mig": {0: ["7g.80gb"]},
+            "limits_memory": "64G",
+        },
     ),
     Host("gpu2", ("gpu",), {"gpuadmin_address": "192.168.0.2"}),
     Host("nas1", ("storage",), {"gpuadmin_address": "192.168.0.9"}),
