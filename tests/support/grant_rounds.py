@@ -6,7 +6,7 @@ import time
 
 sys.path.insert(0, "/var/lib/gpuadmin/lib")
 
-from gpuadmin_node.gpus import grants, reconcile  # type: ignore[import-not-found]
+from gpuadmin_node.gpus import grants, reconcile  # type: ignore[import-not-found]  # the node's own code
 
 
 def rounds(uid: int, number: int) -> list[float]:
