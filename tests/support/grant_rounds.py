@@ -1,12 +1,14 @@
 """Run on a node, as root: grants that begin and end in a row. Prints how long each reconciliation took, as JSON."""
 
 import json
+import os
 import sys
 import time
 
-sys.path.insert(0, "/var/lib/gpuadmin/lib")
+# on a node the code is where this leads to; its own entry (cli.py) does the same
+sys.path.insert(0, os.path.realpath("/var/lib/gpuadmin/lib/gpuadmin_node").rpartition("/ansible_collections/")[0])
 
-from gpuadmin_node.gpus import grants, reconcile  # type: ignore[import-not-found]  # the node's own code
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, reconcile
 
 
 def rounds(uid: int, number: int) -> list[float]:
