@@ -32,12 +32,13 @@ def gated(cluster: Cluster) -> Iterator[Cluster]:
     variables = cluster.site / "inventory/group_vars/gpu/test.yml"
     variables.parent.mkdir(parents=True, exist_ok=True)
     variables.write_text(VARIABLES)
-    cluster.gpuadmin("provision", "--limit", NODE, "--yes")
     try:
+        cluster.gpuadmin("provision", "--limit", NODE, "--yes")
         yield cluster
     finally:
         settings.write_text(before)
         cluster.gpuadmin("provision", "--limit", NODE, "--yes")
+        assert opened(cluster, "minji") == "ab", "open means open, also for what ran before"
         variables.unlink()
         cluster.admin(NODE, "rm -f /dev/gpu-a /dev/gpu-b")
 

@@ -21,6 +21,8 @@ SERVICES = ("ssh.service", "ssh@.service", "sshd.service", "sshd@.service", "cro
             "atd.service", "anacron.service")  # fmt: skip
 #: Before 50-DeviceAllow.conf, which systemctl set-property writes: of drop-ins the last name wins.
 DROP_IN = "40-gpuadmin-gate.conf"
+#: All devices, also those that come later: a bare star is no pattern of names to systemd.
+EVERYTHING = ("block-* rwm", "char-* rwm")
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ def drop_in(kind: str, settings: Settings) -> str:
 
 
 def properties(allow: Sequence[str] | None) -> list[str]:
-    """What `systemctl set-property` is told. An empty list or None: open to everything."""
-    if not allow:
-        return ["DevicePolicy=auto", "DeviceAllow="]
-    return ["DevicePolicy=closed", "DeviceAllow=", *(f"DeviceAllow={one}" for one in allow)]
+    """What `systemctl set-property` is told. An empty list or None: open to everything.
+
+    Not by DevicePolicy=auto and no list: systemd 257 then leaves the old list in force in what runs.
+    """
+    return ["DevicePolicy=closed", "DeviceAllow=", *(f"DeviceAllow={one}" for one in allow or EVERYTHING)]
