@@ -128,7 +128,9 @@ def test_a_divided_gpu_is_its_devices() -> None:
         labels = {**where, "uuid": f"MIG-{index}", "gpu": "GPU-gpu1-0", "index": index, "name": "1g.10gb"}
         found.append(Sample("gpuadmin_mig_info", labels, 1))
     found.append(Sample("gpuadmin_gpu_allocated", {**where, "uuid": "MIG-1", "user": "minji", "container": ""}, 1))
+    found.append(Sample("gpuadmin_mig_utilization_ratio", {**where, "uuid": "MIG-1"}, 0.4))
     node = one_node(found)
+    assert [device.utilization for device in node.devices][1:] == [None, 0.4]
     assert [(device.index, device.usable, device.free) for device in node.devices] == [
         ("0", False, False), ("0.0", True, True), ("0.1", True, False),
     ]  # fmt: skip

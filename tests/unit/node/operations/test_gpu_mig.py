@@ -1,6 +1,7 @@
 """MIG as a verb asks for it: what is answered, in check mode and in a run, and who is told."""
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,11 +31,11 @@ class Fake:
     def __init__(self, wanted: object, places: object) -> None:
         assert wanted == {0: ["7g.80gb"]}
 
-    def look(self, only: object) -> list[Step]:
-        return [one for one in self.first if only is None or one.gpu in only]  # type: ignore[operator]
+    def look(self, only: Collection[int] | None) -> list[Step]:
+        return [one for one in self.first if only is None or one.gpu in only]
 
-    def run(self, only: object) -> list[Step]:
-        return [one for one in self.last if only is None or one.gpu in only]  # type: ignore[operator]
+    def run(self, only: Collection[int] | None) -> list[Step]:
+        return [one for one in self.last if only is None or one.gpu in only]
 
 
 @pytest.fixture
