@@ -59,7 +59,8 @@ def test_who_takes_too_much_is_stopped_and_nobody_else(cluster: Cluster) -> None
             )
             answers(cluster)
             assert int(read(cluster, minji, "pids.current")) <= int(read(cluster, minji, "pids.max"))
-            cluster.admin(NODE, "loginctl terminate-user minji")
+            # logind does not answer in time while so many processes come and go; the kernel asks nobody
+            cluster.admin(NODE, f"echo 1 >{SLICES}/user-{minji}.slice/cgroup.kill")
         finally:
             bomb.kill()
             bomb.wait()

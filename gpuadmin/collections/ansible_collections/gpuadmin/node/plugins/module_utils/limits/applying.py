@@ -111,12 +111,13 @@ def record(wanted: Wanted | None, places: Places, check: bool) -> bool:
     data = None if wanted is None else (json.dumps(asdict(wanted), indent=1) + "\n").encode()
     if read_bytes(path) == data:
         return False
-    if not check:  # guard: a check records no limits
-        if data is None:
-            os.unlink(path)
-        else:
-            make_directory(places.state, 0o755)
-            write_atomic(path, data, mode=0o644)
+    if check:  # guard: a check records no limits
+        return True
+    if data is None:
+        os.unlink(path)
+    else:
+        make_directory(places.state, 0o755)
+        write_atomic(path, data, mode=0o644)
     return True
 
 
