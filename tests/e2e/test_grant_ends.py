@@ -65,9 +65,11 @@ def gated(watched: Cluster) -> Iterator[Cluster]:
 @pytest.mark.story("grant", "idle")
 def test_what_holds_a_gpu_after_its_grant_is_told_and_ended(gated: Cluster, tmp_path: Path) -> None:
     mails = tmp_path / "mails"
+    other = background(gated, "minji", "exec sleep 100001")
     for name, gpu in (("minji", "0"), ("jiho", "1")):
-        gated.gpuadmin("grant", name, "node1", "--gpu", gpu, "--hours", "2", "--reason", "a deadline", "--yes")
-    hers, other = background(gated, "minji", HOLD), background(gated, "minji", "exec sleep 100001")
+        with gated.session(name, "node1"):
+            gated.gpuadmin("grant", name, "node1", "--gpu", gpu, "--hours", "2", "--reason", "a deadline", "--yes")
+    hers = background(gated, "minji", HOLD)
     his = background(gated, "jiho", HOLD.replace("nvidia0", "nvidia1"))
     within(120, lambda: held(gated) == {("minji", "")})
     said = gated.person("minji", "node1", "gpuadmin-me --language en")

@@ -140,6 +140,7 @@ def of_lines(*lines: str) -> list[Sample]:
     return [sample for line in lines for sample in of_text(line.rpartition(" ")[0], {})]
 
 
+@pytest.mark.holds("what somebody was granted is not free")
 def test_granted_held_and_used_are_three_things() -> None:
     """The first is held and granted, the second granted and not held, the third held by who has no grant."""
     found = samples("gpu1", gpus=4, held={0: ("minji", ""), 2: ("jiho", "")})

@@ -71,6 +71,7 @@ def test_what_is_in_force(tmp_path: Path, settings: str) -> None:
     assert look(1500, str(tmp_path), str(tmp_path / "none")) is None, "GPUs are open to everybody"
 
 
+@pytest.mark.holds("a grant that cannot be read ends nobody's work")
 def test_a_grant_that_cannot_be_read_ends_nothing(tmp_path: Path, settings: str) -> None:
     grants.write(HERS, str(tmp_path))
     (tmp_path / "gpu-grants" / "b2.json").write_text("{")
