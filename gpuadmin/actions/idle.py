@@ -114,7 +114,8 @@ def _rows(session: Session, hours: int) -> tuple[list[Idle], dict[str, str]]:
 def _rules(session: Session) -> Rules:
     settings, metrics = session.site.settings, session.site.settings.metrics
     people = {user.name for user in session.site.registry.registry.users}
-    protected = {name for name in people if settings.is_protected(name)}  # guard: protected people are left alone -> set()
+    # guard: protected people are left alone -> set()
+    protected = {name for name in people if settings.is_protected(name)}
     exempt = {*metrics.idle_exempt, *protected}
     return Rules(metrics.idle_hours, metrics.idle_notice_hours, metrics.idle_stop, exempt, people, protected)
 

@@ -25,6 +25,7 @@ def devices(cluster: Cluster) -> list[list[str]]:
     return [re.findall(r"(?m)^name = .* MIG (\S+)$", gpu) for gpu in gpus]
 
 
+@pytest.mark.story("mig")
 def test_gpus_are_divided_where_nobody_is_on_them(cluster: Cluster) -> None:
     cluster.add("minji")
     fake_driver.install(cluster, "node1")
