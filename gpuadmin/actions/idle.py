@@ -1,4 +1,4 @@
-"""Show who holds a GPU without using it; tell them, and end what the site's policy says."""
+"""Show who holds a GPU without using it, or without a grant; tell them, and end what the site's policy says."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from datetime import datetime
 from typing import Any
 
 from gpuadmin.accounts.requests import known
+from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, preview_document, show_letters
 from gpuadmin.actions.shared.now import age, plain_table
 from gpuadmin.actions.shared.prometheus import Prometheus
 from gpuadmin.actions.top import look
 from gpuadmin.answers import Answers
-from gpuadmin.common.idle import Idle, idle, spans
+from gpuadmin.common.idle import Idle, idle, spans, ungranted
 from gpuadmin.common.queries import idle as query_idle
 from gpuadmin.common.text import counted, listed
 from gpuadmin.display import make_console
@@ -101,23 +102,22 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
 
 
 def _rows(session: Session, hours: int) -> tuple[list[Idle], dict[str, str]]:
-    """Who is idle, and the nodes that are only partly known."""
+    """Who has no grant, or is idle, and the nodes that are only partly known."""
     names, metrics = session.some("gpu"), session.site.settings.metrics
     with Prometheus(session.site) as prometheus:
         nodes = look(prometheus, names)
         asked = {span: prometheus.ask(query_idle(span)) for span in spans(hours)}
     unknown = {node.name: node.problem for node in nodes if node.problem is not None}
-    return idle(nodes, asked, metrics.idle_exempt), unknown
+    return [*ungranted(nodes), *idle(nodes, asked, metrics.idle_exempt)], unknown
 
 
 def _rules(session: Session) -> Rules:
     settings, metrics = session.site.settings, session.site.settings.metrics
     people = {user.name for user in session.site.registry.registry.users}
-    exempt = {
-        *metrics.idle_exempt,
-        *(name for name in people if settings.is_protected(name)),  # guard: protected people are left alone
-    }
-    return Rules(metrics.idle_hours, metrics.idle_notice_hours, metrics.idle_stop, exempt, people)
+    # guard: protected people are left alone -> set()
+    protected = {name for name in people if settings.is_protected(name)}
+    exempt = {*metrics.idle_exempt, *protected}
+    return Rules(metrics.idle_hours, metrics.idle_notice_hours, metrics.idle_stop, exempt, people, protected)
 
 
 def _uids(session: Session) -> dict[str, int]:
@@ -138,7 +138,8 @@ def _stops(session: Session, found: Sequence[Step]) -> Items:
         if step.what == "stop" and step.row.user in uids:
             target = {
                 "user": step.row.user, "uid": uids[step.row.user], "uuid": step.row.uuid,
-                "since": int(step.row.unused or 0), "notified": int(step.notified or 0),
+                "since": int(step.row.wrong_since or 0), "notified": int(step.notified or 0),
+                "why": "unused" if step.row.ungranted is None else "ungranted",
             }  # fmt: skip
             stops.setdefault(step.row.node, []).append(target)
     return stops
@@ -199,9 +200,8 @@ def _plan(
     unknown: Sequence[str],
 ) -> None:
     name = session.site.settings.name
-    builder = PlanBuilder(
-        f"GPUs of {name} that are held and not used", destroys=any(one.what == "stop" for one in found)
-    )
+    what = "not used" if all(step.row.ungranted is None for step in found) else "not used or not granted"
+    builder = PlanBuilder(f"GPUs of {name} that are held and {what}", destroys=any(one.what == "stop" for one in found))
     plan_letters(builder, notices.letters)
     for host, answer in answers.known.items():
         for one in answer["stopped"]:
@@ -211,9 +211,12 @@ def _plan(
     for step in found:
         where = f"{step.row.user} on {step.row.node}, GPU {step.row.index}"
         if step.what == "wait" and step.due is not None:
-            builder.warn(f"{where}: was told; ended in {age(step.due - time.time())} if it stays unused")
+            stays = "it stays unused" if step.row.ungranted is None else "they still hold it"
+            builder.warn(f"{where}: {_why(step.row)}was told; ended in {age(step.due - time.time())} if {stays}")
         elif step.what == "nothing":
-            builder.warn(f"{where}: nothing is done: {step.why}")
+            builder.warn(f"{where}: {_why(step.row)}nothing is done: {step.why}")
+        elif step.row.ungranted is not None:
+            builder.warn(f"{where}: {_why(step.row)}{'told' if step.what == 'tell' else 'ended'} now")
     for warning in notices.warnings:
         builder.warn(warning)
     if not mailed:
@@ -223,6 +226,13 @@ def _plan(
     count = sum(1 for one in found if one.what == "stop")
     ends = f", and end what holds {counted(count, 'GPU')}" if count else ""
     session.plan(builder.build(question=f"Send {counted(len(notices.letters), 'mail')}{ends}?"))
+
+
+def _why(row: Idle) -> str:
+    """`has no grant for it (ended 18:00): `; nothing where it is only not used."""
+    if row.ungranted is None:
+        return ""
+    return f"has no grant for it (ended {clock(row.ungranted)}): "
 
 
 def _sentence(one: Mapping[str, Any]) -> str:
@@ -250,8 +260,9 @@ def _show(rows: list[Idle], hours: int, unknown: list[str]) -> None:
         table = [
             (
                 row.user, row.node, row.index, row.name, ", ".join(row.containers) or "—",
-                "unknown" if row.since is None else age(time.time() - row.since), f"{row.hours} h or longer",
-                row.policy,
+                "unknown" if row.since is None else age(time.time() - row.since),
+                f"{row.hours} h or longer" if row.ungranted is None else "—",
+                row.policy if row.ungranted is None else f"{row.policy}: no grant since {clock(row.ungranted)}",
             )
             for row in rows
         ]  # fmt: skip

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpuadmin.actions.shared.accounts import account_result
 from gpuadmin.actions.shared.metrics import keep_secret, metrics_variables, secret_of
 from gpuadmin.actions.shared.roles import everybody, plan_roles
+from gpuadmin.config.check import NO_LIMITS, WITH_LIMITS
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
-from gpuadmin.session import opened
+from gpuadmin.plan import Plan
+from gpuadmin.session import Session, opened
 
 
 def provision(options: Options) -> int:
     """Run every role on every host that calls for it. Returns the exit code."""
     with opened("provision", options) as session:
-        session.plan(plan_roles(session, f"Set up the hosts of {session.site.settings.name}"))
+        session.plan(_plan(session))
         secret = secret_of(session.site)
         given = everybody(session) | metrics_variables(session.site, secret)
         session.predict("provision", None, given)
@@ -22,3 +26,10 @@ def provision(options: Options) -> int:
             keep_secret(session.site, secret)
         run = session.run("provision", None, given, check=session.check)
         return report(session, run, account_result(run))
+
+
+def _plan(session: Session) -> Plan:
+    plan = plan_roles(session, f"Set up the hosts of {session.site.settings.name}")
+    if session.site.settings.limits is None and session.named("gpu"):
+        return replace(plan, warnings=(*plan.warnings, f"no limits: {NO_LIMITS}; {WITH_LIMITS}"))
+    return plan

@@ -11,7 +11,7 @@ from gpuadmin.actions.shared.now import plain_table
 from gpuadmin.actions.shared.pages import write_marked
 from gpuadmin.actions.shared.prometheus import Prometheus
 from gpuadmin.actions.shared.usage_page import MARK, usage_page
-from gpuadmin.common.queries import gpu_seconds, mig_devices, seconds_by_holder
+from gpuadmin.common.queries import gpu_seconds, granted_seconds, mig_devices, seconds_by_holder
 from gpuadmin.common.usage import Measured, Usage, bought, total, usage
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.console import echo
@@ -37,6 +37,7 @@ def show_usage(options: Options, *, days: int, kind: str, as_csv: bool, page: st
                 active=prometheus.ask(seconds_by_holder("active", days)),
                 available=prometheus.ask(gpu_seconds(days)),
                 mig=prometheus.ask(mig_devices(days)),
+                granted=prometheus.ask(granted_seconds(days)),
             )
         rows, everything = usage(found, kind, groups), total(found, groups)
         whole = bought(found, groups, days)
@@ -76,8 +77,10 @@ def _show(kind: str, rows: list[Usage], everything: Usage, days: int) -> None:
         words = "no node is in a group of the site's own" if kind == "group" else "nothing was measured"
         console.print(f"Nothing to show for the last {days} days: {words}.")
         return
-    table = [(row.name, *_cells(row)) for row in [*rows, everything]]
-    console.print(plain_table((kind.capitalize(), *_TITLES), table, right=_TITLES))
+    # where GPUs are open to everybody, nothing is granted
+    first = ("GPU-hours granted",) if everything.granted else ()
+    table = [(row.name, *(f"{row.granted:.1f}" for _ in first), *_cells(row)) for row in [*rows, everything]]
+    console.print(plain_table((kind.capitalize(), *first, *_TITLES), table, right=(*first, *_TITLES)))
 
 
 def _cells(row: Usage) -> tuple[str, ...]:
@@ -91,10 +94,13 @@ def _csv(kind: str, rows: list[Usage]) -> str:
     """Numbers as they are; a name that a spreadsheet would take for a formula begins with a quote."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((kind, "held_hours", "measured_hours", "active_hours", "available_hours"))
+    granted = any(row.granted for row in rows)
+    titles = (kind, "held_hours", "measured_hours", "active_hours", "available_hours")
+    writer.writerow((*titles, "granted_hours") if granted else titles)
     for row in rows:
         name = one_line(row.name)
         name = f"'{name}" if name[:1] in ("=", "+", "-", "@") else name
         available = "" if row.available is None else f"{row.available:.3f}"
-        writer.writerow((name, f"{row.held:.3f}", f"{row.measured:.3f}", f"{row.active:.3f}", available))
+        cells = (name, f"{row.held:.3f}", f"{row.measured:.3f}", f"{row.active:.3f}", available)
+        writer.writerow((*cells, f"{row.granted:.3f}") if granted else cells)
     return text.getvalue()

@@ -43,6 +43,8 @@ REPORTS: Mapping[str, Any] = {
     "layout": dict[str, Any],
     "power": looks.Power,
     "gpus": looks.Gpus,
+    "grants": looks.Grants,
+    "mig": looks.Mig,
     "diagnosis": looks.Diagnosis,
     "docker_restart": str,
     "measured": looks.Measured,

@@ -26,6 +26,17 @@ class Holder:
     processes: int | None
     memory: float | None  # bytes
     unused: float | None = None  # since when they have held it without using it once; None: they use it, or unknown
+    ungranted: float | None = None  # since when without a grant; None: they have one, or need none
+
+
+@dataclass(frozen=True)
+class Granted:
+    """Who was granted a device until when, by whom and why."""
+
+    user: str
+    until: float
+    who: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -43,11 +54,24 @@ class Device:
     power: float | None  # watts
     temperature: float | None  # °C
     holders: tuple[Holder, ...] | None  # None: not known
+    granted: tuple[Granted, ...] = ()  # none where GPUs are open to everybody
 
     @property
     def free(self) -> bool:
-        """Whether it is known that nobody holds it."""
-        return self.usable and self.holders == ()
+        """Whether it is known that nobody holds it, and nobody was granted it."""
+        return (
+            self.usable and self.holders == () and not self.granted  # guard: what somebody was granted is not free
+        )
+
+    def of(self, user: str) -> bool:
+        """Whether somebody holds it, or was granted it."""
+        return user in {*(one.user for one in self.holders or ()), *(one.user for one in self.granted)}
+
+    @property
+    def waiting(self) -> tuple[Granted, ...]:
+        """Grants of those who do not hold it now."""
+        held = {one.user for one in self.holders or ()}
+        return tuple(one for one in self.granted if one.user not in held)
 
     @property
     def memory_free(self) -> float | None:
@@ -72,14 +96,12 @@ class Node:
 
     @property
     def free(self) -> tuple[Device, ...]:
-        """The devices that nobody holds."""
+        """The devices that nobody holds or was granted."""
         return tuple(device for device in self.devices if device.free)
 
     def held_by(self, user: str) -> Node:
-        """The same node with those devices alone that somebody holds."""
-        return replace(
-            self, devices=tuple(one for one in self.devices if any(held.user == user for held in one.holders or ()))
-        )
+        """The same node with those devices alone that somebody holds, or was granted."""
+        return replace(self, devices=tuple(one for one in self.devices if one.of(user)))
 
 
 class _Values:
@@ -122,6 +144,7 @@ def totals(nodes: Iterable[Node]) -> dict[str, int]:
         "devices": len(devices),
         "free": sum(1 for device in devices if device.free),
         "held": sum(1 for device in devices if device.holders),
+        "granted": sum(1 for device in devices if device.holders == () and device.granted),  # and not held
         "unknown": sum(1 for device in devices if device.holders is None),
     }
 
@@ -208,10 +231,12 @@ def _devices(node: str, values: _Values, now: float) -> tuple[Device, ...]:
     for one in values.of.get("gpuadmin_gpu_info", ()):
         uuid, divided = one.labels.get("uuid", ""), one.labels.get("mig") == "true"
         device = _device(node, uuid, one.labels.get("index", "?"), one.labels.get("name", ""), values, "gpu", held)
-        devices.append((_order(device.index), replace(device, usable=not divided)))
+        device = replace(device, usable=not divided, granted=_granted(values, uuid, now))
+        devices.append((_order(device.index), device))
     for one in values.of.get("gpuadmin_mig_info", ()):
         index = f"{indices.get(one.labels.get('gpu', ''), '?')}.{one.labels.get('index', '?')}"
         device = _device(node, one.labels.get("uuid", ""), index, one.labels.get("name", ""), values, "mig", held)
+        device = replace(device, granted=_granted(values, one.labels.get("gpu", ""), now))
         devices.append((_order(index), device))
     return tuple(device for _, device in sorted(devices, key=lambda pair: pair[0]))
 
@@ -229,23 +254,36 @@ def _device(
     )  # fmt: skip
 
 
+def _granted(values: _Values, uuid: str, now: float) -> tuple[Granted, ...]:
+    """The grants of a GPU that have not ended; what Prometheus answers may be older than their end."""
+    found = [
+        Granted(one.labels.get("user", UNKNOWN), one.value, one.labels.get("who", ""), one.labels.get("reason", ""))
+        for one in values.of.get("gpuadmin_gpu_granted_until_timestamp_seconds", ())
+        if one.labels.get("uuid", "") == uuid and one.value > now
+    ]
+    return tuple(sorted(found, key=lambda one: (one.user, one.until)))
+
+
 def _holders(values: _Values, now: float) -> dict[str, list[Holder]]:
     def keyed(name: str) -> dict[tuple[str, str, str], float]:
         return {_key(one): one.value for one in values.of.get(name, ())}
 
     since = keyed("gpuadmin_gpu_allocated_since_timestamp_seconds")
     processes, memory = keyed("gpuadmin_gpu_processes"), keyed("gpuadmin_gpu_process_memory_bytes")
-    unused = {
-        (one.labels.get("uuid", ""), one.labels.get("user", "")): one.value
-        for one in values.of.get("gpuadmin_gpu_unused_since_timestamp_seconds", ())
-    }
+    unused, ungranted = (
+        {
+            (one.labels.get("uuid", ""), one.labels.get("user", "")): one.value
+            for one in values.of.get(f"gpuadmin_gpu_{why}_since_timestamp_seconds", ())
+        }
+        for why in ("unused", "ungranted")
+    )
     found: dict[str, list[Holder]] = defaultdict(list)
     for one in values.of.get("gpuadmin_gpu_allocated", ()):
         key = _key(one)
         if one.value:
             holder = Holder(
                 key[1], key[2], _moment(since.get(key), now), _whole(processes.get(key)), memory.get(key),
-                _moment(unused.get(key[:2]), now),
+                _moment(unused.get(key[:2]), now), _moment(ungranted.get(key[:2]), now),
             )  # fmt: skip
             found[key[0]].append(holder)
     return {uuid: sorted(holders, key=lambda one: (one.user, one.container)) for uuid, holders in found.items()}

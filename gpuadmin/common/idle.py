@@ -1,9 +1,9 @@
-"""Who holds a GPU and does not use it, for how long, and what the site's policy says. Pure."""
+"""Who holds a GPU and does not use it, or has no grant for it, for how long, and what the site's policy says. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .cluster import Device, Node
 from .samples import Sample
@@ -14,8 +14,8 @@ SPANS = (6, 12, 24, 72, 168)
 
 @dataclass(frozen=True)
 class Idle:
-    """Somebody holds a device now, and has not used it once in the last `hours` hours (or longer). `policy`: what the
-    site's settings say: tell, or exempt.
+    """Somebody holds a device now, and has not used it once in the last `hours` hours (or longer); or has no grant for
+    it (`ungranted`: since when), and `hours` says nothing. `policy`: what the site's settings say: tell, or exempt.
     """
 
     user: str
@@ -28,6 +28,12 @@ class Idle:
     hours: int
     policy: str
     unused: float | None = None  # since when, as its node says; None: it does not
+    ungranted: float | None = None
+
+    @property
+    def wrong_since(self) -> float | None:
+        """Since when there is a reason to let go."""
+        return self.unused if self.ungranted is None else self.ungranted
 
 
 def spans(hours: int) -> tuple[int, ...]:
@@ -49,13 +55,26 @@ def idle(nodes: Iterable[Node], found: Mapping[int, Sequence[Sample]], exempt: C
     rows = []
     for node in nodes:
         for device in node.devices:
-            users = dict.fromkeys(holder.user for holder in device.holders or ())
+            # who has no grant is not asked whether it is used
+            users = dict.fromkeys(holder.user for holder in device.holders or () if holder.ungranted is None)
             rows += [
                 _row(device, user, hours[node.name, device.uuid, user], exempt)
                 for user in users
                 if (node.name, device.uuid, user) in hours
             ]
     return sorted(rows, key=lambda row: (-row.hours, row.user, row.node, row.index))
+
+
+def ungranted(nodes: Iterable[Node]) -> list[Idle]:
+    """Given the cluster now, return who holds a device without a grant, longest first."""
+    rows = [
+        replace(_row(device, user, 0, ()), ungranted=since)
+        for node in nodes
+        for device in node.devices
+        for user, since in {one.user: one.ungranted for one in device.holders or ()}.items()
+        if since is not None
+    ]
+    return sorted(rows, key=lambda row: (row.ungranted or 0, row.user, row.node, row.index))
 
 
 def _row(device: Device, user: str, hours: int, exempt: Collection[str]) -> Idle:

@@ -25,10 +25,12 @@ SOURCES = {
     "bus": "sampler: the PCI bus and the driver's files",
     "nvml": "sampler: the driver, by NVML",
     "processes": "mapper: which processes hold GPUs, and whose they are",
+    "grants": "mapper: what is granted to whom, where `gpus.access` is `granted`",
     "people": "mapper: what the kernel counts of each person (cgroup v2)",
     "xids": "mapper: the kernel's log",
     "disk": "gpuadmin-disk-usage, once a day: the directories of homes, of Docker's data and of scratch",
     "image": "mapper: the node's records of its image",
+    "gate": "mapper: what the last trial of the GPUs' gate found",
     "counters": "mapper: the file in which counters survive a restart",
 }
 
@@ -64,6 +66,11 @@ METRICS = (
     Metric(
         "gpuadmin_gpus_answering", GAUGE, (),
         "GPUs that answer through the driver.",
+    ),
+    Metric(
+        "gpuadmin_gpu_gate_closed", GAUGE, (),
+        "1 where GPUs are for those who were granted one (`gpus.access: granted`) and the last trial, at most 5 "
+        "minutes ago, found it so; 0 where it did not, or nobody tried. Absent where GPUs are open to everybody.",
     ),
     Metric(
         "gpuadmin_gpu_driver_state", GAUGE, ("state",),
@@ -140,6 +147,11 @@ METRICS = (
         "A MIG device; gpu is the uuid of its GPU. Always 1.",
     ),
     Metric(
+        "gpuadmin_mig_utilization_ratio", GAUGE, ("uuid",),
+        "Share of time since the last sample in which something computed on the MIG device, by NVML's GPM. Absent "
+        "where the GPU has none, and where two devices share a GPU instance.",
+    ),
+    Metric(
         "gpuadmin_mig_memory_size_bytes", GAUGE, ("uuid",),
         "Memory that the MIG device has.",
     ),
@@ -188,6 +200,16 @@ METRICS = (
         "gpuadmin_gpu_unused_since_timestamp_seconds", GAUGE, ("uuid", "user"),
         "Since when somebody has held it without using it once, and each look of that time knows it; absent where it "
         "is used, was let go, or nobody knows.",
+    ),
+    Metric(
+        "gpuadmin_gpu_granted_until_timestamp_seconds", GAUGE, ("uuid", "user", "who", "reason"),
+        "Until when the GPU, with its MIG devices, is granted to somebody, by whom (who) and why; absent where GPUs "
+        "are open to everybody.",
+    ),
+    Metric(
+        "gpuadmin_gpu_ungranted_since_timestamp_seconds", GAUGE, ("uuid", "user"),
+        "Since when somebody has held it without a grant: it was open when theirs ended. Absent where GPUs are open to "
+        "everybody.",
     ),
     Metric(
         "gpuadmin_user_cpu_seconds_total", COUNTER, ("user",),

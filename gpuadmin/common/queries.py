@@ -7,9 +7,11 @@ NOW_NAMES = (
     "gpuadmin_gpus_expected", "gpuadmin_gpus_answering", "gpuadmin_gpus_on_bus", "gpuadmin_gpu_driver_state",
     "gpuadmin_gpu_info", "gpuadmin_gpu_silent", "gpuadmin_gpu_utilization_ratio", "gpuadmin_gpu_memory_size_bytes",
     "gpuadmin_gpu_memory_used_bytes", "gpuadmin_gpu_power_watts", "gpuadmin_gpu_temperature_celsius",
-    "gpuadmin_mig_info", "gpuadmin_mig_memory_size_bytes", "gpuadmin_mig_memory_used_bytes",
+    "gpuadmin_mig_info", "gpuadmin_mig_utilization_ratio", "gpuadmin_mig_memory_size_bytes",
+    "gpuadmin_mig_memory_used_bytes",
     "gpuadmin_gpu_allocated", "gpuadmin_gpu_allocated_since_timestamp_seconds", "gpuadmin_gpu_processes",
     "gpuadmin_gpu_process_memory_bytes", "gpuadmin_gpu_unused_since_timestamp_seconds",
+    "gpuadmin_gpu_granted_until_timestamp_seconds", "gpuadmin_gpu_ungranted_since_timestamp_seconds",
     "gpuadmin_collector_success", "gpuadmin_collector_sample_timestamp_seconds",
     "probe_success", "up", "node_memory_MemTotal_bytes", "node_memory_MemAvailable_bytes", "node_load1",
 )  # fmt: skip
@@ -28,6 +30,12 @@ def seconds_by_holder(kind: str, days: int) -> str:
     if kind not in ("held", "measured", "active"):
         raise ValueError(kind)
     return f"sum by (user, instance, uuid) (increase(gpuadmin_gpu_{kind}_seconds_total[{int(days)}d]))"
+
+
+def granted_seconds(days: int) -> str:
+    """Seconds of the last days in which somebody was granted a device, by person, node and device."""
+    name = "gpuadmin_gpu_granted_until_timestamp_seconds"
+    return f"count_over_time((max by (user, instance, uuid) ({name}))[{int(days)}d:5m]) * 300"
 
 
 def gpu_seconds(days: int) -> str:

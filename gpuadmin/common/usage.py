@@ -22,6 +22,7 @@ class Usage:
     measured: float
     active: float
     available: float | None
+    granted: float = 0.0  # hours in which somebody was granted a device, whether they held it or not
 
     @property
     def efficiency(self) -> float | None:
@@ -48,6 +49,7 @@ class Measured:
     active: Sequence[Sample]
     available: Sequence[Sample]
     mig: Sequence[Sample] = ()  # labels uuid and gpu: which GPU a MIG device is of
+    granted: Sequence[Sample] = ()  # seconds; nothing where GPUs are open to everybody
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,10 @@ def usage(found: Measured, kind: str, groups: Mapping[str, Sequence[str]]) -> li
 
     `groups`: the groups of each node of the site; what was measured of others is left out.
     """
-    seconds = {what: by(getattr(found, what), "user", "instance", "uuid") for what in ("held", "measured", "active")}
+    kinds = ("held", "measured", "active", "granted")
+    seconds = {what: by(getattr(found, what), "user", "instance", "uuid") for what in kinds}
     there = {node: value for (node,), value in by(found.available, "instance").items()}
-    sums: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(("held", "measured", "active"), 0.0))
+    sums: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(kinds, 0.0))
     for what, values in seconds.items():
         for (user, node, _uuid), value in values.items():
             for name in _names(kind, user, node, groups):
@@ -95,7 +98,7 @@ def total(found: Measured, groups: Mapping[str, Sequence[str]]) -> Usage:
     there = [row.available for row in rows if row.available is not None]
     return Usage(
         "all", sum(row.held for row in rows), sum(row.measured for row in rows), sum(row.active for row in rows),
-        sum(there) if there else None,
+        sum(there) if there else None, sum(row.granted for row in rows),
     )  # fmt: skip
 
 
@@ -132,7 +135,8 @@ def _names(kind: str, user: str | None, node: str, groups: Mapping[str, Sequence
 
 
 def _row(name: str, values: Mapping[str, float], available: float | None) -> Usage:
-    return Usage(name, values["held"] / HOUR, values["measured"] / HOUR, values["active"] / HOUR, available)
+    held, measured, active, granted = (values[what] / HOUR for what in ("held", "measured", "active", "granted"))
+    return Usage(name, held, measured, active, available, granted)
 
 
 def _available(kind: str, name: str, there: Mapping[str, float], groups: Mapping[str, Sequence[str]]) -> float | None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from gpuadmin.common.text import listed
 from gpuadmin.config.groups import GROUPS
+from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.inventory import Inventory
 from gpuadmin.config.known_hosts import known_as, no_keys, pinned_keys, read_known_hosts
 from gpuadmin.config.load import KNOWN_HOSTS, Parts, Site
@@ -17,6 +18,10 @@ from gpuadmin.config.memory import WAY_OUT, recall
 from gpuadmin.config.private_key import login_problem
 from gpuadmin.config.schema import User
 from gpuadmin.similar import did_you_mean
+
+#: What is said of a site without limits, and the way out.
+NO_LIMITS = "one person can take all memory of a node, and nobody can log in until it is switched off"
+WITH_LIMITS = "add `limits: {}` to gpuadmin.yml: limits that only who takes too much notices"
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,7 @@ def findings(site: Site, *, today: date | None = None) -> list[Finding]:
         *_admin(site),
         *_homes(site),
         *_backups(site),
+        *_limits(site),
         *_people(site, today),
         *_term(site, today),
         *_mail(site),
@@ -192,6 +198,24 @@ def _backups(site: Site) -> Iterator[Finding]:
                 "is in the groups gpu and backup: people who work on it can fill its disks and slow it down",
                 "a host of its own keeps second copies better",
             )
+
+
+def _limits(site: Site) -> Iterator[Finding]:
+    limits, where = site.settings.limits, "gpuadmin.yml: limits"
+    if limits is None:
+        if site.inventory.group("gpu"):
+            yield Finding("warning", where, NO_LIMITS, WITH_LIMITS)
+        own = [host for host in site.inventory.hosts if set(LIMITS) & set(host.variables)]
+        for host in own[:1]:
+            name = next(name for name in LIMITS if name in host.variables)
+            message = f"{name} does nothing: gpuadmin.yml has no section limits"
+            yield Finding("error", f"inventory: {host.name}", message, WITH_LIMITS)
+        return
+    named = dict.fromkeys(name for entry in limits.people for name in entry.names)
+    strange = [name for name in named if site.registry.find(name) is None]
+    if strange and site.settings.accounts.source == "registry":
+        message = f"{listed([repr(name) for name in strange])} {'is' if len(strange) == 1 else 'are'} not in users.yml"
+        yield Finding("warning", f"{where}.people", message, "correct the name if it is a slip")
 
 
 def _people(site: Site, today: date) -> Iterator[Finding]:

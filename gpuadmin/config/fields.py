@@ -10,6 +10,7 @@ import binascii
 import hashlib
 import re
 import unicodedata
+from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Any
@@ -41,6 +42,9 @@ RESERVED_NAMES = frozenset(
     """.split()  # noqa: SIM905  a list of a hundred quoted names hides what is in it
 )
 
+# Of GPU instances: their slices, memory and what they lack or have (1g.10gb+me, 1g.24gb-me, 2g.48gb+me.all).
+_MIG_PROFILE = re.compile(r"[1-9]g\.[1-9][0-9]{0,3}gb([+-][a-z]{1,8}(\.[a-z]{1,8})?)?")
+_MOST_GPUS = 64
 _UNSEEN = re.compile(f"[{UNSEEN}]")
 TEMPLATE_MARKERS = ("{{", "{%", "{#")
 
@@ -165,6 +169,30 @@ def driver_version(value: Any) -> Any:
     return value
 
 
+def mig_layout(value: Any) -> Any:
+    """The profiles of each GPU, by its number. YAML takes 0 and "0" for two keys; they are one GPU."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{str(value)[:40]} is not GPUs with their profiles, such as {{0: [3g.20gb, 4g.20gb]}}")
+    found: dict[int, list[str]] = {}
+    for gpu, profiles in value.items():
+        name = str(gpu)
+        if isinstance(gpu, bool) or not re.fullmatch(r"[0-9]{1,2}", name) or int(name) >= _MOST_GPUS:
+            raise ValueError(f"{name[:40]} is not the number of a GPU, as nvidia-smi has it: 0 to {_MOST_GPUS - 1}")
+        if int(name) in found:
+            raise ValueError(f"GPU {int(name)} is listed twice")
+        if not isinstance(profiles, list):
+            raise ValueError(f"GPU {name}: {str(profiles)[:40]} is not a list of profiles, such as [3g.20gb, 4g.20gb]")
+        for one in profiles:
+            if not isinstance(one, str) or not _MIG_PROFILE.fullmatch(one):
+                raise ValueError(
+                    f"GPU {name}: {str(one)[:40]} is not a profile, such as 3g.20gb: nvidia-smi mig -lgip lists them"
+                )
+        found[int(name)] = list(profiles)
+    return found
+
+
 Text = Annotated[str, AfterValidator(plain_text)]
 UserName = Annotated[str, AfterValidator(user_name), Field(json_schema_extra={"pattern": f"^{USER_NAME.pattern}$"})]
 SshKey = Annotated[str, AfterValidator(ssh_key)]
@@ -172,6 +200,7 @@ Email = Annotated[str, AfterValidator(email), Field(json_schema_extra={"format":
 Path = Annotated[str, AfterValidator(not_root_path), Field(json_schema_extra={"pattern": "^/."})]
 LocalFile = Annotated[str, AfterValidator(local_file)]
 DriverVersion = Annotated[str, BeforeValidator(driver_version)]
+MigLayout = Annotated[dict[int, list[str]], BeforeValidator(mig_layout)]
 Pattern = Annotated[str, AfterValidator(pattern), Field(json_schema_extra={"format": "regex"})]
 HostName = Annotated[str, AfterValidator(host_name)]
 Date = Annotated[date, BeforeValidator(iso_date)]

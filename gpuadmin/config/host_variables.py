@@ -1,18 +1,19 @@
-"""What the inventory may say of a host's hardware: its GPUs. Checked like any other setting of a site."""
+"""What the inventory may say of a host: its GPUs, and limits of people. Checked like any other setting of a site."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from gpuadmin.config.fields import plain_text
-from gpuadmin.config.schema.gpus import OF_A_HOST, Gpus
+from gpuadmin.config.schema import gpus, limits
 
-#: What a host may have of the site's section `gpus`, under which name.
-SETTINGS = {f"gpus_{name}": name for name in OF_A_HOST}
-NAMES = ("gpus", "gpu_model", *SETTINGS)
+#: What a host may have of the site's section `gpus`, under which name; and of the section `limits`.
+SETTINGS = {f"gpus_{name}": name for name in gpus.OF_A_HOST}
+LIMITS = {f"limits_{name}": name for name in limits.OF_A_HOST}
+NAMES = ("gpus", "gpu_model", *SETTINGS, *LIMITS)
 _MOST = 64
 _LONGEST = 96  # of a GPU's name, as NVML has it
 
@@ -31,21 +32,25 @@ def problems(variables: Mapping[str, Any]) -> list[str]:
                 plain_text(model, longest=_LONGEST)
             except ValueError as error:
                 found.append(f"gpu_model {error}")
-    return [*found, *_settings(variables)]
+    return [*found, *_settings(variables, SETTINGS, gpus.Gpus), *_settings(variables, LIMITS, limits.Limits)]
 
 
-def _settings(variables: Mapping[str, Any]) -> Iterator[str]:
-    for name, field in SETTINGS.items():
+def _settings(variables: Mapping[str, Any], names: Mapping[str, str], section: type[BaseModel]) -> Iterator[str]:
+    for name, field in names.items():
         value = variables.get(name)
         if value is None:
             continue
-        kind: Any = Gpus.model_fields[field].annotation
+        kind: Any = section.model_fields[field].annotation
+        bounds = section.model_fields[field].metadata  # pydantic keeps them apart from the type
+        whole: Any = Annotated[(kind, *bounds)] if bounds else kind
         try:
-            TypeAdapter(kind).validate_python(value, strict=True)
+            TypeAdapter(whole).validate_python(value, strict=True)
         except ValidationError as error:
             choices = getattr(kind, "__args__", ())
             if kind is bool:
                 yield f"{name} {_quoted(value)} is neither true nor false"
+            elif kind is int:
+                yield f"{name} {_quoted(value)} is not a whole number from {bounds[0].ge} to {bounds[1].le}"
             elif all(isinstance(choice, str) for choice in choices) and choices:
                 yield f"{name} {_quoted(value)} is not one of {', '.join(choices)}"
             else:

@@ -72,7 +72,9 @@ class Snapshot:
 
     def users(self) -> set[str]:
         """Everybody with measurements."""
-        held = {one.user for node in self.nodes for device in node.devices for one in device.holders or ()}
+        devices = [device for node in self.nodes for device in node.devices]
+        held = {one.user for device in devices for one in (device.holders or ())}
+        held |= {one.user for device in devices for one in device.granted}
         return held | {user for people in self.people.values() for user in people} | set(self.disk)
 
 

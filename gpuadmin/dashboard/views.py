@@ -49,10 +49,12 @@ def _state(node: Node, look: Snapshot) -> dict[str, Any]:
 
 
 def state(device: Device) -> str:
-    """free, held or unknown; divided for a GPU whose MIG devices are given to people."""
+    """free, granted (and not held), held or unknown; divided for a GPU whose MIG devices are given to people."""
     if not device.usable:
         return "divided"
-    return "unknown" if device.holders is None else "held" if device.holders else "free"
+    if device.holders is None:
+        return "unknown"
+    return "held" if device.holders else "granted" if device.granted else "free"
 
 
 def _people(devices: Sequence[Device]) -> list[dict[str, Any]]:
@@ -83,6 +85,10 @@ def device_row(device: Device, look: Snapshot) -> dict[str, Any]:
         "power": device.power, "limit": look.limits.get(key), "temperature": device.temperature,
         "slowed": list(look.throttled.get(key, ())),
         "holders": [_holder(one, device, look) for one in device.holders or ()],
+        "grants": [
+            {"user": one.user, "left": one.until - look.when, "who": one.who, "reason": one.reason}
+            for one in device.granted
+        ],
     }  # fmt: skip
 
 
@@ -90,7 +96,7 @@ def _holder(one: Holder, device: Device, look: Snapshot) -> dict[str, Any]:
     idle = [row.hours for row in look.idle if (row.node, row.uuid, row.user) == (device.node, device.uuid, one.user)]
     return {
         "user": one.user, "container": one.container, "since": one.since, "processes": one.processes,
-        "memory": one.memory, "idle": max(idle, default=None),
+        "memory": one.memory, "idle": max(idle, default=None), "ungranted": one.ungranted,
     }  # fmt: skip
 
 

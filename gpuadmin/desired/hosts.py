@@ -13,7 +13,7 @@ ROLES: dict[str, Callable[[Cluster, Host], dict[str, Any]]] = {
     of.__name__: of
     for of in (
         people.accounts, people.announcements, people.bootstrap, people.homes_client, people.homes_server,
-        people.rootless_docker, people.semester, backups.backups, images.btrfs_root, images.gpu_stack,
+        people.limits, people.rootless_docker, people.semester, backups.backups, images.btrfs_root, images.gpu_stack,
         images.image_build, images.image_store, images.image_switch, metrics.dashboard, metrics.metrics_tls,
         metrics.monitoring, metrics.node_metrics, metrics.web_link, nodes.node_state, nodes.power,
     )

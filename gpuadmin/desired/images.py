@@ -33,9 +33,20 @@ def gpus(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 
 def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
-    """The role `gpu_stack`."""
+    """The role `gpu_stack`. `grant` and `end`: what a verb asks of this host."""
     found = gpus(cluster, host)
-    return {**found, "version": found["version"] or "", "gpus": host.variables.get("gpus")}
+    return {
+        **found,
+        "version": found["version"] or "",
+        "gpus": host.variables.get("gpus"),
+        # numbers are no keys of JSON
+        "mig": None if found["mig"] is None else {str(gpu): list(one) for gpu, one in found["mig"].items()},
+        "mig_gpus": cluster.asked("mig_gpus", {}).get(host.name),
+        "mig_waiting": cluster.asked("mig_waiting", ""),
+        "exempt": [cluster.plain["admin"]["user"]],
+        "grant": cluster.asked("grant", {}).get(host.name),
+        "end": cluster.asked("grants_end", {}).get(host.name, []),
+    }
 
 
 def image_build(cluster: Cluster, _host: Host) -> dict[str, Any]:

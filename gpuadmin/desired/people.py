@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.schema.limits import Limits
 from gpuadmin.desired.cluster import Cluster
 
 
@@ -54,6 +56,18 @@ def homes_server(cluster: Cluster, _host: Host) -> dict[str, Any]:
         "remember": cluster.remembered,
         "forget": cluster.asked("forget", []),
         "clients": cluster.addresses("gpu"),
+    }
+
+
+def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `limits`. What the inventory says of this host wins."""
+    own = {field: host.variables[name] for name, field in LIMITS.items() if host.variables.get(name) is not None}
+    section = cluster.site.limits
+    return {
+        **(section or Limits()).model_dump(mode="json"),
+        **own,
+        "enabled": section is not None,
+        "admin": cluster.plain["admin"]["user"],
     }
 
 

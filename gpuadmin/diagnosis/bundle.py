@@ -29,6 +29,7 @@ word that is neither gpuadmin's nor the system's is NAME1, NAME2 and so on, the 
 TAKEN: Mapping[str, tuple[str, ...] | None] = {
     "node": None, "late": None, "unknown": None, "mount": None, "homes": None, "disks": None, "clock": None,
     "names": None, "units": None, "reboot": None, "image": None, "gpus": None, "kernels": None,
+    "granted": ("gpus",),
     "memory": ("total", "available", "swap", "swap_free"),
     "account": ("passwd", "shadow", "today", "nologin", "wanted", "groups"),
     "home": ("path", "kind", "uid", "owner", "mode", "milliseconds", "error"),

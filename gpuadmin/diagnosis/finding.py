@@ -34,14 +34,14 @@ _STOPS = (
 )  # fmt: skip
 _HINDERS = (
     "home-others", "session-noise", "session-late", "session-cut", "dns", "gpu-lost", "gpu-cdi", "gpu-full",
-    "container-oom", "container-gpu", "container-killed", "container-architecture", "container-program", "memory-limit",
-    "memory", "memory-kills", "clock", "trial", "homes-slow", "refused-key",
+    "gpu-grant", "container-oom", "container-gpu", "container-killed", "container-architecture", "container-program",
+    "memory-limit", "memory", "memory-kills", "clock", "trial", "homes-slow", "refused-key",
     "gpu-kernels",  # what does not work now comes before what will not after a boot
 )  # fmt: skip
 _NOTES = (
     "docker-not-given",  # the site wants it so
     "sshd", "docker-answer", "units", "reboot", "clock-free", "home-keys", "drift", "pending", "gpu-worse", "gpu-held",
-    "container",
+    "gpu-granted", "container",
 )  # fmt: skip
 #: Code → how bad it is, in the order in which causes are named: who is locked out does not care what Docker lacks.
 CODES: Mapping[str, Severity] = {

@@ -57,6 +57,7 @@ THINGS = (
         "gpu-versions", "gpu-driver", "gpu-silent", "gpu-broken", "gpu-lost", "gpu-cdi", "gpu-full", "gpu-worse",
         "gpu-held",
     )),
+    Thing("grants of GPUs", "granted", ("gpu-grant", "gpu-granted")),
     Thing("GPU drivers of all kernels", "kernels", ("gpu-kernels",)),
     Thing("disks", "disks", ("disk-full", "disk-inodes", "disk-read-only")),
     Thing("/tmp and /var/tmp", "temporary", ("tmp",)),

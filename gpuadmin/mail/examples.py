@@ -100,6 +100,28 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
             },
         ),
     ),
+    "ungranted": (
+        "GPUs that are held after a grant has ended (`gpuadmin idle --act`)",
+        Letter(
+            "ungranted",
+            "minji@example.org",
+            ("example",),
+            ("minji",),
+            "",
+            {
+                "items": [
+                    {
+                        "node": "gpu1",
+                        "index": "3",
+                        "name": "NVIDIA H100",
+                        "containers": ["jupyter"],
+                        "since": "2026-11-23 18:00",
+                    },
+                ],
+                "stop_hours": 4,
+            },
+        ),
+    ),
     "incomplete": (
         "An application that lacks something (`gpuadmin import-applications --apply`)",
         Letter(

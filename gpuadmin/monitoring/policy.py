@@ -1,4 +1,4 @@
-"""What is done about a GPU that is held and not used: tell its person, wait, and then end it. Pure.
+"""What is done about a GPU that is held and not used, or not granted: tell its person, wait, then end it. Pure.
 
 When in doubt, keep: nobody is stopped who may not have been told, and nothing that may have been used since.
 """
@@ -16,7 +16,8 @@ HOUR = 3600.0
 @dataclass(frozen=True)
 class Rules:
     """A site's. `after`: hours until somebody is told; `notice`: hours from then until it is ended; `stop`: whether it
-    is at all; `exempt`: who is neither told nor stopped; `people`: who can be told.
+    is at all; `exempt`: who is neither told nor stopped; `people`: who can be told. Where GPUs are for those who were
+    granted one, what nobody granted ends in any case, and only `protected` people are left alone.
     """
 
     after: int
@@ -24,6 +25,13 @@ class Rules:
     stop: bool
     exempt: Collection[str]
     people: Collection[str]
+    protected: Collection[str] = ()
+
+    def ends(self, row: Idle) -> bool:
+        """Whether it is ended after the notice."""
+        return (
+            row.ungranted is not None or self.stop  # guard: nothing is ended where the site does not say so -> True
+        )
 
 
 @dataclass(frozen=True)
@@ -43,14 +51,14 @@ def key_of(row: Idle, rules: Rules) -> str:
     After it was used, the next time has another key. Whoever was told of more time, or of no end, was not told of this
     one.
     """
-    assert row.unused is not None
+    assert row.wrong_since is not None
     parts = (
-        "idle",
+        "idle" if row.ungranted is None else "ungranted",  # guard: who was told of one reason was not told of another
         row.node,  # guard: who was told of one node was not told of another
         row.uuid,  # guard: who was told of one GPU was not told of another
         row.user,
-        int(row.unused),  # guard: who was told of one idle time was not told of the next
-        rules.notice if rules.stop else 0,  # guard: who was told of no end is not stopped
+        int(row.wrong_since),  # guard: who was told of one idle time was not told of the next
+        rules.notice if rules.ends(row) else 0,  # guard: who was told of no end is not stopped
     )
     return " ".join(map(str, parts))
 
@@ -70,12 +78,12 @@ def _step(row: Idle, rules: Rules, notified: Callable[[str], float | None], now:
     when = notified(key_of(row, rules))
     if when is None:
         return Step(row, "tell")
-    if not rules.stop:  # guard: nothing is ended where the site does not say so
+    if not rules.ends(row):
         return Step(row, "nothing", "was told", notified=when)
     due = when + rules.notice * HOUR
-    assert row.unused is not None
+    assert row.wrong_since is not None
     if (
-        not row.unused <= when <= now
+        not row.wrong_since <= when <= now
         # guard: nothing is ended before its notice is over
         or now < due
     ):  # a mail of the future is one of a clock that was wrong
@@ -85,10 +93,12 @@ def _step(row: Idle, rules: Rules, notified: Callable[[str], float | None], now:
 
 def _left_alone(row: Idle, rules: Rules, now: float) -> str:
     """Why nothing is done; empty if something is."""
-    if row.user in rules.exempt:  # guard: exempt people are left alone
+    if row.user in (rules.exempt if row.ungranted is None else rules.protected):  # guard: exempt people are left alone
         return "exempt"
     if row.user not in rules.people:
         return "not in users.yml"
+    if row.ungranted is not None:
+        return ""
     if row.unused is None:
         return "the node does not say since when it has been unused"
     if now - row.unused < rules.after * HOUR:

@@ -68,6 +68,7 @@ def values(
         "gpus": [asdict(one) for one in gpus],
         "cuda": cuda_values(gpus),
         "dashboard": dashboard,
+        "granted": settings.gpus.access == "granted",
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),
@@ -78,6 +79,7 @@ def values(
         "deadline": None if term is None else str(term.deadline),
         "reminders": ", ".join(map(str, reminders)),
         "contact": contact(settings),
+        "notice_hours": settings.metrics.idle_notice_hours,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -78,6 +79,25 @@ class Scene(NamedTuple):
         return TestClient(
             board(self.port, OpenAccess(), site), base_url="https://monitor", raise_server_exceptions=False
         )
+
+
+def get(client: TestClient, path: str, viewer: str = "haeun", **headers: str) -> tuple[int, str]:
+    answer = client.get(path, headers={"test-viewer": viewer, "accept-language": "en", **headers})
+    return answer.status_code, answer.text
+
+
+def plain(html: str) -> str:
+    """A page's text, without markup."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html)).strip()
+
+
+def rows(html: str) -> dict[str, str]:
+    """By the head of each row of the page's tables: its text, without markup."""
+    found = {}
+    for row in re.findall(r'<tr role="row"[^>]*>(.*?)</tr>', html, re.DOTALL):
+        text = plain(row)
+        found.setdefault(text.split(" ")[0], text)
+    return found
 
 
 @pytest.fixture(scope="session")

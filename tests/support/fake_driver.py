@@ -42,6 +42,7 @@ driver=/var/lib/fake-driver/driver
 mig=$driver/nvidia/capabilities/gpu1/mig/gi7
 mkdir -p $mig/ci0 $driver/nvidia-caps $driver/nvidia/gpus/0000:01:00.0
 echo "DeviceFileMinor: 66" > $mig/access
+echo 6 > $mig/placement
 echo "DeviceFileMinor: 67" > $mig/ci0/access
 printf "gpu1/gi7/access 66\\ngpu1/gi7/ci0/access 67\\n" > $driver/nvidia-caps/mig-minors
 echo "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Sun Jul 20 00:00:00 UTC 2025" > $driver/nvidia/version
@@ -94,6 +95,7 @@ def _archive() -> bytes:
         real = shutil.which(name)
         if real is not None:
             files[f"usr/bin/{name}"] = Path(real)
+    files["usr/bin/nvidia-smi"] = fake_nvml.HERE / "nvidia-smi"
     files.setdefault("usr/bin/nvidia-ctk", fake_nvml.HERE / "nvidia-ctk")
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz") as tar:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places as ImagePlaces
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import mapper as package
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names
@@ -42,7 +44,7 @@ class Cluster:
         # a busy machine's own seconds are not counted; the processes of a test begin before it looks
         self.begin = seconds_since_boot() + 50
         node.whole(gpu=0)
-        for name in ("sampler", "mapper", "dev", "cgroups/user.slice"):
+        for name in ("sampler", "mapper", "dev", "state", "cgroups/user.slice"):
             (at / name).mkdir(parents=True)
         for name in ("nvidia0", "nvidia1", "nvidia-uvm"):
             os.mknod(at / "dev" / name, 0o20666, os.makedev(1, 3))
@@ -51,8 +53,9 @@ class Cluster:
         self.sampler = Sampler(SamplerPlaces(str(at / "sampler"), str(node.root), str(node.bus), seconds=5.0), 2)
         self.places = Places(
             str(at / "mapper"), str(at / "sampler" / RECORD), str(at / "counters.json"), dev=str(at / "dev"),
+            state=str(at / "state"), gate=str(at / "gpu-gate.json"),
             cgroups=str(at / "cgroups"), log=str(at / "kmsg"), capabilities=str(at / "none"),
-            images=ImagePlaces(state=str(at / "state")),
+            images=ImagePlaces(state=str(at / "state")), root=str(at),
         )  # fmt: skip
         self.answers: dict[int, Any] = {}
         self.mapper = self.started()
@@ -65,6 +68,12 @@ class Cluster:
         found._scanner.step(package.nodes(str(self.at / "dev")), 60)
         found._scanner.step(package.nodes(str(self.at / "dev")), 60)
         return found
+
+    def grant(self, *given: Grant) -> None:
+        """People open only what they were granted from now on."""
+        (self.at / "gpu-gate.json").write_text(json.dumps({"access": "granted"}))
+        for one in given:
+            grants.write(one, self.places.state)
 
     def describe(self, *on: list[int], utilization: int = 50) -> None:
         """Processes of the first GPU and of the second, as the driver lists them; the second one is not divided."""

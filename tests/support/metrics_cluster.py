@@ -50,6 +50,19 @@ def node(name: str, when: float, gpus: int = 2, held: Mapping[int, tuple[str, st
             yield line("gpuadmin_gpu_process_memory_bytes", mine, 20 * GIB, when)
 
 
+def granted(name: str, index: int, user: str, when: float, until: float, reason: str = "a deadline") -> Iterator[str]:
+    """That a GPU is granted to somebody, in the last hour."""
+    labels = {"instance": name, "job": "node", "uuid": f"GPU-{name}-{index}", "user": user, "who": "root@nas",
+              "reason": reason}  # fmt: skip
+    for step in range(0, 3601, 60):
+        yield line("gpuadmin_gpu_granted_until_timestamp_seconds", labels, until, when - 3600 + step)
+
+
+def ungranted(name: str, index: int, user: str, when: float, since: float) -> str:
+    labels = {"instance": name, "job": "node", "uuid": f"GPU-{name}-{index}", "user": user}
+    return line("gpuadmin_gpu_ungranted_since_timestamp_seconds", labels, since, when)
+
+
 LOCAL = {"ansible_connection": "local"}
 
 

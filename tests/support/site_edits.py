@@ -39,6 +39,7 @@ SETTINGS = {
     "mail": {"host": "smtp.example.org", "sender": "gpu@example.org", "security": "none"},
     "protected": ["jiho"],
     "backups": {"schedule": "daily"},
+    "gpus": {"mig": {"0": ["3g.20gb"]}},
 }
 RUN: dict[str, Any] = {
     "id": "20261101T010203-sync-users-0001", "verb": "sync-users", "arguments": ["--yes"], "check": False, "who": "a@b",
@@ -234,6 +235,10 @@ CALLS: dict[str, tuple[str, ...]] = {
     "status": (),
     "diagnose": ("minji",),
     "list-gpus": (),
+    "mig": ("--check",),
+    "grant": ("minji", "node1", "--hours", "1", "--check"),
+    "revoke": ("minji", "--check"),
+    "grants": (),
     "disk": ("minji",),
     "top": ("--once",),
     "free": (),

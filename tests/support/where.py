@@ -34,8 +34,9 @@ IMAGE = "images are built, sent and booted"
 POWER = "a power cut, which loses what was not on disk"
 NFS = "what NFS itself does"
 MACHINES = "the virtual machines themselves"
+CONTROLLERS = "cgroup v2 with all its controllers, which a machine need not give to its light hosts"
 #: What may need a virtual machine. Whoever adds one: can a light host learn it?
-REASONS = (BOOT, IMAGE, POWER, NFS, MACHINES)
+REASONS = (BOOT, IMAGE, POWER, NFS, MACHINES, CONTROLLERS)
 
 
 def why_virtual() -> str:

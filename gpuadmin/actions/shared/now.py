@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -57,7 +58,7 @@ def _parts(
     for node in nodes:
         if most is not None and table.row_count >= most:
             break
-        rows = [one for one in node.devices if user is None or any(held.user == user for held in one.holders or ())]
+        rows = [one for one in node.devices if user is None or one.of(user)]
         for number, device in enumerate(rows):
             table.add_row("" if number else styled(node.name), *_cells(device, now, narrow=narrow))
         if not rows and user is None:
@@ -76,6 +77,8 @@ def _headline(cluster: str, nodes: Sequence[Node], now: float) -> Text:
         f"{sums['up']} of {counted(sums['nodes'], 'node')} up{when}",
         f"{sums['free']} of {counted(sums['devices'], 'GPU')} free",
     ]
+    if sums["granted"]:
+        words.append(f"{sums['granted']} granted and not held")
     if sums["unknown"]:
         words.append(f"{sums['unknown']} unknown")
     return styled((cluster, "bold"), "".join(f" · {word}" for word in words))
@@ -103,18 +106,26 @@ def _cells(device: Device, now: float, *, narrow: bool) -> Iterator[RenderableTy
     if device.holders is None:
         yield styled(("unknown", "yellow"))
         yield ""
-    elif not device.holders:
+    elif not device.holders and not device.granted:
         yield styled(("free", "green")) if device.usable else ""
         yield ""
     else:
-        yield lines_of(holder_words(one) for one in device.holders)
+        granted = [f"granted to {one.user} until {until_words(one.until, now)}" for one in device.waiting]
+        yield lines_of([*(holder_words(one) for one in device.holders), *granted])
         yield lines_of("" if one.since is None else age(now - one.since) for one in device.holders)
 
 
 def holder_words(holder: Holder) -> str:
-    """`minji in train`, `minji, nothing runs`."""
+    """`minji in train`, `minji, nothing runs`, `minji, no grant`."""
     where = f" in {holder.container}" if holder.container else ""
-    return f"{holder.user}{where}" + (", nothing runs" if holder.processes == 0 else "")
+    without = ", no grant" if holder.ungranted is not None else ""
+    return f"{holder.user}{where}{without}" + (", nothing runs" if holder.processes == 0 else "")
+
+
+def until_words(until: float, now: float) -> str:
+    """A time in the admin's own zone: `18:00` today, else `2026-11-24 18:00`."""
+    end = datetime.fromtimestamp(until)
+    return end.strftime("%H:%M" if end.date() == datetime.fromtimestamp(now).date() else "%Y-%m-%d %H:%M")
 
 
 def memory_words(device: Device) -> str:

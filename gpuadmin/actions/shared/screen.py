@@ -71,13 +71,13 @@ def cells(entry: Mapping[str, Any]) -> Iterator[list[str]]:
         blank = ["—"] if entry["state"] == "not asked" else ["unknown"]
         yield from ([*blank] if node or column == "disk" else ["—"] for column in ("gpus", "people", "disk", "image"))
         return
-    yield _gpus(entry["gpus"], entry["gpus_expected"], unknown.get("gpus")) if node else ["—"]
+    yield [*_gpus(entry["gpus"], entry["gpus_expected"], unknown.get("gpus")), *_gate(entry)] if node else ["—"]
     yield _people(entry) if node else ["—"]
     disks = [
         f"{name}: {size_words(disk['free'])} of {size_words(disk['bytes'])} free"
         for name, disk in (entry["disks"] or {}).items()
     ]
-    others = ("people", "gpu_people", "gpus", "image", "backup")
+    others = ("people", "gpu_people", "gpus", "gpu_gate", "image", "backup")
     disks += [f"{name}: unknown: {why}" for name, why in unknown.items() if name not in others]
     yield disks or ["—"]
     yield _image(entry["image"], unknown.get("image")) if node else ["—"]
@@ -89,6 +89,15 @@ def _gpus(gpus: list[str] | None, expected: int | None, why: str | None) -> list
     bare = sum(1 for gpu in gpus if gpu.endswith(" none"))
     of = "" if expected in (None, len(gpus)) else f" of {expected}"
     return [f"{len(gpus)}{of}" + (f", {bare} without driver" if bare else "")]
+
+
+def _gate(entry: Mapping[str, Any]) -> list[str]:
+    """Why GPUs that are granted may be open to others; nothing where none is, or where the gate is closed."""
+    if (why := entry["unknown"].get("gpu_gate")) is not None:
+        return [f"gate: unknown: {why}"]
+    wrong = entry["gpu_gate"] or []
+    more = f" (and {len(wrong) - 1} more: gpuadmin list-gpus)" if len(wrong) > 1 else ""
+    return [f"gate not closed: {wrong[0]}{more}"] if wrong else []
 
 
 def _people(entry: Mapping[str, Any]) -> list[str]:

@@ -68,6 +68,34 @@ class Gpus(TypedDict):
     worse: list[str]
 
 
+class Grant(TypedDict):
+    id: str
+    user: str
+    gpus: list[str]
+    until: When
+    who: str
+    reason: str
+
+
+class Grants(TypedDict):
+    access: Literal["open", "granted"]
+    gpus: list[str]
+    grants: list[Grant]
+
+
+class Division(TypedDict):
+    """What happens to a GPU, or did: into which MIG devices it is divided, or why not."""
+
+    gpu: Count
+    state: Literal["as wanted", "change", "waits", "refused"]
+    words: str
+    people: list[str]
+
+
+class Mig(TypedDict):
+    steps: list[Division]
+
+
 class Clock(TypedDict):
     seconds: When
     service: NotRequired[str | None]
@@ -183,6 +211,7 @@ class Status(TypedDict):
     people: NotRequired[list[str] | None]
     gpu_people: NotRequired[list[str] | None]
     gpus: NotRequired[list[str] | None]
+    gpu_gate: NotRequired[list[str] | None]
     image: NotRequired[Image | None]
 
 

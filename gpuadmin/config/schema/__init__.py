@@ -15,6 +15,7 @@ from gpuadmin.config.schema.applications import Applications, FormColumns, Membe
 from gpuadmin.config.schema.base import HIGHEST_SUBID, Model
 from gpuadmin.config.schema.gpus import Gpus
 from gpuadmin.config.schema.hosts import Admin, Docker, Drift, Homes, Images
+from gpuadmin.config.schema.limits import Limits
 from gpuadmin.config.schema.metrics import Metrics
 from gpuadmin.config.schema.term import Backups, Mail, Reset, Term
 
@@ -47,6 +48,10 @@ class Settings(Model):
     homes: Annotated[Homes, Field(description="People's homes.")] = Homes()
     docker: Annotated[Docker, Field(description="Rootless Docker.")] = Docker()
     gpus: Annotated[Gpus, Field(description="GPUs of the nodes.")] = Gpus()
+    limits: Annotated[
+        Limits | None,
+        Field(description="What one person may take of a node. Without this section gpuadmin limits nobody."),
+    ] = None
     images: Annotated[Images, Field(description="Images of the nodes' systems.")] = Images()
     metrics: Annotated[Metrics, Field(description="Measurements and alerts.")] = Metrics()
     protected: Annotated[

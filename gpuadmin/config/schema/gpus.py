@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from gpuadmin.config.fields import DriverVersion
+from gpuadmin.config.fields import DriverVersion, MigLayout
 from gpuadmin.config.schema.base import Model
 from gpuadmin.config.schema.hosts import Repository
 
@@ -14,6 +14,14 @@ from gpuadmin.config.schema.hosts import Repository
 class Gpus(Model):
     """GPUs of the nodes. How many a node should have, and of which model, is in the inventory (gpus, gpu_model)."""
 
+    access: Annotated[
+        Literal["open", "granted"],
+        Field(
+            description="Who may open a node's GPUs: everybody who logs in (`open`), or those to whom `gpuadmin grant` "
+            "gave one (`granted`), and then nobody else, from ssh, a container, cron or anything else. A host's "
+            "`gpus_access` wins."
+        ),
+    ] = "open"
     worse: Annotated[
         Literal["report", "refuse"],
         Field(
@@ -69,6 +77,14 @@ class Gpus(Model):
     toolkit_repository: Annotated[
         Repository | None, Field(description="The source of the container toolkit's packages.")
     ] = None
+    mig: Annotated[
+        MigLayout | None,
+        Field(
+            description="Into which MIG devices each GPU is divided: its number, as nvidia-smi has it, and a list of "
+            "profiles, such as `{0: [3g.20gb, 4g.20gb], 1: []}`. A GPU that is not listed is whole; without the field "
+            "gpuadmin changes no GPU's MIG. A host's `gpus_mig` wins, and has all of that host's GPUs."
+        ),
+    ] = None
 
     @model_validator(mode="after")
     def _repositories_are_named(self) -> Gpus:
@@ -83,4 +99,4 @@ class Gpus(Model):
 
 
 #: What the inventory may say otherwise for a group or a host, as gpus_driver and so on.
-OF_A_HOST = ("worse", "driver", "version", "hold", "modules", "persistence", "toolkit")
+OF_A_HOST = ("access", "worse", "driver", "version", "hold", "modules", "persistence", "toolkit", "mig")

@@ -67,7 +67,13 @@ class Metrics(Model):
         ),
     ] = False
     idle_notice_hours: Annotated[
-        int, Field(ge=1, le=168, description="How many hours after the mail `gpuadmin idle --act` ends it.")
+        int,
+        Field(
+            ge=1,
+            le=168,
+            description="How many hours after the mail `gpuadmin idle --act` ends it, or what holds a GPU "
+            "after its grant.",
+        ),
     ] = 4
     idle_exempt: Annotated[
         list[UserName], Field(description="People who may hold a GPU idle; `gpuadmin idle` shows them as exempt.")

@@ -1,5 +1,6 @@
 /* What a GPU, or a MIG device of one, says of itself. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "answer.h"
@@ -203,6 +204,59 @@ API nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned *is_m
     ENTER_DEVICE("nvmlDeviceIsMigDeviceHandle");
     *is_mig = (unsigned)is_described(device, "mig");
     return NVML_SUCCESS;
+}
+
+/* A profile of GPU instances: `profile.PROFILE = ID NAME MOST SIZE START,START…`, PROFILE as in nvml.h. */
+struct profile {
+    unsigned id, most, size, places;
+    char name[64];
+    unsigned starts[16];
+};
+
+static int profile_in(nvmlDevice_t device, unsigned profile, struct profile *one)
+{
+    char key[32], starts[96];
+    snprintf(key, sizeof key, "profile.%u", profile);
+    const char *text = value_of(device, key);
+    if (text == NULL || sscanf(text, "%u %63s %u %u %95s", &one->id, one->name, &one->most, &one->size, starts) != 5)
+        return 0;
+    one->places = 0;
+    for (char *next = strtok(starts, ","); next != NULL && one->places < 16; next = strtok(NULL, ","))
+        one->starts[one->places++] = (unsigned)strtoul(next, NULL, 10);
+    return 1;
+}
+
+API nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t device, unsigned profile,
+                                                      nvmlGpuInstanceProfileInfo_v2_t *info)
+{
+    struct profile found;
+    ENTER_DEVICE("nvmlDeviceGetGpuInstanceProfileInfo");
+    if (info->version != (sizeof *info | 2 << 24) || profile >= NVML_GPU_INSTANCE_PROFILE_COUNT)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (number_of(device, "mig", 0) == 0 || !profile_in(device, profile, &found))
+        return NVML_ERROR_NOT_SUPPORTED; /* nvml.h: also where MIG is off */
+    memset(&info->id, 0, sizeof *info - sizeof info->version);
+    info->id = found.id;
+    info->instanceCount = found.most;
+    snprintf(info->name, sizeof info->name, "MIG %s", found.name);
+    return NVML_SUCCESS;
+}
+
+API nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsigned id,
+                                                               nvmlGpuInstancePlacement_t *placements,
+                                                               unsigned *count)
+{
+    struct profile found;
+    ENTER_DEVICE("nvmlDeviceGetGpuInstancePossiblePlacements");
+    for (unsigned profile = 0; profile < NVML_GPU_INSTANCE_PROFILE_COUNT; profile++) {
+        if (!profile_in(device, profile, &found) || found.id != id)
+            continue;
+        for (unsigned place = 0; placements != NULL && place < found.places; place++)
+            placements[place] = (nvmlGpuInstancePlacement_t){found.starts[place], found.size};
+        *count = found.places;
+        return NVML_SUCCESS;
+    }
+    return NVML_ERROR_NOT_SUPPORTED;
 }
 
 /* Processes: those of a GPU, its MIG devices' included, which the privileged alone see. */

@@ -60,9 +60,48 @@ typedef struct {
     int temperature;
 } nvmlTemperature_t;
 
+typedef struct {
+    unsigned version; /* sizeof | 2 << 24 */
+    unsigned id, isP2pSupported, sliceCount, instanceCount, multiprocessorCount, copyEngineCount, decoderCount,
+        encoderCount, jpegCount, ofaCount;
+    u64 memorySizeMB;
+    char name[96];
+} nvmlGpuInstanceProfileInfo_v2_t;
+
+typedef struct {
+    unsigned start, size;
+} nvmlGpuInstancePlacement_t;
+
+typedef struct sample *nvmlGpmSample_t;
+
+typedef struct {
+    unsigned version, isSupportedDevice; /* version 1 */
+} nvmlGpmSupport_t;
+
+typedef struct {
+    unsigned metricId;
+    nvmlReturn_t nvmlReturn;
+    double value;
+    struct {
+        char *shortName, *longName, *unit;
+    } metricInfo;
+} nvmlGpmMetric_t;
+
+typedef struct {
+    unsigned version, numMetrics; /* version 1 */
+    nvmlGpmSample_t sample1, sample2;
+    nvmlGpmMetric_t metrics[333];
+} nvmlGpmMetricsGet_t;
+
+enum { NVML_GPM_METRIC_GRAPHICS_UTIL = 1 };
+
+enum { NVML_GPU_INSTANCE_PROFILE_COUNT = 0x12 };
+
 _Static_assert(sizeof(nvmlPciInfo_t) == 68, "nvmlPciInfo_t");
 _Static_assert(sizeof(nvmlMemory_v2_t) == 40, "nvmlMemory_v2_t");
 _Static_assert(sizeof(nvmlProcessInfo_t) == 24, "nvmlProcessInfo_v2_t");
 _Static_assert(sizeof(nvmlTemperature_t) == 12, "nvmlTemperature_v1_t");
+_Static_assert(sizeof(nvmlGpmMetric_t) == 40, "nvmlGpmMetric_t");
+_Static_assert(sizeof(nvmlGpuInstanceProfileInfo_v2_t) == 152, "nvmlGpuInstanceProfileInfo_v2_t");
 
 #endif

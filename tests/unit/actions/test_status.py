@@ -26,7 +26,7 @@ IMAGE: dict[str, Any] = {
 DISK = {"path": "/x", "mount": "/x", "bytes": 4 * 10**12, "free": 10**12}
 NODE: dict[str, Any] = {
     "people": ["minji"], "gpu_people": ["jiho"], "gpus": ["0000:01:00.0 nvidia", "0000:02:00.0 none"],
-    "image": IMAGE, "disks": {"Docker": DISK}, "unknown": {},
+    "image": IMAGE, "disks": {"Docker": DISK}, "unknown": {}, "gpu_gate": None,
 }  # fmt: skip
 BACKUP = {
     "name": "20261121T010203Z-daily", "created": "2026-11-21T01:02:03Z", "homes": 3, "verified": 2, "problems": 1,
@@ -111,6 +111,24 @@ def test_gpus_that_the_inventory_expects(
     assert line in out
     assert cell in next(text for text in out.splitlines() if text.split()[:1] == ["node1"])
     assert result(cli)["hosts"]["node1"]["gpus_expected"] == expected["node1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"gpu_gate": ["ssh.service: open"]}, "gate not closed: ssh.service: open"),
+        ({"gpu_gate": ["a: open", "b: open", "c: open"]}, "gate not closed: a: open (and 2 more: gpuadmin list-gpus)"),
+        ({"gpu_gate": None, "unknown": {"gpu_gate": "late"}}, "gate: unknown: late"),
+    ],
+)
+def test_a_gate_that_is_not_closed_is_said(ansible: Ansible, cli: Cli, given: dict[str, Any], line: str) -> None:
+    ansible.answer = answers(STORAGE, given)
+    assert line in " ".join(cli("status")[1].split())
+
+
+def test_a_gate_that_is_closed_is_not_said(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answers(STORAGE, {"gpu_gate": []})
+    assert "gate" not in cli("status")[1]
 
 
 def test_what_is_not_known_is_unknown(ansible: Ansible, cli: Cli) -> None:

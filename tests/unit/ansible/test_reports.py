@@ -102,6 +102,10 @@ GOOD: dict[str, Any] = {
     },
     "switch": {"seconds": {"fetch": 3.5}, "booted": True},
     "power": {"people": ["minji"], "clients": ["10.0.0.1"], "jobs": [], "unknown": {}},
+    "grants": {"access": "granted", "gpus": ["GPU-1"], "grants": [
+        {"id": "a1", "user": "minji", "uid": 20000, "gpus": ["GPU-1"], "begin": 1, "until": 2, "who": "root@nas",
+         "reason": "deadline", "source": "admin"}]},
+    "mig": {"steps": [{"gpu": 0, "state": "waits", "words": "whole (now 7g.80gb)", "people": ["minji holds it"]}]},
     "gpus": {"pci": [BUS], "driver": {"module": "550"}, "nvml": {"driver": "550", "cuda": "12.4", "gpus": [GPU]},
              "answering": 1, "broken": [], "worse": ["x"]},
     "diagnosis": {
@@ -117,7 +121,7 @@ GOOD: dict[str, Any] = {
                           "containers": ["ab"]}], "terminals": 1},
     "status": {
         "unknown": {"gpus": "no bus"}, "disks": {"homes": {"path": "/x", "mount": "/", "bytes": 9, "free": 3}},
-        "people": ["minji"], "gpu_people": None, "gpus": ["0000:01:00.0 nvidia"],
+        "people": ["minji"], "gpu_people": None, "gpus": ["0000:01:00.0 nvidia"], "gpu_gate": ["ssh.service: open"],
         "image": {"running": "a", "current": "b", "trial": "", "image": None, "last": LAST, "drift": ["x"]},
         "backup": {"name": "x", "created": "2026-12-21T01:02:03Z", "homes": 2, "verified": 1, "problems": 0,
                    "copies": {"backup1": "2026-12-21T01:02:03Z"}, "uncopied": {"backup1": ["jiho"]}},

@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.common.cluster import Device, Holder, Node, as_of, of_samples
+from gpuadmin.common.cluster import Device, Granted, Holder, Node, as_of, of_samples, totals
 from gpuadmin.common.free import GIB, rooms
 from gpuadmin.common.idle import idle, spans
+from gpuadmin.common.idle import ungranted as rows_ungranted
 from gpuadmin.common.prometheus import of_answer
 from gpuadmin.common.queries import idle as query_idle
 from gpuadmin.common.queries import seconds_by_holder
 from gpuadmin.common.samples import Sample, of_text
 from gpuadmin.common.usage import Measured, bought, total, usage
+from tests.support.metrics_cluster import granted, ungranted
 from tests.support.metrics_cluster import node as lines_of_node
 
 NOW = 1_800_000_000.0
@@ -126,10 +128,47 @@ def test_a_divided_gpu_is_its_devices() -> None:
         labels = {**where, "uuid": f"MIG-{index}", "gpu": "GPU-gpu1-0", "index": index, "name": "1g.10gb"}
         found.append(Sample("gpuadmin_mig_info", labels, 1))
     found.append(Sample("gpuadmin_gpu_allocated", {**where, "uuid": "MIG-1", "user": "minji", "container": ""}, 1))
+    found.append(Sample("gpuadmin_mig_utilization_ratio", {**where, "uuid": "MIG-1"}, 0.4))
     node = one_node(found)
+    assert [device.utilization for device in node.devices][1:] == [None, 0.4]
     assert [(device.index, device.usable, device.free) for device in node.devices] == [
         ("0", False, False), ("0.0", True, True), ("0.1", True, False),
     ]  # fmt: skip
+
+
+def of_lines(*lines: str) -> list[Sample]:
+    return [sample for line in lines for sample in of_text(line.rpartition(" ")[0], {})]
+
+
+@pytest.mark.holds("what somebody was granted is not free")
+def test_granted_held_and_used_are_three_things() -> None:
+    """The first is held and granted, the second granted and not held, the third held by who has no grant."""
+    found = samples("gpu1", gpus=4, held={0: ("minji", ""), 2: ("jiho", "")})
+    for index, user in ((0, "minji"), (1, "minji"), (3, "gone")):
+        until = NOW + 3600 if user == "minji" else NOW - 60
+        found += of_lines([*granted("gpu1", index, user, NOW, until)][-1])
+    found += of_lines(ungranted("gpu1", 2, "jiho", NOW, NOW - 600))
+    node = one_node(found)
+    assert node.devices[0].granted == (Granted("minji", NOW + 3600, "root@nas", "a deadline"),)
+    assert [device.free for device in node.devices] == [False, False, False, True]
+    assert [[one.user for one in device.waiting] for device in node.devices] == [[], ["minji"], [], []]
+    assert totals([node]) | {"nodes": 0, "up": 0} == {
+        "nodes": 0, "up": 0, "devices": 4, "free": 1, "held": 2, "granted": 1, "unknown": 0,
+    }  # fmt: skip
+    assert [len(node.held_by(name).devices) for name in ("minji", "jiho", "gone")] == [2, 1, 0]
+    (row,) = rows_ungranted([node])
+    assert (row.user, row.index, row.ungranted, row.wrong_since, row.policy) == (
+        "jiho", "2", NOW - 600, NOW - 600, "tell",
+    )  # fmt: skip
+    held = {"instance": "gpu1", "user": "jiho", "uuid": "GPU-gpu1-2"}
+    assert idle([node], {2: [Sample("", held, 9000)]}, ()) == [], "it is in one list alone"
+
+
+def test_a_part_of_a_gpu_is_granted_with_it() -> None:
+    found = samples("gpu1", gpus=1)
+    labels = {"instance": "gpu1", "uuid": "MIG-0", "gpu": "GPU-gpu1-0", "index": "0", "name": "1g.10gb"}
+    found += [Sample("gpuadmin_mig_info", labels, 1), *of_lines(*granted("gpu1", 0, "minji", NOW, NOW + 60))[-1:]]
+    assert [[one.user for one in device.granted] for device in one_node(found).devices] == [["minji"], ["minji"]]
 
 
 def device(node: str, index: int, *, memory: float | None = 80 * GIB, used: float = 0, held: bool = False) -> Device:

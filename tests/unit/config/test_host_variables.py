@@ -1,4 +1,4 @@
-"""What the inventory says of GPUs is checked where a site is read."""
+"""What the inventory says of GPUs and limits is checked where a site is read."""
 
 from pathlib import Path
 
@@ -18,6 +18,10 @@ from gpuadmin.errors import ConfigError
         {"gpus": 64, "gpu_model": "NVIDIA H100 80GB HBM3"},
         {"gpus_worse": "refuse"},
         {"gpus": None},
+        {"gpus_mig": {0: ["3g.20gb", "4g.20gb"], 1: [], 63: ["1g.10gb+me", "1g.24gb-me", "2g.48gb+me.all"]}},
+        {"gpus_mig": {"0": ["7g.80gb"]}},
+        {"gpus_mig": {}},
+        {"limits_memory": "64G", "limits_tasks": 4096, "limits_processor_weight": 200},
     ],
 )
 def test_good(variables: dict[str, object]) -> None:
@@ -42,7 +46,21 @@ def test_good(variables: dict[str, object]) -> None:
         ({"gpus_hold": "yes"}, "gpus_hold 'yes' is neither true nor false"),
         ({"gpus_version": 570.1}, "gpus_version 570.1 is not a driver version in quotes"),
         ({"gpus_version": "570; rm"}, "gpus_version 570; rm is not a driver version"),
+        ({"gpus_mig": ["3g.20gb"]}, "gpus_mig ['3g.20gb'] is not GPUs with their profiles"),
+        ({"gpus_mig": {0: "3g.20gb"}}, "gpus_mig GPU 0: 3g.20gb is not a list of profiles"),
+        ({"gpus_mig": {0: ["3g"]}}, "gpus_mig GPU 0: 3g is not a profile, such as 3g.20gb"),
+        ({"gpus_mig": {0: ["1c.3g.20gb"]}}, "GPU 0: 1c.3g.20gb is not a profile"),
+        ({"gpus_mig": {0: ["-i 1"]}}, "GPU 0: -i 1 is not a profile"),
+        ({"gpus_mig": {0: [19]}}, "GPU 0: 19 is not a profile"),
+        ({"gpus_mig": {0: [], "0": ["7g.80gb"]}}, "gpus_mig GPU 0 is listed twice"),
+        ({"gpus_mig": {"all": []}}, "gpus_mig all is not the number of a GPU"),
+        ({"gpus_mig": {64: []}}, "gpus_mig 64 is not the number of a GPU"),
+        ({"gpus_mig": {True: []}}, "gpus_mig True is not the number of a GPU"),
         ({"gpus_worse": ["report"]}, "gpus_worse ['report'] is not one of"),
+        ({"limits_memory": "lots"}, "limits_memory 'lots' is no amount; write 80% of the node's memory"),
+        ({"limits_memory": "{{ x }}"}, "limits_memory '{{ x }}' is no amount"),
+        ({"limits_processor_weight": 0}, "limits_processor_weight 0 is not a whole number from 1 to 10000"),
+        ({"limits_processor_weight": "100"}, "limits_processor_weight '100' is not a whole number"),
     ],
 )
 def test_refused(variables: dict[str, object], words: str) -> None:

@@ -63,6 +63,7 @@ def test_no_setting_is_lost_that_the_new_file_has_as_a_comment(tmp_path: Path) -
         },
         "backups": {"schedule": "daily"},
         "homes": {"export": "/srv/homes"},
+        "limits": {"memory": "64G", "people": [{"names": ["minji"], "tasks": "100"}]},
     }
     write_site(tmp_path / "site", name="test", settings=given, hosts=HOSTS)
     assert load_settings(tmp_path / "site") == Settings.model_validate({"name": "test", **given})
@@ -269,6 +270,17 @@ CHECKS = {
         {"gpuadmin.yml": "name: x\nmail: {host: h, sender: a@example.org}\n", "users.yml": "users:\n" + USER},
         "warning", "users.yml", "no e-mail address, so never notified: minji",
     ),
+    "an old site without limits": (
+        {"gpuadmin.yml": "name: x\n"}, "warning", "gpuadmin.yml: limits", "one person can take all memory of a node",
+    ),
+    "limits of a host where the site has none": (
+        {"gpuadmin.yml": "name: x\n", "inventory/group_vars/gpu.yml": "limits_memory: 64G\n"},
+        "error", "inventory: node1", "limits_memory does nothing: gpuadmin.yml has no section limits",
+    ),
+    "limits of nobody": (
+        {"gpuadmin.yml": "name: x\nlimits: {people: [{names: [minij], memory: 64G}]}\n"},
+        "warning", "limits.people", "'minij' is not in users.yml",
+    ),
     "nearly all uids": (
         {"gpuadmin.yml": "name: x\naccounts: {uid_first: 20000, uid_last: 20000}\n", "users.yml": "users:\n" + USER},
         "warning", "accounts", "1 of 1 uids are taken",
@@ -279,6 +291,7 @@ CHECKS = {
 @pytest.mark.parametrize(("files", "level", "where", "message"), CHECKS.values(), ids=CHECKS.keys())
 def test_what_check_finds(site: Path, files: dict[str, str], level: str, where: str, message: str) -> None:
     for name, text in files.items():
+        (site / name).parent.mkdir(exist_ok=True)
         (site / name).write_text(text)
     found = findings(load_site(str(site)), today=TODAY)
     assert [one for one in found if one.level == level and where in one.where and message in one.message], found

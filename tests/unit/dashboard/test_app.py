@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from gpuadmin.dashboard import app, pages
 from gpuadmin.dashboard.files import DashboardError
 from gpuadmin.dashboard.prometheus import Asked, Prometheus
-from tests.support.dashboard_app import OpenAccess, Scene, board, settings
+from tests.support.dashboard_app import OpenAccess, Scene, board, get, plain, rows, settings
 from tests.support.dashboard_scene import HOSTILE, NODES, PEOPLE
 from tests.support.prometheus import free_port
 
@@ -28,25 +28,6 @@ CONTAINERS = ("train-llm", "notebook", "eval", "class", "script", "gnp.exe")
 def everybody(scene: Scene) -> Iterator[TestClient]:
     with scene.client() as client:
         yield client
-
-
-def get(client: TestClient, path: str, viewer: str = "haeun", **headers: str) -> tuple[int, str]:
-    answer = client.get(path, headers={"test-viewer": viewer, "accept-language": "en", **headers})
-    return answer.status_code, answer.text
-
-
-def plain(html: str) -> str:
-    """A page's text, without markup."""
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html)).strip()
-
-
-def rows(html: str) -> dict[str, str]:
-    """By the head of each row of the page's tables: its text, without markup."""
-    found = {}
-    for row in re.findall(r'<tr role="row"[^>]*>(.*?)</tr>', html, re.DOTALL):
-        text = plain(row)
-        found.setdefault(text.split(" ")[0], text)
-    return found
 
 
 def test_one_glance(everybody: TestClient) -> None:

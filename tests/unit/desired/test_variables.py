@@ -11,11 +11,18 @@ from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.hosts import variables
 
 HOSTS = (
-    Host("gpu1", ("gpu", "golden"), {"ansible_host": "10.0.0.1", "gpus": 8, "gpus_worse": "keep"}),
+    Host(
+        "gpu1",
+        ("gpu", "golden"),
+        {
+            "ansible_host": "10.0.0.1", "gpus": 8, "gpus_worse": "keep", "gpus_mig": {0: ["7g.80gb"]},
+            "limits_memory": "64G",
+        },
+    ),
     Host("gpu2", ("gpu",), {"gpuadmin_address": "192.168.0.2"}),
     Host("nas1", ("storage",), {"gpuadmin_address": "192.168.0.9"}),
     Host("bak1", ("backup",), {"gpuadmin_address": "192.168.0.7"}),
-)
+)  # fmt: skip
 PEOPLE = [{"name": "minji", "uid": 20001}, {"name": "jiho", "uid": 20002}]
 
 
@@ -45,6 +52,14 @@ NEW: list[tuple[str, str, Any]] = [
     ("gpu2", "btrfs_root_gpus", None),
     ("gpu1", "btrfs_root_gpus_worse", "keep"),
     ("gpu2", "gpu_stack_driver", "elsewhere"),
+    ("gpu2", "gpu_stack_access", "open"),
+    ("gpu2", "gpu_stack_grant", None),
+    ("gpu1", "gpu_stack_mig", {"0": ["7g.80gb"]}),
+    ("gpu2", "gpu_stack_mig", None),
+    ("gpu1", "limits_enabled", False),
+    ("gpu1", "limits_memory", "64G"),
+    ("gpu2", "limits_memory", "80%"),
+    ("gpu1", "limits_admin", "gpuadmin"),
     ("gpu1", "semester_scratch_directories", ["/local", "/tmp", "/var/tmp", "/dev/shm"]),
     ("nas1", "semester_scratch_directories", []),
     ("gpu1", "semester_home_root", None),
@@ -139,3 +154,10 @@ def test_without_docker_nobody_has_data_of_it() -> None:
     found = of("gpu1", docker={"enabled": False})
     assert (found["accounts_docker_data"], found["semester_docker_data"]) == (None, None)
     assert all(one["name"] != "Docker" for one in found["node_state_disks"])
+
+
+def test_limits_of_the_site_and_of_a_host() -> None:
+    site = {"limits": {"tasks": 4096, "people": [{"names": ["minji"], "memory": "8G"}]}}
+    found = of("gpu1", **site)
+    assert (found["limits_enabled"], found["limits_tasks"], found["limits_memory"]) == (True, "4096", "64G")
+    assert [(one["names"], one["memory"], one["tasks"]) for one in found["limits_people"]] == [(["minji"], "8G", None)]

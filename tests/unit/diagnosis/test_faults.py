@@ -235,6 +235,19 @@ def _(broken: Broken) -> None:
     broken.write(f"{SLICE}/pids.max", "4096\n")
 
 
+@fault("a limit of processes was reached, and is not now")
+def _(broken: Broken) -> None:
+    broken.write(f"{SLICE}/pids.current", "12\n")
+    broken.write(f"{SLICE}/pids.max", "4096\n")
+    broken.write(f"{SLICE}/pids.events", "max 57\n")
+
+
+@fault("a limit of memory was reached")
+def _(broken: Broken) -> None:
+    broken.write(f"{SLICE}/memory.max", "68719476736\n")
+    broken.write(f"{SLICE}/memory.events", "low 0\noom 2\noom_kill 2\n")
+
+
 @fault("`nproc 3` in limits.conf: `exec request failed`")
 def _(broken: Broken) -> None:
     broken.write("etc/security/limits.d/90-people.conf", "* - nproc 4096\nminji hard nproc 3\n")

@@ -54,6 +54,12 @@ VALUES: dict[str, list[dict[str, Any]]] = {
         for some in ([], ["train", "jupyter"])
         for stop in (None, 4)
     ],
+    "ungranted": [
+        {"items": [{"node": "gpu1", "index": "0", "name": "H100", "containers": some, "since": "2026-11-23 18:00"}],
+         "stop_hours": stop}
+        for some in ([], ["train", "jupyter"])
+        for stop in (1, 4)
+    ],
     "incomplete": [
         {"person": person, "missing": missing, "domains": domains, "form": form}
         for person in ("김민지", None)

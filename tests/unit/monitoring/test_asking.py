@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from gpuadmin.actions.usage import _csv
 from gpuadmin.common.usage import Usage
 from gpuadmin.errors import GpuadminError
-from tests.support.metrics_cluster import line, node, site, used
+from tests.support.metrics_cluster import granted, line, node, site, ungranted, used
 from tests.support.prometheus import blocks, free_port, prometheus
 
 pytestmark = pytest.mark.needs("promtool", "prometheus")
@@ -66,7 +66,7 @@ def test_the_document(server: Path) -> None:
     assert (second["free"], second["holders"]) == (True, [])
     assert abs(time.time() - found["nodes"]["gpu1"]["measured"]) < 300
     assert found["nodes"]["gpu4"]["measured"] is None
-    assert found["totals"] == {"nodes": 4, "up": 2, "devices": 4, "free": 2, "held": 2, "unknown": 0}
+    assert found["totals"] == {"nodes": 4, "up": 2, "devices": 4, "free": 2, "held": 2, "granted": 0, "unknown": 0}
 
 
 def test_the_screen(server: Path) -> None:
@@ -105,6 +105,48 @@ def test_free(server: Path) -> None:
     shown = run(server, "free", "--memory", "80")
     assert "gpu1" in shown
     assert "gpu3, gpu4" in shown
+
+
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A node with three GPUs: one held and granted, one granted alone, one held by who has no grant any more."""
+    base = tmp_path_factory.mktemp("gated")
+    now = time.time()
+    lines = [
+        *node("gpu1", now, gpus=4, held={0: ("minji", "train"), 2: ("junho", "")}),
+        *granted("gpu1", 0, "minji", now, now + 100 * 3600), *granted("gpu1", 1, "minji", now, now + 100 * 3600),
+        ungranted("gpu1", 2, "junho", now, now - 600),
+    ]  # fmt: skip
+    with prometheus(base, blocks(base, lines)) as port:
+        yield site(base / "site", port)
+
+
+def test_granted_and_held_are_shown_apart(gated: Path) -> None:
+    shown = run(gated, "top", "--once")
+    assert "1 of 4 GPUs free · 1 granted and not held" in shown
+    rows = [line for line in shown.splitlines() if "NVIDIA" in line]
+    assert "minji in train" in rows[0]
+    assert re.search(r"granted to minji until +20", rows[1]), rows[1]
+    assert "junho, no grant" in rows[2]
+    assert len(json.loads(run(gated, "top", "--json", "--user", "minji"))["result"]["nodes"]["gpu1"]["devices"]) == 2
+    free = json.loads(run(gated, "free", "--json"))["result"]["nodes"]
+    assert [one["index"] for one in free["gpu1"]] == ["3"]
+    assert re.search(r"junho .* tell: no grant since", run(gated, "idle")), run(gated, "idle")
+    rows = json.loads(run(gated, "usage", "--since", "1", "--json"))["result"]["rows"]
+    assert {row["name"]: row["granted"] for row in rows} == {"minji": pytest.approx(2, abs=0.4)}
+    assert "GPU-hours granted" in run(gated, "usage", "--since", "1")
+    assert run(gated, "usage", "--since", "1", "--csv").splitlines()[0].endswith(",granted_hours")
+
+
+def test_where_gpus_are_open_nothing_is_said_of_grants(server: Path) -> None:
+    for words in (
+        ("top", "--once"),
+        ("free",),
+        ("usage", "--since", "1"),
+        ("usage", "--since", "1", "--csv"),
+        ("idle",),
+    ):
+        assert "grant" not in run(server, *words)
 
 
 def test_idle(server: Path) -> None:

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.cli.idle import command
 from gpuadmin.results import HostResult, RunResult
-from tests.support.metrics_cluster import line, node, site, used
+from tests.support.metrics_cluster import granted, line, node, site, ungranted, used
 from tests.support.prometheus import blocks, prometheus
 
 pytestmark = [
@@ -115,6 +115,40 @@ def test_told_once_by_mail_and_on_terminals(server: tuple[int, int], tmp_path: P
     world.later(100)
     world.idle("--yes")
     assert (world.sent(), nodes.runs) == (1, []), "where the site does not say so nothing is ended"
+
+
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
+    """A Prometheus in which minji's grant has ended three hours ago, and she still holds the GPU."""
+    base = tmp_path_factory.mktemp("gated")
+    now = time.time()
+    since = int(now - 10800)
+    lines = [*node("gpu1", now, held={0: ("minji", "train"), 1: ("junho", "")}),
+             *granted("gpu1", 1, "junho", now, now + 3600), ungranted("gpu1", 0, "minji", now, since)]  # fmt: skip
+    with prometheus(base, blocks(base, lines)) as port:
+        yield port, since
+
+
+def test_who_has_no_grant_any_more_is_told_and_ended(gated: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
+    """By the code of what is not used, also where the site ends nothing of that, and may hold one idle."""
+    world = World(tmp_path, gated[0], nodes, idle_stop=False, idle_notice_hours=1, idle_exempt=["minji"])
+    shown = world.idle("--check").output
+    assert "has no grant for it (ended " in shown
+    world.idle("--yes")
+    assert world.sent() == 1
+    ((_, jobs),) = nodes.runs
+    assert "your time with it is over" in jobs["gpu1"]["tell"][0]["message"]
+    nodes.runs.clear()
+    world.later(0.9)
+    assert "has no grant for it (ended" in (waits := world.idle("--yes").output)
+    assert "was told; ended in" in waits
+    assert nodes.runs == []
+    world.later(1.1)
+    assert "gpu1: minji's 2 processes on GPU-gpu1-0 ended" in world.idle("--yes").output
+    (_, looked), (_, ended) = nodes.runs
+    (target,) = ended["gpu1"]["stop"]
+    assert looked["gpu1"]["stop"] == [target]
+    assert (target["user"], target["uuid"], target["since"], target["why"]) == ("minji", UUID, gated[1], "ungranted")
 
 
 def test_ended_after_the_notice_and_not_before(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:

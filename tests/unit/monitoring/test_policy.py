@@ -102,6 +102,45 @@ def test_a_clock_that_was_wrong_ends_nothing() -> None:
         assert world.look().what == "wait"
 
 
+OVER = replace(ROW, hours=0, unused=None, ungranted=BEGIN)
+
+
+@pytest.mark.parametrize(
+    ("rules", "row", "done"),
+    [
+        (RULES, OVER, [(0.5, "tell"), (4.5, "stop"), (5, "stop")]),
+        # the site ends nothing that is only not used; what nobody granted ends all the same
+        (replace(RULES, stop=False), OVER, [(0.5, "tell"), (4.5, "stop"), (5, "stop")]),
+        # who may hold one idle needs a grant as well
+        (RULES, replace(OVER, user="boss"), [(0.5, "tell"), (4.5, "stop"), (5, "stop")]),
+        (replace(RULES, protected={"minji"}), OVER, []),
+        (RULES, replace(OVER, user="(unknown)"), []),
+        (RULES, replace(OVER, unused=BEGIN), [(0.5, "tell"), (4.5, "stop"), (5, "stop")]),
+    ],
+)
+def test_what_nobody_granted_is_told_and_ended(rules: Rules, row: Idle, done: list[tuple[float, str]]) -> None:
+    assert World(rules, row).until(5).done == done
+
+
+def test_who_is_granted_more_time_in_between_is_told_anew() -> None:
+    world = World(row=OVER).until(4)
+    world.row = replace(OVER, ungranted=BEGIN + 4 * HOUR)
+    assert world.until(8.5).done == [(0.5, "tell"), (4.5, "tell"), (8.5, "stop")]
+
+
+def test_each_reason_has_its_mail_and_its_words(tmp_path: Path) -> None:
+    registry = Registry.model_validate({"users": [{"name": "minji", "uid": 20001, "email": "minji@example.org"}]})
+    found = steps([OVER, replace(ROW, uuid="GPU-2", index="2")], RULES, NOBODY.get, BEGIN + 3 * HOUR)
+    notices = plan_idle(found, registry, replace(RULES, stop=False), Ledger(tmp_path / "mails.jsonl"))
+    letters = {one.template: one for one in notices.letters}
+    assert {name: one.values["stop_hours"] for name, one in letters.items()} == {"idle": None, "ungranted": 4}
+    assert letters["ungranted"].summary == "1 GPU held and not granted"
+    idle, _, english, korean = terminal_words(found, RULES).splitlines()
+    assert "GPU 0: your time with it is over" in english
+    assert "4시간 뒤에도 점유 중이면" in korean
+    assert "GPU 2: you hold it and have not used it" in idle
+
+
 def test_one_mail_for_all_of_an_address_and_nobody_twice(tmp_path: Path) -> None:
     users = [
         {"name": "minji", "uid": 20001, "email": "minji@example.org"},
@@ -126,7 +165,9 @@ def test_one_mail_for_all_of_an_address_and_nobody_twice(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "change", [{"node": "gpu2"}, {"uuid": "GPU-2"}, {"user": "junho"}, {"unused": BEGIN - 1}], ids=str
+    "change",
+    [{"node": "gpu2"}, {"uuid": "GPU-2"}, {"user": "junho"}, {"unused": BEGIN - 1}, {"ungranted": BEGIN}],
+    ids=str,
 )
 def test_what_somebody_was_told_of_is_that_alone(change: dict[str, Any]) -> None:
     """Another GPU, another node and another time that it is not used are each another mail, and another notice."""

@@ -59,3 +59,21 @@ def test_what_runs_next_is_loaded_from_the_files(tmp_path: Path, monkeypatch: py
     assert arriving.keep(code().digest, code().text, str(tmp_path)) is None
     assert not any(isinstance(finder, arriving.Arrived) for finder in sys.meta_path)
     assert not {name for name in set(sys.modules) - before if name.startswith("ansible_collections.gpuadmin.node")}
+
+
+def test_every_operation_runs_from_memory(tmp_path: Path) -> None:
+    """In check mode a host does not keep the code that comes with a call: nothing of it is a file."""
+    script = (
+        "import importlib, json, sys\n"
+        "files = json.load(sys.stdin)\n"
+        "own = {'__name__': 'arriving'}\n"
+        "exec(next(text for name, text in files.items() if name.endswith('/module_utils/arriving.py')), own)\n"
+        "sys.meta_path.insert(0, own['Arrived'](files))\n"
+        "found = [name[:-3].replace('/', '.') for name in files if '/operations/' in name and '__' not in name]\n"
+        "for name in found: importlib.import_module(name)\n"
+        "print(len(found))\n"
+    )
+    command = [sys.executable, "-I", "-S", "-c", script]
+    done = subprocess.run(command, input=code().text, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) > 30

@@ -8,6 +8,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import status
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import tried
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, looking
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 
@@ -102,6 +103,7 @@ def test_a_part_that_is_not_known_leaves_the_others(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(occupants, "people", silent)
     monkeypatch.setattr(occupants, "gpu_users", lambda first: ["minji"])
     monkeypatch.setattr(status, "gpus", lambda: [])
+    monkeypatch.setattr(tried, "problems", lambda: ["ssh.service: /dev/nvidia1 can be opened, and is not granted"])
     (tmp_path / "open").mkdir(mode=0o755)
     found = status.collect(
         uid_first=20000, uid_last=49999, disks={"homes": str(tmp_path)}, backups=str(tmp_path / "open"), node=True,
@@ -110,6 +112,7 @@ def test_a_part_that_is_not_known_leaves_the_others(tmp_path: Path, monkeypatch:
     assert set(found["unknown"]) == {"people", "backup"}
     assert "people" not in found
     assert (found["gpu_people"], found["gpus"], found["image"]) == (["minji"], [], None)
+    assert found["gpu_gate"] == ["ssh.service: /dev/nvidia1 can be opened, and is not granted"]
     assert found["disks"]["homes"]["path"] == str(tmp_path)
 
 

@@ -52,6 +52,14 @@ def test_what_of_a_site_is_in_it(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
+def test_gpus_that_are_given_on_request(language: str) -> None:
+    asked, looked = "systemd-run --user", "CUDA_VISIBLE_DEVICES=1 python train.py"
+    granted, free = guide(language, settings(gpus={"access": "granted"}), NODES), write(language)
+    assert (asked in granted, looked in granted) == (True, False)
+    assert (asked in free, looked in free) == (False, True)
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
 def test_what_a_site_does_not_have_is_not_in_it(language: str) -> None:
     text = write(language, docker={"enabled": False}, reset={"scratch": []})
     for part in ("docker", "Docker", "None", "**2026", "example.org."):

@@ -25,6 +25,19 @@ def subject(broken: Broken) -> Subject:
     return Subject(name="minji", uid=20000, docker="/local/.docker", root=str(broken.root))
 
 
+def test_what_is_closed_to_somebody_is_not_broken_to_them(broken: Broken) -> None:
+    """The driver does not show them GPUs that they may not open; to root these are missing."""
+    broken.gpus()
+    (broken.root / "run/user/0").mkdir(parents=True)
+    expecting = replace(subject(broken), gpus=9)
+    (broken.root / "etc/gpuadmin").mkdir(parents=True, exist_ok=True)
+    (broken.root / "etc/gpuadmin/gpu-gate.json").write_text(json.dumps({"access": "granted"}))
+    for own in (False, True):
+        found = gpus.gpus(replace(expecting, own=own))
+        assert found is not None
+        assert bool(found["worse"]) is not own
+
+
 def test_whose_processes_hold_a_gpu(broken: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
     broken.gpus()
     broken.edit("nvml", "[process]\npid = 4242\n", "[process]\npid = 4243\nmemory = 1\n[process]\npid = 4242\n")

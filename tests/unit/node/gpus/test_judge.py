@@ -32,6 +32,12 @@ def xid(number: int) -> list[dict[str, Any]]:
 TWO = (gpu(0), gpu(1))
 
 
+def test_a_gate_that_is_not_closed_is_worse() -> None:
+    found = judge(seen(*TWO, gate=["ssh.service: /dev/nvidia1 can be opened, and is not granted"]), Expected(2))
+    assert found.worse == ("ssh.service: /dev/nvidia1 can be opened, and is not granted",)
+    assert found.broken == ()
+
+
 @pytest.mark.parametrize("number", [None, 0])
 def test_no_gpu_and_none_expected(number: int | None) -> None:
     assert judge(Seen([], NONE), Expected(number)) == Verdict(0, (), ())

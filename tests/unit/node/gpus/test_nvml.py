@@ -44,6 +44,32 @@ def test_all_that_two_gpus_say(node: Node) -> None:
     assert [(one["pid"], one["gpu_instance"]) for one in second["processes"]] == [(4343, 7)]
 
 
+def profiles(node: Node, *changes: tuple[str, str | None], gpu: int | None = None) -> list[Any]:
+    node.describe(*changes, gpu=gpu)
+    library = str(fake_nvml.library())
+    found = isolated_call(lambda: nvml.read_with_profiles(library), seconds=20, lock=node.places.lock)
+    return [one.get("mig_profiles") for one in found["gpus"]]
+
+
+def test_profiles_of_mig(node: Node) -> None:
+    first, second = profiles(node)
+    assert first is None, "while MIG is off the driver does not say"
+    assert [one["name"] for one in second] == [
+        "1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "1g.10gb+me", "1g.20gb",
+    ]  # fmt: skip
+    assert second[2] == {"id": 9, "name": "3g.40gb", "most": 2, "starts": [0, 4], "size": 4}
+
+
+@pytest.mark.parametrize("error", ["FUNCTION_NOT_FOUND", "NO_PERMISSION"])
+@pytest.mark.parametrize("call", ["ProfileInfo", "PossiblePlacements"])
+def test_profiles_that_nobody_says_are_unknown(node: Node, call: str, error: str) -> None:
+    assert profiles(node, (f"fault.nvmlDeviceGetGpuInstance{call}", error)) == [None, None]
+
+
+def test_a_gpu_without_mig_has_no_profiles(node: Node) -> None:
+    assert profiles(node, ("mig", None), gpu=1) == [None, None]
+
+
 @pytest.mark.parametrize("lost", ["yes", "later"])
 def test_a_lost_gpu_leaves_the_others(node: Node, lost: str) -> None:
     first, second = read(node, ("lost", lost), gpu=0)["gpus"]

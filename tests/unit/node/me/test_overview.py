@@ -47,6 +47,39 @@ def test_what_is_printed() -> None:
     assert korean[3] == "  홈: /home/minji: 사용 5.0 GB 이상, 모두가 함께 쓰는 4.0 TB 중 1.0 TB 남음"
 
 
+GRANTED = {
+    "gpus": 3,
+    "grants": [
+        {"user": "jiho", "gpus": ["0"], "until": 1_800_000_000, "who": "root@nas", "reason": "a course"},
+        {"user": "minji", "gpus": ["1"], "until": 1_800_003_600, "who": "root@nas", "reason": ""},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        (
+            "en",
+            ["  GPUs: given on request here: ask your admins", "  GPU 1: yours until {1} (root@nas)",
+             "  GPU 0: jiho until {0} (root@nas: a course)", "  GPU 2: granted to nobody"],
+        ),
+        (
+            "ko",
+            ["  GPU: 신청하면 관리자가 배정합니다", "  GPU 1: 본인, {1}까지 (root@nas)",
+             "  GPU 0: jiho, {0}까지 (root@nas: a course)", "  GPU 2: 배정되지 않음"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_yours_until_when_and_who_has_the_others(language: str, words: list[str]) -> None:
+    output = overview.lines(Subject(name="minji"), {**FOUND, "granted": GRANTED}, "node1", [], language)
+    ends = [overview._moment(1_800_000_000 + later) for later in (0, 3600)]
+    assert output[5:-1] == [line.format(*ends) for line in words]
+    assert overview.lines(Subject(name="minji"), {**FOUND, "granted": None}, "node1", [], language) == overview.lines(
+        Subject(name="minji"), FOUND, "node1", [], language
+    )
+
+
 def test_what_is_not_known_is_said() -> None:
     found = {**FOUND, "home": "did not end within 5 seconds", "expires": "chage does not say it"}
     output = overview.lines(Subject(name="minji"), found, "node1", [], "en")

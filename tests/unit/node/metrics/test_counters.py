@@ -38,6 +38,22 @@ def test_held_measured_active(tmp_path: Path) -> None:
     assert (tmp_path / "counters.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_since_when_without_a_grant_survives_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, found, key = Clock(monkeypatch), counters(tmp_path), ("GPU-1", "alice")
+    begin = clock.now
+    assert found.ungranted([key]) == {key: begin}
+    clock.now += 3600
+    assert found.ungranted([key, ("GPU-2", "alice")]) == {key: begin, ("GPU-2", "alice"): clock.now}
+    found.save()
+    again = counters(tmp_path)
+    clock.now += 10
+    assert again.ungranted([key]) == {key: begin}, "the other one was let go, or granted"
+    clock.now = begin - 60
+    assert again.ungranted([key]) == {key: clock.now}, "a clock that was put back: no time is in the future"
+    assert again.ungranted([]) == {}
+    assert again.ungranted([key]) == {key: clock.now}
+
+
 class Clock:
     """A clock that tests move, in place of time.time."""
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, tried
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import mapper as package
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.mapper import TEXT
@@ -42,6 +44,16 @@ def test_who_is_on_which_gpu(cluster: Cluster) -> None:
     assert all(found[f'gpuadmin_collector_success{{source="{name}"}}'] == 1 for name in sources)
 
 
+def test_whether_the_gate_is_closed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong: list[str] | None = None
+    monkeypatch.setattr(tried, "problems", lambda root: wrong)
+    assert "gpuadmin_gpu_gate_closed" not in cluster.look()
+    wrong = []
+    assert cluster.look()["gpuadmin_gpu_gate_closed"] == 1
+    wrong = ["ssh.service: open"]
+    assert cluster.look()["gpuadmin_gpu_gate_closed"] == 0
+
+
 def test_held_without_a_process_counts_as_held(cluster: Cluster) -> None:
     with cluster.process(20001, "nvidia1", "nvidia-uvm") as one, cluster.process(20002, "nvidia1", "nvidia0"):
         cluster.settle()
@@ -50,6 +62,39 @@ def test_held_without_a_process_counts_as_held(cluster: Cluster) -> None:
         assert found[f'gpuadmin_gpu_processes{{uuid="{SECOND}",user="alice",container=""}}'] == 0
         os.kill(one, signal.SIGSTOP)
         assert allocated(cluster.look([], [])) == {(SECOND, "alice")}, "a stopped process holds it as before"
+
+
+UNGRANTED = 'gpuadmin_gpu_ungranted_since_timestamp_seconds{{uuid="{}",user="{}"}}'
+
+
+def test_who_holds_what_without_a_grant(cluster: Cluster) -> None:
+    until = int(time.time()) + 3600
+    with cluster.process(20001) as one, cluster.process(20002) as two:
+        open_to_all = cluster.look([one, two])
+        assert not [name for name in open_to_all if "grant" in name and "source" not in name]
+        cluster.grant(Grant("a1", "alice", 20001, [FIRST], until - 7200, until, "root@nas", "a deadline"))
+        found = cluster.look([one, two])
+        labels = f'uuid="{FIRST}",user="alice",who="root@nas",reason="a deadline"'
+        assert found[f"gpuadmin_gpu_granted_until_timestamp_seconds{{{labels}}}"] == until
+        assert UNGRANTED.format(FIRST, "alice") not in found
+        since = found[UNGRANTED.format(FIRST, "bob")]
+        assert abs(since - time.time()) < 60
+        cluster.mapper.close()
+        cluster.mapper = cluster.started()
+        cluster.mapper.load()
+        assert cluster.look([one, two])[UNGRANTED.format(FIRST, "bob")] == since
+        grants.delete(["a1"], cluster.places.state)
+        found = cluster.look([one, two])
+        assert UNGRANTED.format(FIRST, "alice") in found
+        assert not any("granted_until" in name for name in found)
+        # where it is not known who holds what, nobody is said to, and nothing is forgotten
+        cluster.mapper._scanner.rounds = 0
+        assert UNGRANTED.format(FIRST, "bob") not in cluster.look([one, two])
+        cluster.settle()
+        assert cluster.look([one, two])[UNGRANTED.format(FIRST, "bob")] == since
+    assert found['gpuadmin_collector_success{source="grants"}'] == 1
+    (cluster.at / "state/gpu-grants/b2.json").write_text("{")
+    assert cluster.look([])['gpuadmin_collector_success{source="grants"}'] == 0
 
 
 def test_a_process_of_nobody_is_nobodys(cluster: Cluster) -> None:

@@ -14,6 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import sampl
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import RECORD
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.sampler import TEXT, Places, Sampler
 
+from tests.support import fake_nvml
 from tests.support.gpu_node import Node
 from tests.support.metrics_text import values
 
@@ -63,6 +64,19 @@ def test_what_two_gpus_say(made: Made) -> None:
     assert found['gpuadmin_gpu_driver_state{state="ok"}'] == 1
     assert sum(value for name, value in found.items() if "driver_state" in name) == 1
     assert abs(found['gpuadmin_collector_sample_timestamp_seconds{source="nvml"}'] - time.time()) < 60
+
+
+def test_a_mig_device_of_a_gpu_that_has_gpm(made: Made) -> None:
+    made.node.whole()
+    text = fake_nvml.described(("gpm", "1"), gpu=1).replace("gpu_instance = 7", "gpu_instance = 7\ngpm = 42")
+    made.node.description.write_text(text)
+    name = f'gpuadmin_mig_utilization_ratio{{uuid="{MIG}"}}'
+    made.sample()
+    assert name not in made.values, "one sample alone says nothing"
+    made.sample()
+    assert made.values[name] == 0.42
+    mig = json.loads((made.at / RECORD).read_text())["devices"][2]
+    assert mig["busy"] is None, "idle ends nothing by what no hardware has tried"
 
 
 def test_the_record_for_the_mapper(made: Made) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners, Process
@@ -37,11 +38,12 @@ class Site:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.idle: dict[tuple[str, str], int] = {(FIRST, "alice"): SINCE}
+        self.why = "unused"
         self.asked: list[str] = []
         self.names = Names(alive=lambda uid: False)
 
     def text(self) -> str:
-        name = "gpuadmin_gpu_unused_since_timestamp_seconds"
+        name = f"gpuadmin_gpu_{self.why}_since_timestamp_seconds"
         return "".join(f'{name}{{uuid="{uuid}",user="{user}"}} {when}\n' for (uuid, user), when in self.idle.items())
 
     def stop(self, path: str, uid: int, container: str, patience: int, seconds: float) -> None:
@@ -276,6 +278,66 @@ def ignoring(site: Site, uid: int) -> Iterator[int]:
     )
     with running(site, script) as pid:
         yield pid
+
+
+OVER = Target("alice", ALICE, FIRST, SINCE, NOTIFIED, "ungranted")
+YEAR = 365 * 86400
+
+
+def granted(uid: int, *gpus: str, id: str = "a1") -> Grant:
+    now = int(time.time())
+    return Grant(id, NAMES[uid], uid, gpus, now - YEAR, now + YEAR, "root@nas")
+
+
+@pytest.fixture
+def gated(site: Site) -> Site:
+    """A node on which alice has a grant for the second GPU alone, and bob for the first."""
+    site.why = "ungranted"
+    site.cluster.grant(granted(ALICE, SECOND), granted(BOB, FIRST, id="b2"))
+    return site
+
+
+def test_what_nobody_granted_ends_and_what_others_do_goes_on(gated: Site) -> None:
+    """Whatever else it holds, and whenever it was begun: a child has what its parent had open."""
+    process = gated.cluster.process
+    hers = replace(OVER, notified=int(time.time()) - 100)
+    kinds = ((ALICE, *GPU, "nvidia1"), (ALICE, "nvidia1", "nvidia-uvm"), (BOB, *GPU), (0, *GPU))
+    with ExitStack() as stack:
+        both, second, neighbour, daemon = (stack.enter_context(process(uid, *devices)) for uid, *devices in kinds)
+        (found,) = gated.run(hers, check=True, listed=([], [both, second]))
+        assert (found.status, found.processes) == ("would stop", 1)
+        assert alive(both), "a check ends nothing"
+        assert gated.run(hers, listed=([], [both, second]))[0].status == "stopped"
+        assert [alive(pid) for pid in (both, second, neighbour, daemon)] == [False, True, True, True]
+
+
+def test_a_container_in_which_a_granted_gpu_is_used_goes_on(gated: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with gated.cluster.process(ALICE, *GPU) as over, gated.cluster.process(ALICE, "nvidia1", "nvidia-uvm") as busy:
+        container(gated, monkeypatch, over, busy)
+        (found,) = gated.run(OVER, listed=([], [busy]))
+        assert (found.status, found.containers, gated.asked) == ("stopped", [], [])
+        assert [alive(over), alive(busy)] == [False, True]
+
+
+def test_who_was_granted_it_again_is_kept(gated: Site) -> None:
+    """The collector says it with its next look; the node has recorded it."""
+    gated.cluster.grant(granted(ALICE, FIRST, id="c3"))
+    with gated.cluster.process(ALICE, *GPU) as pid:
+        (found,) = gated.run(OVER)
+        assert (found.status, found.why) == ("kept", "they need no grant for it, or have one by now")
+        assert alive(pid)
+
+
+def test_where_grants_are_not_known_nothing_ends(gated: Site) -> None:
+    with gated.cluster.process(ALICE, *GPU) as pid:
+        assert gated.run(replace(OVER, why="unused"))[0].status == "kept", "nobody said that it is not used"
+        assert gated.run(replace(OVER, since=SINCE + 60))[0].status == "kept", "they had one in between"
+        (gated.cluster.at / "state/gpu-grants/d4.json").write_text("{")
+        with pytest.raises(NodeError, match="d4"):
+            gated.run(OVER)
+        (gated.cluster.at / "gpu-gate.json").unlink()
+        assert gated.run(OVER)[0].status == "kept", "GPUs are open to everybody by now"
+        assert alive(pid)
 
 
 def container(site: Site, monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:

@@ -14,9 +14,10 @@ from .root import guard
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
-    "       cli.py announcements | gpu-devices | gpu-check | metrics-sample [GPUS] | metrics-map | disk-usage\n"
+    "       cli.py announcements | gpu-devices | gpu-check | gpu-gate | gpu-mig | disk-usage\n"
+    "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
-    "       cli.py web-links\n"
+    "       cli.py apply-limits | web-links\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
@@ -60,6 +61,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
                 print("this command takes no arguments: it acts on the account that asks", file=sys.stderr)
                 return 2
             return docker_self.main(host)
+        if command == "apply-limits" and not rest:
+            from .limits import applying
+
+            return applying.main()
         if command == "me":
             from .me import command as me
 
@@ -90,6 +95,14 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             from .gpus import checked
 
             return checked.main()
+        if command == "gpu-gate" and not rest:
+            from .gpus import reconcile
+
+            return reconcile.main()
+        if command == "gpu-mig" and not rest:
+            from .metrics import dividing
+
+            return dividing.main()
         if command in ("backup", "copy-backups") and not rest:
             from .backups import timed
 

@@ -13,7 +13,7 @@ from typing import Any
 from .backups import backup_set
 from .each import Failed, each
 from .errors import NodeError, in_words
-from .gpus import pci
+from .gpus import pci, tried
 from .images.mounting import mounted
 from .images.observe import observe
 from .images.places import Places, load_settings, looking
@@ -45,6 +45,7 @@ def collect(
         parts["people"] = partial(occupants.people, uid_first, uid_last)
         parts["gpu_people"] = partial(occupants.gpu_users, uid_first)
         parts["gpus"] = gpus
+        parts["gpu_gate"] = tried.problems
         parts["image"] = partial(image, places)
 
     def look(name: str) -> object:

@@ -28,6 +28,7 @@ def judge(facts: Facts, person: Person | None = None) -> list[Cause]:
         found += people.pam(facts)
         found += trial.session(person, facts)
         found += running.containers(person, facts)
+        found += running.granted(person, facts)
     found += running.gpus(person, facts)
     found += running.kernels(facts)
     found += machine.machine(facts)

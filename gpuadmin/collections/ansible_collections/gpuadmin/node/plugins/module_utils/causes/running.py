@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 from gpuadmin.common.text import counted, size_words
@@ -25,15 +26,22 @@ def sessions(person: Person, facts: Facts) -> Iterator[Cause]:
         yield Cause("manager", cause, f"gpuadmin run HOSTS -- systemctl restart user@{uid}.service", (*found["words"],))
     yield from _processes(person, facts)
     limits = found["slice"]
+    count, most = str(limits.get("tasks", 0)), str(limits.get("tasks_max", 0))
     if limits.get("tasks_max") and limits.get("tasks", 0) >= limits["tasks_max"] * 0.98:
-        count, most = str(limits["tasks"]), str(limits["tasks_max"])
         cause = f"{name} runs as many processes as they may: {count} of {most}"
         yield Cause("tasks", cause, f"gpuadmin run HOSTS -- loginctl terminate-user {name}", (), (count, most))
+    elif limits.get("tasks_max") and limits.get("tasks_refused"):
+        refused = counted(limits["tasks_refused"], "process", "processes")
+        cause = f"{name} reached their limit of {most} processes: {refused} did not start since the first login"
+        remedy = f"{name} needs fewer workers or threads; or more: limits.people in gpuadmin.yml"
+        yield Cause("tasks", cause, remedy, (f"{count} at the moment",), (count, most))
     if limits.get("memory_oom_kill"):
         count = str(limits["memory_oom_kill"])
-        bound = f" of {size_words(limits['memory_max'])}" if limits.get("memory_max") else ""
-        cause = f"processes of {name}'s were killed because memory ran out{bound}: {count} since the first login"
-        yield Cause("memory-limit", cause, f"{name} needs smaller batches or fewer workers", (), (count,))
+        most = size_words(limits["memory_max"]) if limits.get("memory_max") else ""
+        why = f"they reached their limit of {most}" if most else "memory ran out"
+        cause = f"processes of {name}'s were killed because {why}: {count} since the first login"
+        remedy = f"{name} needs smaller batches or fewer workers"
+        yield Cause("memory-limit", cause, remedy, (), (count, most or "the whole node"))
 
 
 def _processes(person: Person, facts: Facts) -> Iterator[Cause]:
@@ -171,6 +179,23 @@ def gpus(person: Person | None, facts: Facts) -> Iterator[Cause]:
         remedy = "gpuadmin run HOSTS -- systemctl start gpuadmin-gpu-devices.service"
         yield Cause("gpu-cdi", words, f"{remedy}; {listed}")
     yield from _held(person, found)
+
+
+def granted(person: Person, facts: Facts) -> Iterator[Cause]:
+    """Which GPUs somebody may open where GPUs are given on request."""
+    found = facts.get("granted")
+    if found is None:
+        return
+    theirs = [one for one in found["grants"] if one["user"] == person.name]
+    places = [place for one in theirs for place in one["gpus"]]
+    here = "GPUs are given on request there, and another one says EPERM (gpus.access)"
+    ask = f"gpuadmin grants; gpuadmin grant {person.name} HOSTS --hours 8 --reason …"
+    if not theirs:
+        yield Cause("gpu-grant", f"{person.name} was granted no GPU: {here.replace('another', 'opening')}", ask)
+    elif len(places) < found["gpus"]:
+        until = time.strftime("%Y-%m-%d %H:%M", time.localtime(min(one["until"] for one in theirs)))
+        words = f"GPU {', '.join(places)}"
+        yield Cause("gpu-granted", f"{person.name} was granted {words} until {until}: {here}", ask, (), (words, until))
 
 
 def kernels(facts: Facts) -> Iterator[Cause]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..each import Failed, each
 from ..errors import NodeError, in_words
-from . import account, dns, docker, gpus, home, host, pam, sessions, trial
+from . import account, dns, docker, gpus, granted, home, host, pam, sessions, trial
 from .subject import Subject, confine
 
 SECONDS = 3.0  # the whole answer must be there within five, Ansible's own time included
@@ -30,6 +30,7 @@ HOST: Mapping[str, Part] = {
     "image": host.image,
     "gpus": gpus.gpus,
     "kernels": gpus.kernels,
+    "granted": granted.granted,
 }
 #: What it is asked about a person, where people log in.
 PERSON: Mapping[str, Part] = {
@@ -53,7 +54,7 @@ def parts(subject: Subject) -> dict[str, Part]:
     """Which parts a host is asked for."""
     found = dict(HOST)
     if not subject.node:
-        del found["gpus"], found["kernels"], found["image"]
+        del found["gpus"], found["kernels"], found["image"], found["granted"]
     if subject.name is not None:
         found.update({name: part for name, part in PERSON.items() if subject.node or name in ELSEWHERE})
     if not subject.trial:

@@ -12,6 +12,7 @@ from ..gpus.judge import Expected
 from ..gpus.judge import judge as judge_gpus
 from ..gpus.look import Places, look
 from ..lookup import name_of
+from .granted import granted
 from .subject import Subject
 
 SECONDS = 2.0  # less than a part has, so that a driver that hangs is an answer
@@ -38,17 +39,19 @@ def gpus(subject: Subject) -> dict[str, Any] | None:
     containers = list(cdi.wrong(seen.containers, seen.gpus)) if seen.problem is None else []
     worse = [words for words in verdict.worse if words not in containers]
     lost = [words for words in worse if "does not answer" in words or "does not have it" in words]
+    # guard: a GPU that is closed to somebody is not broken to them -> False
+    closed = subject.own and granted(subject) is not None
     return {
         "number": len(seen.devices),
         "expected": subject.gpus,
         "missing": missing,
         "differ": [seen.driver.module, seen.driver.libraries] if seen.driver.differ else None,
-        "problem": seen.problem if seen.driver.module is not None and wanted else None,
-        "broken": [] if missing else list(verdict.broken),
-        "lost": [] if missing else lost,
-        "worse": [] if missing else [words for words in worse if words not in lost],
+        "problem": seen.problem if seen.driver.module is not None and wanted and not closed else None,
+        "broken": [] if missing or closed else list(verdict.broken),
+        "lost": [] if missing or closed else lost,
+        "worse": [] if missing or closed else [words for words in worse if words not in lost],
         "gpus": [_held(gpu, subject) for gpu in seen.gpus if gpu["problem"] is None],
-        "containers": containers,
+        "containers": [] if closed else containers,
     }
 
 

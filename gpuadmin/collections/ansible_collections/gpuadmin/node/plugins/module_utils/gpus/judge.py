@@ -106,6 +106,7 @@ def _worse(seen: Seen, expected: Expected) -> Iterator[str]:
     if seen.problem is None:  # otherwise it is not known which of them answer
         yield from cdi.wrong(seen.containers, seen.gpus)
     yield from seen.kernels
+    yield from seen.gate
 
 
 def _name(gpu: Mapping[str, Any]) -> str:

@@ -59,6 +59,19 @@ class Process(Structure):
     _fields_ = (("pid", c_uint), ("memory", c_ulonglong), ("gpu_instance", c_uint), ("compute_instance", c_uint))
 
 
+class InstanceProfile(Structure):
+    """nvmlGpuInstanceProfileInfo_v2_t. ``instances``: how many of it a GPU can have at once."""
+
+    _fields_ = (
+        ("version", c_uint), ("id", c_uint), ("p2p", c_uint), ("slices", c_uint), ("instances", c_uint),
+        ("engines", c_uint * 6), ("memory", c_ulonglong), ("name", c_char * _TEXT),
+    )  # fmt: skip
+
+
+class Placement(Structure):
+    _fields_ = (("start", c_uint), ("size", c_uint))
+
+
 class Library:
     """The library, loaded. Every call raises NvmlError if the driver refuses it."""
 
@@ -124,3 +137,18 @@ class Library:
         found = (Process * most)()
         self.call(name, handle, ctypes.byref(room), ctypes.cast(found, POINTER(Process)))
         return list(found[: min(int(room.value), most)])
+
+    def instance_profile(self, handle: c_void_p, number: int) -> InstanceProfile:
+        """A profile of GPU instances, by its number in nvml.h."""
+        found = InstanceProfile(version=ctypes.sizeof(InstanceProfile) | 2 << 24)
+        self.call("nvmlDeviceGetGpuInstanceProfileInfoV", handle, c_uint(number), ctypes.byref(found))
+        return found
+
+    def placements(self, handle: c_void_p, profile: int) -> list[Placement]:
+        """Where instances of a profile can be, by its id on this GPU."""
+        count = c_uint()
+        name = "nvmlDeviceGetGpuInstancePossiblePlacements_v2"
+        self.call(name, handle, c_uint(profile), None, ctypes.byref(count))
+        found = (Placement * max(int(count.value), 1))()
+        self.call(name, handle, c_uint(profile), ctypes.cast(found, POINTER(Placement)), ctypes.byref(count))
+        return list(found[: min(int(count.value), len(found))])

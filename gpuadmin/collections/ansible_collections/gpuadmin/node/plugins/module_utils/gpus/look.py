@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import NodeError
-from . import cdi, checked, nvml, pci, xid
+from . import cdi, checked, nvml, pci, tried, xid
 from . import driver as drivers
 from .isolated_call import LOCK, isolated_call
 
@@ -39,6 +40,7 @@ class Seen:
 
     ``xids``: what xid.read returns; None if the kernel's log may not be read. ``containers``: what cdi.look returns.
     ``kernels``: what checked.problems returns: why GPUs would not work after a boot into another kernel, or this one.
+    ``gate``: what tried.problems returns: why somebody may open a GPU that nobody granted them.
     """
 
     devices: Sequence[pci.Device]
@@ -49,6 +51,7 @@ class Seen:
     unknown: Mapping[str, str] = field(default_factory=dict)
     containers: cdi.Spec | None = None
     kernels: Sequence[str] = ()
+    gate: Sequence[str] = ()
 
     @property
     def missing(self) -> list[str]:
@@ -96,6 +99,7 @@ def look(places: Places | None = None, *, seconds: float = SECONDS, kernels: boo
     except OSError as error:
         unknown["xids"] = f"{where.log} cannot be read: {error.strerror}"
     containers = cdi.look(where.root)
-    return Seen(
-        devices, driver, found, problem, xids, unknown, containers, checked.problems(where.root) if kernels else ()
-    )
+    wrong = checked.problems(where.root) if kernels else ()
+    # whoever asks for themselves is told of no open door
+    gate = (tried.problems(where.root) or ()) if os.geteuid() == 0 else ()
+    return Seen(devices, driver, found, problem, xids, unknown, containers, wrong, gate)

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from ctypes import c_int, c_uint, c_ulonglong, c_void_p
 from typing import Any
 
+from ..fields import CONTROL
 from .library import LACKS, Library, NvmlError
 
 MOST_GPUS = 64
+MOST_PROFILES = 64  # of GPU instances, that libraries know
 MOST_PROCESSES = 1024  # of one GPU and kind
 NO_INSTANCE = 0xFFFFFFFF  # nvml.h: the process is in no MIG device
 NOT_AVAILABLE = 0xFFFFFFFFFFFFFFFF
@@ -171,6 +173,44 @@ def _processes(library: Library, handle: c_void_p) -> list[dict[str, Any]]:
                     "gpu_instance": None if one.gpu_instance == NO_INSTANCE else int(one.gpu_instance),
                 }
             )
+    return found
+
+
+def read_with_profiles(path: str) -> dict[str, Any]:
+    """As ``read``, and for each GPU that knows MIG its ``mig_profiles``: None where the driver does not say.
+
+    Of root's alone: nobody else is told where instances can be.
+    """
+    library = opened(path)
+    found = read_from(library)
+    for gpu in found["gpus"]:
+        if gpu["problem"] is None and gpu["mig"] is not None:
+            try:
+                handle = library.handle("nvmlDeviceGetHandleByIndex_v2", c_uint(gpu["index"]))
+                gpu["mig_profiles"] = _profiles(library, handle) or None
+            except NvmlError as error:
+                gpu["unknown"]["mig_profiles"] = error.name
+    return found
+
+
+def _profiles(library: Library, handle: c_void_p) -> list[dict[str, Any]]:
+    """Those that the GPU has: few of all that there are. While MIG is off a driver may say of none."""
+    found = []
+    for number in range(MOST_PROFILES):
+        try:
+            one = library.instance_profile(handle, number)
+            places = library.placements(handle, one.id)
+        except NvmlError as error:
+            if error.name == "NOT_SUPPORTED":
+                continue
+            if error.name == "INVALID_ARGUMENT":  # nvml.h: there are no more
+                break
+            raise
+        if places:
+            starts = [int(place.start) for place in places]
+            name = CONTROL.sub("?", one.name.decode("utf-8", "replace")).removeprefix("MIG ")
+            known = {"id": int(one.id), "name": name, "most": int(one.instances)}
+            found.append({**known, "starts": starts, "size": int(places[0].size)})
     return found
 
 

@@ -1,1 +1,1 @@
-"""gpuadmin-me: what people ask a node about themselves. It runs as they are, and says nothing of anybody else."""
+"""gpuadmin-me: what people ask a node about themselves, as they are; of others it says who was granted a GPU."""

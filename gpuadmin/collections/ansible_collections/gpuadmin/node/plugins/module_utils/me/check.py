@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..causes.cause import Cause, Person
 from ..causes.judge import judge
 from ..diagnosis.collect import collect
+from ..diagnosis.sessions import CGROUP, slice_of
 from ..diagnosis.subject import Subject
 from . import texts
 
@@ -31,7 +32,9 @@ def causes(subject: Subject) -> tuple[list[Cause], int]:
     try:
         facts = collect(replace(subject, trial=True), seconds=SECONDS)
     except BlockingIOError:  # fork(2): there is no process left for them
-        return [Cause("tasks", "no process can be started", "")], 0
+        counted = slice_of(subject.uid or 0, subject.path(CGROUP))
+        values = str(counted.get("tasks", "?")), str(counted.get("tasks_max", "?"))
+        return [Cause("tasks", "no process can be started", "", (), values)], 0
     found = [one for one in judge(facts, person) if one.code in texts.ORDER]
     looked = [one for one in facts if one not in ("node", "unknown", "late") and facts[one] is not None]
     return sorted(found, key=lambda one: texts.ORDER.index(one.code)), len(looked)

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuadmin.common.text import size_words
 
-from ..diagnosis import gpus
+from ..diagnosis import gpus, granted
 from ..diagnosis.subject import Subject
 from ..each import Failed, each
 from ..errors import NodeError
@@ -26,7 +26,8 @@ COUNTING = 2.0  # seconds for which a home's files are counted; the rest of it i
 
 def overview(subject: Subject) -> dict[str, Any]:
     """By part, what is known, or a text that says why it is not."""
-    parts = {"expires": expires, "home": home, "docker": docker, "gpus": gpus.gpus, "held": hints.held}
+    parts = {"expires": expires, "home": home, "docker": docker, "gpus": gpus.gpus, "held": hints.held,
+             "granted": granted.granted}  # fmt: skip
     found: dict[str, Any] = {}
     for name, part in each(partial(_look, subject=subject, parts=parts), list(parts), len(parts), SECONDS, grace=0):
         found[name] = part.why if isinstance(part, Failed) else part
@@ -129,7 +130,14 @@ def lines(
         _docker(found["docker"], korean),
         _gpus(found["gpus"], str(subject.name), korean),
     )
+    given = found.get("granted")
+    if isinstance(given, str):  # it is not known whether they are given at all
+        texts = (*texts[:-1], _unknown(given, korean))
+    elif given is not None:
+        texts = (*texts[:-1], "신청하면 관리자가 배정합니다" if korean else "given on request here: ask your admins")
     output = [f"{subject.name}@{host}", *(f"  {name}: {text}" for name, text in zip(names, texts))]
+    if isinstance(given, dict):
+        output += [f"  {line}" for line in _granted(given, str(subject.name), korean)]
     if isinstance(found.get("held"), list):  # where the collector has written nothing, the line above is what is known
         output += [f"  {line}" for line in hints.lines(found["held"], korean)]
     return [*output, "안 될 때: gpuadmin-me check" if korean else "When it does not work: gpuadmin-me check"]
@@ -182,6 +190,25 @@ def _gpus(gpus: Any, name: str, korean: bool) -> str:
         "mine": "yours", "others": "used by others", "free": "free",
     }  # fmt: skip
     return ", ".join(f"{one['index']} {one['name'] or ''}: {words[_state(one, name)]}" for one in gpus["gpus"])
+
+
+def _granted(given: Mapping[str, Any], name: str, korean: bool) -> Iterator[str]:
+    """A line for each grant, one's own first: which GPUs, until when, by whom and why; then what nobody has."""
+    for one in sorted(given["grants"], key=lambda one: (one["user"] != name, one["gpus"])):
+        places, until = ", ".join(one["gpus"]), _moment(one["until"])
+        why = f"{one['who']}: {one['reason']}" if one["reason"] else one["who"]
+        if korean:
+            yield f"GPU {places}: {'본인' if one['user'] == name else one['user']}, {until}까지 ({why})"
+        else:
+            yield f"GPU {places}: {'yours' if one['user'] == name else one['user']} until {until} ({why})"
+    taken = {place for one in given["grants"] for place in one["gpus"]}
+    left = [str(place) for place in range(given["gpus"]) if str(place) not in taken]
+    if left:
+        yield f"GPU {', '.join(left)}: {'배정되지 않음' if korean else 'granted to nobody'}"
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def _state(gpu: Mapping[str, Any], name: str) -> str:

@@ -63,8 +63,8 @@ CAUSES: Mapping[str, Text] = {
         "you may run only {0} processes on this node", "이 노드에서 프로세스를 {0}개만 실행할 수 있습니다"
     ),
     "tasks": Text(
-        ("End processes that you do not need: ps -u $USER", "you run as many processes as you may"),
-        ("필요 없는 프로세스를 종료하세요: ps -u $USER", "실행할 수 있는 프로세스 수를 모두 쓰고 있습니다"),
+        ("End processes that you do not need: ps -u $USER", "your processes reached their limit of {1} on this node"),
+        ("필요 없는 프로세스를 종료하세요: ps -u $USER", "이 노드의 프로세스 한도({1}개)에 도달했습니다"),
     ),
     "manager": _admins("your session could not start completely", "세션이 제대로 시작되지 않았습니다"),
     "tmp": _admins("nobody may write to {0} on this node", "이 노드의 {0}에 아무도 쓸 수 없습니다"),
@@ -169,6 +169,16 @@ CAUSES: Mapping[str, Text] = {
         ("Use another node, or wait", "the {0} GPUs of this node are all used by others"),
         ("다른 노드를 쓰거나 기다려 주세요", "이 노드의 GPU {0}개를 모두 다른 사람이 쓰고 있습니다"),
     ),
+    "gpu-grant": Text(
+        (
+            "Ask your admins for a GPU of this node: how long, and what for",
+            "a GPU is given on request here, and you have none: opening one says 'Operation not permitted'",
+        ),
+        (
+            "관리자에게 사용 기간과 용도를 알리고 이 노드의 GPU를 신청하세요",
+            "이 노드의 GPU는 신청하면 배정되며, 지금은 배정된 GPU가 없어 열면 'Operation not permitted' 오류가 납니다",
+        ),
+    ),
     "container-oom": Text(
         ("docker run with a larger --memory, or smaller batches", "your container {0} used up its memory"),
         ("docker run --memory를 늘리거나 배치를 줄이세요", "컨테이너 {0}의 메모리가 부족했습니다"),
@@ -193,8 +203,11 @@ CAUSES: Mapping[str, Text] = {
         ("이미지 이름 뒤에 쓴 명령을 확인하세요", "컨테이너 {0}의 이미지에 그런 프로그램이 없습니다"),
     ),
     "memory-limit": Text(
-        ("Use smaller batches or fewer workers", "{0} of your processes were killed because memory ran out"),
-        ("배치를 줄이거나 워커 수를 줄이세요", "메모리가 부족해 프로세스 {0}개가 종료되었습니다"),
+        (
+            "Use smaller batches or fewer workers",
+            "your processes reached their limit of memory on this node ({1}): {0} were ended",
+        ),
+        ("배치를 줄이거나 워커 수를 줄이세요", "이 노드의 메모리 한도({1})에 도달해 프로세스 {0}개가 종료되었습니다"),
     ),
     "memory": Text(
         ("Use less memory, or another node", "this node has {0} of {1} memory left"),
@@ -224,6 +237,17 @@ NOTES: Mapping[str, Text] = {
     "gpu-held": Text(
         ("nvidia-smi shows which are free", "others use GPUs of this node"),
         ("비어 있는 GPU는 nvidia-smi로 확인하세요", "다른 사람이 이 노드의 GPU를 쓰고 있습니다"),
+    ),
+    "gpu-granted": Text(
+        (
+            "Use {0}; ask your admins if you need more",
+            "a GPU is given on request here: {0} is yours until {1}, and another one says 'Operation not permitted'",
+        ),
+        (
+            "{0}을(를) 쓰고, 더 필요하면 관리자에게 신청하세요",
+            "이 노드의 GPU는 신청하면 배정됩니다. {0}은(는) {1}까지 쓸 수 있고, "
+            "다른 GPU는 'Operation not permitted' 오류가 납니다",
+        ),
     ),
     "container": Text(
         ("docker logs {0}", "your container {0} ended with {1}"),

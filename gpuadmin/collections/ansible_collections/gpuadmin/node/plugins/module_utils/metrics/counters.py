@@ -1,4 +1,4 @@
-"""Counters that survive a restart: how long people held and used GPUs, and the errors of the kernel's log."""
+"""What survives a restart: how long people held and used GPUs, or hold one ungranted, and the kernel log's errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..errors import NodeError
@@ -42,6 +43,7 @@ class Counters:
         self._boot = _boot_id() if boot is None else boot
         self._uses: dict[tuple[str, str], Use] = {}
         self._xids: dict[tuple[str, int], int] = {}
+        self._ungranted: dict[tuple[str, str], float] = {}
         self._place = -1
         self._log = -1
 
@@ -56,10 +58,11 @@ class Counters:
                 raise ValueError(f"format {found['format']}")
             uses = {(str(uuid), str(user)): Use(*map(_seconds, rest)) for uuid, user, *rest in found["uses"]}
             xids = {(str(address), int(xid)): int(count) for address, xid, count in found["xids"]}
+            ungranted = {(str(uuid), str(user)): _seconds(since) for uuid, user, since in found.get("ungranted", ())}
             place = int(found["place"]) if found["boot"] == self._boot else -1
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise NodeError(f"{self._path} is damaged ({error}): the counters start from zero") from None
-        self._uses, self._xids, self._place = uses, xids, place
+        self._uses, self._xids, self._place, self._ungranted = uses, xids, place, ungranted
 
     def save(self) -> None:
         data = {
@@ -68,6 +71,7 @@ class Counters:
             "place": self._place,
             "uses": [[*key, one.held, one.measured, one.active, one.last, one.used] for key, one in self._uses.items()],
             "xids": [[*key, count] for key, count in self._xids.items()],
+            "ungranted": [[*key, since] for key, since in self._ungranted.items()],
         }
         write_atomic(self._path, json.dumps(data).encode(), mode=0o600)
 
@@ -87,6 +91,12 @@ class Counters:
         if active is not None:
             use.measured += seconds
             use.active += seconds if active else 0.0
+
+    def ungranted(self, held: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], float]:
+        """Given who holds what without a grant now, return since when. Whoever let go or got a grant is forgotten."""
+        now = time.time()
+        self._ungranted = {key: min(self._ungranted.get(key, now), now) for key in held}
+        return self._ungranted
 
     def read_log(self, path: str = LOG) -> None:
         """Count what the kernel's log has got since. Raises OSError if it cannot be read."""

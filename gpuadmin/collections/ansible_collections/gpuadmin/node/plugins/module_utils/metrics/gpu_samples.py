@@ -80,6 +80,9 @@ def _put_gpu(samples: Samples, gpu: Mapping[str, Any]) -> None:
         if mig.get("uuid"):
             labels = {"uuid": mig["uuid"], "gpu": uuid, "index": mig["index"], "name": mig.get("name") or ""}
             samples.put("gpuadmin_mig_info", 1, **labels)
+            utilization = mig.get("utilization")
+            ratio = None if utilization is None else round(utilization * 0.01, 4)
+            samples.put("gpuadmin_mig_utilization_ratio", ratio, uuid=mig["uuid"])
             samples.put("gpuadmin_mig_memory_size_bytes", mig.get("memory"), uuid=mig["uuid"])
             samples.put("gpuadmin_mig_memory_used_bytes", mig.get("memory_used"), uuid=mig["uuid"])
 

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..errors import NodeError, in_words
+from ..gpus import tried
 from ..gpus.xid import LOG
 from ..images.places import Places as ImagePlaces
-from . import roots, slices
+from ..paths import STATE
+from . import granting, roots, slices
 from .containers import Names
 from .counters import FILE, Counters
 from .devices import UVM, Key, Scanner, nodes
@@ -45,8 +47,11 @@ class Places:
     dev: str = "/dev"
     cgroups: str = slices.CGROUPS
     log: str = LOG
+    state: str = STATE
+    gate: str = granting.SETTINGS
     capabilities: str = "/proc/driver/nvidia/capabilities"
     images: ImagePlaces = field(default_factory=ImagePlaces)
+    root: str = "/"
 
 
 class Mapper:
@@ -61,6 +66,7 @@ class Mapper:
         self._labels = Labels(now)
         self._caps: dict[tuple[int | None, int | None, int | None], Key | None] = {}
         self._known: tuple[Device, ...] = ()
+        self._held: tuple[Holdings, dict[str, int | None]] | None = None  # in this pass, and who these people are
         self._last: tuple[float, float] | None = None  # this pass, and the record that it had
         self._saved = now()
         self._loaded: str | None = None
@@ -76,14 +82,20 @@ class Mapper:
 
     def map(self) -> None:
         """One pass: the file is written again."""
-        self._samples = Samples()
+        self._samples, self._held = Samples(), None
         self._source("processes", self._holders)
+        self._source("grants", self._grants)
         self._source("people", lambda: slices.put(self._samples, self._owners.name, self._places.cgroups))
         self._source("image", lambda: roots.put(self._samples, self._places.images))
+        self._source("gate", self._gate)
         self._source("xids", lambda: self._counters.read_log(self._places.log))
         self._source("counters", self._save)
         self._counters.put(self._samples)
         write(self._places.directory, TEXT, self._samples.render())
+
+    def _gate(self) -> None:
+        wrong = tried.problems(self._places.root)
+        self._samples.put("gpuadmin_gpu_gate_closed", None if wrong is None else int(not wrong))
 
     def close(self) -> None:
         """Save the counters, and leave nothing that would be read as if it were still so."""
@@ -126,8 +138,24 @@ class Mapper:
         )  # fmt: skip
         self._put(found, devices)
         self._count(found, devices, now, record)
+        self._held = found, {one.user: one.uid for one in processes.values()}
         for uid in self._scanner.incomplete | self._names.silent:
             self._samples.put("gpuadmin_collector_incomplete", 1, user=self._owners.name(uid) or f"uid {uid}")
+
+    def _grants(self) -> None:
+        granted = granting.look(time.time(), self._places.state, self._places.gate)
+        for device in self._known:
+            for one in granted.of(device, self._known) if granted is not None and device.gi is None else ():
+                self._samples.put(
+                    "gpuadmin_gpu_granted_until_timestamp_seconds", one.until,
+                    uuid=device.uuid, user=one.user, who=one.who, reason=one.reason,
+                )  # fmt: skip
+        if granted is not None and self._held is None:
+            return  # who holds what is not known now, and is no reason to forget since when
+        found, uids = self._held or ({}, {})
+        without = set() if granted is None else granting.ungranted(found, self._known, uids, granted)
+        for (uuid, user), since in self._counters.ungranted(without).items():
+            self._samples.put("gpuadmin_gpu_ungranted_since_timestamp_seconds", round(since), uuid=uuid, user=user)
 
     def _identified(self, pids: set[int]) -> dict[int, Process]:
         first = sorted(pids)[:MOST_PROCESSES]  # guard: only so many processes are identified in a pass -> sorted(pids)

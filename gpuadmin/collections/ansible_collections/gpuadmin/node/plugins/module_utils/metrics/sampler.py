@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ..errors import NodeError
 from ..gpus import driver as drivers
 from ..gpus import nvml, pci
+from ..gpus.gpm import Gpm
 from ..gpus.resident import Resident
 from .exposition import Samples
 from .gpu_samples import of_bus, of_nvml, record
@@ -100,7 +101,8 @@ class Sampler:
 
 def _opened(path: str) -> Callable[[], dict[str, object]]:
     library = nvml.opened(path)
-    return lambda: nvml.read_from(library)
+    gpm = Gpm(library)
+    return lambda: gpm.measured(nvml.read_from(library))
 
 
 def _succeeded(samples: Samples, source: str, success: bool, took: float) -> None:

@@ -1,4 +1,4 @@
-"""Stopping what holds a GPU and has not used it: decided elsewhere, looked at once more here, process by process.
+"""Stopping what holds a GPU unused, or without a grant: decided elsewhere, looked at again here, process by process.
 
 Whose a process is, and what it has open, is what the kernel says (owners.py, devices.py). A process is held by a pidfd
 from before it is looked at until it is ended: its number may be another's by then. Whatever is not known keeps.
@@ -19,13 +19,13 @@ from gpuadmin.common.samples import of_text
 
 from ..diagnosis import docker
 from ..errors import NodeError, in_words
-from . import measured
+from . import granting, measured
 from .containers import Names
 from .devices import UVM, Key, Scanner, nodes
 from .holding import holdings, pids_of
 from .mapper import LATE, Places, caps_of
 from .owners import Owners, Process, identify
-from .record import Record
+from .record import Device, Record
 from .record import read as read_record
 from .running import seconds_since_boot
 
@@ -33,19 +33,23 @@ SCAN = 30.0  # seconds for a round through all processes
 PATIENCE = 10  # seconds from being asked to end to being ended
 CONTAINERS = 60.0  # seconds for all containers of one person on one GPU
 AFTERWARDS = 2.0  # seconds in which what is begun again by itself has opened the GPU
-UNUSED = "gpuadmin_gpu_unused_since_timestamp_seconds"
+UNUSED, UNGRANTED = "unused", "ungranted"
+#: Why somebody's hold is to end, by the metric that says since when it is so.
+WHY = {f"gpuadmin_gpu_{why}_since_timestamp_seconds": why for why in (UNUSED, UNGRANTED)}
 
 
 @dataclass(frozen=True)
 class Target:
-    """Somebody's hold on a GPU or MIG device that is to end. ``since``: from when on it was not used, as it was when
-    they were told (``notified``); where the collector says another time by now, it was used. Seconds since 1970."""
+    """Somebody's hold on a GPU or MIG device that is to end. ``since``: from when on it was not used or (``why``) not
+    granted, as it was when they were told (``notified``); where the collector says another time by now, it was used, or
+    granted. Seconds since 1970."""
 
     user: str
     uid: int
     uuid: str
     since: int
     notified: int
+    why: str = UNUSED
 
 
 @dataclass
@@ -60,11 +64,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Seen:
-    """One look: who owns each process, which devices it has, and whose processes are not all known."""
+    """One look: who owns each process, which devices it has, whose processes are not all known, and all devices."""
 
     processes: Mapping[int, Process]
     devices: Mapping[int, frozenset[str]]
     incomplete: Collection[int]
+    listed: Sequence[Device]
 
 
 class Stopper:
@@ -102,27 +107,42 @@ class Stopper:
             self._end(agreed, found, seen)
         return [Outcome("kept", refused[one]) if one in refused else found[one] for one in targets]
 
-    def _since(self) -> dict[tuple[str, str], int]:
+    def _since(self) -> dict[tuple[str, str, str], int]:
         return {
-            (one.labels.get("uuid", ""), one.labels.get("user", "")): int(one.value)
+            (WHY[one.name], one.labels.get("uuid", ""), one.labels.get("user", "")): int(one.value)
             for one in of_text(self._text(), {})
-            if one.name == UNUSED
+            if one.name in WHY
         }
 
-    def _refused(self, target: Target, since: Mapping[tuple[str, str], int], seen: Seen) -> str:
+    def _refused(self, target: Target, since: Mapping[tuple[str, str, str], int], seen: Seen) -> str:
         """Why a target is left alone; empty if it is not."""
         if self._owners.name(target.uid) != target.user:  # guard: a uid that is another's on the node is not ended
             return f"uid {target.uid} is not {target.user}'s on this host"
-        now = since.get((target.uuid, target.user))
+        now = since.get((target.why, target.uuid, target.user))
         if (
             now is None
             # guard: what was used since it was told is not ended
             or now != target.since
         ):
-            return "it was used or let go since then, or nobody knows"
+            done = "granted" if target.why == UNGRANTED else "used"
+            return f"it was {done} or let go since then, or nobody knows"
+        if (
+            target.why == UNGRANTED
+            # guard: who was granted a GPU since the collector looked is not ended
+            and not self._lacks(target, seen)
+        ):
+            return "they need no grant for it, or have one by now"
         if target.uid in seen.incomplete:  # guard: whose open files are not all looked at is not ended
             return "they have more processes or open files than are looked at"
         return ""
+
+    def _lacks(self, target: Target, seen: Seen) -> bool:
+        """Whether they hold it without a grant, by what the host has recorded now."""
+        granted = granting.look(time.time(), self._places.state, self._places.gate)
+        device = next((one for one in seen.listed if one.uuid == target.uuid), None)
+        return (
+            granted is not None and device is not None and granted.lacks(target.uid, target.user, device, seen.listed)
+        )
 
     def _look(self) -> Seen:
         """Every process that holds a GPU, or is listed by the driver, with the devices that it holds."""
@@ -157,7 +177,8 @@ class Stopper:
         for uuid, _user, pid in found:
             if pid:
                 devices.setdefault(int(pid), set()).add(uuid)
-        return Seen(processes, {pid: frozenset(uuids) for pid, uuids in devices.items()}, scanner.incomplete)
+        return Seen(processes, {pid: frozenset(uuids) for pid, uuids in devices.items()}, scanner.incomplete,
+                    record.devices)  # fmt: skip
 
     def _identified(self, record: Record, held: Mapping[int, frozenset[Key]]) -> dict[int, Process]:
         """By pid; each with its container, which only the daemon knows where it has no cgroup of its own."""
@@ -169,7 +190,10 @@ class Stopper:
         return {pid: replace(one, container=self._names.ident(one, host)) for pid, one in processes.items()}
 
     def _decided(self, target: Target, agreed: Iterable[Target], seen: Seen) -> Outcome:
-        """What would be ended for a target: nothing that holds another GPU as well, which may be in use."""
+        """What would be ended for a target: nothing that holds another GPU as well, which may be in use.
+
+        What nobody granted ends in any case: a process that has it open cannot be told to close it.
+        """
         mine = {
             one.uuid
             for one in agreed
@@ -179,8 +203,11 @@ class Stopper:
         if not pids:
             return Outcome("gone")
         boot = time.time() - seconds_since_boot()
-        # guard: what was begun since its person was told is not ended
-        if any(boot + seen.processes[pid].started > target.notified for pid in pids):
+        if target.why == UNUSED and any(
+            # guard: what was begun since its person was told is not ended
+            boot + seen.processes[pid].started > target.notified
+            for pid in pids
+        ):
             return Outcome("kept", "they have begun something on it since they were told")
         shared = {seen.processes[pid].container for pid in pids} - {""}
         for pid, process in seen.processes.items():
@@ -190,7 +217,10 @@ class Stopper:
                 or (process.uid == target.uid and process.container in shared)
             ):
                 others = seen.devices.get(pid, frozenset()) - mine
-                if others:  # guard: what holds another GPU as well is not ended
+                if target.why == UNGRANTED:
+                    if others and pid not in pids:  # guard: a container in which a granted GPU is used is not stopped
+                        shared.discard(process.container)
+                elif others:  # guard: what holds another GPU as well is not ended
                     return Outcome("kept", f"what holds it holds {', '.join(sorted(others))} as well")
         return Outcome("would stop", processes=len(pids), containers=sorted(one[:12] for one in shared))
 
@@ -199,7 +229,7 @@ class Stopper:
         wanted = [one for one in agreed if found[one].status == "would stop"]
         if not wanted:
             return
-        held = {target: self._end_one(target, seen) for target in wanted}
+        held = {target: self._end_one(target, found[target].containers, seen) for target in wanted}
         time.sleep(AFTERWARDS)  # so that anything that starts again by itself has the GPU open when the host looks
         try:
             after = self._look()
@@ -213,9 +243,9 @@ class Stopper:
             found[target].status = "kept" if left else "stopped"
             found[target].why = f"{left} of their processes hold it now" if left else ""
 
-    def _end_one(self, target: Target, seen: Seen) -> int:
+    def _end_one(self, target: Target, containers: Collection[str], seen: Seen) -> int:
         """Containers by their person's own daemon; then whatever is still there, by signals to these very processes.
-        Returns how many of them have not ended.
+        Returns how many of them have not ended. ``containers``: those that are stopped, by how their ids begin.
         """
         pids = _of(target, seen)
         with ExitStack() as stack:
@@ -231,7 +261,8 @@ class Stopper:
                 # guard: a number that became another's is not ended -> True
                 if now is not None and replace(now, container=now.container or then.container) == then:
                     handles[pid] = handle
-            self._end_containers(target, {seen.processes[pid].container for pid in handles} - {""})
+            inside = {seen.processes[pid].container for pid in handles} - {""}
+            self._end_containers(target, {one for one in inside if one[:12] in containers})
             for number in (signal.SIGTERM, signal.SIGKILL):
                 left = [handle for handle in handles.values() if not _ended(handle)]
                 for handle in left:
@@ -278,7 +309,14 @@ def _ended(handle: int) -> bool:
 def report(targets: Sequence[Mapping[str, Any]], *, check: bool, stopper: Stopper | None = None) -> dict[str, Any]:
     """As a module answers: the targets as they were given, each with what became of it."""
     wanted = [
-        Target(str(one["user"]), int(one["uid"]), str(one["uuid"]), int(one["since"]), int(one["notified"]))
+        Target(
+            str(one["user"]),
+            int(one["uid"]),
+            str(one["uuid"]),
+            int(one["since"]),
+            int(one["notified"]),
+            str(one["why"]),
+        )
         for one in targets
     ]
     outcomes = (stopper or Stopper()).run(wanted, check=check)

@@ -11,6 +11,7 @@ from ..accounts.desired import settings_from
 from ..accounts.plan import Request
 from ..answer import Answer
 from ..documents import entries
+from ..limits import applying
 from ..paths import STATE
 
 
@@ -81,4 +82,9 @@ def operate(document: Document, check: bool, root: str = "/") -> Answer:
     users, absent = entries("users", document.users), entries("absent", document.absent)
     request = Request(settings_from(asdict(document)), users, absent, refused=refused)
     done = converge(request, Host(root=root, state=document.state_directory), check=check)
-    return replace(Answer.of(done.plan), changed=done.changed, diff=done.diff)
+    answer = replace(Answer.of(done.plan), changed=done.changed, diff=done.diff)
+    if done.changed and not check and root == "/":
+        # whoever has just got an account may have limits of their own
+        problems = applying.apply(applying.Places(state=document.state_directory)).problems
+        return replace(answer, conflicts=[*answer.conflicts, *problems])
+    return answer

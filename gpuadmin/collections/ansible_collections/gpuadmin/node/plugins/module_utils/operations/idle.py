@@ -1,10 +1,10 @@
-"""gpuadmin.node.idle: what holds a GPU and has not used it is ended, or who holds it reads so on their terminals."""
+"""gpuadmin.node.idle: what holds a GPU unused or without a grant is ended, or who holds it reads so on a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ..answer import Answer
 from ..errors import NodeError
@@ -25,11 +25,12 @@ class Held:
     uuid: str
     since: int
     notified: int
+    why: Literal["unused", "ungranted"] = "unused"
 
 
 @dataclass(frozen=True)
 class Document:
-    """End what holds a GPU without using it, or tell who holds it.
+    """End what holds a GPU without using it or without a grant, or tell who holds it.
 
     Writes messages to the terminals of the people that are named.
     Ends the processes and containers of the people that are named that hold the GPUs that are named. What was

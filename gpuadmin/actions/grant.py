@@ -1,0 +1,88 @@
+"""Give somebody GPUs of a node until a time. The node chooses them, opens them, and takes them back by itself."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from gpuadmin.accounts.requests import known
+from gpuadmin.actions.shared.grants import clock, gpu_words, look
+from gpuadmin.common.text import counted
+from gpuadmin.errors import ConfigError, RefusedError
+from gpuadmin.options import Options
+from gpuadmin.outcome import report
+from gpuadmin.plan import PlanBuilder
+from gpuadmin.session import opened
+from gpuadmin.who import who
+
+LONGEST = 200  # characters of a reason, as nodes take it
+
+
+@dataclass(frozen=True)
+class Granting:
+    """What the command line asks for. `number`: so many; or `ids`; or a MIG device of the profile `mig`. `hours` or
+    `until`, as it was typed."""
+
+    name: str
+    host: str
+    number: int
+    ids: Sequence[str]
+    hours: int | None
+    until: str | None
+    reason: str
+    mig: str = ""
+
+
+def grant(options: Options, request: Granting) -> int:
+    """Grant it. Returns the exit code."""
+    with opened("grant", options) as session:
+        (user,) = known(session.site.registry, [request.name])
+        if user.locked:
+            raise RefusedError(f"{user.name} is locked", hint=f"gpuadmin unlock-user {user.name}")
+        hosts = session.site.inventory.limited(request.host, "HOST")
+        if len(hosts) != 1 or "gpu" not in hosts[0].groups:
+            raise ConfigError(f"{request.host} is not one node", hint="name one host of the group gpu")
+        host = hosts[0].name
+        if len(request.reason) > LONGEST or not request.reason.isprintable():
+            raise ConfigError(f"--reason: at most {LONGEST} printable characters, in one line")
+        until = end(request, datetime.now())
+        wanted: dict[str, Any] = {
+            "id": secrets.token_hex(4), "user": user.name, "uid": user.uid, "until": int(until.timestamp()),
+            "who": who(), "number": request.number, "gpus": list(request.ids), "reason": request.reason,
+            **({"mig": request.mig} if request.mig else {}),
+        }  # fmt: skip
+        answers, run = look(session, {host: wanted})
+        if host not in answers.known:
+            return report(session, run, {}, unknown=[answers])
+        new = [one for one in answers.known[host]["grants"] if one["id"] == wanted["id"]]
+        builder = PlanBuilder(f"Grant {counted(len(new[0]['gpus']), 'GPU')} of {host} to {user.name}")
+        builder.add(host, f"{gpu_words(new[0]['gpus'], answers.known[host]['gpus'])} until {clock(wanted['until'])}")
+        session.plan(builder.build())
+        session.confirm()
+        run = session.run("grants", [host], {"gpuadmin_grant": {host: wanted}}, check=session.check)
+        return report(session, run, {"grant": new[0]})
+
+
+def end(request: Granting, now: datetime) -> datetime:
+    """When it ends, in the admin's own time. Raises ConfigError for what is no time, or one that is over."""
+    if request.hours is not None:
+        return now + timedelta(hours=request.hours)
+    text = request.until or ""
+    if text == "tonight":
+        text = "23:59"
+    for form in ("%H:%M", "%Y-%m-%d", "%Y-%m-%dT%H:%M"):
+        try:
+            found = datetime.strptime(text, form)
+        except ValueError:
+            continue
+        if form == "%H:%M":
+            found = now.replace(hour=found.hour, minute=found.minute, second=0, microsecond=0)
+        elif form == "%Y-%m-%d":  # that day counts
+            found = found.replace(hour=23, minute=59)
+        if found <= now:
+            raise ConfigError(f"--until {request.until} is over", hint="it is the admin's own time: write a later one")
+        return found
+    raise ConfigError(f"--until {request.until!r} is not a time", hint="tonight, HH:MM, YYYY-MM-DD or YYYY-MM-DDTHH:MM")

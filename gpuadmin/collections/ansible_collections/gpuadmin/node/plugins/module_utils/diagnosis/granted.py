@@ -1,0 +1,32 @@
+"""Who was granted which GPU of a node, for a diagnosis and for whoever asks: exceptions are in the open."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ..gpus.device_files import gpus
+from ..gpus.gate import SETTINGS
+from ..gpus.in_force import in_force
+from .subject import Subject, short
+
+
+def granted(subject: Subject) -> dict[str, Any] | None:
+    """``grants``: whose, which GPUs (places, as nvidia-smi counts them), until when, by whom, why. ``gpus``: how many
+    there are. None where GPUs are open to everybody. Raises NodeError or OSError where that is not known.
+    """
+    found = in_force(time.time(), subject.path(subject.state), subject.path(SETTINGS)) if subject.node else None
+    if found is None:
+        return None
+    settings, grants = found
+    there = list(gpus(settings, subject.root))
+    return {
+        "gpus": len(there),
+        "grants": [
+            {
+                "user": short(one.user), "until": one.until, "who": short(one.who), "reason": short(one.reason),
+                "gpus": [str(there.index(gpu)) if gpu in there else gpu for gpu in one.gpus],
+            }
+            for one in grants
+        ],
+    }  # fmt: skip

@@ -1,0 +1,46 @@
+"""Which GPUs a host has, by the driver's files alone, and through which device files each is opened."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Mapping
+
+from ..paths import RUN
+from . import mig_devices
+from .gate import Settings
+
+_UUID = re.compile(r"(?m)^GPU UUID:\s*(GPU-[0-9a-f-]{36})\s*$")
+_MINOR = re.compile(r"(?m)^Device Minor:\s*([0-9]{1,3})\s*$")
+
+
+def gpus(settings: Settings, root: str = "/") -> Mapping[str, list[str]]:
+    """GPU → its device files: /dev/nvidiaN, and those of direct rendering. In the order of addresses on the bus.
+
+    The driver is not asked: one that hangs would hold up what closes a GPU. A GPU is called by its UUID. Behind the
+    GPUs are the MIG devices that gpuadmin has made; who was granted a GPU has all of its own.
+    """
+    if settings.gpus is not None:
+        return {name: list(paths) for name, paths in settings.gpus.items()}
+    found = {}
+    for path in sorted(glob.glob(os.path.join(root, "proc/driver/nvidia/gpus/*/information"))):
+        try:
+            with open(path, encoding="ascii", errors="replace") as stream:
+                text = stream.read(4096)
+        except OSError:  # it has gone meanwhile
+            continue
+        uuid, minor = _UUID.search(text), _MINOR.search(text)
+        if uuid is None or minor is None:
+            continue  # it does not answer; what has no name is granted to nobody
+        address = os.path.basename(os.path.dirname(path))
+        drm = sorted(glob.glob(os.path.join(root, f"sys/bus/pci/devices/{address}/drm/*")))
+        rendering = [
+            f"/dev/dri/{name}" for name in map(os.path.basename, drm) if re.fullmatch(r"(card|renderD)\d+", name)
+        ]
+        found[uuid.group(1)] = [f"/dev/nvidia{minor.group(1)}", *rendering]
+    for one in mig_devices.read(os.path.join(root, RUN.lstrip("/"))):
+        if one.gpu in found:
+            found[one.gpu] += [path for path in one.files if path not in found[one.gpu]]
+            found[one.uuid] = list(one.files)
+    return found

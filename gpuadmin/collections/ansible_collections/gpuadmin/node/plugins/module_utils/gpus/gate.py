@@ -1,0 +1,94 @@
+"""The gate: which device files everything that acts for people may open. Pure: what systemd is told, as text.
+
+systemd has no list of what is denied. What is allowed is a device group (a name of /proc/devices) that does not begin
+like one of the GPUs', what every CUDA program needs beside its GPU, and the GPUs that are granted. A group that is
+loaded later is denied until the list is applied again, which is the safe side.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..documents import parse
+from ..errors import NodeError
+
+SETTINGS = "/etc/gpuadmin/gpu-gate.json"
+#: Slices of people by a drop-in for all of them; services that run what people gave them, wherever they are installed.
+SLICES = "user-.slice"
+SERVICES = ("ssh.service", "ssh@.service", "sshd.service", "sshd@.service", "cron.service", "crond.service",
+            "atd.service", "anacron.service")  # fmt: skip
+#: Before 50-DeviceAllow.conf, which systemctl set-property writes: of drop-ins the last name wins.
+DROP_IN = "40-gpuadmin-gate.conf"
+#: All devices, also those that come later: a bare star is no pattern of names to systemd.
+EVERYTHING = ("block-* rwm", "char-* rwm")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the role has written: ``access``, which groups of devices GPUs are, and who is not kept out."""
+
+    access: str
+    #: How the names in /proc/devices begin. Direct rendering is a way to a GPU as well.
+    groups: Sequence[str] = ("nvidia", "drm")
+    #: What a program needs beside its GPU, and what alone gives nobody a GPU.
+    control: Sequence[str] = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
+    #: GPU → its device files, where they are not to be found by the driver. For tests.
+    gpus: Mapping[str, Sequence[str]] | None = None
+    #: Whose slices stay open beside root's: the admin, who runs what looks at GPUs.
+    exempt: Sequence[str] = ()
+
+
+def load(data: bytes, path: str = SETTINGS) -> Settings:
+    """Parse the settings of a node. Raises NodeError."""
+    try:
+        given = json.loads(data)
+    except ValueError as error:
+        raise NodeError(f"{path} is damaged: {error}") from None
+    found = parse(Settings, given, path)
+    if found.access not in ("open", "granted"):
+        raise NodeError(f"{path}: access {found.access!r} is neither open nor granted")
+    if found.access == "granted" and not all(found.groups):  # an empty one would deny every device
+        raise NodeError(f"{path}: a group of devices has no name")
+    return found
+
+
+def all_but(beginnings: Iterable[str], done: str = "") -> list[str]:
+    """Patterns of glob(7) that match every name but those that begin like one of ``beginnings``, and no other."""
+    further = {one[len(done) :] for one in beginnings if one.startswith(done)}
+    if "" in further:
+        return []
+    following = sorted({one[0] for one in further})
+    if not following:
+        return [f"{done}*"]
+    # a hyphen in the middle would be a range
+    inside = "".join(one for one in following if one != "-") + ("-" if "-" in following else "")
+    found = [f"{done}[!{inside}]*", *([done] if done else [])]
+    for letter in following:
+        found += all_but(beginnings, done + letter)
+    return found
+
+
+def allowed(settings: Settings, devices: Iterable[str] = ()) -> list[str]:
+    """The whole list for somebody who was granted these device files: each as DeviceAllow= has it."""
+    groups = [f"char-{one} rwm" for one in all_but(tuple(settings.groups))]
+    return ["block-* rwm", *groups, *(f"{path} rw" for path in (*settings.control, *sorted(set(devices))))]
+
+
+def drop_in(kind: str, settings: Settings) -> str:
+    """The drop-in of units that nobody was granted anything in. ``kind``: Slice or Service.
+
+    It has no empty line ``DeviceAllow=``, which would take away what a grant's drop-in has allowed.
+    """
+    lines = "".join(f"DeviceAllow={one}\n" for one in allowed(settings))
+    head = "# Managed by gpuadmin. GPUs are opened for those who were granted one."
+    return f"{head}\n[{kind}]\nDevicePolicy=closed\n{lines}"
+
+
+def properties(allow: Sequence[str] | None) -> list[str]:
+    """What `systemctl set-property` is told. An empty list or None: open to everything.
+
+    Not by DevicePolicy=auto and no list: systemd 257 then leaves the old list in force in what runs.
+    """
+    return ["DevicePolicy=closed", "DeviceAllow=", *(f"DeviceAllow={one}" for one in allow or EVERYTHING)]

@@ -1,0 +1,149 @@
+"""Into which MIG devices GPUs are divided: from what is wanted and what is there to what happens to each. Pure.
+
+A GPU is divided anew as a whole, and only while nobody holds it or was granted it or a part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+TOOL = "/usr/bin/nvidia-smi"
+#: What a step is: nothing is to be done, it is to be done, it waits for people, it cannot be done.
+AS_WANTED, CHANGE, WAITS, REFUSED = "as wanted", "change", "waits", "refused"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A profile of GPU instances: at which memory slices one may begin, and how many it takes. ``most``: at once."""
+
+    id: int
+    name: str
+    most: int
+    starts: Sequence[int]
+    size: int
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as NVML has it. ``on``: whether it is in MIG mode; None if it knows no MIG. ``pending``: after a reset.
+
+    ``devices``: the profiles of its MIG devices. ``instances``: how many GPU instances it has, those without a device
+    included; None if that is not known. ``profiles``: None where the driver does not say, as it may while MIG is off.
+    """
+
+    index: int
+    uuid: str
+    on: bool | None
+    pending: bool
+    devices: Sequence[str]
+    instances: int | None
+    profiles: Sequence[Profile] | None
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any], instances: int | None) -> Gpu | None:
+        """Given what nvml.read has of a GPU; None where it does not answer."""
+        if found["problem"] is not None or not found.get("uuid"):
+            return None
+        profiles = found.get("mig_profiles")
+        return cls(
+            found["index"],
+            found["uuid"],
+            found.get("mig"),
+            bool(found.get("mig_pending")),
+            [profile_of(str(one.get("name"))) for one in found["mig_devices"]],
+            instances,
+            None if profiles is None else [Profile(**one) for one in profiles],
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happens to a GPU. ``words``: to what, or why not. ``people``: who keeps it. ``commands``: for now."""
+
+    gpu: int
+    state: str
+    words: str
+    people: Sequence[str] = ()
+    commands: Sequence[Sequence[str]] = ()
+
+
+def profile_of(name: str) -> str:
+    """`NVIDIA H100 80GB HBM3 MIG 1g.10gb` → `1g.10gb`."""
+    return name.rpartition("MIG ")[2]
+
+
+def decide(
+    wanted: Mapping[int, Sequence[str]], there: Sequence[Gpu], busy: Mapping[str, Collection[str]]
+) -> list[Step]:
+    """A step for each GPU. ``busy``: by uuid of a GPU, who holds or was granted it or a part of it, in words."""
+    known = {one.index for one in there}
+    steps = [_step(wanted.get(gpu.index, ()), gpu, sorted(busy.get(gpu.uuid, ()))) for gpu in there]
+    for index in sorted(wanted.keys() - known):
+        if wanted[index]:
+            steps.append(Step(index, REFUSED, "no such GPU answers"))
+    return sorted(steps, key=lambda one: one.gpu)
+
+
+def _step(wanted: Sequence[str], gpu: Gpu, people: Sequence[str]) -> Step:
+    words = ", ".join(sorted(wanted)) if wanted else "whole"
+    if gpu.on is None:
+        return Step(gpu.index, REFUSED, "it knows no MIG") if wanted else Step(gpu.index, AS_WANTED, words)
+    if (
+        gpu.on == bool(wanted)
+        and gpu.pending == gpu.on
+        and sorted(gpu.devices) == sorted(wanted)
+        and gpu.instances in (None, len(wanted))  # guard: an instance that nobody can use is noticed
+    ):
+        return Step(gpu.index, AS_WANTED, words)
+    now = ", ".join(sorted(gpu.devices)) or ("divided into nothing" if gpu.on else "whole")
+    change = f"{words} (now {now})"
+    fitting, why = _fitting(wanted, gpu.profiles)
+    if why:  # guard: what does not fit destroys nothing
+        return Step(gpu.index, REFUSED, why)
+    if people:  # guard: a GPU that somebody holds or was granted is not divided anew
+        return Step(gpu.index, WAITS, change, people)
+    return Step(gpu.index, CHANGE, change, (), tuple(_commands(wanted, gpu, fitting)))
+
+
+def _commands(wanted: Sequence[str], gpu: Gpu, fitting: Sequence[str] | None) -> Iterator[tuple[str, ...]]:
+    """What to run now. What is created is known only when the GPU is in MIG mode: the driver is asked again then."""
+    of = ("-i", gpu.uuid)
+    if gpu.devices:
+        yield TOOL, "mig", *of, "-dci"
+    if gpu.devices or gpu.instances:
+        yield TOOL, "mig", *of, "-dgi"
+    if gpu.on != bool(wanted) or gpu.pending != bool(wanted):
+        yield TOOL, *of, "-mig", str(int(bool(wanted)))
+    elif fitting:
+        yield TOOL, "mig", *of, "-cgi", ",".join(fitting), "-C"
+
+
+def _fitting(wanted: Sequence[str], profiles: Sequence[Profile] | None) -> tuple[Sequence[str] | None, str]:
+    """Where each instance goes, as `id:start`, and why it is not possible. Both empty where it is not known yet."""
+    if not wanted or profiles is None:
+        return None, ""
+    named = {one.name: one for one in profiles}
+    unknown = sorted(set(wanted) - named.keys())
+    if unknown:
+        return None, f"it has no profile {', '.join(unknown)}: it has {', '.join(one.name for one in profiles)}"
+    found = _placed(sorted((named[one] for one in wanted), key=lambda one: -one.size), frozenset(), {})
+    return found, "" if found is not None else f"{', '.join(sorted(wanted))} do not fit on it together"
+
+
+def _placed(left: Sequence[Profile], taken: frozenset[int], used: Mapping[str, int]) -> list[str] | None:
+    """Places for all, largest first: the driver takes any place, and another order may leave no room for the next."""
+    if not left:
+        return []
+    first = left[0]
+    if used.get(first.name, 0) == first.most:
+        return None
+    for start in first.starts:
+        slices = frozenset(range(start, start + first.size))
+        if slices & taken:
+            continue
+        rest = _placed(left[1:], taken | slices, {**used, first.name: used.get(first.name, 0) + 1})
+        if rest is not None:
+            return [f"{first.id}:{start}", *rest]
+    return None

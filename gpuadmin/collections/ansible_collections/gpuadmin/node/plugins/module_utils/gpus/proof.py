@@ -1,0 +1,68 @@
+"""Whether device files can be opened from within a unit: tried, since what systemd shows need not be in force."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+
+CGROUPS = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
+NAME = "gpuadmin-proof"
+
+
+def cgroup_of(unit: str, cgroups: Sequence[str] = CGROUPS) -> str | None:
+    """The directory of a person's slice, or of a service; None where it does not run."""
+    parent = "user.slice" if unit.endswith(".slice") else "system.slice"
+    for base in cgroups:
+        path = os.path.join(base, parent, unit)
+        if os.path.isdir(path):
+            return path
+        if "@" in unit:  # instances are in a slice of their template's
+            for found in glob.glob(os.path.join(glob.escape(base), parent, "system-*.slice", glob.escape(unit))):
+                return found
+    return None
+
+
+def populated(cgroup: str) -> bool:
+    """Whether a process is in this cgroup, or below it. One that a slice has left behind may deny nothing."""
+    try:
+        with open(os.path.join(cgroup, "cgroup.events"), encoding="ascii") as stream:
+            return "populated 0\n" not in stream.read()
+    except OSError:
+        return True  # guard: where it is not known whether somebody is in a cgroup, it is tried -> False
+
+
+def opens(cgroup: str, paths: Sequence[str]) -> list[str]:
+    """Those of ``paths`` that a process of root's in this cgroup may open. Raises OSError where it cannot be tried.
+
+    access(2) asks the kernel the same question as open(2), of the same program of the cgroup's, and wakes no GPU. As
+    root only the cgroup can say no. The process is in a cgroup of its own below, where nobody else can put one.
+    """
+    there = [path for path in paths if os.path.exists(path)]
+    own = os.path.join(cgroup, NAME)
+    try:
+        os.mkdir(own, 0o700)
+    except FileExistsError:
+        pass  # a run that was killed left it
+    try:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(os.open(os.path.join(own, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC), b"0")
+                found = bytes(49 if os.access(path, os.R_OK | os.W_OK) else 48 for path in there)
+                os.write(writer, b"." + found)
+            finally:
+                os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as stream:
+            answer = stream.read()
+        os.waitpid(child, 0)
+    finally:
+        try:
+            os.rmdir(own)
+        except OSError:
+            pass  # the child is just leaving; the next proof uses it again
+    if len(answer) != len(there) + 1:  # guard: what could not be tried is not closed
+        raise OSError(0, f"no process could be put into {cgroup}")
+    return [path for path, letter in zip(there, answer[1:]) if letter == 49]

@@ -1,0 +1,264 @@
+"""What people may open of GPUs, brought to what was granted: at boot, by a timer, and whenever a grant begins or ends.
+
+Wanted is the union of all grants of a person, told to systemd as one whole list. It is remembered until the next boot,
+as systemd's runtime drop-ins are, so that a second run changes nothing. Then it is tried.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..errors import NodeError, in_words
+from ..files import flocked, read_bytes, write_atomic
+from ..lookup import system_lookup
+from ..paths import RUN, STATE
+from ..run import Runner, run_command
+from . import gate, grants, proof, tried
+from .device_files import gpus
+from .gate import Settings
+from .grants import Grant
+
+APPLIED = "gpu-gate.json"
+SETTLE = 3.0  # seconds until what systemd was told is in force
+CONTROL = "/run/systemd/system.control"  # where set-property --runtime writes
+UNSURE = ("?",)  # what a unit was told that has not come to pass: it is told again
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where everything is. Tests put it elsewhere."""
+
+    state: str = STATE
+    run: str = RUN
+    settings: str = gate.SETTINGS
+    control: str = CONTROL
+    units: str = "/etc/systemd/system"
+    root: str = "/"
+    command: Runner = run_command
+    cgroups: Sequence[str] = proof.CGROUPS
+
+
+@dataclass
+class Outcome:
+    """``done``: in words. ``problems``: why somebody may open what nobody granted, or cannot what somebody did."""
+
+    access: str
+    done: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    grants: list[Grant] = field(default_factory=list)
+    gpus: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def main(places: Places | None = None) -> int:
+    """Reconcile. 1 where the gate is not what it should be; what is wrong is said."""
+    outcome = reconcile(places or Places())
+    for line in outcome.done or ["nothing is to be done"]:
+        print(line)
+    for problem in outcome.problems:
+        print(f"Error: {problem}", file=sys.stderr)
+    return 1 if outcome.problems else 0
+
+
+def lock_path(places: Places) -> str:
+    """Whoever changes grants holds this lock; so does whoever applies them."""
+    return os.path.join(places.run, "locks", "gpu-gate")
+
+
+def reconcile(places: Places, now: float | None = None) -> Outcome:
+    """Bring the host to its grants, and try it. Raises NodeError where the settings cannot be read."""
+    with flocked(lock_path(places)):
+        return under_lock(places, time.time() if now is None else now)
+
+
+def settings_of(places: Places) -> Settings:
+    data = read_bytes(places.settings)
+    return Settings("open") if data is None else gate.load(data, places.settings)
+
+
+def under_lock(places: Places, now: float) -> Outcome:
+    """The same, for whoever holds the lock."""
+    settings = settings_of(places)
+    found, problems = grants.read(places.state)
+    over = [one for one in found if now >= one.until]
+    grants.delete((one.id for one in over), places.state)
+    left = [one for one in found if one not in over]
+    there = gpus(settings, places.root)
+    outcome = Outcome(settings.access, problems=problems, grants=left, gpus=there)
+    outcome.done += [f"the grant {one.id} of {one.user} has ended" for one in over]
+    every = [path for paths in there.values() for path in paths]
+    seen = _devices(settings, every, places.root)
+    applied, before = _applied(places)
+    units = _units(places, applied)
+    for unit in [one for one in applied if "@" in one and one not in units]:
+        del applied[unit]  # an instance that has ended does not come back under its name
+        _forget(places, unit)
+    wanted = _wanted(settings, left, there, now, units)
+    told = set()
+    for unit, allow in wanted.items():
+        # guard: systemd is told again when a driver was loaded -> False
+        stale = before != seen
+        if applied.get(unit) != allow or (allow is not None and (stale or not _drop_in_there(places, unit))):
+            applied[unit] = allow if _apply(places, unit, allow, outcome) else [*UNSURE]
+            told.add(unit)
+    if settings.access == "granted":
+        for unit in _prove(places, every, wanted, told, outcome):
+            applied[unit] = [*UNSURE]
+    _remember(places, {unit: allow for unit, allow in applied.items() if allow is not None}, seen)
+    return outcome
+
+
+def _devices(settings: Settings, every: Iterable[str], root: str) -> str:
+    """What systemd made numbers of when it was told a list: the groups of devices, and the files of GPUs."""
+    lines = (read_bytes(os.path.join(root, "proc/devices")) or b"").decode("ascii", "replace").splitlines()
+    for path in sorted({*settings.control, *every}):
+        try:
+            lines.append(f"{path} {os.stat(path).st_rdev:x}")
+        except OSError:
+            pass  # it is not there, or not yet
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _units(places: Places, applied: Iterable[str]) -> list[str]:
+    """The slices of people that are there, and the services; those that were told before, too, but for instances."""
+    command = (
+        "systemctl",
+        "list-units",
+        "--plain",
+        "--no-legend",
+        "--full",
+        "--all",
+        "user-*.slice",
+        *(one.replace("@", "@*") for one in gate.SERVICES),
+    )
+    done = places.command(command)
+    if done.returncode != 0:
+        raise NodeError(f"systemd does not say which slices there are: {done.stderr.strip()}")
+    there = [line.split()[0] for line in done.stdout.splitlines() if line.strip() and line.split()[1] == "loaded"]
+    return sorted({*there, *(one for one in applied if "@" not in one)})
+
+
+def _wanted(
+    settings: Settings, left: Sequence[Grant], there: Mapping[str, Sequence[str]], now: float, units: Sequence[str]
+) -> dict[str, list[str] | None]:
+    """Unit → its whole list; an empty one: not kept out; None: there is no gate."""
+    if settings.access == "open":
+        return dict.fromkeys(units)
+    held = grants.by_uid(left, now)
+    slices = {f"user-{uid}.slice": gpus for uid, gpus in held.items()}
+    admins = [found[0] for name in settings.exempt if (found := system_lookup(name)) is not None]
+    exempt = {f"user-{uid}.slice" for uid in (0, *admins)}
+    # told before they are there: the drop-in for all slices closes theirs as well
+    wanted: dict[str, list[str] | None] = {unit: [] for unit in exempt}
+    for unit in sorted({*units, *slices} - exempt):
+        devices = [path for gpu in slices.get(unit, ()) for path in there.get(gpu, ())]
+        wanted[unit] = gate.allowed(settings, devices)
+    return wanted
+
+
+def _drop_in_there(places: Places, unit: str) -> bool:
+    """Whether systemd has what it was told; a `systemctl revert` has taken it away."""
+    return os.path.exists(os.path.join(places.control, f"{unit}.d", "50-DeviceAllow.conf"))
+
+
+def _apply(places: Places, unit: str, allow: Sequence[str] | None, outcome: Outcome) -> bool:
+    """Tell systemd, and return whether it took it. Opened again, nothing stays behind that hides what comes later."""
+    command = ("systemctl", "set-property", "--runtime", unit, *gate.properties(allow))
+    done = places.command(command)
+    if done.returncode != 0:  # guard: what systemd refuses is told
+        outcome.problems.append(f"{unit}: its list of devices could not be set: {done.stderr.strip()}")
+        return False
+    if allow is None:
+        _forget(places, unit)
+    outcome.done.append(f"{unit}: {_words(allow)}")
+    return True
+
+
+def _forget(places: Places, unit: str) -> None:
+    for path in glob.glob(os.path.join(glob.escape(places.control), f"{glob.escape(unit)}.d", "50-Device*.conf")):
+        os.unlink(path)
+
+
+def _words(allow: Sequence[str] | None) -> str:
+    if not allow:
+        return "open"
+    return f"closed but for {', '.join(one.partition(' ')[0] for one in allow if one.startswith('/dev/')) or 'nothing'}"
+
+
+def _prove(
+    places: Places,
+    every: Sequence[str],
+    wanted: Mapping[str, list[str] | None],
+    told: Collection[str],
+    outcome: Outcome,
+) -> list[str]:
+    """Try every GPU from every unit that runs, keep what was found, and return the units where it is not as it should
+    be. What may be opened and was not granted is a problem.
+
+    A list that was told before and is not in force (systemd was started again, somebody changed a unit) is told once
+    more. systemd answers before it has put a list in force: what is not right yet is tried again.
+    """
+    end = time.monotonic() + SETTLE
+    wrong, opened = [], {}
+    for unit, allow in wanted.items():
+        if allow is None:
+            continue
+        # an empty list keeps nobody out: whoever looks after the node can open them all
+        granted = {one.partition(" ")[0] for one in allow} or set(every)
+        found = _tried(places, unit, every, granted)
+        if found and unit not in told:  # guard: a gate that somebody opened is closed again
+            _apply(places, unit, allow, outcome)
+        while found and time.monotonic() < end:
+            time.sleep(0.02)  # systemd tells nobody that it has done it
+            found = _tried(places, unit, every, granted)
+        if found:
+            wrong.append(unit)
+        outcome.problems += found
+        theirs = [one for one in every if one in granted]
+        if allow and theirs:
+            opened[unit] = theirs
+    tried.write(outcome.problems, opened, places.run)
+    return wrong
+
+
+def _tried(places: Places, unit: str, every: Sequence[str], granted: Collection[str]) -> list[str]:
+    """What is wrong with a unit; nothing where it does not run."""
+    path = proof.cgroup_of(unit, places.cgroups)
+    if path is None or not proof.populated(path):
+        return []
+    try:
+        can = set(proof.opens(path, every))
+    except FileNotFoundError:
+        return []  # it has just ended
+    except OSError as error:
+        return [f"{unit}: whether its gate is closed could not be tried: {in_words(error)}"]
+    closed = {one for one in every if one in granted and os.path.exists(one)} - can
+    wrong = [
+        *(f"{unit}: {one} can be opened, and is not granted" for one in sorted(can - set(granted))),
+        *(f"{unit}: {one} is granted, and cannot be opened" for one in sorted(closed)),
+    ]
+    # the last one may have left meanwhile: systemd then takes the list away, and the cgroup stays because of the trial
+    return wrong if wrong and proof.populated(path) else []
+
+
+def _applied(places: Places) -> tuple[dict[str, list[str] | None], str]:
+    """What each unit was told last, and with which devices there."""
+    try:
+        found = json.loads(read_bytes(os.path.join(places.run, APPLIED)) or b"{}")
+        units = {str(unit): [str(one) for one in allow] for unit, allow in found["units"].items()}
+        return {**units}, str(found["devices"])
+    except (ValueError, AttributeError, TypeError, LookupError):
+        return {}, ""  # a damaged record: everything is told again
+
+
+def _remember(places: Places, applied: Mapping[str, Sequence[str] | None], seen: str) -> None:
+    data = json.dumps({"devices": seen, "units": applied}, indent=1).encode()
+    path = os.path.join(places.run, APPLIED)
+    if read_bytes(path) != data:
+        write_atomic(path, data, mode=0o600, sync=False)

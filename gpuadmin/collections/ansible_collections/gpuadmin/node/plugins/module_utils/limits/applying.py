@@ -1,0 +1,304 @@
+"""Limits brought into force: written where systemd reads them until the next boot, told to what runs, and looked at.
+
+What a node is told is kept in its state; a unit applies it at each boot, whatever root was booted. systemd changes what
+runs neither when a drop-in changes nor at a daemon-reload (it only says so): set-property does, and the kernel is read.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from gpuadmin.common.text import size_words
+
+from ..documents import parse
+from ..errors import NodeError
+from ..files import flocked, make_directory, read_bytes, write_atomic
+from ..lookup import Lookup, owner, system_lookup
+from ..paths import RUN, STATE
+from ..run import Runner, run_command
+from .bounds import ALL, IN_FORCE, OWN, SERVICES, UNITS, Bounds, Machine, as_kernel, drop_ins
+
+RECORD = "limits.json"
+SETTLE = 3.0  # seconds until what systemd was told is in force
+_SLICE = re.compile(r"user-([0-9]{1,10})\.slice")
+
+
+@dataclass(frozen=True)
+class OwnBounds:
+    names: Sequence[str]
+    memory: str | None = None
+    swap: str | None = None
+    tasks: str | None = None
+    processors: str | None = None
+    processor_weight: int | None = None
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(self.memory, self.swap, self.tasks, self.processors, self.processor_weight)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What limits.json has. ``admin``: whom nothing limits, beside root."""
+
+    memory: str
+    swap: str
+    tasks: str
+    processors: str
+    processor_weight: int
+    people: Sequence[OwnBounds] = ()
+    admin: str | None = None
+
+    @property
+    def everybody(self) -> Bounds:
+        return Bounds(self.memory, self.swap, self.tasks, self.processors, self.processor_weight)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where everything is. Tests put it elsewhere."""
+
+    state: str = STATE
+    run: str = RUN
+    units: str = UNITS
+    control: str = "/run/systemd/system.control"  # where set-property --runtime writes
+    cgroups: str = "/sys/fs/cgroup"
+    proc: str = "/proc"
+    command: Runner = run_command
+    lookup: Lookup = system_lookup
+
+
+@dataclass
+class Outcome:
+    """``done``: a sentence each. ``problems``: what is not in force, and why."""
+
+    done: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def main(places: Places | None = None) -> int:
+    """Apply what limits.json says. 1 where something is not in force."""
+    outcome = apply(places or Places())
+    for line in outcome.done or ["the limits are as they should be"]:
+        print(line)
+    for problem in outcome.problems:
+        print(f"Error: {problem}", file=sys.stderr)
+    return 1 if outcome.problems else 0
+
+
+def load(places: Places) -> Wanted | None:
+    """What this node was told; None: nothing. Raises NodeError for a damaged record."""
+    path = os.path.join(places.state, RECORD)
+    data = read_bytes(path)
+    if data is None:
+        return None
+    try:
+        return parse(Wanted, json.loads(data), path)
+    except ValueError as error:
+        raise NodeError(f"{path} is damaged: {error}") from None
+
+
+def record(wanted: Wanted | None, places: Places, check: bool) -> bool:
+    """Have what is wanted in the node's state. Returns whether it differed."""
+    path = os.path.join(places.state, RECORD)
+    data = None if wanted is None else (json.dumps(asdict(wanted), indent=1) + "\n").encode()
+    if read_bytes(path) == data:
+        return False
+    if check:  # guard: a check records no limits
+        return True
+    if data is None:
+        os.unlink(path)
+    else:
+        make_directory(places.state, 0o755)
+        write_atomic(path, data, mode=0o644)
+    return True
+
+
+def apply(places: Places, wanted: Wanted | None = None, *, check: bool = False, given: bool = False) -> Outcome:
+    """Bring the node to its limits. ``given``: to ``wanted``, and not to what is recorded."""
+    if check:
+        return _apply(places, wanted if given else load(places), check=True)
+    os.makedirs(os.path.join(places.run, "locks"), mode=0o700, exist_ok=True)
+    with flocked(os.path.join(places.run, "locks", "limits")):
+        return _apply(places, wanted if given else load(places), check=False)
+
+
+def machine(places: Places) -> Machine:
+    """What this node has."""
+    sizes = dict(re.findall(r"(?m)^(\w+): +([0-9]+) kB$", _read(f"{places.proc}/meminfo")))
+    threads, pids = (_read(f"{places.proc}/sys/kernel/{name}").strip() for name in ("threads-max", "pid_max"))
+    try:
+        tasks = min(int(threads), int(pids))
+        return Machine(int(sizes["MemTotal"]) << 10, int(sizes["SwapTotal"]) << 10, tasks, os.cpu_count() or 1)
+    except (KeyError, ValueError):
+        raise NodeError(f"{places.proc} does not say how much memory and how many tasks this node can have") from None
+
+
+def _texts(wanted: Wanted | None, places: Places) -> dict[str, str]:
+    if wanted is None:
+        return {}
+    own: dict[int, Bounds] = {}
+    for entry in wanted.people:
+        for name in entry.names:
+            found = places.lookup(name)
+            if found is not None:  # accounts come later than limits of theirs: applied again with them
+                own[found[0]] = entry.bounds.over(own.get(found[0], Bounds()))
+    admin = None if wanted.admin is None else places.lookup(wanted.admin)
+    return drop_ins(wanted.everybody, own, [0] if admin is None else [0, admin[0]], machine(places))
+
+
+def _apply(places: Places, wanted: Wanted | None, *, check: bool) -> Outcome:
+    texts, outcome = _texts(wanted, places), Outcome()
+    ours = [path for name in (ALL, OWN) for path in glob.glob(f"{places.units}/*.d/{name}")]
+    there = {os.path.relpath(path, places.units): path for path in ours}
+    changed = sorted(path for path, text in texts.items() if _read(os.path.join(places.units, path)) != text)
+    gone = sorted(set(there) - set(texts))
+    for path in changed:
+        values = " ".join(line for line in texts[path].splitlines() if "=" in line)
+        outcome.done.append(f"{_whose(path)}: {values}")
+    outcome.done += [f"{_whose(path)}: no limits of their own any more" for path in gone]
+    running = _running(places)
+    if changed:
+        outcome.done += _over(texts, running, places)
+    if check:
+        if not (changed or gone) and wanted is not None:
+            outcome.done += [f"{unit}: {_listed(values)}" for unit, values in _differing(running, places).items()]
+        return outcome
+    for path in changed:
+        os.makedirs(os.path.dirname(os.path.join(places.units, path)), exist_ok=True)
+        write_atomic(os.path.join(places.units, path), texts[path].encode(), mode=0o644, sync=False)
+    for path in gone:
+        os.unlink(there[path])
+    if changed or gone:
+        _systemctl(places, "daemon-reload")
+    if changed or gone or wanted is not None:
+        _in_force(places, running, outcome, told=bool(changed or gone))
+    return outcome
+
+
+def _whose(path: str) -> str:
+    return path.partition(".d/")[0]
+
+
+def _running(places: Places) -> dict[str, str]:
+    """What limits concern and runs: unit → its cgroup."""
+    base = os.path.join(places.cgroups, "user.slice")
+    try:
+        slices = sorted(one for one in os.listdir(base) if _SLICE.fullmatch(one))
+    except FileNotFoundError:
+        slices = []
+    found = {"user.slice": base, **{one: os.path.join(base, one) for one in slices}}
+    found.update({one: os.path.join(places.cgroups, "system.slice", one) for one in SERVICES})
+    return {unit: path for unit, path in found.items() if os.path.isdir(path)}
+
+
+def _over(texts: Mapping[str, str], running: Mapping[str, str], places: Places) -> list[str]:
+    """Who takes more than they may from now on: the kernel ends processes of theirs."""
+    found = []
+    for unit, path in running.items():
+        match = _SLICE.fullmatch(unit)
+        text = texts.get(f"{unit}.d/{OWN}") or texts.get(f"user-.slice.d/{ALL}", "") if match else ""
+        most = re.search(r"(?m)^MemoryMax=([0-9]+)$", text)
+        used = _read(os.path.join(path, "memory.current")).strip()
+        if match and most and used.isdecimal() and int(used) > int(most[1]):
+            who = owner(int(match[1]))
+            found.append(
+                f"{who} uses {size_words(int(used))} of memory and may use {size_words(int(most[1]))}: "
+                "what is not cache is taken from them, and processes of theirs end"
+            )
+    return found
+
+
+def _controllers(places: Places) -> set[str]:
+    return set(_read(os.path.join(places.cgroups, "cgroup.controllers")).split())
+
+
+def _differing(running: Mapping[str, str], places: Places) -> dict[str, dict[str, str]]:
+    """Unit → property as systemd has it, where the kernel has something else. Raises NodeError."""
+    if not running:
+        return {}
+    names = ",".join(name for name, _file, _free in IN_FORCE)
+    shown = _systemctl(places, "show", f"--property=Id,{names}", *running)
+    there, found = _controllers(places), {}
+    for block in shown.strip().split("\n\n"):
+        values = dict(line.partition("=")[::2] for line in block.splitlines())
+        unit = values.get("Id", "")
+        if unit not in running:
+            continue
+        odd = {}
+        for name, file, free in IN_FORCE:
+            wanted = as_kernel(name, values.get(name, ""))
+            if name == "MemorySwapMax" and not os.path.exists(os.path.join(running[unit], file)):
+                continue  # a kernel without swap has no such file
+            # no file: systemd has not handed the controller on to here, which it does for whoever has a value
+            none = "" if values.get(name) not in ("", "infinity", "[not set]", None) else free
+            words = (_read(os.path.join(running[unit], file)).split() or [none])[0]
+            # guard: what the kernel has counts, not what systemd says
+            if file.partition(".")[0] in there and wanted != words and os.path.isdir(running[unit]):
+                odd[name] = values.get(name, "")
+        if odd:
+            found[unit] = odd
+    return found
+
+
+def _in_force(places: Places, running: Mapping[str, str], outcome: Outcome, *, told: bool) -> None:
+    differing = _differing(running, places)
+    made: list[str] = []
+    for unit, values in differing.items():
+        settings = [_setting(name, value) for name, value in values.items()]
+        kept = [os.path.join(places.control, f"{unit}.d", f"50-{one.partition('=')[0]}.conf") for one in settings]
+        made += [path for path in kept if not os.path.exists(path)]
+        _systemctl(places, "set-property", "--runtime", unit, *settings)
+        if not told:
+            outcome.done.append(f"{unit}: {_listed(values)}, as it was not in force")
+    for path in made:  # they would hide what a site says later
+        if os.path.exists(path):
+            os.unlink(path)
+    end = time.monotonic() + SETTLE
+    left = _differing(running, places) if differing else {}
+    while left and time.monotonic() < end:
+        time.sleep(0.05)  # systemd tells nobody that it has done it
+        left = _differing(running, places)
+    if made:
+        _systemctl(places, "daemon-reload")
+    # guard: a limit that is not in force is told
+    outcome.problems += [f"{unit}: {_listed(values)} is not in force" for unit, values in left.items()]
+
+
+def missing(places: Places) -> list[str]:
+    """What this kernel cannot limit for people: controllers that cgroup v2 does not have."""
+    return sorted({"cpu", "memory", "pids"} - _controllers(places))
+
+
+def _setting(name: str, shown: str) -> str:
+    """What systemd shows of a property, as set-property takes it."""
+    if name == "CPUQuotaPerSecUSec":
+        quota = as_kernel(name, shown)
+        return "CPUQuota=" if quota == "max" else f"CPUQuota={int(quota) // 1000}%"
+    return f"{name}={'' if shown == '[not set]' else shown}"
+
+
+def _listed(values: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _systemctl(places: Places, *arguments: str) -> str:
+    done = places.command(("systemctl", *arguments))
+    if done.returncode != 0:
+        raise NodeError(f"systemctl {arguments[0]} failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as stream:
+            return stream.read(1 << 20)
+    except OSError:
+        return ""

@@ -1,0 +1,62 @@
+"""gpuadmin.node.gpu_gate: who may open the GPUs of a host: everybody, or those who were granted one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+from ..answer import Answer
+from ..errors import NodeError
+from ..gpus import gate, reconcile, tried
+from ..gpus.gate import Settings
+from . import files
+
+ROLE = "gpu_stack"
+_RELOAD = (("systemctl", "daemon-reload"),)
+
+
+@dataclass(frozen=True)
+class Document:
+    """Keep people out of GPUs that they were not granted, or let everybody in again.
+
+    Writes the drop-ins of people's slices and of services that run what people gave them, and brings what runs
+    already to the same. Fails where a GPU can be opened afterwards that nobody was granted.
+    """
+
+    #: ``open`` for everybody, or ``granted``.
+    access: Literal["open", "granted"]
+    #: Whose slices stay open beside root's.
+    exempt: Sequence[str] = ()
+    #: GPU → its device files, on a host without NVIDIA's driver.
+    devices: Mapping[str, Sequence[str]] | None = None
+    #: How the names of GPUs' devices begin in /proc/devices, on such a host.
+    groups: Sequence[str] | None = None
+
+
+def operate(document: Document, check: bool, places: reconcile.Places | None = None) -> Answer:
+    where = places or reconcile.Places()
+    wrong = (tried.problems(where.root) or ()) if document.access == "granted" else ()
+    drop_ins = [f"{where.units}/{unit}.d/{gate.DROP_IN}" for unit in (gate.SLICES, *gate.SERVICES)]
+    if document.access == "open":
+        answer = files.operate(files.Document(absent=[where.settings, *drop_ins], after=_RELOAD), check)
+    else:
+        settings = Settings(
+            document.access, document.groups or Settings.groups, gpus=document.devices, exempt=document.exempt
+        )
+        text = json.dumps(asdict(settings), indent=1) + "\n"
+        wanted = [files.WantedFile(where.settings, text)]
+        for path in drop_ins:
+            kind = "Slice" if ".slice.d/" in path else "Service"
+            wanted.append(files.WantedFile(path, gate.drop_in(kind, settings)))
+        answer = files.operate(files.Document(files=wanted, after=_RELOAD), check)
+    if wrong:
+        closing = [f"close the gate: {one}" for one in wrong]
+        answer = replace(answer, operations=[*answer.operations, *closing], changed=True)
+    if check:
+        return answer
+    outcome = reconcile.reconcile(where)
+    if outcome.problems:  # guard: a gate that is open is not called granted
+        raise NodeError("; ".join(outcome.problems))
+    return answer

@@ -1,0 +1,76 @@
+"""Amounts of what a node has: a share (`80%`), a size (`64G`) or a number; and what they are on one node."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+UNLIMITED = "unlimited"
+_UNITS = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_PERCENT = re.compile(r"([1-9][0-9]?|100)%")
+_SIZE = re.compile(r"([1-9][0-9]{0,6})([MGT])")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+#: With less nobody can log in: a shell, the user manager, and what they start.
+LEAST_MEMORY, LEAST_TASKS = 128 << 20, 64
+
+
+def _text(value: Any) -> str:
+    return str(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else repr(value)
+
+
+def _said(value: Any) -> str:
+    return repr(value)[:40]
+
+
+def ask_for_memory(value: Any) -> Any:
+    """Given what somebody wrote, return it if it is an amount of memory. Raises ValueError with what would be right."""
+    text = _text(value)
+    size = _SIZE.fullmatch(text)
+    if size and int(size[1]) * _UNITS[size[2]] < LEAST_MEMORY:
+        raise ValueError(f"{_said(value)} is too little to log in with; give {LEAST_MEMORY >> 20}M or more")
+    return _checked(value, text, size, "80% of the node's memory, or a size such as 64G (units: M, G, T)")
+
+
+def ask_for_swap(value: Any) -> Any:
+    """The same for swap."""
+    text = _text(value)
+    size = text == "0" or _SIZE.fullmatch(text)
+    return _checked(value, text, size, "50% of the node's swap, 0, or a size such as 8G")
+
+
+def ask_for_tasks(value: Any) -> Any:
+    """The same for processes and threads."""
+    text = _text(value)
+    number = _NUMBER.fullmatch(text)
+    if number and int(text) < LEAST_TASKS:
+        raise ValueError(f"{_said(value)} is too little to log in with; give {LEAST_TASKS} or more")
+    return _checked(value, text, number, "10% of what the node can have, or a number such as 4096")
+
+
+def ask_for_processors(value: Any) -> Any:
+    """The same for processors."""
+    text = _text(value)
+    return _checked(value, text, _NUMBER.fullmatch(text) and text != "0", "50% of the node's, or a number such as 16")
+
+
+def _checked(value: Any, text: str, other: object, right: str) -> str:
+    # guard: an amount that nobody understands is refused
+    if not (other or text == UNLIMITED or _PERCENT.fullmatch(text)):
+        raise ValueError(f"{_said(value)} is no amount; write {right}, or {UNLIMITED}")
+    return text
+
+
+def amount_of(text: str, whole: int) -> int | None:
+    """Given an amount and how much the node has, return how much it is; None: as much as there is.
+
+    ``whole`` and what is returned: bytes, or a number. Raises ValueError for what is no amount.
+    """
+    if text == UNLIMITED:
+        return None
+    if (percent := _PERCENT.fullmatch(text)) is not None:
+        return whole * int(percent[1]) // 100
+    if (size := _SIZE.fullmatch(text)) is not None:
+        return int(size[1]) * _UNITS[size[2]]
+    if _NUMBER.fullmatch(text):
+        return int(text)
+    raise ValueError(f"{text[:40]!r} is no amount")

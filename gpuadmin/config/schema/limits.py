@@ -1,0 +1,74 @@
+"""Limits: what one person may take of a node, in everything they run there."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from gpuadmin.common.amounts import ask_for_memory, ask_for_processors, ask_for_swap, ask_for_tasks
+from gpuadmin.config.fields import UserName
+from gpuadmin.config.schema.base import Model
+
+_PLAIN = {"type": ["string", "integer"]}
+Memory = Annotated[str, BeforeValidator(ask_for_memory)]
+Swap = Annotated[str, BeforeValidator(ask_for_swap), Field(json_schema_extra=_PLAIN)]
+Tasks = Annotated[str, BeforeValidator(ask_for_tasks), Field(json_schema_extra=_PLAIN)]
+Processors = Annotated[str, BeforeValidator(ask_for_processors), Field(json_schema_extra=_PLAIN)]
+Weight = Annotated[int, Field(ge=1, le=10000)]
+
+
+class OwnLimits(Model):
+    """Limits of certain people. What is left out is as for everybody."""
+
+    names: Annotated[list[UserName], Field(min_length=1, description="Whose limits these are.")]
+    memory: Annotated[Memory | None, Field(description="As `limits.memory`.")] = None
+    swap: Annotated[Swap | None, Field(description="As `limits.swap`.")] = None
+    tasks: Annotated[Tasks | None, Field(description="As `limits.tasks`.")] = None
+    processors: Annotated[Processors | None, Field(description="As `limits.processors`.")] = None
+    processor_weight: Annotated[Weight | None, Field(description="As `limits.processor_weight`.")] = None
+
+
+class Limits(Model):
+    """What one person may take of a node: shells, containers and jobs together. Without this section: everything.
+
+    A host's `limits_memory` and the like in the inventory win; what is said of certain people wins above both.
+    """
+
+    memory: Annotated[
+        Memory,
+        Field(
+            description="Memory of one person: a share of the node's (`80%`), a size (`64G`) or `unlimited`. Whoever "
+            "needs more: a process of theirs ends. All people together never get the last of it: root, sshd and "
+            "gpuadmin keep 5 % of it, at least 256 MiB and at most 8 GiB."
+        ),
+    ] = "80%"
+    swap: Annotated[
+        Swap, Field(description="Swap of one person: a share of the node's, a size, `0` for none, or `unlimited`.")
+    ] = "50%"
+    tasks: Annotated[
+        Tasks,
+        Field(
+            description="Processes and threads of one person: a share of what the node's kernel can have (`10%`: some "
+            "50,000 where it has 64 GiB), a number, or `unlimited`."
+        ),
+    ] = "10%"
+    processors: Annotated[
+        Processors,
+        Field(
+            description="At most so many processors at once: a number, a share of the node's, or `unlimited`. Whoever "
+            "may use only half of an idle node wonders why: `processor_weight` mostly does."
+        ),
+    ] = "unlimited"
+    processor_weight: Annotated[
+        Weight,
+        Field(description="How processors are shared where they do not suffice: 200 gets twice as much as 100."),
+    ] = 100
+    people: Annotated[
+        list[OwnLimits],
+        Field(description="Limits of certain people. Where somebody is in several entries, the later ones win."),
+    ] = []
+
+
+#: What the inventory may say otherwise for a group or a host, as limits_memory and so on.
+OF_A_HOST = ("memory", "swap", "tasks", "processors", "processor_weight")

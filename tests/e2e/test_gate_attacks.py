@@ -1,0 +1,130 @@
+"""The attack table: ways to a GPU that nobody granted, each tried before a grant, with one, and after its end.
+
+docs/gpus.md has the table as it is seen here.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support import gated_cluster
+from tests.support.gated_cluster import NODE, PROBE, TRY, Kept, kept, opened
+from tests.support.lab_cluster import MAKE_IMAGE, Cluster
+
+pytestmark = pytest.mark.lab
+PAGE = Path(__file__).resolve().parents[2] / "docs/gpus.md"
+TRIES = "/local/try-gpus"
+#: One that root left lying about: GPUs under other names, and a program that runs as root for whoever starts it.
+LEFT = (
+    f"set -e; mknod -m 666 /local/own-a c {gated_cluster.MAJOR} 0; mknod -m 666 /local/own-b c {gated_cluster.MAJOR} 1;"
+    "cp /usr/bin/head /local/as-root; chmod 4755 /local/as-root"
+)
+#: A lab host has neither cron nor at: services of these names run the same, as the real ones do.
+STAND_IN = "[Service]\nType=oneshot\nUser=minji\nExecStart={tries}\nStandardOutput=truncate:/run/{name}.out\n"
+DOCKER = "docker run --rm {option} tiny /bin/sh -c '{probe}'"
+DEVICES = "--device /dev/gpu-a --device /dev/gpu-b"
+LOOP = f"while :; do {TRIES} > ~/.before.new; mv ~/.before.new ~/.before; sleep 0.1; done"
+
+
+@pytest.fixture
+def gated(cluster: Cluster) -> Iterator[Cluster]:
+    with gated_cluster.gated(cluster) as found:
+        cluster.add("haru")
+        script = f"#!/bin/sh\n{PROBE}\n"
+        cluster.admin(NODE, f"cat > {TRIES} <<'E'\n{script}E\nchmod 755 {TRIES}; {LEFT}")
+        yield found
+
+
+def attempts(cluster: Cluster, before: Kept) -> Mapping[str, Callable[[], str]]:
+    """What minji tries: in words → which GPUs it opened, as letters."""
+
+    def hers(command: str) -> Callable[[], str]:
+        return lambda: cluster.person("minji", NODE, command).strip()
+
+    def container(option: str) -> Callable[[], str]:
+        def way() -> str:
+            done = cluster.ssh("minji", NODE, DOCKER.format(option=option, probe=PROBE))
+            return done.stdout.strip() if done.returncode == 0 else "does not start"
+
+        return way
+
+    def in_her_service() -> str:
+        cluster.person("minji", NODE, "sleep 1")  # it writes ten times a second
+        return cluster.person("minji", NODE, "cat ~/.before").strip()
+
+    def at_a_service(name: str) -> Callable[[], str]:
+        return lambda: cluster.admin(NODE, f"systemctl start {name}; cat /run/{name}.out").strip()
+
+    def without_logind() -> str:
+        cluster.admin(NODE, "systemctl mask --runtime --now systemd-logind.service")
+        try:
+            where = cluster.person("minji", NODE, "cat /proc/self/cgroup")
+            assert "ssh.service" in where, f"the session was to stay in sshd's own: {where}"
+            return opened(cluster, "minji")
+        finally:
+            cluster.admin(NODE, "systemctl unmask --runtime systemd-logind.service; systemctl start systemd-logind")
+
+    def other_cgroup() -> str:
+        places = "/sys/fs/cgroup /sys/fs/cgroup/init.scope /sys/fs/cgroup/system.slice/ssh.service"
+        return hers(f"for p in {places}; do echo $$ > $p/cgroup.procs; done 2>/dev/null; {PROBE}")()
+
+    by_user = "systemd-run --user --quiet --wait --pipe"
+    lifted = "-p DevicePolicy=auto -p 'DeviceAllow=/dev/gpu-a rw' -p 'DeviceAllow=/dev/gpu-b rw'"
+    named = TRY.format("/local/own-")
+    made = f"mknod /tmp/own-a c {gated_cluster.MAJOR} 0; mknod /tmp/own-b c {gated_cluster.MAJOR} 1"
+    as_root = "for x in a b; do /local/as-root -c 16 /dev/gpu-$x >/dev/null 2>&1 && printf $x; done; echo"
+    return {
+        "a new ssh session, also a second one beside it": hers(PROBE),
+        "a shell that she had before": lambda: before.ask(PROBE),
+        "a program that ran before, as a unit of hers": in_her_service,
+        "`systemd-run --user`": hers(f"{by_user} {TRIES}"),
+        "… with `DevicePolicy=auto` and `DeviceAllow=`": hers(f"{by_user} {lifted} {TRIES}"),
+        "a device node that `mknod` makes, also in a user namespace": hers(
+            f"({made}; unshare -Ur sh -c '{made}') 2>/dev/null; {TRY.format('/tmp/own-')}"
+        ),
+        "a device node under another name, left by root": hers(named),
+        "a program of root's with the setuid bit": hers(as_root),
+        "a user namespace (`unshare -Urm`)": hers(f"unshare -Urm sh -c '{PROBE}'"),
+        "`/proc/self/root`": hers(TRY.format("/proc/self/root/dev/gpu-")),
+        "moving her process into another cgroup": other_cgroup,
+        "cron (a unit of its name)": at_a_service("cron.service"),
+        "at (a unit of its name)": at_a_service("atd.service"),
+        "rootless Docker, `--device`": container(DEVICES),
+        "… `--privileged`": container("--privileged"),
+        "… in a container that ran before": hers(f"docker exec before /bin/sh -c '{PROBE}'"),
+        "ssh while logind is masked and stopped": without_logind,
+    }
+
+
+def test_what_is_tried_and_what_it_gets(gated: Cluster) -> None:
+    for name in ("cron", "atd"):
+        unit = STAND_IN.format(tries=TRIES, name=f"{name}.service")
+        gated.admin(NODE, f"cat > /run/systemd/system/{name}.service <<'E'\n{unit}E\n")
+    gated.admin(NODE, "systemctl daemon-reload")
+    gated.person("minji", NODE, MAKE_IMAGE)
+    gated.person("minji", NODE, f"docker run -d --name before {DEVICES} tiny /bin/sleep 6000")
+    gated.person("minji", NODE, f"systemd-run --user --quiet --unit before sh -c '{LOOP}'")
+    with ExitStack() as stack:
+        before = stack.enter_context(kept(gated, "minji"))
+        ways = attempts(gated, before)
+        without = {name: way() for name, way in ways.items()}
+        gated.gpuadmin("grant", "minji", NODE, "--gpu", "0", "--hours", "1", "--yes")
+        granted = {name: way() for name, way in ways.items()}
+        assert before.ask("exec 3< /dev/gpu-a; head -c 16 <&3 | wc -c") == "16"
+        gated.gpuadmin("revoke", "minji", "--yes")
+        after = {name: way() for name, way in ways.items()}
+        again = before.ask("( : < /proc/self/fd/3 ) 2>/dev/null && printf a")
+        still = before.ask("head -c 16 <&3 | wc -c")
+    rows = [(name, without[name], granted[name], after[name]) for name in ways]
+    rows += [
+        ("opening again what is open, by `/proc/self/fd`", "", "a", again),
+        ("a file that was opened while it was granted", "", "a", "a" if still == "16" else ""),
+        ("somebody who logs in for the first time", "", "", opened(gated, "haru")),
+    ]
+    table = ["| what she tries | without a grant | granted GPU a | after its end |", "| --- | --- | --- | --- |"]
+    table += [f"| {name} | {' | '.join(one or '–' for one in cells)} |" for name, *cells in rows]
+    print("\n" + "\n".join(table))
+    page = PAGE.read_text(encoding="utf-8")
+    assert "\n".join(table) in page, "docs/gpus.md has another table than what was seen"

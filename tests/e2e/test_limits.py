@@ -1,0 +1,105 @@
+"""Somebody's fork bomb and a shell that takes all memory: the admin gets in meanwhile, and others go on.
+
+Whether a limit is in force is read in the kernel: systemd also says so where nothing is limited.
+"""
+
+import subprocess
+import time
+
+import pytest
+
+from tests.support.lab_cluster import Cluster
+from tests.support.where import CONTROLLERS
+
+pytestmark = [pytest.mark.lab, pytest.mark.virtual(CONTROLLERS), pytest.mark.slow]
+NODE = "node1"
+SLICES = "/sys/fs/cgroup/user.slice"
+#: Takes 16 MiB at a time, and writes into all of it.
+ALL_MEMORY = 'x = []\nwhile True: x.append(b"x" * (16 << 20))'
+BOMB = "bomb() { bomb | bomb & }; bomb; sleep 1000"
+ANSWERS = 120.0  # seconds for a login, on a machine that is emulated
+
+
+def read(cluster: Cluster, uid: int, name: str) -> str:
+    return cluster.admin(NODE, f"cat {SLICES}/user-{uid}.slice/{name}").strip()
+
+
+def event(cluster: Cluster, uid: int, file: str, name: str) -> int:
+    return int(dict(line.split() for line in read(cluster, uid, file).splitlines())[name])
+
+
+def answers(cluster: Cluster) -> None:
+    """The admin logs in anew and becomes root."""
+    begun = time.monotonic()
+    cluster.admin(NODE, "true")
+    assert time.monotonic() - begun < ANSWERS
+
+
+def uid_of(cluster: Cluster, name: str) -> int:
+    return int(cluster.admin(NODE, f"id -u {name}"))
+
+
+def test_who_takes_too_much_is_stopped_and_nobody_else(cluster: Cluster) -> None:
+    cluster.add("minji")
+    cluster.add("jiho")
+    minji, jiho = uid_of(cluster, "minji"), uid_of(cluster, "jiho")
+    memory = int(cluster.admin(NODE, "awk '/MemTotal/ {print $2 * 1024}' /proc/meminfo"))
+    tasks = int(cluster.admin(NODE, "cat /proc/sys/kernel/threads-max"))
+    with cluster.session("jiho", NODE) as other:
+        # what the site of a new cluster has
+        assert int(read(cluster, jiho, "memory.max")) == memory * 80 // 100 // 65536 * 65536
+        assert int(read(cluster, jiho, "pids.max")) == tasks // 10
+        assert memory // 2 < int(cluster.admin(NODE, f"cat {SLICES}/memory.max")) < memory - (200 << 20)
+
+        bomb = subprocess.Popen([*cluster.ssh_command("minji", NODE), BOMB], stderr=subprocess.DEVNULL)
+        try:
+            cluster.wait(
+                lambda: cluster.ssh("admin", NODE, f"grep -qv 'max 0' {SLICES}/user-{minji}.slice/pids.events && echo"),
+                seconds=600,
+            )
+            answers(cluster)
+            assert int(read(cluster, minji, "pids.current")) <= int(read(cluster, minji, "pids.max"))
+            # logind does not answer in time while so many processes come and go; the kernel asks nobody
+            cluster.admin(NODE, f"echo 1 >{SLICES}/user-{minji}.slice/cgroup.kill")
+        finally:
+            bomb.kill()
+            bomb.wait()
+        events = f"{SLICES}/user-{minji}.slice/cgroup.events"
+        gone = f"! test -e {events} || grep -q 'populated 0' {events}"
+        cluster.wait(lambda: cluster.ssh("admin", NODE, f"({gone}) && echo"), seconds=600)
+
+        with cluster.session("minji", NODE) as shell:  # her slice stays for what it has counted
+            greedy = cluster.ssh("minji", NODE, f"python3 -c '{ALL_MEMORY}'")
+            assert greedy.returncode != 0
+            answers(cluster)
+            assert event(cluster, minji, "memory.events", "oom_kill") > 0
+            assert event(cluster, jiho, "memory.events", "oom_kill") == 0
+            assert shell.poll() is None, "what is small stays"
+            said = str(cluster.gpuadmin("diagnose", "minji", code=1)["result"])
+            assert "because they reached their limit of" in said
+        assert other.poll() is None
+        assert cluster.admin(NODE, "pgrep -u jiho sleep").strip()
+
+        # somebody's own limits reach what they run already
+        settings = cluster.site / "gpuadmin.yml"
+        own = "limits:\n  people: [{names: [jiho], memory: 512M, tasks: 321}]\n"
+        settings.write_text(settings.read_text().replace("limits:\n", own, 1))
+        cluster.gpuadmin("provision", "--limit", NODE, "--yes")
+        assert (read(cluster, jiho, "memory.max"), read(cluster, jiho, "pids.max")) == (str(512 << 20), "321")
+        assert other.poll() is None
+
+
+def test_people_together_do_not_take_what_root_needs(cluster: Cluster) -> None:
+    """Limits of one person alone would let two of them, or one without limits, fill the node."""
+    cluster.add("minji")
+    settings = cluster.site / "gpuadmin.yml"
+    own = "limits:\n  people: [{names: [minji], memory: unlimited}]\n"
+    settings.write_text(settings.read_text().replace("limits:\n", own, 1))
+    cluster.gpuadmin("provision", "--limit", NODE, "--yes")
+    with cluster.session("minji", NODE) as shell:
+        assert read(cluster, uid_of(cluster, "minji"), "memory.max") == "max"
+        assert cluster.ssh("minji", NODE, f"python3 -c '{ALL_MEMORY}'").returncode != 0
+        answers(cluster)
+        assert shell.poll() is None
+        kills = cluster.admin(NODE, "cat /sys/fs/cgroup/system.slice/memory.events")
+        assert "oom_kill 0" in kills

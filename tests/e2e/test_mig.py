@@ -1,0 +1,57 @@
+"""GPUs are divided as the site says, and never under anybody: without a driver (tests/support/fake_nvml)."""
+
+import re
+
+import pytest
+
+from tests.support import fake_driver, fake_nvml
+from tests.support.fake_driver import DESCRIBED
+from tests.support.lab_cluster import Cluster
+
+pytestmark = [pytest.mark.lab, pytest.mark.needs("cc")]
+HOLD = "nohup sh -c 'exec 3</dev/nvidia0 4</dev/nvidia-uvm; exec sleep 600' > /dev/null 2>&1 & echo $!"
+
+
+def wants(cluster: Cluster, layout: str) -> None:
+    path = cluster.site / "inventory/host_vars/node1.yml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"gpus_mig: {layout}\n")
+
+
+def devices(cluster: Cluster) -> list[list[str]]:
+    """The profiles of each GPU's MIG devices, as the library has them."""
+    text = cluster.admin("node1", f"cat {DESCRIBED}")
+    _, *gpus = re.split(r"(?m)^\[gpu\]$", text)
+    return [re.findall(r"(?m)^name = .* MIG (\S+)$", gpu) for gpu in gpus]
+
+
+@pytest.mark.story("mig")
+def test_gpus_are_divided_where_nobody_is_on_them(cluster: Cluster) -> None:
+    cluster.add("minji")
+    fake_driver.install(cluster, "node1")
+    text = fake_nvml.TWO.read_text()
+    nobody = re.sub(r"\[process\]\npid = .*\nmemory = .*\n", "", text)
+    fake_driver.describe(cluster, "node1", nobody)
+    wants(cluster, "{0: [3g.40gb, 4g.40gb], 1: [7g.80gb]}")
+    pid = cluster.person("minji", "node1", HOLD).strip()
+
+    checked = cluster.gpuadmin("mig", "--check")
+    assert checked["result"]["gpus"] == {"node1": [1]}
+    assert "minji holds it" in checked["result"]["left"][0]
+    assert devices(cluster) == [[], ["1g.10gb"]], "a check divides nothing"
+    cluster.gpuadmin("mig", "--yes")
+    assert devices(cluster) == [[], ["7g.80gb"]]
+    cluster.person("minji", "node1", f"kill {pid}; while kill -0 {pid} 2> /dev/null; do sleep 0.1; done")
+    cluster.gpuadmin("mig", "--yes")
+    assert devices(cluster) == [["3g.40gb", "4g.40gb"], ["7g.80gb"]]
+
+    # a boot: instances are gone, and on one GPU the mode as well
+    fake_driver.describe(cluster, "node1", nobody.partition("[mig]")[0])
+    cluster.admin("node1", "rm -r /var/lib/fake-driver/driver/nvidia/capabilities/gpu*/mig/gi*")
+    assert cluster.admin("node1", "systemctl is-enabled gpuadmin-gpu-mig.service") == "enabled\n"
+    cluster.admin("node1", "systemctl start gpuadmin-gpu-mig.service")
+    assert devices(cluster) == [["3g.40gb", "4g.40gb"], ["7g.80gb"]]
+
+    wants(cluster, "{}")
+    cluster.gpuadmin("mig", "node1", "--yes")
+    assert devices(cluster) == [[], []]

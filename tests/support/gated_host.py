@@ -1,0 +1,81 @@
+"""A host whose systemd does what it is told, for tests of the gate."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, proof, reconcile
+
+UNITS = (
+    "user-20000.slice loaded active active User\nuser-0.slice loaded active active User\n"
+    "ssh.service loaded active running\ncron.service not-found inactive dead\n"
+)
+
+
+@dataclass
+class GatedHost:
+    """A host whose systemd does what it is told, or says no; and who can open what."""
+
+    places: reconcile.Places
+    told: list[tuple[str, ...]] = field(default_factory=list)
+    allow: dict[str, list[str]] = field(default_factory=dict)
+    refuses: str = ""
+    lies: list[str] = field(default_factory=list)
+    units_there: str = UNITS
+
+    def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if command[1] == "list-units":
+            return subprocess.CompletedProcess(command, 0, self.units_there, "")
+        self.told.append(tuple(command))
+        unit = command[3]
+        if unit == self.refuses:
+            return subprocess.CompletedProcess(command, 1, "", "No such property\n")
+        directory = Path(self.places.control) / f"{unit}.d"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "50-DeviceAllow.conf").write_text("x")
+        self.allow[unit] = [
+            one[len("DeviceAllow=") :].partition(" ")[0] for one in command if one.startswith("DeviceAllow=/")
+        ]
+        if "DeviceAllow=char-* rwm" in command:
+            del self.allow[unit]
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    def opens(self, cgroup: str, paths: Sequence[str]) -> list[str]:
+        unit = Path(cgroup).name
+        return [path for path in paths if path in self.allow.get(unit, paths) or path in self.lies]
+
+    def go(self, now: float = 1500) -> reconcile.Outcome:
+        self.told.clear()
+        return reconcile.reconcile(self.places, now)
+
+    def units(self) -> dict[str, list[str]]:
+        """Unit → the device files that it was told, but those of every GPU."""
+        control = gate.Settings.control
+        return {one[3]: [path for path in self.allow.get(one[3], []) if path not in control] for one in self.told}
+
+
+def gated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
+    """Two GPUs; minji (uid 20000) is logged in, and sshd runs."""
+    for name in ("state", "run"):
+        (tmp_path / name).mkdir()
+    for unit in ("user.slice/user-20000.slice", "system.slice/ssh.service"):
+        (tmp_path / "cgroups" / unit).mkdir(parents=True)
+    files = {name: [str(tmp_path / f"gpu{name}")] for name in "01"}
+    for paths in files.values():
+        Path(paths[0]).touch()
+    settings = {"access": "granted", "gpus": files, "exempt": []}
+    (tmp_path / "gate.json").write_text(json.dumps(settings))
+    found = GatedHost(
+        reconcile.Places(
+            state=str(tmp_path / "state"), run=str(tmp_path / "run"), settings=str(tmp_path / "gate.json"),
+            control=str(tmp_path / "control"), units=str(tmp_path / "units"), root=str(tmp_path),
+            cgroups=(str(tmp_path / "cgroups"),),
+            command=lambda command: found.run(command),  # noqa: PLW0108  it does not exist yet
+        )
+    )  # fmt: skip
+    monkeypatch.setattr(proof, "opens", found.opens)
+    monkeypatch.setattr(reconcile, "SETTLE", 0.1)
+    return found

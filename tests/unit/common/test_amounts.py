@@ -1,0 +1,57 @@
+"""Amounts of what a node has: what is taken, what is refused with what would be right, and how much it is."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gpuadmin.common.amounts import amount_of, ask_for_memory, ask_for_processors, ask_for_swap, ask_for_tasks
+
+Ask = Callable[[Any], Any]
+
+
+@pytest.mark.parametrize(
+    ("ask", "value", "whole", "amount"),
+    [
+        (ask_for_memory, "80%", 1000, 800),
+        (ask_for_memory, "100%", 1000, 1000),
+        (ask_for_memory, "64G", 1, 64 << 30),
+        (ask_for_memory, "128M", 1, 128 << 20),
+        (ask_for_memory, "unlimited", 1000, None),
+        (ask_for_swap, 0, 1000, 0),
+        (ask_for_swap, "1T", 1000, 1 << 40),
+        (ask_for_tasks, 4096, 1000, 4096),
+        (ask_for_tasks, "10%", 1000, 100),
+        (ask_for_processors, 16, 64, 16),
+        (ask_for_processors, "50%", 64, 32),
+    ],
+)
+def test_an_amount(ask: Ask, value: object, whole: int, amount: int | None) -> None:
+    assert amount_of(ask(value), whole) == amount
+
+
+@pytest.mark.parametrize(
+    ("ask", "value", "words"),
+    [
+        (ask_for_memory, 64, "64 is no amount; write 80% of the node's memory, or a size such as 64G"),
+        (ask_for_memory, "64 GB", "'64 GB' is no amount"),
+        (ask_for_memory, "0%", "is no amount"),
+        (ask_for_memory, "101%", "is no amount"),
+        (ask_for_memory, "-1G", "is no amount"),
+        (ask_for_memory, "64M", "is too little to log in with; give 128M or more"),
+        (ask_for_memory, None, "None is no amount"),
+        (ask_for_memory, "{{ x }}", "is no amount"),
+        (ask_for_swap, "no", "or unlimited"),
+        (ask_for_tasks, True, "True is no amount"),
+        (ask_for_tasks, 10, "is too little to log in with; give 64 or more"),
+        (ask_for_tasks, "64G", "or a number such as 4096"),
+        (ask_for_processors, 0, "is no amount"),
+        (ask_for_processors, 1.5, "is no amount"),
+        (ask_for_processors, ["x"], "is no amount"),
+    ],
+)
+@pytest.mark.holds("an amount that nobody understands is refused")
+def test_refused(ask: Ask, value: object, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        ask(value)

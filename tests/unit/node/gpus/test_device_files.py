@@ -1,0 +1,67 @@
+"""Which device files a GPU is opened through, as the driver's own files say."""
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import mig_devices
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.device_files import gpus
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.gate import Settings
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice
+
+UUIDS = [f"GPU-{n}{n}{n}{n}{n}{n}{n}{n}-0000-0000-0000-000000000000" for n in range(3)]
+
+
+def add(root: Path, address: str, text: str, *rendering: str) -> None:
+    own = root / "proc/driver/nvidia/gpus" / address
+    own.mkdir(parents=True)
+    (own / "information").write_text(text)
+    for name in rendering:
+        (root / "sys/bus/pci/devices" / address / "drm" / name).mkdir(parents=True)
+
+
+def information(uuid: str, minor: int) -> str:
+    return (
+        f"Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 120\nGPU UUID: \t {uuid}\nVideo BIOS: \t 96.00.61\n"
+        f"Device Minor: \t {minor}\nGPU Excluded:\t No\n"
+    )
+
+
+def test_each_gpu_has_its_device_and_its_rendering(tmp_path: Path) -> None:
+    add(tmp_path, "0000:b1:00.0", information(UUIDS[0], 0), "card2", "renderD129", "controlD64")
+    add(tmp_path, "0000:17:00.0", information(UUIDS[1], 1))
+    add(tmp_path, "0000:c1:00.0", "GPU UUID: \t GPU-????????-????-????-????-????????????\nDevice Minor: \t 2\n")
+    found = gpus(Settings("granted"), str(tmp_path))
+    assert found == {UUIDS[1]: ["/dev/nvidia1"], UUIDS[0]: ["/dev/nvidia0", "/dev/dri/card2", "/dev/dri/renderD129"]}
+    assert list(found) == [UUIDS[1], UUIDS[0]], "in the order of the bus, as NVML counts them"
+
+
+@pytest.mark.holds("a record of MIG devices opens files of GPUs alone")
+def test_mig_devices_come_behind_the_gpus_and_belong_to_theirs(tmp_path: Path) -> None:
+    add(tmp_path, "0000:b1:00.0", information(UUIDS[0], 0))
+    run = tmp_path / "run/gpuadmin"
+    run.mkdir(parents=True)
+    first, second = (["/dev/nvidia0", f"/dev/nvidia-caps/nvidia-cap{gi}", f"/dev/nvidia-caps/nvidia-cap{gi + 1}"]
+                     for gi in (12, 21))  # fmt: skip
+    mig_devices.write(
+        [
+            MigDevice("MIG-a", UUIDS[0], "3g.40gb", first),
+            MigDevice("MIG-b", UUIDS[0], "4g.40gb", second),
+            MigDevice("MIG-other", UUIDS[1], "4g.40gb", second),
+            MigDevice("MIG-bad", UUIDS[0], "4g.40gb", ["/dev/sda"]),
+        ],
+        str(run),
+    )
+    found = gpus(Settings("granted"), str(tmp_path))
+    assert found == {UUIDS[0]: [*first, *second[1:]], "MIG-a": first, "MIG-b": second}
+    assert next(iter(found)) == UUIDS[0]
+    for damaged in ("[1]", "{", '[{"uuid": "MIG-a"}]'):
+        (run / mig_devices.FILE).write_text(damaged)
+        assert list(gpus(Settings("granted"), str(tmp_path))) == [UUIDS[0]]
+
+
+def test_without_a_driver_there_is_none(tmp_path: Path) -> None:
+    assert gpus(Settings("granted"), str(tmp_path)) == {}
+
+
+def test_what_a_test_says(tmp_path: Path) -> None:
+    assert gpus(Settings("granted", gpus={"0": ["/dev/cpu0"]}), str(tmp_path)) == {"0": ["/dev/cpu0"]}

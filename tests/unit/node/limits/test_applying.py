@@ -1,0 +1,213 @@
+"""Limits brought into force, with a systemd that, like the real one, says more than it does."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Outcome
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits import applying
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits.applying import OwnBounds, Places, Wanted
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import accounts, limits
+
+GIB = 1 << 30
+SLICE = "user-20001.slice"
+PEOPLE = {"minji": (20001, 20001), "jiho": (20002, 20002), "gpuadmin": (1000, 1000)}
+WANTED = Wanted("50%", "0", "100", "unlimited", 100, [], "gpuadmin")
+
+
+@dataclass
+class Host:
+    """A systemd that reads drop-ins when it shows a unit, and changes cgroups by set-property alone."""
+
+    root: Path
+    deaf: bool = False
+    calls: list[tuple[str, ...]] = field(default_factory=list)
+
+    @property
+    def places(self) -> Places:
+        def at(name: str) -> str:
+            return str(self.root / name)
+
+        return Places(
+            at("state"), at("run"), at("units"), at("control"), at("cgroup"), at("proc"), self.command, PEOPLE.get
+        )
+
+    def cgroup(self, unit: str) -> Path:
+        return self.root / "cgroup/user.slice" / ("" if unit == "user.slice" else unit)
+
+    def read(self, unit: str) -> tuple[str, ...]:
+        return tuple((self.cgroup(unit) / name).read_text() for name in ("memory.max", "pids.max", "cpu.weight"))
+
+    def wanted(self, unit: str) -> dict[str, str]:
+        found = {"MemoryMax": "infinity", "TasksMax": "infinity", "CPUWeight": "[not set]"}
+        found["CPUQuotaPerSecUSec"] = "infinity"
+        general = "user-.slice.d" if unit != "user.slice" else "-"
+        paths = [path for name in (general, f"{unit}.d") for path in (self.root / "units" / name).glob("*.conf")]
+        paths += (self.root / "control" / f"{unit}.d").glob("*.conf")
+        for path in sorted(paths, key=lambda one: one.name):
+            lines = [line for line in path.read_text().splitlines() if "=" in line]
+            found |= dict(line.split("=", 1) for line in lines)
+        return found
+
+    def command(self, argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+        self.calls.append(tuple(argv))
+        out = ""
+        if argv[1] == "show":
+            for unit in argv[3:]:
+                out += f"Id={unit}\n" + "".join(f"{k}={v}\n" for k, v in self.wanted(unit).items()) + "\n"
+        if argv[1] == "set-property" and not self.deaf:
+            unit = argv[3]
+            for setting in argv[4:]:
+                name, value = setting.split("=")
+                kept = self.root / "control" / f"{unit}.d" / f"50-{name}.conf"
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                kept.write_text(f"[Slice]\n{setting}\n")
+                file = {"MemoryMax": "memory.max", "TasksMax": "pids.max", "CPUWeight": "cpu.weight"}.get(name)
+                if file:
+                    text = "max" if value == "infinity" else value or "100"
+                    (self.cgroup(unit) / file).write_text(text)
+        return subprocess.CompletedProcess(list(argv), 0, out, "")
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    monkeypatch.setattr(applying, "SETTLE", 0.2)
+    found = Host(tmp_path)
+    for unit in ("user.slice", SLICE, "user-0.slice"):
+        found.cgroup(unit).mkdir(parents=True, exist_ok=True)
+        for name, value in (("memory.max", "max"), ("pids.max", "max"), ("memory.current", str(3 * GIB))):
+            (found.cgroup(unit) / name).write_text(value)
+    (tmp_path / "cgroup/cgroup.controllers").write_text("cpu memory pids")
+    (tmp_path / "proc/sys/kernel").mkdir(parents=True)
+    (tmp_path / "proc/meminfo").write_text(f"MemTotal:       {8 << 20} kB\nSwapTotal:      0 kB\n")
+    (tmp_path / "proc/sys/kernel/threads-max").write_text("60000\n")
+    (tmp_path / "proc/sys/kernel/pid_max").write_text("4194304\n")
+    for name in ("state", "run", "units"):
+        (tmp_path / name).mkdir()
+    return found
+
+
+@pytest.mark.holds("what the kernel has counts, not what systemd says")
+def test_what_runs_is_limited_at_once(host: Host) -> None:
+    outcome = applying.apply(host.places, WANTED, given=True)
+    assert outcome.problems == []
+    assert host.read(SLICE) == (str(4 * GIB), "100", "100")
+    kept = (8 * GIB // 20 + 65535) // 65536 * 65536
+    assert (host.cgroup("user.slice") / "memory.max").read_text() == str(8 * GIB - kept)
+    assert (host.cgroup("user-0.slice") / "cpu.weight").read_text() == "1000"
+    assert list((host.root / "control").rglob("*.conf")) == [], "nothing stays that would hide what comes later"
+
+
+def test_a_second_run_does_nothing(host: Host) -> None:
+    applying.apply(host.places, WANTED, given=True)
+    host.calls.clear()
+    assert applying.apply(host.places, WANTED, given=True).done == []
+    assert {call[1] for call in host.calls} == {"show"}
+
+
+def test_a_check_says_what_the_run_does_and_changes_nothing(host: Host) -> None:
+    before = sorted(path for path in host.root.rglob("*"))
+    said = applying.apply(host.places, WANTED, check=True, given=True).done
+    assert sorted(path for path in host.root.rglob("*")) == before
+    assert applying.apply(host.places, WANTED, given=True).done == said
+    assert f"user-.slice: MemoryMax={4 * GIB}" in " ".join(said)
+
+
+def test_who_takes_more_already_is_named(host: Host) -> None:
+    less = replace(WANTED, memory="2G")
+    (line,) = [one for one in applying.apply(host.places, less, check=True, given=True).done if " uses " in one]
+    assert "uses 3.2 GB of memory and may use 2.1 GB" in line
+    assert "20001" in line
+
+
+@pytest.mark.holds("a limit that is not in force is told")
+def test_what_systemd_only_says_is_a_problem(host: Host) -> None:
+    host.deaf = True
+    outcome = applying.apply(host.places, WANTED, given=True)
+    assert f"{SLICE}: MemoryMax={4 * GIB} TasksMax=100 CPUWeight=100 is not in force" in outcome.problems
+
+
+def test_what_was_lost_is_brought_back(host: Host) -> None:
+    applying.apply(host.places, WANTED, given=True)
+    (host.cgroup(SLICE) / "pids.max").write_text("max")
+    said = applying.apply(host.places, WANTED, check=True, given=True).done
+    assert said == [f"{SLICE}: TasksMax=100"]
+    assert len(applying.apply(host.places, WANTED, given=True).done) == 1
+    assert host.read(SLICE)[1] == "100"
+
+
+def test_limits_of_certain_people(host: Host) -> None:
+    people = [OwnBounds(["minji", "nobody-yet"], tasks="200"), OwnBounds(["minji"], memory="1G")]
+    applying.apply(host.places, replace(WANTED, people=people), given=True)
+    assert host.read(SLICE)[:2] == (str(GIB), "200")
+    # somebody who has them no more is as everybody again
+    applying.apply(host.places, WANTED, given=True)
+    assert host.read(SLICE)[:2] == (str(4 * GIB), "100")
+
+
+def test_what_an_admin_sets_by_hand_stays(host: Host) -> None:
+    by_hand = host.root / "control" / f"{SLICE}.d" / "50-MemoryMax.conf"
+    by_hand.parent.mkdir(parents=True)
+    by_hand.write_text(f"[Slice]\nMemoryMax={GIB}\n")
+    applying.apply(host.places, WANTED, given=True)
+    assert host.read(SLICE)[0] == str(GIB)
+    assert by_hand.exists()
+
+
+def test_without_limits_nothing_is_left(host: Host) -> None:
+    answer = limits.operate(document(host, enabled=True), False, host.places)
+    assert answer.problem is None
+    assert not answer.conflicts
+    assert json.loads((host.root / "state/limits.json").read_text())["memory"] == "50%"
+    limits.operate(document(host, enabled=False), False, host.places)
+    assert host.read(SLICE) == ("max", "max", "100")
+    assert list((host.root / "units").rglob("*.conf")) == []
+    assert not (host.root / "state/limits.json").exists()
+    assert limits.operate(document(host, enabled=False), False, host.places).operations == []
+
+
+@pytest.mark.holds("a check records no limits")
+def test_a_check_of_the_operation_writes_nothing(host: Host) -> None:
+    said = limits.operate(document(host, enabled=True), True, host.places)
+    assert list((host.root / "state").iterdir()) == []
+    assert limits.operate(document(host, enabled=True), False, host.places).operations == said.operations
+
+
+def test_a_boot_applies_what_is_recorded(host: Host) -> None:
+    applying.record(WANTED, host.places, check=False)
+    assert applying.main(host.places) == 0
+    assert host.read(SLICE)[1] == "100"
+    assert applying.load(host.places) == WANTED
+    (host.root / "state/limits.json").write_text("{")
+    with pytest.raises(NodeError, match=r"limits\.json is damaged"):
+        applying.load(host.places)
+
+
+def test_a_kernel_that_cannot_limit_is_named(host: Host) -> None:
+    (host.root / "cgroup/cgroup.controllers").write_text("hugetlb")
+    answer = limits.operate(document(host, enabled=True), False, host.places)
+    assert answer.report["problems"] == [
+        "cgroup v2 of this kernel does not have cpu, memory, pids: people are not limited there in that"
+    ]
+    assert not answer.conflicts
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_whoever_has_just_got_an_account_has_limits_of_their_own(
+    host: Host, monkeypatch: pytest.MonkeyPatch, check: bool
+) -> None:
+    applying.record(replace(WANTED, people=[OwnBounds(["minji"], tasks="200")]), host.places, check=False)
+    monkeypatch.setattr(accounts, "converge", lambda *_, **__: Outcome(True, Plan(DesiredState()), {}))
+    monkeypatch.setattr(accounts.applying, "Places", lambda **_: host.places)
+    assert not accounts.operate(accounts.Document(), check).conflicts
+    assert (host.cgroup(SLICE) / "pids.max").read_text() == ("max" if check else "200")
+
+
+def document(host: Host, *, enabled: bool) -> limits.Document:
+    return limits.Document(enabled, "50%", "0", "100", "unlimited", 100)

@@ -1,0 +1,164 @@
+"""The gate and grants as roles and verbs ask for them: what is written, in check mode nothing, and what is refused."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, mig_devices, tried
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice, Waiting
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import files, gpu_gate, gpu_grants
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations.gpu_grants import Wanted
+
+from tests.support.gated_host import GatedHost, gated_host
+
+SOON = int(time.time()) + 3600
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
+    monkeypatch.setattr(files, "run_after", lambda commands: None)
+    return gated_host(tmp_path, monkeypatch)
+
+
+def wanted(**other: Any) -> Wanted:
+    return Wanted(**{"id": "a1", "user": "minji", "uid": 20000, "until": SOON, "who": "root@nas", "number": 1, **other})
+
+
+def closed(host: GatedHost, tmp_path: Path, *, check: bool = False) -> Any:
+    devices = {name: [str(tmp_path / f"gpu{name}")] for name in "01"}
+    return gpu_gate.operate(gpu_gate.Document("granted", devices=devices), check, host.places)
+
+
+@pytest.mark.root
+def test_the_gate_is_written_and_taken_back(host: GatedHost, tmp_path: Path) -> None:
+    Path(host.places.settings).unlink()
+    assert closed(host, tmp_path, check=True).result()["changed"] is True
+    assert not Path(host.places.units).exists()
+    closed(host, tmp_path)
+    drop_ins = sorted(path.parent.name for path in Path(host.places.units).glob(f"*/{gate.DROP_IN}"))
+    assert drop_ins == sorted(f"{unit}.d" for unit in (gate.SLICES, *gate.SERVICES))
+    assert "user-20000.slice" in host.units(), "what runs is brought to it, too"
+    assert closed(host, tmp_path).result()["changed"] is False
+    gpu_gate.operate(gpu_gate.Document("open"), False, host.places)
+    assert list(Path(host.places.units).glob(f"*/{gate.DROP_IN}")) == []
+    assert not Path(host.places.settings).exists()
+
+
+@pytest.mark.root
+def test_a_gate_that_is_not_in_force_fails(host: GatedHost, tmp_path: Path) -> None:
+    host.lies = [str(tmp_path / "gpu1")]
+    with pytest.raises(NodeError, match="gpu1 can be opened, and is not granted"):
+        closed(host, tmp_path)
+
+
+@pytest.mark.root
+def test_a_gate_that_was_found_open_is_a_difference(
+    host: GatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So drift says it, and a run that closes it says what it did."""
+    closed(host, tmp_path)
+    monkeypatch.setattr(tried, "problems", lambda root: ["ssh.service: /dev/gpu1 can be opened, and is not granted"])
+    for check in (True, False):
+        done = closed(host, tmp_path, check=check).result()
+        assert done["operations"] == ["close the gate: ssh.service: /dev/gpu1 can be opened, and is not granted"]
+        assert done["changed"] is True
+    gpu_gate.operate(gpu_gate.Document("open"), False, host.places)
+    assert gpu_gate.operate(gpu_gate.Document("open"), True, host.places).result()["operations"] == []
+
+
+def test_a_grant_begins_and_ends(host: GatedHost, tmp_path: Path) -> None:
+    looked = gpu_grants.operate(gpu_grants.Document(wanted()), True, host.places)
+    assert looked.result()["changed"] is True
+    assert grants.read(host.places.state) == ([], []), "a check writes nothing"
+    done = gpu_grants.operate(gpu_grants.Document(wanted()), False, host.places).result()
+    assert done["report"]["grants"]["grants"][0]["gpus"] == ["0"]
+    assert host.units()["user-20000.slice"] == [str(tmp_path / "gpu0")]
+    again = gpu_grants.operate(gpu_grants.Document(wanted()), False, host.places)
+    assert again.result()["changed"] is False, "asked again because ssh broke"
+    host.told.clear()
+    gpu_grants.operate(gpu_grants.Document(end=["a1", "gone"]), False, host.places)
+    assert host.units() == {"user-20000.slice": []}
+    assert grants.read(host.places.state) == ([], [])
+
+
+def test_a_place_is_a_gpu_s_number(host: GatedHost) -> None:
+    settings = json.loads(Path(host.places.settings).read_text())
+    settings["gpus"] = {"GPU-a": ["/dev/a"], "GPU-b": ["/dev/b"]}
+    Path(host.places.settings).write_text(json.dumps(settings))
+    answer = gpu_grants.operate(gpu_grants.Document(wanted(number=0, gpus=["1"])), True, host.places)
+    assert answer.result()["report"]["grants"]["grants"][0]["gpus"] == ["GPU-b"]
+
+
+def divided(host: GatedHost, tmp_path: Path) -> None:
+    """GPU b has two MIG devices; a is whole."""
+    parts = {name: ["/dev/nvidia1", f"/dev/nvidia-caps/nvidia-cap{at}"] for at, name in ((9, "MIG-1"), (18, "MIG-2"))}
+    settings = json.loads(Path(host.places.settings).read_text())
+    settings["gpus"] = {"GPU-a": ["/dev/nvidia0"], "GPU-b": ["/dev/nvidia1"], **parts}
+    Path(host.places.settings).write_text(json.dumps(settings))
+    mig_devices.write([MigDevice(name, "GPU-b", "1g.10gb", files) for name, files in parts.items()], host.places.run)
+
+
+def granted(host: GatedHost, who: int, **other: Any) -> list[str]:
+    document = gpu_grants.Document(wanted(id=f"a{who}", user=f"user{who}", uid=20000 + who, **other))
+    gpu_grants.operate(document, False, host.places)
+    return list({one.id: one.gpus for one in grants.read(host.places.state)[0]}[f"a{who}"])
+
+
+@pytest.mark.holds("a GPU and a MIG device of it are not granted to two")
+def test_a_mig_device_and_its_gpu_are_not_two_people_s(host: GatedHost, tmp_path: Path) -> None:
+    divided(host, tmp_path)
+    assert granted(host, 1, number=0, mig="1g.10gb") == ["MIG-1"]
+    assert host.units()["user-20001.slice"] == ["/dev/nvidia-caps/nvidia-cap9", "/dev/nvidia1"]
+    with pytest.raises(NodeError, match=r"GPU GPU-b is granted to user1 \(grant a1\)"):
+        granted(host, 2, number=0, gpus=["1"])
+    assert granted(host, 2, number=0, mig="1g.10gb") == ["MIG-2"], "its neighbour"
+    with pytest.raises(NodeError, match=r"all 2 MIG devices of the profile 1g\.10gb are granted"):
+        granted(host, 3, number=0, mig="1g.10gb")
+    with pytest.raises(NodeError, match=r"no MIG device of the profile 9g\.90gb; there are: 1g\.10gb"):
+        granted(host, 3, number=0, mig="9g.90gb")
+    gpu_grants.operate(gpu_grants.Document(end=["a1", "a2"]), False, host.places)
+    assert granted(host, 4, number=0, gpus=["GPU-b"]) == ["GPU-b"]
+    with pytest.raises(NodeError, match="MIG-1 is granted to user4"):
+        granted(host, 5, number=0, gpus=["MIG-1"])
+
+
+def test_who_asks_for_a_number_gets_whole_gpus(host: GatedHost, tmp_path: Path) -> None:
+    divided(host, tmp_path)
+    with pytest.raises(NodeError, match="2 of 1 GPUs were asked for"):
+        granted(host, 1, number=2)
+    assert granted(host, 1, number=1) == ["GPU-a"]
+    answer = gpu_grants.operate(gpu_grants.Document(), True, host.places)
+    assert answer.result()["report"]["grants"]["gpus"] == ["GPU-a", "GPU-b"], "places are those of GPUs"
+
+
+@pytest.mark.holds("a GPU that waits to be divided is granted to nobody")
+def test_what_waits_to_be_divided_is_granted_to_nobody(host: GatedHost, tmp_path: Path) -> None:
+    divided(host, tmp_path)
+    mig_devices.wait(Waiting(["GPU-a", "GPU-b"]), host.places.run)
+    for request in ({"number": 0, "gpus": ["0"]}, {"number": 0, "gpus": ["MIG-1"]}):
+        with pytest.raises(NodeError, match="no new grants until then"):
+            granted(host, 1, **request)
+    with pytest.raises(NodeError, match="are not granted to anybody"):
+        granted(host, 1, number=1)
+    with pytest.raises(NodeError, match="there is no MIG device"):
+        granted(host, 1, number=0, mig="1g.10gb")
+    mig_devices.wait(Waiting(), host.places.run)
+    assert granted(host, 1, number=1) == ["GPU-a"]
+
+
+def test_where_everybody_may_open_them_nothing_is_granted(host: GatedHost) -> None:
+    Path(host.places.settings).unlink()
+    with pytest.raises(NodeError, match="open to everybody"):
+        gpu_grants.operate(gpu_grants.Document(wanted()), True, host.places)
+
+
+def test_what_another_has_is_refused(host: GatedHost) -> None:
+    gpu_grants.operate(gpu_grants.Document(wanted(number=2)), False, host.places)
+    with pytest.raises(NodeError, match="0 are not granted"):
+        gpu_grants.operate(gpu_grants.Document(wanted(id="b2", user="jiho", uid=20001)), False, host.places)
+    other = wanted(id="b2", user="jiho", uid=20001, number=0, gpus=["0"])
+    with pytest.raises(NodeError, match="granted to minji"):
+        gpu_grants.operate(gpu_grants.Document(other), False, host.places)
