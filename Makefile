@@ -14,8 +14,8 @@ UID := $(shell id -u)
 NOT_ROOT := $(if $(filter 0,$(UID)),, and not root)
 AS_ROOT := $(if $(filter 0,$(UID)),,sudo --preserve-env=CI,PATH,ANSIBLE_COLLECTIONS_PATH,ANSIBLE_HOME)
 # Light hosts need root, too; without it all of the lab is virtual machines, which takes longer (tests/support/where.py). Both
-# lanes of the lab often wait for a host: what needs no lab runs in the time that they leave. Not by $(MAKE): make runs
-# a line that has it even when it is only to print what it would do (make -n).
+# lanes of the lab often wait for a host: what needs no lab runs in the time that they leave, and the lane that takes longest
+# goes first. Not by $(MAKE): make runs a line that has it even when it is only to print what it would do (make -n).
 LAB = $(PYTEST) -v --durations=15 -m "lab and not slow$(NOT_ROOT)" tests/e2e --lane
 # Files with few tests have the long ones: not last, as pytest-xdist would have it.
 FAST = $(PYTEST) -q --durations=20 -n auto --dist loadfile --no-loadscope-reorder -m "not lab and not slow$(NOT_ROOT)" tests
@@ -40,9 +40,9 @@ test: $(READY) system-test ## checks, unit, contract, install; roles and verbs o
 	@mkdir -p .cache; echo "Tests on the lab run beside the others; what they print follows (.cache/light.log, virtual.log)."
 	@failed=0; \
 	$(LAB) virtual >.cache/virtual.log 2>&1 & virtual=$$!; \
-	$(LAB) light >.cache/light.log 2>&1 & light=$$!; \
-	nice -n 5 scripts/lint || failed=1; \
-	nice -n 5 $(FAST) || failed=1; \
+	nice -n 5 $(LAB) light >.cache/light.log 2>&1 & light=$$!; \
+	nice -n 10 scripts/lint || failed=1; \
+	nice -n 10 $(FAST) || failed=1; \
 	tail -n +1 -f --pid=$$light .cache/light.log; wait $$light || failed=1; \
 	tail -n +1 -f --pid=$$virtual .cache/virtual.log; wait $$virtual || failed=1; exit $$failed
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, mig_devices, tried
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, mig_devices, proof, tried
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice, Waiting
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import files, gpu_gate, gpu_grants
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations.gpu_grants import Wanted
@@ -82,6 +82,25 @@ def test_a_grant_begins_and_ends(host: GatedHost, tmp_path: Path) -> None:
     gpu_grants.operate(gpu_grants.Document(end=["a1", "gone"]), False, host.places)
     assert host.units() == {"user-20000.slice": []}
     assert grants.read(host.places.state) == ([], [])
+
+
+def test_a_grant_tries_what_it_changes(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a hundred people on a node nobody waits for the trial of all; what is known of the host stays as it was."""
+    host.go()
+    record = Path(host.places.run) / tried.RECORD
+    before = record.read_text()
+    asked = []
+    monkeypatch.setattr(
+        proof, "opens", lambda cgroup, paths: asked.append(Path(cgroup).name) or host.opens(cgroup, paths)
+    )
+    gpu_grants.operate(gpu_grants.Document(wanted()), False, host.places)
+    assert set(asked) == {"user-20000.slice"}
+    assert record.read_text() == before
+    host.lies = [host.places.root + "/gpu1"]
+    said: Any = gpu_grants.operate(gpu_grants.Document(end=["a1"]), False, host.places)
+    assert "gpu1 can be opened, and is not granted" in said.result()["msg"]
+    host.go()
+    assert "ssh.service" in asked, "the timer tries all"
 
 
 def test_a_place_is_a_gpu_s_number(host: GatedHost) -> None:

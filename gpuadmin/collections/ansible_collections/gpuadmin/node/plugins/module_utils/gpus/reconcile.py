@@ -82,8 +82,10 @@ def settings_of(places: Places) -> Settings:
     return Settings("open") if data is None else gate.load(data, places.settings)
 
 
-def under_lock(places: Places, now: float) -> Outcome:
-    """The same, for whoever holds the lock."""
+def under_lock(places: Places, now: float, *, whole: bool = True) -> Outcome:
+    """The same, for whoever holds the lock. Not the ``whole`` host: only units that are told something are tried, for
+    somebody waits; the timer tries all of them within a minute.
+    """
     settings = settings_of(places)
     found, problems = grants.read(places.state)
     over = [one for one in found if now >= one.until]
@@ -108,7 +110,8 @@ def under_lock(places: Places, now: float) -> Outcome:
             applied[unit] = allow if _apply(places, unit, allow, outcome) else [*UNSURE]
             told.add(unit)
     if settings.access == "granted":
-        for unit in _prove(places, every, wanted, told, outcome):
+        tried_now = wanted if whole else {unit: allow for unit, allow in wanted.items() if unit in told}
+        for unit in _prove(places, every, tried_now, told, outcome, keep=whole):
             applied[unit] = [*UNSURE]
     _remember(places, {unit: allow for unit, allow in applied.items() if allow is not None}, seen)
     return outcome
@@ -197,9 +200,11 @@ def _prove(
     wanted: Mapping[str, list[str] | None],
     told: Collection[str],
     outcome: Outcome,
+    *,
+    keep: bool,
 ) -> list[str]:
-    """Try every GPU from every unit that runs, keep what was found, and return the units where it is not as it should
-    be. What may be opened and was not granted is a problem.
+    """Try every GPU from each of these units that runs, and return those where it is not as it should be. What may be
+    opened and was not granted is a problem. ``keep``: what was found is how the host's gate is.
 
     A list that was told before and is not in force (systemd was started again, somebody changed a unit) is told once
     more. systemd answers before it has put a list in force: what is not right yet is tried again.
@@ -223,7 +228,8 @@ def _prove(
         theirs = [one for one in every if one in granted]
         if allow and theirs:
             opened[unit] = theirs
-    tried.write(outcome.problems, opened, places.run)
+    if keep:  # guard: what was tried of some units is not said of the host
+        tried.write(outcome.problems, opened, places.run)
     return wrong
 
 

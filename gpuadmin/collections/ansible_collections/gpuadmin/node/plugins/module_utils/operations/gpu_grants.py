@@ -68,7 +68,7 @@ def operate(document: Document, check: bool, places: reconcile.Places | None = N
             grants.delete([one.id for one in ending], where.state)
             if new is not None:
                 grants.write(new, where.state)
-            outcome = reconcile.under_lock(where, now)
+            outcome = reconcile.under_lock(where, now, whole=False)
             found, problems = outcome.grants, outcome.problems
         elif new is not None:
             found = [*(one for one in found if one not in ending), new]
