@@ -38,6 +38,7 @@ demo: $(READY) system-demo ## a virtual cluster: accounts and a container, image
 .PHONY: test
 test: $(READY) system-test ## checks, unit, contract, install; roles and verbs on the lab
 	@mkdir -p .cache; echo "Tests on the lab run beside the others; what they print follows (.cache/light.log, virtual.log)."
+	@: >.cache/virtual.log >.cache/light.log
 	@failed=0; \
 	$(LAB) virtual >.cache/virtual.log 2>&1 & virtual=$$!; \
 	nice -n 5 $(LAB) light >.cache/light.log 2>&1 & light=$$!; \
