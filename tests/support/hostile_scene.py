@@ -36,7 +36,7 @@ HOSTILE = {name: FIRST_UID + 8 + number for number, name in enumerate(("mallory"
 WITH_VOLUME = ("jiho", "hana")  # a subvolume of their own in the home
 #: Seconds that a verb may take on this small tree, whoever does what meanwhile. It takes one or two; a machine that
 #: does other things needs more. What hangs is cut here.
-BUDGET = float(os.environ.get("GPUADMIN_HOSTILE_BUDGET", "60"))
+BUDGET = float(os.environ.get("GPUADMIN_HOSTILE_BUDGET", "240"))
 WORKERS = 2  # of each hostile person
 #: To find the smallest attack that shows a failure: names of tricks, with commas between them.
 ONLY = [name for name in os.environ.get("GPUADMIN_HOSTILE_ONLY", "").split(",") if name]

@@ -15,7 +15,8 @@ PROVISION = content_path("playbooks", "provision.yml")
 def at(file: Path, name: str) -> str:
     """The path of the last task of that name in a file, as Ansible has it."""
     lines = file.read_text().splitlines()
-    return f"{file}:{max(number for number, line in enumerate(lines, 1) if line.strip() == f'- name: {name}')}"
+    names = (line.partition("  #")[0].strip() for line in lines)
+    return f"{file}:{max(number for number, line in enumerate(names, 1) if line == f'- name: {name}')}"
 
 
 LAST = "Check that each kernel has the module, and that the libraries are of its version"

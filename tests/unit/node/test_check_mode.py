@@ -9,6 +9,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin impor
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, pruning
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions, terminals
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import admin_account
 
 from tests.support.operations import ask
 from tests.support.sites import public_key
@@ -171,9 +172,8 @@ def test_check_mode_tells_nobody_and_ends_nothing(monkeypatch: pytest.MonkeyPatc
 
 def test_check_mode_makes_no_admin_account(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    code = "ansible_collections.gpuadmin.node.plugins.module_utils.operations.admin_account"
-    monkeypatch.setattr(f"{code}.execute", lambda *given: made.append(given))
-    monkeypatch.setattr(f"{code}.observe", lambda wanted: Observed())
+    monkeypatch.setattr(admin_account, "execute", lambda *given: made.append(given))
+    monkeypatch.setattr(admin_account, "observe", lambda wanted: Observed())
     wanted = {"name": "gpuadmin", "uid": 900, "home": "/var/home/gpuadmin", "key": public_key("admin"),
               "homes": "/home", "uid_first": 20000, "uid_last": 49999}  # fmt: skip
     answer = look("admin_account", wanted)
