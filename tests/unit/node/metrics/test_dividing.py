@@ -214,3 +214,14 @@ def test_without_a_driver_nothing_is_known(host: Host) -> None:
         host.go({0: HALVES})
     with pytest.raises(NodeError, match="is not installed"):
         Divider({}, replace(host.places, root="/nonexistent")).look()
+
+
+@pytest.mark.holds("where a grant cannot be read no GPU is divided")
+def test_where_a_grant_cannot_be_read_no_gpu_is_divided(host: Host) -> None:
+    host.grant(SECOND)
+    (path,) = Path(host.places.state, grants.DIRECTORY).glob("*.json")
+    path.write_text("{")
+    found = host.divider({0: HALVES, 1: HALVES}).run()
+    assert [one.state for one in found] == [mig.WAITS, mig.WAITS]
+    assert "it may be granted: " in found[0].people[0]
+    assert host.smi() == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..paths import RUN
 from . import mig_devices
@@ -13,6 +13,16 @@ from .gate import Settings
 
 _UUID = re.compile(r"(?m)^GPU UUID:\s*(GPU-[0-9a-f-]{36})\s*$")
 _MINOR = re.compile(r"(?m)^Device Minor:\s*([0-9]{1,3})\s*$")
+
+
+def all_files(settings: Settings, there: Mapping[str, Sequence[str]], root: str = "/") -> list[str]:
+    """Every file that opens a GPU, also of one that does not answer, or that has no name until it is used first."""
+    found = [path for paths in there.values() for path in paths]
+    if settings.gpus is None:
+        patterns = ("dev/nvidia[0-9]*", "dev/nvidia-caps/*", "dev/dri/*[0-9]")
+        names = [path for one in patterns for path in sorted(glob.glob(os.path.join(glob.escape(root), one)))]
+        found += [f"/{os.path.relpath(path, root)}" for path in names]
+    return list(dict.fromkeys(found))
 
 
 def gpus(settings: Settings, root: str = "/") -> Mapping[str, list[str]]:
