@@ -70,13 +70,13 @@ def test_what_a_test_says(tmp_path: Path) -> None:
 def test_what_opens_a_gpu_that_does_not_answer_is_tried_too(tmp_path: Path) -> None:
     """A GPU's name is question marks until it is used first, and nobody was granted one without a name."""
     add(tmp_path, "0000:b1:00.0", information("GPU-????????-????-????-????-????????????", 0))
-    for name in ("nvidia0", "nvidiactl", "nvidia-uvm", "null", "dri/card1", "dri/renderD129", "nvidia-caps/nvidia-cap9"):
+    files = ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap9", "/dev/dri/card1", "/dev/dri/renderD129"]
+    for name in ("nvidiactl", "nvidia-uvm", "null", *(file[len("/dev/") :] for file in files)):
         path = tmp_path / "dev" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     settings = Settings("granted")
     assert gpus(settings, str(tmp_path)) == {}
-    files = ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap9", "/dev/dri/card1", "/dev/dri/renderD129"]
     assert all_files(settings, {}, str(tmp_path)) == files
-    assert all_files(settings, {"GPU-a": ["/dev/nvidia1", "/dev/nvidia0"]}, str(tmp_path))[:2] == ["/dev/nvidia1", files[0]]
+    assert all_files(settings, {"GPU-a": ["/dev/nvidia1", files[0]]}, str(tmp_path)) == ["/dev/nvidia1", *files]
     assert all_files(Settings("granted", gpus={}), {"0": ["/dev/cpu0"]}, str(tmp_path)) == ["/dev/cpu0"]

@@ -289,8 +289,15 @@ def test_a_slice_that_systemd_does_not_know_is_closed_and_tried(host: GatedHost,
     assert host.units()["user-20003.slice"] == []
 
 
-@pytest.mark.parametrize(("line", "told"), [("not-found active running", True), ("loaded failed failed", True),
-                                            ("not-found inactive dead", False), ("masked inactive dead", False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("not-found active running", True),
+        ("loaded failed failed", True),
+        ("not-found inactive dead", False),
+        ("masked inactive dead", False),
+    ],
+)
 def test_what_runs_is_closed_whatever_became_of_its_file(host: GatedHost, line: str, told: bool) -> None:
     host.units_there += f"sshd-vsock@1.service {line}\n"
     host.go()
