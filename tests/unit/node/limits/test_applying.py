@@ -232,5 +232,7 @@ def test_who_cannot_be_limited_keeps_nobody_else_from_it(host: Host, monkeypatch
     assert host.read(other) == (str(4 * GIB), "100", "100")
     (problem,) = outcome.problems
     assert problem.startswith(f"{SLICE}: MemoryMax=")
-    assert problem.endswith("is not in force: systemctl set-property failed: Failed to set unit properties: Device busy")
+    assert problem.endswith(
+        "is not in force: systemctl set-property failed: Failed to set unit properties: Device busy"
+    )
     assert list((host.root / "control").rglob("*.conf")) == [], "nothing stays that would hide what comes later"

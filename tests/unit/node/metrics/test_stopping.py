@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import devices, stopping
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners, Process
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.record import Record
@@ -317,6 +317,28 @@ def test_a_container_in_which_a_granted_gpu_is_used_goes_on(gated: Site, monkeyp
         (found,) = gated.run(OVER, listed=([], [busy]))
         assert (found.status, found.containers, gated.asked) == ("stopped", [], [])
         assert [alive(over), alive(busy)] == [False, True]
+
+
+@pytest.mark.holds("more processes than are looked at keep nothing that nobody granted")
+@pytest.mark.holds("a container of which not all is known is not stopped")
+def test_very_many_processes_keep_nothing_that_nobody_granted(gated: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not looked at may be in the same container, and use a GPU that is theirs."""
+    monkeypatch.setattr(devices, "MOST_PROCESSES", 2)
+    with ExitStack() as stack:
+        others = [stack.enter_context(gated.cluster.process(ALICE)) for _ in range(4)]
+        over = stack.enter_context(gated.cluster.process(ALICE, *GPU))
+        container(gated, monkeypatch, over, *others)
+        (found,) = gated.run(OVER, listed=([over], []))
+        assert (found.status, found.processes, found.containers, gated.asked) == ("stopped", 1, [], [])
+        assert [alive(pid) for pid in (over, *others)] == [False, *[True] * 4]
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP])
+def test_a_process_that_is_stopped_is_ended(gated: Site, number: signal.Signals) -> None:
+    with gated.cluster.process(ALICE, *GPU) as pid:
+        os.kill(pid, number)
+        assert [one.status for one in gated.run(OVER)] == ["stopped"]
+        assert not alive(pid)
 
 
 def test_who_was_granted_it_again_is_kept(gated: Site) -> None:

@@ -132,7 +132,11 @@ class Stopper:
             and not self._lacks(target, seen)
         ):
             return "they need no grant for it, or have one by now"
-        if target.uid in seen.incomplete:  # guard: whose open files are not all looked at is not ended
+        if (
+            target.uid in seen.incomplete  # guard: whose open files are not all looked at is not ended
+            # guard: more processes than are looked at keep nothing that nobody granted
+            and target.why != UNGRANTED
+        ):
             return "they have more processes or open files than are looked at"
         return ""
 
@@ -210,6 +214,8 @@ class Stopper:
         ):
             return Outcome("kept", "they have begun something on it since they were told")
         shared = {seen.processes[pid].container for pid in pids} - {""}
+        if target.uid in seen.incomplete:  # guard: a container of which not all is known is not stopped
+            shared = set()
         for pid, process in seen.processes.items():
             if (
                 pid in pids
