@@ -325,10 +325,10 @@ def test_very_many_processes_keep_nothing_that_nobody_granted(gated: Site, monke
     """What is not looked at may be in the same container, and use a GPU that is theirs."""
     monkeypatch.setattr(devices, "MOST_PROCESSES", 2)
     with ExitStack() as stack:
-        others = [stack.enter_context(gated.cluster.process(ALICE)) for _ in range(4)]
         over = stack.enter_context(gated.cluster.process(ALICE, *GPU))
+        others = [stack.enter_context(gated.cluster.process(ALICE)) for _ in range(4)]
         container(gated, monkeypatch, over, *others)
-        (found,) = gated.run(OVER, listed=([over], []))
+        (found,) = gated.run(OVER)
         assert (found.status, found.processes, found.containers, gated.asked) == ("stopped", 1, [], [])
         assert [alive(pid) for pid in (over, *others)] == [False, *[True] * 4]
 

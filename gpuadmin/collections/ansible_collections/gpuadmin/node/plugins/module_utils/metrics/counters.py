@@ -97,8 +97,8 @@ class Counters:
     def ungranted(
         self, held: Iterable[tuple[str, str]], granted: Collection[tuple[str, str]] | None = ()
     ) -> Mapping[tuple[str, str], float]:
-        """Given who holds what without a grant now, return since when. Whoever was ``granted`` it is forgotten; None: all
-        are, for it is open to everybody.
+        """Given who holds what without a grant now, return since when. Whoever was ``granted`` it is forgotten; None:
+        all are, for it is open to everybody.
 
         Whoever let go is, too, but not at once: nobody can open it anew, so who holds it again had hidden it (a file
         that is under way in a socket is nobody's).
