@@ -78,8 +78,8 @@ def operate(document: Document, check: bool, places: reconcile.Places | None = N
                 grants.write(new, where.state)
             outcome = reconcile.under_lock(where, now, whole=False)  # it says what could not be deleted
             found, problems = outcome.grants, outcome.problems
-        elif new is not None:
-            found = [*(one for one in found if one not in ending), new]
+        else:
+            found = [*(one for one in found if one not in ending), *([] if new is None else [new])]
     report = {
         "access": settings.access,
         "gpus": [one for one in there if one not in parts],
