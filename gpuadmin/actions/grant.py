@@ -70,8 +70,8 @@ def grant(options: Options, request: Granting) -> int:
         given = _of(Answers.of(run.hosts, [host], "grants"), host, wanted["id"])
         if given is None:  # guard: what may have been granted is not granted once more without a word
             session.console.print(
-                f"It is not known whether {host} has granted it. gpuadmin grants shows it, if it has, as {wanted['id']};"
-                " the same again would be one more."
+                f"It is not known whether {host} has granted it. gpuadmin grants shows it, if it has, as"
+                f" {wanted['id']}; the same again would be one more."
             )
         return report(session, run, {"grant": given, "id": wanted["id"]}, advice="gpuadmin grants")
 

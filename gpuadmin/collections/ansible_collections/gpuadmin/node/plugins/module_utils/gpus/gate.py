@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from ..documents import parse
 from ..errors import NodeError
+from ..paths import STATE
 
-SETTINGS = "/etc/gpuadmin/gpu-gate.json"
+#: In the node's state: an image of a node whose GPUs are everybody's does not open those of another one.
+SETTINGS = f"{STATE}/gpu-gate.json"
 #: Slices of people by a drop-in for all of them; services that run what people gave them, wherever they are installed.
 SLICES = "user-.slice"
 SERVICES = ("ssh.service", "ssh@.service", "sshd.service", "sshd@.service",
