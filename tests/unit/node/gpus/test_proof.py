@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import proof
 
-BASES = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
+from tests.support.slices import own_cgroup
 
 
 def test_where_a_unit_s_cgroup_is(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_what_cannot_be_tried_is_not_closed(tmp_path: Path) -> None:
 
 @pytest.mark.root
 def test_what_can_be_opened_from_a_cgroup(tmp_path: Path) -> None:
-    own = cgroup()
+    own = own_cgroup()
     try:
         (own / proof.NAME).mkdir()  # left by one that was killed
         assert proof.opens(str(own), ["/dev/null", str(tmp_path / "none")]) == ["/dev/null"]
@@ -49,23 +49,10 @@ def test_what_can_be_opened_from_a_cgroup(tmp_path: Path) -> None:
         own.rmdir()
 
 
-def cgroup() -> Path:
-    """One of its own, of cgroup v2."""
-    base = next((one for one in BASES if Path(one, "cgroup.controllers").exists()), None)
-    if base is None:
-        pytest.skip("this machine mounts no cgroup v2")
-    own = Path(base) / f"gpuadmin-test-{os.getpid()}"
-    try:
-        own.mkdir()
-    except OSError as error:
-        pytest.skip(f"no cgroup can be made here: {error.strerror}")
-    return own
-
-
 @pytest.mark.root
 @pytest.mark.holds("a trial that hangs holds up nobody")
 def test_a_trial_in_a_frozen_cgroup_ends(tmp_path: Path) -> None:
-    own = cgroup()
+    own = own_cgroup()
     try:
         (own / "cgroup.freeze").write_text("1")
         began = time.monotonic()
@@ -82,7 +69,7 @@ def test_a_trial_in_a_frozen_cgroup_ends(tmp_path: Path) -> None:
 @pytest.mark.holds("what can only be read, or only be written, is open")
 def test_what_can_only_be_read_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver answers whoever has a device open, whatever for."""
-    own = cgroup()
+    own = own_cgroup()
     monkeypatch.setattr(proof.os, "access", lambda path, way: way == os.R_OK)
     try:
         assert proof.opens(str(own), ["/dev/null"]) == ["/dev/null"]

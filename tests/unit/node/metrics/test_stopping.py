@@ -23,6 +23,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running impo
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.stopping import Outcome, Stopper, Target
 
 from tests.support.gpu_sampling import FIRST, NAMES, SECOND, Cluster, cluster
+from tests.support.slices import own_slice
 
 __all__ = ["cluster"]
 pytestmark = [pytest.mark.needs("cc"), pytest.mark.root]
@@ -331,6 +332,41 @@ def test_very_many_processes_keep_nothing_that_nobody_granted(gated: Site, monke
         (found,) = gated.run(OVER)
         assert (found.status, found.processes, found.containers, gated.asked) == ("stopped", 1, [], [])
         assert [alive(pid) for pid in (over, *others)] == [False, *[True] * 4]
+
+
+@pytest.mark.holds("who is faster than a look keeps nothing")
+@pytest.mark.holds("who is faster than a signal keeps nothing")
+def test_who_forks_while_they_are_looked_at_keeps_nothing(gated: Site) -> None:
+    """Each process hands what it has open on to the next one, and ends: none is there for as long as a look takes."""
+    script = (
+        "import os, sys, time\n"
+        "[os.open(path, os.O_RDONLY) for path in sys.argv[1:]]\n"
+        f"os.setgid({ALICE}); os.setuid({ALICE})\n"
+        "os.fork() and os._exit(0)\n"
+        "end = time.time() + 120\n"
+        "while time.time() < end:\n"
+        "    if os.fork():\n"
+        "        os._exit(0)\n"
+        "    time.sleep(0.05)\n"
+    )
+    with own_slice(ALICE) as theirs, in_slice(gated, script, theirs):
+        gated.cluster.places = replace(gated.cluster.places, cgroups=str(theirs.parents[1]))
+        assert [one.status for one in gated.run(OVER, check=True)] == ["would stop"]
+        (found,) = gated.run(OVER)
+        assert (found.status, found.why) == ("stopped", "")
+        assert (theirs / "cgroup.procs").read_text() == ""
+        assert (theirs / "cgroup.freeze").read_text() == "0\n"
+
+
+@contextmanager
+def in_slice(site: Site, script: str, slice_: Path) -> Iterator[None]:
+    paths = [str(site.cluster.at / "dev" / name) for name in GPU]
+    for above in site.cluster.at.parents:
+        above.chmod(above.stat().st_mode | 0o011)
+    into = f"open({str(slice_ / 'cgroup.procs')!r}, 'w').write('0')\n"
+    with subprocess.Popen([sys.executable, "-c", into + script, *paths], start_new_session=True) as process:
+        process.wait()
+        yield
 
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP])
