@@ -3,12 +3,21 @@
 import json
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, mig_devices, proof, tried
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import (
+    gate,
+    grants,
+    mig_devices,
+    proof,
+    reconcile,
+    tried,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice, Waiting
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import files, gpu_gate, gpu_grants
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations.gpu_grants import Wanted
@@ -237,3 +246,16 @@ def test_a_gpu_by_its_place_and_by_its_name_is_one(host: GatedHost) -> None:
     Path(host.places.settings).write_text(json.dumps(settings))
     answer: Any = gpu_grants.operate(gpu_grants.Document(wanted(number=0, gpus=["1", "GPU-b"])), True, host.places)
     assert answer.result()["report"]["grants"]["grants"][0]["gpus"] == ["GPU-b"]
+
+
+def test_grants_end_while_gpus_are_divided_and_the_driver_hangs(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu_grants.operate(gpu_grants.Document(wanted()), False, host.places)
+    monkeypatch.setattr(gpu_grants, "flocked", partial(flocked, seconds=0.1))
+    with flocked(reconcile.adding_path(host.places)):
+        with pytest.raises(NodeError, match="has been held for"):
+            gpu_grants.operate(gpu_grants.Document(wanted(id="b2")), False, host.places)
+        gpu_grants.operate(gpu_grants.Document(end=["a1"]), False, host.places)
+        assert host.units()["user-20000.slice"] == []
+        assert host.go().problems == []

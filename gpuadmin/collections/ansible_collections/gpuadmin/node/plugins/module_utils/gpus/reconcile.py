@@ -79,6 +79,13 @@ def lock_path(places: Places) -> str:
     return os.path.join(places.run, "locks", "gpu-gate")
 
 
+def adding_path(places: Places) -> str:
+    """Whoever adds a grant holds this lock before that one; so does whoever divides GPUs, which can take for ever where
+    the driver hangs: grants end meanwhile.
+    """
+    return os.path.join(places.run, "locks", "gpu-grants")
+
+
 def reconcile(places: Places, now: float | None = None) -> Outcome:
     """Bring the host to its grants, and try it. Raises NodeError where the settings cannot be read."""
     with flocked(lock_path(places)):

@@ -84,7 +84,7 @@ class Divider:
 
         Nobody is granted a GPU meanwhile. What the driver refuses, since somebody has just opened the GPU, stays.
         """
-        with flocked(reconcile.lock_path(self._places.gate)):
+        with flocked(reconcile.adding_path(self._places.gate)):  # guard: what is divided is granted to nobody meanwhile
             first = self.look(only, granted=granted)
             acting = {one.gpu: one for one in first if one.state == mig.CHANGE}
             before = recorded(self._places.state)

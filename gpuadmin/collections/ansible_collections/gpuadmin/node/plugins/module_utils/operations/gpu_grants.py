@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 
 from ..answer import Answer
@@ -45,7 +46,10 @@ class Document:
 
 def operate(document: Document, check: bool, places: reconcile.Places | None = None) -> Answer:
     where = places or reconcile.Places()
-    with flocked(reconcile.lock_path(where)):
+    with ExitStack() as stack:
+        if document.grant is not None:
+            stack.enter_context(flocked(reconcile.adding_path(where)))
+        stack.enter_context(flocked(reconcile.lock_path(where)))
         now = time.time()  # somebody else may have had the lock for a while
         found, problems = grants.read(where.state, where.run)
         settings = reconcile.settings_of(where)
