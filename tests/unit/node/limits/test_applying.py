@@ -236,3 +236,13 @@ def test_who_cannot_be_limited_keeps_nobody_else_from_it(host: Host, monkeypatch
         "is not in force: systemctl set-property failed: Failed to set unit properties: Device busy"
     )
     assert list((host.root / "control").rglob("*.conf")) == [], "nothing stays that would hide what comes later"
+
+
+@pytest.mark.holds("limits that fail do not deny what was done to accounts")
+def test_limits_that_fail_do_not_deny_what_was_done_to_accounts(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    (host.root / "state/limits.json").write_text("{")
+    monkeypatch.setattr(accounts, "converge", lambda *_, **__: Outcome(True, Plan(DesiredState()), {}))
+    monkeypatch.setattr(accounts.applying, "Places", lambda **_: host.places)
+    (problem,) = accounts.operate(accounts.Document(), False).conflicts
+    assert problem.startswith("the accounts are done, their limits are not: ")
+    assert "limits.json is damaged" in problem

@@ -236,7 +236,7 @@ def test_nobody_is_granted_a_gpu_while_it_is_divided(host: Host) -> None:
         for path in (reconcile.adding_path(host.places.gate), reconcile.lock_path(host.places.gate)):
             try:
                 with flocked(path, 0):
-                    free.add((os.path.basename(path), command[0] == mig.TOOL))
+                    free.add((Path(path).name, command[0] == mig.TOOL))
             except NodeError:
                 pass
         return real(command)
