@@ -36,7 +36,7 @@ def divide(options: Options, patterns: Sequence[str], *, when_idle: bool) -> int
                 raise RefusedError("; ".join(left), hint="--when-idle waits for people")
             return nothing(session, [answers])
         session.confirm()  # guard: mig asks before it divides a GPU
-        given = {"gpuadmin_mig_gpus": acting, "gpuadmin_mig_waiting": WAITING if when_idle else ""}
+        given = {"gpuadmin_divide_gpus": acting, "gpuadmin_divide_waiting": WAITING if when_idle else ""}
         run = session.run("mig", list(acting), given, check=session.check)
         return report(session, run, {"gpus": acting, "left": left}, advice=ADVICE, unknown=[answers])
 

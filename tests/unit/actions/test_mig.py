@@ -51,8 +51,8 @@ def test_only_free_gpus_are_divided_and_of_the_others_people_are_named(nodes: An
     assert "GPU 3" not in words
     looked, run = nodes.asked
     assert (looked.playbook, looked.check, run.check, run.limit) == ("mig", True, False, "node1")
-    assert run.variables["gpuadmin_mig_gpus"] == {"node1": [0]}
-    assert run.variables["gpuadmin_mig_waiting"] == ""
+    assert run.variables["gpuadmin_divide_gpus"] == {"node1": [0]}
+    assert run.variables["gpuadmin_divide_waiting"] == ""
 
 
 def test_with_when_idle_people_are_told_and_waited_for(nodes: Ansible, cli: Cli) -> None:
@@ -60,8 +60,8 @@ def test_with_when_idle_people_are_told_and_waited_for(nodes: Ansible, cli: Cli)
     code, out, err = cli("mig", "node1", "--when-idle", "--yes")
     assert code == 0, err
     assert "as soon as nobody is on it: granted to bob" in " ".join(out.split())
-    assert last(nodes).variables["gpuadmin_mig_gpus"] == {"node1": [0, 1]}
-    assert "MIG 구성" in last(nodes).variables["gpuadmin_mig_waiting"]
+    assert last(nodes).variables["gpuadmin_divide_gpus"] == {"node1": [0, 1]}
+    assert "MIG 구성" in last(nodes).variables["gpuadmin_divide_waiting"]
 
 
 @pytest.mark.holds("mig asks before it divides a GPU")
