@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -259,3 +260,19 @@ def test_grants_end_while_gpus_are_divided_and_the_driver_hangs(
         gpu_grants.operate(gpu_grants.Document(end=["a1"]), False, host.places)
         assert host.units()["user-20000.slice"] == []
         assert host.go().problems == []
+
+
+def test_of_two_admins_at_once_one_gets_the_last_gpu(host: GatedHost) -> None:
+    gpu_grants.operate(gpu_grants.Document(wanted()), False, host.places)
+
+    def last(number: int) -> bool:
+        try:
+            granted(host, number, number=1)
+        except NodeError as error:
+            return "0 are not granted" not in str(error)
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(last, range(1, 5))) == [False, False, False, True]
+    found, _ = grants.read(host.places.state)
+    assert sorted(gpu for one in found for gpu in one.gpus) == ["0", "1"]

@@ -123,7 +123,7 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Outcome:
     for unit in [one for one in applied if "@" in one and one not in units]:
         del applied[unit]  # an instance that has ended does not come back under its name
         _forget(places, unit)
-    # guard: an account that is gone leaves no grant to whoever comes
+    # guard: an account that is gone leaves no grant to whoever comes -> left
     holding = [one for one in left if uids[one.user] is not None]
     wanted = _wanted(settings, holding, there, now, units, places.lookup)
     told = set()
