@@ -265,14 +265,15 @@ def test_grants_end_while_gpus_are_divided_and_the_driver_hangs(
 def test_of_two_admins_at_once_one_gets_the_last_gpu(host: GatedHost) -> None:
     gpu_grants.operate(gpu_grants.Document(wanted()), False, host.places)
 
-    def last(number: int) -> bool:
+    def last(number: int) -> str:
         try:
-            granted(host, number, number=1)
+            return str(granted(host, number, number=1))
         except NodeError as error:
-            return "0 are not granted" not in str(error)
-        return True
+            return str(error)
 
     with ThreadPoolExecutor(4) as pool:
-        assert sorted(pool.map(last, range(1, 5))) == [False, False, False, True]
+        said = list(pool.map(last, range(2, 6)))
+    assert sum(one == "['1']" for one in said) == 1, said
+    assert sum("0 are not granted" in one for one in said) == 3, said
     found, _ = grants.read(host.places.state)
     assert sorted(gpu for one in found for gpu in one.gpus) == ["0", "1"]
