@@ -95,7 +95,7 @@ def gated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
             control=str(tmp_path / "control"), units=str(tmp_path / "units"), root=str(tmp_path),
             cgroups=(str(tmp_path / "cgroups"),),
             command=lambda command: found.run(command),  # noqa: PLW0108  it does not exist yet
-            lookup=lambda name: found.lookup(name),  # noqa: PLW0108
+            lookup=lambda name: found.lookup(name),  # noqa: PLW0108  nor now
         )
     )  # fmt: skip
     for unit in (gate.SLICES, "ssh.service"):

@@ -50,5 +50,5 @@ def _remove(path: Path) -> None:
             path.rmdir()
             return
         except OSError:
-            time.sleep(0.02)
+            time.sleep(0.02)  # nothing tells when a cgroup is empty
     raise AssertionError(f"{path} is still in use")

@@ -355,7 +355,7 @@ def test_trials_that_hang_end_and_what_was_not_tried_is_not_closed(
     host: GatedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hangs(cgroup: str, paths: Sequence[str], seconds: float) -> list[str]:
-        time.sleep(seconds)
+        time.sleep(seconds)  # as it would
         raise OSError(0, f"no answer in {seconds:.0f} s")
 
     monkeypatch.setattr(proof, "opens", hangs)

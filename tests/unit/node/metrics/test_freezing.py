@@ -46,14 +46,14 @@ def test_it_goes_on_when_whoever_froze_it_is_killed(slice_: Path) -> None:
     if child == 0:
         with frozen(UID, str(slice_.parents[1])):
             os.write(writer, b"x")
-            time.sleep(60)
+            time.sleep(60)  # until it is killed
     assert os.read(reader, 1) == b"x"
     assert state(slice_) == "1"
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     end = time.monotonic() + 5
     while state(slice_) == "1" and time.monotonic() < end:
-        time.sleep(0.02)
+        time.sleep(0.02)  # a process of another one's child does it
     assert state(slice_) == "0"
 
 
@@ -61,7 +61,7 @@ def test_it_goes_on_after_a_while_in_any_case(slice_: Path, monkeypatch: pytest.
     monkeypatch.setattr(freezing, "LONGEST", 0.2)
     monkeypatch.setattr(freezing, "PATIENCE", 0.1)
     with frozen(UID, str(slice_.parents[1])):
-        time.sleep(1)
+        time.sleep(1)  # five times as long
         assert state(slice_) == "0"
 
 

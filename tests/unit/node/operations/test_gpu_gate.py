@@ -225,7 +225,8 @@ def test_a_grant_that_begins_later_by_a_clock_that_was_put_back_can_be_revoked(
     gpu_grants.operate(gpu_grants.Document(wanted(until=SOON + 7200)), False, host.places)
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() - 3600)
-    (shown,) = gpu_grants.operate(gpu_grants.Document(), True, host.places).result()["report"]["grants"]["grants"]  # type: ignore[index]
+    answer: Any = gpu_grants.operate(gpu_grants.Document(), True, host.places)
+    (shown,) = answer.result()["report"]["grants"]["grants"]
     assert shown["id"] == "a1"
 
 
@@ -233,10 +234,11 @@ def test_an_end_on_a_disk_that_takes_no_change(host: GatedHost, monkeypatch: pyt
     gpu_grants.operate(gpu_grants.Document(wanted()), False, host.places)
     with monkeypatch.context() as patch:
         read_only(patch)
-        done = gpu_grants.operate(gpu_grants.Document(end=["a1"]), False, host.places).result()
+        answer: Any = gpu_grants.operate(gpu_grants.Document(end=["a1"]), False, host.places)
+        done = answer.result()
         assert host.units()["user-20000.slice"] == []
         assert "a1.json has ended and cannot be removed" in str(done["msg"])
-        assert done["report"]["grants"]["grants"] == []  # type: ignore[index]
+        assert done["report"]["grants"]["grants"] == []
         host.go(time.time())
         assert host.units() == {}, "the timer opens nothing again"
 

@@ -88,8 +88,7 @@ def read(state: str = STATE, run: str = RUN) -> tuple[list[Grant], list[str]]:
                 raise NodeError(f"{path} has the grant {grant.id}")
         # guard: a damaged grant opens nothing, and stops no other
         except (NodeError, OSError, ValueError, RecursionError) as error:
-            words = in_words(error) if isinstance(error, (NodeError, OSError)) else str(error)
-            problems.append(f"{path} opens nothing: {words}; remove it, then grant again")
+            problems.append(f"{path} opens nothing: {in_words(error)}; remove it, then grant again")
             continue
         # guard: what has ended opens nothing, though its file is still there -> found.append(grant)
         if grant.id not in over:

@@ -101,4 +101,4 @@ def _reap(child: int) -> None:
     """Wait for a process that was killed, but not for one that the kernel does not let go."""
     end = time.monotonic() + 1.0
     while os.waitpid(child, os.WNOHANG)[0] == 0 and time.monotonic() < end:
-        time.sleep(0.001)
+        time.sleep(0.001)  # waitpid(2) has no deadline

@@ -248,7 +248,8 @@ class Stopper:
             after = self._look()
             for target in wanted:
                 if target.why == UNGRANTED and (target in hidden or _of(target, after)):
-                    after = self._end_still(target)  # guard: who is faster than a signal keeps nothing
+                    # guard: who is faster than a signal keeps nothing -> after
+                    after = self._end_still(target)
         except (NodeError, OSError) as error:
             for target in wanted:  # what was ended is reported as ended, even if other things are unknown by now
                 found[target].status = "kept" if held[target] else "stopped"
