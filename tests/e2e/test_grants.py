@@ -1,5 +1,7 @@
 """GPUs for those who were granted one: two people on one node, ssh open."""
 
+import threading
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -18,17 +20,16 @@ def gated(cluster: Cluster) -> Iterator[Cluster]:
         yield found
 
 
-@pytest.mark.story("grant", "revoke", "grants")
 def test_a_gpu_is_given_and_taken_back(gated: Cluster) -> None:
     assert [opened(gated, name) for name in ("minji", "jiho")] == ["", ""]
     gated.person("minji", NODE, MAKE_IMAGE)
-    gated.person("minji", NODE, "docker run -d --name before --device /dev/gpu-a tiny /bin/sleep 600")
+    gated.person("minji", NODE, "docker run -d --name before --device /dev/nvidia0 tiny /bin/sleep 600")
     inside = f'docker exec before /bin/sh -c "{PROBE.replace("$", chr(92) + "$")}"'
     assert gated.person("minji", NODE, inside).strip() == ""
     until = (datetime.now() + timedelta(hours=2)).strftime("%Y-%m-%dT%H:%M")
     gated.gpuadmin("grant", "minji", NODE, "--gpu", "0", "--until", until, "--reason", "a deadline", "--yes")
-    assert opened(gated, "minji") == "a"
-    assert gated.person("minji", NODE, inside).strip() == "a"
+    assert opened(gated, "minji") == "0"
+    assert gated.person("minji", NODE, inside).strip() == "0"
     assert opened(gated, "jiho") == ""
     (row,) = gated.gpuadmin("grants")["result"]["hosts"][NODE]["grants"]
     assert (row["user"], row["gpus"], row["reason"]) == ("minji", ["0"], "a deadline")
@@ -37,20 +38,61 @@ def test_a_gpu_is_given_and_taken_back(gated: Cluster) -> None:
     # what ends takes nothing from a neighbour
     gated.gpuadmin("grant", "jiho", NODE, "--gpu", "1", "--hours", "1", "--yes")
     gated.gpuadmin("revoke", "minji", "--yes")
-    assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "b"]
+    assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "1"]
     # nothing of systemd's takes it away or opens more
     for command in ("daemon-reload", "daemon-reexec", "restart systemd-logind"):
         gated.admin(NODE, f"systemctl {command}")
-        assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "b"], command
+        assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "1"], command
     # a gate that somebody opened by hand is closed by the next run, and is said to be open where it cannot be
     gated.admin(NODE, "systemctl revert user-20000.slice")
     gated.admin(NODE, "systemctl set-property --runtime ssh.service 'DeviceAllow=char-* rwm'")
     gated.admin(NODE, "systemctl start gpuadmin-gpu-gate.service")
-    assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "b"]
+    assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "1"]
     assert gated.gpuadmin("status", "--limit", NODE)["result"]["hosts"][NODE]["gpu_gate"] == []
     # and after a boot, by itself
     gated.reboot(NODE)
-    make = "; ".join(f"mknod -m 666 /dev/gpu-{name} c {gated_cluster.MAJOR} {minor}" for minor, name in enumerate("ab"))
-    gated.admin(NODE, make)
-    gated.admin(NODE, "systemctl start gpuadmin-gpu-gate.service")
-    assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "b"]
+    assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "1"]
+
+
+class Tries:
+    """Somebody logs in again and again, and opens what they can: what each login that got in has opened."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.seen: list[str] = []
+        self._over = False
+        self._thread = threading.Thread(target=self._try, args=(cluster, name), daemon=True)
+        self._thread.start()
+
+    def _try(self, cluster: Cluster, name: str) -> None:
+        while not self._over:
+            done = cluster.ssh(name, NODE, PROBE)
+            if done.returncode == 0:
+                self.seen.append(done.stdout.strip())
+
+    def end(self) -> list[str]:
+        """Stop once they have got in."""
+        end = time.monotonic() + 120
+        while not self.seen and time.monotonic() < end:
+            time.sleep(0.1)
+        self._over = True
+        self._thread.join()
+        return self.seen
+
+
+def test_a_power_cut_leaves_a_grant_that_goes_on_and_none_that_is_over(gated: Cluster) -> None:
+    for name, gpu in (("minji", "0"), ("jiho", "1")):
+        gated.gpuadmin("grant", name, NODE, "--gpu", gpu, "--hours", "1", "--yes")
+    assert [opened(gated, name) for name in ("minji", "jiho")] == ["0", "1"]
+    (his,) = [one for one in gated.gpuadmin("grants")["result"]["hosts"][NODE]["grants"] if one["user"] == "jiho"]
+    until = int(time.time()) + 20  # less than an hour, for this test
+    path = f"/var/lib/gpuadmin/gpu-grants/{his['id']}.json"
+    gated.admin(NODE, f"sed -i 's/{his['until']}/{until}/' {path} && grep -q {until} {path}")
+    gated.lab("power-cut", NODE)
+    assert time.time() < until, "his grant was to end while the node is off"
+    time.sleep(max(0.0, until - time.time()))
+    tries = {name: Tries(gated, name) for name in ("minji", "jiho")}
+    gated.lab("start", NODE)
+    seen = {name: set(one.end()) for name, one in tries.items()}
+    assert seen == {"minji": {"0"}, "jiho": {""}}, "from the first login on"
+    (left,) = gated.gpuadmin("grants")["result"]["hosts"][NODE]["grants"]
+    assert left["user"] == "minji"
