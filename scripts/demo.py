@@ -69,7 +69,7 @@ CONTAINER_UID = (
 )
 
 # What a program that wants a GPU does first: it opens its file.
-OPEN_GPUS = "for gpu in /dev/nvidia[0-9]; do head -c 1 $gpu >/dev/null && echo opened $gpu; done"
+OPEN_GPUS = "for gpu in /dev/nvidia[0-9]; do head -c 16 $gpu >/dev/null && echo opened $gpu; done"
 
 BREAK_SSHD = """---
 - name: Make an image that nobody can log in to
@@ -361,9 +361,11 @@ def granting(name: str) -> None:
     title(f"GPUs are given, not grabbed: {name} opens none, gets one for eight hours, and it is taken back")
     expect("opened" not in person(name, "node1", OPEN_GPUS, check=False), f"{name} opens no GPU")
     run(GPUADMIN, "grant", name, "node1", "--gpus", "1", "--hours", "8", "--reason", "to try it", "--yes")
-    expect(person(name, "node1", OPEN_GPUS, check=False).count("opened") == 1, f"{name} opens one")
-    run(GPUADMIN, "grants")
-    run(GPUADMIN, "revoke", name, "--yes")
+    try:
+        expect(person(name, "node1", OPEN_GPUS, check=False).count("opened") == 1, f"{name} opens one")
+        run(GPUADMIN, "grants")
+    finally:
+        run(GPUADMIN, "revoke", name, "--yes")
     expect("opened" not in person(name, "node1", OPEN_GPUS, check=False), f"{name} opens no GPU")
     print(f"That took {time.monotonic() - begun:.0f} seconds.", flush=True)
 

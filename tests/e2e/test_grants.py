@@ -9,6 +9,7 @@ import pytest
 
 from tests.support import gated_cluster
 from tests.support.gated_cluster import NODE, PROBE, opened
+from tests.support.granting import grants_in_a_row
 from tests.support.lab_cluster import MAKE_IMAGE, Cluster
 
 pytestmark = pytest.mark.lab
@@ -96,3 +97,11 @@ def test_a_power_cut_leaves_a_grant_that_goes_on_and_none_that_is_over(gated: Cl
     assert seen == {"minji": {"0"}, "jiho": {""}}, "from the first login on"
     (left,) = gated.gpuadmin("grants")["result"]["hosts"][NODE]["grants"]
     assert left["user"] == "minji"
+
+
+@pytest.mark.slow
+def test_many_grants_leave_nothing_and_open_nothing(gated: Cluster) -> None:
+    seen = grants_in_a_row(gated, NODE, rounds=100, people=20)
+    assert seen.drift == {}
+    assert seen.opened == ["/dev/nvidia1"], "hers, and never what others were granted meanwhile"
+    assert seen.tries > 10_000
