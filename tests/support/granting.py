@@ -29,9 +29,10 @@ files = [path for paths in settings.gpus.values() for path in paths]
 over = "/run/granting-is-over"
 LOOP = """
 import json, os, sys
+os.setuid(int(sys.argv[2]))
 opened, tries = set(), 0
 while not os.path.exists(sys.argv[1]):
-    for path in sys.argv[2:]:
+    for path in sys.argv[3:]:
         tries += 1
         try:
             os.close(os.open(path, os.O_RDONLY))
@@ -45,7 +46,7 @@ def run(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 def unit(uid, *options):
-    return ("systemd-run", "--quiet", f"--slice=user-{uid}.slice", f"--uid={uid}", *options)
+    return ("systemd-run", "--quiet", f"--slice=user-{uid}.slice", *options)
 
 def operate(**document):
     answer = gpu_grants.operate(Document(**document), False)
@@ -82,7 +83,8 @@ try:
     reconcile.reconcile(places)
     operate(grant=grant("loop", uids[0], "1"))
     before = state()
-    loop = subprocess.Popen((*unit(uids[0], "--pipe", "--wait"), sys.executable, "-c", LOOP, over, *files),
+    command = unit(uids[0], "--pipe", "--wait", "--unit=granting-loop")
+    loop = subprocess.Popen((*command, sys.executable, "-c", LOOP, over, str(uids[0]), *files),
                             stdout=subprocess.PIPE, text=True)
     times = {"grant": [], "end": [], "plain": []}
     for number in range(rounds):
@@ -100,7 +102,7 @@ try:
     print(json.dumps({"times": times, "whole": whole, "drift": drift, "opened": opened, "tries": tries}))
 finally:
     open(over, "w").close()
-    subprocess.run(("systemctl", "stop", *(f"granting-{uid}" for uid in uids)), check=False)
+    subprocess.run(("systemctl", "stop", "granting-loop.service", *(f"granting-{uid}" for uid in uids)), check=False)
     gpu_grants.operate(Document(end=["granting-loop", *(f"granting-{number}" for number in range(rounds))]), False)
     os.unlink(over)
 '''
