@@ -61,8 +61,10 @@ def state():
         name = f"user-{uid}.slice"
         drop_ins = sorted(glob.glob(f"/run/systemd/system.control/{name}.d/*"))
         opens = proof.opens(proof.cgroup_of(name), files)
-        found[name] = [run("systemctl", "show", name, "-p", "DevicePolicy,DeviceAllow"), opens,
-                       *([path, open(path).read()] for path in drop_ins)]
+        shown = run("systemctl", "show", name, "-p", "DevicePolicy,DeviceAllow")
+        # in which order systemd has a list depends on what it was told before
+        found[name] = [sorted(shown.splitlines()), opens,
+                       *([path, sorted(open(path).read().splitlines())] for path in drop_ins)]
     return found
 
 def processor():
