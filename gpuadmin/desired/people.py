@@ -63,9 +63,9 @@ def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `limits`. What the inventory says of this host wins."""
     own = {field: host.variables[name] for name, field in LIMITS.items() if host.variables.get(name) is not None}
     section = cluster.site.limits
+    found = Limits.model_validate({**(section or Limits()).model_dump(), **own})  # a number of tasks becomes text
     return {
-        **(section or Limits()).model_dump(mode="json"),
-        **own,
+        **found.model_dump(mode="json"),
         "enabled": section is not None,
         "admin": cluster.plain["admin"]["user"],
     }

@@ -41,8 +41,8 @@ def up(
     """Bring a lab up and return it: its hosts answer ssh, its site is written.
 
     What runs is kept, what is down is started, what is missing is added. `firmware` None: what the lab has, BIOS in a
-    new one; `light` None: what the lab has, virtual machines in a new one; `gpus` of each node None: what the lab has, 0
-    in a new one. Raises ConfigError if it has the other.
+    new one; `light` None: what the lab has, virtual machines in a new one; `gpus` of each node None: what the lab has,
+    0 in a new one. Raises ConfigError if it has the other.
     """
     require("ssh", "ssh-keygen")
     with state.locked(name):
@@ -86,9 +86,7 @@ def _refuse_another(lab: Lab, firmware: disk.Firmware | None, light: bool | None
             problem, hint=f"--name chooses another lab; gpuadmin lab down --purge --name {lab.name} deletes this one"
         )
     if lab.gpus and not lab.light:
-        raise ConfigError(
-            "virtual machines have no GPUs", hint="--light --gpus N makes light hosts with some"
-        )
+        raise ConfigError("virtual machines have no GPUs", hint="--light --gpus N makes light hosts with some")
 
 
 def _with_site(lab: Lab, directory: Path, progress: Progress) -> Lab:

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -137,11 +137,16 @@ def save(lab: Lab) -> None:
 
 
 def from_json(data: dict[str, Any]) -> Lab:
-    """Given what `save` wrote, return the lab."""
-    fields = dict(data)
-    fields["hosts"] = tuple(Host(**host) for host in data["hosts"])
-    fields["snapshots"] = {key: tuple(names) for key, names in data["snapshots"].items()}
-    return Lab(**fields)
+    """Given what `save` wrote, return the lab. What only a newer gpuadmin knows of it is left out."""
+    given = _known(Lab, data)
+    given["hosts"] = tuple(Host(**_known(Host, host)) for host in data["hosts"])
+    given["snapshots"] = {key: tuple(names) for key, names in data["snapshots"].items()}
+    return Lab(**given)
+
+
+def _known(kind: type[Lab | Host], data: dict[str, Any]) -> dict[str, Any]:
+    names = {one.name for one in fields(kind)}
+    return {name: value for name, value in data.items() if name in names}
 
 
 def all_labs() -> list[Lab]:

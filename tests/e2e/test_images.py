@@ -23,9 +23,8 @@ slow = pytest.mark.slow
 
 
 def test_an_image_whose_sshd_is_broken_falls_back(cluster: Cluster) -> None:
-    """From the first image verb on: prepared, built, pushed, tried by a boot, and back."""
+    """Built, pushed, tried by a boot, and back."""
     cluster.add("minji")
-    cluster.gpuadmin("prepare-root", "--yes")
     whole = Whole(cluster)
     build_broken(cluster, "sshd-is-broken")
     document = cluster.gpuadmin("push-image", "sshd-is-broken", "--limit", "node2", "--yes", code=3)
@@ -157,7 +156,6 @@ btrfs property set -ts / ro true
 @slow
 def test_an_upgrade(cluster: Cluster) -> None:
     """Of all packages, from their repositories; one that is not there is not one that has nothing new."""
-    cluster.gpuadmin("prepare-root", "--yes")
     cluster.admin("node1", SOURCES)
     document = cluster.gpuadmin("build-image", "nothing", "--upgrade", "--no-trial", "--yes", code=3)
     assert "E: Failed to fetch" in document["hosts"]["node1"]["message"]

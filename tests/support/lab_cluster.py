@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gpuadmin.lab import ssh, state
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 #: Another name lets a second checkout run its tests beside this one.
@@ -29,6 +31,7 @@ class Cluster:
     def __init__(self, site: Path, name: str = LAB, *, light: bool = False) -> None:
         self.site = site
         self.name = name
+        self.light = light
         #: The type of what homes are mounted with. Light hosts have no NFS: mergerfs stands in.
         self.nfs = "fuse.mergerfs" if light else "nfs4"
         self.keys = site.parent / "keys"
@@ -101,8 +104,9 @@ class Cluster:
 
     def ssh_command(self, login: str, host: str) -> list[str]:
         """The command that logs in to a host, as the admin or a person; what to run there follows."""
-        options = [] if login == "admin" else ["--login", login, "--identity", str(self.keys / login)]
-        return [GPUADMIN, "lab", "ssh", "--name", self.name, *options, host]
+        lab = state.existing(self.name)  # as `gpuadmin lab ssh` does: tests log in a thousand times
+        who: dict[str, Any] = {} if login == "admin" else {"login": login, "identity": self.keys / login}
+        return [*ssh.ssh_command(lab, lab.host(host), **who)]
 
     def settle(self, host: str) -> None:
         """Wait until a host has come up whole."""

@@ -80,7 +80,14 @@ def make(cluster: Cluster, options: Sequence[str]) -> None:
     cluster.lab("up", *options, "--site", str(cluster.site))
     document = cluster.gpuadmin("provision", "--yes")
     assert {host["status"] for host in document["hosts"].values()} == {"changed"}
+    prepared(cluster)
     cluster.lab("save", STATE, "--replace")
+
+
+def prepared(cluster: Cluster) -> None:
+    """Make nodes ready for images, as sites do once: virtual machines alone have a boot loader for it."""
+    if not cluster.light:
+        cluster.gpuadmin("prepare-root", "--yes")
 
 
 def made_with() -> tuple[str, bytes]:
@@ -123,6 +130,7 @@ def upgraded(cluster: Cluster) -> bool:
     """Provision a lab of an earlier session with what gpuadmin is now, and save it."""
     try:
         cluster.gpuadmin("provision", "--yes")
+        prepared(cluster)
     except AssertionError as error:  # what no site has had, between two commits, need not lead on
         print(f"the lab of an earlier session cannot be upgraded: {error}")
         return False

@@ -25,6 +25,16 @@ def test_a_lab_of_an_earlier_version_has_a_bios(lab: state.Lab) -> None:
     assert state.load("default") == lab
 
 
+def test_a_lab_of_a_later_version_is_read(lab: state.Lab) -> None:
+    """It stands beside the others of its user, and every verb of the lab looks at all of them."""
+    state.save(lab)
+    path = lab.directory / "lab.json"
+    data = json.loads(path.read_text())
+    data["later"] = data["hosts"][0]["later"] = 1
+    path.write_text(json.dumps(data))
+    assert state.all_labs() == [lab]
+
+
 def test_no_lab() -> None:
     assert state.load("nowhere") is None
     with pytest.raises(ConfigError):
