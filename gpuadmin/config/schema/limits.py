@@ -1,4 +1,4 @@
-"""Limits: what one person may take of a node, in everything they run there."""
+"""Limits: how much of a node one person gets, for everything they run there."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class OwnLimits(Model):
 
 
 class Limits(Model):
-    """What one person may take of a node: shells, containers and jobs together. Without this section: everything.
+    """How much of a node one person gets, for shells, containers and jobs together. Without this section: everything.
 
-    A host's `limits_memory` and the like in the inventory win; what is said of certain people wins above both.
+    A host's `limits_memory` and the like in the inventory win; `people` wins over both.
     """
 
     memory: Annotated[
         Memory,
         Field(
-            description="Memory of one person: a share of the node's (`80%`), a size (`64G`) or `unlimited`. Whoever "
-            "needs more: a process of theirs ends. All people together never get the last of it: root, sshd and "
-            "gpuadmin keep 5 % of it, at least 256 MiB and at most 8 GiB."
+            description="Memory of one person: a share of the node's (`80%`), a size (`64G`) or `unlimited`. The "
+            "kernel kills processes of whoever needs more. All people together leave 5 % of the node's memory, at "
+            "least 256 MiB and at most 8 GiB, to root, sshd and gpuadmin."
         ),
     ] = "80%"
     swap: Annotated[
@@ -56,13 +56,13 @@ class Limits(Model):
     processors: Annotated[
         Processors,
         Field(
-            description="At most so many processors at once: a number, a share of the node's, or `unlimited`. Whoever "
-            "may use only half of an idle node wonders why: `processor_weight` mostly does."
+            description="How many processors one person may use at once: a number, a share of the node's, or "
+            "`unlimited`. It holds on an idle node, too; mostly `processor_weight` is enough."
         ),
     ] = "unlimited"
     processor_weight: Annotated[
         Weight,
-        Field(description="How processors are shared where they do not suffice: 200 gets twice as much as 100."),
+        Field(description="How processors are shared while all are busy: 200 gets twice as much as 100."),
     ] = 100
     people: Annotated[
         list[OwnLimits],
