@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuadmin.common.amounts import NONE
 from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema.limits import Limits
@@ -63,10 +64,18 @@ def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `limits`. What the inventory says of this host wins."""
     own = {field: host.variables[name] for name, field in LIMITS.items() if host.variables.get(name) is not None}
     section = cluster.site.limits
+    found = {**(section or Limits()).model_dump(mode="json"), **own}
+    scratch, data = cluster.node(host, cluster.plain["reset"]["scratch"], []), cluster.docker_data(host)
     return {
-        **(section or Limits()).model_dump(mode="json"),
-        **own,
+        **found,
+        "disk_reserve": found["disk_reserve"] if section is not None else NONE,
+        "disk_paths": [
+            *scratch,
+            *([] if data is None else [data]),
+            *cluster.storage(host, [cluster.plain["homes"]["export"]], []),
+        ],
         "enabled": section is not None,
+        "login": "gpu" in host.groups,
         "admin": cluster.plain["admin"]["user"],
     }
 

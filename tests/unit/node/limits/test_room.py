@@ -1,0 +1,204 @@
+"""Room on disks that people cannot fill, on a real btrfs."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, qgroups
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits import room
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places, Rooms
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import disk_room
+
+from tests.support.storage import mounted, run
+
+MINJI = 20001
+MIB = 1 << 20
+pytestmark = [pytest.mark.btrfs]
+
+
+class Disk:
+    """A node's disk: `local`, where people write, and `state`, where they do not."""
+
+    def __init__(self, top: Path, root: Path) -> None:
+        self.top, self.local, self.state = top, top / "local", top / "state"
+        for path in (self.local, self.state):
+            run("btrfs", "subvolume", "create", path)
+        self.local.chmod(0o1777)
+        (self.local / ".docker").mkdir(mode=0o711)
+        self.places = Places(str(root / "state"), str(root / "run"))
+        self.wanted = Rooms("20%", [str(self.local), str(self.local / ".docker")])
+
+    def keep(self, reserve: str = "20%", *, check: bool = False) -> room.Kept:
+        return room.keep(self.places, replace(self.wanted, reserve=reserve), check=check)
+
+    def write(self, path: Path, megabytes: int) -> bool:
+        """Whether somebody can write so much."""
+        command = ("dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"count={megabytes}", "conv=fsync", "status=none")
+        return as_minji(*command).returncode == 0
+
+    def fill(self) -> None:
+        while self.write(self.local / f"large-{len(os.listdir(self.local))}", 50):
+            pass
+        number = 0
+        while as_minji("sh", "-c", f"head -c 8000 /dev/zero >{self.local}/small-{number}").returncode == 0:
+            number += 1
+            assert number < 20_000
+
+    @property
+    def uuid(self) -> str:
+        handle = btrfs.open_directory(str(self.top))
+        try:
+            return str(btrfs.file_system_of(handle))
+        finally:
+            os.close(handle)
+
+    @property
+    def group(self) -> qgroups.Group:
+        found = qgroups.group(self.uuid)
+        assert found is not None
+        return found
+
+    @property
+    def free(self) -> int:
+        facts = os.statvfs(self.top)
+        return facts.f_bavail * facts.f_frsize
+
+
+def as_minji(*command: str) -> "subprocess.CompletedProcess[str]":
+    who = ("setpriv", f"--reuid={MINJI}", f"--regid={MINJI}", "--clear-groups")
+    return subprocess.run([*who, *command], check=False, capture_output=True, text=True)
+
+
+@pytest.fixture
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
+    root = tmp_path_factory.mktemp("room")
+    for path in (root, *root.parents):
+        if os.access(path, os.W_OK) and str(path).startswith("/tmp/"):
+            path.chmod(path.stat().st_mode | 0o111)  # people get to the disk
+    with mounted(root / "image", root / "disk", 1024) as top:
+        yield Disk(top, root)
+
+
+def test_root_writes_and_deletes_where_people_have_filled_all(disk: Disk) -> None:
+    """DOMAIN.md: a disk reached 0 bytes, and not even tab completion worked."""
+    kept = disk.keep()
+    assert (kept.problems, kept.notes) == ([], [])
+    disk.fill()
+    assert disk.free > 150 * MIB
+    assert room.space(str(disk.local / ".docker"), disk.places)[1] < MIB
+    assert room.space(str(disk.state), disk.places)[1] == pytest.approx(disk.free, abs=8 * MIB)
+    (disk.state / "log").write_bytes(os.urandom(64 * MIB))
+    assert as_minji("rm", str(disk.local / "large-1")).returncode == 0
+    run("btrfs", "filesystem", "sync", disk.top)
+    assert disk.write(disk.local / "again", 20)
+
+
+def test_a_second_run_and_a_check_say_what_is_done(disk: Disk) -> None:
+    said = disk.keep(check=True).done
+    assert not (disk.top.parent / "state").exists()
+    assert not qgroups.enabled(disk.uuid)
+    assert disk.keep().done == said
+    assert said[0] == f"{disk.local}: quotas of btrfs are turned on"
+    assert "the last 214.7 MB of 1.1 GB is kept for root" in said[1]
+    assert disk.keep(check=True).done == []
+    assert disk.keep().done == []
+    run("btrfs", "qgroup", "limit", "none", qgroups.GROUP, disk.top)
+    said = disk.keep(check=True).done
+    assert len(said) == 1
+    assert disk.group.most is None
+    assert disk.keep().done == said
+    assert disk.group.most is not None
+
+
+def test_what_others_take_of_the_disk_people_do_not_get(disk: Disk) -> None:
+    disk.keep()
+    before = disk.group.most
+    (disk.state / "image").write_bytes(os.urandom(300 * MIB))
+    assert room.main(disk.places) == 0
+    assert before is not None
+    assert disk.group.most == pytest.approx(before - 300 * MIB, abs=40 * MIB)
+    disk.fill()
+    assert disk.free > 150 * MIB
+
+
+def test_a_disk_that_is_too_full_already_is_told_beforehand(disk: Disk) -> None:
+    assert disk.write(disk.local / "all", 800)
+    (sentence,) = disk.keep(check=True).done[1:]
+    assert "people write nothing there until there is 214.7 MB" in sentence
+    disk.keep()
+    assert not disk.write(disk.local / "more", 1)
+    assert as_minji("rm", str(disk.local / "all")).returncode == 0
+    run("btrfs", "filesystem", "sync", disk.top)
+    assert disk.write(disk.local / "more", 1)
+
+
+@pytest.mark.holds("a subvolume that somebody makes is no way around the limit")
+def test_a_subvolume_of_somebodys_own_counts_as_well(disk: Disk) -> None:
+    disk.keep()
+    assert as_minji("btrfs", "subvolume", "create", str(disk.local / "mine")).returncode == 0
+    assert disk.write(disk.local / "mine/first", 50)
+    assert room.main(disk.places) == 0
+    assert disk.group.used > 50 * MIB
+    assert not disk.write(disk.local / "mine/all", 900)
+    assert disk.free > 150 * MIB
+
+
+@pytest.mark.holds("no limit is computed from what btrfs has not counted")
+def test_no_limit_is_made_of_half_a_count(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qgroups, "counted", lambda _: False)
+    monkeypatch.setattr(room, "COUNTING", 0.0)
+    kept = room.keep(disk.places, disk.wanted, check=False, patience=0)
+    assert kept.notes == [f"{disk.local}: btrfs counts what is there; the limit follows by itself"]
+    assert qgroups.group(disk.uuid) is None
+    monkeypatch.undo()
+    assert room.main(disk.places) == 0
+    assert disk.group.most is not None
+
+
+@pytest.mark.holds("a limit that the kernel does not have is told")
+def test_a_limit_that_is_not_in_force_is_a_failure(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qgroups, "limit", lambda *_: None)
+    (problem,) = disk.keep().problems
+    assert "is not in force" in problem
+
+
+def test_the_switch_that_turns_it_off(disk: Disk) -> None:
+    disk.keep()
+    said = disk.keep("0", check=True).done
+    assert said == [f"{disk.local}: nothing is kept for root any more"]
+    assert disk.keep("0").done == said
+    assert not qgroups.enabled(disk.uuid)
+    assert list((disk.top.parent / "state").iterdir()) == []
+    assert disk.keep("0").done == []
+
+
+@pytest.mark.holds("quotas that were there before stay")
+def test_somebody_elses_quotas_stay(disk: Disk) -> None:
+    run("btrfs", "quota", "enable", disk.top)
+    disk.keep()
+    disk.keep("0")
+    assert qgroups.enabled(disk.uuid)
+    assert qgroups.group(disk.uuid) is None
+
+
+def test_a_directory_of_the_systems_subvolume_is_told(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "_SYSTEM", (str(disk.local),))
+    answer = disk_room.operate(disk_room.Document("5%", [str(disk.local)]), False, disk.places)
+    (note,) = answer.report["problems"]
+    assert note.startswith(f"{disk.local} is in a subvolume of the system")
+    assert answer.operations == []
+
+
+def test_a_record_that_is_damaged_is_named(disk: Disk) -> None:
+    disk.keep()
+    record = disk.top.parent / "state/disks.json"
+    assert json.loads(record.read_text())["turned_on"] == [disk.uuid]
+    record.write_text("{")
+    with pytest.raises(NodeError, match=r"disks\.json is damaged"):
+        room.load(disk.places)
+    assert list(room.bounded(disk.places)) == []
