@@ -14,7 +14,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.limits import room
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places, Rooms
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import disk_room
 
-from tests.support.storage import mounted, run
+from tests.support.storage import JIHO, SECOND, Storage, mounted, run
+from tests.support.storage import MINJI as SUN
 
 MINJI = 20001
 MIB = 1 << 20
@@ -90,8 +91,8 @@ def test_root_writes_and_deletes_where_people_have_filled_all(disk: Disk) -> Non
     assert (kept.problems, kept.notes) == ([], [])
     disk.fill()
     assert disk.free > 150 * MIB
-    assert room.space(str(disk.local / ".docker"), disk.places)[1] < MIB
-    assert room.space(str(disk.state), disk.places)[1] == pytest.approx(disk.free, abs=8 * MIB)
+    assert room.space(str(disk.local / ".docker"), places=disk.places)[1] < MIB
+    assert room.space(str(disk.state), places=disk.places)[1] == pytest.approx(disk.free, abs=8 * MIB)
     (disk.state / "log").write_bytes(os.urandom(64 * MIB))
     assert as_minji("rm", str(disk.local / "large-1")).returncode == 0
     run("btrfs", "filesystem", "sync", disk.top)
@@ -119,6 +120,7 @@ def test_what_others_take_of_the_disk_people_do_not_get(disk: Disk) -> None:
     disk.keep()
     before = disk.group.most
     (disk.state / "image").write_bytes(os.urandom(300 * MIB))
+    run("btrfs", "filesystem", "sync", disk.top)
     assert room.main(disk.places) == 0
     assert before is not None
     assert disk.group.most == pytest.approx(before - 300 * MIB, abs=40 * MIB)
@@ -135,6 +137,22 @@ def test_a_disk_that_is_too_full_already_is_told_beforehand(disk: Disk) -> None:
     assert as_minji("rm", str(disk.local / "all")).returncode == 0
     run("btrfs", "filesystem", "sync", disk.top)
     assert disk.write(disk.local / "more", 1)
+
+
+def test_homes_are_wiped_where_people_have_filled_all(disk: Disk) -> None:
+    storage = Storage(disk.top)
+    for person in (SUN, JIHO):
+        storage.home(*person)
+    storage.backup()
+    wanted = replace(disk.wanted, paths=[str(storage.root)])
+    assert room.keep(disk.places, wanted, check=False).problems == []
+    while disk.write(storage.root / SUN[0] / f"large-{len(os.listdir(storage.root / SUN[0]))}", 100):
+        pass
+    while as_minji("sh", "-c", f"head -c 8000 /dev/zero >{storage.root}/{SUN[0]}/$(date +%N)").returncode == 0:
+        pass
+    plan, _moved = storage.wipe_all(JIHO)  # nothing can be moved aside: what the backup has is deleted where it is
+    assert (plan.conflicts, storage.names) == ([], ["minji"])
+    assert storage.backup(SECOND).homes.keys() == {"minji"}
 
 
 @pytest.mark.holds("a subvolume that somebody makes is no way around the limit")

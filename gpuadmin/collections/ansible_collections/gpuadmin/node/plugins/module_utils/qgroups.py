@@ -57,7 +57,7 @@ def group(uuid: str) -> Group | None:
 
 def members(path: str) -> set[int]:
     """The ids of the subvolumes that are in the group of the file system that ``path`` is on."""
-    rows = (line.split() for line in run(("btrfs", "qgroup", "show", "--raw", "-p", "--", path)).splitlines())
+    rows = (line.split() for line in run(("btrfs", "qgroup", "show", "--raw", "-p", path)).splitlines())
     return {
         int(row[0][2:]) for row in rows if len(row) > 3 and row[0].startswith("0/") and GROUP in row[3].split(",")
     }  # fmt: skip
@@ -65,17 +65,17 @@ def members(path: str) -> set[int]:
 
 def enable(path: str) -> None:
     """Turn quotas on; the kernel begins to count what is there, in the background."""
-    run(("btrfs", "quota", "enable", "--", path))
+    run(("btrfs", "quota", "enable", path))
 
 
 def disable(path: str) -> None:
-    run(("btrfs", "quota", "disable", "--", path))
+    run(("btrfs", "quota", "disable", path))
 
 
 def count_again(path: str) -> None:
     """Have the kernel count anew, unless it does so already."""
-    if "no rescan" in run(("btrfs", "quota", "rescan", "-s", "--", path)):
-        run(("btrfs", "quota", "rescan", "--", path))
+    if "no rescan" in run(("btrfs", "quota", "rescan", "-s", path)):
+        run(("btrfs", "quota", "rescan", path))
 
 
 def make(path: str) -> None:

@@ -114,9 +114,12 @@ def keep(places: Places, wanted: Rooms, *, check: bool, patience: float = COUNTI
         return _keep(places, wanted, check=False, patience=patience)
 
 
-def space(path: str, places: Places | None = None) -> tuple[int, int]:
-    """Bytes of the file system that ``path`` is on, and how many of them people can still fill. Raises OSError."""
-    facts = os.statvfs(path)
+def space(path: str, at: str | None = None, *, places: Places | None = None) -> tuple[int, int]:
+    """Bytes of the file system that ``path`` is or would be on, and how many of them people can still fill there.
+
+    ``at``: a path on it that is there. Raises OSError.
+    """
+    facts = os.statvfs(at or path)
     whole, free = facts.f_blocks * facts.f_frsize, facts.f_bavail * facts.f_frsize
     for top, used, most in bounded(places):
         if f"{os.path.realpath(path)}/".startswith(f"{top}/"):
