@@ -41,8 +41,8 @@ def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
         "gpus": host.variables.get("gpus"),
         # numbers are no keys of JSON
         "mig": None if found["mig"] is None else {str(gpu): list(one) for gpu, one in found["mig"].items()},
-        "mig_gpus": cluster.asked("mig_gpus", {}).get(host.name),
-        "mig_waiting": cluster.asked("mig_waiting", ""),
+        "mig_gpus": cluster.asked("divide_gpus", {}).get(host.name),
+        "mig_waiting": cluster.asked("divide_waiting", ""),
         "exempt": [cluster.plain["admin"]["user"]],
         "grant": cluster.asked("grant", {}).get(host.name),
         "end": cluster.asked("grants_end", {}).get(host.name, []),

@@ -64,11 +64,11 @@ def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `limits`. What the inventory says of this host wins."""
     own = {field: host.variables[name] for name, field in LIMITS.items() if host.variables.get(name) is not None}
     section = cluster.site.limits
-    found = {**(section or Limits()).model_dump(mode="json"), **own}
+    found = Limits.model_validate({**(section or Limits()).model_dump(), **own})  # a number of tasks becomes text
     scratch, data = cluster.node(host, cluster.plain["reset"]["scratch"], []), cluster.docker_data(host)
     return {
-        **found,
-        "disk_reserve": found["disk_reserve"] if section is not None else NONE,
+        **found.model_dump(mode="json"),
+        "disk_reserve": NONE if section is None else found.disk_reserve,
         "disk_paths": [
             *scratch,
             *([] if data is None else [data]),

@@ -19,7 +19,7 @@ HOSTS = (
             "limits_memory": "64G",
         },
     ),
-    Host("gpu2", ("gpu",), {"gpuadmin_address": "192.168.0.2"}),
+    Host("gpu2", ("gpu",), {"gpuadmin_address": "192.168.0.2", "limits_tasks": 4096}),
     Host("nas1", ("storage",), {"gpuadmin_address": "192.168.0.9"}),
     Host("bak1", ("backup",), {"gpuadmin_address": "192.168.0.7"}),
 )  # fmt: skip
@@ -59,6 +59,7 @@ NEW: list[tuple[str, str, Any]] = [
     ("gpu1", "limits_enabled", False),
     ("gpu1", "limits_memory", "64G"),
     ("gpu2", "limits_memory", "80%"),
+    ("gpu2", "limits_tasks", "4096"),
     ("gpu1", "limits_admin", "gpuadmin"),
     ("gpu1", "semester_scratch_directories", ["/local", "/tmp", "/var/tmp", "/dev/shm"]),
     ("nas1", "semester_scratch_directories", []),
