@@ -59,11 +59,11 @@ def ask_for_reserve(value: Any) -> Any:
     """The same for what is kept of a disk. People get half of it at least."""
     text = _text(value)
     percent = _PERCENT.fullmatch(text)
+    if not (percent or text == NONE or _SIZE.fullmatch(text)):
+        raise ValueError(f"{_said(value)} is no amount; write 5% of the disk, a size such as 50G, or 0 for nothing")
     if percent and int(percent[1]) > MOST_RESERVED:
         raise ValueError(f"{_said(value)} leaves people less than half of the disk; give {MOST_RESERVED}% or less")
-    if text == UNLIMITED:
-        raise ValueError(f"{_said(value)} leaves people nothing; write 5% of the disk, a size such as 50G, or 0")
-    return _checked(value, text, text == "0" or _SIZE.fullmatch(text), "5% of the disk, a size such as 50G, or 0")
+    return text
 
 
 def _checked(value: Any, text: str, other: object, right: str) -> str:

@@ -1,4 +1,4 @@
-"""Somebody fills a disk to the last byte (DOMAIN.md: "0 bytes left, not even tab completion"), and nothing else ends."""
+"""Somebody fills a disk to the last byte ("0 bytes left, not even tab completion"): root and others go on."""
 
 import pytest
 
@@ -62,4 +62,6 @@ def test_what_keeps_room_is_planned_is_drift_and_goes(cluster: Cluster) -> None:
     assert "nothing is kept for root any more" in str(cluster.gpuadmin("provision", "--check", code=0))
     cluster.gpuadmin("provision", "--yes")
     assert cluster.ssh("admin", NODE, f"sudo {quotas}").returncode != 0
-    assert cluster.admin(NODE, "systemctl list-timers --all gpuadmin-disk-room.timer | grep -c gpuadmin || true").strip()
+    assert cluster.admin(
+        NODE, "systemctl list-timers --all gpuadmin-disk-room.timer | grep -c gpuadmin || true"
+    ).strip()

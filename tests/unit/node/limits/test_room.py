@@ -3,12 +3,15 @@
 import json
 import os
 import subprocess
+import time
+import types
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, qgroups
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import filling
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import room
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places, Rooms
@@ -43,7 +46,7 @@ class Disk:
         return as_minji(*command).returncode == 0
 
     def fill(self) -> None:
-        while self.write(self.local / f"large-{len(os.listdir(self.local))}", 50):
+        while self.write(self.local / f"large-{time.monotonic_ns()}", 50):
             pass
         number = 0
         while as_minji("sh", "-c", f"head -c 8000 /dev/zero >{self.local}/small-{number}").returncode == 0:
@@ -86,15 +89,20 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
 
 
 def test_root_writes_and_deletes_where_people_have_filled_all(disk: Disk) -> None:
-    """DOMAIN.md: a disk reached 0 bytes, and not even tab completion worked."""
+    """A disk reached 0 bytes, and not even tab completion worked."""
     kept = disk.keep()
     assert (kept.problems, kept.notes) == ([], [])
     disk.fill()
     assert disk.free > 150 * MIB
     assert room.space(str(disk.local / ".docker"), places=disk.places)[1] < MIB
     assert room.space(str(disk.state), places=disk.places)[1] == pytest.approx(disk.free, abs=8 * MIB)
+    assert filling.main(disk.places, str(disk.top.parent / "metrics")) == 0
+    text = (disk.top.parent / "metrics/room.prom").read_text()
+    free = next(line for line in text.splitlines() if line.startswith("gpuadmin_people_disk_free_bytes{"))
+    assert f'mountpoint="{disk.local}"' in free
+    assert float(free.split()[-1]) < MIB
     (disk.state / "log").write_bytes(os.urandom(64 * MIB))
-    assert as_minji("rm", str(disk.local / "large-1")).returncode == 0
+    assert as_minji("rm", str(next(disk.local.glob("large-*")))).returncode == 0
     run("btrfs", "filesystem", "sync", disk.top)
     assert disk.write(disk.local / "again", 20)
 
@@ -146,7 +154,7 @@ def test_homes_are_wiped_where_people_have_filled_all(disk: Disk) -> None:
     storage.backup()
     wanted = replace(disk.wanted, paths=[str(storage.root)])
     assert room.keep(disk.places, wanted, check=False).problems == []
-    while disk.write(storage.root / SUN[0] / f"large-{len(os.listdir(storage.root / SUN[0]))}", 100):
+    while disk.write(storage.root / SUN[0] / f"large-{time.monotonic_ns()}", 100):
         pass
     while as_minji("sh", "-c", f"head -c 8000 /dev/zero >{storage.root}/{SUN[0]}/$(date +%N)").returncode == 0:
         pass
@@ -202,6 +210,25 @@ def test_somebody_elses_quotas_stay(disk: Disk) -> None:
     disk.keep("0")
     assert qgroups.enabled(disk.uuid)
     assert qgroups.group(disk.uuid) is None
+
+
+@pytest.mark.parametrize(
+    ("fstype", "free", "words"),
+    [
+        ("ext4", 50, ""), ("ext4", 0, "tune2fs -m 5"), ("xfs", 50, "keeps nothing for root"), ("tmpfs", 0, ""),
+    ],
+)  # fmt: skip
+def test_other_file_systems_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fstype: str, free: int, words: str
+) -> None:
+    kept = types.SimpleNamespace(f_blocks=1000, f_bfree=300 + free, f_bavail=300, f_frsize=4096)
+    monkeypatch.setattr(room.os, "statvfs", lambda _: kept)
+    monkeypatch.setattr(room, "read_mountinfo", lambda: f"1 1 0:1 / / rw - {fstype} /dev/sda rw\n")
+    monkeypatch.setattr(room, "_subvolume", lambda _: None)
+    found = room.keep(Places(str(tmp_path / "state"), str(tmp_path)), Rooms("5%", [str(tmp_path)]), check=True)
+    assert found.done == found.problems == []
+    assert len(found.notes) == (1 if words else 0)
+    assert words in "".join(found.notes)
 
 
 def test_a_directory_of_the_systems_subvolume_is_told(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,9 +66,9 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
 
             return applying.main()
         if command == "keep-room" and not rest:
-            from .limits import room
+            from .disk import filling
 
-            return room.main()
+            return filling.main()
         if command == "me":
             from .me import command as me
 

@@ -20,7 +20,7 @@ _LIMITED = 1  # linux/btrfs.h: BTRFS_QGROUP_LIMIT_MAX_RFER
 
 @dataclass(frozen=True)
 class Group:
-    """Bytes: what its subvolumes refer to, shared extents once; what is about to be written; at most (None: no limit)."""
+    """Bytes: what its subvolumes refer to, shared extents once; what is about to be written; at most, None: all."""
 
     used: int
     pending: int

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 
-from gpuadmin.common.amounts import NONE, amount_of
+from gpuadmin.common.amounts import MOST_RESERVED, NONE, amount_of
 from gpuadmin.common.text import counted, size_words
 
 from .. import btrfs, qgroups
@@ -254,10 +254,15 @@ def _free(path: str) -> tuple[int, int]:
     return facts.f_blocks * facts.f_frsize, facts.f_bavail * facts.f_frsize
 
 
+def _reserve(reserve: str, whole: int) -> int:
+    """Bytes; a size that is more than half of a small disk is half of it."""
+    return min(amount_of(reserve, whole) or 0, whole * MOST_RESERVED // 100)
+
+
 def _most(tree: Tree, reserve: str) -> tuple[int, int]:
     """What people may have now, and how much of the disk is kept."""
     whole, free = _free(tree.path)
-    kept = amount_of(reserve, whole) or 0
+    kept = _reserve(reserve, whole)
     found = qgroups.group(tree.uuid)
     used = 0 if found is None else found.used + found.pending
     return max(used + free - kept, _LEAST), kept
@@ -266,7 +271,7 @@ def _most(tree: Tree, reserve: str) -> tuple[int, int]:
 def _bring(tree: Tree, reserve: str, kept: Kept, check: bool, patience: float) -> None:
     on = qgroups.enabled(tree.uuid)
     whole, free = _free(tree.path)
-    amount = amount_of(reserve, whole) or 0
+    amount = _reserve(reserve, whole)
     sentence = f"{tree.where}: the last {size_words(amount)} of {size_words(whole)} is kept for root"
     if free < amount:
         sentence += (
