@@ -169,6 +169,7 @@ def test_a_subvolume_of_somebodys_own_counts_as_well(disk: Disk) -> None:
     assert as_minji("btrfs", "subvolume", "create", str(disk.local / "mine")).returncode == 0
     assert disk.write(disk.local / "mine/first", 50)
     assert room.main(disk.places) == 0
+    run("btrfs", "filesystem", "sync", disk.top)
     assert disk.group.used > 50 * MIB
     assert not disk.write(disk.local / "mine/all", 900)
     assert disk.free > 150 * MIB
