@@ -6,6 +6,7 @@ import subprocess
 import time
 import types
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -202,6 +203,23 @@ def test_the_switch_that_turns_it_off(disk: Disk) -> None:
     assert not qgroups.enabled(disk.uuid)
     assert list((disk.top.parent / "state").iterdir()) == []
     assert disk.keep("0").done == []
+
+
+def test_what_is_turned_off_meanwhile_stays_off(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer waits for the lock while somebody sets the host up."""
+    disk.keep()
+    locked = room.flocked
+
+    @contextmanager
+    def late(path: str) -> Iterator[None]:
+        monkeypatch.setattr(room, "flocked", locked)
+        disk.keep("0")
+        with locked(path):
+            yield
+
+    monkeypatch.setattr(room, "flocked", late)
+    assert room.main(disk.places) == 0
+    assert not qgroups.enabled(disk.uuid)
 
 
 @pytest.mark.holds("quotas that were there before stay")

@@ -19,7 +19,7 @@ from gpuadmin.common.text import counted, size_words
 
 from .. import btrfs, qgroups
 from ..documents import parse
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import flocked, make_directory, read_bytes, sync_filesystem, write_atomic
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
 from ..paths import RUN, STATE
@@ -81,11 +81,7 @@ class Tree:
 
 def main(places: Places | None = None) -> int:
     """Have limits follow what is free. 1 where one is not in force."""
-    where = places or Places()
-    rooms = load(where)
-    if rooms is None:
-        return 0
-    kept = keep(where, rooms, check=False, patience=0)
+    kept = keep(places or Places(), None, check=False, patience=0)
     for line in kept.done:
         print(line)
     for problem in kept.problems:
@@ -105,8 +101,8 @@ def load(places: Places) -> Rooms | None:
         raise NodeError(f"{path} is damaged: {error}") from None
 
 
-def keep(places: Places, wanted: Rooms, *, check: bool, patience: float = COUNTING) -> Kept:
-    """Bring the disks to what is wanted, and remember it."""
+def keep(places: Places, wanted: Rooms | None, *, check: bool, patience: float = COUNTING) -> Kept:
+    """Bring the disks to what is wanted, and remember it; None: to what is remembered."""
     if check:
         return _keep(places, wanted, check=True, patience=0)
     os.makedirs(os.path.join(places.run, "locks"), mode=0o700, exist_ok=True)
@@ -139,8 +135,12 @@ def bounded(places: Places | None = None) -> Iterator[tuple[str, int, int]]:
             yield from ((top, found.used, found.most) for top in tree.tops.values())
 
 
-def _keep(places: Places, wanted: Rooms, *, check: bool, patience: float) -> Kept:
+def _keep(places: Places, given: Rooms | None, *, check: bool, patience: float) -> Kept:
+    # under the lock: what was remembered before it is perhaps turned off by now
     kept, before = Kept(), load(places)
+    wanted = before if given is None else given
+    if wanted is None:
+        return kept
     rooms = replace(wanted, turned_on=() if before is None else before.turned_on)
     if wanted.reserve == NONE:
         if before is None:
@@ -158,8 +158,8 @@ def _keep(places: Places, wanted: Rooms, *, check: bool, patience: float) -> Kep
     for tree in trees:
         try:
             _bring(tree, rooms.reserve, kept, check, patience)
-        except NodeError as error:
-            kept.problems.append(f"{tree.where}: no room is kept for root: {error}")
+        except (NodeError, OSError) as error:  # a program that is not installed, a directory that is gone
+            kept.problems.append(f"{tree.where}: no room is kept for root: {in_words(error)}")
     return kept
 
 
