@@ -347,7 +347,7 @@ def _give_up(tree: Tree, rooms: Rooms, kept: Kept, check: bool) -> None:
     kept.done.append(f"{tree.where}: nothing is kept for root any more")
     if check:
         return
-    if tree.uuid in rooms.turned_on:  # guard: quotas that were there before stay
-        qgroups.disable(tree.path)
-    else:
+    if tree.uuid not in rooms.turned_on:  # guard: quotas that were there before stay
         qgroups.unmake(tree.path)
+        return
+    qgroups.disable(tree.path)
