@@ -337,7 +337,7 @@ def _counted(tree: Tree, patience: float) -> bool:
     while not qgroups.counted(tree.uuid):
         if time.monotonic() >= end:
             return False
-        time.sleep(0.2)
+        time.sleep(0.2)  # sysfs tells nobody that a count has ended
     return True
 
 
