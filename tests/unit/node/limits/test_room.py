@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import time
 import types
 from collections.abc import Iterator
@@ -102,6 +103,15 @@ def test_root_writes_and_deletes_where_people_have_filled_all(disk: Disk) -> Non
     free = next(line for line in text.splitlines() if line.startswith("gpuadmin_people_disk_free_bytes{"))
     assert f'mountpoint="{disk.local}"' in free
     assert float(free.split()[-1]) < MIB
+    asked = "\n".join(
+        (
+            "import sys; sys.path[:0] = sys.argv[1].split(':')",
+            "from ansible_collections.gpuadmin.node.plugins.module_utils.limits import room",
+            "print(list(room.bounded(room.Places(sys.argv[2]))))",
+        )
+    )
+    said = as_minji("python3", "-c", asked, ":".join(sys.path), disk.places.state)
+    assert str(disk.local) in said.stdout, said.stderr
     (disk.state / "log").write_bytes(os.urandom(64 * MIB))
     assert as_minji("rm", str(next(disk.local.glob("large-*")))).returncode == 0
     run("btrfs", "filesystem", "sync", disk.top)

@@ -190,7 +190,10 @@ def _trees(paths: Sequence[str], kept: Kept) -> list[Tree]:
             note = _other(path, mount.fstype)
             kept.notes += [note] if note and note not in kept.notes else []
             continue
-        own = _subvolume(path)
+        try:
+            own = _subvolume(path)
+        except PermissionError:
+            continue  # a person asks, and may not look into the directory of everybody's Docker data
         if own in system or own is None:
             if path not in _SYSTEMS:
                 kept.notes.append(
