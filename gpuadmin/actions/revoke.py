@@ -32,7 +32,7 @@ def revoke(options: Options, names: Sequence[str]) -> int:
         people = {user.name for user in session.site.registry.registry.users}
         unknown = [name for name in names if name not in seen and name not in people]
         if unknown and not answers.unknown:
-            raise ConfigError(f"no grant has the id {unknown[0]!r}, and nobody is called so", hint="gpuadmin grants")
+            raise ConfigError(f"no grant has the id {unknown[0]!r}, and nobody has that name", hint="gpuadmin grants")
         if ending:
             builder.warn("what holds a GPU keeps it; gpuadmin idle --act tells its person, and ends it after a notice")
         if not session.plan(builder.build()):

@@ -43,10 +43,10 @@ def hosts(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def provisioned(hosts: str) -> Iterator[Cluster]:
-    """A storage host and two nodes, provisioned once and saved; nothing of an earlier session is left in them."""
+    """A storage host and two nodes, set up once and saved; nothing of an earlier session is left in them."""
     if hosts == where.LIGHT:
         directory = REPOSITORY / ".cache" / "e2e-light"
-        with provisioned_lab(f"{LAB}-light", directory, "--light", "--nodes", "2") as cluster:
+        with provisioned_lab(f"{LAB}-light", directory, "--light", "--nodes", "2", "--gpus", "2") as cluster:
             yield cluster
     else:
         with remembered_lab(LAB, "--nodes", "2") as cluster:
@@ -65,7 +65,7 @@ def cluster(provisioned: Cluster) -> Cluster:
 
 @pytest.fixture(scope="session")
 def with_image(provisioned: Cluster) -> Cluster:
-    """The cluster prepared for images, with the image `one`, a package more, built: node1 runs it, node2 `base`."""
+    """The cluster with the image `one`, a package more, built: node1 runs it, node2 `base`."""
     if not (KEEP and "imaged" in provisioned.saved_states()):
         imaging.prepare(provisioned)
     return provisioned

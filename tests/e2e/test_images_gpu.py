@@ -37,7 +37,6 @@ def build(
 
 
 def test_an_image_with_a_driver_is_sealed_only_where_it_fits_its_kernels(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.gpuadmin("prepare-root", "--yes")
     (kernel,) = cluster.admin(GOLDEN, "ls /usr/lib/modules").split()
     directory = tmp_path / "packages"
     gpu_packages.make(directory, {"cloud-amd64": kernel})

@@ -107,7 +107,7 @@ class Whole:
 
 
 def prepare(cluster: Cluster, *options: str) -> None:
-    """Save the lab as `imaged`: prepared for images, `one` with a package more built.
+    """Save the lab as `imaged`: the image `one`, with a package more, is built.
 
     The golden node runs it, unless ``options``, which build-image gets as well, spare it the trial.
     """

@@ -193,7 +193,7 @@ def test_a_kernel_that_cannot_limit_is_named(host: Host) -> None:
     (host.root / "cgroup/cgroup.controllers").write_text("hugetlb")
     answer = limits.operate(document(host, enabled=True), False, host.places)
     assert answer.report["problems"] == [
-        "cgroup v2 of this kernel does not have cpu, memory, pids: people are not limited there in that"
+        "cgroup v2 of this kernel has no controller cpu, memory, pids: people's use of that is not limited here"
     ]
     assert not answer.conflicts
 

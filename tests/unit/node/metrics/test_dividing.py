@@ -102,7 +102,7 @@ def host(cluster: Cluster) -> Host:
 def test_gpus_are_divided_and_made_whole_again(host: Host) -> None:
     looked = host.divider({0: HALVES, 1: []}).look()
     assert [(one.gpu, one.state, one.words) for one in looked] == [
-        (0, mig.CHANGE, "3g.40gb, 4g.40gb (now whole)"), (1, mig.CHANGE, "whole (now divided into nothing)"),
+        (0, mig.CHANGE, "3g.40gb, 4g.40gb (now whole)"), (1, mig.CHANGE, "whole (now MIG without devices)"),
     ]  # fmt: skip
     assert (host.ran, recorded(host.places.state)) == ([], {}), "a look changes nothing"
     assert host.go({0: HALVES, 1: []}) == [(0, mig.AS_WANTED, "3g.40gb, 4g.40gb"), (1, mig.AS_WANTED, "whole")]

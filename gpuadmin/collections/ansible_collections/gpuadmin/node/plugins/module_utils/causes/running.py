@@ -29,7 +29,10 @@ def sessions(person: Person, facts: Facts) -> Iterator[Cause]:
     count, most = str(limits.get("tasks", 0)), str(limits.get("tasks_max", 0))
     if limits.get("tasks_max") and limits.get("tasks", 0) >= limits["tasks_max"] * 0.98:
         cause = f"{name} runs as many processes as they may: {count} of {most}"
-        yield Cause("tasks", cause, f"gpuadmin run HOSTS -- loginctl terminate-user {name}", (), (count, most))
+        # logind answers nobody while so many processes come and go; the kernel asks nobody
+        kill = f"echo 1 >/sys/fs/cgroup/user.slice/user-{uid}.slice/cgroup.kill"
+        remedy = f"end all that {name} runs there: gpuadmin run HOSTS -- sh -c '{kill}'"
+        yield Cause("tasks", cause, remedy, (), (count, most))
     elif limits.get("tasks_max") and limits.get("tasks_refused"):
         refused = counted(limits["tasks_refused"], "process", "processes")
         cause = f"{name} reached their limit of {most} processes: {refused} did not start since the first login"
@@ -41,7 +44,7 @@ def sessions(person: Person, facts: Facts) -> Iterator[Cause]:
         why = f"they reached their limit of {most}" if most else "memory ran out"
         cause = f"processes of {name}'s were killed because {why}: {count} since the first login"
         remedy = f"{name} needs smaller batches or fewer workers"
-        yield Cause("memory-limit", cause, remedy, (), (count, most or "the whole node"))
+        yield Cause("memory-limit", cause, remedy, (), (count, most or "100 %"))
 
 
 def _processes(person: Person, facts: Facts) -> Iterator[Cause]:
@@ -188,10 +191,10 @@ def granted(person: Person, facts: Facts) -> Iterator[Cause]:
         return
     theirs = [one for one in found["grants"] if one["user"] == person.name]
     places = [place for one in theirs for place in one["gpus"]]
-    here = "GPUs are given on request there, and another one says EPERM (gpus.access)"
+    here = "GPUs are given on request there, and opening another one fails with EPERM (gpus.access)"
     ask = f"gpuadmin grants; gpuadmin grant {person.name} HOSTS --hours 8 --reason …"
     if not theirs:
-        yield Cause("gpu-grant", f"{person.name} was granted no GPU: {here.replace('another', 'opening')}", ask)
+        yield Cause("gpu-grant", f"{person.name} was granted no GPU: {here.replace('another one', 'one')}", ask)
     elif len(places) < found["gpus"]:
         until = time.strftime("%Y-%m-%d %H:%M", time.localtime(min(one["until"] for one in theirs)))
         words = f"GPU {', '.join(places)}"

@@ -44,8 +44,8 @@ def all_files(settings: Settings, there: Mapping[str, Sequence[str]], root: str 
 def gpus(settings: Settings, root: str = "/") -> Mapping[str, list[str]]:
     """GPU → its device files: /dev/nvidiaN, and those of direct rendering. In the order of addresses on the bus.
 
-    The driver is not asked: one that hangs would hold up what closes a GPU. A GPU is called by its UUID. Behind the
-    GPUs are the MIG devices that gpuadmin has made; who was granted a GPU has all of its own.
+    The driver is not asked: one that hangs would hold up what closes a GPU. A GPU is called by its UUID. After the
+    GPUs come the MIG devices that gpuadmin made; whoever was granted a GPU has all of its devices.
     """
     if settings.gpus is not None:
         return {name: list(paths) for name, paths in settings.gpus.items()}

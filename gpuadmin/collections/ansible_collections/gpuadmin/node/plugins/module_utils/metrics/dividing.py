@@ -268,7 +268,7 @@ def _failed(step: Step, problem: str | None) -> Step:
     if step.state != mig.CHANGE:
         return step
     reset = "MIG is switched at the GPU's next reset, since something has it open: reboot the node"
-    words = problem or (reset if _waits(step) else "the driver did not do it")
+    words = problem or (reset if _waits(step) else "nvidia-smi reported no error, and the GPU is not divided so")
     return Step(step.gpu, mig.REFUSED, words)
 
 

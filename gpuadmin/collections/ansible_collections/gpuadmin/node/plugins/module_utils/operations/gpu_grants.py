@@ -109,7 +109,7 @@ def _grant(
     # guard: a GPU that waits to be divided is granted to nobody
     if any(one in waiting or (one in parts and parts[one].gpu in waiting) for one in named):
         raise NodeError(
-            "it is divided anew as soon as nobody is on it (gpuadmin mig --when-idle): no new grants until then"
+            "the GPU waits to be divided (gpuadmin mig --when-idle): nobody is granted it until that is done"
         )
     parts = {name: one for name, one in parts.items() if one.gpu not in waiting}
     taken = [_related(one, parts) for one in others]
