@@ -40,7 +40,7 @@ class Tries:
         """Stop once they have got in."""
         end = time.monotonic() + 120
         while not self.seen and time.monotonic() < end:
-            time.sleep(0.1)
+            time.sleep(0.1)  # between two looks at what the thread has seen
         self._over = True
         self._thread.join()
         return self.seen
@@ -82,7 +82,7 @@ def test_a_gpu_is_given_and_taken_back(gated: Cluster) -> None:
     gated.admin(NODE, f"sed -i 's/{int(hers['until'])}/{until}/' {path} && grep -q {until} {path}")
     gated.lab("power-cut", NODE)
     assert time.time() < until
-    time.sleep(max(0.0, until - time.time()))
+    time.sleep(max(0.0, until - time.time()))  # until hers is over
     tries = {name: Tries(gated, name) for name in ("minji", "jiho")}
     gated.lab("start", NODE)
     assert {name: set(one.end()) for name, one in tries.items()} == {"minji": {""}, "jiho": {"1"}}, "from the first on"
