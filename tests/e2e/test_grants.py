@@ -12,7 +12,7 @@ from tests.support.gated_cluster import NODE, PROBE, opened
 from tests.support.granting import grants_in_a_row
 from tests.support.lab_cluster import MAKE_IMAGE, Cluster
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
 
 
 @pytest.fixture
