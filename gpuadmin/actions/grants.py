@@ -40,7 +40,7 @@ def show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) -> 
     if rows:
         console.print(plain_table(("Node", "GPUs", "Person", "Until", "By", "Why", "Id"), rows))
     else:
-        console.print("Nobody was granted a GPU.")
+        console.print("No GPU is granted to anybody.")
     free = {host: answer for host, answer in hosts.items() if answer["access"] == "open"}
     if free:
         console.print(f"Open to everybody: {', '.join(free)} (gpus.access).")

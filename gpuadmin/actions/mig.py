@@ -1,4 +1,4 @@
-"""Divide GPUs into MIG devices: nodes say what would happen to each GPU, and who is in the way."""
+"""Divide GPUs into MIG devices: nodes say what would happen to each GPU, and who holds it or was granted it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import Session, opened
 
 WAITING = (
-    "A GPU that you hold, or were granted, is divided anew as soon as you no longer use it: please finish.\n"
-    "사용 중이거나 배정받은 GPU의 MIG 구성이 사용이 끝나는 대로 변경됩니다. 작업을 마쳐 주세요."
+    "The MIG devices of a GPU that you hold or were granted will change as soon as you let it go. Please finish.\n"
+    "사용 중이거나 배정받은 GPU는 사용이 끝나는 대로 MIG 구성이 변경됩니다. 작업을 마무리해 주세요."
 )
-ADVICE = "what was divided is divided; run it again when the cause is gone"
+ADVICE = "GPUs that were divided stay divided; run it again when the cause is gone"
 
 
 def divide(options: Options, patterns: Sequence[str], *, when_idle: bool) -> int:
@@ -30,7 +30,7 @@ def divide(options: Options, patterns: Sequence[str], *, when_idle: bool) -> int
         acting = plan(builder, answers.known, when_idle=when_idle)
         left = list(builder.warnings)
         if acting:
-            builder.warn("what containers can ask for by name follows, and names of MIG devices may be others then")
+            builder.warn("names of GPUs for containers follow: a MIG device may have another name afterwards")
         if not session.plan(builder.build()):
             if left:
                 raise RefusedError("; ".join(left), hint="--when-idle waits for people")

@@ -13,14 +13,14 @@ from gpuadmin.options import Options
 @click.argument("name", metavar="NAME", shell_complete=people())
 @click.argument("host", metavar="HOST", shell_complete=hosts())
 @click.option(
-    "--gpus", "number", type=WholeNumber(min=1, max=64), help="So many GPUs that nobody was granted.  [default: 1]"
+    "--gpus", "number", type=WholeNumber(min=1, max=64), help="How many GPUs; the node chooses.  [default: 1]"
 )
 @click.option(
-    "--gpu", "ids", multiple=True, metavar="ID", help="This GPU: its place (0, 1, …) or UUID. Several are possible."
+    "--gpu", "ids", multiple=True, metavar="ID", help="Which GPU: its number (0, 1, …) or UUID. Repeat it for several."
 )
-@click.option("--mig", metavar="PROFILE", help="A MIG device of this profile (1g.10gb) that nobody was granted.")
-@click.option("--hours", type=WholeNumber(min=1, max=24 * 366), help="For so long.")
-@click.option("--until", metavar="TIME", help="Until then: tonight, HH:MM, YYYY-MM-DD or YYYY-MM-DDTHH:MM.")
+@click.option("--mig", metavar="PROFILE", help="A MIG device of this profile, such as 1g.10gb.")
+@click.option("--hours", type=WholeNumber(min=1, max=24 * 366), help="For how many hours.")
+@click.option("--until", metavar="TIME", help="Until when: tonight, HH:MM, YYYY-MM-DD or YYYY-MM-DDTHH:MM.")
 @click.option("--reason", metavar="TEXT", default="", help="Why; everybody can read it.")
 @run_options(limit=False)
 def command(
@@ -34,10 +34,10 @@ def command(
     reason: str,
     options: Options,
 ) -> int:
-    """Give somebody GPUs of a node until a time, where the site's GPUs are granted (gpus.access).
+    """Grant somebody GPUs of a node until a time, where gpus.access is granted.
 
-    Their ssh sessions, running containers and next containers can open them at once, and nobody else's can. The
-    node takes them back by itself.
+    They can open the GPUs at once, in shells and containers that are running and in new ones; nobody else can. The
+    node takes the GPUs back by itself. What is granted to somebody else is not granted again.
 
     \b
     gpuadmin grant minji gpu1 --gpus 2 --hours 8
@@ -47,7 +47,7 @@ def command(
     from gpuadmin.actions.grant import Granting, grant
 
     if sum((number is not None, bool(ids), bool(mig))) > 1:
-        raise click.UsageError("--gpus says how many, --gpu says which, --mig a profile: give one of them")
+        raise click.UsageError("--gpus says how many, --gpu which, and --mig a profile: give one of them")
     if (hours is None) == (until is None):
         raise click.UsageError("say until when: --hours or --until")
     return grant(

@@ -19,9 +19,9 @@ def command(options: Options, mail: MailOptions, hours: int | None, act: bool) -
     """Show who holds a GPU and has not used it once for hours, and what the site's policy says of it.
 
     With --act they are told, by mail and on their terminals. Where metrics.idle_stop says so, what they were told of is
-    ended after metrics.idle_notice_hours, if it was not used in all that time. Where gpus.access is granted, who holds
-    a GPU after their grant has ended is shown and told as well, and it is ended after the same notice. Unattended:
-    --act --yes, by cron. MIG devices are not idle: the driver does not say how busy they are.
+    ended after metrics.idle_notice_hours, if it was not used in all that time. Where gpus.access is granted, the same
+    happens to whoever still holds a GPU after their grant, whatever metrics.idle_stop says. Unattended: --act --yes, by
+    cron. MIG devices never count as idle: nobody counts whether they are used.
     """
     from gpuadmin.actions.idle import act_on_idle, show_idle
 

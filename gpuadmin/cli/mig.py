@@ -16,8 +16,8 @@ from gpuadmin.options import Options
 def command(hosts: tuple[str, ...], when_idle: bool, options: Options) -> int:
     """Divide GPUs into MIG devices as gpus.mig says, and make whole again what it does not name.
 
-    Only GPUs that nobody holds or was granted are divided; of the others you see who does. With --when-idle those
-    people are told, and each GPU is divided as soon as it is free. Nodes make the same devices again after a boot.
+    Only GPUs that nobody holds or was granted are divided; the plan names the people who keep the others. With
+    --when-idle they are told, and each GPU is divided as soon as it is free. Nodes make the devices again after a boot.
 
     \b
     gpuadmin mig --check

@@ -15,7 +15,7 @@ from gpuadmin.options import Options
 def command(names: tuple[str, ...], options: Options) -> int:
     """End grants before their time: all of a person's, or the one with an ID.
 
-    Nothing new can open those GPUs from then on. What holds one already goes on until it lets it go.
+    Nothing new can open those GPUs from then on. What already holds one keeps it until it lets it go.
 
     \b
     gpuadmin revoke minji --limit gpu1

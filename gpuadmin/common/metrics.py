@@ -69,8 +69,8 @@ METRICS = (
     ),
     Metric(
         "gpuadmin_gpu_gate_closed", GAUGE, (),
-        "1 where GPUs are for those who were granted one (`gpus.access: granted`) and the last trial, at most 5 "
-        "minutes ago, found it so; 0 where it did not, or nobody tried. Absent where GPUs are open to everybody.",
+        "1 where `gpus.access` is `granted` and the last trial, at most 5 minutes ago, found that people can open only "
+        "what they were granted; 0 where it found otherwise, or is older. Absent where GPUs are open to everybody.",
     ),
     Metric(
         "gpuadmin_gpu_driver_state", GAUGE, ("state",),
@@ -203,8 +203,8 @@ METRICS = (
     ),
     Metric(
         "gpuadmin_gpu_granted_until_timestamp_seconds", GAUGE, ("uuid", "user", "who", "reason"),
-        "Until when the GPU, with its MIG devices, is granted to somebody, by whom (who) and why; absent where GPUs "
-        "are open to everybody.",
+        "Until when the GPU, with its MIG devices, is granted to somebody, by whom (who) and why. Absent where GPUs "
+        "are open to everybody, and for a grant of a single MIG device.",
     ),
     Metric(
         "gpuadmin_gpu_ungranted_since_timestamp_seconds", GAUGE, ("uuid", "user"),
@@ -251,6 +251,15 @@ METRICS = (
     Metric(
         "gpuadmin_user_disk_partial", GAUGE, ("user", "place"),
         "1 where it is more than was counted, because a directory holds too much or was moved about meanwhile.",
+    ),
+    # disks, every minute by gpuadmin-disk-room
+    Metric(
+        "gpuadmin_people_disk_bytes", GAUGE, ("mountpoint",),
+        "What all people together can fill of a directory's file system, where `limits.disk_reserve` keeps the rest.",
+    ),
+    Metric(
+        "gpuadmin_people_disk_free_bytes", GAUGE, ("mountpoint",),
+        "What is left of it. At 0 people can write nothing there; root can.",
     ),
     # the image, by the mapper
     Metric(

@@ -1,4 +1,4 @@
-"""Every question that gpuadmin asks Prometheus. Nothing that a person types is ever a part of one."""
+"""What verbs and the dashboard ask Prometheus. Nothing that a person types is ever a part of a question."""
 
 from __future__ import annotations
 

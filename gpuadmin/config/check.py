@@ -20,8 +20,8 @@ from gpuadmin.config.schema import User
 from gpuadmin.similar import did_you_mean
 
 #: What is said of a site without limits, and the way out.
-NO_LIMITS = "one person can take all memory of a node, and nobody can log in until it is switched off"
-WITH_LIMITS = "add `limits: {}` to gpuadmin.yml: limits that only who takes too much notices"
+NO_LIMITS = "one person can take all memory of a node, and then nobody can log in until it is power-cycled"
+WITH_LIMITS = "add `limits: {}` to gpuadmin.yml; only people who take too much notice these limits"
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def mig_layout(value: Any) -> Any:
     if value is None:
         return None
     if not isinstance(value, Mapping):
-        raise ValueError(f"{str(value)[:40]} is not GPUs with their profiles, such as {{0: [3g.20gb, 4g.20gb]}}")
+        raise ValueError(f"{str(value)[:40]} does not list profiles for each GPU, such as {{0: [3g.20gb, 4g.20gb]}}")
     found: dict[int, list[str]] = {}
     for gpu, profiles in value.items():
         name = str(gpu)

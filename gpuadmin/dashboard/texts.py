@@ -73,7 +73,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "granted-left": ("for {0} more", "{0} 남음"),
     "no-grant": ("no grant for {0}", "배정 종료 후 {0} 지남"),
     "count-granted": ("{0} granted", "배정됨 {0}"),
-    "summary-granted": ("{0} are granted and not held.", "배정되었지만 쓰지 않는 GPU {0}개."),
+    "summary-granted": ("{0} are granted and not held.", "배정되었지만 사용 중이 아닌 GPU {0}개."),
     "divided": ("divided (MIG)", "분할됨(MIG)"),
     "count-free": ("{0} free", "사용 가능 {0}"),
     "count-held": ("{0} held", "사용 중 {0}"),

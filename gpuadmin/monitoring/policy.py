@@ -17,7 +17,7 @@ HOUR = 3600.0
 class Rules:
     """A site's. `after`: hours until somebody is told; `notice`: hours from then until it is ended; `stop`: whether it
     is at all; `exempt`: who is neither told nor stopped; `people`: who can be told. Where GPUs are for those who were
-    granted one, what nobody granted ends in any case, and only `protected` people are left alone.
+    granted one, what nobody granted is ended in any case, and only `protected` people are left alone.
     """
 
     after: int

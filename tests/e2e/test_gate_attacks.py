@@ -25,6 +25,11 @@ LEFT = (
 STAND_IN = "[Service]\nType=oneshot\nUser=minji\nExecStart={tries}\nStandardOutput=truncate:/run/{name}.out\n"
 IN_HER_SLICE = "grep -q user.slice /proc/self/cgroup"
 DOCKER = "docker run --rm {option} tiny /bin/sh -c '{probe}'"
+#: Where systemd reads units from: those that she could put a drop-in of her own slice into.
+DROP_INS = (
+    "for p in $(systemctl show --property=UnitPath --value); do while ! test -e $p; do p=${p%/*}; done;"
+    " test -w ${p:-/} && echo $p; done; true"
+)
 DEVICES = "--device /dev/nvidia0 --device /dev/nvidia1"
 LOOP = f"while :; do {TRIES} > ~/.before.new; mv ~/.before.new ~/.before; sleep 0.1; done"
 
@@ -106,6 +111,7 @@ def test_what_is_tried_and_what_it_gets(gated: Cluster) -> None:
         unit = STAND_IN.format(tries=TRIES, name=f"{name}.service")
         gated.admin(NODE, f"cat > /run/systemd/system/{name}.service <<'E'\n{unit}E\n")
     gated.admin(NODE, "systemctl daemon-reload")
+    assert gated.person("minji", NODE, DROP_INS).strip() == ""
     gated.person("minji", NODE, MAKE_IMAGE)
     gated.person("minji", NODE, f"docker run -d --name before {DEVICES} tiny /bin/sleep 6000")
     gated.person("minji", NODE, f"systemd-run --user --quiet --unit before sh -c '{LOOP}'")

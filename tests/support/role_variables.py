@@ -1,10 +1,14 @@
-"""What a host's roles are given, where no host is needed."""
+"""What a host's roles are given, and their templates as Ansible renders them, where no host is needed."""
 
 from __future__ import annotations
 
+import json
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import yaml
 
 from gpuadmin.config.inventory import Host
@@ -15,14 +19,25 @@ from gpuadmin.desired.hosts import variables
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
 
-def given(role: str, *groups: str, **host: Any) -> dict[str, Any]:
-    """The role's variables on a host of these groups, of a site as it is new: its defaults, and what it is given.
+def given(role: str, *groups: str, site: Mapping[str, Any] | None = None, **host: Any) -> dict[str, Any]:
+    """The role's variables on a host of these groups: its defaults, and what it is given.
 
-    `host`: what the inventory says of it.
+    ``site``: what gpuadmin.yml says; without it a site as it is new. ``host``: what the inventory says of the host.
     """
-    cluster = Cluster(Settings(name="gpuadmin"), (Host("host1", groups or ("gpu",), host),))
+    settings = Settings.model_validate({"name": "gpuadmin", **(site or {})})
+    cluster = Cluster(settings, (Host("host1", groups or ("gpu",), host),))
     path = ROLES / role / "defaults/main.yml"
     own = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
     found = variables(cluster, cluster.hosts[0])
     own["gpuadmin_python"] = "/usr/bin/python3"
     return own | {name: value for name, value in found.items() if name.startswith(f"{role}_")}
+
+
+def rendered(role: str, name: str, values: Mapping[str, Any]) -> str:
+    """A template of the role with these variables. Of Ansible's filters it has those that templates here use."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(ROLES / role / "templates"), undefined=jinja2.StrictUndefined, trim_blocks=True,
+        keep_trailing_newline=True, autoescape=False,
+    )  # fmt: skip
+    environment.filters.update(to_json=json.dumps, quote=shlex.quote)
+    return environment.get_template(name).render(**values)

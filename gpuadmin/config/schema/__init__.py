@@ -50,7 +50,7 @@ class Settings(Model):
     gpus: Annotated[Gpus, Field(description="GPUs of the nodes.")] = Gpus()
     limits: Annotated[
         Limits | None,
-        Field(description="What one person may take of a node. Without this section gpuadmin limits nobody."),
+        Field(description="How much of a node one person gets. Without this section gpuadmin limits nobody."),
     ] = None
     images: Annotated[Images, Field(description="Images of the nodes' systems.")] = Images()
     metrics: Annotated[Metrics, Field(description="Measurements and alerts.")] = Metrics()

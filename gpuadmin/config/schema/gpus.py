@@ -17,9 +17,9 @@ class Gpus(Model):
     access: Annotated[
         Literal["open", "granted"],
         Field(
-            description="Who may open a node's GPUs: everybody who logs in (`open`), or those to whom `gpuadmin grant` "
-            "gave one (`granted`), and then nobody else, from ssh, a container, cron or anything else. A host's "
-            "`gpus_access` wins."
+            description="Who may open a node's GPUs: everybody who logs in (`open`), or only people to whom "
+            "`gpuadmin grant` granted them (`granted`), whether from ssh, a container, cron or anything else. A "
+            "host's `gpus_access` wins."
         ),
     ] = "open"
     worse: Annotated[
@@ -80,9 +80,9 @@ class Gpus(Model):
     mig: Annotated[
         MigLayout | None,
         Field(
-            description="Into which MIG devices each GPU is divided: its number, as nvidia-smi has it, and a list of "
-            "profiles, such as `{0: [3g.20gb, 4g.20gb], 1: []}`. A GPU that is not listed is whole; without the field "
-            "gpuadmin changes no GPU's MIG. A host's `gpus_mig` wins, and has all of that host's GPUs."
+            description="Into which MIG devices each GPU is divided: its number, as in nvidia-smi, and a list of "
+            "profiles, such as `{0: [3g.20gb, 4g.20gb], 1: []}`. A GPU that is not listed is whole; without this "
+            "setting gpuadmin leaves MIG alone. A host's `gpus_mig` wins, and lists all of that host's GPUs."
         ),
     ] = None
 

@@ -1,4 +1,4 @@
-"""Limits: what one person may take of a node, in everything they run there."""
+"""Limits: how much of a node one person gets, for everything they run there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from gpuadmin.common.amounts import ask_for_memory, ask_for_processors, ask_for_swap, ask_for_tasks
+from gpuadmin.common.amounts import (
+    ask_for_memory,
+    ask_for_processors,
+    ask_for_reserve,
+    ask_for_swap,
+    ask_for_tasks,
+)
 from gpuadmin.config.fields import UserName
 from gpuadmin.config.schema.base import Model
 
@@ -15,6 +21,7 @@ Memory = Annotated[str, BeforeValidator(ask_for_memory)]
 Swap = Annotated[str, BeforeValidator(ask_for_swap), Field(json_schema_extra=_PLAIN)]
 Tasks = Annotated[str, BeforeValidator(ask_for_tasks), Field(json_schema_extra=_PLAIN)]
 Processors = Annotated[str, BeforeValidator(ask_for_processors), Field(json_schema_extra=_PLAIN)]
+Reserve = Annotated[str, BeforeValidator(ask_for_reserve), Field(json_schema_extra=_PLAIN)]
 Weight = Annotated[int, Field(ge=1, le=10000)]
 
 
@@ -30,17 +37,17 @@ class OwnLimits(Model):
 
 
 class Limits(Model):
-    """What one person may take of a node: shells, containers and jobs together. Without this section: everything.
+    """How much of a node one person gets, for shells, containers and jobs together. Without this section: everything.
 
-    A host's `limits_memory` and the like in the inventory win; what is said of certain people wins above both.
+    A host's `limits_memory` and the like in the inventory win; `people` wins over both.
     """
 
     memory: Annotated[
         Memory,
         Field(
-            description="Memory of one person: a share of the node's (`80%`), a size (`64G`) or `unlimited`. Whoever "
-            "needs more: a process of theirs ends. All people together never get the last of it: root, sshd and "
-            "gpuadmin keep 5 % of it, at least 256 MiB and at most 8 GiB."
+            description="Memory of one person: a share of the node's (`80%`), a size (`64G`) or `unlimited`. The "
+            "kernel kills processes of whoever needs more. All people together leave 5 % of the node's memory, at "
+            "least 256 MiB and at most 8 GiB, to root, sshd and gpuadmin."
         ),
     ] = "80%"
     swap: Annotated[
@@ -56,14 +63,23 @@ class Limits(Model):
     processors: Annotated[
         Processors,
         Field(
-            description="At most so many processors at once: a number, a share of the node's, or `unlimited`. Whoever "
-            "may use only half of an idle node wonders why: `processor_weight` mostly does."
+            description="How many processors one person may use at once: a number, a share of the node's, or "
+            "`unlimited`. It holds on an idle node, too; mostly `processor_weight` is enough."
         ),
     ] = "unlimited"
     processor_weight: Annotated[
         Weight,
-        Field(description="How processors are shared where they do not suffice: 200 gets twice as much as 100."),
+        Field(description="How processors are shared while all are busy: 200 gets twice as much as 100."),
     ] = 100
+    disk_reserve: Annotated[
+        Reserve,
+        Field(
+            description="What people cannot fill of a node's own disk, and of the homes' disk on the storage host: "
+            "a share (`5%`), a size, or `0` for nothing. On btrfs gpuadmin turns quotas on for it, and all that people "
+            "write (scratch, Docker's data, homes) gets one limit; ext4 keeps blocks for root by itself; other file "
+            "systems cannot, which is said."
+        ),
+    ] = "5%"
     people: Annotated[
         list[OwnLimits],
         Field(description="Limits of certain people. Where somebody is in several entries, the later ones win."),
@@ -71,4 +87,4 @@ class Limits(Model):
 
 
 #: What the inventory may say otherwise for a group or a host, as limits_memory and so on.
-OF_A_HOST = ("memory", "swap", "tasks", "processors", "processor_weight")
+OF_A_HOST = ("memory", "swap", "tasks", "processors", "processor_weight", "disk_reserve")

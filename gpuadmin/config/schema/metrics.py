@@ -71,8 +71,8 @@ class Metrics(Model):
         Field(
             ge=1,
             le=168,
-            description="How many hours after the mail `gpuadmin idle --act` ends it, or what holds a GPU "
-            "after its grant.",
+            description="How many hours after the mail `gpuadmin idle --act` ends what holds a GPU unused, or after "
+            "its grant.",
         ),
     ] = 4
     idle_exempt: Annotated[

@@ -46,7 +46,7 @@ def test_good(variables: dict[str, object]) -> None:
         ({"gpus_hold": "yes"}, "gpus_hold 'yes' is neither true nor false"),
         ({"gpus_version": 570.1}, "gpus_version 570.1 is not a driver version in quotes"),
         ({"gpus_version": "570; rm"}, "gpus_version 570; rm is not a driver version"),
-        ({"gpus_mig": ["3g.20gb"]}, "gpus_mig ['3g.20gb'] is not GPUs with their profiles"),
+        ({"gpus_mig": ["3g.20gb"]}, "gpus_mig ['3g.20gb'] does not list profiles for each GPU"),
         ({"gpus_mig": {0: "3g.20gb"}}, "gpus_mig GPU 0: 3g.20gb is not a list of profiles"),
         ({"gpus_mig": {0: ["3g"]}}, "gpus_mig GPU 0: 3g is not a profile, such as 3g.20gb"),
         ({"gpus_mig": {0: ["1c.3g.20gb"]}}, "GPU 0: 1c.3g.20gb is not a profile"),

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pytest
 import yaml
 
@@ -16,6 +15,7 @@ from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.errors import ConfigError
 from gpuadmin.monitoring.certificates import scraper
+from tests.support import role_variables
 from tests.support.fake_ansible import Ansible, Cli, ansible
 from tests.support.role_variables import given
 
@@ -132,15 +132,10 @@ def test_an_address_that_is_none(tmp_path: Path, address: str) -> None:
 
 
 def rendered(name: str, **more: Any) -> str:
-    """A template of the role, as Ansible renders it: its filters that are used here, and its settings of blocks."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(ROLE / "templates"), undefined=jinja2.StrictUndefined, trim_blocks=True,
-        keep_trailing_newline=True, autoescape=False,
-    )  # fmt: skip
-    environment.filters["to_json"] = json.dumps
+    """A template of the role monitoring, on a new site but for what is given."""
     values = given("monitoring", "monitor")
     values |= yaml.safe_load((ROLE / "vars/main.yml").read_text()) | {"_monitoring_mailed": False}
-    return environment.get_template(name).render(**(values | more))
+    return role_variables.rendered("monitoring", name, values | more)
 
 
 MAILED: Mapping[str, Any] = {

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import jinja2
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import commands, files, peercred_service
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge as accounts
@@ -22,6 +21,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge im
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import Settings, load
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
 
+from tests.support import role_variables
 from tests.support.node_code import PACKAGE, write_out
 
 pytestmark = [
@@ -38,7 +38,6 @@ pytestmark = [
         "whose account has expired gets no Docker",
     ),
 ]
-ROLE = Path(__file__).resolve().parents[4] / "roles/rootless_docker"
 SETTINGS = Settings(docker_data="/local/.docker")
 MINJI = {"name": "minji", "uid": 20001}
 JUNHO = {"name": "junho", "uid": 20002, "docker": False}
@@ -417,8 +416,7 @@ def rendered(name: str, **more: str) -> str:
         "_rootless_docker_self_socket": "/run/gpuadmin-docker-self.sock",
         **more,
     }
-    text = (ROLE / "templates" / name).read_text()
-    return jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False).from_string(text).render(**variables)
+    return role_variables.rendered("rootless_docker", name, variables)
 
 
 def test_what_people_call_is_a_client(set_up: Host, open_path: Path) -> None:

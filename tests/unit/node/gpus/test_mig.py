@@ -37,7 +37,7 @@ def step(wanted: Sequence[str], gpu: Gpu, *people: str) -> mig.Step:
         (["3g.20gb", "4g.20gb"], replace(HALVES, instances=None), mig.AS_WANTED, "3g.20gb, 4g.20gb", ()),
         # MIG is switched on first: until then the driver may not say which profiles there are
         (["7g.40gb"], WHOLE, mig.CHANGE, "7g.40gb (now whole)", (f"{SMI} -i GPU-a -mig 1",)),
-        (["3g.20gb"], ON, mig.CHANGE, "3g.20gb (now divided into nothing)", (f"{SMI} mig -i GPU-a -cgi 9:0 -C",)),
+        (["3g.20gb"], ON, mig.CHANGE, "3g.20gb (now MIG without devices)", (f"{SMI} mig -i GPU-a -cgi 9:0 -C",)),
         # the order in which they are written would leave no room for 4g.20gb
         (["3g.20gb", "4g.20gb"], ON, mig.CHANGE, "3g.20gb, 4g.20gb", (f"{SMI} mig -i GPU-a -cgi 9:4,5:0 -C",)),
         (["1g.5gb", "2g.10gb", "3g.20gb"], ON, mig.CHANGE, "", (f"{SMI} mig -i GPU-a -cgi 9:0,14:4,19:6 -C",)),
@@ -58,7 +58,7 @@ def step(wanted: Sequence[str], gpu: Gpu, *people: str) -> mig.Step:
         (["1g.5gb+me", "1g.5gb+me"], HALVES, mig.REFUSED, "do not fit", ()),
         (["3g.20gb", "3g.20gb", "1g.5gb"], HALVES, mig.REFUSED, "do not fit", ()),
         (["1g.5gb"] * 8, HALVES, mig.REFUSED, "do not fit", ()),
-        (["3g.20gb"], replace(WHOLE, on=None), mig.REFUSED, "it knows no MIG", ()),
+        (["3g.20gb"], replace(WHOLE, on=None), mig.REFUSED, "it has no MIG", ()),
     ],
 )  # fmt: skip
 def test_of_a_gpu_that_nobody_is_on(

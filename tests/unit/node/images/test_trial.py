@@ -3,12 +3,10 @@
 import errno
 import json
 import os
-import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-import jinja2
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.judge import Expected, Verdict
@@ -16,6 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images import gruben
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places, Running
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
 
+from tests.support import role_variables
 from tests.unit.node.images.conftest import fill
 
 BEFORE = {"failed_units": ["old.service"], "gpus": ["GPU-1", "GPU-2"]}
@@ -189,9 +188,6 @@ def test_the_deadline_that_waited_asks_grub(places: Places, monkeypatch: pytest.
     trial.deadline(places, ImageSettings())
 
 
-TEMPLATES = Path(__file__).resolve().parents[4] / "roles/btrfs_root/templates/checks"
-
-
 @pytest.mark.parametrize(
     ("said", "status", "passes"),
     [
@@ -208,8 +204,10 @@ def test_what_is_odd_about_one_person_is_no_difference(tmp_path: Path, said: str
     command.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\nexit {status}\n")
     command.chmod(0o755)
     (tmp_path / "accounts.json").touch()
-    text = (TEMPLATES / "required.d/80-accounts.j2").read_text().replace("/var/lib/gpuadmin", str(tmp_path))
-    script.write_text(jinja2.Template(text, keep_trailing_newline=True).render(_btrfs_root_command=str(command)))
+    text = role_variables.rendered(
+        "btrfs_root", "checks/required.d/80-accounts.j2", {"_btrfs_root_command": str(command)}
+    )
+    script.write_text(text.replace("/var/lib/gpuadmin", str(tmp_path)))
     assert (subprocess.run(["sh", str(script)], check=False, capture_output=True).returncode == 0) == passes
 
 
@@ -230,10 +228,8 @@ def test_the_homes_are_looked_for_where_this_site_mounts_them(
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     if there:
         homes.mkdir(parents=True)
-    environment = jinja2.Environment(keep_trailing_newline=True)
-    environment.filters["quote"] = shlex.quote
-    text = (TEMPLATES / "wanted.d/10-homes.j2").read_text()
-    script.write_text(environment.from_string(text).render(btrfs_root_homes=str(homes)))
+    values = {"btrfs_root_homes": str(homes)}
+    script.write_text(role_variables.rendered("btrfs_root", "checks/wanted.d/10-homes.j2", values))
     done = subprocess.run(["sh", str(script)], check=False, capture_output=True, text=True)
     assert (done.returncode == 0) == passes, done.stderr
     assert (tmp_path / "asked").read_text() == f"--quiet is-enabled escaped{homes}.automount\n"

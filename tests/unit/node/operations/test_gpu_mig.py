@@ -16,7 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.operations.gpu_mig i
 FREE = Step(0, mig.CHANGE, "7g.80gb (now whole)", (), (("nvidia-smi", "-mig", "1"),))
 DONE = Step(0, mig.AS_WANTED, "7g.80gb")
 HELD = Step(1, mig.WAITS, "7g.80gb (now whole)", ("minji holds it",))
-REFUSED = Step(2, mig.REFUSED, "it knows no MIG")
+REFUSED = Step(2, mig.REFUSED, "it has no MIG")
 ALWAYS = Step(3, mig.AS_WANTED, "whole")
 
 
@@ -55,7 +55,7 @@ def test_a_check_says_every_difference(told: list[int], tmp_path: Path) -> None:
     found = asked(tmp_path, check=True, mig_waiting="go")
     assert (found["changed"], "failed" in found, told) == (True, False, [])
     assert found["operations"] == [
-        "GPU 0: 7g.80gb (now whole)", "GPU 1: 7g.80gb (now whole) waits: minji holds it", "GPU 2: it knows no MIG",
+        "GPU 0: 7g.80gb (now whole)", "GPU 1: 7g.80gb (now whole) waits: minji holds it", "GPU 2: it has no MIG",
     ]  # fmt: skip
     assert [one["state"] for one in found["report"]["mig"]["steps"]] == ["change", "waits", "refused", "as wanted"]
     assert asked(tmp_path, check=True, mig_gpus=[3])["changed"] is False
@@ -65,7 +65,7 @@ def test_a_check_says_every_difference(told: list[int], tmp_path: Path) -> None:
 def test_a_run_says_what_was_done_and_fails_for_what_was_left(told: list[int], tmp_path: Path) -> None:
     found = asked(tmp_path)
     assert found["operations"] == ["GPU 0: 7g.80gb"]
-    assert found["conflicts"] == ["GPU 1: 7g.80gb (now whole) waits: minji holds it", "GPU 2: it knows no MIG"]
+    assert found["conflicts"] == ["GPU 1: 7g.80gb (now whole) waits: minji holds it", "GPU 2: it has no MIG"]
     assert found["failed"] is True
     found = asked(tmp_path, mig_gpus=[0])
     assert (found["changed"], "failed" in found) == (True, False)

@@ -44,7 +44,7 @@ def sessions(person: Person, facts: Facts) -> Iterator[Cause]:
         why = f"they reached their limit of {most}" if most else "memory ran out"
         cause = f"processes of {name}'s were killed because {why}: {count} since the first login"
         remedy = f"{name} needs smaller batches or fewer workers"
-        yield Cause("memory-limit", cause, remedy, (), (count, most or "the whole node"))
+        yield Cause("memory-limit", cause, remedy, (), (count, most or "100 %"))
 
 
 def _processes(person: Person, facts: Facts) -> Iterator[Cause]:
@@ -191,10 +191,10 @@ def granted(person: Person, facts: Facts) -> Iterator[Cause]:
         return
     theirs = [one for one in found["grants"] if one["user"] == person.name]
     places = [place for one in theirs for place in one["gpus"]]
-    here = "GPUs are given on request there, and another one says EPERM (gpus.access)"
+    here = "GPUs are given on request there, and opening another one fails with EPERM (gpus.access)"
     ask = f"gpuadmin grants; gpuadmin grant {person.name} HOSTS --hours 8 --reason …"
     if not theirs:
-        yield Cause("gpu-grant", f"{person.name} was granted no GPU: {here.replace('another', 'opening')}", ask)
+        yield Cause("gpu-grant", f"{person.name} was granted no GPU: {here.replace('another one', 'one')}", ask)
     elif len(places) < found["gpus"]:
         until = time.strftime("%Y-%m-%d %H:%M", time.localtime(min(one["until"] for one in theirs)))
         words = f"GPU {', '.join(places)}"

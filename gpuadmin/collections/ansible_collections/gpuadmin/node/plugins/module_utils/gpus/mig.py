@@ -27,7 +27,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as NVML has it. ``on``: whether it is in MIG mode; None if it knows no MIG. ``pending``: after a reset.
+    """A GPU as NVML has it. ``on``: whether it is in MIG mode; None if it has no MIG. ``pending``: after a reset.
 
     ``devices``: the profiles of its MIG devices. ``instances``: how many GPU instances it has, those without a device
     included; None if that is not known. ``profiles``: None where the driver does not say, as it may while MIG is off.
@@ -77,7 +77,7 @@ def profile_of(name: str) -> str:
 def decide(
     wanted: Mapping[int, Sequence[str]], there: Sequence[Gpu], busy: Mapping[str, Collection[str]]
 ) -> list[Step]:
-    """A step for each GPU. ``busy``: by uuid of a GPU, who holds or was granted it or a part of it, in words."""
+    """A step for each GPU. ``busy``: by uuid of a GPU, who holds it or was granted it, or a part of it, in words."""
     known = {one.index for one in there}
     steps = [_step(wanted.get(gpu.index, ()), gpu, sorted(busy.get(gpu.uuid, ()))) for gpu in there]
     for index in sorted(wanted.keys() - known):
@@ -89,7 +89,7 @@ def decide(
 def _step(wanted: Sequence[str], gpu: Gpu, people: Sequence[str]) -> Step:
     words = ", ".join(sorted(wanted)) if wanted else "whole"
     if gpu.on is None:
-        return Step(gpu.index, REFUSED, "it knows no MIG") if wanted else Step(gpu.index, AS_WANTED, words)
+        return Step(gpu.index, REFUSED, "it has no MIG") if wanted else Step(gpu.index, AS_WANTED, words)
     if (
         gpu.on == bool(wanted)
         and gpu.pending == gpu.on
@@ -97,7 +97,7 @@ def _step(wanted: Sequence[str], gpu: Gpu, people: Sequence[str]) -> Step:
         and gpu.instances in (None, len(wanted))  # guard: an instance that nobody can use is noticed
     ):
         return Step(gpu.index, AS_WANTED, words)
-    now = ", ".join(sorted(gpu.devices)) or ("divided into nothing" if gpu.on else "whole")
+    now = ", ".join(sorted(gpu.devices)) or ("MIG without devices" if gpu.on else "whole")
     change = f"{words} (now {now})"
     fitting, why = _fitting(wanted, gpu.profiles)
     if why:  # guard: what does not fit destroys nothing

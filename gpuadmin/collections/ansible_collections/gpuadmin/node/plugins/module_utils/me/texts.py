@@ -172,11 +172,12 @@ CAUSES: Mapping[str, Text] = {
     "gpu-grant": Text(
         (
             "Ask your admins for a GPU of this node: how long, and what for",
-            "a GPU is given on request here, and you have none: opening one says 'Operation not permitted'",
+            "GPUs are given on request here, and you have none: opening one fails with 'Operation not permitted'",
         ),
         (
             "관리자에게 사용 기간과 용도를 알리고 이 노드의 GPU를 신청하세요",
-            "이 노드의 GPU는 신청하면 배정되며, 지금은 배정된 GPU가 없어 열면 'Operation not permitted' 오류가 납니다",
+            "이 노드의 GPU는 신청해야 쓸 수 있습니다. 지금은 배정된 GPU가 없어 GPU를 열면 "
+            "'Operation not permitted' 오류가 납니다",
         ),
     ),
     "container-oom": Text(
@@ -205,7 +206,7 @@ CAUSES: Mapping[str, Text] = {
     "memory-limit": Text(
         (
             "Use smaller batches or fewer workers",
-            "your processes reached their limit of memory on this node ({1}): {0} were ended",
+            "your processes reached their limit of memory on this node ({1}): {0} were killed",
         ),
         ("배치를 줄이거나 워커 수를 줄이세요", "이 노드의 메모리 한도({1})에 도달해 프로세스 {0}개가 종료되었습니다"),
     ),
@@ -241,12 +242,12 @@ NOTES: Mapping[str, Text] = {
     "gpu-granted": Text(
         (
             "Use {0}; ask your admins if you need more",
-            "a GPU is given on request here: {0} is yours until {1}, and another one says 'Operation not permitted'",
+            "GPUs are given on request here. {0} is yours until {1}; opening others fails: 'Operation not permitted'",
         ),
         (
             "{0}을(를) 쓰고, 더 필요하면 관리자에게 신청하세요",
-            "이 노드의 GPU는 신청하면 배정됩니다. {0}은(는) {1}까지 쓸 수 있고, "
-            "다른 GPU는 'Operation not permitted' 오류가 납니다",
+            "이 노드의 GPU는 신청해야 쓸 수 있습니다. {0}은(는) {1}까지 쓸 수 있고, "
+            "다른 GPU를 열면 'Operation not permitted' 오류가 납니다",
         ),
     ),
     "container": Text(

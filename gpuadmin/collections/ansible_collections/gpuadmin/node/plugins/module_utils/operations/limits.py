@@ -49,5 +49,5 @@ def operate(document: Document, check: bool, places: Places | None = None) -> An
     outcome = applying.apply(where, wanted, check=check, given=True)
     done = outcome.done or ["what the next boot applies"] * recorded
     missing = applying.missing(where) if document.enabled else []
-    words = f"cgroup v2 of this kernel does not have {', '.join(missing)}: people are not limited there in that"
+    words = f"cgroup v2 of this kernel has no controller {', '.join(missing)}: people's use of that is not limited here"
     return Answer(done, {"problems": [words] if missing else []}, outcome.problems)
