@@ -78,11 +78,11 @@ def test_a_gpu_is_given_and_taken_back(gated: Cluster) -> None:
     # a power cut, and an end while the node is off
     gated.gpuadmin("grant", "minji", NODE, "--gpu", "0", "--hours", "1", "--yes")
     (hers,) = [one for one in gated.gpuadmin("grants")["result"]["hosts"][NODE]["grants"] if one["user"] == "minji"]
-    path, until = f"/var/lib/gpuadmin/gpu-grants/{hers['id']}.json", int(time.time()) + 20
-    gated.admin(NODE, f"sed -i 's/{int(hers['until'])}/{until}/' {path} && grep -q {until} {path}")
+    path, over = f"/var/lib/gpuadmin/gpu-grants/{hers['id']}.json", int(time.time()) + 20
+    gated.admin(NODE, f"sed -i 's/{int(hers['until'])}/{over}/' {path} && grep -q {over} {path}")
     gated.lab("power-cut", NODE)
-    assert time.time() < until
-    time.sleep(max(0.0, until - time.time()))  # until hers is over
+    assert time.time() < over
+    time.sleep(max(0.0, over - time.time()))  # until hers is over
     tries = {name: Tries(gated, name) for name in ("minji", "jiho")}
     gated.lab("start", NODE)
     assert {name: set(one.end()) for name, one in tries.items()} == {"minji": {""}, "jiho": {"1"}}, "from the first on"
