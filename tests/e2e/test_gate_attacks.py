@@ -13,7 +13,7 @@ from tests.support import gated_cluster
 from tests.support.gated_cluster import NODE, PROBE, TRY, Kept, kept, opened
 from tests.support.lab_cluster import MAKE_IMAGE, Cluster
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
 PAGE = Path(__file__).resolve().parents[2] / "docs/gpus.md"
 TRIES = "/local/try-gpus"
 #: One that root left lying about: GPUs under other names, and a program that runs as root for whoever starts it.

@@ -18,7 +18,7 @@ from tests.support.lab_cluster import Cluster
 from tests.support.monitored import watched, within
 
 __all__ = ["watched"]
-pytestmark = [pytest.mark.lab, pytest.mark.needs("cc")]
+pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.needs("cc")]  # light hosts, which have GPUs
 READ = "head -c 16 /dev/nvidia0 2>&1 | tail -c 60"
 
 
