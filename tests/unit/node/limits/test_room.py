@@ -271,7 +271,7 @@ def test_a_directory_of_the_systems_subvolume_is_told(disk: Disk, monkeypatch: p
 def test_a_record_that_is_damaged_is_named(disk: Disk) -> None:
     disk.keep()
     record = disk.top.parent / "state/disks.json"
-    assert json.loads(record.read_text())["turned_on"] == [disk.uuid]
+    assert json.loads(record.read_text())["turned_on"] == [str(disk.local)]
     record.write_text("{")
     with pytest.raises(NodeError, match=r"disks\.json is damaged"):
         room.load(disk.places)

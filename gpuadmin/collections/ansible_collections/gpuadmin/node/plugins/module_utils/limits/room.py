@@ -38,7 +38,7 @@ _SYSTEM = ("/", "/var")
 
 @dataclass(frozen=True)
 class Rooms:
-    """What disks.json has. ``paths``: what people fill. ``turned_on``: file systems that had no quotas before."""
+    """What disks.json has. ``paths``: what people fill. ``turned_on``: which of them had no quotas before."""
 
     reserve: str
     paths: Sequence[str] = ()
@@ -151,7 +151,7 @@ def _keep(places: Places, given: Rooms | None, *, check: bool, patience: float) 
             os.unlink(os.path.join(places.state, RECORD))
         return kept
     trees = _trees(rooms.paths, kept)
-    new = [tree.uuid for tree in trees if not _on(tree)]
+    new = [tree.path for tree in trees if not _on(tree)]
     rooms = replace(rooms, turned_on=(*rooms.turned_on, *(one for one in new if one not in rooms.turned_on)))
     if not check:
         _record(rooms, places)  # first: what is turned on is known as ours, whenever the power goes
@@ -350,7 +350,7 @@ def _give_up(tree: Tree, rooms: Rooms, kept: Kept, check: bool) -> None:
     kept.done.append(f"{tree.where}: nothing is kept for root any more")
     if check:
         return
-    if tree.uuid not in rooms.turned_on:  # guard: quotas that were there before stay
+    if tree.path not in rooms.turned_on:  # guard: quotas that were there before stay
         qgroups.unmake(tree.path)
         return
     qgroups.disable(tree.path)
