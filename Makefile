@@ -112,6 +112,7 @@ bench: $(READY) system-test ## start-up time, accounts and wiping against the wi
 	@$(BIN)/python benchmarks/add_users.py
 	@$(BIN)/python benchmarks/code_cache.py
 	@$(BIN)/python benchmarks/diagnose.py
+	@$(BIN)/python benchmarks/grants.py
 	@$(BIN)/python benchmarks/wipe.py
 
 .PHONY: lock

@@ -7,6 +7,7 @@ only images are shown on them: they need machines that boot. The rest is then sh
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -39,7 +40,7 @@ class Part:
 
 
 PARTS = {
-    "accounts": Part("a cluster, two accounts, a container, the dashboard", 4, 15),
+    "accounts": Part("a cluster, two accounts, a container, a GPU given and taken back, the dashboard", 4, 15),
     "semester": Part("the end of a semester, and somebody who comes back", 2, 5),
     "images": Part("an image on all nodes, and one that is broken", 25, 25),
 }
@@ -50,6 +51,8 @@ PEOPLE = ("minji", "jiho")
 #: A file more in the inventory: the group of the host that has Prometheus.
 MONITOR = "monitor: {hosts: {storage1: {}}}"
 MONITOR_FILE = Path("inventory/monitor.yml")
+GRANTED = "gpus: {access: granted}"
+STEPS = itertools.count(1)
 BOLD, CYAN, GREEN, RESET = ("\033[1m", "\033[36m", "\033[32m", "\033[0m")
 if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
     BOLD = CYAN = GREEN = RESET = ""
@@ -65,6 +68,9 @@ CONTAINER_UID = (
     "stat --format %u /proc/$(docker inspect --format '{{.State.Pid}}' demo) && docker kill demo >/dev/null"
 )
 
+# What a program that wants a GPU does first: it opens its file.
+OPEN_GPUS = "for gpu in /dev/nvidia[0-9]; do head -c 16 $gpu >/dev/null && echo opened $gpu; done"
+
 BREAK_SSHD = """---
 - name: Make an image that nobody can log in to
   hosts: golden
@@ -78,8 +84,8 @@ BREAK_SSHD = """---
 """
 
 
-def title(number: int, text: str) -> None:
-    print(f"\n{BOLD}{number}. {text}{RESET}", flush=True)
+def title(text: str) -> None:
+    print(f"\n{BOLD}{next(STEPS)}. {text}{RESET}", flush=True)
 
 
 def run(*command: str, check: bool = True, capture: bool = False, typed: str = "") -> str:
@@ -149,7 +155,7 @@ def semester(light: bool) -> None:
     os.chdir(SITE)
     minji, jiho = PEOPLE
     written = person(minji, "node2", "cat hello.txt")
-    title(8, f"The semester ends: {minji} leaves, {jiho} was extended")
+    title(f"The semester ends: {minji} leaves, {jiho} was extended")
     term = end_the_term()
     run(GPUADMIN, "extend-term", jiho, "--yes")
     run(GPUADMIN, "semester-reset", "--yes", "--term", term, "--grace", "5")
@@ -159,7 +165,7 @@ def semester(light: bool) -> None:
     expect("Permission denied" in refused or "closed" in refused, f"{minji} cannot log in any more")
     run(GPUADMIN, "list-backups", minji)
 
-    title(9, f"{minji} comes back, and so does her home")
+    title(f"{minji} comes back, and so does her home")
     run(GPUADMIN, "add-user", minji, "--key", f"{key(minji)}.pub", "--yes")
     run(GPUADMIN, "restore-home", minji, "--in-place", "--yes")
     back = person(minji, "node2", "cat hello.txt")
@@ -170,12 +176,12 @@ def images(light: bool) -> None:
     """Ship a system with a package more to all nodes, then one that is broken."""
     lab, site = (MACHINES_LAB, MACHINES_SITE) if light else (LAB, SITE)
     if light:
-        title(10, "Virtual machines, which boot: a storage host and two nodes")
+        title("Virtual machines, which boot: a storage host and two nodes")
         run(GPUADMIN, "lab", "up", "--name", lab, "--site", str(site))
     os.chdir(site)
     if light:
         run(GPUADMIN, "provision", "--limit", "storage1", "--yes")  # images are kept beside the homes
-    title(11, "Build an image with one package more, boot it on the golden node, and push it to the others")
+    title("Build an image with one package more, boot it on the golden node, and push it to the others")
     run(GPUADMIN, "prepare-root", "--yes")
     run(GPUADMIN, "build-image", "with-rsync", "--install", "rsync", "--yes")
     run(GPUADMIN, "push-image", "with-rsync", "--yes")
@@ -183,7 +189,7 @@ def images(light: bool) -> None:
         output = admin(lab, host, "findmnt -no FSROOT /; rsync --version")
         expect("/roots/with-rsync" in output and "rsync  version" in output, f"{host} runs it")
 
-    title(12, "Push one whose sshd is broken: the node tries it, and comes back by itself")
+    title("Push one whose sshd is broken: the node tries it, and comes back by itself")
     playbook = site / "break-sshd.yml"
     playbook.write_text(BREAK_SSHD)
     run(GPUADMIN, "build-image", "broken", "--run", str(playbook), "--no-trial", "--yes")
@@ -293,24 +299,32 @@ def accounts(light: bool) -> None:
     """A cluster, two people with accounts on it, a container of one of them, and the page that shows who uses what."""
     begun = time.monotonic()
     minji, jiho = PEOPLE
-    title(1, "A virtual cluster on this machine: a storage host and two GPU nodes")
-    run(GPUADMIN, "lab", "up", "--name", LAB, *(["--light"] if light else []), "--site", str(SITE))
+    title("A virtual cluster on this machine: a storage host and two GPU nodes")
+    hosts = ["--light"] if light else []
+    if light and state.load(LAB) is None:
+        hosts += ["--gpus", str(min(2, os.cpu_count() or 1))]
+    run(GPUADMIN, "lab", "up", "--name", LAB, *hosts, "--site", str(SITE))
     os.chdir(SITE)
+    gpus = known_gpus()
     run(GPUADMIN, "check")
 
-    title(2, "Set its hosts up: NFS homes, rootless Docker, what accounts need; storage1 measures what all of them do")
+    title("Set its hosts up: NFS homes, rootless Docker, what accounts need; storage1 measures what all of them do")
     print(f"{CYAN}$ echo '{MONITOR}' > {MONITOR_FILE}{RESET}", flush=True)
     MONITOR_FILE.write_text(f"{MONITOR}\n")
+    settings = SITE / "gpuadmin.yml"
+    if gpus and GRANTED not in settings.read_text():
+        print(f"{CYAN}$ echo '{GRANTED}' >> gpuadmin.yml   # nobody opens one who was not given it{RESET}", flush=True)
+        settings.write_text(f"{settings.read_text().rstrip()}\n{GRANTED}\n")
     run(GPUADMIN, "provision", "--yes")
 
-    title(3, "Give two people an account")
+    title("Give two people an account")
     for name in PEOPLE:
         if not key(name).exists():
             key(name).parent.mkdir(mode=0o700, exist_ok=True)
             run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(key(name)))
         run(GPUADMIN, "add-user", name, "--email", f"{name}@example.org", "--key", f"{key(name)}.pub", "--yes")
 
-    title(4, f"{minji} logs in: one home on every node")
+    title(f"{minji} logs in: one home on every node")
     nfs = "fuse.mergerfs" if light else "nfs4"  # a light host has no NFS; that stands in for it
     home = person(minji, "node1", f"date > hello.txt; findmnt -nt {nfs} -o FSTYPE,SOURCE -T ~; cat hello.txt")
     there = person(minji, "node2", "cat hello.txt")
@@ -319,7 +333,7 @@ def accounts(light: bool) -> None:
     denied = person(jiho, "node1", f"cat ~{minji}/hello.txt", check=False)
     expect("Permission denied" in denied, f"{jiho} cannot read {minji}'s home")
 
-    title(5, f"{minji} runs a container: root inside, nobody outside")
+    title(f"{minji} runs a container: root inside, nobody outside")
     inside = person(minji, "node1", MAKE_IMAGE)
     expect("uid=0" in inside, "inside the container it is root")
     outside = person(minji, "node1", CONTAINER_UID)
@@ -327,16 +341,33 @@ def accounts(light: bool) -> None:
     expect(uid >= 2**31, f"uid 1000 of the container is {uid} on the node, out of {minji}'s subids")
     print(f"The first container ran {time.monotonic() - begun:.0f} seconds after the cluster was begun.", flush=True)
 
-    title(6, "What was opened is closed again")
+    if gpus:
+        granting(minji)
+    title("What was opened is closed again")
     for host in ("node1", "node2"):
         root = admin(LAB, host, "sudo btrfs property get -ts / ro")
         expect("ro=true" in root, f"the root of {host} is read-only")
     run(GPUADMIN, "list-users")
 
-    title(7, f"Who uses what is on a page: {minji} gets a link on a node, the admin through ssh")
+    title(f"Who uses what is on a page: {minji} gets a link on a node, the admin through ssh")
     expect("https://" in person(minji, "node1", "gpuadmin-me web"), f"{minji} has a link, good once")
     expect(all_measured(), "every node is measured")
     dashboard()
+
+
+def granting(name: str) -> None:
+    """Somebody is given a GPU, and it is taken back; on light hosts, whose GPUs can be opened and compute nothing."""
+    begun = time.monotonic()
+    title(f"GPUs are given, not grabbed: {name} opens none, gets one for eight hours, and it is taken back")
+    expect("opened" not in person(name, "node1", OPEN_GPUS, check=False), f"{name} opens no GPU")
+    run(GPUADMIN, "grant", name, "node1", "--gpus", "1", "--hours", "8", "--reason", "to try it", "--yes")
+    try:
+        expect(person(name, "node1", OPEN_GPUS, check=False).count("opened") == 1, f"{name} opens one")
+        run(GPUADMIN, "grants")
+    finally:
+        run(GPUADMIN, "revoke", name, "--yes")
+    expect("opened" not in person(name, "node1", OPEN_GPUS, check=False), f"{name} opens no GPU")
+    print(f"That took {time.monotonic() - begun:.0f} seconds.", flush=True)
 
 
 def dashboard() -> None:
@@ -369,6 +400,12 @@ def dashboard() -> None:
 SHOWS: Mapping[str, Callable[[bool], None]] = {"accounts": accounts, "semester": semester, "images": images}
 
 
+def known_gpus() -> int:
+    """How many GPUs each node of the demo has."""
+    lab = state.load(LAB)
+    return lab.gpus if lab else 0
+
+
 def purge(lab: str) -> str:
     """The command that removes a lab."""
     return f"gpuadmin lab down --name {lab} --purge"
@@ -388,7 +425,7 @@ def farewell(seconds: float) -> None:
     os.chdir(SITE)
     measured = MONITOR_FILE.exists()
     if measured:
-        print(f"\n{BOLD}What every GPU does, and who holds it (these nodes have none){RESET}", flush=True)
+        print(f"\n{BOLD}What every GPU does, and who holds it (as a driver says; there is none){RESET}", flush=True)
         everywhere = all_measured()
         run(GPUADMIN, "top", "--once")
         expect(everywhere, "every node is measured, whatever image it runs")
@@ -401,6 +438,7 @@ def farewell(seconds: float) -> None:
         *(["gpuadmin dashboard   # the cluster's web page, through ssh; Ctrl-C ends it"] if measured else []),
         "gpuadmin add-user YOURNAME --key ~/.ssh/id_ed25519.pub",
         f"gpuadmin lab ssh --name {LAB} --login {minji} --identity keys/{minji} node1",
+        *([f"gpuadmin grant {minji} node1 --gpus 1 --until tonight"] if known_gpus() else []),
         f"gpuadmin lock-user {jiho}",
         f"gpuadmin lab power-cut --name {LAB} node2   # and then: gpuadmin list-users",
         "gpuadmin runs",

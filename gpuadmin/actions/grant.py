@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.grants import clock, gpu_words, look
+from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted
-from gpuadmin.errors import ConfigError, RefusedError
+from gpuadmin.errors import ConfigError, HostFailedError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
@@ -57,13 +58,27 @@ def grant(options: Options, request: Granting) -> int:
         answers, run = look(session, {host: wanted})
         if host not in answers.known:
             return report(session, run, {}, unknown=[answers])
-        new = [one for one in answers.known[host]["grants"] if one["id"] == wanted["id"]]
-        builder = PlanBuilder(f"Grant {counted(len(new[0]['gpus']), 'GPU')} of {host} to {user.name}")
-        builder.add(host, f"{gpu_words(new[0]['gpus'], answers.known[host]['gpus'])} until {clock(wanted['until'])}")
+        new = _of(answers, host, wanted["id"])
+        if new is None:
+            raise HostFailedError(f"{host} does not say which GPU it would grant", hint="gpuadmin runs --log")
+        builder = PlanBuilder(f"Grant {counted(len(new['gpus']), 'GPU')} of {host} to {user.name}")
+        builder.add(host, f"{gpu_words(new['gpus'], answers.known[host]['gpus'])} until {clock(wanted['until'])}")
         session.plan(builder.build())
         session.confirm()
         run = session.run("grants", [host], {"gpuadmin_grant": {host: wanted}}, check=session.check)
-        return report(session, run, {"grant": new[0]})
+        # what the node gave: another admin may have been quicker, and it has chosen others
+        given = _of(Answers.of(run.hosts, [host], "grants"), host, wanted["id"])
+        if given is None:  # guard: what may have been granted is not granted once more without a word
+            session.console.print(
+                f"It is not known whether {host} has granted it. gpuadmin grants shows it, if it has, as"
+                f" {wanted['id']}; the same again would be one more."
+            )
+        return report(session, run, {"grant": given, "id": wanted["id"]}, advice="gpuadmin grants")
+
+
+def _of(answers: Answers, host: str, id: str) -> Mapping[str, Any] | None:
+    """The grant of this id, as its node says it is; None: it has none, or has not said."""
+    return next((one for one in answers.known.get(host, {}).get("grants", ()) if one["id"] == id), None)
 
 
 def end(request: Granting, now: datetime) -> datetime:

@@ -23,6 +23,7 @@ def up(
     memory: int,
     firmware: Literal["bios", "uefi"] | None,
     light: bool | None,
+    gpus: int | None,
     site: Path | None,
     as_json: bool,
 ) -> int:
@@ -36,6 +37,7 @@ def up(
         memory_mib=memory,
         firmware=firmware,
         light=light,
+        gpus=gpus,
         site_directory=directory.absolute(),
         progress=Progress(),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuadmin.actions.shared.grants import clock, gpu_words, look
+from gpuadmin.answers import Answers
 from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
@@ -38,4 +39,8 @@ def revoke(options: Options, names: Sequence[str]) -> int:
             return nothing(session, [answers])
         session.confirm()
         run = session.run("grants", list(ending), {"gpuadmin_grants_end": ending}, check=session.check)
-        return report(session, run, {"ended": ending}, unknown=[answers])
+        after = Answers.of(run.hosts, list(ending), "grants")
+        left = {host: {one["id"] for one in answer["grants"]} for host, answer in after.known.items()}
+        # guard: a grant that a node still has is not said to have ended -> ending
+        ended = {host: [one for one in ids if one not in left[host]] for host, ids in ending.items() if host in left}
+        return report(session, run, {"ended": ended}, unknown=[answers])

@@ -47,6 +47,9 @@ def command() -> None:
     default=None,
     help="Hosts as namespaces of this machine: seconds to start, needs root, no boot loader, no NFS.",
 )
+@click.option("--gpus", type=WholeNumber(0, 40), default=None,
+              help="GPUs of each light node, which can be opened and held and compute nothing.  "
+                   "[default: 0, or what the lab has]")  # fmt: skip
 @click.option("--site", type=click.Path(file_okay=False, path_type=Path), default=None,
               help="Where to write the lab's site.  [default: ./lab-site, or where it was written before]")  # fmt: skip
 @json_option
@@ -57,6 +60,7 @@ def up(
     memory: int,
     firmware: Literal["bios", "uefi"] | None,
     light: bool | None,
+    gpus: int | None,
     site: Path | None,
     name: str,
     as_json: bool,
@@ -67,8 +71,8 @@ def up(
     """
     from gpuadmin.actions import lab
 
-    return lab.up(name, nodes=nodes, ordinary=ordinary, memory=memory, firmware=firmware, light=light, site=site,
-                  as_json=as_json)  # fmt: skip
+    return lab.up(name, nodes=nodes, ordinary=ordinary, memory=memory, firmware=firmware, light=light, gpus=gpus,
+                  site=site, as_json=as_json)  # fmt: skip
 
 
 @command.command()

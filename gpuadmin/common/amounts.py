@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-UNLIMITED = "unlimited"
+UNLIMITED, NONE = "unlimited", "0"
 _UNITS = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _PERCENT = re.compile(r"([1-9][0-9]?|100)%")
 _SIZE = re.compile(r"([1-9][0-9]{0,6})([MGT])")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 #: With less nobody can log in: a shell, the user manager, and what they start.
 LEAST_MEMORY, LEAST_TASKS = 128 << 20, 64
+#: Percent of a disk.
+MOST_RESERVED = 50
 
 
 def _text(value: Any) -> str:
@@ -51,6 +53,17 @@ def ask_for_processors(value: Any) -> Any:
     """The same for processors."""
     text = _text(value)
     return _checked(value, text, _NUMBER.fullmatch(text) and text != "0", "50% of the node's, or a number such as 16")
+
+
+def ask_for_reserve(value: Any) -> Any:
+    """The same for what is kept of a disk. People get half of it at least."""
+    text = _text(value)
+    percent = _PERCENT.fullmatch(text)
+    if not (percent or text == NONE or _SIZE.fullmatch(text)):
+        raise ValueError(f"{_said(value)} is no amount; write 5% of the disk, a size such as 50G, or 0 for nothing")
+    if percent and int(percent[1]) > MOST_RESERVED:
+        raise ValueError(f"{_said(value)} leaves people less than half of the disk; give {MOST_RESERVED}% or less")
+    return text
 
 
 def _checked(value: Any, text: str, other: object, right: str) -> str:

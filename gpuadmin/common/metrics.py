@@ -252,6 +252,15 @@ METRICS = (
         "gpuadmin_user_disk_partial", GAUGE, ("user", "place"),
         "1 where it is more than was counted, because a directory holds too much or was moved about meanwhile.",
     ),
+    # disks, every minute by gpuadmin-disk-room
+    Metric(
+        "gpuadmin_people_disk_bytes", GAUGE, ("mountpoint",),
+        "What all people together can fill of a directory's file system, where `limits.disk_reserve` keeps the rest.",
+    ),
+    Metric(
+        "gpuadmin_people_disk_free_bytes", GAUGE, ("mountpoint",),
+        "What is left of it. At 0 people can write nothing there; root can.",
+    ),
     # the image, by the mapper
     Metric(
         "gpuadmin_image_info", GAUGE, ("image",),

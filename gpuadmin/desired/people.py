@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuadmin.common.amounts import NONE
 from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema.limits import Limits
@@ -64,9 +65,17 @@ def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
     own = {field: host.variables[name] for name, field in LIMITS.items() if host.variables.get(name) is not None}
     section = cluster.site.limits
     found = Limits.model_validate({**(section or Limits()).model_dump(), **own})  # a number of tasks becomes text
+    scratch, data = cluster.node(host, cluster.plain["reset"]["scratch"], []), cluster.docker_data(host)
     return {
         **found.model_dump(mode="json"),
+        "disk_reserve": NONE if section is None else found.disk_reserve,
+        "disk_paths": [
+            *scratch,
+            *([] if data is None else [data]),
+            *cluster.storage(host, [cluster.plain["homes"]["export"]], []),
+        ],
         "enabled": section is not None,
+        "login": "gpu" in host.groups,
         "admin": cluster.plain["admin"]["user"],
     }
 

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gpuadmin.common.text import listed
+from gpuadmin.common.text import counted, listed
 from gpuadmin.config.hosts_file import HOSTS_FILE
 from gpuadmin.errors import ConfigError
 from gpuadmin.lab import accel, disk, hosts, image, machines, network, site, ssh, state
 from gpuadmin.lab.commands import require
 from gpuadmin.lab.firmware import ovmf
 from gpuadmin.lab.light.disk import require_root
+from gpuadmin.lab.light.gpus import require as require_gpus
 from gpuadmin.lab.light.host import remove_switch
 from gpuadmin.lab.paths import state_directory
 from gpuadmin.lab.progress import Progress
@@ -35,29 +36,23 @@ def up(
     site_directory: Path,
     progress: Progress,
     light: bool | None = None,
+    gpus: int | None = None,
 ) -> Lab:
     """Bring a lab up and return it: its hosts answer ssh, its site is written.
 
     What runs is kept, what is down is started, what is missing is added. `firmware` None: what the lab has, BIOS in a
-    new one; `light` None: what the lab has, virtual machines in a new one. Raises ConfigError if it has the other.
+    new one; `light` None: what the lab has, virtual machines in a new one; `gpus` of each node None: what the lab has,
+    0 in a new one. Raises ConfigError if it has the other.
     """
     require("ssh", "ssh-keygen")
     with state.locked(name):
-        lab = state.load(name) or _new_lab(name, memory_mib, firmware or "bios", bool(light))
-        if light not in (None, lab.light):
-            raise ConfigError(
-                f"the hosts of lab {name} are {'light ones' if lab.light else 'virtual machines'}",
-                hint=f"--name chooses another lab; gpuadmin lab down --purge --name {name} deletes this one",
-            )
+        lab = state.load(name) or _new_lab(name, memory_mib, firmware or "bios", bool(light), gpus or 0)
+        _refuse_another(lab, firmware, light, gpus)
         if lab.light:
             require_root()
+            require_gpus(lab.gpus)
         else:
             require("qemu-system-x86_64", "qemu-img")
-        if firmware not in (None, lab.firmware):
-            raise ConfigError(
-                f"lab {name} boots by {lab.firmware.upper()}, not by {str(firmware).upper()}",
-                hint=f"--name chooses another lab; gpuadmin lab down --purge --name {name} deletes this one",
-            )
         if lab.firmware == "uefi":
             ovmf()
         bases, chosen = _bases(lab, nodes, ordinary, progress)
@@ -77,6 +72,23 @@ def up(
     return lab
 
 
+def _refuse_another(lab: Lab, firmware: disk.Firmware | None, light: bool | None, gpus: int | None) -> None:
+    """Raise ConfigError where a lab was made otherwise than it is wanted now, or cannot be made so."""
+    problem = ""
+    if light not in (None, lab.light):
+        problem = f"the hosts of lab {lab.name} are {'light ones' if lab.light else 'virtual machines'}"
+    elif firmware not in (None, lab.firmware):
+        problem = f"lab {lab.name} boots by {lab.firmware.upper()}, not by {str(firmware).upper()}"
+    elif gpus not in (None, lab.gpus):
+        problem = f"the nodes of lab {lab.name} have {counted(lab.gpus, 'GPU')} each, not {gpus}"
+    if problem:
+        raise ConfigError(
+            problem, hint=f"--name chooses another lab; gpuadmin lab down --purge --name {lab.name} deletes this one"
+        )
+    if lab.gpus and not lab.light:
+        raise ConfigError("virtual machines have no GPUs", hint="--light --gpus N makes light hosts with some")
+
+
 def _with_site(lab: Lab, directory: Path, progress: Progress) -> Lab:
     """Write the lab's site, and note where it is."""
     others = site.write(lab, directory)
@@ -87,9 +99,9 @@ def _with_site(lab: Lab, directory: Path, progress: Progress) -> Lab:
     return lab
 
 
-def _new_lab(name: str, memory_mib: int, firmware: disk.Firmware, light: bool) -> Lab:
+def _new_lab(name: str, memory_mib: int, firmware: disk.Firmware, light: bool, gpus: int) -> Lab:
     port = network.free_multicast_port({other.cluster_port for other in state.all_labs()})
-    return Lab(name, memory_mib, port, firmware=firmware, light=light)
+    return Lab(name, memory_mib, port, firmware=firmware, light=light, gpus=gpus)
 
 
 def _bases(lab: Lab, nodes: int, ordinary: int, progress: Progress) -> tuple[dict[str, Path], accel.Accel | None]:

@@ -36,6 +36,7 @@ def facts(name: str) -> Facts:
         "memory_mib": lab.memory_mib,
         "firmware": lab.firmware,
         "light": lab.light,
+        "gpus": lab.gpus,
         "hosts": hosts,
         "snapshots": {snapshot: list(names) for snapshot, names in lab.snapshots.items()},
     }

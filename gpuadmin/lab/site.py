@@ -12,6 +12,7 @@ from gpuadmin.config.skeleton import write_site
 from gpuadmin.config.yamlfile import YamlFile, write_atomically
 from gpuadmin.errors import ConfigError
 from gpuadmin.lab import ssh
+from gpuadmin.lab.light import gpus
 from gpuadmin.lab.seed import ADMIN
 from gpuadmin.lab.state import Host, Kind, Lab
 
@@ -23,9 +24,10 @@ def groups(host: Host) -> tuple[str, ...]:
     return (*_GROUPS[host.kind], *(("golden",) if host.golden else ()))
 
 
-def variables(host: Host) -> dict[str, object]:
-    """Given a host, return its inventory variables."""
-    return {"ansible_host": "127.0.0.1", "ansible_port": host.ssh_port, "gpuadmin_address": host.address}
+def variables(lab: Lab, host: Host) -> dict[str, object]:
+    """Given a host of a lab, return its inventory variables."""
+    reached = {"ansible_host": "127.0.0.1", "ansible_port": host.ssh_port, "gpuadmin_address": host.address}
+    return {**reached, **gpus.variables(lab.gpus_of(host))}
 
 
 def settings(lab: Lab) -> dict[str, object]:
@@ -39,7 +41,7 @@ def write(lab: Lab, directory: Path) -> list[str]:
     Returns the hosts in its inventory file that the lab does not have; they stay. Raises ConfigError, before anything
     is written, where the directory is another cluster's site, or its inventory has another shape than ours.
     """
-    hosts = [SiteHost(host.name, groups(host), variables(host)) for host in lab.hosts]
+    hosts = [SiteHost(host.name, groups(host), variables(lab, host)) for host in lab.hosts]
     if not (directory / SETTINGS_FILE).exists() and not (directory / HOSTS_FILE).exists():
         write_site(
             directory, name=lab.name, settings=settings(lab), hosts=hosts, known_hosts=ssh.known_hosts(lab)

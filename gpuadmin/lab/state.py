@@ -53,6 +53,8 @@ class Lab:
     firmware: disk.Firmware = "bios"
     #: Whether its hosts are light ones: namespaces of this machine instead of virtual machines.
     light: bool = False
+    #: How many GPUs each node has: only light hosts have some.
+    gpus: int = 0
 
     @property
     def directory(self) -> Path:
@@ -67,6 +69,10 @@ class Lab:
     def host_directory(self, host: Host) -> Path:
         """Where a host's disks, console and sockets are."""
         return self.directory / "hosts" / host.name
+
+    def gpus_of(self, host: Host) -> int:
+        """How many GPUs a host has."""
+        return 0 if host.kind == "storage" else self.gpus
 
     def layout(self, kind: Kind) -> disk.Layout:
         """Given a kind of host, return the disk layout that it has in this lab."""

@@ -46,7 +46,7 @@ def provisioned(hosts: str) -> Iterator[Cluster]:
     """A storage host and two nodes, set up once and saved; nothing of an earlier session is left in them."""
     if hosts == where.LIGHT:
         directory = REPOSITORY / ".cache" / "e2e-light"
-        with provisioned_lab(f"{LAB}-light", directory, "--light", "--nodes", "2") as cluster:
+        with provisioned_lab(f"{LAB}-light", directory, "--light", "--nodes", "2", "--gpus", "2") as cluster:
             yield cluster
     else:
         with remembered_lab(LAB, "--nodes", "2") as cluster:

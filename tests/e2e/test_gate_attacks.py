@@ -18,13 +18,19 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/gpus.md"
 TRIES = "/local/try-gpus"
 #: One that root left lying about: GPUs under other names, and a program that runs as root for whoever starts it.
 LEFT = (
-    f"set -e; mknod -m 666 /local/own-a c {gated_cluster.MAJOR} 0; mknod -m 666 /local/own-b c {gated_cluster.MAJOR} 1;"
+    "set -e; for x in 0 1; do cp -a /dev/nvidia$x /local/own-$x; done;"
     "cp /usr/bin/head /local/as-root; chmod 4755 /local/as-root"
 )
 #: A lab host has neither cron nor at: services of these names run the same, as the real ones do.
 STAND_IN = "[Service]\nType=oneshot\nUser=minji\nExecStart={tries}\nStandardOutput=truncate:/run/{name}.out\n"
+IN_HER_SLICE = "grep -q user.slice /proc/self/cgroup"
 DOCKER = "docker run --rm {option} tiny /bin/sh -c '{probe}'"
-DEVICES = "--device /dev/gpu-a --device /dev/gpu-b"
+#: Where systemd reads units from: those that she could put a drop-in of her own slice into.
+DROP_INS = (
+    "for p in $(systemctl show --property=UnitPath --value); do while ! test -e $p; do p=${p%/*}; done;"
+    " test -w ${p:-/} && echo $p; done; true"
+)
+DEVICES = "--device /dev/nvidia0 --device /dev/nvidia1"
 LOOP = f"while :; do {TRIES} > ~/.before.new; mv ~/.before.new ~/.before; sleep 0.1; done"
 
 
@@ -41,7 +47,9 @@ def attempts(cluster: Cluster, before: Kept) -> Mapping[str, Callable[[], str]]:
     """What minji tries: in words → which GPUs it opened, as letters."""
 
     def hers(command: str) -> Callable[[], str]:
-        return lambda: cluster.person("minji", NODE, command).strip()
+        # a logind that was started again counts from one: a number that is taken gives a login no session
+        line = f"{IN_HER_SLICE} && {{ {command}; }}"
+        return lambda: cluster.wait(lambda: cluster.ssh("minji", NODE, line), seconds=60).strip()
 
     def container(option: str) -> Callable[[], str]:
         def way() -> str:
@@ -71,10 +79,10 @@ def attempts(cluster: Cluster, before: Kept) -> Mapping[str, Callable[[], str]]:
         return hers(f"for p in {places}; do echo $$ > $p/cgroup.procs; done 2>/dev/null; {PROBE}")()
 
     by_user = "systemd-run --user --quiet --wait --pipe"
-    lifted = "-p DevicePolicy=auto -p 'DeviceAllow=/dev/gpu-a rw' -p 'DeviceAllow=/dev/gpu-b rw'"
+    lifted = "-p DevicePolicy=auto -p 'DeviceAllow=/dev/nvidia0 rw' -p 'DeviceAllow=/dev/nvidia1 rw'"
     named = TRY.format("/local/own-")
-    made = f"mknod /tmp/own-a c {gated_cluster.MAJOR} 0; mknod /tmp/own-b c {gated_cluster.MAJOR} 1"
-    as_root = "for x in a b; do /local/as-root -c 16 /dev/gpu-$x >/dev/null 2>&1 && printf $x; done; echo"
+    made = "for x in 0 1; do mknod /tmp/own-$x c $(stat -c %Hr /dev/nvidia$x) $x; done"
+    as_root = "for x in 0 1; do /local/as-root -c 16 /dev/nvidia$x >/dev/null 2>&1 && printf $x; done; echo"
     return {
         "a new ssh session, also a second one beside it": hers(PROBE),
         "a shell that she had before": lambda: before.ask(PROBE),
@@ -87,7 +95,7 @@ def attempts(cluster: Cluster, before: Kept) -> Mapping[str, Callable[[], str]]:
         "a device node under another name, left by root": hers(named),
         "a program of root's with the setuid bit": hers(as_root),
         "a user namespace (`unshare -Urm`)": hers(f"unshare -Urm sh -c '{PROBE}'"),
-        "`/proc/self/root`": hers(TRY.format("/proc/self/root/dev/gpu-")),
+        "`/proc/self/root`": hers(TRY.format("/proc/self/root/dev/nvidia")),
         "moving her process into another cgroup": other_cgroup,
         "cron (a unit of its name)": at_a_service("cron.service"),
         "at (a unit of its name)": at_a_service("atd.service"),
@@ -103,6 +111,7 @@ def test_what_is_tried_and_what_it_gets(gated: Cluster) -> None:
         unit = STAND_IN.format(tries=TRIES, name=f"{name}.service")
         gated.admin(NODE, f"cat > /run/systemd/system/{name}.service <<'E'\n{unit}E\n")
     gated.admin(NODE, "systemctl daemon-reload")
+    assert gated.person("minji", NODE, DROP_INS).strip() == ""
     gated.person("minji", NODE, MAKE_IMAGE)
     gated.person("minji", NODE, f"docker run -d --name before {DEVICES} tiny /bin/sleep 6000")
     gated.person("minji", NODE, f"systemd-run --user --quiet --unit before sh -c '{LOOP}'")
@@ -112,18 +121,18 @@ def test_what_is_tried_and_what_it_gets(gated: Cluster) -> None:
         without = {name: way() for name, way in ways.items()}
         gated.gpuadmin("grant", "minji", NODE, "--gpu", "0", "--hours", "1", "--yes")
         granted = {name: way() for name, way in ways.items()}
-        assert before.ask("exec 3< /dev/gpu-a; head -c 16 <&3 | wc -c") == "16"
+        assert before.ask("exec 3< /dev/nvidia0; head -c 16 <&3 | wc -c") == "16"
         gated.gpuadmin("revoke", "minji", "--yes")
         after = {name: way() for name, way in ways.items()}
-        again = before.ask("( : < /proc/self/fd/3 ) 2>/dev/null && printf a")
+        again = before.ask("( : < /proc/self/fd/3 ) 2>/dev/null && printf 0")
         still = before.ask("head -c 16 <&3 | wc -c")
     rows = [(name, without[name], granted[name], after[name]) for name in ways]
     rows += [
-        ("opening again what is open, by `/proc/self/fd`", "", "a", again),
-        ("a file that was opened while it was granted", "", "a", "a" if still == "16" else ""),
+        ("opening again what is open, by `/proc/self/fd`", "", "0", again),
+        ("a file that was opened while it was granted", "", "0", "0" if still == "16" else ""),
         ("somebody who logs in for the first time", "", "", opened(gated, "haru")),
     ]
-    table = ["| what she tries | without a grant | granted GPU a | after its end |", "| --- | --- | --- | --- |"]
+    table = ["| what she tries | without a grant | granted GPU 0 | after its end |", "| --- | --- | --- | --- |"]
     table += [f"| {name} | {' | '.join(one or '–' for one in cells)} |" for name, *cells in rows]
     print("\n" + "\n".join(table))
     page = PAGE.read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """What still holds a GPU when its grant has ended is told, and ended by `idle --act`; a neighbour's goes on.
 
-The driver is none (tests/support/fake_nvml); its device files are nodes of cpu/cpuid, which can be opened and held.
+The driver is none (tests/support/fake_nvml); its GPUs are those of the lab, which can be opened and held.
 """
 
 from __future__ import annotations
@@ -19,13 +19,6 @@ from tests.support.monitored import watched, within
 
 __all__ = ["watched"]
 pytestmark = [pytest.mark.lab, pytest.mark.needs("cc")]
-SECOND = "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"
-MAJOR = 203  # x86's cpuid
-VARIABLES = (
-    "gpu_stack_groups: [nvidia, drm, cpu/cpuid]\n"
-    f"gpu_stack_devices: {{{FIRST}: [/dev/nvidia0], {SECOND}: [/dev/nvidia1]}}\n"
-)
-NODES = "; ".join(f"rm /dev/nvidia{minor}; mknod -m 666 /dev/nvidia{minor} c {MAJOR} {minor}" for minor in (0, 1))
 READ = "head -c 16 /dev/nvidia0 2>&1 | tail -c 60"
 
 
@@ -33,7 +26,6 @@ READ = "head -c 16 /dev/nvidia0 2>&1 | tail -c 60"
 def gated(watched: Cluster) -> Iterator[Cluster]:
     """node1 has GPUs that are given on request; minji has the first one and jiho the second. Nothing idle is ended."""
     settings, users = watched.site / "gpuadmin.yml", watched.site / "users.yml"
-    variables = watched.site / "inventory/group_vars/gpu/test.yml"
     before = settings.read_text()
     (watched.site / "mails.jsonl").unlink(missing_ok=True)  # of a session that went before
     watched.add("jiho")
@@ -46,23 +38,19 @@ def gated(watched: Cluster) -> Iterator[Cluster]:
     for pid, memory in ((4343, 1073741824), (4242, 4294967296)):
         idle = idle.replace(f"[process]\npid = {pid}\nmemory = {memory}\n", "")
     fake_driver.describe(watched, "node1", idle)
-    watched.admin("node1", f"{NODES}; systemctl restart gpuadmin-metrics-sampler gpuadmin-metrics-mapper")
+    watched.admin("node1", "systemctl restart gpuadmin-metrics-sampler gpuadmin-metrics-mapper")
     settings.write_text(
         before.replace("metrics: {", "metrics: {idle_notice_hours: 1, idle_stop: false, ")
         + "\ngpus: {access: granted}\n"
     )
-    variables.parent.mkdir(parents=True, exist_ok=True)
-    variables.write_text(VARIABLES)
     try:
         watched.gpuadmin("provision", "--limit", "node1", "--yes")
         yield watched
     finally:
         settings.write_text(before)
         watched.gpuadmin("provision", "--limit", "node1", "--yes")
-        variables.unlink()
 
 
-@pytest.mark.story("grant", "idle")
 def test_what_holds_a_gpu_after_its_grant_is_told_and_ended(gated: Cluster, tmp_path: Path) -> None:
     mails = tmp_path / "mails"
     other = background(gated, "minji", "exec sleep 100001")

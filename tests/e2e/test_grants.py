@@ -1,5 +1,7 @@
 """GPUs for those who were granted one: two people on one node, ssh open."""
 
+import threading
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -7,6 +9,7 @@ import pytest
 
 from tests.support import gated_cluster
 from tests.support.gated_cluster import NODE, PROBE, opened
+from tests.support.granting import grants_in_a_row
 from tests.support.lab_cluster import MAKE_IMAGE, Cluster
 
 pytestmark = pytest.mark.lab
@@ -18,17 +21,41 @@ def gated(cluster: Cluster) -> Iterator[Cluster]:
         yield found
 
 
-@pytest.mark.story("grant", "revoke", "grants")
+class Tries:
+    """Somebody logs in again and again, and opens what they can: what each login that got in has opened."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.seen: list[str] = []
+        self._over = False
+        self._thread = threading.Thread(target=self._try, args=(cluster, name), daemon=True)
+        self._thread.start()
+
+    def _try(self, cluster: Cluster, name: str) -> None:
+        while not self._over:
+            done = cluster.ssh(name, NODE, PROBE)
+            if done.returncode == 0:
+                self.seen.append(done.stdout.strip())
+
+    def end(self) -> list[str]:
+        """Stop once they have got in."""
+        end = time.monotonic() + 120
+        while not self.seen and time.monotonic() < end:
+            time.sleep(0.1)
+        self._over = True
+        self._thread.join()
+        return self.seen
+
+
 def test_a_gpu_is_given_and_taken_back(gated: Cluster) -> None:
     assert [opened(gated, name) for name in ("minji", "jiho")] == ["", ""]
     gated.person("minji", NODE, MAKE_IMAGE)
-    gated.person("minji", NODE, "docker run -d --name before --device /dev/gpu-a tiny /bin/sleep 600")
+    gated.person("minji", NODE, "docker run -d --name before --device /dev/nvidia0 tiny /bin/sleep 600")
     inside = f'docker exec before /bin/sh -c "{PROBE.replace("$", chr(92) + "$")}"'
     assert gated.person("minji", NODE, inside).strip() == ""
     until = (datetime.now() + timedelta(hours=2)).strftime("%Y-%m-%dT%H:%M")
     gated.gpuadmin("grant", "minji", NODE, "--gpu", "0", "--until", until, "--reason", "a deadline", "--yes")
-    assert opened(gated, "minji") == "a"
-    assert gated.person("minji", NODE, inside).strip() == "a"
+    assert opened(gated, "minji") == "0"
+    assert gated.person("minji", NODE, inside).strip() == "0"
     assert opened(gated, "jiho") == ""
     (row,) = gated.gpuadmin("grants")["result"]["hosts"][NODE]["grants"]
     assert (row["user"], row["gpus"], row["reason"]) == ("minji", ["0"], "a deadline")
@@ -37,20 +64,35 @@ def test_a_gpu_is_given_and_taken_back(gated: Cluster) -> None:
     # what ends takes nothing from a neighbour
     gated.gpuadmin("grant", "jiho", NODE, "--gpu", "1", "--hours", "1", "--yes")
     gated.gpuadmin("revoke", "minji", "--yes")
-    assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "b"]
+    assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "1"]
     # nothing of systemd's takes it away or opens more
     for command in ("daemon-reload", "daemon-reexec", "restart systemd-logind"):
         gated.admin(NODE, f"systemctl {command}")
-        assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "b"], command
+        assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "1"], command
     # a gate that somebody opened by hand is closed by the next run, and is said to be open where it cannot be
     gated.admin(NODE, "systemctl revert user-20000.slice")
     gated.admin(NODE, "systemctl set-property --runtime ssh.service 'DeviceAllow=char-* rwm'")
     gated.admin(NODE, "systemctl start gpuadmin-gpu-gate.service")
-    assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "b"]
+    assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "1"]
     assert gated.gpuadmin("status", "--limit", NODE)["result"]["hosts"][NODE]["gpu_gate"] == []
-    # and after a boot, by itself
-    gated.reboot(NODE)
-    make = "; ".join(f"mknod -m 666 /dev/gpu-{name} c {gated_cluster.MAJOR} {minor}" for minor, name in enumerate("ab"))
-    gated.admin(NODE, make)
-    gated.admin(NODE, "systemctl start gpuadmin-gpu-gate.service")
-    assert [opened(gated, name) for name in ("minji", "jiho")] == ["", "b"]
+    # a power cut, and an end while the node is off
+    gated.gpuadmin("grant", "minji", NODE, "--gpu", "0", "--hours", "1", "--yes")
+    (hers,) = [one for one in gated.gpuadmin("grants")["result"]["hosts"][NODE]["grants"] if one["user"] == "minji"]
+    path, until = f"/var/lib/gpuadmin/gpu-grants/{hers['id']}.json", int(time.time()) + 20
+    gated.admin(NODE, f"sed -i 's/{int(hers['until'])}/{until}/' {path} && grep -q {until} {path}")
+    gated.lab("power-cut", NODE)
+    assert time.time() < until
+    time.sleep(max(0.0, until - time.time()))
+    tries = {name: Tries(gated, name) for name in ("minji", "jiho")}
+    gated.lab("start", NODE)
+    assert {name: set(one.end()) for name, one in tries.items()} == {"minji": {""}, "jiho": {"1"}}, "from the first on"
+    (left,) = gated.gpuadmin("grants")["result"]["hosts"][NODE]["grants"]
+    assert left["user"] == "jiho"
+
+
+@pytest.mark.slow
+def test_many_grants_leave_nothing_and_open_nothing(gated: Cluster) -> None:
+    seen = grants_in_a_row(gated, NODE, rounds=100, people=20)
+    assert seen.drift == {}
+    assert seen.opened == ["/dev/nvidia1"], "hers, and never what others were granted meanwhile"
+    assert seen.tries > 10_000

@@ -1,8 +1,8 @@
 """A node of the lab that believes to have two NVIDIA GPUs, one of them divided: a driver that is none.
 
-The library (tests/support/fake_nvml) lies where the distribution would put it, device files are `/dev/null` by other
-names, and the units that ask for GPUs see a driver's files in /proc and /sys. What the library answers can change at
-any time.
+The library (tests/support/fake_nvml) lies where the distribution would put it, device files that the lab does not make
+are `/dev/null` by other names, and the units that ask for GPUs see a driver's files in /proc and /sys. What the library
+answers can change at any time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ tar -xzf /var/tmp/driver -C / --no-overwrite-dir --no-same-owner
 ln -sf {DESCRIBED} /etc/gpuadmin-fake-nvml
 ldconfig
 btrfs property set -ts / ro true
-for name in nvidia0 nvidia1 nvidiactl nvidia-uvm nvidia-uvm-tools; do mknod -m 666 /dev/$name c 1 3; done
+for name in nvidia0 nvidia1 nvidiactl nvidia-uvm nvidia-uvm-tools; do
+    [ -e /dev/$name ] || mknod -m 666 /dev/$name c 1 3
+done
 mkdir /dev/nvidia-caps
 for number in 66 67; do mknod -m 444 /dev/nvidia-caps/nvidia-cap$number c 1 3; done
 driver=/var/lib/fake-driver/driver

@@ -1,18 +1,21 @@
 """A host whose systemd does what it is told, for tests of the gate."""
 
+import errno
 import json
+import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, proof, reconcile
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, proof, reconcile
 
 UNITS = (
     "user-20000.slice loaded active active User\nuser-0.slice loaded active active User\n"
     "ssh.service loaded active running\ncron.service not-found inactive dead\n"
 )
+PEOPLE = {"minji": 20000, "jiho": 20001, **{f"user{number}": 20000 + number for number in range(1, 6)}}
 
 
 @dataclass
@@ -25,10 +28,13 @@ class GatedHost:
     refuses: str = ""
     lies: list[str] = field(default_factory=list)
     units_there: str = UNITS
+    people: dict[str, int] = field(default_factory=lambda: dict(PEOPLE))
 
     def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         if command[1] == "list-units":
             return subprocess.CompletedProcess(command, 0, self.units_there, "")
+        if command[1] == "show":
+            return subprocess.CompletedProcess(command, 0, "\n", "")
         self.told.append(tuple(command))
         unit = command[3]
         if unit == self.refuses:
@@ -43,7 +49,10 @@ class GatedHost:
             del self.allow[unit]
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    def opens(self, cgroup: str, paths: Sequence[str]) -> list[str]:
+    def lookup(self, name: str) -> tuple[int, int] | None:
+        return (self.people[name], self.people[name]) if name in self.people else None
+
+    def opens(self, cgroup: str, paths: Sequence[str], seconds: float = 1.0) -> list[str]:
         unit = Path(cgroup).name
         return [path for path in paths if path in self.allow.get(unit, paths) or path in self.lies]
 
@@ -55,6 +64,18 @@ class GatedHost:
         """Unit → the device files that it was told, but those of every GPU."""
         control = gate.Settings.control
         return {one[3]: [path for path in self.allow.get(one[3], []) if path not in control] for one in self.told}
+
+
+def read_only(patch: pytest.MonkeyPatch) -> None:
+    """As if the file system of the grants took no change."""
+    real = os.unlink
+
+    def unlink(path: str) -> None:
+        if f"/{grants.DIRECTORY}/" in path:
+            raise OSError(errno.EROFS, "Read-only file system", path)
+        real(path)
+
+    patch.setattr(os, "unlink", unlink)
 
 
 def gated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
@@ -74,8 +95,13 @@ def gated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
             control=str(tmp_path / "control"), units=str(tmp_path / "units"), root=str(tmp_path),
             cgroups=(str(tmp_path / "cgroups"),),
             command=lambda command: found.run(command),  # noqa: PLW0108  it does not exist yet
+            lookup=lambda name: found.lookup(name),  # noqa: PLW0108
         )
     )  # fmt: skip
+    for unit in (gate.SLICES, "ssh.service"):
+        path = Path(found.places.units) / f"{unit}.d" / gate.DROP_IN
+        path.parent.mkdir(parents=True)
+        path.write_text(gate.drop_in(gate.kind(unit), reconcile.settings_of(found.places)))
     monkeypatch.setattr(proof, "opens", found.opens)
     monkeypatch.setattr(reconcile, "SETTLE", 0.1)
     return found

@@ -113,6 +113,7 @@ def prepare(cluster: Cluster, *options: str) -> None:
     """
     cluster.restore("provisioned")
     cluster.empty()
+    cluster.gpuadmin("prepare-root", "--yes")
     cluster.add("minji")
     cluster.gpuadmin("build-image", "one", "--install", PACKAGE, *options, "--yes")
     cluster.lab("save", "imaged", "--replace")

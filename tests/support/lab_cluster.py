@@ -31,7 +31,6 @@ class Cluster:
     def __init__(self, site: Path, name: str = LAB, *, light: bool = False) -> None:
         self.site = site
         self.name = name
-        self.light = light
         #: The type of what homes are mounted with. Light hosts have no NFS: mergerfs stands in.
         self.nfs = "fuse.mergerfs" if light else "nfs4"
         self.keys = site.parent / "keys"

@@ -15,13 +15,15 @@ from gpuadmin.lab import image, mirror, paths
 from tests.support.lab_cluster import GPUADMIN, KEEP, REPOSITORY, Cluster
 
 STATE = "provisioned"
+#: An image of nodes as provisioning made them. Images of tests are sent as what they differ by from that.
+STOCK = "stock"
 #: What decides how a provisioned host looks: the node's side of gpuadmin, how it is asked, and the lab itself.
 MADE_FROM = ("roles", "playbooks", "inventory", "templates", "gpuadmin/ansible", "gpuadmin/collections", "gpuadmin/lab")
 OLDEST = 7 * 86400  # seconds; timers of a host that wakes after months do what no test is about
 
 
 @contextmanager
-def provisioned_lab(name: str, directory: Path, *options: str) -> Iterator[Cluster]:
+def provisioned_lab(name: str, directory: Path, *options: str, stock: bool = False) -> Iterator[Cluster]:
     """A new lab, made with these options of `lab up`, provisioned and saved as `provisioned`; purged afterwards.
 
     With GPUADMIN_KEEP_LAB set, for people who write tests, the lab stays and the next session goes on with it.
@@ -32,7 +34,7 @@ def provisioned_lab(name: str, directory: Path, *options: str) -> Iterator[Clust
         cluster.end_commands()
         return
     try:
-        make(cluster, options)
+        make(cluster, options, stock=stock)
         yield cluster
     finally:
         cluster.end_commands()
@@ -44,12 +46,13 @@ def provisioned_lab(name: str, directory: Path, *options: str) -> Iterator[Clust
 def remembered_lab(name: str, *options: str) -> Iterator[Cluster]:
     """As `provisioned_lab`, of virtual machines; switched off afterwards and kept beside the base images.
 
-    The next session goes on with the saved state, which is provisioned once more if gpuadmin has changed since: an
-    upgrade as sites have it, and a quarter of the time. Where the machines would be others, it is made anew.
+    Its nodes are ready for images (`hold_stock`). The next session goes on with the saved state, which is provisioned
+    once more if gpuadmin has changed since: an upgrade as sites have it, and a quarter of the time. Where the machines
+    would be others, it is made anew.
     """
     directory = paths.cache_directory().parent / "tests" / name
     if KEEP:
-        with provisioned_lab(name, directory, *options) as found:
+        with provisioned_lab(name, directory, *options, stock=True) as found:
             yield found
         return
     cluster, made_from = Cluster(directory / "site", name), directory / "made-from"
@@ -57,7 +60,7 @@ def remembered_lab(name: str, *options: str) -> Iterator[Cluster]:
     try:
         found = known(made_from, machines)
         if not (found and brought_back(cluster) and (found == code or upgraded(cluster))):
-            make(cluster, options)
+            make(cluster, options, stock=True)
         remember(made_from, machines, code)
         yield cluster
     finally:
@@ -71,7 +74,7 @@ def remembered_lab(name: str, *options: str) -> Iterator[Cluster]:
             cluster.lab("down", "--purge")
 
 
-def make(cluster: Cluster, options: Sequence[str]) -> None:
+def make(cluster: Cluster, options: Sequence[str], *, stock: bool = False) -> None:
     """Make a lab, provision it and save it; whatever had its name and its directory is gone."""
     directory = cluster.site.parent
     shutil.rmtree(directory, ignore_errors=True)
@@ -80,14 +83,22 @@ def make(cluster: Cluster, options: Sequence[str]) -> None:
     cluster.lab("up", *options, "--site", str(cluster.site))
     document = cluster.gpuadmin("provision", "--yes")
     assert {host["status"] for host in document["hosts"].values()} == {"changed"}
-    prepared(cluster)
+    if stock:
+        hold_stock(cluster)
     cluster.lab("save", STATE, "--replace")
 
 
-def prepared(cluster: Cluster) -> None:
-    """Make nodes ready for images, as sites do once: virtual machines alone have a boot loader for it."""
-    if not cluster.light:
-        cluster.gpuadmin("prepare-root", "--yes")
+def hold_stock(cluster: Cluster) -> None:
+    """Make virtual nodes ready for images, and have all of them hold `stock`, which is not in the store.
+
+    They run what they ran. Without it each image of a test would carry Docker to the nodes, for minutes.
+    """
+    cluster.gpuadmin("prepare-root", "--yes")
+    cluster.gpuadmin("build-image", STOCK, "--no-trial", "--yes")
+    cluster.gpuadmin("push-image", STOCK, "--yes")
+    cluster.gpuadmin("rollback-image", "--limit", "node2", "--yes")
+    cluster.settle("node2")
+    cluster.admin("storage1", f"rm -r /srv/storage/images/{STOCK}")
 
 
 def made_with() -> tuple[str, bytes]:
@@ -130,7 +141,7 @@ def upgraded(cluster: Cluster) -> bool:
     """Provision a lab of an earlier session with what gpuadmin is now, and save it."""
     try:
         cluster.gpuadmin("provision", "--yes")
-        prepared(cluster)
+        cluster.gpuadmin("prepare-root", "--yes")
     except AssertionError as error:  # what no site has had, between two commits, need not lead on
         print(f"the lab of an earlier session cannot be upgraded: {error}")
         return False

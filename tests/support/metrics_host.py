@@ -39,8 +39,10 @@ class Host:
         namespace: str = HOST,
         files: dict[int, tuple[str, int, int]] | None = None,
         mounts: str = "",
+        program: str | None = "/usr/bin/python3",
     ) -> None:
-        """``files``: path, inode and mount by number. ``started``: hundredths of a second since boot."""
+        """``files``: path, inode and mount by number. ``started``: hundredths of a second since boot. ``program``: None
+        for a thread of the kernel's."""
         base = self.proc / str(pid)
         for part in ("ns", "fd", "fdinfo"):
             (base / part).mkdir(parents=True)
@@ -49,6 +51,8 @@ class Host:
         (base / "stat").write_text(f"{pid} ({name}) S 1 " + "0 " * 17 + f"{started} 0 0\n")
         (base / "cgroup").write_text(cgroup)
         (base / "ns/pid").symlink_to(namespace)
+        if program is not None:
+            (base / "exe").symlink_to(program)
         (base / "mountinfo").write_text(mounts)
         for number, (path, inode, mount) in (files or {}).items():
             (base / f"fd/{number}").symlink_to(path)

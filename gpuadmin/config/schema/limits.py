@@ -6,7 +6,13 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from gpuadmin.common.amounts import ask_for_memory, ask_for_processors, ask_for_swap, ask_for_tasks
+from gpuadmin.common.amounts import (
+    ask_for_memory,
+    ask_for_processors,
+    ask_for_reserve,
+    ask_for_swap,
+    ask_for_tasks,
+)
 from gpuadmin.config.fields import UserName
 from gpuadmin.config.schema.base import Model
 
@@ -15,6 +21,7 @@ Memory = Annotated[str, BeforeValidator(ask_for_memory)]
 Swap = Annotated[str, BeforeValidator(ask_for_swap), Field(json_schema_extra=_PLAIN)]
 Tasks = Annotated[str, BeforeValidator(ask_for_tasks), Field(json_schema_extra=_PLAIN)]
 Processors = Annotated[str, BeforeValidator(ask_for_processors), Field(json_schema_extra=_PLAIN)]
+Reserve = Annotated[str, BeforeValidator(ask_for_reserve), Field(json_schema_extra=_PLAIN)]
 Weight = Annotated[int, Field(ge=1, le=10000)]
 
 
@@ -64,6 +71,15 @@ class Limits(Model):
         Weight,
         Field(description="How processors are shared while all are busy: 200 gets twice as much as 100."),
     ] = 100
+    disk_reserve: Annotated[
+        Reserve,
+        Field(
+            description="What people cannot fill of a node's own disk, and of the homes' disk on the storage host: "
+            "a share (`5%`), a size, or `0` for nothing. On btrfs gpuadmin turns quotas on for it, and all that people "
+            "write (scratch, Docker's data, homes) gets one limit; ext4 keeps blocks for root by itself; other file "
+            "systems cannot, which is said."
+        ),
+    ] = "5%"
     people: Annotated[
         list[OwnLimits],
         Field(description="Limits of certain people. Where somebody is in several entries, the later ones win."),
@@ -71,4 +87,4 @@ class Limits(Model):
 
 
 #: What the inventory may say otherwise for a group or a host, as limits_memory and so on.
-OF_A_HOST = ("memory", "swap", "tasks", "processors", "processor_weight")
+OF_A_HOST = ("memory", "swap", "tasks", "processors", "processor_weight", "disk_reserve")

@@ -97,6 +97,7 @@ def _launch(lab: Lab, host: Host, disk: str, data: str) -> subprocess.Popen[byte
         "unshare", *NAMESPACES, "--propagation", "private", "--fork", "--kill-child=KILL",
         "sh", str(HERE / "init.sh"), str(directory), disk, host.name,
         data if host.kind == "storage" else "", "" if host.kind == "storage" else data, root_subvolume(host.kind),
+        str(lab.gpus_of(host)),
     )  # fmt: skip
     with (directory / "console.log").open("ab") as console:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT)

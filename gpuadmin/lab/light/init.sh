@@ -1,10 +1,10 @@
 #!/bin/sh
 # Process 1 of a light host, until systemd is. It has its own mount, pid, network, hostname, ipc and cgroup namespaces.
 # $1: the host's directory; $2: the loop device of its disk; $3: its name; $4: the storage host's data, if this is it;
-# $5: that data, if this is a node; $6: the subvolume that is its root.
+# $5: that data, if this is a node; $6: the subvolume that is its root; $7: how many GPUs it has (gpus.py).
 # Nothing here is seen outside: the mounts are this namespace's own.
 set -eu
-directory=$1 disk=$2 name=$3 data=$4 shared=$5 subvolume=$6
+directory=$1 disk=$2 name=$3 data=$4 shared=$5 subvolume=$6 gpus=$7
 root=$directory/root
 mkdir -p "$root"
 mount -t btrfs -o noatime,subvol=/$subvolume "$disk" "$root"
@@ -35,6 +35,11 @@ node 666 fuse 10 229
 node 666 net/tun 10 200
 node 600 btrfs-control 10 234
 node 600 autofs 10 235
+number=0
+while [ "$number" -lt "$gpus" ]; do
+	node 666 "nvidia$number" 203 "$number"
+	number=$((number + 1))
+done
 # The disk under its own name: what mountinfo says can be opened.
 cp -a "$disk" "dev/${disk##*/}"
 [ -z "$data" ] || cp -a "$data" "dev/${data##*/}"

@@ -1,13 +1,20 @@
-"""Grants by verbs: until when, what is shown before, and what is refused."""
+"""Grants by verbs: until when, what is shown before, what is refused, and what is said of what nodes have done."""
 
+import json
+from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 import pytest
 
 from gpuadmin.actions.grant import Granting, end
 from gpuadmin.actions.shared.grants import gpu_words
+from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.errors import ConfigError
+from gpuadmin.results import HostResult, RunResult
+from tests.support.fake_ansible import Ansible, Cli, ansible
 
+__all__ = ["ansible"]
 NOW = datetime(2027, 3, 4, 15, 30, 20)
 
 
@@ -42,3 +49,79 @@ def test_what_is_not_a_time_to_come(until: str, why: str) -> None:
 def test_gpus_by_their_places() -> None:
     assert gpu_words(["GPU-b", "GPU-a"], ["GPU-a", "GPU-b"]) == "GPU 1, 0"
     assert gpu_words(["GPU-gone"], ["GPU-a"]) == "GPU GPU-gone"
+
+
+#: What a node says to a run, given the grant that is asked for.
+Node = Callable[[dict[str, Any]], HostResult]
+BROKEN = HostResult("unreachable", message="does not answer (connection lost)")
+
+
+def node(*gpus: str, status: str = "changed", message: str | None = None) -> Node:
+    """It grants these; or fails afterwards, for it has found somebody who can open what nobody granted."""
+
+    def says(wanted: dict[str, Any]) -> HostResult:
+        grants = [{**wanted, "gpus": list(gpus)}] if wanted and gpus else []
+        report = {"access": "granted", "gpus": ["GPU-a", "GPU-b"], "grants": grants}
+        return HostResult(status, message=message, reports={"grants": report})
+
+    return says
+
+
+@pytest.fixture
+def grant(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, Any, str]]:
+    """`gpuadmin grant --json`, where a look at the node promises GPU a."""
+
+    def granted(run: Node, *more: str) -> tuple[int, Any, str]:
+        def answer(invocation: Invocation, **_: object) -> RunResult:
+            ansible.asked.append(invocation)
+            wanted = invocation.variables["gpuadmin_grant"]["node1"]
+            return RunResult({"node1": (node("GPU-a", status="ok") if invocation.check else run)(wanted)})
+
+        monkeypatch.setattr("gpuadmin.ansible.runner.run", answer)
+        code, out, err = cli("grant", "minji", "node1", "--hours", "1", "--json", "--yes", *more)
+        return code, json.loads(out)["result"], err
+
+    return granted
+
+
+def test_a_grant_is_what_the_node_gave(grant: Callable[..., tuple[int, Any, str]]) -> None:
+    """Between the look and the run another admin was quicker, and the node has chosen another GPU."""
+    code, found, _ = grant(node("GPU-b"))
+    assert (code, found["grant"]["gpus"]) == (0, ["GPU-b"])
+    assert found["grant"]["id"] == found["id"]
+
+
+def test_a_grant_that_was_given_is_said_though_the_node_found_something_wrong(
+    grant: Callable[..., tuple[int, Any, str]],
+) -> None:
+    code, found, err = grant(node("GPU-a", status="failed", message="ssh.service: /dev/nvidia1 can be opened"))
+    assert code != 0
+    assert found["grant"]["gpus"] == ["GPU-a"]
+    assert "not known" not in err
+
+
+@pytest.mark.holds("what may have been granted is not granted once more without a word")
+@pytest.mark.parametrize("run", [lambda _: BROKEN, lambda _: HostResult("failed", message="out of disk"), node()])
+def test_what_may_have_been_granted_is_not_said_to_be(run: Node, grant: Callable[..., tuple[int, Any, str]]) -> None:
+    """Its node had written it when ssh broke. Another id would be another grant, of one more GPU."""
+    _, found, err = grant(run)
+    assert found["grant"] is None
+    assert f"gpuadmin grants shows it, if it has, as {found['id']}" in " ".join(err.split())
+
+
+@pytest.mark.holds("a grant that a node still has is not said to have ended")
+def test_what_has_ended_is_what_nodes_say(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = {"id": "a1", "user": "minji", "gpus": ["GPU-a"], "until": 9e9, "who": "root@nas", "reason": ""}
+    after: dict[str, list[Any] | None] = {"node1": [], "node2": [one], "node3": None}
+
+    def answer(invocation: Invocation, **_: object) -> RunResult:
+        hosts = {}
+        for name in ("node1", "node2", "node3"):
+            left = [one] if invocation.check else after[name]
+            report = {"grants": {"access": "granted", "gpus": ["GPU-a"], "grants": left}}
+            hosts[name] = BROKEN if left is None else HostResult("changed", reports=report)
+        return RunResult(hosts)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", answer)
+    _, out, _ = cli("revoke", "minji", "--json", "--yes")
+    assert json.loads(out)["result"]["ended"] == {"node1": ["a1"], "node2": []}

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.common.amounts import amount_of, ask_for_memory, ask_for_processors, ask_for_swap, ask_for_tasks
+from gpuadmin.common.amounts import (
+    amount_of,
+    ask_for_memory,
+    ask_for_processors,
+    ask_for_reserve,
+    ask_for_swap,
+    ask_for_tasks,
+)
 
 Ask = Callable[[Any], Any]
 
@@ -25,6 +32,9 @@ Ask = Callable[[Any], Any]
         (ask_for_tasks, "10%", 1000, 100),
         (ask_for_processors, 16, 64, 16),
         (ask_for_processors, "50%", 64, 32),
+        (ask_for_reserve, "5%", 1000, 50),
+        (ask_for_reserve, 0, 1000, 0),
+        (ask_for_reserve, "50G", 1000, 50 << 30),
     ],
 )
 def test_an_amount(ask: Ask, value: object, whole: int, amount: int | None) -> None:
@@ -49,6 +59,8 @@ def test_an_amount(ask: Ask, value: object, whole: int, amount: int | None) -> N
         (ask_for_processors, 0, "is no amount"),
         (ask_for_processors, 1.5, "is no amount"),
         (ask_for_processors, ["x"], "is no amount"),
+        (ask_for_reserve, "51%", "leaves people less than half of the disk; give 50% or less"),
+        (ask_for_reserve, "unlimited", "is no amount; write 5% of the disk, a size such as 50G, or 0 for nothing"),
     ],
 )
 @pytest.mark.holds("an amount that nobody understands is refused")

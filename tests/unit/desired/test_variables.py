@@ -61,6 +61,12 @@ NEW: list[tuple[str, str, Any]] = [
     ("gpu2", "limits_memory", "80%"),
     ("gpu2", "limits_tasks", "4096"),
     ("gpu1", "limits_admin", "gpuadmin"),
+    ("gpu1", "limits_login", True),
+    ("nas1", "limits_login", False),
+    ("nas1", "limits_disk_reserve", "0"),
+    ("gpu1", "limits_disk_paths", ["/local", "/tmp", "/var/tmp", "/dev/shm", "/local/.docker"]),
+    ("nas1", "limits_disk_paths", ["/srv/storage/homes"]),
+    ("bak1", "limits_disk_paths", []),
     ("gpu1", "semester_scratch_directories", ["/local", "/tmp", "/var/tmp", "/dev/shm"]),
     ("nas1", "semester_scratch_directories", []),
     ("gpu1", "semester_home_root", None),
@@ -160,5 +166,6 @@ def test_without_docker_nobody_has_data_of_it() -> None:
 def test_limits_of_the_site_and_of_a_host() -> None:
     site = {"limits": {"tasks": 4096, "people": [{"names": ["minji"], "memory": "8G"}]}}
     found = of("gpu1", **site)
+    assert of("nas1", **site)["limits_disk_reserve"] == "5%"
     assert (found["limits_enabled"], found["limits_tasks"], found["limits_memory"]) == (True, "4096", "64G")
     assert [(one["names"], one["memory"], one["tasks"]) for one in found["limits_people"]] == [(["minji"], "8G", None)]

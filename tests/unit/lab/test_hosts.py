@@ -33,7 +33,7 @@ def test_groups_and_variables(lab: state.Lab) -> None:
     found = {host.name: site.groups(host) for host in lab.hosts}
     assert found == {"storage1": ("storage",), "node1": ("gpu", "golden"), "node2": ("gpu",), "plain1": ("gpu",)}
     node2 = lab.host("node2")
-    assert site.variables(node2) == {
+    assert site.variables(lab, node2) == {
         "ansible_host": "127.0.0.1",
         "ansible_port": node2.ssh_port,
         "gpuadmin_address": "10.77.0.12",

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
-from gpuadmin.lab import cluster, commands, hosts, machines, seed, state
-from gpuadmin.lab.light import disk, host, machine
+from gpuadmin.lab import cluster, commands, hosts, machines, seed, site, state
+from gpuadmin.lab.light import disk, gpus, host, machine
 from gpuadmin.lab.progress import Progress
 
 
@@ -21,10 +21,10 @@ def light(lab: state.Lab) -> state.Lab:
     return replace(lab, light=True)
 
 
-def up(directory: Path, *, light: bool | None) -> state.Lab:
+def up(directory: Path, *, light: bool | None, **options: int) -> state.Lab:
     return cluster.up(
         "default", nodes=1, ordinary=0, memory_mib=1024, firmware=None, light=light, site_directory=directory,
-        progress=Progress(),
+        progress=Progress(), **options,
     )  # fmt: skip
 
 
@@ -127,3 +127,48 @@ def test_labs_of_one_name_are_two(lab: state.Lab, monkeypatch: pytest.MonkeyPatc
     assert host.name_of(lab) == first
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
     assert host.name_of(lab) != first
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """/proc/devices of a machine of two processors, which nothing can be loaded on."""
+    path = tmp_path / "devices"
+    path.write_text("Character devices:\n203 cpu/cpuid\n\nBlock devices:\n")
+    monkeypatch.setattr(gpus, "DEVICES", path)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
+    return path
+
+
+def test_a_node_has_no_more_gpus_than_the_machine_processors(kernel: Path) -> None:
+    gpus.require(2)
+    with pytest.raises(ConfigError, match="processors: 2, not 3"):
+        gpus.require(3)
+
+
+def test_gpus_need_the_kernels_devices(kernel: Path) -> None:
+    kernel.write_text("Character devices:\n202 cpu/msr\n\nBlock devices:\n")
+    with pytest.raises(GpuadminError, match="no cpu/cpuid"):
+        gpus.require(1)
+    gpus.require(0)
+
+
+def test_virtual_machines_have_no_gpus(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="virtual machines have no GPUs"):
+        up(tmp_path, light=None, gpus=1)
+    assert state.load("default") is None
+
+
+def test_a_lab_keeps_its_gpus(light: state.Lab, tmp_path: Path) -> None:
+    state.save(replace(light, gpus=2))
+    with pytest.raises(ConfigError, match="have 2 GPUs each, not 1"):
+        up(tmp_path, light=None, gpus=1)
+
+
+def test_the_site_says_which_files_the_gate_closes(light: state.Lab) -> None:
+    lab = replace(light, gpus=2)
+    assert "gpu_stack_devices" not in site.variables(lab, lab.host("storage1"))
+    assert "gpu_stack_devices" not in site.variables(light, light.host("node1"))
+    found = site.variables(lab, lab.host("node1"))
+    assert found["gpu_stack_devices"] == {"0": ["/dev/nvidia0"], "1": ["/dev/nvidia1"]}
+    assert gpus.GROUP in str(found["gpu_stack_groups"])

@@ -37,6 +37,7 @@ def test_nobody_keeps_what_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, before: bool, boot: bool
 ) -> None:
     host = gated_host(tmp_path, monkeypatch)
+    host.people["jiho"] = 30000
     for one in (ENDS, STAYS):
         grants.write(one, host.places.state)
     host.go(1500)

@@ -30,8 +30,8 @@ def test_what_is_closed_to_somebody_is_not_broken_to_them(broken: Broken) -> Non
     broken.gpus()
     (broken.root / "run/user/0").mkdir(parents=True)
     expecting = replace(subject(broken), gpus=9)
-    (broken.root / "etc/gpuadmin").mkdir(parents=True, exist_ok=True)
-    (broken.root / "etc/gpuadmin/gpu-gate.json").write_text(json.dumps({"access": "granted"}))
+    (broken.root / "var/lib/gpuadmin").mkdir(parents=True, exist_ok=True)
+    (broken.root / "var/lib/gpuadmin/gpu-gate.json").write_text(json.dumps({"access": "granted"}))
     for own in (False, True):
         found = gpus.gpus(replace(expecting, own=own))
         assert found is not None

@@ -16,8 +16,8 @@ def test_what_is_granted(tmp_path: Path) -> None:
     subject = Subject(name="minji", uid=20000, root=str(tmp_path), state="/state")
     assert granted(subject) is None, "open to everybody"
     settings = {"access": "granted", "gpus": {"GPU-a": ["/dev/nvidia0"], "GPU-b": ["/dev/nvidia1"]}}
-    (tmp_path / "etc/gpuadmin").mkdir(parents=True)
-    (tmp_path / "etc/gpuadmin/gpu-gate.json").write_text(json.dumps(settings))
+    (tmp_path / "var/lib/gpuadmin").mkdir(parents=True)
+    (tmp_path / "var/lib/gpuadmin/gpu-gate.json").write_text(json.dumps(settings))
     (tmp_path / "state").mkdir()
     until = int(time.time()) + 60
     for one in (

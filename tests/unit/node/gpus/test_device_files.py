@@ -1,10 +1,11 @@
 """Which device files a GPU is opened through, as the driver's own files say."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import mig_devices
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.device_files import gpus
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.device_files import all_files, gpus
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.gate import Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice
 
@@ -35,6 +36,32 @@ def test_each_gpu_has_its_device_and_its_rendering(tmp_path: Path) -> None:
     assert list(found) == [UUIDS[1], UUIDS[0]], "in the order of the bus, as NVML counts them"
 
 
+def part(root: Path, files: list[str], name: str) -> Path:
+    """A MIG device as the driver has it: a file for its GPU instance, and one for its compute instance."""
+    own = root / "proc/driver/nvidia/capabilities/gpu0/mig" / name
+    for path, file in ((own, files[1]), (own / "ci0", files[2])):
+        path.mkdir(parents=True)
+        (path / "access").write_text(f"DeviceFileMinor: {file.rpartition('cap')[2]}\nDeviceFileMode: 438\n")
+    return own
+
+
+@pytest.mark.holds("a MIG device that is gone opens nothing, for its files open the whole GPU")
+def test_a_mig_device_that_is_gone_opens_nothing(tmp_path: Path) -> None:
+    """Somebody has switched MIG off by hand: `/dev/nvidia0` would be all of the GPU."""
+    add(tmp_path, "0000:b1:00.0", information(UUIDS[0], 0))
+    run = tmp_path / "run/gpuadmin"
+    run.mkdir(parents=True)
+    files = ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-caps/nvidia-cap13"]
+    mig_devices.write([MigDevice("MIG-a", UUIDS[0], "3g.40gb", files)], str(run))
+    own = part(tmp_path, files, "gi1")
+    assert gpus(Settings("granted"), str(tmp_path)) == {UUIDS[0]: files, "MIG-a": files}
+    (tmp_path / "proc/driver/nvidia/gpus/0000:b1:00.0/information").write_text(information(UUIDS[0], 1))
+    assert gpus(Settings("granted"), str(tmp_path)) == {UUIDS[0]: ["/dev/nvidia1"]}, "another has its number"
+    (tmp_path / "proc/driver/nvidia/gpus/0000:b1:00.0/information").write_text(information(UUIDS[0], 0))
+    shutil.rmtree(own)
+    assert gpus(Settings("granted"), str(tmp_path)) == {UUIDS[0]: ["/dev/nvidia0"]}
+
+
 @pytest.mark.holds("a record of MIG devices opens files of GPUs alone")
 def test_mig_devices_come_behind_the_gpus_and_belong_to_theirs(tmp_path: Path) -> None:
     add(tmp_path, "0000:b1:00.0", information(UUIDS[0], 0))
@@ -51,6 +78,8 @@ def test_mig_devices_come_behind_the_gpus_and_belong_to_theirs(tmp_path: Path) -
         ],
         str(run),
     )
+    part(tmp_path, first, "gi1")
+    part(tmp_path, second, "gi2")
     found = gpus(Settings("granted"), str(tmp_path))
     assert found == {UUIDS[0]: [*first, *second[1:]], "MIG-a": first, "MIG-b": second}
     assert next(iter(found)) == UUIDS[0]
@@ -65,3 +94,18 @@ def test_without_a_driver_there_is_none(tmp_path: Path) -> None:
 
 def test_what_a_test_says(tmp_path: Path) -> None:
     assert gpus(Settings("granted", gpus={"0": ["/dev/cpu0"]}), str(tmp_path)) == {"0": ["/dev/cpu0"]}
+
+
+def test_what_opens_a_gpu_that_does_not_answer_is_tried_too(tmp_path: Path) -> None:
+    """A GPU's name is question marks until it is used first, and nobody was granted one without a name."""
+    add(tmp_path, "0000:b1:00.0", information("GPU-????????-????-????-????-????????????", 0))
+    files = ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap9", "/dev/dri/card1", "/dev/dri/renderD129"]
+    for name in ("nvidiactl", "nvidia-uvm", "null", *(file[len("/dev/") :] for file in files)):
+        path = tmp_path / "dev" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    settings = Settings("granted")
+    assert gpus(settings, str(tmp_path)) == {}
+    assert all_files(settings, {}, str(tmp_path)) == files
+    assert all_files(settings, {"GPU-a": ["/dev/nvidia1", files[0]]}, str(tmp_path)) == ["/dev/nvidia1", *files]
+    assert all_files(Settings("granted", gpus={}), {"0": ["/dev/cpu0"]}, str(tmp_path)) == ["/dev/cpu0"]

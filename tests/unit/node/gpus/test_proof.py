@@ -1,12 +1,13 @@
 """The proof: a process in the unit's own cgroup tries. What could not be tried is not called closed."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import proof
 
-BASES = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
+from tests.support.slices import own_cgroup
 
 
 def test_where_a_unit_s_cgroup_is(tmp_path: Path) -> None:
@@ -39,17 +40,38 @@ def test_what_cannot_be_tried_is_not_closed(tmp_path: Path) -> None:
 
 @pytest.mark.root
 def test_what_can_be_opened_from_a_cgroup(tmp_path: Path) -> None:
-    base = next((one for one in BASES if Path(one, "cgroup.controllers").exists()), None)
-    if base is None:
-        pytest.skip("this machine mounts no cgroup v2")
-    try:
-        own = Path(base) / f"gpuadmin-test-{os.getpid()}"
-        own.mkdir()
-    except OSError as error:
-        pytest.skip(f"no cgroup can be made here: {error.strerror}")
+    own = own_cgroup()
     try:
         (own / proof.NAME).mkdir()  # left by one that was killed
         assert proof.opens(str(own), ["/dev/null", str(tmp_path / "none")]) == ["/dev/null"]
         assert list(own.glob("*/")) == [], "nothing of it is left"
+    finally:
+        own.rmdir()
+
+
+@pytest.mark.root
+@pytest.mark.holds("a trial that hangs holds up nobody")
+def test_a_trial_in_a_frozen_cgroup_ends(tmp_path: Path) -> None:
+    own = own_cgroup()
+    try:
+        (own / "cgroup.freeze").write_text("1")
+        began = time.monotonic()
+        with pytest.raises(OSError, match=r"no answer in"):
+            proof.opens(str(own), ["/dev/null"], 0.3)
+        assert time.monotonic() - began < 5
+        assert list(own.glob("*/")) == [], "nothing of it is left"
+    finally:
+        (own / "cgroup.freeze").write_text("0")
+        own.rmdir()
+
+
+@pytest.mark.root
+@pytest.mark.holds("what can only be read, or only be written, is open")
+def test_what_can_only_be_read_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver answers whoever has a device open, whatever for."""
+    own = own_cgroup()
+    monkeypatch.setattr(proof.os, "access", lambda path, way: way == os.R_OK)
+    try:
+        assert proof.opens(str(own), ["/dev/null"]) == ["/dev/null"]
     finally:
         own.rmdir()

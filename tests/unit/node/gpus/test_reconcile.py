@@ -1,16 +1,18 @@
 """Reconciling: what systemd is told, that a second run tells nothing, and what the proof makes of it."""
 
 import json
+import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, proof, reconcile, tried
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, proof, reconcile, tried
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 
-from tests.support.gated_host import GatedHost, gated_host
+from tests.support.gated_host import GatedHost, gated_host, read_only
 
 ONE = Grant("a1", "minji", 20000, ["0"], 1000, 2000, "root@nas")
 
@@ -38,6 +40,7 @@ def test_a_second_run_tells_nothing(host: GatedHost) -> None:
 
 
 def test_who_is_not_there_has_it_when_they_come(host: GatedHost, tmp_path: Path) -> None:
+    host.people["minji"] = 30000
     grants.write(replace(ONE, uid=30000), host.places.state)
     host.go()
     assert host.units()["user-30000.slice"] == [str(tmp_path / "gpu0")]
@@ -156,7 +159,7 @@ def test_a_slice_that_ends_while_it_is_tried_says_nothing(
 ) -> None:
     answers = iter([True, False])
     monkeypatch.setattr(proof, "populated", lambda cgroup: next(answers) if cgroup.endswith("slice") else True)
-    monkeypatch.setattr(proof, "opens", lambda cgroup, paths: list(paths) if cgroup.endswith("slice") else [])
+    monkeypatch.setattr(proof, "opens", lambda cgroup, paths, seconds: list(paths) if cgroup.endswith("slice") else [])
     assert host.go().problems == []
 
 
@@ -164,7 +167,7 @@ def test_a_grant_that_does_not_open_is_a_problem(
     host: GatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     grants.write(ONE, host.places.state)
-    monkeypatch.setattr(proof, "opens", lambda cgroup, paths: [])
+    monkeypatch.setattr(proof, "opens", lambda cgroup, paths, seconds: [])
     assert host.go().problems == [f"user-20000.slice: {tmp_path / 'gpu0'} is granted, and cannot be opened"]
 
 
@@ -172,12 +175,12 @@ def test_an_admin_who_is_kept_out_is_a_problem(
     host: GatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "cgroups/user.slice/user-0.slice").mkdir()
-    monkeypatch.setattr(proof, "opens", lambda cgroup, paths: [])
+    monkeypatch.setattr(proof, "opens", lambda cgroup, paths, seconds: [])
     assert f"user-0.slice: {tmp_path / 'gpu0'} is granted, and cannot be opened" in host.go().problems
 
 
 def test_what_cannot_be_tried_is_a_problem(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(cgroup: str, paths: Sequence[str]) -> list[str]:
+    def refused(cgroup: str, paths: Sequence[str], seconds: float) -> list[str]:
         raise OSError(16, "Device or resource busy")
 
     monkeypatch.setattr(proof, "opens", refused)
@@ -206,3 +209,160 @@ def test_settings_that_cannot_be_read_change_nothing(host: GatedHost) -> None:
     with pytest.raises(NodeError, match="is damaged"):
         host.go()
     assert host.told == []
+
+
+def test_a_disk_that_takes_no_change_keeps_nothing_open(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has ended at once, and for good, though its file is still there."""
+    grants.write(ONE, host.places.state)
+    host.go()
+    with monkeypatch.context() as patch:
+        read_only(patch)
+        outcome = host.go(2000)
+        assert host.units() == {"user-20000.slice": []}
+        assert "a1.json has ended and cannot be removed" in outcome.problems[0]
+        assert "cannot be removed" in host.go(1500).problems[0], "the clock was put back"
+        assert host.units() == {}
+    assert host.go(1500).problems == []
+    assert host.units() == {}
+    assert list(Path(host.places.state).rglob("*.json")) == []
+
+
+@pytest.mark.holds("a uid that became another's takes over no grant")
+def test_a_uid_that_became_another_s_takes_over_nothing(host: GatedHost) -> None:
+    grants.write(ONE, host.places.state)
+    host.go()
+    host.people.update(minji=20007, jiho=20000)
+    assert host.go().done[0] == "the grant a1 of minji has ended"
+    assert host.units() == {"user-20000.slice": []}
+    host.people.update(minji=20000)
+    host.go()
+    assert host.units() == {}, "for good"
+
+
+@pytest.mark.holds("an account that is gone leaves no grant to whoever comes")
+def test_an_account_that_is_gone_leaves_nothing_open(host: GatedHost, tmp_path: Path) -> None:
+    """It may be that accounts cannot be looked up now: the grant stays."""
+    grants.write(ONE, host.places.state)
+    host.go()
+    del host.people["minji"]
+    assert host.go().problems == []
+    assert host.units() == {"user-20000.slice": []}
+    host.people["minji"] = 20000
+    host.go()
+    assert host.units() == {"user-20000.slice": [str(tmp_path / "gpu0")]}
+
+
+@pytest.mark.holds("a unit that cannot be told keeps no other from being told")
+@pytest.mark.parametrize("error", [OSError(11, "Resource temporarily unavailable"), NodeError("no answer in 30 s")])
+def test_a_unit_that_cannot_be_told_keeps_no_other_from_it(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    real = host.run
+
+    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if command[1] == "set-property" and command[3] == "ssh.service":
+            raise error
+        return real(command)
+
+    monkeypatch.setattr(host, "run", run)
+    problems = host.go().problems
+    assert any(one.startswith("ssh.service: its list of devices could not be set: ") for one in problems)
+    assert set(host.units()) == {"user-20000.slice", "user-0.slice"}
+
+
+def test_what_closes_is_told_first(host: GatedHost) -> None:
+    grants.write(ONE, host.places.state)
+    grants.write(replace(ONE, id="b2", user="jiho", uid=20001, gpus=["1"], until=9000), host.places.state)
+    Path(host.places.cgroups[0], "user.slice/user-20001.slice").mkdir()
+    host.go()
+    host.people["user5"] = 10000  # comes first by its number
+    grants.write(replace(ONE, id="c3", user="user5", uid=10000, until=9000), host.places.state)
+    host.go(2000)
+    assert [one[3] for one in host.told] == ["user-20000.slice", "user-10000.slice"]
+
+
+@pytest.mark.holds("a slice that systemd does not know and somebody is in is closed")
+def test_a_slice_that_systemd_does_not_know_is_closed_and_tried(host: GatedHost, tmp_path: Path) -> None:
+    (tmp_path / "cgroups/user.slice/user-20003.slice").mkdir()
+    host.lies = [str(tmp_path / "gpu1")]
+    assert f"user-20003.slice: {tmp_path / 'gpu1'} can be opened, and is not granted" in host.go().problems
+    assert host.units()["user-20003.slice"] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("not-found active running", True),
+        ("loaded failed failed", True),
+        ("not-found inactive dead", False),
+        ("masked inactive dead", False),
+    ],
+)
+def test_what_runs_is_closed_whatever_became_of_its_file(host: GatedHost, line: str, told: bool) -> None:
+    host.units_there += f"sshd-vsock@1.service {line}\n"
+    host.go()
+    assert ("sshd-vsock@1.service" in host.units()) is told
+
+
+def test_a_service_in_another_slice_is_tried_there(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An admin has given it a Slice= of its own; systemd says where it is."""
+    (tmp_path / "cgroups/people.slice/cron.service").mkdir(parents=True)
+    host.units_there += "cron.service loaded active running\n"
+    real = host.run
+
+    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if command[1] == "show":
+            return subprocess.CompletedProcess(command, 0, "/people.slice/cron.service\n", "")
+        return real(command)
+
+    monkeypatch.setattr(host, "run", run)
+    host.lies = [str(tmp_path / "gpu1")]
+    assert f"cron.service: {tmp_path / 'gpu1'} can be opened, and is not granted" in host.go().problems
+
+
+@pytest.mark.holds("a gate that is not there is told")
+@pytest.mark.parametrize("unit", [gate.SLICES, "ssh.service"])
+def test_a_drop_in_that_is_gone_is_told(host: GatedHost, unit: str) -> None:
+    """Who is there is closed by what was told; who comes next would be open until the next run."""
+    path = Path(host.places.units) / f"{unit}.d" / gate.DROP_IN
+    text = path.read_text()
+    path.write_text(text + "DeviceAllow=char-* rwm\n")
+    (problem,) = host.go().problems
+    assert problem.startswith(f"{path} is not as it was written")
+    path.unlink()
+    assert host.go().problems == [problem]
+    path.write_text(text)
+    assert host.go().problems == []
+
+
+def test_what_is_wrong_with_one_is_said_of_no_other(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """systemd needs a moment for each; the first one never gets there, and takes nobody else's time."""
+    asked: dict[str, int] = {}
+
+    def opens(cgroup: str, paths: Sequence[str], seconds: float) -> list[str]:
+        unit = Path(cgroup).name
+        asked[unit] = asked.get(unit, 0) + 1
+        return list(paths) if unit == "ssh.service" or asked[unit] == 1 else []
+
+    monkeypatch.setattr(proof, "opens", opens)
+    assert {one.partition(":")[0] for one in host.go().problems} == {"ssh.service"}
+
+
+@pytest.mark.holds("what there was no time to try is not closed")
+def test_trials_that_hang_end_and_what_was_not_tried_is_not_closed(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hangs(cgroup: str, paths: Sequence[str], seconds: float) -> list[str]:
+        time.sleep(seconds)
+        raise OSError(0, f"no answer in {seconds:.0f} s")
+
+    monkeypatch.setattr(proof, "opens", hangs)
+    monkeypatch.setattr(reconcile, "TRIALS", 0.3)
+    monkeypatch.setattr(proof, "PATIENCE", 0.2)
+    began = time.monotonic()
+    problems = host.go().problems
+    assert time.monotonic() - began < 2
+    assert len(problems) == 2
+    assert problems[-1].endswith("was not tried: the trials of others took too long")

@@ -10,9 +10,9 @@ NOW = 10_000.0
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "etc/gpuadmin").mkdir(parents=True)
+    (tmp_path / "var/lib/gpuadmin").mkdir(parents=True)
     (tmp_path / "run/gpuadmin").mkdir(parents=True)
-    (tmp_path / "etc/gpuadmin/gpu-gate.json").write_text('{"access": "granted"}')
+    (tmp_path / "var/lib/gpuadmin/gpu-gate.json").write_text('{"access": "granted"}')
     monkeypatch.setattr(tried, "_clock", lambda: NOW)
     return tmp_path
 
@@ -50,13 +50,13 @@ def test_a_damaged_record_is_not_closed(root: Path, text: str) -> None:
 
 
 def test_damaged_settings_are_not_closed(root: Path) -> None:
-    (root / "etc/gpuadmin/gpu-gate.json").write_text("{")
+    (root / "var/lib/gpuadmin/gpu-gate.json").write_text("{")
     (problem,) = tried.problems(str(root)) or []
     assert "is damaged" in problem
 
 
 def test_where_everybody_may_nothing_is_wrong(root: Path) -> None:
-    settings = root / "etc/gpuadmin/gpu-gate.json"
+    settings = root / "var/lib/gpuadmin/gpu-gate.json"
     settings.write_text('{"access": "open"}')
     assert tried.problems(str(root)) is None
     settings.unlink()

@@ -211,3 +211,38 @@ def test_whoever_has_just_got_an_account_has_limits_of_their_own(
 
 def document(host: Host, *, enabled: bool) -> limits.Document:
     return limits.Document(enabled, "50%", "0", "100", "unlimited", 100)
+
+
+@pytest.mark.holds("a limit that is refused keeps nobody else from theirs")
+def test_who_cannot_be_limited_keeps_nobody_else_from_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its number the slice that systemd refuses comes first."""
+    other = "user-20002.slice"
+    host.cgroup(other).mkdir()
+    for name in ("memory.max", "pids.max"):
+        (host.cgroup(other) / name).write_text("max")
+    real = host.command
+
+    def command(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+        if argv[1] == "set-property" and argv[3] == SLICE:
+            return subprocess.CompletedProcess(list(argv), 1, "", "Failed to set unit properties: Device busy\n")
+        return real(argv)
+
+    monkeypatch.setattr(host, "command", command)
+    outcome = applying.apply(host.places, WANTED, given=True)
+    assert host.read(other) == (str(4 * GIB), "100", "100")
+    (problem,) = outcome.problems
+    assert problem.startswith(f"{SLICE}: MemoryMax=")
+    assert problem.endswith(
+        "is not in force: systemctl set-property failed: Failed to set unit properties: Device busy"
+    )
+    assert list((host.root / "control").rglob("*.conf")) == [], "nothing stays that would hide what comes later"
+
+
+@pytest.mark.holds("limits that fail do not deny what was done to accounts")
+def test_limits_that_fail_do_not_deny_what_was_done_to_accounts(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    (host.root / "state/limits.json").write_text("{")
+    monkeypatch.setattr(accounts, "converge", lambda *_, **__: Outcome(True, Plan(DesiredState()), {}))
+    monkeypatch.setattr(accounts.applying, "Places", lambda **_: host.places)
+    (problem,) = accounts.operate(accounts.Document(), False).conflicts
+    assert problem.startswith("the accounts are done, their limits are not: ")
+    assert "limits.json is damaged" in problem

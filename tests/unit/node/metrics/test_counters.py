@@ -54,6 +54,37 @@ def test_since_when_without_a_grant_survives_a_restart(tmp_path: Path, monkeypat
     assert again.ungranted([key]) == {key: clock.now}
 
 
+@pytest.mark.holds("what was hidden is not forgotten")
+def test_what_was_hidden_for_a_while_is_held_since_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is under way in a socket is in no process; nobody could have opened it anew."""
+    clock, found, key = Clock(monkeypatch), counters(tmp_path), ("GPU-1", "alice")
+    begin = clock.now
+    found.ungranted([key])
+    for _ in range(3):
+        clock.now += 3600
+        assert found.ungranted([]) == {}
+        clock.now += 3600
+        assert found.ungranted([key]) == {key: begin}
+    assert found.ungranted([], {key}) == {}
+    assert found.ungranted([key]) == {key: clock.now}, "they had a grant in between"
+    assert found.ungranted([], None) == {}
+    clock.now += 1
+    assert found.ungranted([key]) == {key: clock.now}, "it was open to everybody in between"
+    found.ungranted([])
+    clock.now += package.HIDDEN + 1
+    assert found.ungranted([key]) == {key: clock.now}, "long ago"
+
+
+@pytest.mark.holds("who let go is not kept for ever")
+def test_who_let_go_is_not_kept_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package, "MOST", 3)
+    found = counters(tmp_path)
+    for number in range(9):
+        found.ungranted([("GPU-1", f"user{number}")])
+    found.ungranted([])
+    assert len(found._away) == 3
+
+
 class Clock:
     """A clock that tests move, in place of time.time."""
 

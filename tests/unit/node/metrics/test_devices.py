@@ -173,6 +173,21 @@ def test_who_has_very_many_files_or_processes_costs_themselves_alone(
     assert scanner.incomplete == {1001, 1003}
 
 
+@pytest.mark.root
+@pytest.mark.holds("the kernel's own threads are nobody's share of a round")
+def test_the_kernel_s_threads_hide_none_of_root_s_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large machine has thousands; what root runs comes after them."""
+    monkeypatch.setattr(package, "MOST_PROCESSES", 3)
+    host = Host(tmp_path)
+    for pid in range(2, 20):
+        host.process(pid, 0, program=None)
+    host.process(30, 0, files={3: ("/dev/nvidia0", 5, 30)}, mounts=MOUNTS)
+    scanner = scanner_of(host)
+    for _ in range(3):
+        scanner.step(DEVICES, 10)
+    assert (set(scanner.held), scanner.incomplete) == ({30}, frozenset())
+
+
 def test_a_name_counts_only_where_the_kernel_says_no_inode(tmp_path: Path) -> None:
     """Somebody's own file, in a namespace in which it is called /dev/nvidia0, is no GPU."""
     host = Host(tmp_path)

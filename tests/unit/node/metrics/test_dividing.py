@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, mig, mig_devices, reconcile
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import dividing
@@ -214,3 +215,33 @@ def test_without_a_driver_nothing_is_known(host: Host) -> None:
         host.go({0: HALVES})
     with pytest.raises(NodeError, match="is not installed"):
         Divider({}, replace(host.places, root="/nonexistent")).look()
+
+
+@pytest.mark.holds("where a grant cannot be read no GPU is divided")
+def test_where_a_grant_cannot_be_read_no_gpu_is_divided(host: Host) -> None:
+    host.grant(SECOND)
+    (path,) = Path(host.places.state, grants.DIRECTORY).glob("*.json")
+    path.write_text("{")
+    found = host.divider({0: HALVES, 1: HALVES}).run()
+    assert [one.state for one in found] == [mig.WAITS, mig.WAITS]
+    assert "it may be granted: " in found[0].people[0]
+    assert host.smi() == []
+
+
+@pytest.mark.holds("what is divided is granted to nobody meanwhile")
+def test_nobody_is_granted_a_gpu_while_it_is_divided(host: Host) -> None:
+    real, free = host.run, set()
+
+    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        for path in (reconcile.adding_path(host.places.gate), reconcile.lock_path(host.places.gate)):
+            try:
+                with flocked(path, 0):
+                    free.add((Path(path).name, command[0] == mig.TOOL))
+            except NodeError:
+                pass
+        return real(command)
+
+    host.places = replace(host.places, command=run)
+    host.go({0: HALVES})
+    assert ("gpu-grants", True) not in free
+    assert ("gpu-gate", True) in free, "what has ended is closed meanwhile"

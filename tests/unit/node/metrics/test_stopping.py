@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import devices, stopping
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners, Process
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.record import Record
@@ -23,6 +23,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running impo
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.stopping import Outcome, Stopper, Target
 
 from tests.support.gpu_sampling import FIRST, NAMES, SECOND, Cluster, cluster
+from tests.support.slices import own_slice
 
 __all__ = ["cluster"]
 pytestmark = [pytest.mark.needs("cc"), pytest.mark.root]
@@ -317,6 +318,63 @@ def test_a_container_in_which_a_granted_gpu_is_used_goes_on(gated: Site, monkeyp
         (found,) = gated.run(OVER, listed=([], [busy]))
         assert (found.status, found.containers, gated.asked) == ("stopped", [], [])
         assert [alive(over), alive(busy)] == [False, True]
+
+
+@pytest.mark.holds("more processes than are looked at keep nothing that nobody granted")
+@pytest.mark.holds("a container of which not all is known is not stopped")
+def test_very_many_processes_keep_nothing_that_nobody_granted(gated: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not looked at may be in the same container, and use a GPU that is theirs."""
+    monkeypatch.setattr(devices, "MOST_PROCESSES", 2)
+    with ExitStack() as stack:
+        over = stack.enter_context(gated.cluster.process(ALICE, *GPU))
+        others = [stack.enter_context(gated.cluster.process(ALICE)) for _ in range(4)]
+        container(gated, monkeypatch, over, *others)
+        (found,) = gated.run(OVER)
+        assert (found.status, found.processes, found.containers, gated.asked) == ("stopped", 1, [], [])
+        assert [alive(pid) for pid in (over, *others)] == [False, *[True] * 4]
+
+
+@pytest.mark.holds("who is faster than a look keeps nothing")
+@pytest.mark.holds("who is faster than a signal keeps nothing")
+def test_who_forks_while_they_are_looked_at_keeps_nothing(gated: Site) -> None:
+    """Each process hands what it has open on to the next one, and ends: none is there for as long as a look takes."""
+    script = (
+        "import os, sys, time\n"
+        "[os.open(path, os.O_RDONLY) for path in sys.argv[1:]]\n"
+        f"os.setgid({ALICE}); os.setuid({ALICE})\n"
+        "os.fork() and os._exit(0)\n"
+        "end = time.time() + 120\n"
+        "while time.time() < end:\n"
+        "    if os.fork():\n"
+        "        os._exit(0)\n"
+        "    time.sleep(0.05)\n"
+    )
+    with own_slice(ALICE) as theirs, in_slice(gated, script, theirs):
+        gated.cluster.places = replace(gated.cluster.places, cgroups=str(theirs.parents[1]))
+        assert [one.status for one in gated.run(OVER, check=True)] == ["would stop"]
+        (found,) = gated.run(OVER)
+        assert (found.status, found.why) == ("stopped", "")
+        assert (theirs / "cgroup.procs").read_text() == ""
+        assert (theirs / "cgroup.freeze").read_text() == "0\n"
+
+
+@contextmanager
+def in_slice(site: Site, script: str, slice_: Path) -> Iterator[None]:
+    paths = [str(site.cluster.at / "dev" / name) for name in GPU]
+    for above in site.cluster.at.parents:
+        above.chmod(above.stat().st_mode | 0o011)
+    into = f"open({str(slice_ / 'cgroup.procs')!r}, 'w').write('0')\n"
+    with subprocess.Popen([sys.executable, "-c", into + script, *paths], start_new_session=True) as process:
+        process.wait()
+        yield
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP])
+def test_a_process_that_is_stopped_is_ended(gated: Site, number: signal.Signals) -> None:
+    with gated.cluster.process(ALICE, *GPU) as pid:
+        os.kill(pid, number)
+        assert [one.status for one in gated.run(OVER)] == ["stopped"]
+        assert not alive(pid)
 
 
 def test_who_was_granted_it_again_is_kept(gated: Site) -> None:

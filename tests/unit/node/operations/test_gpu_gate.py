@@ -1,18 +1,29 @@
 """The gate and grants as roles and verbs ask for them: what is written, in check mode nothing, and what is refused."""
 
 import json
+import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, mig_devices, proof, tried
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import (
+    gate,
+    grants,
+    mig_devices,
+    proof,
+    reconcile,
+    tried,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice, Waiting
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import files, gpu_gate, gpu_grants
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations.gpu_grants import Wanted
 
-from tests.support.gated_host import GatedHost, gated_host
+from tests.support.gated_host import GatedHost, gated_host, read_only
 
 SOON = int(time.time()) + 3600
 
@@ -35,6 +46,7 @@ def closed(host: GatedHost, tmp_path: Path, *, check: bool = False) -> Any:
 @pytest.mark.root
 def test_the_gate_is_written_and_taken_back(host: GatedHost, tmp_path: Path) -> None:
     Path(host.places.settings).unlink()
+    shutil.rmtree(host.places.units)
     assert closed(host, tmp_path, check=True).result()["changed"] is True
     assert not Path(host.places.units).exists()
     closed(host, tmp_path)
@@ -91,7 +103,7 @@ def test_a_grant_tries_what_it_changes(host: GatedHost, monkeypatch: pytest.Monk
     before = record.read_text()
     asked = []
     monkeypatch.setattr(
-        proof, "opens", lambda cgroup, paths: asked.append(Path(cgroup).name) or host.opens(cgroup, paths)
+        proof, "opens", lambda cgroup, paths, seconds: asked.append(Path(cgroup).name) or host.opens(cgroup, paths)
     )
     gpu_grants.operate(gpu_grants.Document(wanted()), False, host.places)
     assert set(asked) == {"user-20000.slice"}
@@ -181,3 +193,87 @@ def test_what_another_has_is_refused(host: GatedHost) -> None:
     other = wanted(id="b2", user="jiho", uid=20001, number=0, gpus=["0"])
     with pytest.raises(NodeError, match="granted to minji"):
         gpu_grants.operate(gpu_grants.Document(other), False, host.places)
+
+
+@pytest.mark.holds("where a grant cannot be read no GPU is known to be free")
+def test_where_a_grant_cannot_be_read_nothing_is_granted(host: GatedHost) -> None:
+    """It would be said to have failed, and be in force; and the GPU may be somebody's."""
+    gpu_grants.operate(gpu_grants.Document(wanted(id="b2", number=0, gpus=["1"])), False, host.places)
+    (Path(host.places.state) / grants.DIRECTORY / "c3.json").write_text("{")
+    for check in (True, False):
+        with pytest.raises(NodeError, match=r"c3\.json opens nothing: .*; remove it"):
+            gpu_grants.operate(gpu_grants.Document(wanted()), check, host.places)
+    ended = gpu_grants.operate(gpu_grants.Document(end=["b2"]), False, host.places).result()
+    assert host.units()["user-20000.slice"] == [], "an end needs no other grant"
+    assert "c3.json" in str(ended["msg"])
+
+
+@pytest.mark.holds("a grant is of whoever has the uid on this host")
+@pytest.mark.parametrize("uid", [None, 20007])
+def test_who_is_another_on_the_host_is_granted_nothing(host: GatedHost, uid: int | None) -> None:
+    host.people.pop("minji")
+    if uid is not None:
+        host.people["minji"] = uid
+    with pytest.raises(NodeError, match="minji has not the uid 20000 on this host"):
+        gpu_grants.operate(gpu_grants.Document(wanted()), True, host.places)
+
+
+def test_a_grant_that_begins_later_by_a_clock_that_was_put_back_can_be_revoked(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps others from the GPU, so it is shown."""
+    gpu_grants.operate(gpu_grants.Document(wanted(until=SOON + 7200)), False, host.places)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() - 3600)
+    (shown,) = gpu_grants.operate(gpu_grants.Document(), True, host.places).result()["report"]["grants"]["grants"]  # type: ignore[index]
+    assert shown["id"] == "a1"
+
+
+def test_an_end_on_a_disk_that_takes_no_change(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu_grants.operate(gpu_grants.Document(wanted()), False, host.places)
+    with monkeypatch.context() as patch:
+        read_only(patch)
+        done = gpu_grants.operate(gpu_grants.Document(end=["a1"]), False, host.places).result()
+        assert host.units()["user-20000.slice"] == []
+        assert "a1.json has ended and cannot be removed" in str(done["msg"])
+        assert done["report"]["grants"]["grants"] == []  # type: ignore[index]
+        host.go(time.time())
+        assert host.units() == {}, "the timer opens nothing again"
+
+
+def test_a_gpu_by_its_place_and_by_its_name_is_one(host: GatedHost) -> None:
+    settings = json.loads(Path(host.places.settings).read_text())
+    settings["gpus"] = {"GPU-a": ["/dev/a"], "GPU-b": ["/dev/b"]}
+    Path(host.places.settings).write_text(json.dumps(settings))
+    answer: Any = gpu_grants.operate(gpu_grants.Document(wanted(number=0, gpus=["1", "GPU-b"])), True, host.places)
+    assert answer.result()["report"]["grants"]["grants"][0]["gpus"] == ["GPU-b"]
+
+
+def test_grants_end_while_gpus_are_divided_and_the_driver_hangs(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu_grants.operate(gpu_grants.Document(wanted()), False, host.places)
+    monkeypatch.setattr(gpu_grants, "flocked", partial(flocked, seconds=0.1))
+    with flocked(reconcile.adding_path(host.places)):
+        with pytest.raises(NodeError, match="has been held for"):
+            gpu_grants.operate(gpu_grants.Document(wanted(id="b2")), False, host.places)
+        gpu_grants.operate(gpu_grants.Document(end=["a1"]), False, host.places)
+        assert host.units()["user-20000.slice"] == []
+        assert host.go().problems == []
+
+
+def test_of_two_admins_at_once_one_gets_the_last_gpu(host: GatedHost) -> None:
+    gpu_grants.operate(gpu_grants.Document(wanted()), False, host.places)
+
+    def last(number: int) -> str:
+        try:
+            return str(granted(host, number, number=1))
+        except NodeError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        said = list(pool.map(last, range(2, 6)))
+    assert sum(one == "['1']" for one in said) == 1, said
+    assert sum("0 are not granted" in one for one in said) == 3, said
+    found, _ = grants.read(host.places.state)
+    assert sorted(gpu for one in found for gpu in one.gpus) == ["0", "1"]

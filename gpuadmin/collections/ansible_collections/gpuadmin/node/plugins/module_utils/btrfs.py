@@ -89,6 +89,12 @@ def newest_generation(handle: int) -> int | None:
     return int(generation) if flags & _FS_GENERATION else None
 
 
+def file_system_of(handle: int) -> str | None:
+    """The UUID of the btrfs that an open file or directory is on; None if that is not btrfs."""
+    buffer = array.array("B", bytes(1024))
+    return _uuid(buffer.tobytes()[16:32]) if _asked(handle, _FS_INFO, buffer) else None
+
+
 def open_directory(path: str | bytes, at: int | None = None) -> int:
     """Open a directory that is not reached through a symbolic link in its last part."""
     return os.open(

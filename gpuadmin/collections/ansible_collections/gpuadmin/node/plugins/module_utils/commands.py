@@ -17,7 +17,7 @@ USAGE = (
     "       cli.py announcements | gpu-devices | gpu-check | gpu-gate | gpu-mig | disk-usage\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
-    "       cli.py apply-limits | web-links\n"
+    "       cli.py apply-limits | keep-room | web-links\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
@@ -65,6 +65,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             from .limits import applying
 
             return applying.main()
+        if command == "keep-room" and not rest:
+            from .disk import filling
+
+            return filling.main()
         if command == "me":
             from .me import command as me
 

@@ -17,6 +17,7 @@ from .gpus import pci, tried
 from .images.mounting import mounted
 from .images.observe import observe
 from .images.places import Places, load_settings, looking
+from .limits import room
 from .logins import occupants
 from .mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
 
@@ -74,13 +75,8 @@ def disk(path: str, mountinfo: str | None = None) -> dict[str, Any]:
     real = os.path.realpath(path)
     if real != path:  # guard: a link that leads to a file server is not asked
         mount = _local(real, mounts)
-    space = os.statvfs(mount.point)
-    return {
-        "path": path,
-        "mount": mount.point,
-        "bytes": space.f_blocks * space.f_frsize,
-        "free": space.f_bavail * space.f_frsize,
-    }
+    whole, free = room.space(real, mount.point)
+    return {"path": path, "mount": mount.point, "bytes": whole, "free": free}
 
 
 def _local(path: str, mounts: list[Mount]) -> Mount:

@@ -53,6 +53,8 @@ def _disks(disks: Sequence[Facts]) -> Iterator[Cause]:
         # a small file system (/run of a small machine) is full when a hundredth of it is left
         if disk["free"] < min(FULL, disk["bytes"] // 100):
             cause = f"the disk of {where} is full: {size_words(disk['free'])} of {size_words(disk['bytes'])} free"
+            if disk["type"] == "quota":
+                cause += " for people; the rest is kept for root"
             yield Cause("disk-full", cause, largest, (disk["type"],), (where,))
         elif disk["inodes"] and not disk["inodes_free"]:
             cause = f"the disk of {where} has no inode left: no new file can be made"

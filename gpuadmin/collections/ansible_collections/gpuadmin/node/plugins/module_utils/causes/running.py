@@ -29,7 +29,10 @@ def sessions(person: Person, facts: Facts) -> Iterator[Cause]:
     count, most = str(limits.get("tasks", 0)), str(limits.get("tasks_max", 0))
     if limits.get("tasks_max") and limits.get("tasks", 0) >= limits["tasks_max"] * 0.98:
         cause = f"{name} runs as many processes as they may: {count} of {most}"
-        yield Cause("tasks", cause, f"gpuadmin run HOSTS -- loginctl terminate-user {name}", (), (count, most))
+        # logind answers nobody while so many processes come and go; the kernel asks nobody
+        kill = f"echo 1 >/sys/fs/cgroup/user.slice/user-{uid}.slice/cgroup.kill"
+        remedy = f"end all that {name} runs there: gpuadmin run HOSTS -- sh -c '{kill}'"
+        yield Cause("tasks", cause, remedy, (), (count, most))
     elif limits.get("tasks_max") and limits.get("tasks_refused"):
         refused = counted(limits["tasks_refused"], "process", "processes")
         cause = f"{name} reached their limit of {most} processes: {refused} did not start since the first login"

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..accounts.subids import parse as parse_ranges
 from ..errors import NodeError
+from ..limits import room
 from ..textdb import decode
 from ..unit import logged
 from . import docker_needs
@@ -53,8 +54,9 @@ def docker(subject: Subject) -> dict[str, Any]:
         return found
     found["subids"] = {kind: _subids(subject, kind, name, uid) for kind in ("subuid", "subgid")}
     found["data"] = _data(subject, os.path.join(subject.docker, name))
-    space = os.statvfs(_above(subject.path(subject.docker)))
-    found["free"], found["bytes"] = space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize
+    place = _above(subject.path(subject.docker))
+    space = os.statvfs(place)
+    found["bytes"], found["free"] = room.space(place)
     found["inodes_free"] = space.f_favail if space.f_files else None
     found["socket"] = _socket(subject.path(f"run/user/{uid}/docker.sock"), uid)
     found["installed"] = os.path.exists(subject.path("usr/bin/dockerd")) or os.path.exists(

@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import status
 from ..images import root_facts
+from ..limits import room
 from ..mounts import NETWORK, parse_mountinfo, read_mountinfo
 from ..run import run_command
 from ..unit import logged
@@ -63,7 +64,20 @@ def disks(subject: Subject, mountinfo: str | None = None) -> list[dict[str, Any]
         })  # fmt: skip
         if len(found) == MOST_DISKS:
             break
-    return list(found.values())
+    return [*found.values(), *_filled(subject)]
+
+
+def _filled(subject: Subject) -> list[dict[str, Any]]:
+    """What people can fill of file systems, where the rest is kept for root: as if it were a disk of its own."""
+    if subject.root != "/":
+        return []
+    return [
+        {
+            "mount": top, "type": "quota", "read_only": False, "bytes": most, "free": max(most - used, 0),
+            "inodes": 0, "inodes_free": 0,
+        }
+        for top, used, most in room.bounded()
+    ]  # fmt: skip
 
 
 def temporary(subject: Subject) -> dict[str, int | None]:

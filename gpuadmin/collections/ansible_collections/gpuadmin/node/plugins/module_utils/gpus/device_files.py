@@ -5,14 +5,40 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..paths import RUN
 from . import mig_devices
 from .gate import Settings
 
 _UUID = re.compile(r"(?m)^GPU UUID:\s*(GPU-[0-9a-f-]{36})\s*$")
+_CAPABILITY = re.compile(r"(?m)^DeviceFileMinor: (\d{1,6})$")
 _MINOR = re.compile(r"(?m)^Device Minor:\s*([0-9]{1,3})\s*$")
+
+
+def _parts(root: str) -> set[str]:
+    """The files that open parts of divided GPUs: for those that are there now the driver says which."""
+    found = set()
+    base = os.path.join(glob.escape(root), "proc/driver/nvidia/capabilities/gpu*/mig/gi*")
+    for path in (*glob.glob(f"{base}/access"), *glob.glob(f"{base}/ci*/access")):
+        try:
+            with open(path, encoding="ascii", errors="replace") as stream:
+                minor = _CAPABILITY.search(stream.read(4096))
+        except OSError:  # it has gone meanwhile
+            continue
+        if minor:
+            found.add(f"/dev/nvidia-caps/nvidia-cap{minor.group(1)}")
+    return found
+
+
+def all_files(settings: Settings, there: Mapping[str, Sequence[str]], root: str = "/") -> list[str]:
+    """Every file that opens a GPU, also of one that does not answer, or that has no name until it is used first."""
+    found = [path for paths in there.values() for path in paths]
+    if settings.gpus is None:
+        patterns = ("dev/nvidia[0-9]*", "dev/nvidia-caps/*", "dev/dri/*[0-9]")
+        names = [path for one in patterns for path in sorted(glob.glob(os.path.join(glob.escape(root), one)))]
+        found += [f"/{os.path.relpath(path, root)}" for path in names]
+    return list(dict.fromkeys(found))
 
 
 def gpus(settings: Settings, root: str = "/") -> Mapping[str, list[str]]:
@@ -39,8 +65,10 @@ def gpus(settings: Settings, root: str = "/") -> Mapping[str, list[str]]:
             f"/dev/dri/{name}" for name in map(os.path.basename, drm) if re.fullmatch(r"(card|renderD)\d+", name)
         ]
         found[uuid.group(1)] = [f"/dev/nvidia{minor.group(1)}", *rendering]
+    there = _parts(root)
     for one in mig_devices.read(os.path.join(root, RUN.lstrip("/"))):
-        if one.gpu in found:
+        # guard: a MIG device that is gone opens nothing, for its files open the whole GPU
+        if one.gpu in found and one.files[:1] == found[one.gpu][:1] and there.issuperset(one.files[1:]):
             found[one.gpu] += [path for path in one.files if path not in found[one.gpu]]
             found[one.uuid] = list(one.files)
     return found

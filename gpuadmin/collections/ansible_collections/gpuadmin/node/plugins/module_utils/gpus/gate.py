@@ -13,12 +13,15 @@ from dataclasses import dataclass
 
 from ..documents import parse
 from ..errors import NodeError
+from ..paths import STATE
 
-SETTINGS = "/etc/gpuadmin/gpu-gate.json"
+#: In the node's state: an image of a node whose GPUs are everybody's does not open those of another one.
+SETTINGS = f"{STATE}/gpu-gate.json"
 #: Slices of people by a drop-in for all of them; services that run what people gave them, wherever they are installed.
 SLICES = "user-.slice"
-SERVICES = ("ssh.service", "ssh@.service", "sshd.service", "sshd@.service", "cron.service", "crond.service",
-            "atd.service", "anacron.service")  # fmt: skip
+SERVICES = ("ssh.service", "ssh@.service", "sshd.service", "sshd@.service",
+            "sshd-generated@.service", "sshd-unix-local@.service", "sshd-vsock@.service",  # systemd 256 and newer
+            "cron.service", "crond.service", "cronie.service", "atd.service", "anacron.service")  # fmt: skip
 #: Before 50-DeviceAllow.conf, which systemctl set-property writes: of drop-ins the last name wins.
 DROP_IN = "40-gpuadmin-gate.conf"
 #: All devices, also those that come later: a bare star is no pattern of names to systemd.
@@ -74,6 +77,11 @@ def allowed(settings: Settings, devices: Iterable[str] = ()) -> list[str]:
     """The whole list for somebody who was granted these device files: each as DeviceAllow= has it."""
     groups = [f"char-{one} rwm" for one in all_but(tuple(settings.groups))]
     return ["block-* rwm", *groups, *(f"{path} rw" for path in (*settings.control, *sorted(set(devices))))]
+
+
+def kind(unit: str) -> str:
+    """What the section of a drop-in of this unit is called."""
+    return "Slice" if unit.endswith(".slice") else "Service"
 
 
 def drop_in(kind: str, settings: Settings) -> str:

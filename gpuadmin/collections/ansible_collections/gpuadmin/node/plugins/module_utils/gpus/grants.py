@@ -1,25 +1,30 @@
 """Grants: who may use which GPU of this host until when. A file each, written whole; an admin or a scheduler decides.
 
 A file that is damaged, or whose time is over, opens nothing. One that is over is deleted: no clock that is put back
-makes it hold again.
+makes it hold again. Where the disk takes no change, that it has ended is remembered until the next boot.
 """
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from ..documents import parse
 from ..errors import NodeError, in_words
+from ..fields import FIRST_HUMAN_UID
 from ..files import make_directory, read_bytes, sync_directory, write_atomic
-from ..paths import STATE
+from ..paths import RUN, STATE
 
 DIRECTORY = "gpu-grants"
+ENDED = "gpu-grants-ended.json"
 LONGEST = 200  # characters of a reason
+LARGEST = 1 << 16  # bytes of a file
+LATEST = 253_370_000_000  # seconds since 1970: dates go no further than the year 9999
+NO_UID = 2**32 - 1
 _ID = re.compile(r"[a-z0-9-]{1,40}\Z")
 _GPU = re.compile(r"[A-Za-z0-9-]{1,80}\Z")
 
@@ -50,31 +55,55 @@ def checked(grant: Grant) -> Grant:
         raise NodeError(f"a grant has no usable id: {grant.id[:60]!r}")
     if not grant.gpus or not all(_GPU.match(one) for one in grant.gpus):
         raise NodeError(f"grant {grant.id}: it names no GPU, or one that no GPU is called")
-    if grant.uid <= 0:  # guard: root is granted nothing
+    if not FIRST_HUMAN_UID <= grant.uid < NO_UID:  # guard: root and daemons are granted nothing
         raise NodeError(f"grant {grant.id}: uid {grant.uid} is nobody's who needs a grant")
     if grant.begin >= grant.until:
         raise NodeError(f"grant {grant.id}: it ends before it begins")
+    if grant.until > LATEST:  # guard: a grant ends at a time that dates can say
+        raise NodeError(f"grant {grant.id}: its end is no time")
     for text in (grant.reason, grant.who, grant.user, grant.source):
         if len(text) > LONGEST or not text.isprintable():
             raise NodeError(f"grant {grant.id}: a text must have at most {LONGEST} printable characters")
     return grant
 
 
-def read(state: str = STATE) -> tuple[list[Grant], list[str]]:
-    """All grants that are recorded, and what is wrong with files that open nothing."""
+def read(state: str = STATE, run: str = RUN) -> tuple[list[Grant], list[str]]:
+    """All grants that are recorded and have not been ended, and what is wrong with files that open nothing."""
     found, problems = [], []
-    for path in sorted(glob.glob(os.path.join(glob.escape(state), DIRECTORY, "*.json"))):
+    directory, over = os.path.join(state, DIRECTORY), ended(run)
+    try:
+        _only_roots(directory)
+        names = sorted(name for name in os.listdir(directory) if name.endswith(".json") and not name.startswith("."))
+    except FileNotFoundError:
+        return [], []
+    except (NodeError, OSError) as error:  # guard: grants that cannot be listed are not taken for none
+        return [], [f"no grant is known: {in_words(error)}"]
+    for name in names:
+        path = os.path.join(directory, name)
         try:
+            if _only_roots(path).st_size > LARGEST:
+                raise NodeError(f"{path} is larger than any grant")
             grant = checked(parse(Grant, json.loads(read_bytes(path) or b""), path))
-            if os.path.basename(path) != f"{grant.id}.json":
+            if name != f"{grant.id}.json":
                 raise NodeError(f"{path} has the grant {grant.id}")
-            found.append(grant)
         # guard: a damaged grant opens nothing, and stops no other
-        except (NodeError, OSError, ValueError) as error:
-            problems.append(
-                f"{path} opens nothing: {in_words(error) if isinstance(error, (NodeError, OSError)) else error}"
-            )
+        except (NodeError, OSError, ValueError, RecursionError) as error:
+            words = in_words(error) if isinstance(error, (NodeError, OSError)) else str(error)
+            problems.append(f"{path} opens nothing: {words}; remove it, then grant again")
+            continue
+        # guard: what has ended opens nothing, though its file is still there -> found.append(grant)
+        if grant.id not in over:
+            found.append(grant)
     return found, problems
+
+
+def _only_roots(path: str) -> os.stat_result:
+    """Raises NodeError where somebody else can write it: whoever can would grant themselves what they like."""
+    facts = os.lstat(path)
+    # guard: who can write a grant is root alone
+    if facts.st_uid not in (0, os.geteuid()) or (not stat.S_ISLNK(facts.st_mode) and facts.st_mode & 0o022):
+        raise NodeError(f"{path} can be written by others than root")
+    return facts
 
 
 def write(grant: Grant, state: str = STATE) -> None:
@@ -85,17 +114,38 @@ def write(grant: Grant, state: str = STATE) -> None:
     write_atomic(os.path.join(directory, f"{grant.id}.json"), data.encode(), mode=0o644)
 
 
-def delete(names: Iterable[str], state: str = STATE) -> None:
-    """Forget these grants, durably. One that is not there is no error."""
-    directory, gone = os.path.join(state, DIRECTORY), False
-    for name in names:
+def delete(names: Iterable[str], state: str = STATE, run: str = RUN) -> list[str]:
+    """End these grants for good, durably. One that is not there is no error. Returns why a file is still there: the
+    disk is full, or takes no change. It has ended all the same, until the next boot by what ``run`` has.
+    """
+    directory, gone, problems, left = os.path.join(state, DIRECTORY), False, [], []
+    before = ended(run)
+    for name in sorted({*names, *before}):
+        path = os.path.join(directory, f"{name}.json")
         try:
-            os.unlink(os.path.join(directory, f"{name}.json"))
+            os.unlink(path)
             gone = True
         except FileNotFoundError:
             pass
-    if gone:
-        sync_directory(directory)
+        except OSError as error:  # guard: an end does not wait for a disk
+            left.append(name)
+            problems.append(f"{path} has ended and cannot be removed: {in_words(error)}")
+    try:
+        if gone:
+            sync_directory(directory)
+        if left != before:
+            write_atomic(os.path.join(run, ENDED), json.dumps(left).encode(), mode=0o644, sync=False)
+    except OSError as error:
+        problems.append(f"that grants have ended could not be recorded: {in_words(error)}")
+    return problems
+
+
+def ended(run: str = RUN) -> list[str]:
+    """Ids of grants that have ended, and whose files could not be removed so far."""
+    try:
+        return sorted({one for one in json.loads(read_bytes(os.path.join(run, ENDED)) or b"[]") if _ID.match(one)})
+    except (NodeError, OSError, ValueError, TypeError):
+        return []
 
 
 def by_uid(grants: Iterable[Grant], now: float) -> dict[int, list[str]]:
@@ -124,4 +174,4 @@ def choose(wanted: Sequence[str] | int, there: Iterable[str], others: Iterable[G
             raise NodeError(f"there is no GPU {one[:80]}; there are: {', '.join(known) or 'none'}")
         if one in taken:  # guard: what somebody was granted is not another's
             raise NodeError(f"GPU {one} is granted to {taken[one].user} (grant {taken[one].id})")
-    return list(wanted)
+    return list(dict.fromkeys(wanted))  # by its place and by its name it is one GPU

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from ..errors import NodeError
 from ..files import read_bytes
-from ..paths import STATE
+from ..paths import RUN, STATE
 from . import gate, grants
 from .gate import Settings
 from .grants import Grant
 
 
-def in_force(now: float, state: str = STATE, settings: str = gate.SETTINGS) -> tuple[Settings, list[Grant]] | None:
+def in_force(
+    now: float, state: str = STATE, settings: str = gate.SETTINGS, run: str = RUN
+) -> tuple[Settings, list[Grant]] | None:
     """The settings, and the grants that have not ended; None where GPUs are open to everybody.
 
     Raises NodeError where not all of it can be read, and OSError.
@@ -19,7 +21,7 @@ def in_force(now: float, state: str = STATE, settings: str = gate.SETTINGS) -> t
     found = None if data is None else gate.load(data, settings)
     if found is None or found.access != "granted":
         return None
-    listed, problems = grants.read(state)
+    listed, problems = grants.read(state, run)
     if problems:  # guard: a grant that cannot be read ends nobody's work
         raise NodeError(problems[0])
     return found, [one for one in listed if now < one.until]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
+import select
+import signal
+import time
 from collections.abc import Sequence
 
 CGROUPS = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
 NAME = "gpuadmin-proof"
+PATIENCE = 5.0  # seconds for a trial: in a frozen cgroup it would not end
 
 
 def cgroup_of(unit: str, cgroups: Sequence[str] = CGROUPS) -> str | None:
@@ -23,6 +27,11 @@ def cgroup_of(unit: str, cgroups: Sequence[str] = CGROUPS) -> str | None:
     return None
 
 
+def slices(cgroups: Sequence[str] = CGROUPS) -> list[str]:
+    """The cgroups of people's slices that there are, whatever systemd knows of them."""
+    return [path for base in cgroups for path in glob.glob(os.path.join(glob.escape(base), "user.slice/user-*.slice"))]
+
+
 def populated(cgroup: str) -> bool:
     """Whether a process is in this cgroup, or below it. One that a slice has left behind may deny nothing."""
     try:
@@ -32,8 +41,9 @@ def populated(cgroup: str) -> bool:
         return True  # guard: where it is not known whether somebody is in a cgroup, it is tried -> False
 
 
-def opens(cgroup: str, paths: Sequence[str]) -> list[str]:
-    """Those of ``paths`` that a process of root's in this cgroup may open. Raises OSError where it cannot be tried.
+def opens(cgroup: str, paths: Sequence[str], seconds: float = PATIENCE) -> list[str]:
+    """Those of ``paths`` that a process of root's in this cgroup may open, to read or to write. Raises OSError where it
+    cannot be tried, or not in so many seconds.
 
     access(2) asks the kernel the same question as open(2), of the same program of the cgroup's, and wakes no GPU. As
     root only the cgroup can say no. The process is in a cgroup of its own below, where nobody else can put one.
@@ -50,14 +60,18 @@ def opens(cgroup: str, paths: Sequence[str]) -> list[str]:
         if child == 0:
             try:
                 os.write(os.open(os.path.join(own, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC), b"0")
-                found = bytes(49 if os.access(path, os.R_OK | os.W_OK) else 48 for path in there)
+                # guard: what can only be read, or only be written, is open -> all
+                found = bytes(48 + any(os.access(path, way) for way in (os.R_OK, os.W_OK)) for path in there)
                 os.write(writer, b"." + found)
             finally:
                 os._exit(0)
         os.close(writer)
-        with os.fdopen(reader, "rb") as stream:
-            answer = stream.read()
-        os.waitpid(child, 0)
+        with os.fdopen(reader, "rb", buffering=0) as stream:
+            try:
+                answer = _answer(stream.fileno(), len(there) + 1, seconds)
+            finally:
+                os.kill(child, signal.SIGKILL)  # it has ended, or it hangs
+                _reap(child)
     finally:
         try:
             os.rmdir(own)
@@ -66,3 +80,25 @@ def opens(cgroup: str, paths: Sequence[str]) -> list[str]:
     if len(answer) != len(there) + 1:  # guard: what could not be tried is not closed
         raise OSError(0, f"no process could be put into {cgroup}")
     return [path for path, letter in zip(there, answer[1:]) if letter == 49]
+
+
+def _answer(reader: int, length: int, seconds: float) -> bytes:
+    """What a process has written until it ended, or until the time is over."""
+    answer, end = b"", time.monotonic() + seconds
+    while len(answer) < length:
+        # guard: a trial that hangs holds up nobody -> None
+        left = max(0.0, end - time.monotonic())
+        if not select.select([reader], [], [], left)[0]:
+            raise OSError(0, f"no answer in {seconds:.0f} s")
+        data = os.read(reader, length)
+        if not data:
+            break
+        answer += data
+    return answer
+
+
+def _reap(child: int) -> None:
+    """Wait for a process that was killed, but not for one that the kernel does not let go."""
+    end = time.monotonic() + 1.0
+    while os.waitpid(child, os.WNOHANG)[0] == 0 and time.monotonic() < end:
+        time.sleep(0.001)

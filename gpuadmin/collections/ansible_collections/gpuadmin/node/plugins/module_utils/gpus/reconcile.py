@@ -10,6 +10,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,18 +18,24 @@ from dataclasses import dataclass, field
 
 from ..errors import NodeError, in_words
 from ..files import flocked, read_bytes, write_atomic
-from ..lookup import system_lookup
+from ..lookup import Lookup, system_lookup
 from ..paths import RUN, STATE
-from ..run import Runner, run_command
+from ..run import Finished, Runner, run_command
 from . import gate, grants, proof, tried
-from .device_files import gpus
+from .device_files import all_files, gpus
 from .gate import Settings
 from .grants import Grant
 
 APPLIED = "gpu-gate.json"
 SETTLE = 3.0  # seconds until what systemd was told is in force
+TOLD = 30.0  # seconds for systemd's answer
+TRIALS = 60.0  # seconds for all trials: the unit has 120
 CONTROL = "/run/systemd/system.control"  # where set-property --runtime writes
 UNSURE = ("?",)  # what a unit was told that has not come to pass: it is told again
+
+
+def _command(command: Sequence[str]) -> Finished:
+    return run_command(command, seconds=TOLD)
 
 
 @dataclass(frozen=True)
@@ -41,8 +48,9 @@ class Places:
     control: str = CONTROL
     units: str = "/etc/systemd/system"
     root: str = "/"
-    command: Runner = run_command
+    command: Runner = _command
     cgroups: Sequence[str] = proof.CGROUPS
+    lookup: Lookup = system_lookup
 
 
 @dataclass
@@ -71,6 +79,13 @@ def lock_path(places: Places) -> str:
     return os.path.join(places.run, "locks", "gpu-gate")
 
 
+def adding_path(places: Places) -> str:
+    """Whoever adds a grant holds this lock before that one; so does whoever divides GPUs, which can take for ever where
+    the driver hangs: grants end meanwhile.
+    """
+    return os.path.join(places.run, "locks", "gpu-grants")
+
+
 def reconcile(places: Places, now: float | None = None) -> Outcome:
     """Bring the host to its grants, and try it. Raises NodeError where the settings cannot be read."""
     with flocked(lock_path(places)):
@@ -87,21 +102,30 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Outcome:
     somebody waits; the timer tries all of them within a minute.
     """
     settings = settings_of(places)
-    found, problems = grants.read(places.state)
-    over = [one for one in found if now >= one.until]
-    grants.delete((one.id for one in over), places.state)
+    found, problems = grants.read(places.state, places.run)
+    uids = {one.user: owner[0] if (owner := places.lookup(one.user)) else None for one in found}
+    over = [
+        one
+        for one in found
+        if now >= one.until
+        or uids[one.user] not in (one.uid, None)  # guard: a uid that became another's takes over no grant
+    ]
+    problems += grants.delete((one.id for one in over), places.state, places.run)
     left = [one for one in found if one not in over]
     there = gpus(settings, places.root)
     outcome = Outcome(settings.access, problems=problems, grants=left, gpus=there)
     outcome.done += [f"the grant {one.id} of {one.user} has ended" for one in over]
-    every = [path for paths in there.values() for path in paths]
+    every = all_files(settings, there, places.root)
     seen = _devices(settings, every, places.root)
     applied, before = _applied(places)
     units = _units(places, applied)
+    outcome.problems += _not_kept_out(places, settings, units)
     for unit in [one for one in applied if "@" in one and one not in units]:
         del applied[unit]  # an instance that has ended does not come back under its name
         _forget(places, unit)
-    wanted = _wanted(settings, left, there, now, units)
+    # guard: an account that is gone leaves no grant to whoever comes -> left
+    holding = [one for one in left if uids[one.user] is not None]
+    wanted = _wanted(settings, holding, there, now, units, places.lookup)
     told = set()
     for unit, allow in wanted.items():
         # guard: systemd is told again when a driver was loaded -> False
@@ -143,25 +167,55 @@ def _units(places: Places, applied: Iterable[str]) -> list[str]:
     done = places.command(command)
     if done.returncode != 0:
         raise NodeError(f"systemd does not say which slices there are: {done.stderr.strip()}")
-    there = [line.split()[0] for line in done.stdout.splitlines() if line.strip() and line.split()[1] == "loaded"]
+    lines = [line.split()[:3] for line in done.stdout.splitlines() if len(line.split()) > 2]
+    there = [unit for unit, load, active in lines if load == "loaded" or active not in ("inactive", "failed")]
+    # guard: a slice that systemd does not know and somebody is in is closed
+    there += [os.path.basename(path) for path in proof.slices(places.cgroups)]
     return sorted({*there, *(one for one in applied if "@" not in one)})
 
 
+def _not_kept_out(places: Places, settings: Settings, units: Iterable[str]) -> list[str]:
+    """Drop-ins that are not as provision has written them: until the next run whoever comes is in no gate."""
+    if settings.access == "open":
+        return []
+    running = {re.sub("@.*", "@.service", one) for one in units}
+    wrong = []
+    for unit in (gate.SLICES, *(one for one in gate.SERVICES if one in running)):
+        path = os.path.join(places.units, f"{unit}.d", gate.DROP_IN)
+        try:
+            data = read_bytes(path)
+        except (NodeError, OSError):
+            data = None
+        if data != gate.drop_in(gate.kind(unit), settings).encode():  # guard: a gate that is not there is told
+            wrong.append(f"{path} is not as it was written, so who comes next is not kept out: gpuadmin provision")
+    return wrong
+
+
 def _wanted(
-    settings: Settings, left: Sequence[Grant], there: Mapping[str, Sequence[str]], now: float, units: Sequence[str]
+    settings: Settings,
+    left: Sequence[Grant],
+    there: Mapping[str, Sequence[str]],
+    now: float,
+    units: Sequence[str],
+    lookup: Lookup,
 ) -> dict[str, list[str] | None]:
     """Unit → its whole list; an empty one: not kept out; None: there is no gate."""
     if settings.access == "open":
         return dict.fromkeys(units)
     held = grants.by_uid(left, now)
     slices = {f"user-{uid}.slice": gpus for uid, gpus in held.items()}
-    admins = [found[0] for name in settings.exempt if (found := system_lookup(name)) is not None]
+    admins = [found[0] for name in settings.exempt if (found := lookup(name)) is not None]
     exempt = {f"user-{uid}.slice" for uid in (0, *admins)}
     # told before they are there: the drop-in for all slices closes theirs as well
-    wanted: dict[str, list[str] | None] = {unit: [] for unit in exempt}
-    for unit in sorted({*units, *slices} - exempt):
-        devices = [path for gpu in slices.get(unit, ()) for path in there.get(gpu, ())]
-        wanted[unit] = gate.allowed(settings, devices)
+    devices = {
+        unit: [path for gpu in slices.get(unit, ()) for path in there.get(gpu, ())]
+        for unit in sorted({*units, *slices} - exempt)
+    }
+    # what closes comes first: whatever happens in between, nobody keeps what has ended because of others
+    wanted: dict[str, list[str] | None] = {
+        unit: gate.allowed(settings, devices[unit]) for unit in sorted(devices, key=lambda unit: len(devices[unit]))
+    }
+    wanted.update({unit: [] for unit in sorted(exempt)})
     return wanted
 
 
@@ -173,9 +227,13 @@ def _drop_in_there(places: Places, unit: str) -> bool:
 def _apply(places: Places, unit: str, allow: Sequence[str] | None, outcome: Outcome) -> bool:
     """Tell systemd, and return whether it took it. Opened again, nothing stays behind that hides what comes later."""
     command = ("systemctl", "set-property", "--runtime", unit, *gate.properties(allow))
-    done = places.command(command)
-    if done.returncode != 0:  # guard: what systemd refuses is told
-        outcome.problems.append(f"{unit}: its list of devices could not be set: {done.stderr.strip()}")
+    try:
+        done = places.command(command)
+        why = done.stderr.strip() if done.returncode != 0 else None
+    except (NodeError, OSError) as error:  # guard: a unit that cannot be told keeps no other from being told
+        why = in_words(error)
+    if why is not None:  # guard: what systemd refuses is told
+        outcome.problems.append(f"{unit}: its list of devices could not be set: {why}")
         return False
     if allow is None:
         _forget(places, unit)
@@ -209,19 +267,20 @@ def _prove(
     A list that was told before and is not in force (systemd was started again, somebody changed a unit) is told once
     more. systemd answers before it has put a list in force: what is not right yet is tried again.
     """
-    end = time.monotonic() + SETTLE
+    last = time.monotonic() + TRIALS
     wrong, opened = [], {}
     for unit, allow in wanted.items():
         if allow is None:
             continue
         # an empty list keeps nobody out: whoever looks after the node can open them all
         granted = {one.partition(" ")[0] for one in allow} or set(every)
-        found = _tried(places, unit, every, granted)
+        found = _tried(places, unit, every, granted, last)
         if found and unit not in told:  # guard: a gate that somebody opened is closed again
             _apply(places, unit, allow, outcome)
+        end = min(time.monotonic() + SETTLE, last)  # of its own: what is wrong with one is said of no other
         while found and time.monotonic() < end:
             time.sleep(0.02)  # systemd tells nobody that it has done it
-            found = _tried(places, unit, every, granted)
+            found = _tried(places, unit, every, granted, last)
         if found:
             wrong.append(unit)
         outcome.problems += found
@@ -233,16 +292,19 @@ def _prove(
     return wrong
 
 
-def _tried(places: Places, unit: str, every: Sequence[str], granted: Collection[str]) -> list[str]:
-    """What is wrong with a unit; nothing where it does not run."""
-    path = proof.cgroup_of(unit, places.cgroups)
-    if path is None or not proof.populated(path):
-        return []
+def _tried(places: Places, unit: str, every: Sequence[str], granted: Collection[str], end: float) -> list[str]:
+    """What is wrong with a unit; nothing where it does not run. ``end``: until when there is time, by monotonic()."""
     try:
-        can = set(proof.opens(path, every))
+        path = proof.cgroup_of(unit, places.cgroups) or _elsewhere(places, unit)
+        if path is None or not proof.populated(path):
+            return []
+        seconds = min(proof.PATIENCE, end - time.monotonic())
+        if seconds <= 0:  # guard: what there was no time to try is not closed
+            return [f"{unit}: whether its gate is closed was not tried: the trials of others took too long"]
+        can = set(proof.opens(path, every, seconds))
     except FileNotFoundError:
         return []  # it has just ended
-    except OSError as error:
+    except (NodeError, OSError) as error:
         return [f"{unit}: whether its gate is closed could not be tried: {in_words(error)}"]
     closed = {one for one in every if one in granted and os.path.exists(one)} - can
     wrong = [
@@ -251,6 +313,16 @@ def _tried(places: Places, unit: str, every: Sequence[str], granted: Collection[
     ]
     # the last one may have left meanwhile: systemd then takes the list away, and the cgroup stays because of the trial
     return wrong if wrong and proof.populated(path) else []
+
+
+def _elsewhere(places: Places, unit: str) -> str | None:
+    """The cgroup of a service that an admin has put into another slice."""
+    if not unit.endswith(".service"):
+        return None
+    done = places.command(("systemctl", "show", "--property=ControlGroup", "--value", unit))
+    name = done.stdout.strip().lstrip("/")
+    paths = [os.path.join(base, name) for base in places.cgroups if name]
+    return next((path for path in paths if os.path.isdir(path)), None)
 
 
 def _applied(places: Places) -> tuple[dict[str, list[str] | None], str]:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from gpuadmin.common.text import size_words
 
 from ..documents import parse
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import flocked, make_directory, read_bytes, write_atomic
 from ..lookup import Lookup, owner, system_lookup
 from ..paths import RUN, STATE
@@ -251,11 +251,16 @@ def _differing(running: Mapping[str, str], places: Places) -> dict[str, dict[str
 def _in_force(places: Places, running: Mapping[str, str], outcome: Outcome, *, told: bool) -> None:
     differing = _differing(running, places)
     made: list[str] = []
+    refused: dict[str, str] = {}
     for unit, values in differing.items():
         settings = [_setting(name, value) for name, value in values.items()]
         kept = [os.path.join(places.control, f"{unit}.d", f"50-{one.partition('=')[0]}.conf") for one in settings]
         made += [path for path in kept if not os.path.exists(path)]
-        _systemctl(places, "set-property", "--runtime", unit, *settings)
+        try:
+            _systemctl(places, "set-property", "--runtime", unit, *settings)
+        except (NodeError, OSError) as error:  # guard: a limit that is refused keeps nobody else from theirs
+            refused[unit] = f": {in_words(error)}"
+            continue
         if not told:
             outcome.done.append(f"{unit}: {_listed(values)}, as it was not in force")
     for path in made:  # they would hide what a site says later
@@ -269,7 +274,9 @@ def _in_force(places: Places, running: Mapping[str, str], outcome: Outcome, *, t
     if made:
         _systemctl(places, "daemon-reload")
     # guard: a limit that is not in force is told
-    outcome.problems += [f"{unit}: {_listed(values)} is not in force" for unit, values in left.items()]
+    outcome.problems += [
+        f"{unit}: {_listed(values)} is not in force{refused.get(unit, '')}" for unit, values in left.items()
+    ]
 
 
 def missing(places: Places) -> list[str]:

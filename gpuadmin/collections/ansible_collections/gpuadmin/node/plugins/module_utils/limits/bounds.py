@@ -13,7 +13,7 @@ UNITS = "/run/systemd/system"
 #: Of drop-ins the last name wins, whatever directory it is in: ours give way to what an admin sets by hand (50-…).
 ALL, OWN = "30-gpuadmin-limits.conf", "31-gpuadmin-limits.conf"
 #: What runs in these services was given to them by people, and is in no slice of theirs.
-SERVICES = ("cron.service", "crond.service", "atd.service", "anacron.service")
+SERVICES = ("cron.service", "crond.service", "cronie.service", "atd.service", "anacron.service")
 _HEAD = "# Managed by gpuadmin: gpuadmin.yml, limits.\n"
 _PAGE = 65536  # the kernel rounds down to a page, the largest of which is this
 #: Root and the admin, who look after a full node, come first where processors do not suffice.

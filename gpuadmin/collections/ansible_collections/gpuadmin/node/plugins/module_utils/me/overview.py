@@ -17,6 +17,7 @@ from ..diagnosis import gpus, granted
 from ..diagnosis.subject import Subject
 from ..each import Failed, each
 from ..errors import NodeError
+from ..limits import room
 from ..run import run_command
 from . import hints
 
@@ -112,9 +113,8 @@ def docker(subject: Subject) -> dict[str, Any] | None:
     """The disk of Docker's data on this node; None for people who have none."""
     if subject.docker is None or not os.path.isdir(subject.path(os.path.join(subject.docker, str(subject.name)))):
         return None
-    space = os.statvfs(subject.path(subject.docker))
-    place = os.path.join(subject.docker, str(subject.name))
-    return {"path": place, "free": space.f_bavail * space.f_frsize, "bytes": space.f_blocks * space.f_frsize}
+    whole, free = room.space(subject.path(subject.docker))
+    return {"path": os.path.join(subject.docker, str(subject.name)), "free": free, "bytes": whole}
 
 
 def lines(

@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ..errors import NodeError
@@ -19,6 +19,7 @@ FILE = f"{STATE}/metrics/counters.json"
 FORMAT = 1
 MOST = 4096  # pairs of a GPU and a person; those that were not added to for longest go first
 MOST_XIDS = 1024
+HIDDEN = 86400.0  # seconds for which since when somebody holds what nobody granted is not forgotten
 GAP = 60.0  # seconds without a look; what happened in between is unknown
 _RECORD = 8192  # bytes; the kernel's records are at most that long
 _SECONDS = 0.02  # of one pass over the kernel's log
@@ -44,6 +45,7 @@ class Counters:
         self._uses: dict[tuple[str, str], Use] = {}
         self._xids: dict[tuple[str, int], int] = {}
         self._ungranted: dict[tuple[str, str], float] = {}
+        self._away: dict[tuple[str, str], tuple[float, float]] = {}  # since when, and until when it was seen
         self._place = -1
         self._log = -1
 
@@ -92,10 +94,22 @@ class Counters:
             use.measured += seconds
             use.active += seconds if active else 0.0
 
-    def ungranted(self, held: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], float]:
-        """Given who holds what without a grant now, return since when. Whoever let go or got a grant is forgotten."""
+    def ungranted(
+        self, held: Iterable[tuple[str, str]], granted: Collection[tuple[str, str]] | None = ()
+    ) -> Mapping[tuple[str, str], float]:
+        """Given who holds what without a grant now, return since when. Whoever was ``granted`` it is forgotten; None:
+        all are, for it is open to everybody.
+
+        Whoever let go is, too, but not at once: nobody can open it anew, so who holds it again had hidden it (a file
+        that is under way in a socket is nobody's).
+        """
         now = time.time()
-        self._ungranted = {key: min(self._ungranted.get(key, now), now) for key in held}
+        self._away.update({key: (since, now) for key, since in self._ungranted.items()})
+        kept = {} if granted is None else {key: one for key, one in self._away.items() if key not in granted}
+        recent = [(key, one) for key, one in kept.items() if now - one[1] < HIDDEN]
+        self._away = dict(recent[-MOST:])  # guard: who let go is not kept for ever -> dict(recent)
+        before = {key: since for key, (since, _) in self._away.items()}  # guard: what was hidden is not forgotten -> {}
+        self._ungranted = {key: min(before.get(key, now), now) for key in held}
         return self._ungranted
 
     def read_log(self, path: str = LOG) -> None:

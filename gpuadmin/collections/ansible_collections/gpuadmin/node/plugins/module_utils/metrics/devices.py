@@ -125,6 +125,8 @@ class Scanner:
                 continue
             try:
                 whose = self._owner(int(name))
+                if whose == 0:  # guard: the kernel's own threads are nobody's share of a round
+                    os.readlink(f"{self._proc}/{name}/exe")  # they have none, and a large machine has thousands
             except OSError:
                 continue
             of_them = people.setdefault(whose, [])

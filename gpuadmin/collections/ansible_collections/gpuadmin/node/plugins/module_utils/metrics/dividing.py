@@ -84,7 +84,7 @@ class Divider:
 
         Nobody is granted a GPU meanwhile. What the driver refuses, since somebody has just opened the GPU, stays.
         """
-        with flocked(reconcile.lock_path(self._places.gate)):
+        with flocked(reconcile.adding_path(self._places.gate)):  # guard: what is divided is granted to nobody meanwhile
             first = self.look(only, granted=granted)
             acting = {one.gpu: one for one in first if one.state == mig.CHANGE}
             before = recorded(self._places.state)
@@ -224,8 +224,10 @@ class Divider:
             yield None, f"{self._owners.name(whose)} may hold it: not all their processes can be looked at", whose
 
     def _granted(self) -> Iterator[tuple[str | None, str, int]]:
-        found, _ = grants.read(self._places.gate.state)
+        found, problems = grants.read(self._places.gate.state, self._places.gate.run)
         now = time.time()
+        for problem in problems:  # guard: where a grant cannot be read no GPU is divided
+            yield None, f"it may be granted: {problem}", -1
         for one in found:
             if now < one.until:
                 until = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.until))

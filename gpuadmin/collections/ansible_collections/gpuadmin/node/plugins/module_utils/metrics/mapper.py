@@ -154,7 +154,10 @@ class Mapper:
             return  # who holds what is not known now, and is no reason to forget since when
         found, uids = self._held or ({}, {})
         without = set() if granted is None else granting.ungranted(found, self._known, uids, granted)
-        for (uuid, user), since in self._counters.ungranted(without).items():
+        having = None if granted is None else {
+            (device.uuid, one.user) for device in self._known for one in granted.of(device, self._known)
+        }  # fmt: skip
+        for (uuid, user), since in self._counters.ungranted(without, having).items():
             self._samples.put("gpuadmin_gpu_ungranted_since_timestamp_seconds", round(since), uuid=uuid, user=user)
 
     def _identified(self, pids: set[int]) -> dict[int, Process]:

@@ -22,6 +22,7 @@ from ..errors import NodeError, in_words
 from . import granting, measured
 from .containers import Names
 from .devices import UVM, Key, Scanner, nodes
+from .freezing import frozen
 from .holding import holdings, pids_of
 from .mapper import LATE, Places, caps_of
 from .owners import Owners, Process, identify
@@ -95,6 +96,10 @@ class Stopper:
         seen = self._look()
         refused = {one: why for one in targets if (why := self._refused(one, since, seen))}
         agreed = [one for one in targets if one not in refused]
+        # the collector saw them, and what nobody granted cannot be opened anew
+        hidden = [one for one in agreed if one.why == UNGRANTED and not _of(one, seen)]
+        if hidden:  # guard: who is faster than a look keeps nothing
+            seen = self._look_still({one.uid for one in hidden})
         found = {
             one: self._decided(
                 one,
@@ -104,7 +109,7 @@ class Stopper:
             for one in agreed
         }
         if not check:
-            self._end(agreed, found, seen)
+            self._end(agreed, found, seen, hidden)
         return [Outcome("kept", refused[one]) if one in refused else found[one] for one in targets]
 
     def _since(self) -> dict[tuple[str, str, str], int]:
@@ -132,7 +137,11 @@ class Stopper:
             and not self._lacks(target, seen)
         ):
             return "they need no grant for it, or have one by now"
-        if target.uid in seen.incomplete:  # guard: whose open files are not all looked at is not ended
+        if (
+            target.uid in seen.incomplete  # guard: whose open files are not all looked at is not ended
+            # guard: more processes than are looked at keep nothing that nobody granted
+            and target.why != UNGRANTED
+        ):
             return "they have more processes or open files than are looked at"
         return ""
 
@@ -210,6 +219,8 @@ class Stopper:
         ):
             return Outcome("kept", "they have begun something on it since they were told")
         shared = {seen.processes[pid].container for pid in pids} - {""}
+        if target.uid in seen.incomplete:  # guard: a container of which not all is known is not stopped
+            shared = set()
         for pid, process in seen.processes.items():
             if (
                 pid in pids
@@ -224,7 +235,9 @@ class Stopper:
                     return Outcome("kept", f"what holds it holds {', '.join(sorted(others))} as well")
         return Outcome("would stop", processes=len(pids), containers=sorted(one[:12] for one in shared))
 
-    def _end(self, agreed: Sequence[Target], found: dict[Target, Outcome], seen: Seen) -> None:
+    def _end(
+        self, agreed: Sequence[Target], found: dict[Target, Outcome], seen: Seen, hidden: Collection[Target]
+    ) -> None:
         """End it, and see whether it has ended. They were not told about anything begun meanwhile."""
         wanted = [one for one in agreed if found[one].status == "would stop"]
         if not wanted:
@@ -233,6 +246,9 @@ class Stopper:
         time.sleep(AFTERWARDS)  # so that anything that starts again by itself has the GPU open when the host looks
         try:
             after = self._look()
+            for target in wanted:
+                if target.why == UNGRANTED and (target in hidden or _of(target, after)):
+                    after = self._end_still(target)  # guard: who is faster than a signal keeps nothing
         except (NodeError, OSError) as error:
             for target in wanted:  # what was ended is reported as ended, even if other things are unknown by now
                 found[target].status = "kept" if held[target] else "stopped"
@@ -243,7 +259,26 @@ class Stopper:
             found[target].status = "kept" if left else "stopped"
             found[target].why = f"{left} of their processes hold it now" if left else ""
 
-    def _end_one(self, target: Target, containers: Collection[str], seen: Seen) -> int:
+    def _look_still(self, uids: Iterable[int]) -> Seen:
+        """A look while the processes of these people stand still."""
+        with ExitStack() as stack:
+            for uid in uids:
+                stack.enter_context(frozen(uid, self._places.cgroups))
+            return self._look()
+
+    def _end_still(self, target: Target) -> Seen:
+        """End what holds it while its person's processes stand still, and return what is there afterwards."""
+        with frozen(target.uid, self._places.cgroups):
+            self._end_one(target, (), self._look(), (signal.SIGKILL,))
+        return self._look()
+
+    def _end_one(
+        self,
+        target: Target,
+        containers: Collection[str],
+        seen: Seen,
+        signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGKILL),
+    ) -> int:
         """Containers by their person's own daemon; then whatever is still there, by signals to these very processes.
         Returns how many of them have not ended. ``containers``: those that are stopped, by how their ids begin.
         """
@@ -263,7 +298,7 @@ class Stopper:
                     handles[pid] = handle
             inside = {seen.processes[pid].container for pid in handles} - {""}
             self._end_containers(target, {one for one in inside if one[:12] in containers})
-            for number in (signal.SIGTERM, signal.SIGKILL):
+            for number in signals:
                 left = [handle for handle in handles.values() if not _ended(handle)]
                 for handle in left:
                     try:

@@ -11,6 +11,7 @@ from ..accounts.desired import settings_from
 from ..accounts.plan import Request
 from ..answer import Answer
 from ..documents import entries
+from ..errors import NodeError, in_words
 from ..limits import applying
 from ..paths import STATE
 
@@ -85,6 +86,9 @@ def operate(document: Document, check: bool, root: str = "/") -> Answer:
     answer = replace(Answer.of(done.plan), changed=done.changed, diff=done.diff)
     if done.changed and not check and root == "/":
         # whoever has just got an account may have limits of their own
-        problems = applying.apply(applying.Places(state=document.state_directory)).problems
+        try:
+            problems = applying.apply(applying.Places(state=document.state_directory)).problems
+        except (NodeError, OSError) as error:  # guard: limits that fail do not deny what was done to accounts
+            problems = [f"the accounts are done, their limits are not: {in_words(error)}"]
         return replace(answer, conflicts=[*answer.conflicts, *problems])
     return answer

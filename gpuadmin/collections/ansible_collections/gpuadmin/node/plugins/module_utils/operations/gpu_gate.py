@@ -38,18 +38,17 @@ class Document:
 def operate(document: Document, check: bool, places: reconcile.Places | None = None) -> Answer:
     where = places or reconcile.Places()
     wrong = (tried.problems(where.root) or ()) if document.access == "granted" else ()
-    drop_ins = [f"{where.units}/{unit}.d/{gate.DROP_IN}" for unit in (gate.SLICES, *gate.SERVICES)]
+    drop_ins = {unit: f"{where.units}/{unit}.d/{gate.DROP_IN}" for unit in (gate.SLICES, *gate.SERVICES)}
     if document.access == "open":
-        answer = files.operate(files.Document(absent=[where.settings, *drop_ins], after=_RELOAD), check)
+        answer = files.operate(files.Document(absent=[where.settings, *drop_ins.values()], after=_RELOAD), check)
     else:
         settings = Settings(
             document.access, document.groups or Settings.groups, gpus=document.devices, exempt=document.exempt
         )
         text = json.dumps(asdict(settings), indent=1) + "\n"
         wanted = [files.WantedFile(where.settings, text)]
-        for path in drop_ins:
-            kind = "Slice" if ".slice.d/" in path else "Service"
-            wanted.append(files.WantedFile(path, gate.drop_in(kind, settings)))
+        for unit, path in drop_ins.items():
+            wanted.append(files.WantedFile(path, gate.drop_in(gate.kind(unit), settings)))
         answer = files.operate(files.Document(files=wanted, after=_RELOAD), check)
     if wrong:
         closing = [f"close the gate: {one}" for one in wrong]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 
 from ..answer import Answer
@@ -45,9 +46,12 @@ class Document:
 
 def operate(document: Document, check: bool, places: reconcile.Places | None = None) -> Answer:
     where = places or reconcile.Places()
-    now = time.time()
-    with flocked(reconcile.lock_path(where)):
-        found, problems = grants.read(where.state)
+    with ExitStack() as stack:
+        if document.grant is not None:
+            stack.enter_context(flocked(reconcile.adding_path(where)))
+        stack.enter_context(flocked(reconcile.lock_path(where)))
+        now = time.time()  # somebody else may have had the lock for a while
+        found, problems = grants.read(where.state, where.run)
         settings = reconcile.settings_of(where)
         there = device_files.gpus(settings, where.root)
         parts = {one.uuid: one for one in mig_devices.read(where.run) if one.uuid in there}
@@ -60,22 +64,30 @@ def operate(document: Document, check: bool, places: reconcile.Places | None = N
                 raise NodeError(
                     "GPUs of this host are open to everybody: `gpus.access: granted` is not set, or not provisioned"
                 )
+            if problems:  # guard: where a grant cannot be read no GPU is known to be free
+                raise NodeError(problems[0])
+            owner = where.lookup(document.grant.user)
+            # guard: a grant is of whoever has the uid on this host
+            if owner is None or owner[0] != document.grant.uid:
+                raise NodeError(
+                    f"{document.grant.user[:40]} has not the uid {document.grant.uid} on this host: gpuadmin sync-users"
+                )
             others = [one for one in found if one not in ending]
             new = _grant(document.grant, list(there), parts, others, now, mig_devices.waiting(where.run).gpus)
             until = time.strftime("%Y-%m-%d %H:%M", time.localtime(new.until))
             done.append(f"grant {', '.join(new.gpus)} to {new.user} until {until}")
         if done and not check:
-            grants.delete([one.id for one in ending], where.state)
+            grants.delete([one.id for one in ending], where.state, where.run)
             if new is not None:
                 grants.write(new, where.state)
-            outcome = reconcile.under_lock(where, now, whole=False)
+            outcome = reconcile.under_lock(where, now, whole=False)  # it says what could not be deleted
             found, problems = outcome.grants, outcome.problems
-        elif new is not None:
-            found = [*(one for one in found if one not in ending), new]
+        else:
+            found = [*(one for one in found if one not in ending), *([] if new is None else [new])]
     report = {
         "access": settings.access,
         "gpus": [one for one in there if one not in parts],
-        "grants": [asdict(one) for one in found if one.holds(now)],
+        "grants": [asdict(one) for one in found if now < one.until],
     }
     return Answer(done, {"grants": report, "problems": problems}, problems if not check else ())
 

@@ -1,0 +1,27 @@
+"""What a timer does every minute: limits on disks follow what is free, and Prometheus is told how full they are."""
+
+from __future__ import annotations
+
+from ..files import make_directory
+from ..limits import room
+from ..metrics.exposition import Samples
+from ..metrics.running import RUN, write
+
+TEXT = "room.prom"
+
+
+def main(places: room.Places | None = None, directory: str = f"{RUN}/room") -> int:
+    """Exit 0; 1 where a limit is not in force."""
+    code = room.main(places)
+    make_directory(directory, 0o755, sync=False)
+    write(directory, TEXT, samples(places).render())
+    return code
+
+
+def samples(places: room.Places | None = None) -> Samples:
+    """Nothing where nothing is bounded."""
+    found = Samples()
+    for top, used, most in room.bounded(places):
+        found.put("gpuadmin_people_disk_bytes", most, mountpoint=top)
+        found.put("gpuadmin_people_disk_free_bytes", max(most - used, 0), mountpoint=top)
+    return found

@@ -1,0 +1,356 @@
+"""Room on disks that people cannot fill: on btrfs one limit for all subvolumes of a file system that people fill.
+
+The limit is what people have, and what is free, less the reserve. Images, backups and the system's own files take from
+what is free, so it follows them: each minute, and whenever the host is set up. ext4 keeps blocks for root by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+
+from gpuadmin.common.amounts import MOST_RESERVED, NONE, amount_of
+from gpuadmin.common.text import counted, size_words
+
+from .. import btrfs, qgroups
+from ..documents import parse
+from ..errors import NodeError, in_words
+from ..files import flocked, make_directory, read_bytes, sync_filesystem, write_atomic
+from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
+from ..paths import RUN, STATE
+
+RECORD = "disks.json"
+#: Seconds that setting up waits for btrfs to count what is there. On a large disk that takes hours: the timer goes on.
+COUNTING = 60.0
+MOST = 5000  # subvolumes of people on one file system
+#: What a limit may be off: a part of the reserve. It would else be set anew whenever a service writes something.
+_OFF = 4
+_LEAST = 1 << 20
+#: Scratch that is on the system's own disk, or in memory, on most hosts.
+_SYSTEMS = ("/tmp", "/var/tmp", "/dev/shm")
+_SYSTEM = ("/", "/var")
+
+
+@dataclass(frozen=True)
+class Rooms:
+    """What disks.json has. ``paths``: what people fill. ``turned_on``: file systems that had no quotas before."""
+
+    reserve: str
+    paths: Sequence[str] = ()
+    turned_on: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where everything is. Tests put it elsewhere."""
+
+    state: str = STATE
+    run: str = RUN
+
+
+@dataclass
+class Kept:
+    """``done``: a sentence each. ``notes``: where nothing keeps room, or not yet. ``problems``: what failed."""
+
+    done: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Tree:
+    """Of one btrfs: ``tops``, the subvolumes that people fill, by id; ``ids``: these, and people's own below them."""
+
+    uuid: str
+    tops: dict[int, str] = field(default_factory=dict)
+    ids: set[int] = field(default_factory=set)
+
+    @property
+    def path(self) -> str:
+        return next(iter(self.tops.values()))
+
+    @property
+    def where(self) -> str:
+        return ", ".join(self.tops.values())
+
+
+def main(places: Places | None = None) -> int:
+    """Have limits follow what is free. 1 where one is not in force."""
+    kept = keep(places or Places(), None, check=False, patience=0)
+    for line in kept.done:
+        print(line)
+    for problem in kept.problems:
+        print(f"Error: {problem}", file=sys.stderr)
+    return 1 if kept.problems else 0
+
+
+def load(places: Places) -> Rooms | None:
+    """What this host was told; None: nothing. Raises NodeError for a damaged record."""
+    path = os.path.join(places.state, RECORD)
+    data = read_bytes(path)
+    if data is None:
+        return None
+    try:
+        return parse(Rooms, json.loads(data), path)
+    except ValueError as error:
+        raise NodeError(f"{path} is damaged: {error}") from None
+
+
+def keep(places: Places, wanted: Rooms | None, *, check: bool, patience: float = COUNTING) -> Kept:
+    """Bring the disks to what is wanted, and remember it; None: to what is remembered."""
+    if check:
+        return _keep(places, wanted, check=True, patience=0)
+    os.makedirs(os.path.join(places.run, "locks"), mode=0o700, exist_ok=True)
+    with flocked(os.path.join(places.run, "locks", "disks")):
+        return _keep(places, wanted, check=False, patience=patience)
+
+
+def space(path: str, at: str | None = None, *, places: Places | None = None) -> tuple[int, int]:
+    """Bytes of the file system that ``path`` is or would be on, and how many of them people can still fill there.
+
+    ``at``: a path on it that is there. Raises OSError.
+    """
+    facts = os.statvfs(at or path)
+    whole, free = facts.f_blocks * facts.f_frsize, facts.f_bavail * facts.f_frsize
+    for top, used, most in bounded(places):
+        if f"{os.path.realpath(path)}/".startswith(f"{top}/"):
+            free = min(free, max(most - used, 0))
+    return whole, free
+
+
+def bounded(places: Places | None = None) -> Iterator[tuple[str, int, int]]:
+    """The trees that people cannot fill altogether: path, bytes that are used, bytes at most. Anybody may ask."""
+    try:
+        rooms = load(places or Places())
+    except (NodeError, OSError):
+        return
+    for tree in _trees(rooms.paths, Kept()) if rooms is not None and rooms.reserve != NONE else ():
+        found = qgroups.group(tree.uuid)
+        if found is not None and found.most is not None:
+            yield from ((top, found.used, found.most) for top in tree.tops.values())
+
+
+def _keep(places: Places, given: Rooms | None, *, check: bool, patience: float) -> Kept:
+    # under the lock: what was remembered before it is perhaps turned off by now
+    kept, before = Kept(), load(places)
+    wanted = before if given is None else given
+    if wanted is None:
+        return kept
+    rooms = replace(wanted, turned_on=() if before is None else before.turned_on)
+    if wanted.reserve == NONE:
+        if before is None:
+            return kept
+        for tree in _trees(before.paths, Kept()):
+            _give_up(tree, rooms, kept, check)
+        if not check:
+            os.unlink(os.path.join(places.state, RECORD))
+        return kept
+    trees = _trees(rooms.paths, kept)
+    new = [tree.uuid for tree in trees if not _on(tree)]
+    rooms = replace(rooms, turned_on=(*rooms.turned_on, *(one for one in new if one not in rooms.turned_on)))
+    if not check:
+        _record(rooms, places)  # first: what is turned on is known as ours, whenever the power goes
+    for tree in trees:
+        try:
+            _bring(tree, rooms.reserve, kept, check, patience)
+        except (NodeError, OSError) as error:  # a program that is not installed, a directory that is gone
+            kept.problems.append(f"{tree.where}: no room is kept for root: {in_words(error)}")
+    return kept
+
+
+def _record(rooms: Rooms, places: Places) -> None:
+    path, data = os.path.join(places.state, RECORD), (json.dumps(asdict(rooms), indent=1) + "\n").encode()
+    if read_bytes(path) != data:
+        make_directory(places.state, 0o755)
+        write_atomic(path, data, mode=0o644)
+
+
+def _on(tree: Tree) -> bool:
+    try:
+        return qgroups.enabled(tree.uuid)
+    except NodeError:
+        return True  # not ours to turn on; _bring says why
+
+
+def _trees(paths: Sequence[str], kept: Kept) -> list[Tree]:
+    """The file systems with btrfs that people fill. Others are looked at."""
+    found: dict[str, Tree] = {}
+    system = {_subvolume(path) for path in _SYSTEM}
+    mounted = parse_mountinfo(read_mountinfo())
+    for path in dict.fromkeys(os.path.realpath(one) for one in paths):
+        mount = nearest(path, mounted)
+        if mount is None or NETWORK.match(mount.fstype) or mount.fstype == "autofs" or not os.path.isdir(path):
+            continue
+        if mount.fstype != "btrfs":
+            note = _other(path, mount.fstype)
+            kept.notes += [note] if note and note not in kept.notes else []
+            continue
+        try:
+            own = _subvolume(path)
+        except PermissionError:
+            continue  # a person asks, and may not look into the directory of everybody's Docker data
+        if own in system or own is None:
+            if path not in _SYSTEMS:
+                kept.notes.append(
+                    f"{path} is in a subvolume of the system: nothing keeps people from filling the disk; "
+                    "make it a subvolume of its own"
+                )
+            continue
+        try:
+            top = btrfs.holder(path)
+        except NodeError as error:
+            kept.notes.append(f"{error}; nothing keeps people from filling the disk")
+            continue
+        found.setdefault(own[0], Tree(own[0])).tops.setdefault(own[1], top)
+    return list(found.values())
+
+
+def _subvolume(path: str) -> tuple[str, int] | None:
+    """The file system and the id of the subvolume that a directory is in; None off btrfs."""
+    handle = btrfs.open_directory(path)
+    try:
+        found, uuid = btrfs.subvolume_of(handle), btrfs.file_system_of(handle)
+    finally:
+        os.close(handle)
+    return None if found is None or uuid is None else (uuid, found.id)
+
+
+def _other(path: str, fstype: str) -> str:
+    """What is wrong with a file system that is no btrfs, or nothing."""
+    facts = os.statvfs(path)
+    if fstype in ("tmpfs", "ramfs", "overlay"):
+        return ""
+    if fstype not in ("ext2", "ext3", "ext4"):
+        return f"{path} is on {fstype}, which keeps nothing for root: people can fill all of it"
+    if facts.f_bfree - facts.f_bavail < facts.f_blocks // 100:
+        return f"{path} is on {fstype} that keeps next to nothing for root: tune2fs -m 5 changes that, without a pause"
+    return ""
+
+
+def _theirs(tree: Tree) -> Iterator[int]:
+    """The subvolumes that people made, below those which they fill: they are in no group by themselves."""
+    for top in tree.tops.values():
+        handle = btrfs.open_directory(top)
+        try:
+            for relative in btrfs.nested(handle):
+                try:
+                    inner = btrfs.open_deep(relative, handle)
+                except OSError:
+                    continue  # gone, or moved
+                try:
+                    found = btrfs.subvolume_of(inner)
+                    if found is not None and os.fstat(inner).st_uid != 0:
+                        yield found.id
+                finally:
+                    os.close(inner)
+        finally:
+            os.close(handle)
+
+
+def _free(path: str) -> tuple[int, int]:
+    facts = os.statvfs(path)
+    return facts.f_blocks * facts.f_frsize, facts.f_bavail * facts.f_frsize
+
+
+def _reserve(reserve: str, whole: int) -> int:
+    """Bytes; a size that is more than half of a small disk is half of it."""
+    return min(amount_of(reserve, whole) or 0, whole * MOST_RESERVED // 100)
+
+
+def _most(tree: Tree, reserve: str) -> tuple[int, int]:
+    """What people may have now, and how much of the disk is kept."""
+    whole, free = _free(tree.path)
+    kept = _reserve(reserve, whole)
+    found = qgroups.group(tree.uuid)
+    used = 0 if found is None else found.used + found.pending
+    return max(used + free - kept, _LEAST), kept
+
+
+def _bring(tree: Tree, reserve: str, kept: Kept, check: bool, patience: float) -> None:
+    on = qgroups.enabled(tree.uuid)
+    whole, free = _free(tree.path)
+    amount = _reserve(reserve, whole)
+    sentence = f"{tree.where}: the last {size_words(amount)} of {size_words(whole)} is kept for root"
+    if free < amount:
+        sentence += (
+            f"; only {size_words(free)} is free, so people write nothing there until there is {size_words(amount)}"
+        )
+    if not on:
+        kept.done += [f"{tree.where}: quotas of btrfs are turned on", sentence]
+        if check:
+            return
+        qgroups.enable(tree.path)
+    new = qgroups.group(tree.uuid) is None
+    if not check:
+        # guard: no limit is computed from what btrfs has not counted
+        if not _counted(tree, patience):
+            kept.notes.append(f"{tree.where}: btrfs counts what is there; the limit follows by itself")
+            return
+    elif not new and not qgroups.counted(tree.uuid):
+        return  # it is being counted, which nobody has to do anything about
+    if new:
+        kept.done += [sentence] if on else []
+        if check:
+            return
+        qgroups.make(tree.path)
+    theirs = list(islice(_theirs(tree), MOST + 1))
+    if len(theirs) > MOST:
+        kept.notes.append(f"{tree.where}: people have more than {MOST} subvolumes: not all of them are bounded")
+    tree.ids = {*tree.tops, *theirs[:MOST]}  # guard: a subvolume that somebody makes is no way around the limit
+    missing = tree.ids - qgroups.members(tree.path)
+    if missing and not check:
+        qgroups.join(tree.path, sorted(missing))
+        if not _counted(tree, patience):
+            return
+    if missing and not new:
+        kept.done.append(f"{tree.where}: {counted(len(missing), 'more subvolume')} counted as people's")
+    _limit(tree, reserve, sentence, kept, check, new)
+
+
+def _limit(tree: Tree, reserve: str, sentence: str, kept: Kept, check: bool, new: bool) -> None:
+    if _right(tree, reserve):
+        return
+    if not new and sentence not in kept.done:
+        kept.done.append(sentence)
+    if check:
+        return
+    sync_filesystem(tree.path)  # what is on its way to the disk is neither used nor free
+    most, _amount = _most(tree, reserve)
+    qgroups.limit(tree.path, most)
+    found = qgroups.group(tree.uuid)
+    if found is None or found.most != most:  # guard: a limit that the kernel does not have is told
+        kept.problems.append(f"{tree.where}: the limit of {size_words(most)} is not in force")
+
+
+def _right(tree: Tree, reserve: str) -> bool:
+    found = qgroups.group(tree.uuid)
+    most, amount = _most(tree, reserve)
+    return found is not None and found.most is not None and abs(found.most - most) <= amount // _OFF
+
+
+def _counted(tree: Tree, patience: float) -> bool:
+    end = time.monotonic() + patience
+    if not qgroups.counted(tree.uuid):
+        qgroups.count_again(tree.path)
+    while not qgroups.counted(tree.uuid):
+        if time.monotonic() >= end:
+            return False
+        time.sleep(0.2)  # sysfs tells nobody that a count has ended
+    return True
+
+
+def _give_up(tree: Tree, rooms: Rooms, kept: Kept, check: bool) -> None:
+    if not _on(tree) or qgroups.group(tree.uuid) is None:
+        return
+    kept.done.append(f"{tree.where}: nothing is kept for root any more")
+    if check:
+        return
+    if tree.uuid not in rooms.turned_on:  # guard: quotas that were there before stay
+        qgroups.unmake(tree.path)
+        return
+    qgroups.disable(tree.path)

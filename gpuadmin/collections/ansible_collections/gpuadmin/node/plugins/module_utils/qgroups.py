@@ -1,0 +1,108 @@
+"""Quotas of btrfs: what the kernel counts for the group of subvolumes that people fill, and how that is bounded.
+
+Read in sysfs (kernel 5.9 and later), as everybody may; changed by btrfs-progs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .errors import NodeError
+from .run import run
+
+#: Of each file system: the group that has all subvolumes which people fill. Level 1; level 0 is of single subvolumes.
+GROUP = "1/6174"
+SYSFS = "/sys/fs/btrfs"
+_LIMITED = 1  # linux/btrfs.h: BTRFS_QGROUP_LIMIT_MAX_RFER
+
+
+@dataclass(frozen=True)
+class Group:
+    """Bytes: what its subvolumes refer to, shared extents once; what is about to be written; at most, None: all."""
+
+    used: int
+    pending: int
+    most: int | None
+
+
+def enabled(uuid: str) -> bool:
+    """Whether quotas are on. Raises NodeError for those of another kind, and a kernel that does not show them."""
+    if not os.path.isdir(f"{SYSFS}/{uuid}"):
+        raise NodeError(f"{SYSFS}/{uuid} is missing: it takes a kernel of 5.9 or later")
+    if not os.path.isdir(f"{SYSFS}/{uuid}/qgroups"):
+        return False
+    mode = _read(f"{SYSFS}/{uuid}/qgroups/mode").strip()
+    if mode == "squota":
+        raise NodeError("simple quotas are on, by somebody else's choice: while a backup exists, they never shrink")
+    return True
+
+
+def counted(uuid: str) -> bool:
+    """Whether the kernel has counted all: not while a rescan runs, or is needed."""
+    return _read(f"{SYSFS}/{uuid}/qgroups/inconsistent").strip() == "0"
+
+
+def group(uuid: str) -> Group | None:
+    """What the kernel has of the group; None: there is none."""
+    place = f"{SYSFS}/{uuid}/qgroups/{GROUP.replace('/', '_')}"
+    if not os.path.isdir(place):
+        return None
+    used, pending, most, flags = (
+        int(_read(f"{place}/{name}") or 0) for name in ("referenced", "rsv_data", "max_referenced", "limit_flags")
+    )
+    return Group(used, pending, most if flags & _LIMITED else None)
+
+
+def members(path: str) -> set[int]:
+    """The ids of the subvolumes that are in the group of the file system that ``path`` is on."""
+    rows = (line.split() for line in run(("btrfs", "qgroup", "show", "--raw", "-p", path)).splitlines())
+    return {
+        int(row[0][2:]) for row in rows if len(row) > 3 and row[0].startswith("0/") and GROUP in row[3].split(",")
+    }  # fmt: skip
+
+
+def enable(path: str) -> None:
+    """Turn quotas on; the kernel begins to count what is there, in the background."""
+    run(("btrfs", "quota", "enable", path))
+
+
+def disable(path: str) -> None:
+    run(("btrfs", "quota", "disable", path))
+
+
+def count_again(path: str) -> None:
+    """Have the kernel count anew, unless it does so already."""
+    if "no rescan" in run(("btrfs", "quota", "rescan", "-s", path)):
+        run(("btrfs", "quota", "rescan", path))
+
+
+def make(path: str) -> None:
+    run(("btrfs", "qgroup", "create", GROUP, path))
+
+
+def join(path: str, ids: Iterable[int]) -> None:
+    """Count these subvolumes in the group as well."""
+    for one in ids:
+        run(("btrfs", "qgroup", "assign", "--no-rescan", f"0/{one}", GROUP, path))
+
+
+def limit(path: str, most: int) -> None:
+    """Let the group have so many bytes. Who is above that can delete, but write nothing."""
+    run(("btrfs", "qgroup", "limit", str(most), GROUP, path))
+
+
+def unmake(path: str) -> None:
+    """Take the group away, and its limit."""
+    for one in members(path):
+        run(("btrfs", "qgroup", "remove", "--no-rescan", f"0/{one}", GROUP, path))
+    run(("btrfs", "qgroup", "destroy", GROUP, path))
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as stream:
+            return stream.read(64)
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,70 @@
+"""Somebody fills a disk to the last byte ("0 bytes left, not even tab completion"): root and others go on."""
+
+import pytest
+
+from tests.support.lab_cluster import Cluster
+
+pytestmark = pytest.mark.lab
+NODE, STORAGE = "node1", "storage1"
+#: Until nothing fits, not even the smallest.
+FILL = """n=0
+for size in 1G 100M 10M 1M 64K 4K; do while fallocate -l $size full-$((++n)) 2>/dev/null; do :; done; done
+while echo x 2>/dev/null >small-$((++n)); do :; done
+echo x >one-more"""
+FREE = "df --output=avail -B1 {} | tail -1"
+
+
+def free(cluster: Cluster, host: str, path: str) -> int:
+    return int(cluster.admin(host, FREE.format(path)))
+
+
+def test_people_who_have_filled_a_disk_stop_nobody_else(cluster: Cluster) -> None:
+    for name in ("minji", "jiho"):
+        cluster.add(name)
+    hosts = cluster.gpuadmin("provision", "--check")["hosts"]
+    assert [name for name, host in hosts.items() if host["changed"]] == [], "what is kept is as it should be"
+
+    cluster.admin(NODE, "chmod 1777 /local")
+    filled = cluster.ssh("minji", NODE, f"mkdir /local/minji && cd /local/minji && {FILL}")
+    assert "Disk quota exceeded" in filled.stderr
+    assert free(cluster, NODE, "/local") > 100 << 20
+    # root logs in, the shell completes words, logs are written, accounts are made, packages could be installed
+    assert cluster.admin(NODE, "bash -ic 'compgen -c systemct' 2>/dev/null").split()[0].startswith("systemct")
+    cluster.admin(NODE, "dd if=/dev/urandom of=/var/tmp/log bs=1M count=20 conv=fsync status=none; rm /var/tmp/log")
+    cluster.add("sora")
+    assert cluster.person("sora", NODE, "echo works >~/file; cat ~/file").strip() == "works"
+    said = cluster.gpuadmin("diagnose", "jiho", code=1)["result"]
+    assert "the disk of /local is full" in str(said)
+    assert "/local" in cluster.ssh("jiho", NODE, "gpuadmin-me check").stdout
+
+    # and deletes what is in the way, where it is
+    cluster.admin(NODE, "rm -r /local/minji; sync")
+    cluster.wait(lambda: cluster.ssh("jiho", NODE, "dd if=/dev/zero of=/local/x bs=1M count=50 status=none && echo"))
+
+    # the same with homes: the storage host has what it takes to back them up and to wipe them
+    cluster.person("minji", NODE, "touch thesis")
+    # mergerfs, which is NFS here, lets nobody fill what has less than 4 GB: on the storage host, as its server would
+    fill = f"cd /srv/storage/homes/minji && mkdir all && cd all && {FILL}"
+    script = f"setpriv --reuid=minji --regid=minji --clear-groups bash -c '{fill}' 2>&1 || true"
+    assert "Disk quota exceeded" in cluster.admin(STORAGE, script)
+    assert free(cluster, STORAGE, "/srv/storage") > 100 << 20
+    cluster.admin(STORAGE, "rm -r /srv/storage/homes/minji/all; sync")
+    cluster.wait(lambda: cluster.ssh("jiho", NODE, "echo x >file && echo"))
+
+
+def test_what_keeps_room_is_planned_is_drift_and_goes(cluster: Cluster) -> None:
+    quotas = "btrfs qgroup show --raw -r /local"
+    assert "1/6174" in cluster.admin(NODE, quotas)
+    cluster.admin(NODE, "systemctl stop gpuadmin-disk-room.timer; btrfs qgroup limit none 1/6174 /local")
+    assert "is kept for root" in str(cluster.gpuadmin("drift", code=6))
+    cluster.admin(NODE, "systemctl start gpuadmin-disk-room.timer")
+    cluster.wait(lambda: cluster.ssh("admin", NODE, f"sudo {quotas} | grep -v none | grep 1/6174"))
+
+    settings = cluster.site / "gpuadmin.yml"
+    settings.write_text(settings.read_text().replace("limits:\n", 'limits:\n  disk_reserve: "0"\n', 1))
+    assert "nothing is kept for root any more" in str(cluster.gpuadmin("provision", "--check", code=0))
+    cluster.gpuadmin("provision", "--yes")
+    assert cluster.ssh("admin", NODE, f"sudo {quotas}").returncode != 0
+    cluster.admin(
+        NODE, "! test -e /etc/systemd/system/gpuadmin-disk-room.timer && ! test -e /var/lib/gpuadmin/disks.json"
+    )

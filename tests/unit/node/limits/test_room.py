@@ -1,0 +1,278 @@
+"""Room on disks that people cannot fill, on a real btrfs."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, qgroups
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import filling
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits import room
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places, Rooms
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import disk_room
+
+from tests.support.storage import JIHO, SECOND, Storage, mounted, run
+from tests.support.storage import MINJI as SUN
+
+MINJI = 20001
+MIB = 1 << 20
+pytestmark = [pytest.mark.btrfs]
+
+
+class Disk:
+    """A node's disk: `local`, where people write, and `state`, where they do not."""
+
+    def __init__(self, top: Path, root: Path) -> None:
+        self.top, self.local, self.state = top, top / "local", top / "state"
+        for path in (self.local, self.state):
+            run("btrfs", "subvolume", "create", path)
+        self.local.chmod(0o1777)
+        (self.local / ".docker").mkdir(mode=0o711)
+        self.places = Places(str(root / "state"), str(root / "run"))
+        self.wanted = Rooms("20%", [str(self.local), str(self.local / ".docker")])
+
+    def keep(self, reserve: str = "20%", *, check: bool = False) -> room.Kept:
+        return room.keep(self.places, replace(self.wanted, reserve=reserve), check=check)
+
+    def write(self, path: Path, megabytes: int) -> bool:
+        """Whether somebody can write so much."""
+        command = ("dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"count={megabytes}", "conv=fsync", "status=none")
+        return as_minji(*command).returncode == 0
+
+    def fill(self) -> None:
+        while self.write(self.local / f"large-{time.monotonic_ns()}", 50):
+            pass
+        number = 0
+        while as_minji("sh", "-c", f"head -c 8000 /dev/zero >{self.local}/small-{number}").returncode == 0:
+            number += 1
+            assert number < 20_000
+
+    @property
+    def uuid(self) -> str:
+        handle = btrfs.open_directory(str(self.top))
+        try:
+            return str(btrfs.file_system_of(handle))
+        finally:
+            os.close(handle)
+
+    @property
+    def group(self) -> qgroups.Group:
+        found = qgroups.group(self.uuid)
+        assert found is not None
+        return found
+
+    @property
+    def free(self) -> int:
+        facts = os.statvfs(self.top)
+        return facts.f_bavail * facts.f_frsize
+
+
+def as_minji(*command: str) -> "subprocess.CompletedProcess[str]":
+    who = ("setpriv", f"--reuid={MINJI}", f"--regid={MINJI}", "--clear-groups")
+    return subprocess.run([*who, *command], check=False, capture_output=True, text=True)
+
+
+@pytest.fixture
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
+    root = tmp_path_factory.mktemp("room")
+    for path in (root, *root.parents):
+        if os.access(path, os.W_OK) and str(path).startswith("/tmp/"):
+            path.chmod(path.stat().st_mode | 0o111)  # people get to the disk
+    with mounted(root / "image", root / "disk", 1024) as top:
+        yield Disk(top, root)
+
+
+def test_root_writes_and_deletes_where_people_have_filled_all(disk: Disk) -> None:
+    """A disk reached 0 bytes, and not even tab completion worked."""
+    kept = disk.keep()
+    assert (kept.problems, kept.notes) == ([], [])
+    disk.fill()
+    assert disk.free > 150 * MIB
+    assert room.space(str(disk.local / ".docker"), places=disk.places)[1] < MIB
+    assert room.space(str(disk.state), places=disk.places)[1] == pytest.approx(disk.free, abs=8 * MIB)
+    assert filling.main(disk.places, str(disk.top.parent / "metrics")) == 0
+    text = (disk.top.parent / "metrics/room.prom").read_text()
+    free = next(line for line in text.splitlines() if line.startswith("gpuadmin_people_disk_free_bytes{"))
+    assert f'mountpoint="{disk.local}"' in free
+    assert float(free.split()[-1]) < MIB
+    asked = "\n".join(
+        (
+            "import sys; sys.path[:0] = sys.argv[1].split(':')",
+            "from ansible_collections.gpuadmin.node.plugins.module_utils.limits import room",
+            "print(list(room.bounded(room.Places(sys.argv[2]))))",
+        )
+    )
+    said = as_minji("python3", "-c", asked, ":".join(sys.path), disk.places.state)
+    assert str(disk.local) in said.stdout, said.stderr
+    (disk.state / "log").write_bytes(os.urandom(64 * MIB))
+    assert as_minji("rm", str(next(disk.local.glob("large-*")))).returncode == 0
+    run("btrfs", "filesystem", "sync", disk.top)
+    assert disk.write(disk.local / "again", 20)
+
+
+def test_a_second_run_and_a_check_say_what_is_done(disk: Disk) -> None:
+    said = disk.keep(check=True).done
+    assert not (disk.top.parent / "state").exists()
+    assert not qgroups.enabled(disk.uuid)
+    assert disk.keep().done == said
+    assert said[0] == f"{disk.local}: quotas of btrfs are turned on"
+    assert "the last 214.7 MB of 1.1 GB is kept for root" in said[1]
+    assert disk.keep(check=True).done == []
+    assert disk.keep().done == []
+    run("btrfs", "qgroup", "limit", "none", qgroups.GROUP, disk.top)
+    said = disk.keep(check=True).done
+    assert len(said) == 1
+    assert disk.group.most is None
+    assert disk.keep().done == said
+    assert disk.group.most is not None
+
+
+def test_what_others_take_of_the_disk_people_do_not_get(disk: Disk) -> None:
+    disk.keep()
+    before = disk.group.most
+    (disk.state / "image").write_bytes(os.urandom(300 * MIB))
+    run("btrfs", "filesystem", "sync", disk.top)
+    assert room.main(disk.places) == 0
+    assert before is not None
+    assert disk.group.most == pytest.approx(before - 300 * MIB, abs=40 * MIB)
+    disk.fill()
+    assert disk.free > 150 * MIB
+
+
+def test_a_disk_that_is_too_full_already_is_told_beforehand(disk: Disk) -> None:
+    assert disk.write(disk.local / "all", 800)
+    (sentence,) = disk.keep(check=True).done[1:]
+    assert "people write nothing there until there is 214.7 MB" in sentence
+    disk.keep()
+    assert not disk.write(disk.local / "more", 1)
+    assert as_minji("rm", str(disk.local / "all")).returncode == 0
+    run("btrfs", "filesystem", "sync", disk.top)
+    assert disk.write(disk.local / "more", 1)
+
+
+def test_homes_are_wiped_where_people_have_filled_all(disk: Disk) -> None:
+    storage = Storage(disk.top)
+    for person in (SUN, JIHO):
+        storage.home(*person)
+    storage.backup()
+    wanted = replace(disk.wanted, paths=[str(storage.root)])
+    assert room.keep(disk.places, wanted, check=False).problems == []
+    while disk.write(storage.root / SUN[0] / f"large-{time.monotonic_ns()}", 100):
+        pass
+    while as_minji("sh", "-c", f"head -c 8000 /dev/zero >{storage.root}/{SUN[0]}/$(date +%N)").returncode == 0:
+        pass
+    plan, _moved = storage.wipe_all(JIHO)  # nothing can be moved aside: what the backup has is deleted where it is
+    assert (plan.conflicts, storage.names) == ([], ["minji"])
+    assert storage.backup(SECOND).homes.keys() == {"minji"}
+
+
+@pytest.mark.holds("a subvolume that somebody makes is no way around the limit")
+def test_a_subvolume_of_somebodys_own_counts_as_well(disk: Disk) -> None:
+    disk.keep()
+    assert as_minji("btrfs", "subvolume", "create", str(disk.local / "mine")).returncode == 0
+    assert disk.write(disk.local / "mine/first", 50)
+    assert room.main(disk.places) == 0
+    run("btrfs", "filesystem", "sync", disk.top)
+    assert disk.group.used > 50 * MIB
+    assert not disk.write(disk.local / "mine/all", 900)
+    assert disk.free > 150 * MIB
+
+
+@pytest.mark.holds("no limit is computed from what btrfs has not counted")
+def test_no_limit_is_made_of_half_a_count(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qgroups, "counted", lambda _: False)
+    monkeypatch.setattr(room, "COUNTING", 0.0)
+    kept = room.keep(disk.places, disk.wanted, check=False, patience=0)
+    assert kept.notes == [f"{disk.local}: btrfs counts what is there; the limit follows by itself"]
+    assert qgroups.group(disk.uuid) is None
+    monkeypatch.undo()
+    assert room.main(disk.places) == 0
+    assert disk.group.most is not None
+
+
+@pytest.mark.holds("a limit that the kernel does not have is told")
+def test_a_limit_that_is_not_in_force_is_a_failure(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qgroups, "limit", lambda *_: None)
+    (problem,) = disk.keep().problems
+    assert "is not in force" in problem
+
+
+def test_the_switch_that_turns_it_off(disk: Disk) -> None:
+    disk.keep()
+    said = disk.keep("0", check=True).done
+    assert said == [f"{disk.local}: nothing is kept for root any more"]
+    assert disk.keep("0").done == said
+    assert not qgroups.enabled(disk.uuid)
+    assert list((disk.top.parent / "state").iterdir()) == []
+    assert disk.keep("0").done == []
+
+
+def test_what_is_turned_off_meanwhile_stays_off(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer waits for the lock while somebody sets the host up."""
+    disk.keep()
+    locked = room.flocked
+
+    @contextmanager
+    def late(path: str) -> Iterator[None]:
+        monkeypatch.setattr(room, "flocked", locked)
+        disk.keep("0")
+        with locked(path):
+            yield
+
+    monkeypatch.setattr(room, "flocked", late)
+    assert room.main(disk.places) == 0
+    assert not qgroups.enabled(disk.uuid)
+
+
+@pytest.mark.holds("quotas that were there before stay")
+def test_somebody_elses_quotas_stay(disk: Disk) -> None:
+    run("btrfs", "quota", "enable", disk.top)
+    disk.keep()
+    disk.keep("0")
+    assert qgroups.enabled(disk.uuid)
+    assert qgroups.group(disk.uuid) is None
+
+
+@pytest.mark.parametrize(
+    ("fstype", "free", "words"),
+    [
+        ("ext4", 50, ""), ("ext4", 0, "tune2fs -m 5"), ("xfs", 50, "keeps nothing for root"), ("tmpfs", 0, ""),
+    ],
+)  # fmt: skip
+def test_other_file_systems_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fstype: str, free: int, words: str
+) -> None:
+    kept = types.SimpleNamespace(f_blocks=1000, f_bfree=300 + free, f_bavail=300, f_frsize=4096)
+    monkeypatch.setattr(room.os, "statvfs", lambda _: kept)
+    monkeypatch.setattr(room, "read_mountinfo", lambda: f"1 1 0:1 / / rw - {fstype} /dev/sda rw\n")
+    monkeypatch.setattr(room, "_subvolume", lambda _: None)
+    found = room.keep(Places(str(tmp_path / "state"), str(tmp_path)), Rooms("5%", [str(tmp_path)]), check=True)
+    assert found.done == found.problems == []
+    assert len(found.notes) == (1 if words else 0)
+    assert words in "".join(found.notes)
+
+
+def test_a_directory_of_the_systems_subvolume_is_told(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "_SYSTEM", (str(disk.local),))
+    answer = disk_room.operate(disk_room.Document("5%", [str(disk.local)]), False, disk.places)
+    (note,) = answer.report["problems"]
+    assert note.startswith(f"{disk.local} is in a subvolume of the system")
+    assert answer.operations == []
+
+
+def test_a_record_that_is_damaged_is_named(disk: Disk) -> None:
+    disk.keep()
+    record = disk.top.parent / "state/disks.json"
+    assert json.loads(record.read_text())["turned_on"] == [disk.uuid]
+    record.write_text("{")
+    with pytest.raises(NodeError, match=r"disks\.json is damaged"):
+        room.load(disk.places)
+    assert list(room.bounded(disk.places)) == []
