@@ -14,7 +14,7 @@ from gpuadmin.session import Session
 
 
 def look(session: Session, wanted: Mapping[str, Mapping[str, Any]]) -> tuple[Answers, RunResult]:
-    """Ask nodes who was granted what; with a grant for a node (`wanted`), that one as it would be."""
+    """Ask nodes who was granted what. `wanted`: a grant for each node; its answer has that grant as it would be."""
     asked = list(wanted) or session.some("gpu")
     if not session.options.check and not wanted:
         builder = PlanBuilder("Show grants")

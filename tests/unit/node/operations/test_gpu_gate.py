@@ -170,7 +170,7 @@ def test_what_waits_to_be_divided_is_granted_to_nobody(host: GatedHost, tmp_path
     divided(host, tmp_path)
     mig_devices.wait(Waiting(["GPU-a", "GPU-b"]), host.places.run)
     for request in ({"number": 0, "gpus": ["0"]}, {"number": 0, "gpus": ["MIG-1"]}):
-        with pytest.raises(NodeError, match="no new grants until then"):
+        with pytest.raises(NodeError, match="nobody is granted it until that is done"):
             granted(host, 1, **request)
     with pytest.raises(NodeError, match="are not granted to anybody"):
         granted(host, 1, number=1)

@@ -1,4 +1,4 @@
-"""Who was granted which GPU of a node, for a diagnosis and for whoever asks: exceptions are in the open."""
+"""Who was granted which GPU of a node, for a diagnosis and for whoever asks: grants are no secret."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def _processes(library: Library, handle: c_void_p) -> list[dict[str, Any]]:
 def read_with_profiles(path: str) -> dict[str, Any]:
     """As ``read``, and for each GPU that has MIG its ``mig_profiles``: None where the driver does not say.
 
-    Of root's alone: nobody else is told where instances can be.
+    For root: the driver tells nobody else where instances can be.
     """
     library = opened(path)
     found = read_from(library)

@@ -1,5 +1,7 @@
-"""Which GPUs are granted to whom, and who holds one without a grant: what is open when a grant ends stays open. Pure
-but for look()."""
+"""Which GPUs are granted to whom, and who holds one without a grant: what is open when a grant ends stays open.
+
+Pure, but for look().
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ SETTINGS = gate.SETTINGS
 
 @dataclass(frozen=True)
 class Granted:
-    """What is granted on a node where people open only that. ``files``: GPU → its device files, where the driver is not
-    asked for them. ``exempt``: whose slices are open."""
+    """The grants of a node where people can open only what they were granted.
+
+    ``files``: GPU → its device files, where the driver is not asked for them. ``exempt``: whose slices are open.
+    """
 
     grants: Sequence[Grant]
     files: Mapping[str, Sequence[str]]

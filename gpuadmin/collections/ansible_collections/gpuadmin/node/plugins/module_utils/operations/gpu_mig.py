@@ -26,7 +26,7 @@ class Document:
     mig: Mapping[str, Sequence[str]] | None = None
     #: The GPUs to act on; without it all of them.
     mig_gpus: Sequence[int] | None = None
-    #: What people read on their terminals who are waited for, once; empty where nobody is waited for.
+    #: What is written once on the terminals of people who are waited for; empty where nobody is waited for.
     mig_waiting: str = ""
 
 
