@@ -32,7 +32,7 @@ def test_people_who_have_filled_a_disk_stop_nobody_else(cluster: Cluster) -> Non
     assert cluster.admin(NODE, "bash -ic 'compgen -c systemct' 2>/dev/null").split()[0].startswith("systemct")
     cluster.admin(NODE, "dd if=/dev/urandom of=/var/tmp/log bs=1M count=20 conv=fsync status=none; rm /var/tmp/log")
     assert cluster.person("jiho", NODE, "echo works >~/file; cat ~/file").strip() == "works"
-    said = cluster.gpuadmin("diagnose", "jiho", code=1)["result"]
+    said = cluster.gpuadmin("diagnose", "jiho", code=6)["result"]
     assert "the disk of /local is full" in str(said)
     assert "/local" in cluster.ssh("jiho", NODE, "gpuadmin-me check").stdout
 
