@@ -77,7 +77,7 @@ class Limits(Model):
             description="What people cannot fill of a node's own disk, and of the homes' disk on the storage host: "
             "a share (`5%`), a size, or `0` for nothing. On btrfs gpuadmin turns quotas on for it, and all that people "
             "write (scratch, Docker's data, homes) gets one limit; ext4 keeps blocks for root by itself; other file "
-            "systems cannot, which is said."
+            "systems keep nothing, and `provision` says so."
         ),
     ] = "5%"
     people: Annotated[
