@@ -234,9 +234,10 @@ def _devices(node: str, values: _Values, now: float) -> tuple[Device, ...]:
         device = replace(device, usable=not divided, granted=_granted(values, uuid, now))
         devices.append((_order(device.index), device))
     for one in values.of.get("gpuadmin_mig_info", ()):
-        index = f"{indices.get(one.labels.get('gpu', ''), '?')}.{one.labels.get('index', '?')}"
-        device = _device(node, one.labels.get("uuid", ""), index, one.labels.get("name", ""), values, "mig", held)
-        device = replace(device, granted=_granted(values, one.labels.get("gpu", ""), now))
+        gpu, uuid = one.labels.get("gpu", ""), one.labels.get("uuid", "")
+        index = f"{indices.get(gpu, '?')}.{one.labels.get('index', '?')}"
+        device = _device(node, uuid, index, one.labels.get("name", ""), values, "mig", held)
+        device = replace(device, granted=(*_granted(values, gpu, now), *_granted(values, uuid, now)))
         devices.append((_order(index), device))
     return tuple(device for _, device in sorted(devices, key=lambda pair: pair[0]))
 

@@ -171,6 +171,16 @@ def test_a_part_of_a_gpu_is_granted_with_it() -> None:
     assert [[one.user for one in device.granted] for device in one_node(found).devices] == [["minji"], ["minji"]]
 
 
+def test_a_part_of_a_gpu_may_be_granted_alone() -> None:
+    found = samples("gpu1", gpus=1)
+    for number in ("0", "1"):
+        labels = {"instance": "gpu1", "uuid": f"MIG-{number}", "gpu": "GPU-gpu1-0", "index": number, "name": "1g.10gb"}
+        found.append(Sample("gpuadmin_mig_info", labels, 1))
+    labels = {"instance": "gpu1", "uuid": "MIG-1", "user": "minji", "who": "root@nas", "reason": ""}
+    found.append(Sample("gpuadmin_gpu_granted_until_timestamp_seconds", labels, NOW + 60))
+    assert [[one.user for one in device.granted] for device in one_node(found).devices] == [[], [], ["minji"]]
+
+
 def device(node: str, index: int, *, memory: float | None = 80 * GIB, used: float = 0, held: bool = False) -> Device:
     holders = (Holder("minji", "", None, 0, None),) if held else ()
     return Device(node, f"{node}-{index}", str(index), "H100", True, 0.0, memory, used, None, None, holders)

@@ -77,3 +77,11 @@ def test_a_grant_that_cannot_be_read_ends_nothing(tmp_path: Path, settings: str)
     (tmp_path / "gpu-grants" / "b2.json").write_text("{")
     with pytest.raises(NodeError, match="b2"):
         look(1500, str(tmp_path), settings)
+
+
+def test_a_grant_of_a_gpu_is_told_once() -> None:
+    part = Grant("b2", "jiho", 20002, ["MIG-1"], 0, 100, "root@nas")
+    whole = Grant("c3", "minji", 20001, ["GPU-1"], 0, 100, "root@nas")
+    granted = Granted([part, whole], {}, ())
+    assert granted.naming(PART, DEVICES) == [part]
+    assert [granted.naming(one, DEVICES) for one in DEVICES if one.uuid == "GPU-1"] == [[whole]]

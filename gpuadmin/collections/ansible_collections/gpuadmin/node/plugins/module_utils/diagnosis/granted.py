@@ -12,14 +12,16 @@ from .subject import Subject, short
 
 
 def granted(subject: Subject) -> dict[str, Any] | None:
-    """``grants``: whose, which GPUs (places, as nvidia-smi counts them), until when, by whom, why. ``gpus``: how many
-    there are. None where GPUs are open to everybody. Raises NodeError or OSError where that is not known.
+    """``gpus``: how many there are. ``grants``: whose, which GPUs (places, as nvidia-smi counts them; a MIG device by
+    its UUID), until when, by whom, why. None where GPUs are open to everybody.
+
+    Raises NodeError or OSError where that is not known.
     """
     found = in_force(time.time(), subject.path(subject.state), subject.path(SETTINGS)) if subject.node else None
     if found is None:
         return None
     settings, grants = found
-    there = list(gpus(settings, subject.root))
+    there = [name for name in gpus(settings, subject.root) if not name.startswith("MIG-")]
     return {
         "gpus": len(there),
         "grants": [

@@ -38,6 +38,10 @@ class Granted:
             names |= {name for name, paths in self.files.items() if f"/dev/nvidia{device.minor}" in paths}
         return [one for one in self.grants if names & set(one.gpus)]
 
+    def naming(self, device: Device, devices: Iterable[Device]) -> list[Grant]:
+        """The same, but of a MIG device only the grants of itself: those of its GPU are told once, with the GPU."""
+        return [one for one in self.of(device, devices) if device.gi is None or device.uuid in one.gpus]
+
     def lacks(self, uid: int | None, user: str, device: Device, devices: Iterable[Device]) -> bool:
         """Whether somebody would need a grant for a device and has none. Nobody knows who None is."""
         return (

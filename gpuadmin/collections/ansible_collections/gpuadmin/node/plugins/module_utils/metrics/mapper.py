@@ -145,7 +145,7 @@ class Mapper:
     def _grants(self) -> None:
         granted = granting.look(time.time(), self._places.state, self._places.gate)
         for device in self._known:
-            for one in granted.of(device, self._known) if granted is not None and device.gi is None else ():
+            for one in () if granted is None else granted.naming(device, self._known):
                 self._samples.put(
                     "gpuadmin_gpu_granted_until_timestamp_seconds", one.until,
                     uuid=device.uuid, user=one.user, who=one.who, reason=one.reason,
