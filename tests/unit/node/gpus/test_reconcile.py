@@ -103,13 +103,6 @@ def test_what_stays_wrong_is_told_each_time_and_kept_for_others(host: GatedHost,
     assert json.loads((tmp_path / "run" / tried.RECORD).read_text())["problems"] == []
 
 
-def test_who_can_open_what_is_kept_for_others(host: GatedHost, tmp_path: Path) -> None:
-    grants.write(ONE, host.places.state)
-    host.go()
-    found = json.loads((tmp_path / "run" / tried.RECORD).read_text())
-    assert found["opened"] == {"user-20000.slice": [str(tmp_path / "gpu0")]}
-
-
 def test_an_instance_that_has_ended_is_forgotten(host: GatedHost) -> None:
     host.units_there += "ssh@1.service loaded active running\n"
     host.go()

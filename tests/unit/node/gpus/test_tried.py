@@ -18,7 +18,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(root: Path, *problems: str) -> None:
-    tried.write(problems, {"user-20000.slice": ["/dev/nvidia0"]}, str(root / "run/gpuadmin"))
+    tried.write(problems, str(root / "run/gpuadmin"))
 
 
 def test_a_gate_that_is_closed(root: Path) -> None:

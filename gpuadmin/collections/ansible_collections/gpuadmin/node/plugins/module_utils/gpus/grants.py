@@ -31,7 +31,7 @@ _GPU = re.compile(r"[A-Za-z0-9-]{1,80}\Z")
 
 @dataclass(frozen=True)
 class Grant:
-    """``gpus``: as devices.py names them. ``begin`` and ``until``: seconds since 1970. ``source``: who decides it."""
+    """``gpus``: as device_files.py has them. ``begin``, ``until``: seconds since 1970. ``source``: who decides it."""
 
     id: str
     user: str

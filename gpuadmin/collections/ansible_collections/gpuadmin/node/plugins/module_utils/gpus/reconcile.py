@@ -57,11 +57,9 @@ class Places:
 class Outcome:
     """``done``: in words. ``problems``: why somebody may open what nobody granted, or cannot what somebody did."""
 
-    access: str
     done: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     grants: list[Grant] = field(default_factory=list)
-    gpus: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def main(places: Places | None = None) -> int:
@@ -113,7 +111,7 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Outcome:
     problems += grants.delete((one.id for one in over), places.state, places.run)
     left = [one for one in found if one not in over]
     there = gpus(settings, places.root)
-    outcome = Outcome(settings.access, problems=problems, grants=left, gpus=there)
+    outcome = Outcome(problems=problems, grants=left)
     outcome.done += [f"the grant {one.id} of {one.user} has ended" for one in over]
     every = all_files(settings, there, places.root)
     seen = _devices(settings, every, places.root)
@@ -268,7 +266,7 @@ def _prove(
     more. systemd answers before it has put a list in force: what is not right yet is tried again.
     """
     last = time.monotonic() + TRIALS
-    wrong, opened = [], {}
+    wrong = []
     for unit, allow in wanted.items():
         if allow is None:
             continue
@@ -284,11 +282,8 @@ def _prove(
         if found:
             wrong.append(unit)
         outcome.problems += found
-        theirs = [one for one in every if one in granted]
-        if allow and theirs:
-            opened[unit] = theirs
     if keep:  # guard: what was tried of some units is not said of the host
-        tried.write(outcome.problems, opened, places.run)
+        tried.write(outcome.problems, places.run)
     return wrong
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..errors import NodeError, in_words
 from ..files import read_bytes, write_atomic
@@ -25,9 +25,9 @@ def _clock() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def write(problems: Sequence[str], opened: Mapping[str, Sequence[str]], run: str = RUN) -> None:
-    """Keep what a trial has found. ``opened``: unit → the device files of GPUs that it was granted and can open."""
-    found = {"seconds": _clock(), "problems": list(problems), "opened": opened}
+def write(problems: Sequence[str], run: str = RUN) -> None:
+    """Keep what a trial has found."""
+    found = {"seconds": _clock(), "problems": list(problems)}
     write_atomic(os.path.join(run, RECORD), json.dumps(found, indent=1).encode() + b"\n", mode=0o644, sync=False)
 
 
