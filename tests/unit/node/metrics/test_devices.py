@@ -174,6 +174,19 @@ def test_who_has_very_many_files_or_processes_costs_themselves_alone(
 
 
 @pytest.mark.root
+@pytest.mark.holds("nobody hides behind processes with smaller numbers")
+def test_who_has_very_many_processes_is_looked_at_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package, "MOST_PROCESSES", 3)
+    host = Host(tmp_path)
+    for pid in range(10, 20):
+        host.process(pid, 1001, files={3: ("/dev/nvidia0", 5, 30)} if pid == 19 else {}, mounts=MOUNTS)
+    scanner = scanner_of(host)
+    for _ in range(6):
+        scanner.step(DEVICES, 10)
+    assert (set(scanner.held), scanner.incomplete) == ({19}, {1001})
+
+
+@pytest.mark.root
 @pytest.mark.holds("the kernel's own threads are nobody's share of a round")
 def test_the_kernel_s_threads_hide_none_of_root_s_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large machine has thousands; what root runs comes after them."""

@@ -322,15 +322,19 @@ def test_a_container_in_which_a_granted_gpu_is_used_goes_on(gated: Site, monkeyp
 
 @pytest.mark.holds("more processes than are looked at keep nothing that nobody granted")
 @pytest.mark.holds("a container of which not all is known is not stopped")
-def test_very_many_processes_keep_nothing_that_nobody_granted(gated: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not looked at may be in the same container, and use a GPU that is theirs."""
+@pytest.mark.parametrize(("place", "containers"), [(0, []), (4, ["20001 ab"])], ids=["among the first", "the last"])
+def test_very_many_processes_keep_nothing_that_nobody_granted(
+    gated: Site, monkeypatch: pytest.MonkeyPatch, place: int, containers: list[str]
+) -> None:
+    """What is not looked at may be in the same container, and use a GPU that is theirs: unless all had to be."""
     monkeypatch.setattr(devices, "MOST_PROCESSES", 2)
     with ExitStack() as stack:
-        over = stack.enter_context(gated.cluster.process(ALICE, *GPU))
-        others = [stack.enter_context(gated.cluster.process(ALICE)) for _ in range(4)]
+        started = [stack.enter_context(gated.cluster.process(ALICE, *(GPU if n == place else ()))) for n in range(5)]
+        over, others = started[place], [*started[:place], *started[place + 1 :]]
         container(gated, monkeypatch, over, *others)
         (found,) = gated.run(OVER)
-        assert (found.status, found.processes, found.containers, gated.asked) == ("stopped", 1, [], [])
+        assert (found.status, found.processes) == ("stopped", 1)
+        assert [one[:8] for one in gated.asked] == containers
         assert [alive(pid) for pid in (over, *others)] == [False, *[True] * 4]
 
 

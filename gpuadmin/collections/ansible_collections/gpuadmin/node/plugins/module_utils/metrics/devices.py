@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from .owners import Owners
@@ -79,16 +79,23 @@ class Scanner:
     """Looks through all processes in rounds, some at a time; those that hold a GPU are looked at in each step.
 
     A round takes people in turn, and so many processes of each: who has very many is looked at in part, and is in
-    ``incomplete``.
+    ``incomplete``; the next round goes on with the others. Of people in ``all_of`` a round takes every process.
     """
 
-    def __init__(self, owners: Owners, proc: str = "/proc", clock: Callable[[], float] = time.monotonic) -> None:
-        self._owners, self._proc, self._clock = owners, proc, clock
+    def __init__(
+        self,
+        owners: Owners,
+        proc: str = "/proc",
+        clock: Callable[[], float] = time.monotonic,
+        all_of: Collection[int] = (),
+    ) -> None:
+        self._owners, self._proc, self._clock, self._all_of = owners, proc, clock, all_of
         self._open: dict[int, dict[Key, File]] = {}
         self._whose: dict[int, int] = {}
         self._queue: Iterator[int] = iter(())
         self._short: set[int] = set()
         self._files: dict[int, int] = {}  # by person, in this round
+        self._last: dict[int, int] = {}  # the last process of a person that a round took, where it took a part
         self.incomplete: frozenset[int] = frozenset()
         self.rounds = 0
 
@@ -129,12 +136,15 @@ class Scanner:
                     os.readlink(f"{self._proc}/{name}/exe")  # they have none, and a large machine has thousands
             except OSError:
                 continue
-            of_them = people.setdefault(whose, [])
-            # guard: who has very many processes takes their own share of a round -> True
-            if len(of_them) < MOST_PROCESSES:
-                of_them.append(int(name))
-            else:
+            people.setdefault(whose, []).append(int(name))
+        for whose, pids in people.items():
+            # guard: who has very many processes takes their own share of a round
+            if len(pids) > MOST_PROCESSES and whose not in self._all_of:
                 self._short.add(whose)
+                # guard: nobody hides behind processes with smaller numbers
+                pids.sort(key=lambda pid: (pid <= self._last.get(whose, 0), pid))
+                del pids[MOST_PROCESSES:]
+                self._last[whose] = pids[-1]
         longest = max(map(len, people.values()), default=0)
         return [pids[place] for place in range(longest) for pids in people.values() if place < len(pids)]
 

@@ -109,7 +109,7 @@ class Stopper:
             for one in agreed
         }
         if not check:
-            self._end(agreed, found, seen, hidden)
+            self._end(agreed, found, seen)
         return [Outcome("kept", refused[one]) if one in refused else found[one] for one in targets]
 
     def _since(self) -> dict[tuple[str, str, str], int]:
@@ -153,8 +153,11 @@ class Stopper:
             granted is not None and device is not None and granted.lacks(target.uid, target.user, device, seen.listed)
         )
 
-    def _look(self) -> Seen:
-        """Every process that holds a GPU, or is listed by the driver, with the devices that it holds."""
+    def _look(self, all_of: Collection[int] = ()) -> Seen:
+        """Every process that holds a GPU, or is listed by the driver, with the devices that it holds.
+
+        ``all_of``: of whom each process is looked at, however many there are.
+        """
         record = read_record(self._places.record)
         now = seconds_since_boot()
         if (
@@ -168,7 +171,7 @@ class Stopper:
         if any(one.processes is None for one in record.devices):
             raise NodeError("the driver does not say of each GPU who uses it; nothing is stopped")
         available = nodes(self._places.dev)
-        scanner = Scanner(self._owners, self._places.proc)
+        scanner = Scanner(self._owners, self._places.proc, all_of=all_of)
         end = time.monotonic() + SCAN
         while scanner.rounds < 2:  # a round ends where the next begins
             if time.monotonic() > end:  # guard: a look at all processes that does not end
@@ -235,9 +238,7 @@ class Stopper:
                     return Outcome("kept", f"what holds it holds {', '.join(sorted(others))} as well")
         return Outcome("would stop", processes=len(pids), containers=sorted(one[:12] for one in shared))
 
-    def _end(
-        self, agreed: Sequence[Target], found: dict[Target, Outcome], seen: Seen, hidden: Collection[Target]
-    ) -> None:
+    def _end(self, agreed: Sequence[Target], found: dict[Target, Outcome], seen: Seen) -> None:
         """End it, and see whether it has ended. They were not told about anything begun meanwhile."""
         wanted = [one for one in agreed if found[one].status == "would stop"]
         if not wanted:
@@ -247,7 +248,7 @@ class Stopper:
         try:
             after = self._look()
             for target in wanted:
-                if target.why == UNGRANTED and (target in hidden or _of(target, after)):
+                if target.why == UNGRANTED:  # a look may miss those who hand it on, as it may have found them before
                     # guard: who is faster than a signal keeps nothing -> after
                     after = self._end_still(target)
         except (NodeError, OSError) as error:
@@ -260,17 +261,17 @@ class Stopper:
             found[target].status = "kept" if left else "stopped"
             found[target].why = f"{left} of their processes hold it now" if left else ""
 
-    def _look_still(self, uids: Iterable[int]) -> Seen:
+    def _look_still(self, uids: Collection[int]) -> Seen:
         """A look while the processes of these people stand still."""
         with ExitStack() as stack:
             for uid in uids:
                 stack.enter_context(frozen(uid, self._places.cgroups))
-            return self._look()
+            return self._look(uids)
 
     def _end_still(self, target: Target) -> Seen:
         """End what holds it while its person's processes stand still, and return what is there afterwards."""
         with frozen(target.uid, self._places.cgroups):
-            self._end_one(target, (), self._look(), (signal.SIGKILL,))
+            self._end_one(target, (), self._look({target.uid}), (signal.SIGKILL,))
         return self._look()
 
     def _end_one(
