@@ -60,10 +60,13 @@ def test_what_keeps_room_is_planned_is_drift_and_goes(cluster: Cluster) -> None:
     cluster.wait(lambda: cluster.ssh("admin", NODE, f"sudo {quotas} | grep -v none | grep 1/6174"))
 
     settings = cluster.site / "gpuadmin.yml"
-    settings.write_text(settings.read_text().replace("limits:\n", 'limits:\n  disk_reserve: "0"\n', 1))
-    assert "nothing is kept for root any more" in str(cluster.gpuadmin("provision", "--check", code=0))
-    cluster.gpuadmin("provision", "--yes")
-    assert cluster.ssh("admin", NODE, f"sudo {quotas}").returncode != 0
-    cluster.admin(
-        NODE, "! test -e /etc/systemd/system/gpuadmin-disk-room.timer && ! test -e /var/lib/gpuadmin/disks.json"
-    )
+    before = settings.read_text()
+    try:
+        settings.write_text(before.replace("limits:\n", 'limits:\n  disk_reserve: "0"\n', 1))
+        assert "nothing is kept for root any more" in str(cluster.gpuadmin("provision", "--check", code=0))
+        cluster.gpuadmin("provision", "--yes")
+        assert cluster.ssh("admin", NODE, f"sudo {quotas}").returncode != 0
+        gone = ("/etc/systemd/system/gpuadmin-disk-room.timer", "/var/lib/gpuadmin/disks.json")
+        cluster.admin(NODE, " && ".join(f"! test -e {path}" for path in gone))
+    finally:
+        settings.write_text(before)  # of the lab that other tests share

@@ -84,6 +84,7 @@ class Systemd:
         return subprocess.CompletedProcess(command, 0, self.shown if "show" in command else self.units, "")
 
 
+@pytest.mark.holds("what runs each minute keeps no host from being switched off")
 def test_which_jobs_run() -> None:
     units = (
         "gpuadmin-accounts.service loaded active exited Accounts\n"
@@ -93,6 +94,8 @@ def test_which_jobs_run() -> None:
         "gpuadmin-copy.service loaded deactivating stop A copy that is to end\n"
         "gpuadmin-metrics-mapper.service loaded active running Say who holds which GPU\n"
         "gpuadmin-web-link.service loaded active running Sign links to the dashboard\n"
+        "gpuadmin-gpu-gate.service loaded activating start Let in who was granted a GPU\n"
+        "gpuadmin-disk-room.service loaded activating start Keep room on disks that people cannot fill\n"
     )
     kept = (
         "Restart=no\nId=gpuadmin-backup.service\nTriggeredBy=gpuadmin-backup.timer\n\n"

@@ -258,8 +258,15 @@ def _free(path: str) -> tuple[int, int]:
 
 
 def _reserve(reserve: str, whole: int) -> int:
-    """Bytes; a size that is more than half of a small disk is half of it."""
-    return min(amount_of(reserve, whole) or 0, whole * MOST_RESERVED // 100)
+    """Bytes; a size that is more than half of a small disk is half of it.
+
+    btrfs gives space to data by the piece, of at most 1 GiB or a tenth of the disk. If the last piece were people's,
+    there would be no place left for what makes a new file, and root could not make one either.
+    """
+    piece = min(1 << 30, whole // 10) + min(1 << 28, whole // 40)
+    # guard: the reserve is more than what btrfs gives out at once -> amount_of(reserve, whole) or 0
+    wanted = max(amount_of(reserve, whole) or 0, piece)
+    return min(wanted, whole * MOST_RESERVED // 100)
 
 
 def _most(tree: Tree, reserve: str) -> tuple[int, int]:
