@@ -75,8 +75,9 @@ class Limits(Model):
         Reserve,
         Field(
             description="What people cannot fill of a node's own disk, and of the homes' disk on the storage host: "
-            "a share (`5%`), a size, or `0` for nothing. On btrfs gpuadmin turns quotas on for it, and all that people "
-            "write (scratch, Docker's data, homes) gets one limit; ext4 keeps blocks for root by itself; other file "
+            "a share (`5%`), a size, or `0` for nothing. On btrfs gpuadmin turns quotas on for it, keeps at least "
+            "1.25 GiB (an eighth of a disk below 10 GiB), and gives all that people write (scratch, Docker's data, "
+            "homes) one limit; ext4 keeps blocks for root by itself; other file "
             "systems keep nothing, and `provision` says so."
         ),
     ] = "5%"
