@@ -44,6 +44,7 @@ def test_people_who_have_filled_a_disk_stop_nobody_else(cluster: Cluster) -> Non
     cluster.person("minji", NODE, "touch thesis")
     # mergerfs, which is NFS here, lets nobody fill what has less than 4 GB: on the storage host, as its server would
     fill = f"cd /srv/storage/homes/minji && mkdir all && cd all && {FILL}"
+    # its last write fails, which is what is looked for
     script = f"setpriv --reuid=minji --regid=minji --clear-groups bash -c '{fill}' 2>&1 || true"
     assert "Disk quota exceeded" in cluster.admin(STORAGE, script)
     assert free(cluster, STORAGE, "/srv/storage") > 100 << 20

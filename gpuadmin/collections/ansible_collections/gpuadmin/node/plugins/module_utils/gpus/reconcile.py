@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import re
-import sys
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from ..files import flocked, read_bytes, write_atomic
 from ..lookup import Lookup, system_lookup
 from ..paths import RUN, STATE
 from ..run import Finished, Runner, run_command
+from ..unit_status import said
 from . import gate, grants, proof, tried
 from .device_files import all_files, gpus
 from .gate import Settings
@@ -65,11 +65,7 @@ class Outcome:
 def main(places: Places | None = None) -> int:
     """Reconcile. 1 where the gate is not what it should be; what is wrong is said."""
     outcome = reconcile(places or Places())
-    for line in outcome.done or ["nothing is to be done"]:
-        print(line)
-    for problem in outcome.problems:
-        print(f"Error: {problem}", file=sys.stderr)
-    return 1 if outcome.problems else 0
+    return said(outcome.done or ["nothing is to be done"], outcome.problems)
 
 
 def lock_path(places: Places) -> str:

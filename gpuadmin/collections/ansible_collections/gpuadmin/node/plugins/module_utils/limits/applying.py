@@ -7,22 +7,21 @@ runs neither when a drop-in changes nor at a daemon-reload (it only says so): se
 from __future__ import annotations
 
 import glob
-import json
 import os
 import re
-import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from gpuadmin.common.text import size_words
 
-from ..documents import parse
 from ..errors import NodeError, in_words
-from ..files import flocked, make_directory, read_bytes, write_atomic
+from ..files import flocked, write_atomic
 from ..lookup import Lookup, owner, system_lookup
 from ..paths import RUN, STATE
 from ..run import Runner, run_command
+from ..unit_status import said
+from . import records
 from .bounds import ALL, IN_FORCE, OWN, SERVICES, UNITS, Bounds, Machine, as_kernel, drop_ins
 
 RECORD = "limits.json"
@@ -86,39 +85,21 @@ class Outcome:
 def main(places: Places | None = None) -> int:
     """Apply what limits.json says. 1 where something is not in force."""
     outcome = apply(places or Places())
-    for line in outcome.done or ["the limits are as they should be"]:
-        print(line)
-    for problem in outcome.problems:
-        print(f"Error: {problem}", file=sys.stderr)
-    return 1 if outcome.problems else 0
+    return said(outcome.done or ["the limits are as they should be"], outcome.problems)
 
 
 def load(places: Places) -> Wanted | None:
     """What this node was told; None: nothing. Raises NodeError for a damaged record."""
-    path = os.path.join(places.state, RECORD)
-    data = read_bytes(path)
-    if data is None:
-        return None
-    try:
-        return parse(Wanted, json.loads(data), path)
-    except ValueError as error:
-        raise NodeError(f"{path} is damaged: {error}") from None
+    return records.load(Wanted, os.path.join(places.state, RECORD))
 
 
 def record(wanted: Wanted | None, places: Places, check: bool) -> bool:
     """Have what is wanted in the node's state. Returns whether it differed."""
     path = os.path.join(places.state, RECORD)
-    data = None if wanted is None else (json.dumps(asdict(wanted), indent=1) + "\n").encode()
-    if read_bytes(path) == data:
-        return False
-    if check:  # guard: a check records no limits
-        return True
-    if data is None:
-        os.unlink(path)
-    else:
-        make_directory(places.state, 0o755)
-        write_atomic(path, data, mode=0o644)
-    return True
+    differed = records.differs(path, wanted)
+    if not check:  # guard: a check records no limits -> True
+        records.record(path, wanted)
+    return differed
 
 
 def apply(places: Places, wanted: Wanted | None = None, *, check: bool = False, given: bool = False) -> Outcome:

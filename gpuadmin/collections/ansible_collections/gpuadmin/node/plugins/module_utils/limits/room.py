@@ -6,23 +6,22 @@ what is free, so it follows them: each minute, and whenever the host is set up. 
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from gpuadmin.common.amounts import MOST_RESERVED, NONE, amount_of
 from gpuadmin.common.text import counted, size_words
 
 from .. import btrfs, qgroups
-from ..documents import parse
 from ..errors import NodeError, in_words
-from ..files import flocked, make_directory, read_bytes, sync_filesystem, write_atomic
+from ..files import flocked, sync_filesystem
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
 from ..paths import RUN, STATE
+from ..unit_status import said
+from . import records
 
 RECORD = "disks.json"
 #: Seconds that setting up waits for btrfs to count what is there. On a large disk that takes hours: the timer goes on.
@@ -82,23 +81,12 @@ class Tree:
 def main(places: Places | None = None) -> int:
     """Have limits follow what is free. 1 where one is not in force."""
     kept = keep(places or Places(), None, check=False, patience=0)
-    for line in kept.done:
-        print(line)
-    for problem in kept.problems:
-        print(f"Error: {problem}", file=sys.stderr)
-    return 1 if kept.problems else 0
+    return said(kept.done, kept.problems)
 
 
 def load(places: Places) -> Rooms | None:
     """What this host was told; None: nothing. Raises NodeError for a damaged record."""
-    path = os.path.join(places.state, RECORD)
-    data = read_bytes(path)
-    if data is None:
-        return None
-    try:
-        return parse(Rooms, json.loads(data), path)
-    except ValueError as error:
-        raise NodeError(f"{path} is damaged: {error}") from None
+    return records.load(Rooms, os.path.join(places.state, RECORD))
 
 
 def keep(places: Places, wanted: Rooms | None, *, check: bool, patience: float = COUNTING) -> Kept:
@@ -148,26 +136,20 @@ def _keep(places: Places, given: Rooms | None, *, check: bool, patience: float) 
         for tree in _trees(before.paths, Kept()):
             _give_up(tree, rooms, kept, check)
         if not check:
-            os.unlink(os.path.join(places.state, RECORD))
+            records.record(os.path.join(places.state, RECORD), None)
         return kept
     trees = _trees(rooms.paths, kept)
     new = [tree.path for tree in trees if not _on(tree)]
     rooms = replace(rooms, turned_on=(*rooms.turned_on, *(one for one in new if one not in rooms.turned_on)))
     if not check:
-        _record(rooms, places)  # first: what is turned on is known as ours, whenever the power goes
+        # first: what is turned on is known as ours, whenever the power goes
+        records.record(os.path.join(places.state, RECORD), rooms)
     for tree in trees:
         try:
             _bring(tree, rooms.reserve, kept, check, patience)
         except (NodeError, OSError) as error:  # a program that is not installed, a directory that is gone
             kept.problems.append(f"{tree.where}: no room is kept for root: {in_words(error)}")
     return kept
-
-
-def _record(rooms: Rooms, places: Places) -> None:
-    path, data = os.path.join(places.state, RECORD), (json.dumps(asdict(rooms), indent=1) + "\n").encode()
-    if read_bytes(path) != data:
-        make_directory(places.state, 0o755)
-        write_atomic(path, data, mode=0o644)
 
 
 def _on(tree: Tree) -> bool:
