@@ -432,7 +432,7 @@ def test_what_ends_a_verb_in_the_middle_is_in_its_record(
 def test_a_signal_between_two_playbooks_is_an_interruption_too(
     ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    monkeypatch.setattr(RegistryFile, "save", lambda *_given, **_more: os.kill(os.getpid(), number))
+    monkeypatch.setattr(RegistryFile, "save", lambda *_given, **_more: signal.raise_signal(number))
     code, _, err = cli("add-user", "jiho", "--yes")
     assert (code, err.splitlines()[-1]) == (ExitCode.INTERRUPTED, "Interrupted.")
     (record,) = ansible.records
@@ -445,9 +445,9 @@ def test_what_was_to_be_ignored_is_ignored(ansible: Ansible, cli: Cli, monkeypat
     """As `nohup gpuadmin …` has it."""
 
     def save(*_given: object, **_more: object) -> None:
-        os.kill(os.getpid(), signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
         with handed_on() as received:
-            os.kill(os.getpid(), signal.SIGHUP)
+            signal.raise_signal(signal.SIGHUP)
             assert received == []
 
     monkeypatch.setattr(RegistryFile, "save", save)
