@@ -21,7 +21,7 @@ from ..lookup import Lookup, system_lookup
 from ..paths import RUN, STATE
 from ..run import Finished, Runner, run_command
 from ..unit_status import said
-from . import gate, grants, proof, tried
+from . import gate, grants, jobs, proof, tried
 from .device_files import all_files, gpus
 from .gate import Settings
 from .grants import Grant
@@ -104,6 +104,11 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Outcome:
         if now >= one.until
         or uids[one.user] not in (one.uid, None)  # guard: a uid that became another's takes over no grant
     ]
+    if whole:  # what a job's prolog or epilog did not do; neither waits for it
+        over += jobs.ended((one for one in found if one not in over), places.command, now)
+        for later in jobs.prolonged(found, places.command, now):
+            grants.write(later, places.state)
+            found = [later if one.id == later.id else one for one in found]
     problems += grants.delete((one.id for one in over), places.state, places.run)
     left = [one for one in found if one not in over]
     there = gpus(settings, places.root)

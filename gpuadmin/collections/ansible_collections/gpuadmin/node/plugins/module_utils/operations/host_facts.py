@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..answer import Answer
-from ..gpus import kernels, pci
+from ..gpus import device_files, kernels, pci, reconcile
 from ..mounts import (
     Mount,
     nearest,
@@ -75,6 +75,14 @@ def look_at(path: str, mounts: list[Mount]) -> dict[str, object]:
     }
 
 
+def hardware() -> dict[str, int]:
+    """What jobs can have of a host: processors, MiB of memory, and GPUs that answer."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    there = device_files.gpus(reconcile.settings_of(reconcile.Places()))
+    gpus = [one for one in there if not one.startswith("MIG-")]
+    return {"processors": os.cpu_count() or 1, "memory": memory, "gpus": len(gpus)}
+
+
 def facts(paths: Sequence[str]) -> dict[str, object]:
     release = os_release()
     kin = family(release)
@@ -87,6 +95,7 @@ def facts(paths: Sequence[str]) -> dict[str, object]:
         "name": release.get("PRETTY_NAME", "an unknown system"),
         "codename": release.get("VERSION_CODENAME", ""),
         "family": kin,
+        "hostname": os.uname().nodename,
         "python": list(sys.version_info[:2]),
         "systemd": systemd,
         "packages": installed_packages(kin) if kin else [],
@@ -94,6 +103,7 @@ def facts(paths: Sequence[str]) -> dict[str, object]:
         "enabled_units": units((*files, "--state=enabled")) if systemd else [],
         "masked_units": units((*files, "--state=masked")) if systemd else [],
         "docker_members": docker_members(),
+        "hardware": hardware(),
         "kernels": kernels.kernels(),
         "nvswitches": pci.switches(),
         "read_only_root": guard.inspect("/").managed,
