@@ -75,7 +75,7 @@ def test_who_takes_too_much_is_stopped_and_nobody_else(cluster: Cluster) -> None
             assert event(cluster, minji, "memory.events", "oom_kill") > 0
             assert event(cluster, jiho, "memory.events", "oom_kill") == 0
             assert shell.poll() is None, "what is small stays"
-            said = str(cluster.gpuadmin("diagnose", "minji", code=1)["result"])
+            said = str(cluster.gpuadmin("diagnose", "minji", code=6)["result"])
             assert "because they reached their limit of" in said
         assert other.poll() is None
         assert cluster.admin(NODE, "pgrep -u jiho sleep").strip()
