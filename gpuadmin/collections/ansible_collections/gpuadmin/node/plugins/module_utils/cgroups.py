@@ -51,9 +51,9 @@ def kill(uid: int, cgroups: str = MOUNT) -> bool:
     False where that cannot be done: no slice, a kernel before 5.14.
     """
     path = slice_file(uid, "cgroup.kill", cgroups)
-    if (
-        path is None or owner_of(os.getpid()) == uid
-    ):  # guard: whoever runs this does not kill themselves -> path is None
+    if path is None:
+        return False
+    if owner_of(os.getpid()) == uid:  # guard: whoever runs this does not kill themselves
         return False
     try:
         with open(path, "w", encoding="ascii") as stream:
