@@ -19,7 +19,9 @@ def of_people(closed: Iterable[str], exempt: Collection[int], proc: str = "/proc
 
     ``exempt``: uids that are not kept out. In a person's slice everybody is kept out whom that person's list keeps out.
     """
-    units, people, found = set(closed), {}, {}
+    units = set(closed)
+    people: dict[int, bool] = {}
+    found: dict[str, int] = {}
     for name in os.listdir(proc):
         if not name.isdigit():
             continue

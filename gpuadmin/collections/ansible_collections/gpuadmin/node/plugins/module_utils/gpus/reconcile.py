@@ -98,7 +98,7 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Outcome:
     """
     settings = settings_of(places)
     found, problems = grants.read(places.state, places.run)
-    uids = {one.user: owner[0] if (owner := places.lookup(one.user)) else None for one in found}
+    uids = {one.user: known[0] if (known := places.lookup(one.user)) else None for one in found}
     over = [
         one
         for one in found
