@@ -58,7 +58,6 @@ def grant(options: Options, request: Granting) -> int:
             "who": who(), "number": request.number, "gpus": list(request.ids), "reason": request.reason,
             **({"mig": request.mig} if request.mig else {}),
         }  # fmt: skip
-        session.result["id"] = wanted["id"]
         answers, run = look(session, {host: wanted})
         if host not in answers.known:
             return report(session, run, {}, unknown=[answers])
@@ -86,7 +85,7 @@ def grant(options: Options, request: Granting) -> int:
 
 def _id(session: Session) -> str:
     """The grant's id, by the run that asks for it. Where the outcome of the same command of the same admin is not known
-    it is that one's: its node may have written the grant before the connection broke.
+    it is the first such one's: its node may have written the grant before the connection broke.
     """
     first = session.begun().id
     for run, result in history(session.site.runs):
@@ -94,14 +93,14 @@ def _id(session: Session) -> str:
             continue
         if meaning(run["arguments"]) != meaning(sys.argv[1:]):
             continue
-        found = (result or {}).get("result") or {}
-        if run["dismissed"] or found.get("grant"):  # its outcome is known: the same again is one more
+        if run["dismissed"] or ((result or {}).get("result") or {}).get(
+            "grant"
+        ):  # its outcome is known: the same again is one more
             break
         if (result or {}).get("reached") in (NOTHING, CONFIRMED):
             continue
-        if found.get("id"):
-            return str(found["id"])  # guard: what may have been granted is found by the same command -> break
-        first = run["id"]  # guard: what a killed run may have granted is found by the same command
+        # guard: what may have been granted is found by the same command -> first
+        first = run["id"]
     return hashlib.sha256(first.encode()).hexdigest()[:8]
 
 

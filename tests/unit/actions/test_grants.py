@@ -133,7 +133,6 @@ def test_the_same_command_finds_what_was_granted_when_ssh_broke(grant: Callable[
     assert further["id"] != more["id"]
 
 
-@pytest.mark.holds("what a killed run may have granted is found by the same command")
 def test_the_same_command_finds_what_a_killed_run_has_granted(
     grant: Callable[..., tuple[int, Any, str]], ansible: Ansible
 ) -> None:
