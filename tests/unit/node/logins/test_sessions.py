@@ -85,7 +85,7 @@ def test_who_forks_without_end_is_ended_before_anybody_is_asked(
         def answers(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
             end = time.monotonic() + 2  # what was killed needs a moment
             while not (gone := "populated 0" in (slice_ / "cgroup.events").read_text()) and time.monotonic() < end:
-                time.sleep(0.02)
+                time.sleep(0.02)  # nothing tells when a cgroup is empty
             asked.append(gone)
             return silent(command)
 
