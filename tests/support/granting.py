@@ -106,7 +106,8 @@ try:
 finally:
     open(over, "w").close()
     subprocess.run(("systemctl", "stop", "granting-loop.service", *(f"granting-{uid}" for uid in uids)), check=False)
-    gpu_grants.operate(Document(end=["granting-loop", *(f"granting-{number}" for number in range(rounds))]), False, places)
+    ending = ["granting-loop", *(f"granting-{number}" for number in range(rounds))]
+    gpu_grants.operate(Document(end=ending), False, places)
     run("systemctl", "start", "gpuadmin-gpu-gate.timer")
     os.unlink(over)
 '''
