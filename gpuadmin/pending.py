@@ -72,7 +72,7 @@ def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]
         ):
             continue
         hosts = (result or {}).get("hosts") or {}
-        meant = _meant(run["arguments"])
+        meant = meaning(run["arguments"])
         key = (
             (verb, *meant)
             if verb
@@ -132,7 +132,7 @@ def _began_nothing(run: Mapping[str, Any], result: Mapping[str, Any] | None) -> 
     )
 
 
-def _meant(arguments: Sequence[str]) -> tuple[str, ...]:
+def meaning(arguments: Sequence[str]) -> tuple[str, ...]:
     """A command line without what only says how it is run: two that mean the same are equal."""
     kept = []
     rest = iter(str(argument) for argument in arguments)

@@ -77,17 +77,22 @@ def _guard(mark: Mark, file: str, text: str, tests: tuple[str, ...]) -> Guard:
     return Guard(mark.name, file, mark.line, left, tests, problem)
 
 
+def marked(root: Path = ROOT) -> Iterator[tuple[Path, str, list[Mark]]]:
+    """Yield every file of the code that has marks, with its text and the marks."""
+    for path in sorted((root / "gpuadmin").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if not path.is_symlink() and "# guard: " in text:
+            yield path, text, marks(text)
+
+
 def read_guards(root: Path = ROOT, elsewhere: dict[str, tuple[str, str]] | None = None) -> list[Guard]:
     """All guards, by file and line. Raises ListError if two have one name."""
     held, found = holders(root), []
-    for path in sorted((root / "gpuadmin").rglob("*.py")):
-        text = path.read_text(encoding="utf-8")
-        if path.is_symlink() or "# guard: " not in text:
-            continue
+    for path, text, its_marks in marked(root):
         file = str(path.relative_to(root))
         own = mirror(file, elsewhere or {})
         own = own if own and Path(own).name.startswith("test_") and (root / own).is_file() else ""
-        for mark in marks(text):
+        for mark in its_marks:
             tests = tuple(held.get(mark.name) or filter(None, [own]))
             found.append(_guard(mark, file, text, tests))
     twice = {one.name for one in found if sum(other.name == one.name for other in found) > 1}

@@ -11,7 +11,8 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 MARK = re.compile(r"# guard: (?P<name>.+?)(?: -> (?P<instead>.+))?$")
@@ -176,6 +177,30 @@ def _of_part(part: Part, instead: str | None) -> Edit:  # noqa: PLR0911 - one li
 
 def without(text: str, mark: Mark) -> str:
     """Given Python source and a mark in it, return the source without what it marks. Raises MarkError."""
+    raw = text.encode().splitlines(keepends=True)
+    first, last = _around(text, mark.line)  # no more is parsed again: a file has dozens of marks
+    left = _without(b"".join(raw[first - 1 : last]).decode(), replace(mark, line=mark.line - first + 1))
+    return b"".join([*raw[: first - 1], left.encode(), *raw[last:]]).decode()
+
+
+@lru_cache(maxsize=1)
+def _spans(text: str) -> list[tuple[int, int]]:
+    """The first and the last line of each statement that is not in another."""
+    return [
+        (min(one.lineno for one in (node, *getattr(node, "decorator_list", ()))), node.end_lineno or 0)
+        for node in ast.parse(text).body
+    ]
+
+
+def _around(text: str, line: int) -> tuple[int, int]:
+    """The lines of the statement that a line is in, with whatever else is on them."""
+    found = [(first, last) for first, last in _spans(text) if first <= line <= last]
+    if not found:
+        raise MarkError("nothing that can be taken out begins there")
+    return found[0][0], found[-1][1]
+
+
+def _without(text: str, mark: Mark) -> str:
     tree = ast.parse(text)
     part = _marked(tree, text, mark.line)
     whole = isinstance(part.node, (ast.stmt, ast.ExceptHandler))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
+import hashlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,8 +16,10 @@ from gpuadmin.common.text import counted
 from gpuadmin.errors import ConfigError, HostFailedError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
+from gpuadmin.pending import meaning
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.session import opened
+from gpuadmin.records import CONFIRMED, NOTHING, history
+from gpuadmin.session import Session, opened
 from gpuadmin.who import who
 
 LONGEST = 200  # characters of a reason, as nodes take it
@@ -51,7 +54,7 @@ def grant(options: Options, request: Granting) -> int:
             raise ConfigError(f"--reason: at most {LONGEST} printable characters, in one line")
         until = end(request, datetime.now())
         wanted: dict[str, Any] = {
-            "id": secrets.token_hex(4), "user": user.name, "uid": user.uid, "until": int(until.timestamp()),
+            "id": _id(session), "user": user.name, "uid": user.uid, "until": int(until.timestamp()),
             "who": who(), "number": request.number, "gpus": list(request.ids), "reason": request.reason,
             **({"mig": request.mig} if request.mig else {}),
         }  # fmt: skip
@@ -61,6 +64,10 @@ def grant(options: Options, request: Granting) -> int:
         new = _of(answers, host, wanted["id"])
         if new is None:
             raise HostFailedError(f"{host} does not say which GPU it would grant", hint="gpuadmin runs --log")
+        if run.hosts[host].status == "ok":  # the answer to an earlier try was lost, and the node has kept the grant
+            gpus = gpu_words(new["gpus"], answers.known[host]["gpus"])
+            session.console.print(f"{host} has granted it already: {gpus} until {clock(new['until'])} ({new['id']}).")
+            return report(session, run, {"grant": new, "id": new["id"]}, advice="gpuadmin grants")
         builder = PlanBuilder(f"Grant {counted(len(new['gpus']), 'GPU')} of {host} to {user.name}")
         builder.add(host, f"{gpu_words(new['gpus'], answers.known[host]['gpus'])} until {clock(wanted['until'])}")
         session.plan(builder.build())
@@ -70,10 +77,31 @@ def grant(options: Options, request: Granting) -> int:
         given = _of(Answers.of(run.hosts, [host], "grants"), host, wanted["id"])
         if given is None:  # guard: what may have been granted is not granted once more without a word
             session.console.print(
-                f"It is not known whether {host} has granted it. gpuadmin grants shows it, if it has, as"
-                f" {wanted['id']}; the same again would be one more."
+                f"It is not known whether {host} has granted it. The same command again finds it, if it has, or"
+                f" grants it; gpuadmin grants shows it as {wanted['id']}."
             )
         return report(session, run, {"grant": given, "id": wanted["id"]}, advice="gpuadmin grants")
+
+
+def _id(session: Session) -> str:
+    """The grant's id, by the run that asks for it. Where the outcome of the same command of the same admin is not known
+    it is the first such one's: its node may have written the grant before the connection broke.
+    """
+    first = session.begun().id
+    for run, result in history(session.site.runs):
+        if run["verb"] != "grant" or run["check"] or run["id"] == session.begun().id or run["who"] != who():
+            continue
+        if meaning(run["arguments"]) != meaning(sys.argv[1:]):
+            continue
+        if run["dismissed"] or ((result or {}).get("result") or {}).get(
+            "grant"
+        ):  # its outcome is known: the same again is one more
+            break
+        if (result or {}).get("reached") in (NOTHING, CONFIRMED):
+            continue
+        # guard: what may have been granted is found by the same command -> first
+        first = run["id"]
+    return hashlib.sha256(first.encode()).hexdigest()[:8]
 
 
 def _of(answers: Answers, host: str, id: str) -> Mapping[str, Any] | None:

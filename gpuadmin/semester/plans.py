@@ -38,7 +38,8 @@ def lock(decision: Decision, hosts: Sequence[str], *, registry: bool, untold: Se
         builder.warn("accounts come from a directory: take these people out of its group there; hosts are only checked")
     if untold:
         builder.warn(f"gpuadmin sent no reminder of the deadline to {', '.join(untold)}")
-    builder.add_all(hosts, [f"{one.name}: no login, linger, cron or at jobs" for one in decision.leaving])
+    ends = "no login, linger, cron or at jobs, no grants of GPUs"
+    builder.add_all(hosts, [f"{one.name}: {ends}" for one in decision.leaving])
     return builder.build()
 
 

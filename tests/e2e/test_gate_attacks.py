@@ -99,6 +99,8 @@ def attempts(cluster: Cluster, before: Kept) -> Mapping[str, Callable[[], str]]:
         "moving her process into another cgroup": other_cgroup,
         "cron (a unit of its name)": at_a_service("cron.service"),
         "at (a unit of its name)": at_a_service("atd.service"),
+        "a job of systemd-cron (a unit of such a name)": at_a_service("cron-minji-job.service"),
+        "a container or virtual machine in `machine.slice` (a unit in it)": at_a_service("machine.service"),
         "rootless Docker, `--device`": container(DEVICES),
         "… `--privileged`": container("--privileged"),
         "… in a container that ran before": hers(f"docker exec before /bin/sh -c '{PROBE}'"),
@@ -107,8 +109,9 @@ def attempts(cluster: Cluster, before: Kept) -> Mapping[str, Callable[[], str]]:
 
 
 def test_what_is_tried_and_what_it_gets(gated: Cluster) -> None:
-    for name in ("cron", "atd"):
+    for name in ("cron", "atd", "cron-minji-job", "machine"):
         unit = STAND_IN.format(tries=TRIES, name=f"{name}.service")
+        unit += "Slice=machine.slice\n" if name == "machine" else ""
         gated.admin(NODE, f"cat > /run/systemd/system/{name}.service <<'E'\n{unit}E\n")
     gated.admin(NODE, "systemctl daemon-reload")
     assert gated.person("minji", NODE, DROP_INS).strip() == ""

@@ -5,6 +5,8 @@ Whether a limit is in force is read in the kernel: systemd also says so where no
 
 import subprocess
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -39,7 +41,20 @@ def uid_of(cluster: Cluster, name: str) -> int:
     return int(cluster.admin(NODE, f"id -u {name}"))
 
 
-def test_who_takes_too_much_is_stopped_and_nobody_else(cluster: Cluster) -> None:
+@pytest.fixture(autouse=True)
+def settings(cluster: Cluster) -> Iterator[Path]:
+    """The site's settings, which are as they were for whoever comes next."""
+    path = cluster.site / "gpuadmin.yml"
+    before = path.read_text()
+    yield path
+    path.write_text(before)
+
+
+def own_limits(settings: Path, limits: str) -> None:
+    settings.write_text(settings.read_text().replace("limits:\n", f"limits:\n  people: [{limits}]\n", 1))
+
+
+def test_who_takes_too_much_is_stopped_and_nobody_else(cluster: Cluster, settings: Path) -> None:
     cluster.add("minji")
     cluster.add("jiho")
     minji, jiho = uid_of(cluster, "minji"), uid_of(cluster, "jiho")
@@ -75,26 +90,22 @@ def test_who_takes_too_much_is_stopped_and_nobody_else(cluster: Cluster) -> None
             assert event(cluster, minji, "memory.events", "oom_kill") > 0
             assert event(cluster, jiho, "memory.events", "oom_kill") == 0
             assert shell.poll() is None, "what is small stays"
-            said = str(cluster.gpuadmin("diagnose", "minji", code=1)["result"])
+            said = str(cluster.gpuadmin("diagnose", "minji", code=6)["result"])
             assert "because they reached their limit of" in said
         assert other.poll() is None
         assert cluster.admin(NODE, "pgrep -u jiho sleep").strip()
 
         # somebody's own limits reach what they run already
-        settings = cluster.site / "gpuadmin.yml"
-        own = "limits:\n  people: [{names: [jiho], memory: 512M, tasks: 321}]\n"
-        settings.write_text(settings.read_text().replace("limits:\n", own, 1))
+        own_limits(settings, "{names: [jiho], memory: 512M, tasks: 321}")
         cluster.gpuadmin("provision", "--limit", NODE, "--yes")
         assert (read(cluster, jiho, "memory.max"), read(cluster, jiho, "pids.max")) == (str(512 << 20), "321")
         assert other.poll() is None
 
 
-def test_people_together_do_not_take_what_root_needs(cluster: Cluster) -> None:
+def test_people_together_do_not_take_what_root_needs(cluster: Cluster, settings: Path) -> None:
     """Limits of one person alone would let two of them, or one without limits, fill the node."""
     cluster.add("minji")
-    settings = cluster.site / "gpuadmin.yml"
-    own = "limits:\n  people: [{names: [minji], memory: unlimited}]\n"
-    settings.write_text(settings.read_text().replace("limits:\n", own, 1))
+    own_limits(settings, "{names: [minji], memory: unlimited}")
     cluster.gpuadmin("provision", "--limit", NODE, "--yes")
     with cluster.session("minji", NODE) as shell:
         assert read(cluster, uid_of(cluster, "minji"), "memory.max") == "max"

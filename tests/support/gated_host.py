@@ -80,7 +80,7 @@ def read_only(patch: pytest.MonkeyPatch) -> None:
 
 def gated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
     """Two GPUs; minji (uid 20000) is logged in, and sshd runs."""
-    for name in ("state", "run"):
+    for name in ("state", "run", "proc"):
         (tmp_path / name).mkdir()
     for unit in ("user.slice/user-20000.slice", "system.slice/ssh.service"):
         (tmp_path / "cgroups" / unit).mkdir(parents=True)
@@ -93,6 +93,7 @@ def gated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
         reconcile.Places(
             state=str(tmp_path / "state"), run=str(tmp_path / "run"), settings=str(tmp_path / "gate.json"),
             control=str(tmp_path / "control"), units=str(tmp_path / "units"), root=str(tmp_path),
+            proc=str(tmp_path / "proc"),
             cgroups=(str(tmp_path / "cgroups"),),
             command=lambda command: found.run(command),  # noqa: PLW0108  it does not exist yet
             lookup=lambda name: found.lookup(name),  # noqa: PLW0108  nor now

@@ -29,7 +29,8 @@ from tests.support.metrics_text import values
 
 FIRST, SECOND = "GPU-11111111-2222-3333-4444-555555555555", "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa"
 
-NAMES = {20001: "alice", 20002: "bob", 0: "root"}
+#: Uids that nobody has in other tests, or on light hosts, whose processes this machine has, too.
+NAMES = {47001: "alice", 47002: "bob", 0: "root"}
 
 SUBUID = "alice:100000:65536\nbob:165536:65536\n"
 

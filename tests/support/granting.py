@@ -1,7 +1,7 @@
 """Grants one after another on a node with many people, as the node does them, while somebody opens all GPUs in a loop.
 
-The script runs on the node, as root, with the node's own code. People are slices in which a process sleeps: the gate
-asks for no account.
+The script runs on the node, as root, with the node's own code. People are slices in which a process sleeps, and have
+no account: the timer, which would end their grants for that, stands still meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.operations.gpu_grant
 
 rounds, people = int(sys.argv[1]), int(sys.argv[2])
 uids = range(30000, 30000 + people)
-places = reconcile.Places()
+places = reconcile.Places(lookup=lambda name: (int(name[1:]),) * 2 if name[1:].isdigit() else None)
 settings = reconcile.settings_of(places)
 files = [path for paths in settings.gpus.values() for path in paths]
 over = "/run/granting-is-over"
@@ -49,7 +49,7 @@ def unit(uid, *options):
     return ("systemd-run", "--quiet", f"--slice=user-{uid}.slice", *options)
 
 def operate(**document):
-    answer = gpu_grants.operate(Document(**document), False)
+    answer = gpu_grants.operate(Document(**document), False, places)
     assert not answer.report["problems"], answer.report
 
 def grant(number, uid, gpu):
@@ -79,6 +79,7 @@ def timed(work):
     work()
     return time.perf_counter() - clock, processor() - cpu
 
+run("systemctl", "stop", "gpuadmin-gpu-gate.timer")
 for uid in uids:
     run(*unit(uid, f"--unit=granting-{uid}"), "sleep", "3600")
 try:
@@ -105,7 +106,9 @@ try:
 finally:
     open(over, "w").close()
     subprocess.run(("systemctl", "stop", "granting-loop.service", *(f"granting-{uid}" for uid in uids)), check=False)
-    gpu_grants.operate(Document(end=["granting-loop", *(f"granting-{number}" for number in range(rounds))]), False)
+    ending = ["granting-loop", *(f"granting-{number}" for number in range(rounds))]
+    gpu_grants.operate(Document(end=ending), False, places)
+    run("systemctl", "start", "gpuadmin-gpu-gate.timer")
     os.unlink(over)
 '''
 

@@ -188,7 +188,7 @@ class Scene:
     def end_sessions(self) -> sessions.Plan:
         """End what the hostile run, with the node's own code."""
         (self.base / "linger").mkdir(exist_ok=True)
-        host = sessions.Host(linger=str(self.base / "linger"), run=silent, patience=20)
+        host = sessions.Host(linger=str(self.base / "linger"), run=silent, gentle=1, patience=20)
         return sessions.converge([Person(name, uid) for name, uid in HOSTILE.items()], host=host)
 
     def close(self) -> None:

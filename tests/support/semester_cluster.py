@@ -180,7 +180,7 @@ class Cluster:
         done = sessions.converge(
             who, check=check,
             host=sessions.Host(
-                linger=str(self.base / host / "var/lib/systemd/linger"), patience=0.0,
+                linger=str(self.base / host / "var/lib/systemd/linger"), gentle=0.0, patience=0.0,
                 run=lambda command: self._systemd(host, command), processes=lambda: self._running(host),
             ),
         )  # fmt: skip

@@ -89,6 +89,8 @@ def converge(
         if archive_homes:
             home = f"{settings.homes.export}/{name}"
             builder.add_all(session.named("storage"), [f"pack {home} into an archive, verify it, then remove {home}"])
+    for name in [*(user.name for user in users if _locks(session, user)), *(name for name, _ in absent)]:
+        builder.add_all(_gated(session), [f"{name}: end grants of GPUs"])
     for name in forget:
         builder.add("site", f"forget whose uid was {name}'s: it may be given to somebody else")
         builder.add_all(session.named("storage"), [f"forget {name}'s uid, unless a home or an archive carries it"])
@@ -109,6 +111,19 @@ def converge(
             "gpuadmin change-user NAME --add-key FILE.pub"
         )
     return Change(registry, builder.build(), variables(settings, users, absent) | (extra or {}), forget)
+
+
+def _locks(session: Session, user: User) -> bool:
+    """Whether somebody is locked by this change, and was not before."""
+    before = session.site.registry.find(user.name)
+    return user.locked and not (before is not None and before.locked)
+
+
+def _gated(session: Session) -> list[str]:
+    """The nodes whose GPUs are for those who were granted one."""
+    own = {host.name: host.variables.get("gpus_access") for host in session.site.inventory.hosts}
+    access = session.site.settings.gpus.access
+    return [name for name in session.named("gpu") if (own[name] or access) == "granted"]
 
 
 def perform(session: Session, change: Change, found: RunResult | None = None) -> int:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import datetime
+from itertools import count
 from typing import Any
 
 import pytest
@@ -71,11 +72,18 @@ def node(*gpus: str, status: str = "changed", message: str | None = None) -> Nod
 def grant(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, Any, str]]:
     """`gpuadmin grant --json`, where a look at the node promises GPU a."""
 
-    def granted(run: Node, *more: str) -> tuple[int, Any, str]:
+    looks: dict[str, Node] = {}
+    numbers = count()  # runs of one second would be in no order
+    monkeypatch.setattr("gpuadmin.records.secrets.token_hex", lambda _: f"{next(numbers):04x}")
+
+    def granted(run: Node, *more: str, kept: str = "") -> tuple[int, Any, str]:
+        if kept:  # the node has this grant
+            looks[kept] = node("GPU-a", status="ok")
+
         def answer(invocation: Invocation, **_: object) -> RunResult:
             ansible.asked.append(invocation)
             wanted = invocation.variables["gpuadmin_grant"]["node1"]
-            return RunResult({"node1": (node("GPU-a", status="ok") if invocation.check else run)(wanted)})
+            return RunResult({"node1": (looks.get(wanted["id"], node("GPU-a")) if invocation.check else run)(wanted)})
 
         monkeypatch.setattr("gpuadmin.ansible.runner.run", answer)
         code, out, err = cli("grant", "minji", "node1", "--hours", "1", "--json", "--yes", *more)
@@ -106,7 +114,34 @@ def test_what_may_have_been_granted_is_not_said_to_be(run: Node, grant: Callable
     """Its node had written it when ssh broke. Another id would be another grant, of one more GPU."""
     _, found, err = grant(run)
     assert found["grant"] is None
-    assert f"gpuadmin grants shows it, if it has, as {found['id']}" in " ".join(err.split())
+    assert f"gpuadmin grants shows it as {found['id']}" in " ".join(err.split())
+
+
+@pytest.mark.holds("what may have been granted is found by the same command")
+def test_the_same_command_finds_what_was_granted_when_ssh_broke(grant: Callable[..., tuple[int, Any, str]]) -> None:
+    _, lost, _ = grant(lambda _: BROKEN)
+    _, again, _ = grant(lambda _: BROKEN, "-v")
+    assert again["id"] == lost["id"], "it broke twice; how it is run is not what is asked for"
+    _, other, _ = grant(lambda _: BROKEN, "--reason", "another")
+    assert other["id"] != lost["id"]
+    code, found, err = grant(node("GPU-b"), kept=lost["id"])
+    assert (code, found["grant"]["gpus"], found["id"]) == (0, ["GPU-a"], lost["id"]), "no second one"
+    assert "node1 has granted it already: GPU 0 until" in " ".join(err.split())
+    _, more, _ = grant(node("GPU-b"))
+    assert (more["id"] != lost["id"], more["grant"]["gpus"]) == (True, ["GPU-b"]), "known by now: it is one more"
+    _, further, _ = grant(node("GPU-b"))
+    assert further["id"] != more["id"]
+
+
+def test_the_same_command_finds_what_a_killed_run_has_granted(
+    grant: Callable[..., tuple[int, Any, str]], ansible: Ansible
+) -> None:
+    _, lost, _ = grant(lambda _: BROKEN)
+    assert ansible.site is not None
+    (result,) = ansible.site.glob("runs/*/result.json")
+    result.unlink()
+    _, found, _ = grant(node("GPU-b"), kept=lost["id"])
+    assert (found["id"], found["grant"]["gpus"]) == (lost["id"], ["GPU-a"])
 
 
 @pytest.mark.holds("a grant that a node still has is not said to have ended")

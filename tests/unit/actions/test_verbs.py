@@ -88,6 +88,18 @@ def test_without_a_terminal_and_without_yes_it_refuses(ansible: Ansible, cli: Cl
     assert {json.loads(path.read_text())["status"] for path in ansible.site.glob("runs/*/result.json")} <= {"refused"}
 
 
+@pytest.mark.parametrize("verb", ["lock-user", "remove-user"])
+def test_that_grants_end_is_in_the_plan_where_gpus_are_granted(ansible: Ansible, cli: Cli, verb: str) -> None:
+    _, out, _ = cli(verb, "minji", "--check")
+    assert "grants of GPUs" not in out
+    settings = ansible.site / "gpuadmin.yml"
+    settings.write_text(f"{settings.read_text()}\ngpus: {{access: granted}}\n")
+    _, out, _ = cli(verb, "minji", "--check")
+    assert "minji: end grants of GPUs" in out
+    _, out, _ = cli("unlock-user", "jiho", "--check")
+    assert "grants of GPUs" not in out
+
+
 def test_the_registry_is_written_before_the_hosts_are_asked(ansible: Ansible, cli: Cli) -> None:
     """A controller that is killed in between is healed by sync-users; the other way round a uid would be lost."""
     cli("add-user", "yuna", "--yes")

@@ -78,6 +78,7 @@ def test_mig_devices_come_behind_the_gpus_and_belong_to_theirs(tmp_path: Path) -
         ],
         str(run),
     )
+    assert "MIG-bad" not in {one.uuid for one in mig_devices.read(str(run))}
     part(tmp_path, first, "gi1")
     part(tmp_path, second, "gi2")
     found = gpus(Settings("granted"), str(tmp_path))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, proof, reconcile, tried
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, outside, proof, reconcile, tried
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 
 from tests.support.gated_host import GatedHost, gated_host, read_only
@@ -75,7 +75,7 @@ def test_a_driver_that_was_loaded_later_has_everybody_told_again(host: GatedHost
     """Systemd makes numbers of names when it is told: what is not there yet is left out."""
     grants.write(ONE, host.places.state)
     host.go()
-    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc").mkdir(exist_ok=True)
     (tmp_path / "proc/devices").write_text("Character devices:\n195 nvidia\n")
     host.go()
     assert host.units()["user-20000.slice"] == [str(tmp_path / "gpu0")]
@@ -359,3 +359,46 @@ def test_trials_that_hang_end_and_what_was_not_tried_is_not_closed(
     assert time.monotonic() - began < 2
     assert len(problems) == 2
     assert problems[-1].endswith("was not tried: the trials of others took too long")
+
+
+@pytest.mark.holds("where people run and no gate is, it is told")
+def test_where_people_run_outside_of_every_gate_it_is_told(
+    host: GatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something that nobody thought of starts programs for people."""
+    monkeypatch.setattr(outside, "name_of", lambda uid: "minji")
+    unit = tmp_path / "cgroups/system.slice/hub-minji.service"
+    unit.mkdir(parents=True)
+    runs(tmp_path, 7, 20000, "/system.slice/hub-minji.service")
+    runs(tmp_path, 8, 20000, "/user.slice/user-20000.slice/session-1.scope")
+    (problem, _) = host.go().problems
+    assert problem == (
+        f"/system.slice/hub-minji.service: {tmp_path}/gpu0 can be opened: uid 20000 runs there, and it has no gate"
+    )
+    assert tried.problems(str(tmp_path)) != []
+    host.allow["hub-minji.service"] = []
+    assert host.go().problems == [], "it has one of its own"
+
+
+def test_jobs_of_systemd_cron_and_machines_are_closed(host: GatedHost, tmp_path: Path) -> None:
+    host.units_there += "cron-minji-job.service loaded active running\ncron-minji-other.service loaded inactive dead\n"
+    host.units_there += "machine.slice loaded active active\n"
+    for unit in ("system.slice/cron-minji-job.service", "machine.slice"):
+        (tmp_path / "cgroups" / unit).mkdir(parents=True)
+    for name in ("cron-.service", "machine.slice"):
+        path = Path(host.places.units) / f"{name}.d" / gate.DROP_IN
+        path.parent.mkdir(parents=True)
+        path.write_text(gate.drop_in(gate.kind(name), reconcile.settings_of(host.places)))
+    assert host.go().problems == []
+    assert host.units()["cron-minji-job.service"] == host.units()["machine.slice"] == []
+    assert "cron-minji-other.service" not in host.units(), "it is closed by its name when it starts"
+    (Path(host.places.units) / "cron-.service.d" / gate.DROP_IN).unlink()
+    (problem,) = host.go().problems
+    assert "cron-.service.d/40-gpuadmin-gate.conf is not as it was written" in problem
+
+
+def runs(tmp_path: Path, pid: int, uid: int, cgroup: str) -> None:
+    own = tmp_path / f"proc/{pid}"
+    own.mkdir()
+    (own / "status").write_text(f"Name:\tsh\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
+    (own / "cgroup").write_text(f"0::{cgroup}\n")

@@ -1,5 +1,6 @@
 """Sessions of those who leave end, and nobody else's."""
 
+import signal
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import sessions
 
 from tests.support.hostile_scene import silent
+from tests.support.slices import own_slice
 from tests.unit.node.logins.conftest import JIHO, MINJI
 
 root_only = pytest.mark.root  # gives files to other users
@@ -56,7 +58,7 @@ def test_sessions_end_and_nobody_else_s(running: list[subprocess.Popen[bytes]], 
         asked.append(tuple(command))
         return silent(command)
 
-    host = sessions.Host(linger=str(tmp_path), run=note, patience=20)
+    host = sessions.Host(linger=str(tmp_path), run=note, gentle=1, patience=20)
     check = sessions.converge([MINJI], check=True, host=host)
     assert [process.poll() for process in running] == [None, None, None]
     plan = sessions.converge([MINJI], host=host)
@@ -67,6 +69,47 @@ def test_sessions_end_and_nobody_else_s(running: list[subprocess.Popen[bytes]], 
     assert [path.name for path in tmp_path.iterdir()] == ["jiho"]
     assert all(str(JIHO.uid) not in " ".join(command) and "jiho" not in command for command in asked)
     assert sessions.converge([MINJI], host=host).operations == []
+
+
+@root_only
+@pytest.mark.holds("a fork bomb does not delay its own end")
+def test_who_forks_without_end_is_ended_before_anybody_is_asked(
+    running: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    """logind and systemd answer when the bomb is over."""
+    with own_slice(MINJI.uid) as slice_:
+        start(running, MINJI.uid, "while :; do sleep 0.05; done")
+        (slice_ / "cgroup.procs").write_text(str(running[0].pid))
+        asked: list[bool] = []
+
+        def answers(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+            end = time.monotonic() + 2  # what was killed needs a moment
+            while not (gone := "populated 0" in (slice_ / "cgroup.events").read_text()) and time.monotonic() < end:
+                time.sleep(0.02)  # nothing tells when a cgroup is empty
+            asked.append(gone)
+            return silent(command)
+
+        (tmp_path / "minji").touch()
+        mount = str(slice_.parents[1])
+        host = sessions.Host(linger=str(tmp_path), run=answers, gentle=0.5, patience=20, cgroups=mount)
+        assert sessions.converge([MINJI], host=host).conflicts == []
+        assert list(tmp_path.iterdir()) == []
+        running[0].wait(10)
+        assert asked[0], "nothing of hers is left when they are asked"
+
+
+@root_only
+def test_what_ends_by_itself_is_let_end(running: list[subprocess.Popen[bytes]], tmp_path: Path) -> None:
+    words = ["setpriv", f"--reuid={MINJI.uid}", "--clear-groups", "sh", "-c",
+             "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done"]  # fmt: skip
+    process = subprocess.Popen(words, stdout=subprocess.PIPE)
+    running.append(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    host = sessions.Host(linger=str(tmp_path), run=silent, patience=20)
+    assert sessions.converge([MINJI], host=host).conflicts == []
+    assert process.stdout.read() == b"saved\n"
+    process.stdout.close()
 
 
 @root_only
@@ -94,13 +137,13 @@ def test_who_does_not_stop_keeps_nobody_waiting() -> None:
 
     found = [sessions.Process(2**22 + 5, MINJI.uid, "x", "S"), sessions.Process(2**22 + 6, JIHO.uid, "x", "S")]
     answers = iter([found, [], []])
-    host = sessions.Host(linger="/nonexistent", run=stop, processes=lambda: next(answers, []), patience=0)
+    host = sessions.Host(linger="/nonexistent", run=stop, processes=lambda: next(answers, []), gentle=0, patience=0)
     assert sessions.converge([MINJI, JIHO], host=host).conflicts == []
 
 
 def test_what_cannot_be_ended_is_said() -> None:
     stuck = sessions.Process(2**22 + 5, MINJI.uid, "python3", "D")
-    host = sessions.Host(linger="/nonexistent", run=silent, processes=lambda: [stuck], patience=0)
+    host = sessions.Host(linger="/nonexistent", run=silent, processes=lambda: [stuck], gentle=0, patience=0)
     plan = sessions.converge([MINJI], host=host)
     assert plan.conflicts == ["minji: still runs python3 (the kernel does not let them go; reboot the host)"]
 
@@ -108,10 +151,10 @@ def test_what_cannot_be_ended_is_said() -> None:
 @root_only
 def test_a_number_that_somebody_else_has_by_now_is_not_killed(running: list[subprocess.Popen[bytes]]) -> None:
     start(running, JIHO.uid)
-    sessions._kill(sessions.Process(running[0].pid, MINJI.uid, "bash", "S"), [MINJI])
+    sessions._signal(sessions.Process(running[0].pid, MINJI.uid, "bash", "S"), [MINJI], signal.SIGKILL)
     time.sleep(0.2)  # long enough to end, if it were killed
     assert running[0].poll() is None
-    sessions._kill(sessions.Process(running[0].pid, JIHO.uid, "bash", "S"), [JIHO])
+    sessions._signal(sessions.Process(running[0].pid, JIHO.uid, "bash", "S"), [JIHO], signal.SIGKILL)
     assert running[0].wait(10) == -9
 
 
@@ -131,6 +174,6 @@ def test_a_process_does_not_hide_behind_its_name(running: list[subprocess.Popen[
     found = [one for one in sessions.processes() if one.pid == process.pid]
     assert [one.uid for one in found] == [MINJI.uid]
     # what is not readable by its own user belongs to root in /proc: the recheck then relies on the status alone
-    sessions._kill(found[0], [])
+    sessions._signal(found[0], [], signal.SIGKILL)
     assert process.wait(10) == -9
     process.stdout.close()

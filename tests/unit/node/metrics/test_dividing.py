@@ -91,7 +91,7 @@ class Host:
 
     def grant(self, gpu: str) -> None:
         now = int(time.time())
-        grants.write(Grant("a1", "bob", 20002, [gpu], now, now + 3600, "root@nas"), self.places.state)
+        grants.write(Grant("a1", "bob", 47002, [gpu], now, now + 3600, "root@nas"), self.places.state)
 
 
 @pytest.fixture
@@ -128,12 +128,12 @@ def test_gpus_are_divided_and_made_whole_again(host: Host) -> None:
 @pytest.mark.holds("a GPU that somebody holds or was granted is not divided anew")
 def test_whoever_is_on_a_gpu_keeps_it_and_is_named(host: Host) -> None:
     host.grant(SECOND)
-    with host.cluster.process(20001, "nvidia0", "nvidia-uvm"):
+    with host.cluster.process(47001, "nvidia0", "nvidia-uvm"):
         divider = host.divider({0: HALVES, 1: HALVES})
         first, second = divider.run()
         assert (first.state, first.people) == (mig.WAITS, ["alice holds it"])
         assert (second.state, second.people[0][:20]) == (mig.WAITS, "granted to bob until")
-        assert sorted(divider.uids.values()) == [20001, 20002]
+        assert sorted(divider.uids.values()) == [47001, 47002]
         assert (host.smi(), recorded(host.places.state)) == ([], {})
     grants.delete(["a1"], host.places.state)
     assert {state for _, state, _ in host.go({0: HALVES, 1: HALVES})} == {mig.AS_WANTED}
@@ -152,7 +152,7 @@ def test_of_whom_not_all_is_known_may_hold_any(host: Host, monkeypatch: pytest.M
     class Incomplete(dividing.Scanner):
         def step(self, *given: object) -> None:
             self.rounds += 1
-            self.incomplete = frozenset({20001})
+            self.incomplete = frozenset({47001})
 
     monkeypatch.setattr(dividing, "Scanner", Incomplete)
     assert [one.state for one in host.divider({0: HALVES}).look()] == [mig.WAITS, mig.WAITS]

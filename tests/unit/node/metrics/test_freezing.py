@@ -14,7 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.freezing imp
 from tests.support.slices import own_slice
 
 pytestmark = pytest.mark.root
-UID = 20001
+UID = 47001
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tests.support.slices import own_slice
 __all__ = ["cluster"]
 pytestmark = [pytest.mark.needs("cc"), pytest.mark.root]
 package: Any = stopping  # what tests put in place of what it calls
-ALICE, BOB, SINCE = 20001, 20002, 1_800_000_000
+ALICE, BOB, SINCE = 47001, 47002, 1_800_000_000
 NOTIFIED = 4_000_000_000  # after whatever a test begins
 GPU = ("nvidia0", "nvidia-uvm")
 
@@ -322,7 +322,7 @@ def test_a_container_in_which_a_granted_gpu_is_used_goes_on(gated: Site, monkeyp
 
 @pytest.mark.holds("more processes than are looked at keep nothing that nobody granted")
 @pytest.mark.holds("a container of which not all is known is not stopped")
-@pytest.mark.parametrize(("place", "containers"), [(0, []), (4, ["20001 ab"])], ids=["among the first", "the last"])
+@pytest.mark.parametrize(("place", "containers"), [(0, []), (4, ["47001 ab"])], ids=["among the first", "the last"])
 def test_very_many_processes_keep_nothing_that_nobody_granted(
     gated: Site, monkeypatch: pytest.MonkeyPatch, place: int, containers: list[str]
 ) -> None:

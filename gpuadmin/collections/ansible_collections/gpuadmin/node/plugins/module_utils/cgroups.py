@@ -9,6 +9,7 @@ import re
 _LINES = (re.compile(r"0::(/.+)"), re.compile(r"[0-9]+:name=systemd:(/.*)"))
 _SLICE = re.compile(r"/user\.slice/user-(0|[1-9][0-9]{0,9})\.slice(?:/|\Z)")
 _MOST = 65536  # bytes of a process's file
+MOUNT = "/sys/fs/cgroup"
 
 
 def slice_owner(path: str) -> int | None:
@@ -36,3 +37,27 @@ def owner_of(pid: int, proc: str = "/proc") -> int | None:
         return os.stat(f"{proc}/{pid}").st_uid if owner is None else owner
     except OSError:
         return None
+
+
+def slice_file(uid: int, name: str, cgroups: str = MOUNT) -> str | None:
+    """A file of cgroup v2 in a person's slice; None where nothing of theirs runs, or the kernel has no such file."""
+    paths = [f"{base}/user.slice/user-{uid}.slice/{name}" for base in (f"{cgroups}/unified", cgroups)]
+    return next((one for one in paths if os.path.exists(one)), None)
+
+
+def kill(uid: int, cgroups: str = MOUNT) -> bool:
+    """Have the kernel end all that runs in a person's slice, in one go: nobody forks faster, and no service is asked.
+
+    False where that cannot be done: no slice, a kernel before 5.14.
+    """
+    path = slice_file(uid, "cgroup.kill", cgroups)
+    if path is None:
+        return False
+    if owner_of(os.getpid()) == uid:  # guard: whoever runs this does not kill themselves
+        return False
+    try:
+        with open(path, "w", encoding="ascii") as stream:
+            stream.write("1")
+    except OSError:
+        return False  # it has just ended
+    return True

@@ -8,6 +8,7 @@ loaded later is denied until the list is applied again, which is the safe side.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,9 @@ SETTINGS = f"{STATE}/gpu-gate.json"
 SLICES = "user-.slice"
 SERVICES = ("ssh.service", "ssh@.service", "sshd.service", "sshd@.service",
             "sshd-generated@.service", "sshd-unix-local@.service", "sshd-vsock@.service",  # systemd 256 and newer
-            "cron.service", "crond.service", "cronie.service", "atd.service", "anacron.service")  # fmt: skip
+            "cron.service", "crond.service", "cronie.service", "atd.service", "anacron.service",
+            "cron-.service",  # systemd-cron: a unit for each job, whose name begins so
+            "machine.slice")  # fmt: skip
 #: Before 50-DeviceAllow.conf, which systemctl set-property writes: of drop-ins the last name wins.
 DROP_IN = "40-gpuadmin-gate.conf"
 #: All devices, also those that come later: a bare star is no pattern of names to systemd.
@@ -82,6 +85,13 @@ def allowed(settings: Settings, devices: Iterable[str] = ()) -> list[str]:
 def kind(unit: str) -> str:
     """What the section of a drop-in of this unit is called."""
     return "Slice" if unit.endswith(".slice") else "Service"
+
+
+def family(unit: str) -> str:
+    """Under which of these names a unit has its drop-in: an instance has that of its template."""
+    if "@" in unit:
+        return re.sub("@.*", "@.service", unit)
+    return "cron-.service" if unit.startswith("cron-") else unit
 
 
 def drop_in(kind: str, settings: Settings) -> str:

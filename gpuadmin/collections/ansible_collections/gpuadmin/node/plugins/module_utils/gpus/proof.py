@@ -16,7 +16,7 @@ PATIENCE = 5.0  # seconds for a trial: in a frozen cgroup it would not end
 
 def cgroup_of(unit: str, cgroups: Sequence[str] = CGROUPS) -> str | None:
     """The directory of a person's slice, or of a service; None where it does not run."""
-    parent = "user.slice" if unit.endswith(".slice") else "system.slice"
+    parent = ("user.slice" if unit.startswith("user-") else "") if unit.endswith(".slice") else "system.slice"
     for base in cgroups:
         path = os.path.join(base, parent, unit)
         if os.path.isdir(path):

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 
 from ..errors import NodeError, in_words
 from ..files import flocked, read_bytes, write_atomic
-from ..lookup import Lookup, system_lookup
+from ..lookup import Lookup, owner, system_lookup
 from ..paths import RUN, STATE
 from ..run import Finished, Runner, run_command
 from ..unit_status import said
-from . import gate, grants, jobs, proof, tried
+from . import gate, grants, jobs, outside, proof, tried
 from .device_files import all_files, gpus
 from .gate import Settings
 from .grants import Grant
@@ -48,6 +48,7 @@ class Places:
     control: str = CONTROL
     units: str = "/etc/systemd/system"
     root: str = "/"
+    proc: str = "/proc"
     command: Runner = _command
     cgroups: Sequence[str] = proof.CGROUPS
     lookup: Lookup = system_lookup
@@ -97,7 +98,7 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Outcome:
     """
     settings = settings_of(places)
     found, problems = grants.read(places.state, places.run)
-    uids = {one.user: owner[0] if (owner := places.lookup(one.user)) else None for one in found}
+    uids = {one.user: known[0] if (known := places.lookup(one.user)) else None for one in found}
     over = [
         one
         for one in found
@@ -119,7 +120,7 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Outcome:
     applied, before = _applied(places)
     units = _units(places, applied)
     outcome.problems += _not_kept_out(places, settings, units)
-    for unit in [one for one in applied if "@" in one and one not in units]:
+    for unit in [one for one in applied if gate.family(one) != one and one not in units]:
         del applied[unit]  # an instance that has ended does not come back under its name
         _forget(places, unit)
     # guard: an account that is gone leaves no grant to whoever comes -> left
@@ -161,23 +162,29 @@ def _units(places: Places, applied: Iterable[str]) -> list[str]:
         "--full",
         "--all",
         "user-*.slice",
-        *(one.replace("@", "@*") for one in gate.SERVICES),
+        *(re.sub(r"([@-])\.", r"\1*.", one) for one in gate.SERVICES),
     )
     done = places.command(command)
     if done.returncode != 0:
         raise NodeError(f"systemd does not say which slices there are: {done.stderr.strip()}")
     lines = [line.split()[:3] for line in done.stdout.splitlines() if len(line.split()) > 2]
-    there = [unit for unit, load, active in lines if load == "loaded" or active not in ("inactive", "failed")]
+    # an instance has its drop-in when it starts; of one that failed processes may be left
+    there = [
+        unit
+        for unit, load, active in lines
+        if active not in ("inactive", "failed")
+        or (load == "loaded" and (active == "failed" or gate.family(unit) == unit))
+    ]
     # guard: a slice that systemd does not know and somebody is in is closed
     there += [os.path.basename(path) for path in proof.slices(places.cgroups)]
-    return sorted({*there, *(one for one in applied if "@" not in one)})
+    return sorted({*there, *(one for one in applied if gate.family(one) == one)})
 
 
 def _not_kept_out(places: Places, settings: Settings, units: Iterable[str]) -> list[str]:
     """Drop-ins that are not as provision has written them: until the next run whoever comes is in no gate."""
     if settings.access == "open":
         return []
-    running = {re.sub("@.*", "@.service", one) for one in units}
+    running = {gate.family(one) for one in units}
     wrong = []
     for unit in (gate.SLICES, *(one for one in gate.SERVICES if one in running)):
         path = os.path.join(places.units, f"{unit}.d", gate.DROP_IN)
@@ -283,6 +290,8 @@ def _prove(
         if found:
             wrong.append(unit)
         outcome.problems += found
+    if keep:
+        outcome.problems += _elsewhere_open(places, every, wanted, last)
     if keep:  # guard: what was tried of some units is not said of the host
         tried.write(outcome.problems, places.run)
     return wrong
@@ -309,6 +318,24 @@ def _tried(places: Places, unit: str, every: Sequence[str], granted: Collection[
     ]
     # the last one may have left meanwhile: systemd then takes the list away, and the cgroup stays because of the trial
     return wrong if wrong and proof.populated(path) else []
+
+
+def _elsewhere_open(places: Places, every: Sequence[str], wanted: Iterable[str], end: float) -> list[str]:
+    """GPUs that can be opened where people run outside of all these units: something else starts programs for them."""
+    exempt = [0, *(found[0] for name in settings_of(places).exempt if (found := places.lookup(name)) is not None)]
+    problems = []
+    for cgroup, uid in sorted(outside.of_people(wanted, exempt, places.proc).items()):
+        path = next((one for base in places.cgroups if os.path.isdir(one := base + cgroup)), None)
+        try:
+            can = [] if path is None else proof.opens(path, every, min(proof.PATIENCE, end - time.monotonic()))
+        except FileNotFoundError:
+            continue  # it has just ended
+        except (NodeError, OSError) as error:
+            problems.append(f"{cgroup}: whether GPUs are closed to {owner(uid)} there is not known: {in_words(error)}")
+            continue
+        # guard: where people run and no gate is, it is told
+        problems += [f"{cgroup}: {one} can be opened: {owner(uid)} runs there, and it has no gate" for one in can]
+    return problems
 
 
 def _elsewhere(places: Places, unit: str) -> str | None:

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 from gpuadmin.common.text import counted
 
+from .. import cgroups
 from ..files import sync_directory
 from ..people import Person, owner
 from ..report import Reports, UserReport
 from ..run import Runner, run_command
 from . import terminals
 
+GENTLE = 10.0  # seconds that processes have to go after SIGTERM
 PATIENCE = 30.0  # seconds that processes have to go after SIGKILL
 POLL = 0.3
 AT_ONCE = 16  # people whose sessions are ended at the same time
@@ -97,7 +99,9 @@ class Host:
     linger: str = "/var/lib/systemd/linger"
     run: Runner = run_command
     processes: Callable[[], list[Process]] = processes
+    gentle: float = GENTLE
     patience: float = PATIENCE
+    cgroups: str = cgroups.MOUNT
 
     def lingering(self) -> list[str]:
         return sorted(os.listdir(self.linger)) if os.path.isdir(self.linger) else []
@@ -118,6 +122,7 @@ def converge(
         terminals.tell(message)
         _wait(people, host, grace)
     ending = [one for one in people if plan.entries[one.name].status == "ended"]
+    _ask(ending, host)
     with ThreadPoolExecutor(AT_ONCE) as pool:  # people whose services do not stop for minutes keep few others waiting
         list(pool.map(lambda one: _end(one, host), ending))
     if os.path.isdir(host.linger):
@@ -152,13 +157,23 @@ def commands(person: Person) -> list[tuple[str, ...]]:
     ]
 
 
+def _ask(people: Sequence[Person], host: Host) -> None:
+    """Let processes end by themselves, so that they can save. Whoever forks faster than that is ended by the kernel."""
+    for mine in of_people(people, host.processes()).values():
+        for process in mine:
+            _signal(process, people, signal.SIGTERM)
+    _wait(people, host, host.gentle)
+
+
 def _end(person: Person, host: Host) -> None:
-    for command in commands(person):
-        host.run(command)  # one that fails has nothing to end; what counts is what is left
+    """First without asking anybody: logind answers nothing for half a minute while a fork bomb runs."""
     try:
         os.unlink(os.path.join(host.linger, person.name))
     except FileNotFoundError:
         pass
+    cgroups.kill(person.uid, host.cgroups)  # guard: a fork bomb does not delay its own end
+    for command in commands(person):
+        host.run(command)  # one that fails has nothing to end; what counts is what is left
 
 
 def _kill_rest(people: Sequence[Person], host: Host) -> None:
@@ -169,20 +184,20 @@ def _kill_rest(people: Sequence[Person], host: Host) -> None:
         if not rest or time.monotonic() > deadline:
             return
         for process in rest:
-            _kill(process, people)
+            _signal(process, people, signal.SIGKILL)
         time.sleep(POLL)  # those that are killed need a moment to end
 
 
-def _kill(process: Process, people: Sequence[Person]) -> None:
-    """Kill one process, sure that its number has not been given to another one meanwhile."""
+def _signal(process: Process, people: Sequence[Person], number: signal.Signals) -> None:
+    """Send a signal to one process, sure that its number has not been given to another one meanwhile."""
     try:
         handle = os.pidfd_open(process.pid)
     except OSError:
         return
     try:
-        # guard: the uid of a process is looked at again before it is killed -> True
+        # guard: the uid of a process is looked at again before it gets a signal -> True
         if owner(people, os.stat(f"/proc/{process.pid}").st_uid) is not None or _uid(process.pid) == process.uid:
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            signal.pidfd_send_signal(handle, number)
     except OSError:
         pass
     finally:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..cgroups import owner_of
+from ..cgroups import owner_of, slice_file
 from ..detached import detach, forked
 
 LONGEST = 60.0  # seconds after which they go on, whatever we do
@@ -20,15 +20,15 @@ def frozen(uid: int, cgroups: str) -> Iterator[None]:
     """Freeze a person's slice meanwhile, where there is one: cgroup v2's freezer. A process of its own thaws it, also
     when this one is killed.
     """
-    slices = [f"{base}/user.slice/user-{uid}.slice" for base in (f"{cgroups}/unified", cgroups)]
-    path = next((one for one in slices if os.path.exists(f"{one}/cgroup.freeze")), None)
+    file = slice_file(uid, "cgroup.freeze", cgroups)
     if (
-        path is None
+        file is None
         # guard: whoever runs this is not frozen, for nobody would thaw them
         or owner_of(os.getpid()) == uid
     ):
         yield
         return
+    path = os.path.dirname(file)
     reader, writer = os.pipe2(os.O_CLOEXEC)
     child = forked()
     if child == 0:

@@ -8,12 +8,14 @@ from typing import Any, Literal
 
 from ..accounts.converge import Host, converge
 from ..accounts.desired import settings_from
-from ..accounts.plan import Request
+from ..accounts.plan import Plan, Request
 from ..answer import Answer
 from ..documents import entries
 from ..errors import NodeError, in_words
+from ..gpus import leaving, reconcile
 from ..limits import applying
 from ..paths import STATE
+from ..report import UserReport
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Document:
     Also writes ssh keys and Docker data directories, and records everything in ``accounts.json`` before the
     root is touched, so that the next boot finishes what a power cut interrupted.
     A read-only btrfs root is opened only if a database differs, and is read-only again afterwards.
+    Ends the grants of GPUs of whoever is locked or removed.
     Accounts below ``uid_first`` are never touched. Accounts that are not mentioned are kept.
     Users in conflict are left alone and reported; the module fails at the end, after the others are done.
     """
@@ -83,12 +86,34 @@ def operate(document: Document, check: bool, root: str = "/") -> Answer:
     users, absent = entries("users", document.users), entries("absent", document.absent)
     request = Request(settings_from(asdict(document)), users, absent, refused=refused)
     done = converge(request, Host(root=root, state=document.state_directory), check=check)
-    answer = replace(Answer.of(done.plan), changed=done.changed, diff=done.diff)
-    if done.changed and not check and root == "/":
+    gate = reconcile.Places(state=document.state_directory)
+    ending = _ending(request, done.plan, gate) if root == "/" else set()
+    answer = replace(Answer.of(done.plan), changed=done.changed or bool(ending), diff=done.diff)
+    if check or root != "/":
+        return answer
+    problems = []
+    if done.changed:
         # whoever has just got an account may have limits of their own
         try:
-            problems = applying.apply(applying.Places(state=document.state_directory)).problems
+            problems += applying.apply(applying.Places(state=document.state_directory)).problems
         except (NodeError, OSError) as error:  # guard: limits that fail do not deny what was done to accounts
-            problems = [f"the accounts are done, their limits are not: {in_words(error)}"]
-        return replace(answer, conflicts=[*answer.conflicts, *problems])
-    return answer
+            problems.append(f"the accounts are done, their limits are not: {in_words(error)}")
+    if ending:  # guard: who is locked or removed keeps no grant
+        try:
+            problems += leaving.end(ending, gate)
+        except (NodeError, OSError) as error:  # guard: grants that cannot be ended deny nothing else
+            problems.append(f"the accounts are done, grants of {', '.join(sorted(ending))} are not: {in_words(error)}")
+    return replace(answer, conflicts=[*answer.conflicts, *problems])
+
+
+def _ending(request: Request, plan: Plan, places: reconcile.Places) -> set[str]:
+    """Who is locked or removed and was granted GPUs of this host; that these grants end joins their reports."""
+    wanted = {str(user.get("name")): user for user in request.users}
+    gone = {name for name, user in wanted.items() if user.get("locked") is True}
+    gone |= {str(one.get("name")) for one in request.absent} - set(wanted)
+    ending = leaving.found(gone, places) if gone else []
+    for one in ending:
+        entry = plan.users.setdefault(one.user, UserReport())
+        entry.operations.append(f"end the grant {one.id} ({', '.join(one.gpus)})")
+        entry.status = "differs" if entry.status == "ok" else entry.status
+    return {one.user for one in ending}
