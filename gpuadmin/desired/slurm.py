@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.queue import takes_jobs
 from gpuadmin.config.schema.slurm import EVERYBODY, Slurm
 from gpuadmin.desired.cluster import Cluster
 
@@ -29,7 +30,7 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "nodes": [
             {"name": one.name, "address": one.cluster_address, "gpus": one.variables.get("gpus")}
             for one in cluster.members("gpu")
-            if takes_jobs(cluster, one)
+            if takes_jobs(cluster.site, cluster.hosts, one)
         ],
         "key": cluster.asked("slurm_key", ""),
         **cluster.people,
@@ -41,17 +42,11 @@ def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `slurm_node`."""
     controllers = cluster.members("slurm")
     return {
-        "enabled": takes_jobs(cluster, host),
+        "enabled": takes_jobs(cluster.site, cluster.hosts, host),
         "name": host.name,
         "controller": controllers[0].cluster_address if controllers else "",
         "key": cluster.asked("slurm_key", ""),
     }
-
-
-def takes_jobs(cluster: Cluster, host: Host) -> bool:
-    """Whether Slurm starts jobs on a host."""
-    there = cluster.site.slurm is not None and bool(cluster.members("slurm"))
-    return there and "gpu" in host.groups and host.variables.get("slurm_node") is not False
 
 
 def _name(site: str) -> str:

@@ -31,8 +31,8 @@ class DeclaredNode:
 class Document:
     """Write nodes.conf and gres.conf.
 
-    What nodes have is recorded in the controller's state, so that a run that looks at one of them does not take the others
-    out. A node that nobody has looked at yet is left out.
+    What nodes have is recorded in the controller's state, so that a run that looks at one of them does not take the
+    others out. A node that nobody has looked at yet is left out.
     """
 
     #: The nodes that jobs run on.
@@ -59,7 +59,11 @@ def operate(document: Document, check: bool, state: str = STATE) -> Answer:
     if not found:
         raise NodeError("no node has said yet what it has: gpuadmin provision, without --limit")
     record = {
-        one.name: {"processors": one.processors, "memory": one.memory, "gpus": (now.get(one.name) or before[one.name]).get("gpus")}
+        one.name: {
+            "processors": one.processors,
+            "memory": one.memory,
+            "gpus": (now.get(one.name) or before[one.name]).get("gpus"),
+        }
         for one in found
     }
     if record != before and not check:

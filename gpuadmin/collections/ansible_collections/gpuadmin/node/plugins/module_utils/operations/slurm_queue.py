@@ -16,5 +16,8 @@ class Document:
 
 
 def operate(document: Document, check: bool) -> Answer:
+    queue.alive()
     jobs, nodes = queue.jobs(queue.ask(queue.JOBS)), queue.nodes(queue.ask(queue.NODES))
+    for one in jobs:
+        one["why"] = queue.WHY[queue.code(one["reason"])].format(one["reason"]) if one["waits"] else ""
     return Answer(report={"queue": {"jobs": jobs, "nodes": nodes}}, changed=False)

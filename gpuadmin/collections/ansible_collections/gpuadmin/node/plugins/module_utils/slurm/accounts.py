@@ -17,8 +17,8 @@ EVERYBODY = "people"
 
 @dataclass(frozen=True)
 class Group:
-    """A group of people. ``share``: of what all use, against other groups'. ``gpus``: at most so many of one person's at
-    once; None: any number. ``hours``: the longest job. ``queued``: at most so many jobs of one person."""
+    """A group of people. ``share``: of what all use, against other groups'. ``gpus``: at most so many of one person's
+    at once; None: any number. ``hours``: the longest job. ``queued``: at most so many jobs of one person."""
 
     name: str
     share: int
@@ -28,11 +28,12 @@ class Group:
     people: Sequence[str] = ()
 
     @property
-    def limits(self) -> tuple[str, str, str]:
-        """As sacctmgr prints them: MaxTRESPerUser, MaxWall, MaxSubmitJobsPerUser."""
+    def limits(self) -> tuple[str, ...]:
+        """As sacctmgr prints them: Flags, MaxTRESPerUser, MaxWall, MaxSubmitJobsPerUser. A job that is too much by
+        itself is refused at once (DenyOnLimit)."""
         days, hours = divmod(self.hours, 24)
         wall = f"{days}-{hours:02}:00:00" if days else f"{hours:02}:00:00"
-        return "" if self.gpus is None else f"gres/gpu={self.gpus}", wall, str(self.queued)
+        return "DenyOnLimit", "" if self.gpus is None else f"gres/gpu={self.gpus}", wall, str(self.queued)
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,12 @@ class Seen:
     at most so many jobs, as text."""
 
     accounts: Mapping[str, str] = field(default_factory=dict)
-    qos: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
+    qos: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     people: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 ASK_PEOPLE = ("sacctmgr", "-nP", "show", "assoc", "format=account,user,fairshare,maxsubmitjobs")
-ASK_QOS = ("sacctmgr", "-nP", "show", "qos", "format=name,maxtresperuser,maxwall,maxsubmitjobsperuser")
+ASK_QOS = ("sacctmgr", "-nP", "show", "qos", "format=name,flags,maxtresperuser,maxwall,maxsubmitjobsperuser")
 
 
 def seen(people: str, qos: str) -> Seen:
@@ -68,8 +69,8 @@ def seen(people: str, qos: str) -> Seen:
             accounts[account] = share
     limits = {}
     for line in qos.splitlines():
-        name, *rest = (*line.split("|"), "", "", "")[:4]
-        limits[name] = (rest[0], rest[1], rest[2])
+        name, *rest = line.split("|")
+        limits[name] = tuple(rest)
     return Seen(accounts, limits, of)
 
 
@@ -96,9 +97,9 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
         if one.name not in there.qos:
             found.append((*change, "add", "qos", one.name))
         if there.qos.get(one.name) != one.limits:
-            gpus, wall, queued = one.limits
+            flags, gpus, wall, queued = one.limits
             found.append(
-                (*change, "modify", "qos", one.name, "set", f"MaxTRESPerUser={gpus or 'gres/gpu=-1'}",
+                (*change, "modify", "qos", one.name, "set", f"Flags={flags}", f"MaxTRESPerUser={gpus or 'gres/gpu=-1'}",
                  f"MaxWall={wall}", f"MaxSubmitJobsPerUser={queued}")
             )  # fmt: skip
         if one.name not in there.accounts:
@@ -111,11 +112,21 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
         new = [person.name for person in mine if person.name not in have and not person.locked]
         if new:
             found.append(
-                (*change, "add", "user", ",".join(new), f"account={one.name}", f"qos={one.name}", f"defaultqos={one.name}")
+                (
+                    *change,
+                    "add",
+                    "user",
+                    ",".join(new),
+                    f"account={one.name}",
+                    f"qos={one.name}",
+                    f"defaultqos={one.name}",
+                )
             )
         moved = [name for name in new if any(name in of for account, of in there.people.items() if account != one.name)]
         if moved:
-            found.append((*change, "modify", "user", "where", f"name={','.join(moved)}", "set", f"defaultaccount={one.name}"))
+            found.append(
+                (*change, "modify", "user", "where", f"name={','.join(moved)}", "set", f"defaultaccount={one.name}")
+            )
     named = {person.name: person for person in people}
     for account, of in there.people.items():
         left = [name for name in of if name in named and named[name].group != account and not named[name].locked]
@@ -124,7 +135,16 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
         closing = [name for name, submit in of.items() if name in named and named[name].locked and submit != "0"]
         if closing:
             found.append(
-                (*change, "modify", "user", "where", f"name={','.join(closing)}", f"account={account}", "set", "maxsubmitjobs=0")
+                (
+                    *change,
+                    "modify",
+                    "user",
+                    "where",
+                    f"name={','.join(closing)}",
+                    f"account={account}",
+                    "set",
+                    "maxsubmitjobs=0",
+                )
             )
             found.append(("scancel", f"--user={','.join(closing)}"))
         opening = [
@@ -134,6 +154,15 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
         ]
         if opening:
             found.append(
-                (*change, "modify", "user", "where", f"name={','.join(opening)}", f"account={account}", "set", "maxsubmitjobs=-1")
+                (
+                    *change,
+                    "modify",
+                    "user",
+                    "where",
+                    f"name={','.join(opening)}",
+                    f"account={account}",
+                    "set",
+                    "maxsubmitjobs=-1",
+                )
             )
     return found

@@ -31,7 +31,9 @@ class Node:
     gpus: int
 
 
-def known(declared: Iterable[Mapping[str, object]], before: Mapping[str, object], now: Mapping[str, object]) -> list[Node]:
+def known(
+    declared: Iterable[Mapping[str, object]], before: Mapping[str, object], now: Mapping[str, object]
+) -> list[Node]:
     """The nodes with what they have: as they say now, or as was recorded of them before. What the inventory says of
     GPUs (``gpus``) wins. Raises NodeError for what is no node.
     """
@@ -54,7 +56,8 @@ def known(declared: Iterable[Mapping[str, object]], before: Mapping[str, object]
 
 
 def nodes_conf(nodes: Sequence[Node], hours: int) -> str:
-    """The nodes, and the partition with all of them. A job gets its share of a node for each GPU."""
+    """The nodes, and the partition with all of them. A job gets its share of a node for each GPU; what counts as used
+    is hours of GPUs."""
     lines = [
         f"NodeName={one.name} NodeAddr={one.address} CPUs={one.processors} RealMemory={int(one.memory * FOR_JOBS)}"
         + (f" Gres=gpu:{one.gpus}" if one.gpus else "")
@@ -69,12 +72,14 @@ def nodes_conf(nodes: Sequence[Node], hours: int) -> str:
         share = f" DefCpuPerGPU={processors} DefMemPerGPU={memory}"
     lines.append(
         f"PartitionName={PARTITION} Nodes={','.join(one.name for one in nodes)} Default=YES State=UP"
-        f" MaxTime={hours}:00:00 DefaultTime=1:00:00{share}\n"
+        f" MaxTime={hours}:00:00 DefaultTime=1:00:00 TRESBillingWeights=GRES/gpu=1.0{share}\n"
     )
     return HEAD + "".join(lines)
 
 
 def gres_conf(nodes: Sequence[Node]) -> str:
     """Slurm's numbers of GPUs are those of their device files: a prolog is told nothing else."""
-    files = {one.name: f"/dev/nvidia[0-{one.gpus - 1}]" if one.gpus > 1 else "/dev/nvidia0" for one in nodes if one.gpus}
+    files = {
+        one.name: f"/dev/nvidia[0-{one.gpus - 1}]" if one.gpus > 1 else "/dev/nvidia0" for one in nodes if one.gpus
+    }
     return HEAD + "".join(f"NodeName={name} Name=gpu File={path}\n" for name, path in files.items())

@@ -1,8 +1,8 @@
 """Jobs that have GPUs of this node: at a job's start its person is granted them (prolog), at its end no more (epilog).
 
 slurmd runs both as root and says in the environment which job it is. A prolog that fails drains the node and the job
-goes back to the queue: nobody computes without what Slurm gave them. What a job's grant opens is closed by an epilog, by
-the reconciler where the job is gone, and by the job's end in any case.
+goes back to the queue: nobody computes without what Slurm gave them. What a job's grant opens is closed by an epilog,
+by the reconciler where the job is gone, and by the job's end in any case.
 """
 
 from __future__ import annotations
