@@ -52,12 +52,12 @@ class Slurm(Model):
         int, Field(ge=1, le=365, description="Days after which what somebody has used counts half.")
     ] = 7
     constrain: Annotated[
-        list[Literal["devices", "cores", "memory"]],
+        list[Literal["cores", "memory"]],
         Field(
-            description="What Slurm keeps a job from taking beyond what it asked for. All of it needs the controllers "
-            "of cgroup v2."
+            description="What Slurm keeps a job from taking beyond what it asked for, besides GPUs. Nodes need the "
+            "controllers `cpuset` and `memory` of cgroup v2 for it."
         ),
-    ] = ["devices", "cores", "memory"]
+    ] = ["cores", "memory"]
     groups: Annotated[list[OwnShare], Field(description="Groups of people with other shares or limits.")] = []
 
     @model_validator(mode="after")

@@ -21,8 +21,20 @@ SOURCE = "slurm"
 STARTING = 120
 #: A grant is asked about when it ends within so many seconds: the job may have been given more time.
 SOON = 150
+#: Where Slurm runs a job: root alone makes cgroups there.
+_CGROUP = re.compile(r"/system\.slice/[^/]*slurmstepd\.scope/job_([1-9][0-9]{0,9})(?:/|\Z)")
 _LISTED = re.compile(r"(?m)^\s*([1-9][0-9]{0,9})\b")
 _END = re.compile(r"\bEndTime=(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\b")
+
+
+def granted(cgroup: str, uid: int, found: Iterable[Grant], now: float) -> set[str]:
+    """The GPUs that a job's processes may open, by the cgroup that they are in: Slurm itself keeps them from others."""
+    match = _CGROUP.match(cgroup)
+    if match is None:
+        return set()
+    # guard: a job opens what its own grant has, and no longer -> True
+    mine = [one for one in found if one.id == f"{SOURCE}-{match[1]}" and one.uid == uid and one.holds(now)]
+    return {gpu for one in mine for gpu in one.gpus}
 
 
 def ended(found: Iterable[Grant], command: Runner, now: float) -> list[Grant]:

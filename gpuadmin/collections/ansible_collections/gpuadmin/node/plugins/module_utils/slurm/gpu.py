@@ -120,7 +120,7 @@ def refusal(text: str, words: Mapping[str, str]) -> str:
     """Why Slurm refuses, in words that say what to do."""
     if "node configuration is not available" in text or "Invalid node name" in text:
         return words["impossible"].format(text)
-    if "policy limit" in text:
+    if "QOS policy" in text or "policy limit" in text:
         return words["too-much"]
     if "Invalid account" in text:
         return words["unknown"]
