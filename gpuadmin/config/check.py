@@ -325,8 +325,8 @@ def _slurm(site: Site) -> Iterator[Finding]:
     section, hosts = site.settings.slurm, site.inventory.group("slurm")
     if section is None:
         if hosts:
-            message = "is in the group slurm, which does nothing: gpuadmin.yml has no section slurm"
-            yield Finding("warning", f"inventory: {hosts[0].name}", message, "add `slurm: {}` to gpuadmin.yml")
+            message = "is in the group slurm, and gpuadmin.yml has no section slurm: provision takes the queue away"
+            yield Finding("warning", f"inventory: {hosts[0].name}", message, "add `slurm: {}` to gpuadmin.yml to have one")
         return
     if not hosts:
         message = "there is no queue: no host is in the group slurm"
@@ -334,6 +334,9 @@ def _slurm(site: Site) -> Iterator[Finding]:
     if len(hosts) > 1:
         names = ", ".join(host.name for host in hosts)
         yield Finding("error", "inventory: slurm", f"holds {names}", "a queue has one controller; leave one of them")
+    if any("gpu" in host.groups for host in hosts):
+        message = "is in the groups slurm and gpu: whoever slows this node down slows the queue down"
+        yield Finding("error", f"inventory: {hosts[0].name}", message, "the storage host can have the queue")
     if site.settings.accounts.source != "registry":
         message = "the queue knows the people of users.yml, and accounts.source is directory"
         yield Finding(

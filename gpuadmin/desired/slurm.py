@@ -20,6 +20,7 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         own = {name: getattr(group, name) for name in everybody if getattr(group, name) is not None}
         groups.append({"name": group.name, "people": group.people, **everybody, **own})
     return {
+        "enabled": cluster.site.slurm is not None and "slurm" in host.groups,
         "cluster": _name(cluster.site.name),
         "controller": host.name,
         "address": host.cluster_address,
