@@ -326,7 +326,7 @@ def _slurm(site: Site) -> Iterator[Finding]:
     if section is None:
         if hosts:
             message = "is in the group slurm, and gpuadmin.yml has no section slurm: provision takes the queue away"
-            yield Finding("warning", f"inventory: {hosts[0].name}", message, "add `slurm: {}` to gpuadmin.yml to have one")
+            yield Finding("warning", f"inventory: {hosts[0].name}", message, "add `slurm: {}` to gpuadmin.yml")
         return
     if not hosts:
         message = "there is no queue: no host is in the group slurm"

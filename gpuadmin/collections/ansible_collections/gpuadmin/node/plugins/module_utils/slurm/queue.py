@@ -15,6 +15,7 @@ ALIVE = 1.8
 ANSWER = 20.0
 LONGEST = 200  # characters of a reason
 _SECONDS = {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+BETWEEN = "\x1f"  # two fields; no name has it
 _FIELDS = {
     "JobArrayID": 32, "UserName": 64, "Account": 64, "State": 24, "PriorityLong": 20, "SubmitTime": 24, "StartTime": 24,
     "EndTime": 24, "NodeList": 256, "tres-alloc": 256, "Name": 64, "Reason": 256,
@@ -23,7 +24,7 @@ JOBS = (
     "squeue",
     "--noheader",
     "--states=PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING",
-    f"--Format={','.join(f'{name}:{width}\x1f' for name, width in _FIELDS.items())}",
+    f"--Format={','.join(f'{name}:{width}{BETWEEN}' for name, width in _FIELDS.items())}",
 )
 NODES = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%E")
 _GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)(?:,|$)")
@@ -63,7 +64,7 @@ def jobs(text: str) -> list[dict[str, Any]]:
     """
     found: list[dict[str, Any]] = []
     for line in text.splitlines():
-        parts = [part.strip() for part in line.split("\x1f")]
+        parts = [part.strip() for part in line.split(BETWEEN)]
         if len(parts) < len(_FIELDS):
             continue
         id, user, group, state, priority, asked, start, end, nodes, tres, name, reason = parts[: len(_FIELDS)]
