@@ -43,11 +43,10 @@ def ended(found: Iterable[Grant], command: Runner, now: float) -> list[Grant]:
     if not asked:
         return []
     done = _asked(command, ("scontrol", "listjobs"))
-    if done is None or done.returncode not in (0, 1):
+    # guard: an answer that nobody understands ends no job's grant
+    if done is None or done.returncode != 0 or not re.match(r"JOBID|No slurmstepd", done.stdout):
         return []
     here = set(_LISTED.findall(done.stdout))
-    if done.returncode == 1 and "no steps" not in (done.stdout + done.stderr).lower():
-        return []  # guard: an answer that nobody understands ends no job's grant
     return [one for one in asked if one.id[len(SOURCE) + 1 :] not in here]
 
 
