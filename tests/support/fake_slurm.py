@@ -18,10 +18,25 @@ def row(
     nodes: str = "",
     tres: str = "cpu=1,mem=1G,node=1,billing=1,gres/gpu=1",
     name: str = "wrap",
+    comment: str = "open",
     reason: str = "None",
 ) -> str:
     """A line of squeue's, with the fields that queue.JOBS asks for."""
-    values = (id, user, "people", state, priority, asked, start or "N/A", end or "N/A", nodes, tres, name, reason)
+    values = (
+        id,
+        user,
+        "people",
+        state,
+        priority,
+        asked,
+        start or "N/A",
+        end or "N/A",
+        nodes,
+        tres,
+        name,
+        comment,
+        reason,
+    )
     widths = queue._FIELDS.values()
     return "".join(f"{value:<{width}}\x1f" for value, width in zip(map(str, values), widths, strict=True))
 

@@ -42,6 +42,7 @@ def test_get_asks_and_waits(bin: Path, capsys: pytest.CaptureFixture[str]) -> No
         [row("12", ME, "PENDING", reason="None")],
         [row("3", "jiho", "PENDING", priority=9, reason="Resources"), row("12", ME, "PENDING", reason="Priority")],
         [row("3", "jiho", "PENDING", priority=9, reason="Resources"), row("12", ME, "PENDING", reason="Priority")],
+        [row("12", ME, "RUNNING", end=1795608428, nodes="gpu1", tres="gres/gpu=2", comment="(null)")],
         [row("12", ME, "RUNNING", end=1795608428, nodes="gpu1", tres="gres/gpu=2")],
     ])  # fmt: skip
     slept: list[float] = []
@@ -57,6 +58,7 @@ def test_get_asks_and_waits(bin: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert lines[2].startswith("2 GPUs on gpu1 until ")
     assert lines[3].endswith("ssh gpu1"), "it is another node than the one they are on"
     assert len(lines) == 4, "the same place is not said twice"
+    assert next(turns, None) is None, "it is said once the GPUs are open"
     (asked,) = called(bin)
     assert "--gres=gpu:2 --time=3:00:00" in asked
     assert "--nodelist=gpu1" in asked

@@ -40,7 +40,9 @@ class Document:
 def operate(document: Document, check: bool) -> Answer:
     users, absent = entries("users", document.users), entries("absent", document.absent)
     people = accounts.people_of(users, absent, document.groups, int(time.time() // 86400))
-    if check and shutil.which("sacctmgr") is None:
+    if shutil.which("sacctmgr") is None:
+        if not check:
+            raise NodeError("Slurm is not set up on this host yet: gpuadmin provision; it brings these people along")
         there = accounts.Seen()
     else:
         _wait()

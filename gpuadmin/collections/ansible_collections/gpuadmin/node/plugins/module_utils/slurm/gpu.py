@@ -24,6 +24,9 @@ from .texts import LANGUAGES, TEXTS, USAGE, WHY
 NAME = "gpu-get"
 POLL = 5.0  # seconds between two questions, from all who wait
 MOST_GPUS, MOST_HOURS = 64, 8784
+#: Slurm says RUNNING while the prolog still opens the GPUs; this runs after it.
+OPEN, OPENING = "open", 60.0  # seconds for it
+_JOB_DOES = f"scontrol update JobId=$SLURM_JOB_ID Comment={OPEN}; exec sleep infinity"
 _JOB = re.compile(r"[1-9][0-9]{0,9}(_[0-9]{1,7})?\Z")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
@@ -132,7 +135,7 @@ def command_of(asked: Asked) -> list[str]:
     return [
         "sbatch", "--parsable", f"--job-name={NAME}", "--nodes=1", f"--gres=gpu:{asked.gpus}",
         f"--time={asked.hours}:00:00", "--chdir=/", "--output=/dev/null", "--no-requeue", "--export=NIL",
-        *([f"--nodelist={asked.node}"] if asked.node else []), "--wrap=exec sleep infinity",
+        *([f"--nodelist={asked.node}"] if asked.node else []), f"--wrap={_JOB_DOES}",
     ]  # fmt: skip
 
 
@@ -143,7 +146,7 @@ def get(asked: Asked, sleep: Callable[[float], None]) -> int:
     if not asked.wait:
         print(words["kept"].format(job))
         return 0
-    said = ""
+    said, first = "", 0.0
     try:
         while True:
             sleep(POLL if said else 0.5)  # the queue tells nobody
@@ -155,6 +158,10 @@ def get(asked: Asked, sleep: Callable[[float], None]) -> int:
                 print(words["ended"].format(job))
                 return 1
             if not mine[0]["waits"]:
+                first = first or time.monotonic()
+                if mine[0]["comment"] != OPEN and time.monotonic() - first < OPENING:
+                    said = ""  # it is a matter of moments
+                    continue
                 print("\n".join(had(mine[0], words)))
                 return 0
             line = said if mine[0]["reason"] == "None" else waiting(mine[0], asked.language)  # not decided yet

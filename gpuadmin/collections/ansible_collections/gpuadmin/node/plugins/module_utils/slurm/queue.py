@@ -18,7 +18,7 @@ _SECONDS = {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
 BETWEEN = "\x1f"  # two fields; no name has it
 _FIELDS = {
     "JobArrayID": 32, "UserName": 64, "Account": 64, "State": 24, "PriorityLong": 20, "SubmitTime": 24, "StartTime": 24,
-    "EndTime": 24, "NodeList": 256, "tres-alloc": 256, "Name": 64, "Reason": 256,
+    "EndTime": 24, "NodeList": 256, "tres-alloc": 256, "Name": 64, "Comment": 32, "Reason": 256,
 }  # fmt: skip
 JOBS = (
     "squeue",
@@ -67,14 +67,14 @@ def jobs(text: str) -> list[dict[str, Any]]:
         parts = [part.strip() for part in line.split(BETWEEN)]
         if len(parts) < len(_FIELDS):
             continue
-        id, user, group, state, priority, asked, start, end, nodes, tres, name, reason = parts[: len(_FIELDS)]
+        id, user, group, state, priority, asked, start, end, nodes, tres, name, comment, reason = parts[: len(_FIELDS)]
         gpus = _GPUS.search(tres)
         waits = state in ("PENDING", "CONFIGURING")
         found.append(
             {
                 "id": id, "user": user, "group": group, "waits": waits, "priority": number(priority) or 0,
                 "asked": number(asked), "start": number(start), "end": number(end), "nodes": nodes,
-                "gpus": int(gpus[1]) if gpus else 0, "name": name[:64], "reason": reason[:LONGEST], "place": 0,
+                "gpus": int(gpus[1]) if gpus else 0, "name": name[:64], "comment": comment, "reason": reason[:LONGEST], "place": 0,
                 **({"start": None, "end": None, "nodes": ""} if waits else {"reason": ""}),
             }
         )  # fmt: skip
