@@ -51,7 +51,7 @@ def grant(options: Options, request: Granting) -> int:
         if len(hosts) != 1 or "gpu" not in hosts[0].groups:
             raise ConfigError(f"{request.host} is not one node", hint="name one host of the group gpu")
         host = hosts[0].name
-        # guard: an admin grants no GPU that the queue would give to somebody else -> False
+        # guard: an admin grants no GPU that the queue would give to somebody else
         if takes_jobs(session.site.settings, session.site.inventory.hosts, hosts[0]):
             raise RefusedError(
                 f"Slurm decides who gets the GPUs of {host}, and knows nothing of grants by admins",

@@ -103,5 +103,7 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
     # whoever is locked loses what they have, and asks for nothing
     queue.gpuadmin("lock-user", "jiho", "--yes")
     _until_closed(queue)
-    assert job.strip() not in queue.admin(CONTROLLER, "squeue --noheader --format=%i")
+    queue.wait(
+        lambda: queue.ssh("admin", CONTROLLER, f"! squeue --noheader --format=%i | grep -w {job.strip()} && echo gone")
+    )
     assert "|0" in queue.admin(CONTROLLER, "sacctmgr -nP show assoc user=jiho format=user,maxsubmitjobs")

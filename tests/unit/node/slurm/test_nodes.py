@@ -44,7 +44,8 @@ def test_the_lines() -> None:
         Node("gpu2", "10.0.0.2", 32, 50_000, 1),
         Node("cpu", "c", 8, 9000, 0),
     ]
-    assert nodes_conf(nodes, 48).splitlines()[1:] == [
+    assert nodes_conf(nodes, 48, ("nas", "10.0.0.9")).splitlines()[1:] == [
+        "SlurmctldHost=nas(10.0.0.9)",
         "NodeName=gpu1 NodeAddr=10.0.0.1 CPUs=64 RealMemory=95000 Gres=gpu:8 State=UNKNOWN",
         "NodeName=gpu2 NodeAddr=10.0.0.2 CPUs=32 RealMemory=47500 Gres=gpu:1 State=UNKNOWN",
         "NodeName=cpu NodeAddr=c CPUs=8 RealMemory=8550 State=UNKNOWN",
@@ -59,7 +60,7 @@ def test_the_lines() -> None:
 def document(tmp_path: Path, hardware: Any) -> slurm_nodes.Document:
     return slurm_nodes.Document(
         nodes=[slurm_nodes.DeclaredNode("gpu1", "10.0.0.1"), slurm_nodes.DeclaredNode("gpu2", "10.0.0.2")],
-        hardware=hardware, hours=24, directory=str(tmp_path / "etc"),
+        hardware=hardware, hours=24, address="10.0.0.9", directory=str(tmp_path / "etc"),
     )  # fmt: skip
 
 

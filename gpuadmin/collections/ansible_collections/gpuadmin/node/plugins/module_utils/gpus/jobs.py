@@ -32,7 +32,7 @@ def granted(cgroup: str, uid: int, found: Iterable[Grant], now: float) -> set[st
     match = _CGROUP.match(cgroup)
     if match is None:
         return set()
-    # guard: a job opens what its own grant has, and no longer -> True
+    # guard: a job opens what its own grant has, and no longer -> list(found)
     mine = [one for one in found if one.id == f"{SOURCE}-{match[1]}" and one.uid == uid and one.holds(now)]
     return {gpu for one in mine for gpu in one.gpus}
 

@@ -343,8 +343,8 @@ def _elsewhere_open(
         except (NodeError, OSError) as error:
             problems.append(f"{cgroup}: whether GPUs are closed to {owner(uid)} there is not known: {in_words(error)}")
             continue
-        # guard: where people run and no gate is, it is told
         wrong = sorted(set(can) - granted(cgroup, uid))
+        # guard: where people run and no gate is, it is told
         problems += [f"{cgroup}: {one} can be opened: {owner(uid)} runs there, and it has no gate" for one in wrong]
     return problems
 

@@ -41,6 +41,8 @@ class Document:
     hardware: Any
     #: The longest job of all groups.
     hours: int
+    #: Where nodes reach the controller, which is this host.
+    address: str
     directory: str = "/etc/slurm"
     #: Commands to run when something has changed.
     after: Sequence[Sequence[str]] = ()
@@ -69,7 +71,10 @@ def operate(document: Document, check: bool, state: str = STATE) -> Answer:
     if record != before and not check:
         write_atomic(path, json.dumps(record, indent=1).encode(), mode=0o644)
     wanted = [
-        files.WantedFile(f"{document.directory}/nodes.conf", nodes.nodes_conf(found, document.hours)),
+        files.WantedFile(
+            f"{document.directory}/nodes.conf",
+            nodes.nodes_conf(found, document.hours, (os.uname().nodename, document.address)),
+        ),
         files.WantedFile(f"{document.directory}/gres.conf", nodes.gres_conf(found)),
     ]
     return files.operate(files.Document(files=wanted, after=document.after), check)

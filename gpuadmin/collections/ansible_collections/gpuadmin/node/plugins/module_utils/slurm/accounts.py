@@ -82,6 +82,7 @@ def people_of(
     found = []
     for one, gone in [*((one, False) for one in users), *((one, True) for one in absent)]:
         name, expires = one.get("name"), one.get("expires")
+        # guard: what is no name is given to no program of Slurm's
         if not isinstance(name, str) or not valid_name(name):
             raise NodeError(f"{quoted(name)} is no name")
         over = isinstance(expires, int) and expires < today
@@ -133,7 +134,7 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
         if left:
             found.append((*change, "delete", "user", "where", f"name={','.join(left)}", f"account={account}"))
         closing = [name for name, submit in of.items() if name in named and named[name].locked and submit != "0"]
-        if closing:
+        if closing:  # guard: whoever is locked submits no job
             found.append(
                 (
                     *change,

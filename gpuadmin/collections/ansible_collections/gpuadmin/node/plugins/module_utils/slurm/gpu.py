@@ -218,7 +218,7 @@ def why(asked: Asked, sleep: Callable[[float], None]) -> int:
 
 def release(asked: Asked, sleep: Callable[[float], None]) -> int:
     words, mine = TEXTS[asked.language], _mine(asked)
-    # guard: what somebody computes is not ended because they give back what they got to work by hand
+    # guard: what somebody computes is not ended because they give back what they got to work by hand -> mine
     ending = [one for one in mine if asked.jobs or one["name"] == NAME]
     for one in ending:
         queue.ask(("scancel", one["id"]))

@@ -40,8 +40,10 @@ def known(
     found = []
     for one in declared:
         name, address = one.get("name"), one.get("address")
+        # guard: no line for Slurm is made of a name
         if not isinstance(name, str) or not _NAME.match(name):
             raise NodeError(f"{quoted(name)} is no name for a node of Slurm's")
+        # guard: no line for Slurm is made of an address
         if not isinstance(address, str) or not _ADDRESS.match(address):
             raise NodeError(f"{name}: {quoted(address)} is no address")
         has = now.get(name) or before.get(name)
@@ -55,9 +57,9 @@ def known(
     return found
 
 
-def nodes_conf(nodes: Sequence[Node], hours: int) -> str:
-    """The nodes, and the partition with all of them. A job gets its share of a node for each GPU; what counts as used
-    is hours of GPUs."""
+def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -> str:
+    """The controller (its host name and address), the nodes, and the partition with all of them. A job gets its share of
+    a node for each GPU; what counts as used is hours of GPUs. Raises NodeError."""
     lines = [
         f"NodeName={one.name} NodeAddr={one.address} CPUs={one.processors} RealMemory={int(one.memory * FOR_JOBS)}"
         + (f" Gres=gpu:{one.gpus}" if one.gpus else "")
@@ -74,7 +76,9 @@ def nodes_conf(nodes: Sequence[Node], hours: int) -> str:
         f"PartitionName={PARTITION} Nodes={','.join(one.name for one in nodes)} Default=YES State=UP"
         f" MaxTime={hours}:00:00 DefaultTime=1:00:00 TRESBillingWeights=GRES/gpu=1.0{share}\n"
     )
-    return HEAD + "".join(lines)
+    if not all(_ADDRESS.match(one) for one in controller):
+        raise NodeError(f"{quoted(controller)} is no host and its address")
+    return f"{HEAD}SlurmctldHost={controller[0]}({controller[1]})\n" + "".join(lines)
 
 
 def gres_conf(nodes: Sequence[Node]) -> str:

@@ -74,7 +74,8 @@ def jobs(text: str) -> list[dict[str, Any]]:
             {
                 "id": id, "user": user, "group": group, "waits": waits, "priority": number(priority) or 0,
                 "asked": number(asked), "start": number(start), "end": number(end), "nodes": nodes,
-                "gpus": int(gpus[1]) if gpus else 0, "name": name[:64], "comment": comment, "reason": reason[:LONGEST], "place": 0,
+                "gpus": int(gpus[1]) if gpus else 0, "name": name[:64], "comment": comment,
+                "reason": reason[:LONGEST], "place": 0,
                 **({"start": None, "end": None, "nodes": ""} if waits else {"reason": ""}),
             }
         )  # fmt: skip
