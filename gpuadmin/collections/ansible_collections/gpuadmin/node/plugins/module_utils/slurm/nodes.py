@@ -58,8 +58,8 @@ def known(
 
 
 def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -> str:
-    """The controller (its host name and address), the nodes, and the partition with all of them. A job gets its share of
-    a node for each GPU; what counts as used is hours of GPUs. Raises NodeError."""
+    """The controller (its host name and address), the nodes, and the partition with all of them. A job gets its share
+    of a node for each GPU; what counts as used is hours of GPUs. Raises NodeError."""
     lines = [
         f"NodeName={one.name} NodeAddr={one.address} CPUs={one.processors} RealMemory={int(one.memory * FOR_JOBS)}"
         + (f" Gres=gpu:{one.gpus}" if one.gpus else "")
