@@ -50,7 +50,7 @@ def test_the_lines() -> None:
         "NodeName=gpu2 NodeAddr=10.0.0.2 CPUs=32 RealMemory=47500 Gres=gpu:1 State=UNKNOWN",
         "NodeName=cpu NodeAddr=c CPUs=8 RealMemory=8550 State=UNKNOWN",
         "PartitionName=gpu Nodes=gpu1,gpu2,cpu Default=YES State=UP MaxTime=48:00:00 DefaultTime=1:00:00"
-        " TRESBillingWeights=GRES/gpu=1.0 DefCpuPerGPU=8 DefMemPerGPU=11875",
+        " TRESBillingWeights=GRES/gpu=1.0 DefMemPerCPU=1068 DefCpuPerGPU=8",
     ]
     assert gres_conf(nodes).splitlines()[1:] == [
         "NodeName=gpu1 Name=gpu File=/dev/nvidia[0-7]", "NodeName=gpu2 Name=gpu File=/dev/nvidia0",

@@ -59,19 +59,17 @@ def known(
 
 def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -> str:
     """The controller (its host name and address), the nodes, and the partition with all of them. A job gets its share
-    of a node for each GPU; what counts as used is hours of GPUs. Raises NodeError."""
+    of a node for each processor and GPU; what counts as used is hours of GPUs. Raises NodeError."""
     lines = [
         f"NodeName={one.name} NodeAddr={one.address} CPUs={one.processors} RealMemory={int(one.memory * FOR_JOBS)}"
         + (f" Gres=gpu:{one.gpus}" if one.gpus else "")
         + " State=UNKNOWN\n"
         for one in nodes
     ]
-    dividing = [one for one in nodes if one.gpus]
-    share = ""
-    if dividing:
-        processors = max(1, min(one.processors // one.gpus for one in dividing))
-        memory = max(1, min(int(one.memory * FOR_JOBS) // one.gpus for one in dividing))
-        share = f" DefCpuPerGPU={processors} DefMemPerGPU={memory}"
+    # also of jobs without GPUs, which would have a node's whole memory if nothing were said
+    share = f" DefMemPerCPU={max(1, min(int(one.memory * FOR_JOBS) // one.processors for one in nodes))}"
+    if dividing := [one for one in nodes if one.gpus]:
+        share += f" DefCpuPerGPU={max(1, min(one.processors // one.gpus for one in dividing))}"
     lines.append(
         f"PartitionName={PARTITION} Nodes={','.join(one.name for one in nodes)} Default=YES State=UP"
         f" MaxTime={hours}:00:00 DefaultTime=1:00:00 TRESBillingWeights=GRES/gpu=1.0{share}\n"
