@@ -110,6 +110,7 @@ def test_a_grant_that_cannot_be_read_keeps_a_job_from_starting(host: GatedHost) 
     (Path(host.places.state) / grants.DIRECTORY / "a1.json").write_text("{")
     with pytest.raises(NodeError, match="opens nothing"):
         prolog.begin(JOB, host.places, NOW)
+    assert recorded(host) == [], "its own is not written"
 
 
 def test_gpus_that_could_not_be_opened_keep_a_job_from_starting(host: GatedHost) -> None:
