@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Literal
 
+from gpuadmin.common.amounts import NONE
 from gpuadmin.common.text import listed
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.host_variables import LIMITS
@@ -18,6 +19,7 @@ from gpuadmin.config.memory import WAY_OUT, recall
 from gpuadmin.config.private_key import login_problem
 from gpuadmin.config.queue import takes_jobs
 from gpuadmin.config.schema import User
+from gpuadmin.config.schema.limits import any_amount
 from gpuadmin.similar import did_you_mean
 
 #: What is said of a site without limits, and the way out.
@@ -213,11 +215,18 @@ def _limits(site: Site) -> Iterator[Finding]:
             message = f"{name} does nothing: gpuadmin.yml has no section limits"
             yield Finding("error", f"inventory: {host.name}", message, WITH_LIMITS)
         return
+    hosts = [host.variables for host in site.inventory.hosts]
     named = dict.fromkeys(name for entry in limits.people for name in entry.names)
     strange = [name for name in named if site.registry.find(name) is None]
     if strange and site.settings.accounts.source == "registry":
         message = f"{listed([repr(name) for name in strange])} {'is' if len(strange) == 1 else 'are'} not in users.yml"
         yield Finding("warning", f"{where}.people", message, "correct the name if it is a slip")
+    if any_amount(limits, hosts, "home") and not site.inventory.group("monitor"):
+        message = "nobody is told how large their home is: nothing measures homes without a monitor host"
+        yield Finding("warning", f"{where}.home", message, "put a host into the group monitor: docs/monitoring.md")
+    if any_amount(limits, hosts, "docker") and limits.disk_reserve == NONE:
+        message = "nothing enforces it: limits.disk_reserve is 0, so quotas of btrfs are off"
+        yield Finding("warning", f"{where}.docker", message, "give limits.disk_reserve a share or a size, such as 5%")
 
 
 def _people(site: Site, today: date) -> Iterator[Finding]:

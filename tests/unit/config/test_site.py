@@ -312,6 +312,14 @@ CHECKS = {
         },
         "warning", "slurm.groups", "'minij' is not in users.yml",
     ),
+    "a home's amount that nobody measures": (
+        {"gpuadmin.yml": "name: x\nlimits: {home: 500G}\n"},
+        "warning", "gpuadmin.yml: limits.home", "nothing measures homes without a monitor host",
+    ),
+    "an amount of Docker's data without quotas": (
+        {"gpuadmin.yml": "name: x\nlimits: {docker: 200G, disk_reserve: 0}\n"},
+        "warning", "gpuadmin.yml: limits.docker", "nothing enforces it: limits.disk_reserve is 0",
+    ),
     "nearly all uids": (
         {"gpuadmin.yml": "name: x\naccounts: {uid_first: 20000, uid_last: 20000}\n", "users.yml": "users:\n" + USER},
         "warning", "accounts", "1 of 1 uids are taken",
