@@ -11,36 +11,27 @@ from tests.support.lab_cluster import MAKE_IMAGE, Cluster
 
 pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
 CONTROLLER = "storage1"
+SLURM = "slurm: {constrain: [], hours: 4}"
 
 
 @pytest.fixture
 def queue(cluster: Cluster) -> Iterator[Cluster]:
-    """minji and jiho are on a cluster with a queue. Afterwards it has none again."""
-    cluster.add("minji")
-    cluster.add("jiho")
-    settings, inventory = cluster.site / "gpuadmin.yml", cluster.site / "inventory/hosts.yml"
-    before, hosts = settings.read_text(), inventory.read_text()
-    tree = yaml.safe_load(hosts)
+    """minji and jiho are on a cluster with a queue."""
+    for name in ("minji", "jiho"):
+        cluster.add(name)
+    inventory = cluster.site / "inventory/hosts.yml"
+    before = inventory.read_text()
+    tree = yaml.safe_load(before)
     tree["all"]["children"]["slurm"] = {"hosts": {CONTROLLER: {}}}
     for node in tree["all"]["children"]["gpu"]["hosts"].values():
         node["gpus"] = 2  # stand-ins are counted only once a gate knows them
     inventory.write_text(yaml.safe_dump(tree))
-    granted = f"{before}\ngpus: {{access: granted}}\n"
-    settings.write_text(f"{granted}slurm: {{constrain: [], hours: 4}}\n")
     try:
-        cluster.gpuadmin("provision", "--yes")
-        yield cluster
+        with cluster.settings(lambda text: f"{text}\ngpus: {{access: granted}}\n{SLURM}\n"):
+            cluster.gpuadmin("provision", "--yes")
+            yield cluster
     finally:
-        cluster.ssh("admin", CONTROLLER, "sudo scancel --partition=gpu")
-        _until_closed(cluster)
-        settings.write_text(before)
-        cluster.gpuadmin("provision", "--yes")
-        inventory.write_text(hosts)
-    for host, units in ((NODE, ["slurmd"]), (CONTROLLER, ["slurmctld", "slurmdbd"])):
-        for unit in units:
-            state = cluster.admin(host, f"systemctl show --property=ActiveState,UnitFileState {unit}")
-            assert state.split() == ["ActiveState=inactive", "UnitFileState=disabled"], unit
-    assert cluster.admin(NODE, "find /var/lib/gpuadmin/slurm /usr/local/bin/gpu -type f 2>/dev/null || true") == ""
+        inventory.write_text(before)
 
 
 def _until(cluster: Cluster, name: str, can: str) -> None:
@@ -107,3 +98,11 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
         lambda: queue.ssh("admin", CONTROLLER, f"! squeue --noheader --format=%i | grep -w {job.strip()} && echo gone")
     )
     assert "|0" in queue.admin(CONTROLLER, "sacctmgr -nP show assoc user=jiho format=user,maxsubmitjobs")
+    # taken away again, nothing is left that starts or opens a GPU
+    with queue.settings(lambda text: text.replace(SLURM, "")):
+        queue.gpuadmin("provision", "--yes")
+    for host, units in ((NODE, ["slurmd"]), (CONTROLLER, ["slurmctld", "slurmdbd"])):
+        for unit in units:
+            state = queue.admin(host, f"systemctl show --property=ActiveState,UnitFileState {unit}")
+            assert state.split() == ["ActiveState=inactive", "UnitFileState=disabled"], unit
+    assert queue.admin(NODE, "find /var/lib/gpuadmin/slurm /usr/local/bin/gpu -type f 2>/dev/null || true") == ""
