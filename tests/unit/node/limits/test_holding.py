@@ -269,6 +269,28 @@ def test_what_fails_for_one_is_told_and_holds_for_the_others(docker: Docker, mon
     assert found.most == 100 * MB
 
 
+@pytest.mark.holds("a place that cannot be looked at keeps nobody else from theirs")
+@pytest.mark.holds("whose place cannot be looked at keeps their amount")
+def test_who_cannot_be_looked_at_keeps_their_amount(docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
+    docker.hold()
+    docker.place()
+    docker.again()
+    docker.place("sua", 20003)
+    inspect = btrfs.inspect
+
+    def odd(path: str) -> btrfs.Subvolume | None:
+        if path.endswith("minji"):
+            raise OSError(5, "Input/output error")
+        return inspect(path)
+
+    monkeypatch.setattr(btrfs, "inspect", odd)
+    assert "Input/output error" in docker.again().problems[0]
+    for name in ("minji", "sua"):
+        found = docker.group(name)
+        assert found is not None
+        assert found.most == 100 * MB
+
+
 @pytest.mark.holds("amounts that fail do not deny what was done to accounts")
 def test_amounts_that_fail_do_not_deny_what_was_done_to_accounts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
