@@ -122,7 +122,7 @@ def _docker(data: str, amounts: Amounts, held: Held, check: bool) -> None:
             _bring(one, uuid, members.get(one.group, set()), held, check)
         except (NodeError, OSError) as error:  # guard: an amount that fails keeps nobody else from theirs
             held.problems.append(f"{one.path}: the amount is not in force: {in_words(error)}")
-    # guard: whose place cannot be looked at keeps their amount
+    # guard: whose place cannot be looked at keeps their amount -> sorted(set(groups) - {one.group for one in own})
     gone = sorted(set(groups) - {one.group for one in own}) if whole else []
     there = {qgroups.own_group(one.id): name for name, one in btrfs.listing(data).items()} if gone else {}
     for group in gone:
