@@ -19,7 +19,7 @@ from gpuadmin.ansible import connections
 from gpuadmin.ansible.events import Collector
 from gpuadmin.ansible.finished import Finished
 from gpuadmin.ansible.interrupt import handed_on
-from gpuadmin.ansible.invocation import Invocation, command_line, environment, extra_variables
+from gpuadmin.ansible.invocation import SETTINGS, Invocation, command_line, environment, extra_variables
 from gpuadmin.content import content_path
 from gpuadmin.results import HostResult, RunResult
 
@@ -53,8 +53,8 @@ def run(
     private = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
     try:
         (private / "tmp").mkdir()
-        # an empty one, so that none in the current directory, the home or /etc is read
-        (private / "ansible.cfg").touch()
+        # one of ours, so that none in the current directory, the home or /etc is read
+        (private / "ansible.cfg").write_text(SETTINGS, encoding="utf-8")
         variables_file = private / "variables.json"
         descriptor = os.open(variables_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:

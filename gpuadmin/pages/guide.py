@@ -70,6 +70,7 @@ def values(
         "cuda": cuda_values(gpus),
         "dashboard": dashboard,
         "granted": settings.gpus.access == "granted",
+        "queue": settings.slurm is not None,
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),

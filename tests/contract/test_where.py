@@ -21,7 +21,7 @@ ELSEWHERE = {
     "clear-leftovers",
     "usage",  # against a real Prometheus, in tests/unit/monitoring
     "dashboard",  # against a real service, there, and on light hosts in test_dashboard.py
-    "grant", "grants", "revoke",  # on light hosts: virtual machines have no GPUs
+    "grant", "grants", "queue", "revoke",  # on light hosts: virtual machines have no GPUs
 }  # fmt: skip
 #: Fixtures and helpers → the verbs that they run for whoever uses them.
 HELPERS = {
@@ -140,13 +140,13 @@ ALL = ["on light hosts", "on the virtual cluster", "with a lab of its own"]
     ("asked", "lane", "here"),
     [
         ("", None, ALL),
-        ("", "light", ["on light hosts", "with a lab of its own"]),
-        ("", "virtual", ["on the virtual cluster"]),
+        ("", "light", ["on light hosts"]),
+        ("", "virtual", ["on the virtual cluster", "with a lab of its own"]),
         ("1", "light", []),
         ("1", "virtual", ALL),
     ],
 )
-def test_the_virtual_cluster_has_a_process_of_its_own(
+def test_virtual_machines_have_a_process_of_their_own(
     asked: str, lane: str | None, here: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And light hosts come first. Where all is virtual, one process has it all."""

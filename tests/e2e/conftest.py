@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import imaging, where
 from tests.support.lab_cluster import KEEP, LAB, REPOSITORY, Cluster
-from tests.support.labs import provisioned_lab, remembered_lab
+from tests.support.labs import nothing_left, provisioned_lab, remembered_lab
 from tests.support.where import pytest_collection_modifyitems
 
 __all__ = ["pytest_collection_modifyitems"]
@@ -48,6 +48,8 @@ def provisioned(hosts: str) -> Iterator[Cluster]:
         directory = REPOSITORY / ".cache" / "e2e-light"
         with provisioned_lab(f"{LAB}-light", directory, "--light", "--nodes", "2", "--gpus", "2") as cluster:
             yield cluster
+        if not KEEP:
+            nothing_left(cluster.name)
     else:
         with remembered_lab(LAB, "--nodes", "2") as cluster:
             yield cluster
@@ -56,10 +58,14 @@ def provisioned(hosts: str) -> Iterator[Cluster]:
 @pytest.fixture
 def cluster(provisioned: Cluster) -> Cluster:
     """The provisioned cluster with nobody on it."""
-    provisioned.restore("provisioned")
-    provisioned.empty()
-    settings = provisioned.site / "gpuadmin.yml"
-    settings.write_text(settings.read_text().replace("source: directory", "source: registry"))
+    provisioned.fresh()
+    return provisioned
+
+
+@pytest.fixture
+def minji(provisioned: Cluster) -> Cluster:
+    """The same with minji on it, and nobody else."""
+    provisioned.begin("minji", lambda: provisioned.add("minji"))
     return provisioned
 
 
@@ -83,5 +89,5 @@ def armed(with_image: Cluster) -> Cluster:
     if "armed" in with_image.saved_states():
         return imaging.restore(with_image, "armed")
     imaging.restore(with_image).gpuadmin("push-image", "one", "--no-reboot", "--yes")
-    with_image.lab("save", "armed", "--replace")
+    with_image.save("armed")
     return with_image

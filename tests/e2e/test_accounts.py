@@ -5,7 +5,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from tests.support.lab_cluster import MAKE_IMAGE, Cluster
+from tests.support.lab_cluster import EMPTY_REGISTRY, MAKE_IMAGE, Cluster
 from tests.support.monitored import monitor_host
 from tests.support.where import BOOT
 
@@ -16,8 +16,15 @@ NODES = ("node1", "node2")
 
 @pytest.mark.story("provision", "add-user", "sync-users")
 def test_a_person_logs_in_and_runs_a_container(cluster: Cluster) -> None:
+    # a check does nothing, and says what the run then does
+    predicted = cluster.add("minji", "--email", "minji@example.org", "--check")
+    assert (cluster.site / "users.yml").read_text() == EMPTY_REGISTRY
+    assert "minji" not in cluster.admin("node1", "cat /etc/passwd; ls /var/lib/gpuadmin/keys || true")
     document = cluster.add("minji", "--email", "minji@example.org")
     assert document["result"]["users"]["minji"]["node1"]["status"] == "missing"
+    assert {name: host["changed"] for name, host in predicted["hosts"].items()} == {
+        name: host["changed"] for name, host in document["hosts"].items()
+    }
     cluster.add("jiho")
 
     # one home on all nodes, over NFS, closed to others
@@ -73,64 +80,51 @@ def test_containers_come_back_after_a_reboot_and_devices_can_be_given(cluster: C
 
 
 @pytest.mark.story("change-user")
-def test_a_key_that_was_changed_opens_and_the_old_one_does_not(cluster: Cluster) -> None:
-    cluster.add("minji")
-    hers, other = cluster.key("minji"), cluster.key("other")
-    cluster.person("minji", "node1", "true")
-    cluster.gpuadmin("change-user", "minji", "--add-key", other, "--remove-key", hers, "--note", "lab 3", "--yes")
-    assert cluster.ssh("minji", "node1", "true").returncode == 255
-    cluster.gpuadmin("change-user", "minji", "--add-key", hers, "--check")
-    assert cluster.ssh("minji", "node1", "true").returncode == 255
-    done = cluster.gpuadmin("change-user", "minji", "--add-key", hers, "--yes")
+def test_a_key_that_was_changed_opens_and_the_old_one_does_not(minji: Cluster) -> None:
+    hers, other = minji.key("minji"), minji.key("other")
+    minji.person("minji", "node1", "true")
+    minji.gpuadmin("change-user", "minji", "--add-key", other, "--remove-key", hers, "--note", "lab 3", "--yes")
+    assert minji.ssh("minji", "node1", "true").returncode == 255
+    minji.gpuadmin("change-user", "minji", "--add-key", hers, "--check")
+    assert minji.ssh("minji", "node1", "true").returncode == 255
+    done = minji.gpuadmin("change-user", "minji", "--add-key", hers, "--yes")
     assert done["hosts"]["node1"]["changed"]
-    assert cluster.person("minji", "node1", "id -u").strip() == "20000"
-    cluster.gpuadmin("change-user", "minji", "--key", other, "--yes")
-    assert cluster.ssh("minji", "node2", "true").returncode == 255
+    assert minji.person("minji", "node1", "id -u").strip() == "20000"
+    minji.gpuadmin("change-user", "minji", "--key", other, "--yes")
+    assert minji.ssh("minji", "node2", "true").returncode == 255
     # an address is the site's alone: no host is asked
-    assert cluster.gpuadmin("change-user", "minji", "--email", "minji@example.org", "--yes")["hosts"] == {}
-    assert "email: minji@example.org" in (cluster.site / "users.yml").read_text()
+    assert minji.gpuadmin("change-user", "minji", "--email", "minji@example.org", "--yes")["hosts"] == {}
+    assert "email: minji@example.org" in (minji.site / "users.yml").read_text()
 
 
 @pytest.mark.story("lock-user", "unlock-user", "extend-user", "remove-user")
-def test_who_may_not_log_in_cannot(cluster: Cluster) -> None:
-    cluster.add("minji")
-    assert cluster.person("minji", "node1", "echo in").strip() == "in"
-    cluster.gpuadmin("lock-user", "minji", "--yes")
-    assert cluster.ssh("minji", "node1", "true").returncode == 255
-    cluster.gpuadmin("unlock-user", "minji", "--yes")
-    cluster.person("minji", "node1", "true")
+def test_who_may_not_log_in_cannot(minji: Cluster) -> None:
+    assert minji.person("minji", "node1", "echo in").strip() == "in"
+    minji.gpuadmin("lock-user", "minji", "--yes")
+    assert minji.ssh("minji", "node1", "true").returncode == 255
+    minji.gpuadmin("unlock-user", "minji", "--yes")
+    minji.person("minji", "node1", "true")
     yesterday = (date.today() - timedelta(days=1)).isoformat()
-    cluster.gpuadmin("extend-user", "minji", "--expires", yesterday, "--yes")
-    assert cluster.ssh("minji", "node1", "true").returncode == 255
-    cluster.gpuadmin("extend-user", "minji", "--expires", date.today().isoformat(), "--yes")
-    cluster.person("minji", "node1", "touch ~/kept")
+    minji.gpuadmin("extend-user", "minji", "--expires", yesterday, "--yes")
+    assert minji.ssh("minji", "node1", "true").returncode == 255
+    minji.gpuadmin("extend-user", "minji", "--expires", date.today().isoformat(), "--yes")
+    minji.person("minji", "node1", "touch ~/kept")
 
-    cluster.gpuadmin("remove-user", "minji", "--yes")
-    assert cluster.ssh("minji", "node1", "true").returncode == 255
-    assert "minji" not in cluster.admin("node1", "cat /etc/passwd /etc/shadow /etc/group")
-    assert cluster.admin("storage1", "ls /srv/storage/homes/minji").strip() == "kept"
+    minji.gpuadmin("remove-user", "minji", "--yes")
+    assert minji.ssh("minji", "node1", "true").returncode == 255
+    assert "minji" not in minji.admin("node1", "cat /etc/passwd /etc/shadow /etc/group")
+    assert minji.admin("storage1", "ls /srv/storage/homes/minji").strip() == "kept"
     # whoever comes next gets another uid; whoever comes back gets their own
-    cluster.add("jiho")
-    assert cluster.admin("node1", "id -u jiho").strip() == "20001"
-    cluster.add("minji")
-    assert cluster.person("minji", "node2", "ls ~; id -u").split() == ["kept", "20000"]
+    minji.add("jiho")
+    assert minji.admin("node1", "id -u jiho").strip() == "20001"
+    minji.add("minji")
+    assert minji.person("minji", "node2", "ls ~; id -u").split() == ["kept", "20000"]
 
-    cluster.gpuadmin("remove-user", "minji", "--archive-home", "--yes")
-    assert "minji" not in cluster.admin("storage1", "ls -A /srv/storage/homes")
-    archives = cluster.admin("storage1", "find /srv/storage -name 'minji-20000-*.tar.zst'").split()
+    minji.gpuadmin("remove-user", "minji", "--archive-home", "--yes")
+    assert "minji" not in minji.admin("storage1", "ls -A /srv/storage/homes")
+    archives = minji.admin("storage1", "find /srv/storage -name 'minji-20000-*.tar.zst'").split()
     assert len(archives) == 1
-    assert "kept" in cluster.admin("storage1", f"tar --zstd -tf {archives[0]}")
-
-
-def test_check_says_what_the_run_then_does(cluster: Cluster) -> None:
-    options = ("minji", "--key", cluster.key("minji"))
-    predicted = cluster.gpuadmin("add-user", *options, "--check")
-    assert (cluster.site / "users.yml").read_text() == "users: []\nretired: []\n"
-    assert "minji" not in cluster.admin("node1", "cat /etc/passwd; ls /var/lib/gpuadmin/keys || true")
-    done = cluster.gpuadmin("add-user", *options, "--yes")
-    assert {n: h["changed"] for n, h in predicted["hosts"].items()} == {
-        n: h["changed"] for n, h in done["hosts"].items()
-    }
+    assert "kept" in minji.admin("storage1", f"tar --zstd -tf {archives[0]}")
 
 
 def measure_disks(cluster: Cluster) -> None:
@@ -207,8 +201,6 @@ def test_docker_by_self_service(cluster: Cluster) -> None:
 @pytest.mark.slow
 def test_accounts_from_a_directory(cluster: Cluster) -> None:
     """Whoever NSS knows on a node gets home, Docker and subids there; who is not known yet is reported, not failed."""
-    settings = cluster.site / "gpuadmin.yml"
-    settings.write_text(settings.read_text().replace("source: registry", "source: directory"))
     (cluster.site / "users.yml").write_text("users:\n  - name: minji\n  - name: later\n")
     for host in ("node1", "storage1"):
         cluster.admin(
@@ -218,7 +210,8 @@ def test_accounts_from_a_directory(cluster: Cluster) -> None:
             "useradd -K SUB_UID_COUNT=0 -K SUB_GID_COUNT=0 -u 20000 -U -M -d /home/minji -s /bin/bash minji; "
             "sync; btrfs property set -ts / ro true",
         )
-    document = cluster.gpuadmin("sync-users", "--yes")
+    with cluster.settings(lambda text: text.replace("source: registry", "source: directory")):
+        document = cluster.gpuadmin("sync-users", "--yes")
     users = document["result"]["users"]
     assert users["later"]["node1"]["status"] == "unknown"
     assert users["minji"]["node2"]["status"] == "unknown"

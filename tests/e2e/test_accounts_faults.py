@@ -64,13 +64,18 @@ def moment_of_writing(cluster: Cluster, host: str) -> Iterator[Callable[[], None
 
 
 def test_a_node_that_is_down_is_healed_later(cluster: Cluster) -> None:
+    cluster.admin("node2", "echo kept > /var/tmp/kept; sync")
     cluster.lab("power-cut", "node2")
+    off = next(one for one in json.loads(cluster.lab("status", "--json"))["hosts"] if one["name"] == "node2")
+    assert (off["running"], off["ssh"]) == (False, False)
     document = cluster.add("minji", code=4)
     states = {name: host["status"] for name, host in document["hosts"].items()}
     assert states == {"storage1": "changed", "node1": "changed", "node2": "unreachable"}
     assert document["hosts"]["node2"]["message"]
     cluster.person("minji", "node1", "true")
     cluster.lab("start", "node2")
+    cluster.settle("node2")
+    assert cluster.admin("node2", "cat /var/tmp/kept; systemctl is-system-running").split() == ["kept", "running"]
     healed = cluster.gpuadmin("sync-users", "--yes")
     assert healed["hosts"]["node2"]["status"] == "changed"
     cluster.person("minji", "node2", "true")

@@ -12,6 +12,8 @@ from tests.support.monitored import watched
 
 __all__ = ["watched"]
 pytestmark = pytest.mark.lab
+#: The dashboard's host and one from which people come; another node is no different.
+SOME = "storage1,node1"
 #: What a browser does that has a link: look, press the button, read; with the dashboard's authority and no other.
 BROWSER = """
 import http.cookiejar, json, ssl, sys, urllib.error, urllib.parse, urllib.request
@@ -90,14 +92,13 @@ def test_a_link_from_a_node_brings_its_person_in_once(showing: Cluster) -> None:
         answer = showing.admin("storage1", f"runuser -u {name} -- python3 -Ic {shlex.quote(ask)}")
         assert answer.strip() == str(expected), name
     # the dashboard is told nothing of people: those who came since leave nothing to do
-    again = showing.gpuadmin("provision", "--yes")
+    again = showing.gpuadmin("provision", "--limit", SOME, "--yes")
     assert {name: host["status"] for name, host in again["hosts"].items()} == dict.fromkeys(again["hosts"], "ok")
 
     # a site that does not want one any more
-    settings = showing.site / "gpuadmin.yml"
-    settings.write_text(settings.read_text().replace("metrics: {", "metrics: {dashboard: {enabled: false}, "))
-    showing.gpuadmin("provision", "--yes")
-    done = showing.ssh("minji", "node1", "gpuadmin-me web")
-    assert (done.returncode, "no dashboard" in done.stderr) == (1, True)
-    assert "9443" not in showing.admin("storage1", "ss -ltn")
-    showing.gpuadmin("dashboard", "--check", code=2)
+    with showing.settings(lambda text: text.replace("metrics: {", "metrics: {dashboard: {enabled: false}, ")):
+        showing.gpuadmin("provision", "--limit", SOME, "--yes")
+        done = showing.ssh("minji", "node1", "gpuadmin-me web")
+        assert (done.returncode, "no dashboard" in done.stderr) == (1, True)
+        assert "9443" not in showing.admin("storage1", "ss -ltn")
+        showing.gpuadmin("dashboard", "--check", code=2)

@@ -21,12 +21,6 @@ def diagnose(cluster: Cluster, *arguments: str, code: int = 0) -> tuple[str, lis
     return result["verdict"], [one["code"] for one in result["findings"]]
 
 
-@pytest.fixture
-def minji(cluster: Cluster) -> Cluster:
-    cluster.add("minji")
-    return cluster
-
-
 @pytest.mark.story("diagnose")
 def test_the_cause_comes_first_and_nothing_is_changed(minji: Cluster) -> None:
     line, codes = diagnose(minji, "minji")

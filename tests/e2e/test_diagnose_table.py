@@ -174,8 +174,7 @@ def there_is(cluster: Cluster, fault: Fault) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def minji(provisioned: Cluster) -> Cluster:
-    provisioned.restore("provisioned")
-    provisioned.empty()
+    provisioned.fresh()
     provisioned.add("minji")
     provisioned.admin(NODE, OPEN)
     return provisioned

@@ -1,8 +1,5 @@
 """Somebody fills a disk to the last byte ("0 bytes left, not even tab completion"): root and others go on."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from tests.support.lab_cluster import Cluster
@@ -21,59 +18,47 @@ def free(cluster: Cluster, host: str, path: str) -> int:
     return int(cluster.admin(host, FREE.format(path)))
 
 
-def test_people_who_have_filled_a_disk_stop_nobody_else(cluster: Cluster) -> None:
-    for name in ("minji", "jiho"):
-        cluster.add(name)
-    hosts = cluster.gpuadmin("provision", "--check")["hosts"]
-    assert [name for name, host in hosts.items() if host["changed"]] == [], "what is kept is as it should be"
-
-    cluster.admin(NODE, "chmod 1777 /local")
-    filled = cluster.ssh("minji", NODE, f"mkdir /local/minji && cd /local/minji && {FILL}")
+def test_people_who_have_filled_a_disk_stop_nobody_else(minji: Cluster) -> None:
+    minji.add("jiho")
+    minji.admin(NODE, "chmod 1777 /local")
+    filled = minji.ssh("minji", NODE, f"mkdir /local/minji && cd /local/minji && {FILL}")
     assert "Disk quota exceeded" in filled.stderr
-    assert free(cluster, NODE, "/local") > 100 << 20
+    assert free(minji, NODE, "/local") > 100 << 20
     # root logs in, the shell completes words, logs are written, homes go on
-    assert cluster.admin(NODE, "bash -ic 'compgen -c systemct' 2>/dev/null").split()[0].startswith("systemct")
-    cluster.admin(NODE, "dd if=/dev/urandom of=/var/tmp/log bs=1M count=20 conv=fsync status=none; rm /var/tmp/log")
-    assert cluster.person("jiho", NODE, "echo works >~/file; cat ~/file").strip() == "works"
-    said = cluster.gpuadmin("diagnose", "jiho", code=6)["result"]
+    assert minji.admin(NODE, "bash -ic 'compgen -c systemct' 2>/dev/null").split()[0].startswith("systemct")
+    minji.admin(NODE, "dd if=/dev/urandom of=/var/tmp/log bs=1M count=20 conv=fsync status=none; rm /var/tmp/log")
+    assert minji.person("jiho", NODE, "echo works >~/file; cat ~/file").strip() == "works"
+    said = minji.gpuadmin("diagnose", "jiho", code=6)["result"]
     assert "the disk of /local is full" in str(said)
-    assert "/local" in cluster.ssh("jiho", NODE, "gpuadmin-me check").stdout
+    assert "/local" in minji.ssh("jiho", NODE, "gpuadmin-me check").stdout
 
     # and deletes what is in the way, where it is
-    cluster.admin(NODE, "rm -r /local/minji; sync")
-    cluster.wait(lambda: cluster.ssh("jiho", NODE, "dd if=/dev/zero of=/local/x bs=1M count=50 status=none && echo"))
+    minji.admin(NODE, "rm -r /local/minji; sync")
+    minji.wait(lambda: minji.ssh("jiho", NODE, "dd if=/dev/zero of=/local/x bs=1M count=50 status=none && echo"))
 
     # the same with homes: the storage host has what it takes to back them up and to wipe them
-    cluster.person("minji", NODE, "touch thesis")
+    minji.person("minji", NODE, "touch thesis")
     # mergerfs, which is NFS here, lets nobody fill what has less than 4 GB: on the storage host, as its server would
     fill = f"cd /srv/storage/homes/minji && mkdir all && cd all && {FILL}"
     # its last write fails, which is what is looked for
     script = f"setpriv --reuid=minji --regid=minji --clear-groups bash -c '{fill}' 2>&1 || true"
-    assert "Disk quota exceeded" in cluster.admin(STORAGE, script)
-    assert free(cluster, STORAGE, "/srv/storage") > 100 << 20
-    cluster.admin(STORAGE, "rm -r /srv/storage/homes/minji/all; sync")
-    cluster.wait(lambda: cluster.ssh("jiho", NODE, "echo x >file && echo"))
+    assert "Disk quota exceeded" in minji.admin(STORAGE, script)
+    assert free(minji, STORAGE, "/srv/storage") > 100 << 20
+    minji.admin(STORAGE, "rm -r /srv/storage/homes/minji/all; sync")
+    minji.wait(lambda: minji.ssh("jiho", NODE, "echo x >file && echo"))
 
-
-def test_what_keeps_room_is_planned_is_drift_and_goes(cluster: Cluster) -> None:
+    # what keeps room comes back by itself, and goes when the site does not want it any more
     quotas = "btrfs qgroup show --raw -r /local"
-    assert "1/6174" in cluster.admin(NODE, quotas)
-    cluster.admin(NODE, "systemctl stop gpuadmin-disk-room.timer; btrfs qgroup limit none 1/6174 /local")
-    assert "is kept for root" in str(cluster.gpuadmin("drift", code=6))
-    cluster.admin(NODE, "systemctl start gpuadmin-disk-room.timer")
-    cluster.wait(lambda: cluster.ssh("admin", NODE, f"sudo {quotas} | grep -v none | grep 1/6174"))
-
-    settings = cluster.site / "gpuadmin.yml"
-    before = settings.read_text()
-    try:
-        settings.write_text(before.replace("limits:\n", 'limits:\n  disk_reserve: "0"\n', 1))
-        assert "nothing is kept for root any more" in str(cluster.gpuadmin("provision", "--check", code=0))
-        cluster.gpuadmin("provision", "--yes")
-        assert cluster.ssh("admin", NODE, f"sudo {quotas}").returncode != 0
-        gone = ("/etc/systemd/system/gpuadmin-disk-room.timer", "/var/lib/gpuadmin/disks.json")
-        cluster.admin(NODE, " && ".join(f"! test -e {path}" for path in gone))
-    finally:
-        settings.write_text(before)  # of the lab that other tests share
+    minji.admin(NODE, "systemctl stop gpuadmin-disk-room.timer; btrfs qgroup limit none 1/6174 /local")
+    minji.admin(NODE, "systemctl start gpuadmin-disk-room.timer")
+    minji.wait(lambda: minji.ssh("admin", NODE, f"sudo {quotas} | grep -v none | grep 1/6174"))
+    with minji.settings(lambda text: text.replace("limits:\n", 'limits:\n  disk_reserve: "0"\n', 1)):
+        planned = minji.gpuadmin("provision", "--limit", NODE, "--check")
+        assert "nothing is kept for root any more" in str(planned)
+        minji.gpuadmin("provision", "--limit", NODE, "--yes")
+    assert minji.ssh("admin", NODE, f"sudo {quotas}").returncode != 0
+    gone = ("/etc/systemd/system/gpuadmin-disk-room.timer", "/var/lib/gpuadmin/disks.json")
+    minji.admin(NODE, " && ".join(f"! test -e {path}" for path in gone))
 
 
 GROUPS = "ls -d /sys/fs/btrfs/*/qgroups/6174_* 2>/dev/null || true"
@@ -83,22 +68,15 @@ LOG_IN = "bash -lic true 2>/dev/null"  # as a shell that somebody logs in to
 WRITE = "dd if=/dev/urandom of={} bs=1M count={} conv=fsync status=none 2>&1 || true"
 
 
-@contextmanager
-def amounts(cluster: Cluster, *, home: str, docker: str) -> Iterator[None]:
-    """What one person may have; the lab's settings are as before afterwards."""
-    settings = cluster.site / "gpuadmin.yml"
-    before = settings.read_text()
-    settings.write_text(before.replace("limits:\n", f"limits:\n  home: {home}\n  docker: {docker}\n", 1))
-    try:
-        yield
-    finally:
-        settings.write_text(before)
+def amounts(text: str) -> str:
+    """gpuadmin.yml with what one person may have."""
+    return text.replace("limits:\n", "limits:\n  home: 100M\n  docker: 200M\n", 1)
 
 
 def test_one_person_has_an_amount_of_the_disks(cluster: Cluster) -> None:
     """The story of limits.home and limits.docker: planned, refused or told, named, and taken back."""
     cluster.add("sua")  # her place for Docker's data is older than the setting
-    with amounts(cluster, home="100M", docker="200M"):
+    with cluster.settings(amounts):
         planned = str(cluster.gpuadmin("provision", "--check"))
         assert "a person's Docker data may have 200.0 MB" in planned
         assert "a home may have 100.0 MB" in planned

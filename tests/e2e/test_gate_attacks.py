@@ -35,11 +35,11 @@ LOOP = f"while :; do {TRIES} > ~/.before.new; mv ~/.before.new ~/.before; sleep 
 
 
 @pytest.fixture
-def gated(cluster: Cluster) -> Iterator[Cluster]:
-    with gated_cluster.gated(cluster) as found:
-        cluster.add("haru")
+def gated(provisioned: Cluster) -> Iterator[Cluster]:
+    with gated_cluster.gated(provisioned) as found:
+        found.add("haru")
         script = f"#!/bin/sh\n{PROBE}\n"
-        cluster.admin(NODE, f"cat > {TRIES} <<'E'\n{script}E\nchmod 755 {TRIES}; {LEFT}")
+        found.admin(NODE, f"cat > {TRIES} <<'E'\n{script}E\nchmod 755 {TRIES}; {LEFT}")
         yield found
 
 

@@ -27,37 +27,36 @@ def asked(cluster: Cluster, device: str) -> list[str]:
 
 
 @pytest.mark.story("list-gpus")
-def test_a_container_gets_gpus_by_name(cluster: Cluster) -> None:
-    cluster.add("minji")
-    assert refreshed(cluster) == []
-    fake_driver.install(cluster, "node1")
-    seen = cluster.gpuadmin("list-gpus")["result"]["nodes"]
+def test_a_container_gets_gpus_by_name(minji: Cluster) -> None:
+    assert refreshed(minji) == []
+    fake_driver.install(minji, "node1")
+    seen = minji.gpuadmin("list-gpus")["result"]["nodes"]
     assert {name: node["answering"] for name, node in seen.items()} == {"node1": 2, "node2": 0}
     first, divided = seen["node1"]["nvml"]["gpus"]
     assert (first["uuid"], [part["uuid"] for part in divided["mig_devices"]]) == (FIRST, [MIG])
     common = ["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]
-    cluster.person("minji", "node1", MAKE_IMAGE)
+    minji.person("minji", "node1", MAKE_IMAGE)
     # her daemon runs already when the GPUs get their names
-    assert asked(cluster, "0") == []
-    assert refreshed(cluster) == ["0", "1:0", FIRST, MIG, "all"]
-    assert asked(cluster, "0") == [*common, "/dev/nvidia0", "/dev/nvidiactl"]
-    assert asked(cluster, FIRST) == [*common, "/dev/nvidia0", "/dev/nvidiactl"]
+    assert asked(minji, "0") == []
+    assert refreshed(minji) == ["0", "1:0", FIRST, MIG, "all"]
+    assert asked(minji, "0") == [*common, "/dev/nvidia0", "/dev/nvidiactl"]
+    assert asked(minji, FIRST) == [*common, "/dev/nvidia0", "/dev/nvidiactl"]
     part = ["/dev/nvidia-caps", *common, "/dev/nvidia1", "/dev/nvidiactl"]
-    assert asked(cluster, "1:0") == part
-    assert asked(cluster, MIG) == part
-    assert asked(cluster, "all") == ["/dev/nvidia-caps", *common, "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"]
+    assert asked(minji, "1:0") == part
+    assert asked(minji, MIG) == part
+    assert asked(minji, "all") == ["/dev/nvidia-caps", *common, "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"]
     # she is nobody's member for it
-    assert set(cluster.person("minji", "node1", "id -nG").split()) & {"docker", "video", "render"} == set()
+    assert set(minji.person("minji", "node1", "id -nG").split()) & {"docker", "video", "render"} == set()
     # the MIG device is taken away: its names go, the others stay, and nobody starts a daemon again
-    cluster.admin(
+    minji.admin(
         "node1",
         "rm -r /var/lib/fake-driver/driver/nvidia/capabilities/gpu1/mig/gi7; "
         f"sed -i '/^.mig.$/,$d' {DESCRIBED}; echo 1:0 {MIG} > /var/lib/fake-driver/gone",
     )
-    assert refreshed(cluster) == ["0", FIRST, "all"]
-    assert asked(cluster, "1:0") == []
-    assert asked(cluster, "0") == [*common, "/dev/nvidia0", "/dev/nvidiactl"]
+    assert refreshed(minji) == ["0", FIRST, "all"]
+    assert asked(minji, "1:0") == []
+    assert asked(minji, "0") == [*common, "/dev/nvidia0", "/dev/nvidiactl"]
     # the driver is gone: nothing is left that names a GPU
-    cluster.admin("node1", "rm /var/lib/fake-driver/driver/nvidia/version")
-    assert refreshed(cluster) == []
-    assert asked(cluster, "all") == []
+    minji.admin("node1", "rm /var/lib/fake-driver/driver/nvidia/version")
+    assert refreshed(minji) == []
+    assert asked(minji, "all") == []

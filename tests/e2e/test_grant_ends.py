@@ -25,8 +25,7 @@ READ = "head -c 16 /dev/nvidia0 2>&1 | tail -c 60"
 @pytest.fixture
 def gated(watched: Cluster) -> Iterator[Cluster]:
     """node1 has GPUs that are given on request; minji has the first one and jiho the second. Nothing idle is ended."""
-    settings, users = watched.site / "gpuadmin.yml", watched.site / "users.yml"
-    before = settings.read_text()
+    users = watched.site / "users.yml"
     (watched.site / "mails.jsonl").unlink(missing_ok=True)  # of a session that went before
     watched.add("jiho")
     registry = yaml.safe_load(users.read_text())
@@ -39,16 +38,14 @@ def gated(watched: Cluster) -> Iterator[Cluster]:
         idle = idle.replace(f"[process]\npid = {pid}\nmemory = {memory}\n", "")
     fake_driver.describe(watched, "node1", idle)
     watched.admin("node1", "systemctl restart gpuadmin-metrics-sampler gpuadmin-metrics-mapper")
-    settings.write_text(
-        before.replace("metrics: {", "metrics: {idle_notice_hours: 1, idle_stop: false, ")
-        + "\ngpus: {access: granted}\n"
-    )
-    try:
+
+    def granted(text: str) -> str:
+        text = text.replace("metrics: {", "metrics: {idle_notice_hours: 1, idle_stop: false, ")
+        return f"{text}\ngpus: {{access: granted}}\n"
+
+    with watched.settings(granted):
         watched.gpuadmin("provision", "--limit", "node1", "--yes")
         yield watched
-    finally:
-        settings.write_text(before)
-        watched.gpuadmin("provision", "--limit", "node1", "--yes")
 
 
 def test_what_holds_a_gpu_after_its_grant_is_told_and_ended(gated: Cluster, tmp_path: Path) -> None:

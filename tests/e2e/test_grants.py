@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.support import gated_cluster
-from tests.support.gated_cluster import NODE, PROBE, kept, opened
+from tests.support.gated_cluster import NODE, PROBE, kept, open_again, opened
 from tests.support.granting import grants_in_a_row
 from tests.support.lab_cluster import MAKE_IMAGE, Cluster
 
@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
 
 
 @pytest.fixture
-def gated(cluster: Cluster) -> Iterator[Cluster]:
-    with gated_cluster.gated(cluster) as found:
+def gated(provisioned: Cluster) -> Iterator[Cluster]:
+    with gated_cluster.gated(provisioned) as found:
         yield found
 
 
@@ -46,7 +46,7 @@ class Tries:
         return self.seen
 
 
-def test_a_lock_ends_what_was_granted_and_an_unknown_service_is_named(gated: Cluster) -> None:
+def test_a_lock_ends_what_was_granted_an_unknown_service_is_named_and_open_is_open(gated: Cluster) -> None:
     with kept(gated, "minji") as shell:
         gated.gpuadmin("grant", "minji", NODE, "--gpu", "0", "--hours", "1", "--yes")
         assert shell.ask(PROBE) == "0"
@@ -55,15 +55,18 @@ def test_a_lock_ends_what_was_granted_and_an_unknown_service_is_named(gated: Clu
         assert shell.ask(PROBE) == ""
         gated.gpuadmin("unlock-user", "minji", "--yes")
         assert shell.ask(PROBE) == ""
-    assert gated.gpuadmin("grants")["result"]["hosts"][NODE]["grants"] == []
+        assert gated.gpuadmin("grants")["result"]["hosts"][NODE]["grants"] == []
 
-    look = "systemctl start gpuadmin-gpu-gate; cat /run/gpuadmin/gpu-gate-tried.json"
-    gated.admin(NODE, "systemd-run --quiet --uid=minji --unit=hub sleep 600")
-    try:
-        assert "hub.service: /dev/nvidia0 can be opened: minji" in gated.admin(NODE, look)
-    finally:
-        gated.admin(NODE, "systemctl stop hub")
-    assert "hub" not in gated.admin(NODE, look)
+        look = "systemctl start gpuadmin-gpu-gate; cat /run/gpuadmin/gpu-gate-tried.json"
+        gated.admin(NODE, "systemd-run --quiet --uid=minji --unit=hub sleep 600")
+        try:
+            assert "hub.service: /dev/nvidia0 can be opened: minji" in gated.admin(NODE, look)
+        finally:
+            gated.admin(NODE, "systemctl stop hub")
+        assert "hub" not in gated.admin(NODE, look)
+
+        open_again(gated)
+        assert shell.ask(PROBE) == "01", "open means open, also for what ran before"
 
 
 def test_a_gpu_is_given_and_taken_back(gated: Cluster) -> None:

@@ -105,31 +105,30 @@ def pending(result: dict[str, Any], before: list[str]) -> list[tuple[str, list[s
 
 
 @pytest.mark.story("status")
-def test_status_shows_who_is_there_and_what_is_away(cluster: Cluster) -> None:
-    cluster.add("minji")
-    before = cluster.admin("node1", "findmnt -rn | wc -l")
-    with cluster.session("minji", "node2"):
-        found = cluster.gpuadmin("status")["result"]
+def test_status_shows_who_is_there_and_what_is_away(minji: Cluster) -> None:
+    before = minji.admin("node1", "findmnt -rn | wc -l")
+    with minji.session("minji", "node2"):
+        found = minji.gpuadmin("status")["result"]
     hosts = found["hosts"]
-    assert {name: host["state"] for name, host in hosts.items()} == dict.fromkeys(cluster.hosts(), "up")
+    assert {name: host["state"] for name, host in hosts.items()} == dict.fromkeys(minji.hosts(), "up")
     assert all(host["unknown"] == {} for host in hosts.values())
     assert [hosts[name]["people"] for name in ("node1", "node2")] == [[], ["minji"]]
     assert hosts["node1"]["disks"]["Docker"]["free"] > 0
     assert hosts["storage1"]["disks"]["homes"]["mount"] == "/srv/storage"
     assert (found["backup"]["newest"], found["backup"]["unknown"]) == (None, {})
     others = [run["run"] for run in found["pending"]["runs"]]  # of tests that let a run fail on the same site
-    cluster.gpuadmin("backup", "--yes")
-    newest = cluster.gpuadmin("status")["result"]["backup"]["newest"]
+    minji.gpuadmin("backup", "--yes")
+    newest = minji.gpuadmin("status")["result"]["backup"]["newest"]
     assert (newest["homes"], newest["verified"], newest["host"]) == (1, 1, "storage1")
-    assert cluster.admin("node1", "findmnt -rn | wc -l") == before
+    assert minji.admin("node1", "findmnt -rn | wc -l") == before
     # a host that is away is a row, and what could not be done there pends until it is done
-    cluster.lab("power-cut", "node2")
-    cluster.gpuadmin("lock-user", "minji", "--yes", code=4)
-    away = cluster.gpuadmin("status", code=4)["result"]
+    minji.lab("power-cut", "node2")
+    minji.gpuadmin("lock-user", "minji", "--yes", code=4)
+    away = minji.gpuadmin("status", code=4)["result"]
     assert (away["hosts"]["node2"]["state"], away["hosts"]["node2"]["people"]) == ("unreachable", None)
     assert (away["totals"]["up"], away["totals"]["gpus_unknown"]) == (2, ["node2"])
     assert pending(away, others) == [("lock-user", ["node2"])]
-    cluster.lab("start", "node2")
-    cluster.settle("node2")
-    cluster.gpuadmin("sync-users", "--yes")
-    assert pending(cluster.gpuadmin("status")["result"], others) == []
+    minji.lab("start", "node2")
+    minji.settle("node2")
+    minji.gpuadmin("sync-users", "--yes")
+    assert pending(minji.gpuadmin("status")["result"], others) == []

@@ -26,32 +26,31 @@ def devices(cluster: Cluster) -> list[list[str]]:
 
 
 @pytest.mark.story("mig")
-def test_gpus_are_divided_where_nobody_is_on_them(cluster: Cluster) -> None:
-    cluster.add("minji")
-    fake_driver.install(cluster, "node1")
+def test_gpus_are_divided_where_nobody_is_on_them(minji: Cluster) -> None:
+    fake_driver.install(minji, "node1")
     text = fake_nvml.TWO.read_text()
     nobody = re.sub(r"\[process\]\npid = .*\nmemory = .*\n", "", text)
-    fake_driver.describe(cluster, "node1", nobody)
-    wants(cluster, "{0: [3g.40gb, 4g.40gb], 1: [7g.80gb]}")
-    pid = cluster.person("minji", "node1", HOLD).strip()
+    fake_driver.describe(minji, "node1", nobody)
+    wants(minji, "{0: [3g.40gb, 4g.40gb], 1: [7g.80gb]}")
+    pid = minji.person("minji", "node1", HOLD).strip()
 
-    checked = cluster.gpuadmin("mig", "--check")
+    checked = minji.gpuadmin("mig", "--check")
     assert checked["result"]["gpus"] == {"node1": [1]}
     assert "minji holds it" in checked["result"]["left"][0]
-    assert devices(cluster) == [[], ["1g.10gb"]], "a check divides nothing"
-    cluster.gpuadmin("mig", "--yes")
-    assert devices(cluster) == [[], ["7g.80gb"]]
-    cluster.person("minji", "node1", f"kill {pid}; while kill -0 {pid} 2> /dev/null; do sleep 0.1; done")
-    cluster.gpuadmin("mig", "--yes")
-    assert devices(cluster) == [["3g.40gb", "4g.40gb"], ["7g.80gb"]]
+    assert devices(minji) == [[], ["1g.10gb"]], "a check divides nothing"
+    minji.gpuadmin("mig", "--yes")
+    assert devices(minji) == [[], ["7g.80gb"]]
+    minji.person("minji", "node1", f"kill {pid}; while kill -0 {pid} 2> /dev/null; do sleep 0.1; done")
+    minji.gpuadmin("mig", "--yes")
+    assert devices(minji) == [["3g.40gb", "4g.40gb"], ["7g.80gb"]]
 
     # a boot: instances are gone, and on one GPU the mode as well
-    fake_driver.describe(cluster, "node1", nobody.partition("[mig]")[0])
-    cluster.admin("node1", "rm -r /var/lib/fake-driver/driver/nvidia/capabilities/gpu*/mig/gi*")
-    assert cluster.admin("node1", "systemctl is-enabled gpuadmin-gpu-mig.service") == "enabled\n"
-    cluster.admin("node1", "systemctl start gpuadmin-gpu-mig.service")
-    assert devices(cluster) == [["3g.40gb", "4g.40gb"], ["7g.80gb"]]
+    fake_driver.describe(minji, "node1", nobody.partition("[mig]")[0])
+    minji.admin("node1", "rm -r /var/lib/fake-driver/driver/nvidia/capabilities/gpu*/mig/gi*")
+    assert minji.admin("node1", "systemctl is-enabled gpuadmin-gpu-mig.service") == "enabled\n"
+    minji.admin("node1", "systemctl start gpuadmin-gpu-mig.service")
+    assert devices(minji) == [["3g.40gb", "4g.40gb"], ["7g.80gb"]]
 
-    wants(cluster, "{}")
-    cluster.gpuadmin("mig", "node1", "--yes")
-    assert devices(cluster) == [[], []]
+    wants(minji, "{}")
+    minji.gpuadmin("mig", "node1", "--yes")
+    assert devices(minji) == [[], []]

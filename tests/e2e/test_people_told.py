@@ -33,22 +33,19 @@ def switch(cluster: Cluster, *arguments: str, code: int = 0) -> dict[str, Any]:
 
 
 @pytest.fixture
-def told(cluster: Cluster) -> Iterator[Cluster]:
+def told(minji: Cluster) -> Iterator[Cluster]:
     """With minji, who has an address; mails go into files."""
-    settings = cluster.site / "gpuadmin.yml"
-    before = settings.read_text().partition("\nmail: ")[0]  # a session that was killed may have left it
-    cluster.add("minji", "--email", "minji@example.org")
-    settings.write_text(f"{before}\nmail: {json.dumps(MAIL)}\n")
-    variables = cluster.site / "inventory/group_vars/all/test.yml"
+    minji.gpuadmin("change-user", "minji", "--email", "minji@example.org", "--yes")
+    variables = minji.site / "inventory/group_vars/all/test.yml"
     variables.parent.mkdir(parents=True, exist_ok=True)
     variables.write_text("power_grace: 5\n")
     try:
-        yield cluster
+        with minji.settings(lambda text: f"{text}\nmail: {json.dumps(MAIL)}\n"):
+            yield minji
     finally:
-        settings.write_text(before)
         variables.unlink()
         for name in ("announcements.jsonl", "mails.jsonl"):
-            (cluster.site / name).unlink(missing_ok=True)
+            (minji.site / name).unlink(missing_ok=True)
 
 
 @pytest.mark.story("user-guide", "call-for-applications", "announce")

@@ -31,13 +31,11 @@ def with_people(provisioned: Cluster) -> Cluster:
     if saved.exists() and "people" in provisioned.lab("status"):  # of an earlier session, with GPUADMIN_KEEP_LAB
         return provisioned
     shutil.rmtree(saved, ignore_errors=True)
-    provisioned.restore("provisioned")
-    provisioned.empty()
+    provisioned.fresh()
     settings = provisioned.site / "gpuadmin.yml"
     before = settings.read_text()
     settings.write_text(
-        f"{before.replace('source: directory', 'source: registry')}\nterm:\n  name: 2026-2\n"
-        "  deadline: 2026-01-31\n  next: {name: 2027-1, deadline: 2099-06-30}\n"
+        f"{before}\nterm:\n  name: 2026-2\n  deadline: 2026-01-31\n  next: {{name: 2027-1, deadline: 2099-06-30}}\n"
     )
     try:
         for name in (*LEAVING, STAYING):

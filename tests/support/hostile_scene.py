@@ -171,10 +171,13 @@ class Scene:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={"PATH": "/usr/bin:/bin"},
             )  # fmt: skip
 
-    def attack(self, *names: str, seconds: float = 600, warm_up: float = 20) -> None:
-        """Start it, and wait until everybody has done each trick once, or so many seconds."""
+    def attack(self, *names: str, seconds: float = 600, warm_up: float = 20, pause: float = 0) -> None:
+        """Start it, and wait until everybody has done each trick once, or so many seconds.
+
+        ``pause``: seconds between two tricks; without one an attack takes all of the machine that it can get.
+        """
         for name in names or HOSTILE:
-            self.start(name, self.command(name, seconds))
+            self.start(name, self.command(name, seconds, "--pause", str(pause)))
         end = time.monotonic() + warm_up
         while time.monotonic() < end and any(
             (self.base / f"{name}.log").read_bytes().count(b"done once") < WORKERS for name in names or HOSTILE

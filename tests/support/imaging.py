@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -111,19 +110,16 @@ def prepare(cluster: Cluster, *options: str) -> None:
 
     The golden node runs it, unless ``options``, which build-image gets as well, spare it the trial.
     """
-    cluster.restore("provisioned")
-    cluster.empty()
+    cluster.fresh()
     cluster.gpuadmin("prepare-root", "--yes")
     cluster.add("minji")
     cluster.gpuadmin("build-image", "one", "--install", PACKAGE, *options, "--yes")
-    cluster.lab("save", "imaged", "--replace")
-    shutil.copy(cluster.site / "users.yml", cluster.site.parent / "users-imaged.yml")
+    cluster.save("imaged")
 
 
 def restore(cluster: Cluster, state: str = "imaged") -> Cluster:
     """Put the lab back to `imaged`, with minji on it, or to another state that was made from that."""
     cluster.restore(state)
-    shutil.copy(cluster.site.parent / "users-imaged.yml", cluster.site / "users.yml")
     return cluster
 
 

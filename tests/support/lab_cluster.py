@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ LAB = os.environ.get("GPUADMIN_TEST_LAB", "test")
 #: Seconds that a command may take; a machine that does other things needs more.
 PATIENCE = float(os.environ.get("GPUADMIN_TEST_PATIENCE", "1800"))
 KEEP = bool(os.environ.get("GPUADMIN_KEEP_LAB"))
+#: The state that every lab is saved as when it has been provisioned.
+PROVISIONED = "provisioned"
 EMPTY_REGISTRY = "users: []\nretired: []\n"
 
 
@@ -38,10 +41,8 @@ class Cluster:
 
     def saved_states(self) -> list[str]:
         """The names of the states that the lab has; none where there is no lab."""
-        done = subprocess.run(
-            [GPUADMIN, "lab", "status", "--name", self.name, "--json"], check=False, capture_output=True, text=True
-        )
-        return sorted(json.loads(done.stdout)["snapshots"]) if done.returncode == 0 else []
+        lab = state.load(self.name)
+        return sorted(lab.snapshots) if lab else []
 
     def hosts(self) -> list[str]:
         """The names of the lab's hosts."""
@@ -87,11 +88,46 @@ class Cluster:
                 process.communicate(timeout=300)
         self._commands.clear()
 
+    def save(self, state: str) -> None:
+        """Save the lab, and who is on the site."""
+        self.lab("save", state, "--replace")
+        shutil.copy(self.site / "users.yml", self._people(state))
+
     def restore(self, state: str) -> None:
-        """Put the lab back to a saved state; the site remembers nobody who came since."""
+        """Put the lab back to a saved state, with the people of then; the site remembers nobody who came since."""
         self.end_commands()
         self.lab("restore", state)
         (self.site / "runs" / "uids.json").unlink(missing_ok=True)
+        if self._people(state).exists():
+            shutil.copy(self._people(state), self.site / "users.yml")
+
+    def fresh(self) -> None:
+        """Put the lab back to how provisioning made it, with nobody on it."""
+        self.restore(PROVISIONED)
+        self.empty()
+
+    def begin(self, state: str, make: Callable[[], object]) -> None:
+        """Put the lab to a state, which is made from a fresh lab when it is first asked for, and saved."""
+        if state in self.saved_states():
+            self.restore(state)
+        else:
+            self.fresh()
+            make()
+            self.save(state)
+
+    @contextmanager
+    def settings(self, change: Callable[[str], str]) -> Iterator[None]:
+        """gpuadmin.yml is what `change` makes of it as long as the block lasts."""
+        path = self.site / "gpuadmin.yml"
+        before = path.read_text()
+        path.write_text(change(before))
+        try:
+            yield
+        finally:
+            path.write_text(before)
+
+    def _people(self, state: str) -> Path:
+        return self.site.parent / f"users-{state}.yml"
 
     def gpuadmin(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         """Run gpuadmin on the site with --json; it must end with that code. Returns its document."""
@@ -161,7 +197,8 @@ class Cluster:
         return path.with_suffix(".pub").read_text().strip()
 
     def add(self, name: str, *options: str, code: int = 0) -> dict[str, Any]:
-        return self.gpuadmin("add-user", name, "--key", self.key(name), "--yes", *options, code=code)
+        agreed = () if "--check" in options else ("--yes",)
+        return self.gpuadmin("add-user", name, "--key", self.key(name), *agreed, *options, code=code)
 
     def empty(self) -> None:
         """Say that nobody is on the site."""

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpuadmin.lab import image, mirror, paths
-from tests.support.lab_cluster import GPUADMIN, KEEP, REPOSITORY, Cluster
+from tests.support.lab_cluster import GPUADMIN, KEEP, PROVISIONED, REPOSITORY, Cluster
 
-STATE = "provisioned"
 #: An image of nodes as provisioning made them. Images of tests are sent as what they differ by from that.
 STOCK = "stock"
 #: What decides how a provisioned host looks: the node's side of gpuadmin, how it is asked, and the lab itself.
@@ -29,7 +28,7 @@ def provisioned_lab(name: str, directory: Path, *options: str, stock: bool = Fal
     With GPUADMIN_KEEP_LAB set, for people who write tests, the lab stays and the next session goes on with it.
     """
     cluster = Cluster(directory / "site", name, light="--light" in options)
-    if KEEP and cluster.site.exists() and STATE in cluster.saved_states():
+    if KEEP and cluster.site.exists() and PROVISIONED in cluster.saved_states():
         yield cluster
         cluster.end_commands()
         return
@@ -66,12 +65,23 @@ def remembered_lab(name: str, *options: str) -> Iterator[Cluster]:
     finally:
         cluster.end_commands()
         # a test that failed in the middle of making it, or saved more, leaves nothing for the next session
-        if made_from.is_file() and cluster.saved_states() == [STATE]:
+        if made_from.is_file() and cluster.saved_states() == [PROVISIONED]:
             for host in cluster.hosts():  # the saved state is all that counts: nobody waits for them to shut down
                 cluster.lab("power-cut", host)
         else:
             made_from.unlink(missing_ok=True)
             cluster.lab("down", "--purge")
+
+
+def nothing_left(name: str) -> None:
+    """Nothing of a lab of light hosts that was purged is on this machine: no disk in use, no network, no process."""
+
+    def output(*command: str) -> str:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    assert f"lab/{name}/hosts" not in output("losetup", "-a")
+    assert f"gpuadmin-lab-{name}-" not in output("ip", "netns")
+    assert list(Path("/sys/fs/cgroup").rglob(f"gpuadmin-lab-{name}-*")) == []
 
 
 def make(cluster: Cluster, options: Sequence[str], *, stock: bool = False) -> None:
@@ -85,7 +95,7 @@ def make(cluster: Cluster, options: Sequence[str], *, stock: bool = False) -> No
     assert {host["status"] for host in document["hosts"].values()} == {"changed"}
     if stock:
         hold_stock(cluster)
-    cluster.lab("save", STATE, "--replace")
+    cluster.lab("save", PROVISIONED, "--replace")
 
 
 def hold_stock(cluster: Cluster) -> None:
@@ -145,16 +155,16 @@ def upgraded(cluster: Cluster) -> bool:
     except AssertionError as error:  # what no site has had, between two commits, need not lead on
         print(f"the lab of an earlier session cannot be upgraded: {error}")
         return False
-    cluster.lab("save", STATE, "--replace")
+    cluster.lab("save", PROVISIONED, "--replace")
     return True
 
 
 def brought_back(cluster: Cluster) -> bool:
     """Whether the lab of an earlier session could be put back to how it was saved."""
-    if cluster.saved_states() != [STATE]:
+    if cluster.saved_states() != [PROVISIONED]:
         return False
     try:
-        cluster.restore(STATE)
+        cluster.restore(PROVISIONED)
         cluster.empty()  # the site is as the last test left it
         cluster.lab("up", "--site", str(cluster.site))  # all run: its hosts answer, and the site has their ports
     except subprocess.SubprocessError as error:

@@ -37,22 +37,15 @@ def monitor_host(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def monitored(cluster: Cluster) -> Iterator[None]:
-    """storage1 is the monitor host, set up once and saved."""
-    settings = cluster.site / "gpuadmin.yml"
-    before = settings.read_text()
-    for key in ("mail", "metrics"):  # a session that was killed may have left them
-        before = before.partition(f"\n{key}: ")[0]
-    settings.write_text(f"{before}\n{SETTINGS.lstrip()}")
-    try:
-        with monitor_host(cluster):
-            if STATE in cluster.saved_states():
-                cluster.restore(STATE)
-            else:
-                cluster.gpuadmin("provision", "--yes")
-                cluster.lab("save", STATE, "--replace")
-            yield
-    finally:
-        settings.write_text(before)
+    """storage1 is the monitor host, and minji is on it: set up once and saved."""
+
+    def set_up() -> None:
+        cluster.gpuadmin("provision", "--yes")
+        cluster.add("minji")
+
+    with cluster.settings(lambda text: f"{text}\n{SETTINGS.lstrip()}"), monitor_host(cluster):
+        cluster.begin(STATE, set_up)
+        yield
 
 
 QUERY = (
@@ -78,8 +71,7 @@ def within(seconds: float, look: Callable[[], Any]) -> Any:
 
 
 @pytest.fixture
-def watched(cluster: Cluster) -> Iterator[Cluster]:
+def watched(provisioned: Cluster) -> Iterator[Cluster]:
     """The cluster with storage1 as its monitor host, and minji on it; nobody holds a GPU yet. Provisioned so once."""
-    with monitored(cluster):
-        cluster.add("minji")
-        yield cluster
+    with monitored(provisioned):
+        yield provisioned

@@ -11,6 +11,7 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,16 +119,17 @@ class Cluster:
 
     def _facts(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
         found = people.parse(variables["gpuadmin_term"]["people"])
+        running = partial(self._running, host)
         if host == "storage1":
             facts = term_facts.collect(
                 found, home_root=str(self.storage.root), mountpoint=str(self.storage.point),
-                backup_directory=str(self.storage.directory),
+                backup_directory=str(self.storage.directory), processes=running,
             )  # fmt: skip
             names = variables["gpuadmin_term"]["names"]
             facts = {**facts, "identities": {name: PEOPLE[name] for name in names if name in PEOPLE}}
         else:
-            facts = term_facts.collect(found, docker=str(self.docker(host)))
-        return [], {"facts": {**facts, "processes": dict(sessions.counts(found, self._running(host)))}}, []
+            facts = term_facts.collect(found, docker=str(self.docker(host)), processes=running)
+        return [], {"facts": facts}, []
 
     def _running(self, host: str) -> list[sessions.Process]:
         # no process of this machine has such a number: whatever the code under test does, it ends nothing here

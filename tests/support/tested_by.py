@@ -39,6 +39,7 @@ TESTED_BY = {
     "diagnosis/subject.py": ("unit/node/diagnosis/test_collect.py", "what all parts are given, and bounded by"),
     "operations/gpu_grants.py": ("unit/node/operations/test_gpu_gate.py", "grants as a verb asks for them"),
     "gpus/mig_devices.py": ("unit/node/gpus/test_device_files.py", "what it records is what a grant opens"),
+    "slurm/texts.py": ("unit/node/slurm/test_gpu.py", "what `gpu` says"),
     "gpus/in_force.py": ("unit/node/metrics/test_granting.py", "what holds of grants is what it reads"),
     "gpus/library.py": ("unit/node/gpus/test_nvml.py", "its calls, made by what reads all of them"),
     "homes/creating.py": ("unit/node/homes/test_directories.py", "what was decided there is made by it"),

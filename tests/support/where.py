@@ -91,8 +91,8 @@ def scenarios() -> list[str]:
     return sorted(names, key=lambda name: bool(reason_of(name)))
 
 
-#: The scenarios that `make test` has time for; `make molecule` has them all.
-QUICK_SCENARIOS = ("node_state", "accounts")
+#: The scenarios that `make test` has time for; `make molecule` has them all. This one has what `node_state` has, too.
+QUICK_SCENARIOS = ("accounts",)
 
 
 def everything() -> Iterator[Entry]:
@@ -123,7 +123,7 @@ def _entry(name: str, marks: Mapping[str, pytest.Mark]) -> Entry:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Light hosts first; of two processes side by side, each has its lane."""
-    items.sort(key=lambda item: on_virtual_cluster(item) or item.get_closest_marker("virtual") is not None)
+    items.sort(key=on_virtual_machines)
     wanted = config.getoption("lane")
     other = [item for item in items if wanted and lane(item) != wanted]
     if other:
@@ -132,14 +132,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def lane(item: pytest.Item) -> str:
-    """Which of the two processes has a test. Those that share a lab go to one."""
-    return VIRTUAL if why_virtual() or on_virtual_cluster(item) else LIGHT
+    """Which of the two processes has a test."""
+    return VIRTUAL if why_virtual() or on_virtual_machines(item) else LIGHT
 
 
-def on_virtual_cluster(item: pytest.Item) -> bool:
-    """Whether a test has the shared cluster on virtual machines, and not a lab of its own."""
+def on_virtual_machines(item: pytest.Item) -> bool:
+    """Whether a test has virtual machines: the shared cluster, or a lab of its own."""
     call = getattr(item, "callspec", None)
-    return call is not None and call.params.get("hosts") == VIRTUAL
+    shared = call is not None and call.params.get("hosts") == VIRTUAL
+    return shared or item.get_closest_marker("virtual") is not None
 
 
 if __name__ == "__main__":

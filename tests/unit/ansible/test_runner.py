@@ -236,6 +236,12 @@ def test_a_limit(playbook: Runner) -> None:
     assert list(playbook(tasks, limit="golden").hosts) == ["node1"]
 
 
+def test_ansible_does_not_look_all_the_time_whether_a_host_is_done(playbook: Runner) -> None:
+    seconds = "lookup('ansible.builtin.config', 'DEFAULT_INTERNAL_POLL_INTERVAL')"
+    result = playbook(f"- name: Look\n  ansible.builtin.assert:\n    that: {seconds} >= 0.01\n")
+    assert {host.status for host in result.hosts.values()} == {"ok"}, result
+
+
 def test_a_playbook_that_ansible_cannot_read(playbook: Runner) -> None:
     result = playbook("- name: Nothing\n  no.such.module:\n")
     assert result.hosts == {}

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -257,16 +258,20 @@ def test_work_that_was_killed_is_not_begun_again_by_itself(tmp_path: Path) -> No
 @pytest.mark.parametrize("request_text", ["", "{", "[]", '{"format": 1, "id": "a push"}', None])
 def test_a_job_of_another_version_is_not_taken_for_ours(tmp_path: Path, begin: str, request_text: str | None) -> None:
     """Its unit works, and what its request says is not known."""
-    systemd = Systemd()
-    ours = job(systemd, tmp_path, HANGS)
+    systemd, begun = Systemd(), tmp_path / "begun"
+    lasting = {"command": ["sh", "-c", f"touch {begun}; exec sleep 1000"]}
+    ours = job(systemd, tmp_path, lasting)
     attend(ours, "a push")
+    while not begun.exists():  # it has read its request
+        assert next(iter(systemd.processes.values())).poll() is None
+        time.sleep(0.01)  # nothing tells when a program has begun
     path = tmp_path / "jobs/x" / background.REQUEST
     if request_text is None:
         path.write_text(json.dumps({**json.loads(path.read_text()), "format": background.FORMAT + 1}))
     else:
         path.write_text(request_text)
     with pytest.raises(NodeError, match="still runs another job; wait"):
-        attend(ours, "a push") if begin == "attend" else perform(systemd, tmp_path, HANGS, wait=0)
+        attend(ours, "a push") if begin == "attend" else perform(systemd, tmp_path, lasting, wait=0)
     systemd.kill()
 
 

@@ -47,7 +47,12 @@ def processes(proc: str = "/proc") -> list[Process]:
             continue
         try:
             with open(f"{proc}/{name}/status", encoding="utf-8", errors="replace", newline="\n") as stream:
-                fields = dict(line.split(":\t", 1) for line in stream if ":\t" in line)
+                fields = {}
+                for line in stream:
+                    key, _, value = line.partition(":\t")
+                    fields[key] = value
+                    if key == "Uid":  # nothing below it is asked for: of many processes that is most of the time
+                        break
             uids = [int(one) for one in fields["Uid"].split()]
         except (OSError, KeyError, ValueError):
             continue  # it ended while we looked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import mounts
@@ -77,6 +77,7 @@ def collect(
     directories: Sequence[str] = (),
     docker: str | None = None,
     names: Sequence[str] = (),
+    processes: Callable[[], Sequence[sessions.Process]] = sessions.processes,
 ) -> Mapping[str, Any]:
     """All of it; what a host does not have is left out by its argument."""
     found: dict[str, Any] = {"at": backup_set.now(), "boot": boot_id()}
@@ -88,7 +89,7 @@ def collect(
         found["free"] = free(backup_directory)
     if directories or docker:
         found["scratch"] = scratch.observe(directories, docker, people).as_dict()
-    found["processes"] = dict(sessions.counts(people, sessions.processes()))
+    found["processes"] = dict(sessions.counts(people, processes()))
     if names:
         found["identities"] = identities(names)
     return found
