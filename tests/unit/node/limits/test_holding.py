@@ -4,6 +4,7 @@ import json
 import os
 import pwd
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -276,14 +277,14 @@ def test_who_cannot_be_looked_at_keeps_their_amount(docker: Docker, monkeypatch:
     docker.place()
     docker.again()
     docker.place("sua", 20003)
-    inspect = btrfs.inspect
+    below = holding._below
 
-    def odd(path: str) -> btrfs.Subvolume | None:
+    def odd(path: str) -> Iterator[int]:
         if path.endswith("minji"):
             raise OSError(5, "Input/output error")
-        return inspect(path)
+        return below(path)
 
-    monkeypatch.setattr(btrfs, "inspect", odd)
+    monkeypatch.setattr(holding, "_below", odd)
     assert "Input/output error" in docker.again().problems[0]
     for name in ("minji", "sua"):
         found = docker.group(name)
