@@ -89,7 +89,9 @@ def test_one_person_has_an_amount_of_the_disks(cluster: Cluster) -> None:
         assert "sua: made before limits.docker" in str(again)
 
         # Docker's data: the kernel refuses more, of hers alone
-        assert "Disk quota exceeded" in cluster.person("minji", NODE, WRITE.format("/local/.docker/minji/layer", 250))
+        cluster.person("minji", NODE, "tar c /bin/busybox | docker import - box >/dev/null")
+        fill = "docker run --name big box /bin/busybox dd if=/dev/zero of=/x bs=1M count=250 2>&1 || true"
+        assert "Disk quota exceeded" in cluster.person("minji", NODE, fill)
         assert cluster.person("jiho", NODE, WRITE.format("/local/.docker/jiho/layer", 50)) == ""
         assert "of 200.0 MB (99%)" in cluster.person("minji", NODE, "gpuadmin-me")
         assert cluster.person("minji", NODE, LOG_IN) == ""
@@ -103,6 +105,9 @@ def test_one_person_has_an_amount_of_the_disks(cluster: Cluster) -> None:
         said = cluster.gpuadmin("diagnose", "minji", "--limit", NODE, code=6)["result"]
         assert "minji's Docker data is full: " in said["findings"][0]["cause"]
         assert "docker system prune" in cluster.ssh("minji", NODE, "gpuadmin-me check").stdout
+
+        again = "docker system prune -f >/dev/null; docker run --rm box /bin/busybox echo works"
+        assert cluster.person("minji", NODE, again).strip() == "works"
 
         # the home: measured by the storage host, and told
         assert cluster.person("jiho", NODE, WRITE.format("data", 104)) == "", "nothing refuses more"

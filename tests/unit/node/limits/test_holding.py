@@ -4,6 +4,7 @@ import json
 import os
 import pwd
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -267,6 +268,28 @@ def test_what_fails_for_one_is_told_and_holds_for_the_others(docker: Docker, mon
     found = docker.group("sua")
     assert found is not None
     assert found.most == 100 * MB
+
+
+@pytest.mark.holds("a place that cannot be looked at keeps nobody else from theirs")
+@pytest.mark.holds("whose place cannot be looked at keeps their amount")
+def test_who_cannot_be_looked_at_keeps_their_amount(docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
+    docker.hold()
+    docker.place()
+    docker.again()
+    docker.place("sua", 20003)
+    below = holding._below
+
+    def odd(path: str) -> Iterator[int]:
+        if path.endswith("minji"):
+            raise OSError(5, "Input/output error")
+        return below(path)
+
+    monkeypatch.setattr(holding, "_below", odd)
+    assert "Input/output error" in docker.again().problems[0]
+    for name in ("minji", "sua"):
+        found = docker.group(name)
+        assert found is not None
+        assert found.most == 100 * MB
 
 
 @pytest.mark.holds("amounts that fail do not deny what was done to accounts")

@@ -21,7 +21,7 @@ def amounts(person: Person, facts: Facts) -> Iterator[Cause]:
         values, what = (has, most), f"{name}'s {_WHAT[place]}"
         if used["held"] and used["bytes"] * 100 >= used["most"] * FULL:
             cause = f"{what} is full: {has} of {most}; what writes there fails (Disk quota exceeded)"
-            remedy = f"{name}: docker system prune; or more of limits.docker in gpuadmin.yml (limits.people)"
+            remedy = f"{name}: docker system prune; where their daemon no longer starts, give them more (limits.people)"
             yield Cause("amount-full", cause, remedy, (), values)
         elif not used["held"] and used["bytes"] >= used["most"]:
             cause = f"{what} is more than they may have: {has} of {most}; nothing refuses more"

@@ -110,7 +110,7 @@ def _docker(data: str, amounts: Amounts, held: Held, check: bool) -> None:
     if not on:
         held.notes += [f"{data}: {why}: people's amounts are told, and nothing enforces them"] * wanted
         return
-    own, plain = _places(data, amounts, held) if wanted else ([], [])
+    own, plain, whole = _places(data, amounts, held) if wanted else ([], [], True)
     if plain:
         held.notes.append(
             f"{data}: {listed(plain)}: made before limits.docker, so the amount is told and nothing enforces it"
@@ -122,7 +122,8 @@ def _docker(data: str, amounts: Amounts, held: Held, check: bool) -> None:
             _bring(one, uuid, members.get(one.group, set()), held, check)
         except (NodeError, OSError) as error:  # guard: an amount that fails keeps nobody else from theirs
             held.problems.append(f"{one.path}: the amount is not in force: {in_words(error)}")
-    gone = sorted(set(groups) - {one.group for one in own})
+    # guard: whose place cannot be looked at keeps their amount -> sorted(set(groups) - {one.group for one in own})
+    gone = sorted(set(groups) - {one.group for one in own}) if whole else []
     there = {qgroups.own_group(one.id): name for name, one in btrfs.listing(data).items()} if gone else {}
     for group in gone:
         held.done += [f"{data}/{there[group]}: no amount any more"] if group in there else []
@@ -138,25 +139,38 @@ def _file_system(path: str) -> str | None:
         os.close(handle)
 
 
-def _places(data: str, amounts: Amounts, held: Held) -> tuple[list[Own], list[str]]:
-    """Whose place is a subvolume, and who has a directory. By its name: its owner can give it away in a namespace."""
-    own, plain = [], []
+def _places(data: str, amounts: Amounts, held: Held) -> tuple[list[Own], list[str], bool]:
+    """Whose place is a subvolume, who has a directory, and whether all could be looked at."""
+    own, plain, whole = [], [], True
     for name in sorted(os.listdir(data)):
         most = amounts.most(DOCKER, name) if valid_name(name) else None
         path = os.path.join(data, name)
         if most is None or not os.path.isdir(path) or os.path.islink(path):
             continue
-        top = btrfs.inspect(path)
-        if top is None:
-            plain.append(name)
+        try:
+            found = _own(path, name, most, held)
+        except (NodeError, OSError) as error:  # guard: a place that cannot be looked at keeps nobody else from theirs
+            held.problems.append(f"{path}: the amount is not in force: {in_words(error)}")
+            whole = False
             continue
-        below = list(islice(_below(path), MOST + 1))
-        if len(below) > MOST:
-            held.notes.append(f"{path}: {name} has more than {MOST} subvolumes: not all of them count")
-        # guard: a subvolume that somebody makes is no way around their amount -> frozenset({top.id})
-        ids = frozenset({top.id, *below[:MOST]})
-        own.append(Own(path, name, top.id, ids, most))
-    return own, plain
+        if found is None:
+            plain.append(name)
+        else:
+            own.append(found)
+    return own, plain, whole
+
+
+def _own(path: str, name: str, most: int, held: Held) -> Own | None:
+    """Somebody's by its name: its owner can give it away in a namespace. None: it is no subvolume."""
+    top = btrfs.inspect(path)
+    if top is None:
+        return None
+    below = list(islice(_below(path), MOST + 1))
+    if len(below) > MOST:
+        held.notes.append(f"{path}: {name} has more than {MOST} subvolumes: not all of them count")
+    # guard: a subvolume that somebody makes is no way around their amount -> frozenset({top.id})
+    ids = frozenset({top.id, *below[:MOST]})
+    return Own(path, name, top.id, ids, most)
 
 
 def _below(path: str) -> Iterator[int]:

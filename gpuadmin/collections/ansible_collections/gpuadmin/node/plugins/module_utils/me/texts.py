@@ -61,11 +61,11 @@ CAUSES: Mapping[str, Text] = {
     "homes-read-only": _admins("the homes are read-only", "홈 디렉터리에 쓸 수 없습니다(읽기 전용)"),
     "amount-full": Text(
         (
-            "docker system prune, or ask your admins for more",
+            "docker system prune; if Docker no longer starts, delete a large file of yours in your place for its data",
             "your Docker data on this node is full: {0} of {1}; what writes there fails with 'Disk quota exceeded'",
         ),
         (
-            "docker system prune을 실행하거나 관리자에게 용량을 늘려 달라고 하세요",
+            "docker system prune을 실행하세요. Docker가 시작되지 않으면 Docker 데이터 디렉터리에서 큰 파일을 지우세요",
             "이 노드의 Docker 데이터가 가득 찼습니다: {1} 중 {0} 사용. 더 쓰면 'Disk quota exceeded' 오류가 납니다",
         ),
     ),
