@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuadmin.actions.shared.metrics import metrics_variables, secret_of
+from gpuadmin.actions.shared.metrics import metrics_variables, secret_of, slurm_variables
 from gpuadmin.actions.shared.roles import everybody, plan_roles
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted
@@ -24,7 +24,9 @@ def drift(options: Options) -> int:
     with opened("drift", options, changes=False) as session:
         title = f"Find out who is root on the hosts of {session.site.settings.name}, and compare them with the site"
         session.planned(plan_roles(session, title))
-        given = everybody(session) | metrics_variables(session.site, secret_of(session.site)) | declared(session)
+        secret = secret_of(session.site)
+        secrets = metrics_variables(session.site, secret) | slurm_variables(session.site, secret)
+        given = everybody(session) | secrets | declared(session)
         run = session.run("drift", None, given, check=True)
         seen = Seen.of(session, run)
         if not options.json:

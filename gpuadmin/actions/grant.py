@@ -13,6 +13,7 @@ from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.grants import clock, gpu_words, look
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted
+from gpuadmin.config.queue import takes_jobs
 from gpuadmin.errors import ConfigError, HostFailedError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
@@ -50,6 +51,12 @@ def grant(options: Options, request: Granting) -> int:
         if len(hosts) != 1 or "gpu" not in hosts[0].groups:
             raise ConfigError(f"{request.host} is not one node", hint="name one host of the group gpu")
         host = hosts[0].name
+        # guard: an admin grants no GPU that the queue would give to somebody else
+        if takes_jobs(session.site.settings, session.site.inventory.hosts, hosts[0]):
+            raise RefusedError(
+                f"Slurm decides who gets the GPUs of {host}, and knows nothing of grants by admins",
+                hint=f"{user.name} can ask with `gpu get`; slurm_node: false takes {host} out of the queue",
+            )
         if len(request.reason) > LONGEST or not request.reason.isprintable():
             raise ConfigError(f"--reason: at most {LONGEST} printable characters, in one line")
         until = end(request, datetime.now())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpuadmin.actions.shared.accounts import account_result
-from gpuadmin.actions.shared.metrics import keep_secret, metrics_variables, secret_of
+from gpuadmin.actions.shared.metrics import keep_secret, metrics_variables, secret_of, slurm_variables
 from gpuadmin.actions.shared.roles import everybody, plan_roles
 from gpuadmin.config.check import NO_LIMITS, WITH_LIMITS
 from gpuadmin.options import Options
@@ -19,10 +19,11 @@ def provision(options: Options) -> int:
     with opened("provision", options) as session:
         session.plan(_plan(session))
         secret = secret_of(session.site)
-        given = everybody(session) | metrics_variables(session.site, secret)
+        secrets = metrics_variables(session.site, secret) | slurm_variables(session.site, secret)
+        given = everybody(session) | secrets
         session.predict("provision", None, given)
         session.confirm()  # guard: provision asks before it does something
-        if "gpuadmin_metrics" in given and not session.check:
+        if secrets and not session.check:
             keep_secret(session.site, secret)
         run = session.run("provision", None, given, check=session.check)
         return report(session, run, account_result(run))

@@ -44,6 +44,7 @@ REPORTS: Mapping[str, Any] = {
     "power": looks.Power,
     "gpus": looks.Gpus,
     "grants": looks.Grants,
+    "queue": looks.Queue,
     "mig": looks.Mig,
     "diagnosis": looks.Diagnosis,
     "docker_restart": str,

@@ -37,6 +37,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "grant": "Give somebody GPUs of a node until a time.",
         "revoke": "End grants before their time.",
         "grants": "Show who was granted which GPUs.",
+        "queue": "Show who has GPUs of Slurm's queue, and who waits.",
         "mig": "Divide GPUs into MIG devices, as the site says.",
         "disk": "Show whose files fill the disks.",
         "dashboard": "Open the web page of all this as an admin.",

@@ -10,6 +10,9 @@ _UNITS = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _PERCENT = re.compile(r"([1-9][0-9]?|100)%")
 _SIZE = re.compile(r"([1-9][0-9]{0,6})([MGT])")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+#: Of disks, as they are sold and as people are told what they have (text.size_words).
+_DISK_UNITS = {"M": 10**6, "G": 10**9, "T": 10**12}
+LEAST_DISK = 100 * 10**6
 #: With less nobody can log in: a shell, the user manager, and what they start.
 LEAST_MEMORY, LEAST_TASKS = 128 << 20, 64
 #: Percent of a disk.
@@ -64,6 +67,28 @@ def ask_for_reserve(value: Any) -> Any:
     if percent and int(percent[1]) > MOST_RESERVED:
         raise ValueError(f"{_said(value)} leaves people less than half of the disk; give {MOST_RESERVED}% or less")
     return text
+
+
+def ask_for_disk(value: Any) -> Any:
+    """The same for what one person may have on a disk: a size alone, since it is told to people as a number of GB."""
+    text = _text(value)
+    try:
+        amount = disk_amount(text)
+    except ValueError:
+        raise ValueError(f"{_said(value)} is no amount; write a size such as 500G, or {UNLIMITED}") from None
+    if amount is not None and amount < LEAST_DISK:
+        raise ValueError(f"{_said(value)} is too little to work with; give {LEAST_DISK // 10**6}M or more")
+    return text
+
+
+def disk_amount(text: str) -> int | None:
+    """Bytes that one person may have on a disk; None: as much as there is. Raises ValueError for what is no size."""
+    if text == UNLIMITED:
+        return None
+    size = _SIZE.fullmatch(text)
+    if size is None:
+        raise ValueError(f"{text[:40]!r} is no size")
+    return int(size[1]) * _DISK_UNITS[size[2]]
 
 
 def _checked(value: Any, text: str, other: object, right: str) -> str:

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Literal
 
+from gpuadmin.common.amounts import NONE
 from gpuadmin.common.text import listed
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.host_variables import LIMITS
@@ -16,7 +17,9 @@ from gpuadmin.config.known_hosts import known_as, no_keys, pinned_keys, read_kno
 from gpuadmin.config.load import KNOWN_HOSTS, Parts, Site
 from gpuadmin.config.memory import WAY_OUT, recall
 from gpuadmin.config.private_key import login_problem
+from gpuadmin.config.queue import takes_jobs
 from gpuadmin.config.schema import User
+from gpuadmin.config.schema.limits import any_amount
 from gpuadmin.similar import did_you_mean
 
 #: What is said of a site without limits, and the way out.
@@ -49,6 +52,7 @@ def findings(site: Site, *, today: date | None = None) -> list[Finding]:
         *_term(site, today),
         *_mail(site),
         *_metrics(site),
+        *_slurm(site),
     ]
 
 
@@ -211,11 +215,18 @@ def _limits(site: Site) -> Iterator[Finding]:
             message = f"{name} does nothing: gpuadmin.yml has no section limits"
             yield Finding("error", f"inventory: {host.name}", message, WITH_LIMITS)
         return
+    hosts = [host.variables for host in site.inventory.hosts]
     named = dict.fromkeys(name for entry in limits.people for name in entry.names)
     strange = [name for name in named if site.registry.find(name) is None]
     if strange and site.settings.accounts.source == "registry":
         message = f"{listed([repr(name) for name in strange])} {'is' if len(strange) == 1 else 'are'} not in users.yml"
         yield Finding("warning", f"{where}.people", message, "correct the name if it is a slip")
+    if any_amount(limits, hosts, "home") and not site.inventory.group("monitor"):
+        message = "nobody is told how large their home is: nothing measures homes without a monitor host"
+        yield Finding("warning", f"{where}.home", message, "put a host into the group monitor: docs/monitoring.md")
+    if any_amount(limits, hosts, "docker") and limits.disk_reserve == NONE:
+        message = "nothing enforces it: limits.disk_reserve is 0, so quotas of btrfs are off"
+        yield Finding("warning", f"{where}.docker", message, "give limits.disk_reserve a share or a size, such as 5%")
 
 
 def _people(site: Site, today: date) -> Iterator[Finding]:
@@ -317,3 +328,41 @@ def _metrics(site: Site) -> Iterator[Finding]:
         )
     if monitors and not (metrics.mail_to or metrics.webhook):
         yield Finding("warning", where, "alerts reach nobody", "name somebody in mail_to, or a webhook")
+
+
+def _slurm(site: Site) -> Iterator[Finding]:
+    section, hosts = site.settings.slurm, site.inventory.group("slurm")
+    if section is None:
+        if hosts:
+            message = "is in the group slurm, and gpuadmin.yml has no section slurm: provision takes the queue away"
+            yield Finding("warning", f"inventory: {hosts[0].name}", message, "add `slurm: {}` to gpuadmin.yml")
+        return
+    if not hosts:
+        message = "there is no queue: no host is in the group slurm"
+        yield Finding("error", "gpuadmin.yml: slurm", message, "put one host into it; the storage host may be that")
+    if len(hosts) > 1:
+        names = ", ".join(host.name for host in hosts)
+        yield Finding("error", "inventory: slurm", f"holds {names}", "a queue has one controller; leave one of them")
+    if any("gpu" in host.groups for host in hosts):
+        message = "is in the groups slurm and gpu: whoever slows this node down slows the queue down"
+        yield Finding("error", f"inventory: {hosts[0].name}", message, "the storage host can have the queue")
+    if site.settings.accounts.source != "registry":
+        message = "the queue knows the people of users.yml, and accounts.source is directory"
+        yield Finding(
+            "error", "gpuadmin.yml: slurm", message, "keep accounts in users.yml, or remove the section slurm"
+        )
+    open_nodes = [
+        host.name
+        for host in site.inventory.group("gpu")
+        if takes_jobs(site.settings, site.inventory.hosts, host)
+        and (host.variables.get("gpus_access") or site.settings.gpus.access) == "open"
+    ]
+    if open_nodes:
+        message = (
+            f"people can use GPUs without waiting for their turn on {listed(open_nodes)}: they are open to everybody"
+        )
+        yield Finding("warning", "gpuadmin.yml: gpus.access", message, "set it to granted")
+    strange = [one for group in section.groups for one in group.people if site.registry.find(one) is None]
+    if strange and site.settings.accounts.source == "registry":
+        message = f"{listed([repr(name) for name in strange])} {'is' if len(strange) == 1 else 'are'} not in users.yml"
+        yield Finding("warning", "gpuadmin.yml: slurm.groups", message, "correct the name if it is a slip")

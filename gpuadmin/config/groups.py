@@ -7,5 +7,6 @@ GROUPS: dict[str, str] = {
     "golden": "the node on which updates are made (one of gpu)",
     "storage": "the host that serves homes and images",
     "monitor": "the host that collects metrics",
+    "slurm": "the host that has the queue for GPUs (Slurm's controller)",
     "backup": "the host that holds the second copy of backups",
 }

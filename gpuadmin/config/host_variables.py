@@ -13,7 +13,7 @@ from gpuadmin.config.schema import gpus, limits
 #: What a host may have of the site's section `gpus`, under which name; and of the section `limits`.
 SETTINGS = {f"gpus_{name}": name for name in gpus.OF_A_HOST}
 LIMITS = {f"limits_{name}": name for name in limits.OF_A_HOST}
-NAMES = ("gpus", "gpu_model", *SETTINGS, *LIMITS)
+NAMES = ("gpus", "gpu_model", "slurm_node", *SETTINGS, *LIMITS)
 _MOST = 64
 _LONGEST = 96  # of a GPU's name, as NVML has it
 
@@ -32,6 +32,9 @@ def problems(variables: Mapping[str, Any]) -> list[str]:
                 plain_text(model, longest=_LONGEST)
             except ValueError as error:
                 found.append(f"gpu_model {error}")
+    takes_jobs = variables.get("slurm_node")
+    if takes_jobs is not None and not isinstance(takes_jobs, bool):
+        found.append(f"slurm_node {_quoted(takes_jobs)} is neither true nor false: whether the node takes Slurm's jobs")
     return [*found, *_settings(variables, SETTINGS, gpus.Gpus), *_settings(variables, LIMITS, limits.Limits)]
 
 

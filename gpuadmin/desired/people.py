@@ -7,7 +7,7 @@ from typing import Any
 from gpuadmin.common.amounts import NONE
 from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.inventory import Host
-from gpuadmin.config.schema.limits import Limits
+from gpuadmin.config.schema.limits import AMOUNTS, Limits, any_amount
 from gpuadmin.desired.cluster import Cluster
 
 
@@ -66,8 +66,19 @@ def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
     section = cluster.site.limits
     found = Limits.model_validate({**(section or Limits()).model_dump(), **own})  # a number of tasks becomes text
     scratch, data = cluster.node(host, cluster.plain["reset"]["scratch"], []), cluster.docker_data(host)
+    own_amounts = [
+        {"names": one.names, **{place: getattr(one, place) for place in AMOUNTS}}
+        for one in found.people
+        if any(getattr(one, place) is not None for place in AMOUNTS)
+    ]
     return {
-        **found.model_dump(mode="json"),
+        **found.model_dump(mode="json", exclude={"people": {"__all__": set(AMOUNTS)}}),
+        "amounts": _amounts(cluster),
+        "amounts_people": own_amounts,
+        "amounts_homes": cluster.storage(host, cluster.plain["homes"]["export"]),
+        "amounts_mountpoint": cluster.plain["homes"]["mountpoint"],
+        "amounts_data": data,
+        "homes": cluster.plain["homes"]["path"],
         "disk_reserve": NONE if section is None else found.disk_reserve,
         "disk_paths": [
             *scratch,
@@ -78,6 +89,13 @@ def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
         "login": "gpu" in host.groups,
         "admin": cluster.plain["admin"]["user"],
     }
+
+
+def _amounts(cluster: Cluster) -> bool:
+    """Whether anybody has an amount of any disk of the site."""
+    section = cluster.site.limits
+    hosts = [host.variables for host in cluster.hosts]
+    return section is not None and any(any_amount(section, hosts, place) for place in AMOUNTS)
 
 
 def rootless_docker(cluster: Cluster, _host: Host) -> dict[str, Any]:

@@ -25,17 +25,18 @@ _STOPS = (
     "not-registered", "removed", "locked", "expired", "account-missing", "other-uid", "locked-here", "expired-here",
     "host-silent", "nologin", "pam-module", "shell", "not-allowed", "homes-late", "homes-stale", "homes-not-mounted",
     "no-key", "home-missing", "home-kind", "home-owner", "home-passwd", "home-mode", "homes-full", "homes-inodes",
-    "homes-read-only", "processes", "tasks", "manager", "tmp", "quota", "session-pam", "session-home", "session-tmp",
-    "session-process", "session-command", "session-login",
+    "homes-read-only", "amount-full", "processes", "tasks", "manager", "tmp", "quota", "session-pam", "session-home",
+    "session-tmp", "session-process", "session-command", "session-login",
     # a cause before what follows from it: without newuidmap no daemon runs
     "docker-missing", "docker-disk", "docker-subids", "docker-mappers", "docker-masked",
     "docker-data", "docker-daemon", "docker-socket", "session-docker", "gpu-versions", "gpu-driver", "gpu-silent",
     "gpu-broken", "disk-full", "disk-inodes", "disk-read-only", "names",
 )  # fmt: skip
 _HINDERS = (
-    "home-others", "session-noise", "session-late", "session-cut", "dns", "gpu-lost", "gpu-cdi", "gpu-full",
-    "gpu-grant", "container-oom", "container-gpu", "container-killed", "container-architecture", "container-program",
-    "memory-limit", "memory", "memory-kills", "clock", "trial", "homes-slow", "refused-key",
+    "amount-over", "amount-docker-over", "home-others", "session-noise", "session-late", "session-cut", "dns",
+    "gpu-lost", "gpu-cdi", "gpu-full", "gpu-grant", "container-oom", "container-gpu", "container-killed",
+    "container-architecture", "container-program", "memory-limit", "memory", "memory-kills", "clock",
+    "trial", "homes-slow", "refused-key",
     "gpu-kernels",  # what does not work now comes before what will not after a boot
 )  # fmt: skip
 _NOTES = (

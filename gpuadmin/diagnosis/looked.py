@@ -38,6 +38,7 @@ THINGS = (
     Thing("what homes are on", "homes", (
         "homes-late", "homes-stale", "homes-not-mounted", "homes-full", "homes-inodes", "homes-read-only", "homes-slow",
     )),
+    Thing("what they may have of disks", "amounts", ("amount-full", "amount-over", "amount-docker-over")),
     Thing("Docker's ids, place and units", "docker", (
         "docker-not-given", "docker-missing", "docker-disk", "docker-subids", "docker-mappers", "docker-masked",
         "docker-data", "docker-socket",
@@ -70,7 +71,7 @@ THINGS = (
     Thing("image", "image", ("trial", "drift")),
 )  # fmt: skip
 #: The parts that are about one person.
-OF_A_PERSON = ("account", "keys", "sshd", "sessions", "home", "docker", "containers", "trial")
+OF_A_PERSON = ("account", "keys", "sshd", "sessions", "home", "amounts", "docker", "containers", "trial")
 #: What no diagnosis sees.
 NEVER = (
     "the way from their own machine: network, firewall, jump host, ssh client",

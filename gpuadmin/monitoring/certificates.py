@@ -81,6 +81,11 @@ def dashboard(secret: bytes, names: Sequence[str]) -> Identity:
     return Identity(_pem(key), found)
 
 
+def slurm_key(secret: bytes) -> str:
+    """The key that Slurm's daemons know each other by, as text."""
+    return _derived(secret, "slurm", 64).hex()
+
+
 def _key(secret: bytes, purpose: str) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(_derived(secret, purpose, 32))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
+from gpuadmin.config.schema.limits import AMOUNTS, any_amount
 from gpuadmin.errors import ConfigError
 from gpuadmin.pages.gpus import Gpus, cuda_values
 from gpuadmin.pages.render import markdown
@@ -69,6 +70,7 @@ def values(
         "cuda": cuda_values(gpus),
         "dashboard": dashboard,
         "granted": settings.gpus.access == "granted",
+        "queue": settings.slurm is not None,
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),
@@ -79,6 +81,7 @@ def values(
         "deadline": None if term is None else str(term.deadline),
         "reminders": ", ".join(map(str, reminders)),
         "contact": contact(settings),
+        "amounts": settings.limits is not None and any(any_amount(settings.limits, (), place) for place in AMOUNTS),
         "notice_hours": settings.metrics.idle_notice_hours,
     }
 

@@ -36,7 +36,7 @@ MORE: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 #: What is read only where there is something to end, or when mails go out.
 LATER = {"idle": {"verbose"}, "import-applications": {"again"}}
-MORE_SETTINGS = "metrics: {mail_to: []}\n"
+MORE_SETTINGS = "metrics: {mail_to: []}\nslurm: {}\n"
 #: What a host says that was asked for images.
 STORE = {"2027-01": {"problem": None, "manifest": {"name": "2027-01", "parent": None, "uuid": "1", "streams": {}}}}
 
@@ -70,6 +70,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A site that has everything, with hosts that answer, and nobody who could confirm."""
     found = good_site(tmp_path / "site")
     (found / "inventory/monitor.yml").write_text("monitor: {hosts: {storage1: {}}}\n")
+    # an admin grants GPUs where the queue has none
+    queue = "slurm: {hosts: {storage1: {}}}\ngpu: {vars: {slurm_node: false}}\n"
+    (found / "inventory/queue.yml").write_text(queue)
     (found / "metrics_secret").write_text("00" * SECRET_BYTES)
     (found / "metrics_secret").chmod(0o600)
     with (found / "gpuadmin.yml").open("a", encoding="utf-8") as stream:

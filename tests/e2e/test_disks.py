@@ -59,3 +59,79 @@ def test_people_who_have_filled_a_disk_stop_nobody_else(minji: Cluster) -> None:
     assert minji.ssh("admin", NODE, f"sudo {quotas}").returncode != 0
     gone = ("/etc/systemd/system/gpuadmin-disk-room.timer", "/var/lib/gpuadmin/disks.json")
     minji.admin(NODE, " && ".join(f"! test -e {path}" for path in gone))
+
+
+GROUPS = "ls -d /sys/fs/btrfs/*/qgroups/6174_* 2>/dev/null || true"
+MEASURED = '{"homes": "/srv/storage/homes", "docker": null, "scratch": [], "logins": false}'
+NODE_CODE = "python3 -I /var/lib/gpuadmin/lib/gpuadmin_node/cli.py"
+LOG_IN = "bash -lic true 2>/dev/null"  # as a shell that somebody logs in to
+WRITE = "dd if=/dev/urandom of={} bs=1M count={} conv=fsync status=none 2>&1 || true"
+
+
+def amounts(text: str) -> str:
+    """gpuadmin.yml with what one person may have."""
+    return text.replace("limits:\n", "limits:\n  home: 100M\n  docker: 200M\n", 1)
+
+
+def test_one_person_has_an_amount_of_the_disks(cluster: Cluster) -> None:
+    """The story of limits.home and limits.docker: planned, refused or told, named, and taken back."""
+    cluster.add("sua")  # her place for Docker's data is older than the setting
+    with cluster.settings(amounts):
+        planned = str(cluster.gpuadmin("provision", "--check"))
+        assert "a person's Docker data may have 200.0 MB" in planned
+        assert "a home may have 100.0 MB" in planned
+        assert cluster.admin(NODE, GROUPS).strip() == ""
+        cluster.gpuadmin("provision", "--yes")
+        for name in ("minji", "jiho"):
+            cluster.add(name)
+        again = cluster.gpuadmin("provision", "--check")
+        assert [name for name, host in again["hosts"].items() if host["changed"]] == []
+        assert "sua: made before limits.docker" in str(again)
+
+        # Docker's data: the kernel refuses more, of hers alone
+        assert "Disk quota exceeded" in cluster.person("minji", NODE, WRITE.format("/local/.docker/minji/layer", 250))
+        assert cluster.person("jiho", NODE, WRITE.format("/local/.docker/jiho/layer", 50)) == ""
+        assert "of 200.0 MB (99%)" in cluster.person("minji", NODE, "gpuadmin-me")
+        assert cluster.person("minji", NODE, LOG_IN) == ""
+        cluster.admin(NODE, "systemctl start gpuadmin-disk-room")  # which its timer does every minute
+        assert "your Docker data on this node: " in cluster.person("minji", NODE, LOG_IN)
+        assert "이 노드의 Docker 데이터: 한도 200.0 MB 중" in cluster.person(
+            "minji", NODE, f"LANG=ko_KR.UTF-8 {LOG_IN}"
+        )
+        assert cluster.person("jiho", NODE, LOG_IN) == ""
+        assert cluster.ssh("jiho", NODE, "cat /run/gpuadmin-amounts/minji.en").returncode != 0
+        said = cluster.gpuadmin("diagnose", "minji", "--limit", NODE, code=6)["result"]
+        assert "minji's Docker data is full: " in said["findings"][0]["cause"]
+        assert "docker system prune" in cluster.ssh("minji", NODE, "gpuadmin-me check").stdout
+
+        # the home: measured by the storage host, and told
+        assert cluster.person("jiho", NODE, WRITE.format("data", 104)) == "", "nothing refuses more"
+        cluster.admin(STORAGE, f"mkdir -p /run/gpuadmin-metrics; echo '{MEASURED}' >/var/lib/gpuadmin/disk-places.json")
+        cluster.admin(STORAGE, f"sync; {NODE_CODE} disk-usage")
+        assert "your home: 109." in cluster.person("jiho", NODE, LOG_IN)
+        assert "of 100.0 MB (109%); " in cluster.person("jiho", NODE, "gpuadmin-me")
+        said = cluster.gpuadmin("diagnose", "jiho", code=6)["result"]
+        assert "jiho's home is more than they may have: 109." in said["findings"][0]["cause"]
+        assert cluster.ssh("minji", NODE, "cat /home/.gpuadmin-amounts/jiho.json").returncode != 0
+
+        # what somebody took away by hand is drift
+        (group,) = {line.rpartition("/")[2] for line in cluster.admin(NODE, GROUPS).split()} - {jihos(cluster)}
+        cluster.admin(NODE, f"systemctl stop gpuadmin-disk-room.timer; {unlimited(group)}")
+        assert "minji may have 200.0 MB" in str(cluster.gpuadmin("drift", code=6))
+        cluster.admin(NODE, "systemctl start gpuadmin-disk-room.timer")
+
+    assert "nobody has an amount of the disks any more" in str(cluster.gpuadmin("provision", "--check"))
+    cluster.gpuadmin("provision", "--yes")
+    assert cluster.admin(NODE, GROUPS).strip() == ""
+    gone = ("/etc/profile.d/gpuadmin-amounts.sh", "/var/lib/gpuadmin/amounts.json", "/run/gpuadmin-amounts")
+    cluster.admin(NODE, " && ".join(f"! test -e {path}" for path in gone))
+    cluster.admin(STORAGE, "! test -e /srv/storage/homes/.gpuadmin-amounts")
+    assert cluster.person("minji", NODE, WRITE.format("/local/.docker/minji/layer", 250)) == ""
+
+
+def jihos(cluster: Cluster) -> str:
+    return "6174_" + cluster.admin(NODE, "btrfs inspect-internal rootid /local/.docker/jiho").strip()
+
+
+def unlimited(group: str) -> str:
+    return f"btrfs qgroup limit none {group.replace('_', '/')} /local"

@@ -22,6 +22,7 @@ from typing import Any
 from ansible_collections.gpuadmin.node.plugins.module_utils.causes.judge import judge
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import (
     account,
+    amounts,
     collect,
     dns,
     docker,
@@ -203,7 +204,8 @@ class Broken:
         mounted = self.mounted
         parts: dict[str, Callable[[Subject], object]] = {
             "account": account.account, "keys": account.sshd_keys, "home": home.home, "docker": docker.docker,
-            "containers": docker.containers, "clock": host.clock, "names": host.names, "memory": host.memory,
+            "containers": docker.containers, "amounts": amounts.own, "clock": host.clock, "names": host.names,
+            "memory": host.memory,
             "mount": lambda one: home.mount(one, mounted),
             "homes": lambda one: {**home.homes(one), "mount": home.mount(one, mounted)},
             "sessions": lambda one: {

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 FOUND = {
     "expires": "2027-02-28",
-    "home": {"path": "/home/minji", "used": 5 * 10**9, "whole": False, "free": 10**12, "bytes": 4 * 10**12},
+    "home": {
+        "path": "/home/minji", "used": 5 * 10**9, "whole": False, "free": 10**12, "bytes": 4 * 10**12, "amount": None,
+    },
     "docker": None,
     "gpus": {
         "gpus": [
@@ -13,4 +15,4 @@ FOUND = {
             {"index": 2, "name": "H100", "holders": []},
         ]
     },
-}
+}  # fmt: skip

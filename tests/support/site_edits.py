@@ -239,6 +239,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "grant": ("minji", "node1", "--hours", "1", "--check"),
     "revoke": ("minji", "--check"),
     "grants": (),
+    "queue": (),
     "disk": ("minji",),
     "top": ("--once",),
     "free": (),

@@ -12,7 +12,7 @@ from gpuadmin.config.load import Site
 from gpuadmin.config.skeleton import keep_out_of_git
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.smtp import read_password
-from gpuadmin.monitoring.certificates import SECRET_BYTES, authority, exporter, scraper
+from gpuadmin.monitoring.certificates import SECRET_BYTES, authority, exporter, scraper, slurm_key
 from gpuadmin.reading import read_text
 
 SECRET = "metrics_secret"
@@ -84,6 +84,12 @@ def metrics_variables(site: Site, secret: bytes) -> dict[str, Any]:
             **_mail(site),
         }
     }
+
+
+def slurm_variables(site: Site, secret: bytes) -> dict[str, Any]:
+    """The key of Slurm's daemons; nothing where no host is in the group slurm, or gpuadmin.yml has no section slurm."""
+    there = site.settings.slurm is not None and bool(site.inventory.group("slurm"))
+    return {"gpuadmin_slurm_key": slurm_key(secret)} if there else {}
 
 
 def _mail(site: Site) -> dict[str, Any]:

@@ -83,6 +83,32 @@ class Grants(TypedDict):
     grants: list[Grant]
 
 
+class Job(TypedDict):
+    """A job of the queue. `place`: in the order of those that wait, from 1; 0: it runs. `why`: it waits, in words."""
+
+    id: str
+    user: str
+    group: str
+    gpus: Count
+    nodes: str
+    place: Count
+    asked: When | None
+    start: When | None
+    end: When | None
+    why: str
+
+
+class QueueNode(TypedDict):
+    name: str
+    state: str
+    reason: str
+
+
+class Queue(TypedDict):
+    jobs: list[Job]
+    nodes: list[QueueNode]
+
+
 class Division(TypedDict):
     """What happens to a GPU, or did: into which MIG devices it is divided, or why not."""
 

@@ -17,6 +17,7 @@ from gpuadmin.config.schema.gpus import Gpus
 from gpuadmin.config.schema.hosts import Admin, Docker, Drift, Homes, Images
 from gpuadmin.config.schema.limits import Limits
 from gpuadmin.config.schema.metrics import Metrics
+from gpuadmin.config.schema.slurm import Slurm
 from gpuadmin.config.schema.term import Backups, Mail, Reset, Term
 
 __all__ = [
@@ -51,6 +52,9 @@ class Settings(Model):
     limits: Annotated[
         Limits | None,
         Field(description="How much of a node one person gets. Without this section gpuadmin limits nobody."),
+    ] = None
+    slurm: Annotated[
+        Slurm | None, Field(description="A fair queue for GPUs, kept by Slurm. Without this section there is none.")
     ] = None
     images: Annotated[Images, Field(description="Images of the nodes' systems.")] = Images()
     metrics: Annotated[Metrics, Field(description="Measurements and alerts.")] = Metrics()

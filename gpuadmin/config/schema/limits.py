@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from gpuadmin.common.amounts import (
+    UNLIMITED,
+    ask_for_disk,
     ask_for_memory,
     ask_for_processors,
     ask_for_reserve,
@@ -22,6 +25,7 @@ Swap = Annotated[str, BeforeValidator(ask_for_swap), Field(json_schema_extra=_PL
 Tasks = Annotated[str, BeforeValidator(ask_for_tasks), Field(json_schema_extra=_PLAIN)]
 Processors = Annotated[str, BeforeValidator(ask_for_processors), Field(json_schema_extra=_PLAIN)]
 Reserve = Annotated[str, BeforeValidator(ask_for_reserve), Field(json_schema_extra=_PLAIN)]
+Disk = Annotated[str, BeforeValidator(ask_for_disk)]
 Weight = Annotated[int, Field(ge=1, le=10000)]
 
 
@@ -34,6 +38,8 @@ class OwnLimits(Model):
     tasks: Annotated[Tasks | None, Field(description="As `limits.tasks`.")] = None
     processors: Annotated[Processors | None, Field(description="As `limits.processors`.")] = None
     processor_weight: Annotated[Weight | None, Field(description="As `limits.processor_weight`.")] = None
+    home: Annotated[Disk | None, Field(description="As `limits.home`.")] = None
+    docker: Annotated[Disk | None, Field(description="As `limits.docker`.")] = None
 
 
 class Limits(Model):
@@ -81,11 +87,37 @@ class Limits(Model):
             "systems keep nothing, and `provision` says so."
         ),
     ] = "5%"
+    home: Annotated[
+        Disk,
+        Field(
+            description="What one person may have in their home: a size (`500G` is 500 GB) or `unlimited`. It is "
+            "measured once a day and told: `gpuadmin-me`, the login message from 90 %, `diagnose`. Nothing refuses "
+            "more. On a storage host, `limits_home` in the inventory."
+        ),
+    ] = UNLIMITED
+    docker: Annotated[
+        Disk,
+        Field(
+            description="What one person may have of Docker's data on each node: a size (`200G` is 200 GB) or "
+            "`unlimited`. On btrfs, where `disk_reserve` is not `0`, the kernel refuses more in every place for "
+            "Docker's data that is made from then on; one that was there before is measured and told, as on other "
+            "file systems."
+        ),
+    ] = UNLIMITED
     people: Annotated[
         list[OwnLimits],
         Field(description="Limits of certain people. Where somebody is in several entries, the later ones win."),
     ] = []
 
 
+#: What one person may have of disks. None of it is the kernel's limits of slices.
+AMOUNTS = ("home", "docker")
 #: What the inventory may say otherwise for a group or a host, as limits_memory and so on.
-OF_A_HOST = ("memory", "swap", "tasks", "processors", "processor_weight", "disk_reserve")
+OF_A_HOST = ("memory", "swap", "tasks", "processors", "processor_weight", "disk_reserve", "home", "docker")
+
+
+def any_amount(limits: Limits, hosts: Iterable[Mapping[str, Any]], place: str) -> bool:
+    """Whether anybody of a site has an amount of `home` or `docker`. `hosts`: the variables of each."""
+    said = [getattr(one, place) for one in (limits, *limits.people)]
+    said += [variables.get(f"limits_{place}") for variables in hosts]
+    return any(one not in (None, UNLIMITED) for one in said)

@@ -35,6 +35,13 @@ WantedBy=multi-user.target
 UNIT
 ln -s /dev/null "$root/etc/systemd/system/run-rpc_pipefs.mount"
 cp "$here/fstab" "$root/etc/fstab"
+# Without a compiler here light hosts have no Slurm.
+if command -v cc >/dev/null; then
+	mkdir -p "$root/usr/local/lib/gpuadmin-lab" "$root/etc/systemd/system/slurmd.service.d"
+	cc -O2 -shared -fPIC -o "$root/usr/local/lib/gpuadmin-lab/cgroup2.so" "$here/cgroup2.c"
+	printf '[Service]\nEnvironment=LD_PRELOAD=/usr/local/lib/gpuadmin-lab/cgroup2.so\n' \
+		>"$root/etc/systemd/system/slurmd.service.d/10-gpuadmin-lab.conf"
+fi
 umount "$root/proc" "$root/var/lib/dpkg" "$root/var"
 btrfs filesystem sync "$top"
 btrfs property set -ts "$root" ro true

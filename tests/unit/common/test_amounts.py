@@ -8,11 +8,13 @@ import pytest
 
 from gpuadmin.common.amounts import (
     amount_of,
+    ask_for_disk,
     ask_for_memory,
     ask_for_processors,
     ask_for_reserve,
     ask_for_swap,
     ask_for_tasks,
+    disk_amount,
 )
 
 Ask = Callable[[Any], Any]
@@ -57,6 +59,11 @@ def test_an_amount(ask: Ask, value: object, whole: int, amount: int | None) -> N
         (ask_for_tasks, 10, "is too little to log in with; give 64 or more"),
         (ask_for_tasks, "64G", "or a number such as 4096"),
         (ask_for_processors, 0, "is no amount"),
+        (ask_for_disk, 500, "500 is no amount; write a size such as 500G, or unlimited"),
+        (ask_for_disk, "80%", "'80%' is no amount"),
+        (ask_for_disk, "500GB", "'500GB' is no amount"),
+        (ask_for_disk, None, "None is no amount"),
+        (ask_for_disk, "99M", "is too little to work with; give 100M or more"),
         (ask_for_processors, 1.5, "is no amount"),
         (ask_for_processors, ["x"], "is no amount"),
         (ask_for_reserve, "51%", "leaves people less than half of the disk; give 50% or less"),
@@ -67,3 +74,10 @@ def test_an_amount(ask: Ask, value: object, whole: int, amount: int | None) -> N
 def test_refused(ask: Ask, value: object, words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
         ask(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"), [("500G", 500 * 10**9), ("1T", 10**12), ("100M", 10**8), ("unlimited", None)]
+)
+def test_an_amount_of_a_disk_is_what_people_are_told(text: str, amount: int | None) -> None:
+    assert disk_amount(ask_for_disk(text)) == amount

@@ -199,6 +199,7 @@ def hosts_yml(**groups: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+QUEUE = "slurm: {hosts: {storage1: {}}}\n"
 CHECKS = {
     "no host": ({"inventory/hosts.yml": "all: {}\n"}, "error", "inventory/hosts.yml", "names no host"),
     "no storage": (
@@ -280,6 +281,44 @@ CHECKS = {
     "limits of nobody": (
         {"gpuadmin.yml": "name: x\nlimits: {people: [{names: [minij], memory: 64G}]}\n"},
         "warning", "limits.people", "'minij' is not in users.yml",
+    ),
+    "a queue without a host": (
+        {"gpuadmin.yml": "name: x\nslurm: {}\n"}, "error", "gpuadmin.yml: slurm", "no host is in the group slurm",
+    ),
+    "a queue that nobody needs": (
+        {"gpuadmin.yml": "name: x\nslurm: {}\n", "inventory/queue.yml": QUEUE},
+        "warning", "gpus.access", "without waiting for their turn on node1, node2",
+    ),
+    "a queue on a node": (
+        {"gpuadmin.yml": "name: x\nslurm: {}\n", "inventory/queue.yml": QUEUE.replace("storage1", "node1")},
+        "error", "inventory: node1", "is in the groups slurm and gpu",
+    ),
+    "two queues": (
+        {"gpuadmin.yml": "name: x\nslurm: {}\n", "inventory/queue.yml": "slurm: {hosts: {storage1: {}, x: {}}}\n"},
+        "error", "inventory: slurm", "holds storage1, x",
+    ),
+    "a queue's host without a queue": (
+        {"gpuadmin.yml": "name: x\n", "inventory/queue.yml": QUEUE},
+        "warning", "inventory: storage1", "provision takes the queue away",
+    ),
+    "a queue for people of a directory": (
+        {"gpuadmin.yml": "name: x\nslurm: {}\naccounts: {source: directory}\n", "inventory/queue.yml": QUEUE},
+        "error", "gpuadmin.yml: slurm", "accounts.source is directory",
+    ),
+    "a group of nobody's": (
+        {
+            "gpuadmin.yml": "name: x\nslurm: {groups: [{name: lab, people: [minij]}]}\n",
+            "inventory/queue.yml": QUEUE,
+        },
+        "warning", "slurm.groups", "'minij' is not in users.yml",
+    ),
+    "a home's amount that nobody measures": (
+        {"gpuadmin.yml": "name: x\nlimits: {home: 500G}\n"},
+        "warning", "gpuadmin.yml: limits.home", "nothing measures homes without a monitor host",
+    ),
+    "an amount of Docker's data without quotas": (
+        {"gpuadmin.yml": "name: x\nlimits: {docker: 200G, disk_reserve: 0}\n"},
+        "warning", "gpuadmin.yml: limits.docker", "nothing enforces it: limits.disk_reserve is 0",
     ),
     "nearly all uids": (
         {"gpuadmin.yml": "name: x\naccounts: {uid_first: 20000, uid_last: 20000}\n", "users.yml": "users:\n" + USER},

@@ -17,6 +17,7 @@ HOSTS = (
         {
             "ansible_host": "10.0.0.1", "gpus": 8, "gpus_worse": "keep", "gpus_mig": {0: ["7g.80gb"]},
             "limits_memory": "64G",
+            "limits_docker": "100G",
         },
     ),
     Host("gpu2", ("gpu",), {"gpuadmin_address": "192.168.0.2", "limits_tasks": 4096}),
@@ -67,6 +68,13 @@ NEW: list[tuple[str, str, Any]] = [
     ("gpu1", "limits_disk_paths", ["/local", "/tmp", "/var/tmp", "/dev/shm", "/local/.docker"]),
     ("nas1", "limits_disk_paths", ["/srv/storage/homes"]),
     ("bak1", "limits_disk_paths", []),
+    ("gpu1", "limits_amounts", False),
+    ("gpu1", "limits_home", "unlimited"),
+    ("gpu1", "limits_homes", "/home"),
+    ("gpu1", "limits_amounts_data", "/local/.docker"),
+    ("gpu1", "limits_amounts_homes", None),
+    ("nas1", "limits_amounts_data", None),
+    ("nas1", "limits_amounts_homes", "/srv/storage/homes"),
     ("gpu1", "semester_scratch_directories", ["/local", "/tmp", "/var/tmp", "/dev/shm"]),
     ("nas1", "semester_scratch_directories", []),
     ("gpu1", "semester_home_root", None),
@@ -161,6 +169,18 @@ def test_without_docker_nobody_has_data_of_it() -> None:
     found = of("gpu1", docker={"enabled": False})
     assert (found["accounts_docker_data"], found["semester_docker_data"]) == (None, None)
     assert all(one["name"] != "Docker" for one in found["node_state_disks"])
+
+
+def test_amounts_of_the_site_of_a_host_and_of_people() -> None:
+    people = [{"names": ["minji"], "home": "1T"}, {"names": ["jiho"], "memory": "8G"}]
+    found = of("gpu2", limits={"docker": "200G", "people": people})
+    assert (found["limits_amounts"], found["limits_docker"], found["limits_home"]) == (True, "200G", "unlimited")
+    assert found["limits_amounts_people"] == [{"names": ["minji"], "home": "1T", "docker": None}]
+    assert all(not {"home", "docker"} & set(one) for one in found["limits_people"]), "systemd knows no disks"
+    assert of("gpu1", limits={"docker": "200G"})["limits_docker"] == "100G"
+    # a host of the inventory alone has one; and the site has none
+    assert of("gpu2", limits={})["limits_amounts"]
+    assert of("gpu2")["limits_amounts"] is False
 
 
 def test_limits_of_the_site_and_of_a_host() -> None:

@@ -3,6 +3,7 @@
 `GPUADMIN_WRITE_TABLE=1 pytest tests/unit/diagnosis/test_faults.py` writes the table.
 """
 
+import json
 import os
 import tempfile
 import time
@@ -246,6 +247,18 @@ def _(broken: Broken) -> None:
 def _(broken: Broken) -> None:
     broken.write(f"{SLICE}/memory.max", "68719476736\n")
     broken.write(f"{SLICE}/memory.events", "low 0\noom 2\noom_kill 2\n")
+
+
+@fault("a home of more than `limits.home`")
+def _(broken: Broken) -> None:
+    told = {"bytes": 512 * 10**9, "most": 500 * 10**9, "when": time.time(), "partial": False}
+    broken.write(f"home/.gpuadmin-amounts/{NAME}.json", json.dumps(told))
+
+
+@fault("Docker's data has all of `limits.docker`")
+def _(broken: Broken) -> None:
+    used = {"bytes": 200 * 10**9, "most": 200 * 10**9, "held": True, "when": None, "partial": False}
+    broken.parts["amounts"] = lambda _: {"docker": used}  # tests/unit/node/limits/test_holding.py has the real one
 
 
 @fault("`nproc 3` in limits.conf: `exec request failed`")

@@ -60,6 +60,14 @@ def test_gpus_that_are_given_on_request(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
+def test_gpus_that_a_queue_gives(language: str) -> None:
+    text = guide(language, settings(gpus={"access": "granted"}, slurm={}), NODES)
+    for part in ("gpu get --node gpu1", "#SBATCH --gres=gpu:2", "torchrun --nnodes=2", "`gpu release`", "`gpu get`"):
+        assert part in text, part
+    assert "systemd-run --user" not in text, "nobody is asked but the queue"
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
 def test_what_a_site_does_not_have_is_not_in_it(language: str) -> None:
     text = write(language, docker={"enabled": False}, reset={"scratch": []})
     for part in ("docker", "Docker", "None", "**2026", "example.org."):

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import command as package
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk.command import OWN, SETTINGS, TEXT, Where, main, report
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import owned
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk.command import SETTINGS, TEXT, Where, main, report
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.shares import NOBODY
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners
+from ansible_collections.gpuadmin.node.plugins.module_utils.paths import OF_PEOPLE
 
 from tests.support.metrics_text import values
 
@@ -55,7 +57,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     def getpwnam(name: str) -> SimpleNamespace:
         return SimpleNamespace(pw_uid=next(uid for uid, one in NAMES.items() if one == name))
 
-    monkeypatch.setattr(package, "pwd", SimpleNamespace(getpwnam=getpwnam))
+    monkeypatch.setattr(owned, "pwd", SimpleNamespace(getpwnam=getpwnam))
     handler = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(signal, "signal", lambda *_: handler)
     return Host(tmp_path)
@@ -70,9 +72,10 @@ def test_it_is_measured_and_told(host: Host, capsys: pytest.CaptureFixture[str])
     assert "measured 2 directories" in capsys.readouterr().out
 
 
+@pytest.mark.holds("each person's file is theirs alone")
 def test_each_persons_file_is_theirs_alone(host: Host) -> None:
     host.main()
-    at = host.at / "state" / OWN
+    at = host.at / "state" / OF_PEOPLE
     assert at.stat().st_mode & 0o777 == 0o711
     for uid, name in ((20001, "minji"), (20002, "jiho")):
         facts = (at / f"{name}.json").stat()
@@ -89,7 +92,7 @@ def test_each_persons_file_is_theirs_alone(host: Host) -> None:
 def test_where_nobody_logs_in_no_files_are_made(host: Host) -> None:
     host.say(host.homes, logins=False)
     host.main()
-    assert not (host.at / "state" / OWN).exists()
+    assert not (host.at / "state" / OF_PEOPLE).exists()
 
 
 def test_after_a_boot_it_is_told_as_of_then(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

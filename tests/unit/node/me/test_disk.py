@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk.command import OWN
 from ansible_collections.gpuadmin.node.plugins.module_utils.me.disk import disk, lines
+from ansible_collections.gpuadmin.node.plugins.module_utils.paths import OF_PEOPLE
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def subject(tmp_path: Path) -> Subject:
     (tmp_path / "home/minji/data/\x1b[2Jset").mkdir(parents=True)
     (tmp_path / "home/minji/data/\x1b[2Jset/one").write_bytes(b"x" * 5_000_000)
     (tmp_path / "home/minji/small").mkdir()
-    (tmp_path / f"var/lib/gpuadmin/{OWN}").mkdir(parents=True)
+    (tmp_path / f"var/lib/gpuadmin/{OF_PEOPLE}").mkdir(parents=True)
     return Subject(name="minji", uid=20000, root=str(tmp_path))
 
 
@@ -33,7 +33,7 @@ def measured(subject: Subject, **held: Any) -> None:
         "largest": [],
         **held,
     }
-    at = Path(subject.root) / f"var/lib/gpuadmin/{OWN}/minji.json"
+    at = Path(subject.root) / f"var/lib/gpuadmin/{OF_PEOPLE}/minji.json"
     at.write_text(json.dumps({"docker": found}))
 
 
@@ -69,7 +69,7 @@ def test_a_home_that_cannot_be_looked_at(subject: Subject, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("text", ["", "[]", "[" * 100_000])
 def test_a_file_that_says_nothing(subject: Subject, text: str) -> None:
-    (Path(subject.root) / f"var/lib/gpuadmin/{OWN}/minji.json").write_text(text)
+    (Path(subject.root) / f"var/lib/gpuadmin/{OF_PEOPLE}/minji.json").write_text(text)
     assert "nothing is yours" in told(subject, "en")
 
 

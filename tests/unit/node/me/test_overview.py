@@ -1,5 +1,6 @@
 """What somebody has: counted within bounds, and what is not known is said."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,35 @@ def test_what_is_printed() -> None:
     assert output[5] == "  GPUs: 0 H100: yours, 1 H100: used by others, 2 H100: free"
     korean = overview.lines(Subject(name="minji"), FOUND, "node1", nodes, "ko")
     assert korean[3] == "  홈: /home/minji: 사용 5.0 GB 이상, 모두가 함께 쓰는 4.0 TB 중 1.0 TB 남음"
+
+
+@pytest.mark.parametrize(
+    ("whole", "english", "korean"),
+    [
+        (
+            False,
+            "more than 412.0 GB of 500.0 GB (82%, measured 5 h ago)",
+            "한도 500.0 GB 중 412.0 GB 이상 사용(82%, 5시간 전에 측정)",
+        ),
+        (True, "5.0 GB of 500.0 GB (1%)", "한도 500.0 GB 중 5.0 GB 사용(1%)"),
+    ],
+)  # fmt: skip
+def test_what_somebody_has_of_their_amount(whole: bool, english: str, korean: str) -> None:
+    """A home that could be counted is of now; a large one was measured by the storage host."""
+    amount = {
+        "bytes": 412 * 10**9, "most": 500 * 10**9, "held": False, "when": time.time() - 5.5 * 3600, "partial": True,
+    }  # fmt: skip
+    docker = {"path": "/local/.docker/minji", "free": 10**12, "bytes": 2 * 10**12,
+              "amount": {**amount, "when": None, "partial": False}}  # fmt: skip
+    found = {**FOUND, "home": {**FOUND["home"], "whole": whole, "amount": amount}, "docker": docker}
+    output = overview.lines(Subject(name="minji"), found, "node1", [], "en")
+    assert output[3] == f"  home: /home/minji: {english}; 1.0 TB of 4.0 TB left for everybody"
+    assert (
+        output[4] == "  Docker: /local/.docker/minji: 412.0 GB of 500.0 GB (82%); 1.0 TB of 2.0 TB left for everybody"
+    )
+    output = overview.lines(Subject(name="minji"), found, "node1", [], "ko")
+    assert output[3] == f"  홈: /home/minji: {korean}, 모두가 함께 쓰는 4.0 TB 중 1.0 TB 남음"
+    assert output[4] == "  Docker: /local/.docker/minji: 한도 500.0 GB 중 412.0 GB 사용(82%), 2.0 TB 중 1.0 TB 남음"
 
 
 GRANTED = {

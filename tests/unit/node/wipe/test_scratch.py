@@ -16,7 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch
 
-from tests.support.storage import run
+from tests.support.storage import mounted, run
 
 
 @pytest.mark.root
@@ -258,6 +258,26 @@ def test_scratch_that_is_not_what_was_decided(tmp_path: Path) -> None:
     os.chown(tmp_path / "a", MINJI.subids.start, -1)  # the same inode, and still one of theirs
     assert "another thing" in scratch.wipe(scratch.Request([item], [str(tmp_path)], [MINJI]))[0].conflicts[0]
     assert (tmp_path / "a").exists()
+
+
+@pytest.mark.btrfs
+@pytest.mark.holds("a subvolume that was made anew is another thing")
+def test_a_subvolume_goes_and_one_that_was_made_anew_does_not(tmp_path: Path) -> None:
+    """Where people have an amount of Docker's data their place is one, and the roots of all have the same inode."""
+    with mounted(tmp_path / "image", tmp_path / "disk", 128) as docker:
+        for one in (MINJI, JIHO):
+            run("btrfs", "subvolume", "create", docker / one.name)
+            (docker / one.name / "layer").write_text("x")
+            os.chown(docker / one.name / "layer", one.subids.start, one.subids.start)
+            os.chown(docker / one.name, one.uid, one.uid)
+        items = [item.as_dict() for item in scratch.observe([], str(docker), [MINJI, JIHO]).items]
+        request = scratch.Request(items, [str(docker)], [MINJI, JIHO])
+        run("btrfs", "subvolume", "delete", docker / "jiho")
+        run("btrfs", "subvolume", "create", docker / "jiho")
+        os.chown(docker / "jiho", JIHO.uid, JIHO.uid)
+        plan, _done = scratch.wipe(request)
+        assert plan.conflicts == [f"{docker}/jiho: is another thing than when it was decided"]
+        assert [one.name for one in docker.iterdir()] == ["jiho"]
 
 
 @root_only

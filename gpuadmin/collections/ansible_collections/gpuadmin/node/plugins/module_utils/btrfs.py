@@ -89,6 +89,15 @@ def newest_generation(handle: int) -> int | None:
     return int(generation) if flags & _FS_GENERATION else None
 
 
+def identity(handle: int, facts: os.stat_result) -> int:
+    """By which an open directory is known again, whatever it is called: its inode, or the number of its subvolume.
+
+    The root of every subvolume has the same inode.
+    """
+    found = subvolume_of(handle) if facts.st_ino == SUBVOLUME_INODE else None
+    return facts.st_ino if found is None else found.id
+
+
 def file_system_of(handle: int) -> str | None:
     """The UUID of the btrfs that an open file or directory is on; None if that is not btrfs."""
     buffer = array.array("B", bytes(1024))
@@ -216,10 +225,16 @@ def open_deep(path: str | bytes, at: int) -> int:
 
 def create(path: str) -> None:
     """An empty subvolume, of mode 0777 less the umask."""
+    if not try_create(path):
+        raise NodeError(f"{path} is not on btrfs: there are no subvolumes")
+
+
+def try_create(path: str) -> bool:
+    """The same; False, and nothing made, where that is not btrfs."""
     above, name = os.path.split(path)
     handle = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.ioctl(handle, _SUBVOL_CREATE, array.array("B", struct.pack("=q4088s", 0, os.fsencode(name))), True)
+        return _asked(handle, _SUBVOL_CREATE, array.array("B", struct.pack("=q4088s", 0, os.fsencode(name))))
     finally:
         os.close(handle)
 

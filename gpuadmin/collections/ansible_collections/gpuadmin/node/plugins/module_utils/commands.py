@@ -15,6 +15,7 @@ USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
     "       cli.py announcements | gpu-devices | gpu-check | gpu-gate | gpu-mig | disk-usage\n"
+    "       cli.py gpu get | list | why | release | slurm-prolog | slurm-epilog\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
     "       cli.py apply-limits | keep-room | web-links\n"
@@ -103,6 +104,14 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             from .gpus import reconcile
 
             return reconcile.main()
+        if command == "gpu":
+            from .slurm import gpu
+
+            return gpu.main(rest)
+        if command in ("slurm-prolog", "slurm-epilog") and not rest:
+            from .slurm import prolog
+
+            return prolog.main(command)
         if command == "gpu-mig" and not rest:
             from .metrics import dividing
 

@@ -14,6 +14,8 @@ from .run import run
 
 #: Of each file system: the group that has all subvolumes which people fill. Level 1; level 0 is of single subvolumes.
 GROUP = "1/6174"
+#: Of the groups that have one person's subvolumes: the level. Below it is the id of the subvolume that they began as.
+OWN_LEVEL = 6174
 SYSFS = "/sys/fs/btrfs"
 _LIMITED = 1  # linux/btrfs.h: BTRFS_QGROUP_LIMIT_MAX_RFER
 
@@ -44,9 +46,20 @@ def counted(uuid: str) -> bool:
     return _read(f"{SYSFS}/{uuid}/qgroups/inconsistent").strip() == "0"
 
 
-def group(uuid: str) -> Group | None:
-    """What the kernel has of the group; None: there is none."""
-    place = f"{SYSFS}/{uuid}/qgroups/{GROUP.replace('/', '_')}"
+def own_group(subvolume: int) -> str:
+    """The group of a person's subvolume, and of those that they make below it."""
+    return f"{OWN_LEVEL}/{subvolume}"
+
+
+def own_groups(uuid: str) -> list[str]:
+    """All groups of that kind which a file system has."""
+    names = os.listdir(f"{SYSFS}/{uuid}/qgroups")
+    return sorted(name.replace("_", "/") for name in names if name.startswith(f"{OWN_LEVEL}_"))
+
+
+def group(uuid: str, name: str = GROUP) -> Group | None:
+    """What the kernel has of a group; None: there is none."""
+    place = f"{SYSFS}/{uuid}/qgroups/{name.replace('/', '_')}"
     if not os.path.isdir(place):
         return None
     used, pending, most, flags = (
@@ -57,10 +70,18 @@ def group(uuid: str) -> Group | None:
 
 def members(path: str) -> set[int]:
     """The ids of the subvolumes that are in the group of the file system that ``path`` is on."""
-    rows = (line.split() for line in run(("btrfs", "qgroup", "show", "--raw", "-p", path)).splitlines())
-    return {
-        int(row[0][2:]) for row in rows if len(row) > 3 and row[0].startswith("0/") and GROUP in row[3].split(",")
-    }  # fmt: skip
+    return all_members(path).get(GROUP, set())
+
+
+def all_members(path: str) -> dict[str, set[int]]:
+    """The same for all groups: group → ids of subvolumes."""
+    found: dict[str, set[int]] = {}
+    for line in run(("btrfs", "qgroup", "show", "--raw", "-p", path)).splitlines():
+        row = line.split()
+        if len(row) > 3 and row[0].startswith("0/") and row[3] != "-":
+            for name in row[3].split(","):
+                found.setdefault(name, set()).add(int(row[0][2:]))
+    return found
 
 
 def enable(path: str) -> None:
@@ -78,26 +99,31 @@ def count_again(path: str) -> None:
         run(("btrfs", "quota", "rescan", path))
 
 
-def make(path: str) -> None:
-    run(("btrfs", "qgroup", "create", GROUP, path))
+def make(path: str, name: str = GROUP) -> None:
+    run(("btrfs", "qgroup", "create", name, path))
 
 
-def join(path: str, ids: Iterable[int]) -> None:
+def join(path: str, ids: Iterable[int], name: str = GROUP) -> None:
     """Count these subvolumes in the group as well."""
     for one in ids:
-        run(("btrfs", "qgroup", "assign", "--no-rescan", f"0/{one}", GROUP, path))
+        run(("btrfs", "qgroup", "assign", "--no-rescan", f"0/{one}", name, path))
 
 
-def limit(path: str, most: int) -> None:
+def part(path: str, ids: Iterable[int], name: str = GROUP) -> None:
+    """Count them in it no more."""
+    for one in ids:
+        run(("btrfs", "qgroup", "remove", "--no-rescan", f"0/{one}", name, path))
+
+
+def limit(path: str, most: int, name: str = GROUP) -> None:
     """Let the group have so many bytes. Who is above that can delete, but write nothing."""
-    run(("btrfs", "qgroup", "limit", str(most), GROUP, path))
+    run(("btrfs", "qgroup", "limit", str(most), name, path))
 
 
-def unmake(path: str) -> None:
+def unmake(path: str, name: str = GROUP) -> None:
     """Take the group away, and its limit."""
-    for one in members(path):
-        run(("btrfs", "qgroup", "remove", "--no-rescan", f"0/{one}", GROUP, path))
-    run(("btrfs", "qgroup", "destroy", GROUP, path))
+    part(path, all_members(path).get(name, set()), name)
+    run(("btrfs", "qgroup", "destroy", name, path))
 
 
 def _read(path: str) -> str:

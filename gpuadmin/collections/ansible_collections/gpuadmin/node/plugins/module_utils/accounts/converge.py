@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from .. import mounts
 from ..errors import NodeError, in_words
 from ..files import flocked, make_directory, read_bytes, shadow_lock, sync_filesystem, write_atomic
+from ..limits.amounts import make_place
 from ..lookup import Lookup, system_lookup
 from ..paths import STATE
 from ..root.guard import RootError, inspect, open_root
@@ -178,7 +179,7 @@ def _write_state(host: Host, plan: Plan, settings: Settings, desired: DesiredSta
             os.makedirs(os.path.dirname(parent), mode=0o755, exist_ok=True)
             make_directory(parent, 0o711)
         for name, uid, gid in plan.docker:
-            make_directory(os.path.join(parent, name), 0o700, uid, gid, sync=False)
+            make_place(os.path.join(parent, name), name, uid, gid, state)
         sync_filesystem(parent)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import homes, machine, people, running, trial
+from . import amounts, homes, machine, people, running, trial
 from .cause import Cause, Facts, Person
 
 #: Parts whose failure another cause explains, by its code.
@@ -21,6 +21,7 @@ def judge(facts: Facts, person: Person | None = None) -> list[Cause]:
     if person is not None:
         found += people.account(person, facts)
         found += homes.home(person, facts)
+        found += amounts.amounts(person, facts)
     if person is not None and facts["node"]:
         found += people.keys(person, facts)
         found += running.sessions(person, facts)

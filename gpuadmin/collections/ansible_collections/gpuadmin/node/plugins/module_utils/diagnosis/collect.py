@@ -9,7 +9,7 @@ from typing import Any
 
 from ..each import Failed, each
 from ..errors import NodeError, in_words
-from . import account, dns, docker, gpus, granted, home, host, pam, sessions, trial
+from . import account, amounts, dns, docker, gpus, granted, home, host, pam, sessions, trial
 from .subject import Subject, confine
 
 SECONDS = 3.0  # the whole answer must be there within five, Ansible's own time included
@@ -39,13 +39,14 @@ PERSON: Mapping[str, Part] = {
     "pam": pam.pam,
     "sshd": account.sshd_words,
     "home": home.home,
+    "amounts": amounts.own,
     "sessions": sessions.sessions,
     "docker": docker.docker,
     "containers": docker.containers,
     "trial": trial.trial,
 }
 #: What a host is asked about a person where nobody logs in: the storage host has the home.
-ELSEWHERE = ("account", "home")
+ELSEWHERE = ("account", "home", "amounts")
 #: What only root may look at.
 ROOTS = ("keys", "sshd", "units", "image", "kernels")
 

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any
 
 from gpuadmin.common.metrics import PLACES
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import CONTROL, valid_name
-from ..files import make_directory, read_bytes, write_atomic
+from ..files import make_directory, read_bytes
+from ..limits import amounts
 from ..metrics.owners import Owners
 from ..metrics.running import RUN, write
-from ..paths import STATE
+from ..paths import OF_PEOPLE, STATE
 from . import records as kept
+from . import told
 from .measuring import round_of
+from .owned import give
 from .people import People, people, samples
 from .records import Place
 from .shares import NOBODY
 
 SETTINGS = "disk-places.json"  # in the state directory, by the role node_metrics
 TEXT = "disk.prom"
-OWN = "disk-of-people"  # in the state directory: a file for each person, which they alone may read
 SAVED_AFTER = 60.0  # seconds of work that a power cut may cost
 
 
@@ -47,7 +48,7 @@ class Where:
 
     @property
     def own(self) -> str:
-        return os.path.join(self.state, OWN)
+        return os.path.join(self.state, OF_PEOPLE)
 
 
 def settings(state: str) -> tuple[list[Place], bool]:
@@ -158,6 +159,10 @@ def tell(
         text.put("gpuadmin_collector_duration_seconds", round(ended[1], 3), source="disk")
     os.makedirs(where.directory, mode=0o755, exist_ok=True)
     write(where.directory, TEXT, text.render())
+    try:
+        told.tell_homes(amounts.load(where.state) or amounts.Amounts(), found)
+    except (NodeError, OSError) as error:  # guard: a full disk of homes ends no measuring
+        print(f"nobody is told what they have in their home: {in_words(error)}", file=sys.stderr)
     if not logins:
         return
     make_directory(where.own, 0o711)
@@ -166,28 +171,21 @@ def tell(
         if valid_name(name):
             theirs.setdefault(name, {})[place] = held.as_dict()
     for name, one in theirs.items():
-        _give(where.own, name, one)
+        give(os.path.join(where.own, f"{name}.json"), name, json.dumps(one).encode())
     for name in os.listdir(where.own):
         if name.partition(".json")[0] not in theirs:  # guard: a person who has nothing any more has no file
             os.unlink(os.path.join(where.own, name))
 
 
-def _give(directory: str, name: str, found: Mapping[str, Any]) -> None:
-    """A file that its person alone may read, besides root."""
+def known(state: str, records: str) -> People:
+    """What was measured before, of everybody; nothing where it was not, or its record is damaged."""
+    whose = Owners()
     try:
-        uid = pwd.getpwnam(name).pw_uid
-    except KeyError:
-        return
-    path = os.path.join(directory, f"{name}.json")
-    if os.path.lexists(path):
-        os.unlink(path)  # it may have belonged to another uid of this name
-    write_atomic(
-        path,
-        json.dumps(found).encode(),
-        mode=0o400,  # guard: each person's file is theirs alone -> 0o444
-        sync=False,
-    )
-    os.chown(path, uid, 0)
+        places, _logins = settings(state)
+        whose.refresh()
+        return people(places, kept.load(records), user_of(whose))
+    except NodeError:
+        return {}
 
 
 def report(state: str = STATE, records: str = kept.FILE, names: Sequence[str] = ()) -> dict[str, Any]:

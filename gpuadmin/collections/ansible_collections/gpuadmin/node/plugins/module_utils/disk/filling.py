@@ -1,18 +1,24 @@
-"""What a timer does every minute: limits on disks follow what is free, and Prometheus is told how full they are."""
+"""What a timer does every minute: limits on disks follow what is free and who has come; how full they are is told."""
 
 from __future__ import annotations
 
 from ..files import make_directory
-from ..limits import room
+from ..limits import amounts, holding, room
 from ..metrics.exposition import Samples
 from ..metrics.running import RUN, write
+from ..unit_status import said
+from . import told
 
 TEXT = "room.prom"
 
 
-def main(places: room.Places | None = None, directory: str = f"{RUN}/room") -> int:
+def main(places: room.Places | None = None, directory: str = f"{RUN}/room", warnings: str = amounts.OF_DOCKER) -> int:
     """Exit 0; 1 where a limit is not in force."""
-    code = room.main(places)
+    where = places or room.Places()
+    code = room.main(where)
+    held = holding.hold(holding.Places(where.state, where.run))
+    code = said(held.done, held.problems) or code
+    told.tell_docker(amounts.load(where.state), warnings, where.state)
     make_directory(directory, 0o755, sync=False)
     write(directory, TEXT, samples(places).render())
     return code

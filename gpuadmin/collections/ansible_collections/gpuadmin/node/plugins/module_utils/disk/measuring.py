@@ -11,10 +11,11 @@ from functools import partial
 
 from gpuadmin.common.text import listed
 
-from ..btrfs import SUBVOLUME_INODE, generation_of, newest_generation, open_directory, subvolume_of
+from ..btrfs import generation_of, identity, newest_generation, open_directory
 from ..budget import Budget
 from ..each import Failed, each
 from ..errors import NodeError, in_words
+from ..limits.amounts import OF_HOMES
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
 from .changes import changed
 from .records import Found, Place, Record, Records
@@ -65,7 +66,7 @@ def directories(place: Place) -> list[str]:
     if place.by_owner:
         return [""]
     with os.scandir(place.path) as entries:
-        names = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False))
+        names = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False) and one.name != OF_HOMES)
     if len(names) > MOST:  # guard: a place of very many directories
         raise NodeError(f"{place.path} has more than {MOST} directories")
     return names
@@ -130,15 +131,9 @@ def _number(name: str, at: int) -> int:
     except OSError:
         return 0
     try:
-        return _identity(handle, os.fstat(handle))
+        return identity(handle, os.fstat(handle))
     finally:
         os.close(handle)
-
-
-def _identity(handle: int, facts: os.stat_result) -> int:
-    """By which a directory is known again, whatever it is called: its inode, or the number of its subvolume."""
-    found = subvolume_of(handle) if facts.st_ino == SUBVOLUME_INODE else None
-    return facts.st_ino if found is None else found.id
 
 
 def measured(
@@ -153,7 +148,7 @@ def measured(
     top = open_directory(path)
     try:
         facts = os.fstat(top)
-        number = _identity(top, facts)
+        number = identity(top, facts)
         generation = newest_generation(top) or 0
         many = task.place.by_owner
         budget = Budget(PLACE if many else seconds, math.inf if many else ENTRIES, setting=False)

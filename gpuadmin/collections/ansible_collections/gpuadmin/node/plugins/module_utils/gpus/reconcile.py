@@ -12,7 +12,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import NodeError, in_words
@@ -21,7 +21,7 @@ from ..lookup import Lookup, owner, system_lookup
 from ..paths import RUN, STATE
 from ..run import Finished, Runner, run_command
 from ..unit_status import said
-from . import gate, grants, outside, proof, tried
+from . import gate, grants, jobs, outside, proof, tried
 from .device_files import all_files, gpus
 from .gate import Settings
 from .grants import Grant
@@ -105,6 +105,11 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Outcome:
         if now >= one.until
         or uids[one.user] not in (one.uid, None)  # guard: a uid that became another's takes over no grant
     ]
+    if whole:  # what a job's prolog or epilog did not do; neither waits for it
+        over += jobs.ended((one for one in found if one not in over), places.command, now)
+        for later in jobs.prolonged(found, places.command, now):
+            grants.write(later, places.state)
+            found = [later if one.id == later.id else one for one in found]
     problems += grants.delete((one.id for one in over), places.state, places.run)
     left = [one for one in found if one not in over]
     there = gpus(settings, places.root)
@@ -130,8 +135,17 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Outcome:
             told.add(unit)
     if settings.access == "granted":
         tried_now = wanted if whole else {unit: allow for unit, allow in wanted.items() if unit in told}
-        for unit in _prove(places, every, tried_now, told, outcome, keep=whole):
+        end = time.monotonic() + TRIALS
+        for unit in _prove(places, every, tried_now, told, outcome, end):
             applied[unit] = [*UNSURE]
+        if whole:
+
+            def of_job(cgroup: str, uid: int) -> set[str]:
+                return {path for gpu in jobs.granted(cgroup, uid, holding, now) for path in there.get(gpu, ())}
+
+            outcome.problems += _elsewhere_open(places, every, tried_now, end, of_job)
+            # guard: what was tried of some units is not said of the host
+            tried.write(outcome.problems, places.run)
     _remember(places, {unit: allow for unit, allow in applied.items() if allow is not None}, seen)
     return outcome
 
@@ -259,16 +273,14 @@ def _prove(
     wanted: Mapping[str, list[str] | None],
     told: Collection[str],
     outcome: Outcome,
-    *,
-    keep: bool,
+    last: float,
 ) -> list[str]:
     """Try every GPU from each of these units that runs, and return those where it is not as it should be. What may be
-    opened and was not granted is a problem. ``keep``: what was found is how the host's gate is.
+    opened and was not granted is a problem. ``last``: until when there is time, by monotonic().
 
     A list that was told before and is not in force (systemd was started again, somebody changed a unit) is told once
     more. systemd answers before it has put a list in force: what is not right yet is tried again.
     """
-    last = time.monotonic() + TRIALS
     wrong = []
     for unit, allow in wanted.items():
         if allow is None:
@@ -285,10 +297,6 @@ def _prove(
         if found:
             wrong.append(unit)
         outcome.problems += found
-    if keep:
-        outcome.problems += _elsewhere_open(places, every, wanted, last)
-    if keep:  # guard: what was tried of some units is not said of the host
-        tried.write(outcome.problems, places.run)
     return wrong
 
 
@@ -315,8 +323,15 @@ def _tried(places: Places, unit: str, every: Sequence[str], granted: Collection[
     return wrong if wrong and proof.populated(path) else []
 
 
-def _elsewhere_open(places: Places, every: Sequence[str], wanted: Iterable[str], end: float) -> list[str]:
-    """GPUs that can be opened where people run outside of all these units: something else starts programs for them."""
+def _elsewhere_open(
+    places: Places,
+    every: Sequence[str],
+    wanted: Iterable[str],
+    end: float,
+    granted: Callable[[str, int], set[str]],
+) -> list[str]:
+    """GPUs that can be opened where people run outside of all these units: something else starts programs for them.
+    ``granted``: the files that a person may open in a cgroup which is no unit of theirs."""
     exempt = [0, *(found[0] for name in settings_of(places).exempt if (found := places.lookup(name)) is not None)]
     problems = []
     for cgroup, uid in sorted(outside.of_people(wanted, exempt, places.proc).items()):
@@ -328,8 +343,9 @@ def _elsewhere_open(places: Places, every: Sequence[str], wanted: Iterable[str],
         except (NodeError, OSError) as error:
             problems.append(f"{cgroup}: whether GPUs are closed to {owner(uid)} there is not known: {in_words(error)}")
             continue
+        wrong = sorted(set(can) - granted(cgroup, uid))
         # guard: where people run and no gate is, it is told
-        problems += [f"{cgroup}: {one} can be opened: {owner(uid)} runs there, and it has no gate" for one in can]
+        problems += [f"{cgroup}: {one} can be opened: {owner(uid)} runs there, and it has no gate" for one in wrong]
     return problems
 
 

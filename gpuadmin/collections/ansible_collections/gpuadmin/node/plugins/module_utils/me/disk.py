@@ -16,11 +16,11 @@ from gpuadmin.common.text import size_words
 from ..btrfs import open_directory
 from ..budget import Budget
 from ..diagnosis.subject import Subject, read_small
-from ..disk.command import OWN
 from ..disk.tree import ALL, measure
 from ..each import Failed, each
 from ..errors import NodeError
 from ..fields import CONTROL
+from ..paths import OF_PEOPLE
 
 COUNTING = 60.0  # seconds for the person's home; the rest of it is then unknown
 DIRECTORIES = 10  # that are printed
@@ -75,7 +75,7 @@ def home(path: str, seconds: float) -> dict[str, Any] | None:
 
 def node(subject: Subject) -> dict[str, Any]:
     """What root measured of this person on this node; nothing where it has not."""
-    path = subject.path(os.path.join(subject.state, OWN, f"{subject.name}.json"))
+    path = subject.path(os.path.join(subject.state, OF_PEOPLE, f"{subject.name}.json"))
     try:
         found = json.loads(read_small(path))
     except (OSError, ValueError, RecursionError, NodeError):

@@ -17,7 +17,7 @@ from ..diagnosis import gpus, granted
 from ..diagnosis.subject import Subject
 from ..each import Failed, each
 from ..errors import NodeError
-from ..limits import room
+from ..limits import amounts, room
 from ..run import run_command
 from . import hints
 
@@ -71,7 +71,12 @@ def home(subject: Subject) -> dict[str, Any] | None:
         "whole": whole,
         "free": space.f_bavail * space.f_frsize,
         "bytes": space.f_blocks * space.f_frsize,
+        "amount": _amount(amounts.of_home(subject.path(subject.homes), str(subject.name))),
     }
+
+
+def _amount(used: amounts.Used | None) -> dict[str, Any] | None:
+    return None if used is None else used.as_dict()
 
 
 def counted_bytes(path: str, seconds: float) -> tuple[int, bool]:
@@ -114,7 +119,14 @@ def docker(subject: Subject) -> dict[str, Any] | None:
     if subject.docker is None or not os.path.isdir(subject.path(os.path.join(subject.docker, str(subject.name)))):
         return None
     whole, free = room.space(subject.path(subject.docker))
-    return {"path": os.path.join(subject.docker, str(subject.name)), "free": free, "bytes": whole}
+    state = subject.path(subject.state)
+    told = amounts.load(state)
+    return {
+        "path": os.path.join(subject.docker, str(subject.name)),
+        "free": free,
+        "bytes": whole,
+        "amount": None if told is None else _amount(amounts.of_docker(told, str(subject.name), state)),
+    }
 
 
 def lines(
@@ -163,11 +175,28 @@ def _home(home: Any, korean: bool) -> str:
     if isinstance(home, str):
         return _unknown(home, korean)
     free, most, used = size_words(home["free"]), size_words(home["bytes"]), size_words(home["used"])
+    amount = home["amount"]
+    if amount is not None:
+        now = {**amount, "bytes": home["used"], "when": None, "partial": False} if home["whole"] else amount
+        left = f"모두가 함께 쓰는 {most} 중 {free} 남음" if korean else f"{free} of {most} left for everybody"
+        return f"{home['path']}: {_of(now, korean)}{', ' if korean else '; '}{left}"
     if korean:
         return f"{home['path']}: 사용 {used}{'' if home['whole'] else ' 이상'}, 모두가 함께 쓰는 {most} 중 {free} 남음"
     return (
         f"{home['path']}: {'' if home['whole'] else 'more than '}{used} are yours; {free} of {most} left for everybody"
     )
+
+
+def _of(amount: Mapping[str, Any], korean: bool) -> str:
+    """What somebody has of what they may have, and of when that is: `412.0 GB of 500.0 GB (82%, measured 5 h ago)`."""
+    has, most = size_words(amount["bytes"]), size_words(amount["most"])
+    share = f"{amount['bytes'] * 100 // amount['most']}%"
+    if amount["when"] is not None:
+        hours = max(int((time.time() - amount["when"]) // 3600), 0)
+        share += f", {hours}시간 전에 측정" if korean else f", measured {hours} h ago"
+    if korean:
+        return f"한도 {most} 중 {has}{' 이상' if amount['partial'] else ''} 사용({share})"
+    return f"{'more than ' if amount['partial'] else ''}{has} of {most} ({share})"
 
 
 def _docker(docker: Any, korean: bool) -> str:
@@ -176,6 +205,9 @@ def _docker(docker: Any, korean: bool) -> str:
     if docker is None:
         return "없음 (add-me-to-docker-user)" if korean else "none (add-me-to-docker-user)"
     free, most = size_words(docker["free"]), size_words(docker["bytes"])
+    if docker["amount"] is not None:
+        left = f"{most} 중 {free} 남음" if korean else f"{free} of {most} left for everybody"
+        return f"{docker['path']}: {_of(docker['amount'], korean)}{', ' if korean else '; '}{left}"
     return f"{docker['path']}: {most} 중 {free} 남음" if korean else f"{docker['path']}: {free} of {most} left"
 
 

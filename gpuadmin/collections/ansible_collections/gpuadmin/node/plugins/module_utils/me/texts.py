@@ -59,6 +59,16 @@ CAUSES: Mapping[str, Text] = {
         ("작은 파일이 많은 디렉터리를 지우고 관리자에게 알려 주세요", "홈 디스크에 더 이상 파일을 만들 수 없습니다"),
     ),
     "homes-read-only": _admins("the homes are read-only", "홈 디렉터리에 쓸 수 없습니다(읽기 전용)"),
+    "amount-full": Text(
+        (
+            "docker system prune, or ask your admins for more",
+            "your Docker data on this node is full: {0} of {1}; what writes there fails with 'Disk quota exceeded'",
+        ),
+        (
+            "docker system prune을 실행하거나 관리자에게 용량을 늘려 달라고 하세요",
+            "이 노드의 Docker 데이터가 가득 찼습니다: {1} 중 {0} 사용. 더 쓰면 'Disk quota exceeded' 오류가 납니다",
+        ),
+    ),
     "processes": _admins(
         "you may run only {0} processes on this node", "이 노드에서 프로세스를 {0}개만 실행할 수 있습니다"
     ),
@@ -143,6 +153,14 @@ CAUSES: Mapping[str, Text] = {
     ),
     "disk-read-only": _admins("{0} is read-only", "{0}에 쓸 수 없습니다(읽기 전용)"),
     "names": _admins("this node does not find the storage host", "이 노드가 스토리지 서버를 찾지 못합니다"),
+    "amount-over": Text(
+        ("Delete what you do not need: gpuadmin-me disk", "your home is larger than it may be: {0} of {1}"),
+        ("필요 없는 파일을 지우세요: gpuadmin-me disk", "홈 디렉터리가 한도를 넘었습니다: {1} 중 {0} 사용"),
+    ),
+    "amount-docker-over": Text(
+        ("docker system prune", "your Docker data on this node is more than it may be: {0} of {1}"),
+        ("docker system prune", "이 노드의 Docker 데이터가 한도를 넘었습니다: {1} 중 {0} 사용"),
+    ),
     "home-others": _admins("your ~/{0} belongs to somebody else", "~/{0}의 소유자가 본인이 아닙니다"),
     "session-noise": Text(
         ("Print nothing in ~/.bashrc where no terminal is", "your shell prints text, which breaks scp and rsync: {0}"),

@@ -6,17 +6,20 @@ import grp
 import os
 import re
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..answer import Answer
-from ..gpus import kernels, pci
+from ..errors import NodeError
+from ..gpus import device_files, grants, jobs, kernels, pci, reconcile
 from ..mounts import (
     Mount,
     nearest,
     parse_mountinfo,
     read_mountinfo,
 )
+from ..paths import STATE
 from ..root import guard
 from ..system import family, installed_packages, os_release, units
 
@@ -75,6 +78,25 @@ def look_at(path: str, mounts: list[Mount]) -> dict[str, object]:
     }
 
 
+def hardware() -> dict[str, int | None]:
+    """What jobs can have of a host: processors, MiB of memory, and GPUs that answer (None: not known)."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    try:
+        there = device_files.gpus(reconcile.settings_of(reconcile.Places()))
+    except NodeError:  # a damaged file, which the role gpu_stack is about to write again
+        gpus = None
+    else:
+        gpus = len([one for one in there if not one.startswith("MIG-")])
+    return {"processors": os.cpu_count() or 1, "memory": memory, "gpus": gpus}
+
+
+def queue(state: str = STATE) -> dict[str, object]:
+    """Whether gpuadmin has set Slurm up here, and who has GPUs of it."""
+    found, _problems = grants.read(state)
+    people = sorted({one.user for one in found if one.source == jobs.SOURCE and one.holds(time.time())})
+    return {"here": os.path.exists(os.path.join(state, "slurm/slurm.key")), "people": people}
+
+
 def facts(paths: Sequence[str]) -> dict[str, object]:
     release = os_release()
     kin = family(release)
@@ -87,6 +109,7 @@ def facts(paths: Sequence[str]) -> dict[str, object]:
         "name": release.get("PRETTY_NAME", "an unknown system"),
         "codename": release.get("VERSION_CODENAME", ""),
         "family": kin,
+        "hostname": os.uname().nodename,
         "python": list(sys.version_info[:2]),
         "systemd": systemd,
         "packages": installed_packages(kin) if kin else [],
@@ -94,6 +117,8 @@ def facts(paths: Sequence[str]) -> dict[str, object]:
         "enabled_units": units((*files, "--state=enabled")) if systemd else [],
         "masked_units": units((*files, "--state=masked")) if systemd else [],
         "docker_members": docker_members(),
+        "hardware": hardware(),
+        "queue": queue(),
         "kernels": kernels.kernels(),
         "nvswitches": pci.switches(),
         "read_only_root": guard.inspect("/").managed,

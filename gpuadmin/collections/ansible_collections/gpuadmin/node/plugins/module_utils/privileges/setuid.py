@@ -29,7 +29,8 @@ KNOWN = frozenset(
     mail-touchlock mlocate plocate locate locate.findutils nvidia-modprobe usernetctl userhelper staprun screen tmux
     starter-suid starter lxc-user-nic vmware-user-suid-wrapper cgexec kismet_capture dumpcap grub2-set-bootflag
     gst-ptp-helper keysign systemd-detect-virt ksu pam-ssh-add pt_chown ecryptfs mount.ecryptfs_private doas
-    slurmstepd VBoxNetAdpCtl VBoxHeadless cockpit-session pmlogctl camel-lock-helper-1.2 gnome-keyring-daemon
+    slurmstepd auth_pam_tool VBoxNetAdpCtl VBoxHeadless cockpit-session pmlogctl camel-lock-helper-1.2
+    gnome-keyring-daemon
     """.split()  # noqa: SIM905  a list of a hundred quoted names hides what is in it
 )
 #: What needs its privilege to work, and what stops without it.

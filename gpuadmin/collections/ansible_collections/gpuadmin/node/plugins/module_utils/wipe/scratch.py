@@ -90,6 +90,7 @@ def _look(found: Found, directory: str, docker: bool, people: Sequence[Person], 
         for entry in entries:
             try:
                 facts = entry.stat(follow_symlinks=False)
+                number = _number(os.path.join(os.fsencode(directory), entry.name), facts)
             except OSError:  # guard: an entry of /tmp that has gone
                 continue  # it has gone since it was listed: /tmp is never still
             if facts.st_uid < 1000:  # guard: scratch of the system
@@ -101,7 +102,7 @@ def _look(found: Found, directory: str, docker: bool, people: Sequence[Person], 
             counts[person.name] = count = counts.get(person.name, 0) + 1
             if count <= MOST_ITEMS:
                 found.items.append(
-                    Item(directory, percent_encoded(entry.name), _kind(facts.st_mode), facts.st_uid, facts.st_ino,
+                    Item(directory, percent_encoded(entry.name), _kind(facts.st_mode), facts.st_uid, number,
                          person.name, facts.st_size if stat.S_ISREG(facts.st_mode) else None)
                 )  # fmt: skip
     for name, count in counts.items():
@@ -109,6 +110,18 @@ def _look(found: Found, directory: str, docker: bool, people: Sequence[Person], 
             found.problems[f"{directory}: {name}"] = (
                 f"has {count} entries there: {MOST_ITEMS} are named, the others stay for another run"
             )
+
+
+def _number(path: bytes, facts: os.stat_result) -> int:
+    """The inode of an entry. The roots of all subvolumes have the same: of one it is the subvolume's number."""
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_ino != btrfs.SUBVOLUME_INODE:
+        return facts.st_ino
+    handle = btrfs.open_directory(path)
+    try:
+        # guard: a subvolume that was made anew is another thing -> facts.st_ino
+        return btrfs.identity(handle, os.fstat(handle))
+    finally:
+        os.close(handle)
 
 
 def _kind(mode: int) -> str:
@@ -171,6 +184,7 @@ def compute(request: Request, table: list[mounts.Mount]) -> Plan:
             real = os.path.join(os.fsencode(directory), name)
             try:
                 facts = os.lstat(real)
+                number = _number(real, facts)
             except FileNotFoundError:
                 item.status = "absent"
                 continue
@@ -178,8 +192,8 @@ def compute(request: Request, table: list[mounts.Mount]) -> Plan:
                 item.status, item.problem = "conflict", f"cannot be looked at: {error.strerror}"
                 continue
             inside = mounts.below(os.fsdecode(real), table)
-            # guard: scratch that another uid has by now -> facts.st_ino != int(str(raw['inode']))
-            if (facts.st_uid, facts.st_ino) != (int(str(raw["uid"])), int(str(raw["inode"]))):
+            # guard: scratch that another uid has by now -> number != int(str(raw['inode']))
+            if (facts.st_uid, number) != (int(str(raw["uid"])), int(str(raw["inode"]))):
                 problem = "is another thing than when it was decided"
             elif inside:  # guard: scratch on which something is mounted stays
                 problem = f"{quoted(inside[0].point)} is mounted there"

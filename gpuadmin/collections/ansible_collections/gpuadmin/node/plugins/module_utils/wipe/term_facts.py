@@ -13,6 +13,7 @@ from ..errors import NodeError
 from ..fields import home_owner
 from ..homes import directories as homes
 from ..homes import trash
+from ..limits.amounts import OF_HOMES
 from ..logins import sessions
 from ..people import Person
 from . import scratch
@@ -32,7 +33,7 @@ def of_homes(root: str, mountpoint: str | None, mountinfo: str) -> dict[str, Any
     table = mounts.parse_mountinfo(mountinfo)
     found = {}
     for name, entry in sorted(homes.scan(root).items()):
-        if name in (trash.TRASH, ".gpuadmin-restoring"):
+        if name in (trash.TRASH, ".gpuadmin-restoring", OF_HOMES):
             continue
         inside = mounts.below(os.path.join(root, name), table)
         problem = f"{inside[0].point} is mounted inside" if inside else None

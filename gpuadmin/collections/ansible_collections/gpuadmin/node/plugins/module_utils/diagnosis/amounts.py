@@ -1,0 +1,23 @@
+"""What somebody has of what they may have: their home, and Docker's data. Nothing is counted here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..limits import amounts
+from .subject import Subject
+
+
+def own(subject: Subject) -> dict[str, Any] | None:
+    """By place (home, docker): bytes, most, held, when, partial. None: they have no amount, or nothing is known.
+
+    Root of a node may not read what the storage host says of a home, which says it itself. Raises NodeError.
+    """
+    name = str(subject.name)
+    state = subject.path(subject.state)
+    told = amounts.load(state)
+    found = {
+        amounts.HOME: amounts.of_home(subject.path(subject.homes), name),
+        amounts.DOCKER: None if told is None else amounts.of_docker(told, name, state),
+    }
+    return {place: used.as_dict() for place, used in found.items() if used is not None} or None

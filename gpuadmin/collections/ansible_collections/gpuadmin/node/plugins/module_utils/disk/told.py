@@ -1,0 +1,98 @@
+"""Telling people how much of their amounts they have: on the storage host what was measured, on a node at log-in."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+
+from gpuadmin.common.text import listed, size_words
+
+from ..fields import valid_name
+from ..files import make_directory
+from ..homes.directories import Request, check_root
+from ..limits.amounts import (
+    DOCKER,
+    HOME,
+    LANGUAGES,
+    NEARLY,
+    OF_DOCKER,
+    OF_HOMES,
+    Amounts,
+    Used,
+    of_docker,
+    warning,
+)
+from ..mounts import read_mountinfo
+from ..paths import STATE
+from .owned import give
+from .people import People
+
+
+def homes(amounts: Amounts, found: People) -> dict[str, Used]:
+    """What people who have an amount have in their homes, as it was measured."""
+    result = {}
+    for (name, place), held in found.items():
+        most = amounts.most(HOME, name) if place == "homes" and valid_name(name) else None
+        if most is not None and amounts.homes is not None:
+            result[name] = Used(held.bytes, most, when=held.when, partial=held.partial)
+    return result
+
+
+def tell_homes(amounts: Amounts, found: People, mountinfo: str | None = None) -> None:
+    """Write beside the homes what nodes show each person of theirs. Raises NodeError, OSError (a full disk)."""
+    if amounts.homes is None:
+        return
+    table = read_mountinfo() if mountinfo is None else mountinfo
+    # guard: nothing is written where the disk of the homes is not mounted
+    if not check_root(Request(amounts.homes, mountpoint=amounts.mountpoint), table):
+        return
+    used = homes(amounts, found)
+    numbers = {f"{name}.json": (name, json.dumps(one.as_dict())) for name, one in used.items()}
+    _converge(os.path.join(amounts.homes, OF_HOMES), {**numbers, **_warnings(HOME, used)})
+
+
+def tell_docker(amounts: Amounts | None, directory: str = OF_DOCKER, state: str = STATE) -> None:
+    """Write on a node what people read at log-in who have nearly all of what they may have of Docker's data."""
+    used: dict[str, Used] = {}
+    if amounts is not None and amounts.data is not None and os.path.isdir(amounts.data) and amounts.bounds(DOCKER):
+        for name in os.listdir(amounts.data):
+            found = of_docker(amounts, name, state) if valid_name(name) else None
+            if found is not None:
+                used[name] = found
+    _converge(directory, _warnings(DOCKER, used))
+
+
+def over(used: Mapping[str, Used]) -> list[str]:
+    """Who has more than they may have, in one sentence; nothing if nobody has."""
+    names = [
+        f"{name} ({size_words(one.bytes)} of {size_words(one.most)})"
+        for name, one in sorted(used.items())
+        if one.bytes > one.most
+    ]
+    return [f"above it from the start, and told so: {listed(names)}"] if names else []
+
+
+def _warnings(place: str, used: Mapping[str, Used]) -> dict[str, tuple[str, str]]:
+    """File → whose it is, and its text."""
+    return {
+        f"{name}.{language}": (name, warning(place, one, language))
+        for name, one in used.items()
+        if one.percent >= NEARLY
+        for language in LANGUAGES
+    }
+
+
+def _converge(directory: str, wanted: Mapping[str, tuple[str, str]]) -> None:
+    """Have these files in a directory, each its person's alone, and no others; without any, no directory."""
+    if wanted:
+        make_directory(directory, 0o711, sync=False)
+    elif not os.path.isdir(directory):
+        return
+    for name in os.listdir(directory):
+        if name not in wanted:
+            os.unlink(os.path.join(directory, name))
+    for file, (name, text) in wanted.items():
+        give(os.path.join(directory, file), name, text.encode())
+    if not wanted:
+        os.rmdir(directory)

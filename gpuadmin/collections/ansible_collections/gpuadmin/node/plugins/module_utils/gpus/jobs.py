@@ -1,0 +1,73 @@
+"""Grants that are jobs': which of them have ended, and which were given more time, by what Slurm says on this node.
+
+Slurm's own programs may take for ever to answer; here they have five seconds. Whatever they do not say changes nothing:
+the job's end, which its grant has from its beginning, closes it in any case.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ..errors import NodeError
+from ..run import Finished, Runner
+from . import grants
+from .grants import Grant
+
+SOURCE = "slurm"
+#: Seconds after its start in which a job that is not listed yet keeps its grant.
+STARTING = 120
+#: A grant is asked about when it ends within so many seconds: the job may have been given more time.
+SOON = 150
+#: Where Slurm runs a job: root alone makes cgroups there.
+_CGROUP = re.compile(r"/system\.slice/[^/]*slurmstepd\.scope/job_([1-9][0-9]{0,9})(?:/|\Z)")
+_LISTED = re.compile(r"(?m)^\s*([1-9][0-9]{0,9})\b")
+_END = re.compile(r"\bEndTime=(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\b")
+
+
+def granted(cgroup: str, uid: int, found: Iterable[Grant], now: float) -> set[str]:
+    """The GPUs that a job's processes may open, by the cgroup that they are in: Slurm itself keeps them from others."""
+    match = _CGROUP.match(cgroup)
+    if match is None:
+        return set()
+    # guard: a job opens what its own grant has, and no longer -> list(found)
+    mine = [one for one in found if one.id == f"{SOURCE}-{match[1]}" and one.uid == uid and one.holds(now)]
+    return {gpu for one in mine for gpu in one.gpus}
+
+
+def ended(found: Iterable[Grant], command: Runner, now: float) -> list[Grant]:
+    """Grants of jobs that are no longer on this node. Where Slurm does not answer: none; their end closes them."""
+    asked = [one for one in found if one.source == SOURCE and now - one.begin > STARTING]
+    if not asked:
+        return []
+    done = _asked(command, ("scontrol", "listjobs"))
+    # guard: an answer that nobody understands ends no job's grant
+    if done is None or done.returncode != 0 or not re.match(r"JOBID|No slurmstepd", done.stdout):
+        return []
+    here = set(_LISTED.findall(done.stdout))
+    return [one for one in asked if one.id[len(SOURCE) + 1 :] not in here]
+
+
+def prolonged(found: Iterable[Grant], command: Runner, now: float) -> list[Grant]:
+    """Grants of jobs that were given more time, with their new end. Slurm's controller is asked only shortly before."""
+    result = []
+    for one in found:
+        if one.source != SOURCE or not one.until - SOON < now < one.until:
+            continue
+        done = _asked(command, ("scontrol", "--oneliner", "show", "job", one.id[len(SOURCE) + 1 :]))
+        match = _END.search(done.stdout) if done is not None and done.returncode == 0 else None
+        if match is None:
+            continue
+        later = int(time.mktime(time.strptime(match.group(1), "%Y-%m-%dT%H:%M:%S")))
+        if later > one.until:
+            result.append(replace(one, until=min(later, grants.LATEST)))
+    return result
+
+
+def _asked(command: Runner, words: Sequence[str]) -> Finished | None:
+    try:
+        return command(("timeout", "5", *words))
+    except (NodeError, OSError):
+        return None

@@ -1,0 +1,205 @@
+"""Docker's data held to amounts: on btrfs a group of quotas for each person's subvolume, and for those below it.
+
+The quotas themselves are room.py's. A place that is a directory, and other file systems, are told of (amounts.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from gpuadmin.common.text import counted, listed, size_words
+
+from .. import btrfs, qgroups
+from ..errors import NodeError, in_words
+from ..fields import valid_name
+from ..files import flocked
+from ..mounts import nearest, parse_mountinfo, read_mountinfo
+from ..paths import RUN, STATE
+from . import records, room
+from .amounts import DOCKER, RECORD, Amounts, load
+
+MOST = 1000  # subvolumes of one person
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where everything is. Tests put it elsewhere."""
+
+    state: str = STATE
+    run: str = RUN
+
+
+@dataclass
+class Held:
+    """``done``: a sentence each. ``notes``: whose amount nothing enforces. ``problems``: what failed."""
+
+    done: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Own:
+    """Somebody's place for Docker's data, its subvolume, and all that are theirs; bytes at most."""
+
+    path: str
+    name: str
+    id: int
+    ids: frozenset[int]
+    most: int
+
+    @property
+    def group(self) -> str:
+        return qgroups.own_group(self.id)
+
+
+def hold(places: Places, wanted: Amounts | None = None, *, check: bool = False) -> Held:
+    """Bring the host to what is wanted, and remember it; None: to what is remembered."""
+    if check or (wanted is None and load(places.state) is None):
+        return _hold(places, wanted, check=check)
+    os.makedirs(os.path.join(places.run, "locks"), mode=0o700, exist_ok=True)
+    with flocked(os.path.join(places.run, "locks", "amounts")):
+        return _hold(places, wanted, check=False)
+
+
+def follow(places: Places) -> list[str]:
+    """For those who have just got a place: at once what else comes within a minute. Returns what failed."""
+    if load(places.state) is None:
+        return []
+    kept = room.keep(room.Places(places.state, places.run), None, check=False, patience=0)
+    return [*kept.problems, *hold(places).problems]
+
+
+def _hold(places: Places, given: Amounts | None, *, check: bool) -> Held:
+    held, before = Held(), load(places.state)
+    wanted = before if given is None else given
+    if wanted is None:
+        return held
+    if given is not None:
+        was = [] if before is None else before.words()
+        words = wanted.words()
+        held.done += [one for one in words if one not in was]
+        if was and not words:
+            held.done.append("nobody has an amount of the disks any more")
+        if not check:
+            records.record(os.path.join(places.state, RECORD), wanted if words else None)
+    for data in dict.fromkeys((wanted.data, None if before is None else before.data)):
+        if data is not None and os.path.isdir(data):
+            try:
+                _docker(data, wanted if data == wanted.data else Amounts(), held, check)
+            except (NodeError, OSError) as error:
+                held.problems.append(f"{data}: no amount is in force: {in_words(error)}")
+    return held
+
+
+def _docker(data: str, amounts: Amounts, held: Held, check: bool) -> None:
+    wanted = amounts.bounds(DOCKER)
+    uuid = _file_system(data)
+    if uuid is None:
+        mount = nearest(data, parse_mountinfo(read_mountinfo()))
+        kind = "another file system than btrfs" if mount is None else mount.fstype
+        held.notes += [f"{data} is on {kind}: people's amounts are told, and nothing enforces them"] * wanted
+        return
+    try:
+        on, why = qgroups.enabled(uuid), "quotas of btrfs are off, since limits.disk_reserve is 0"
+    except NodeError as error:
+        on, why = False, str(error)
+    if not on:
+        held.notes += [f"{data}: {why}: people's amounts are told, and nothing enforces them"] * wanted
+        return
+    own, plain = _places(data, amounts, held) if wanted else ([], [])
+    if plain:
+        held.notes.append(
+            f"{data}: {listed(plain)}: made before limits.docker, so the amount is told and nothing enforces it"
+        )
+    groups = qgroups.own_groups(uuid)
+    members = qgroups.all_members(data) if own or groups else {}
+    for one in own:
+        try:
+            _bring(one, uuid, members.get(one.group, set()), held, check)
+        except (NodeError, OSError) as error:  # guard: an amount that fails keeps nobody else from theirs
+            held.problems.append(f"{one.path}: the amount is not in force: {in_words(error)}")
+    gone = sorted(set(groups) - {one.group for one in own})
+    there = {qgroups.own_group(one.id): name for name, one in btrfs.listing(data).items()} if gone else {}
+    for group in gone:
+        held.done += [f"{data}/{there[group]}: no amount any more"] if group in there else []
+        if not check:
+            qgroups.unmake(data, group)
+
+
+def _file_system(path: str) -> str | None:
+    handle = btrfs.open_directory(path)
+    try:
+        return btrfs.file_system_of(handle)
+    finally:
+        os.close(handle)
+
+
+def _places(data: str, amounts: Amounts, held: Held) -> tuple[list[Own], list[str]]:
+    """Whose place is a subvolume, and who has a directory. By its name: its owner can give it away in a namespace."""
+    own, plain = [], []
+    for name in sorted(os.listdir(data)):
+        most = amounts.most(DOCKER, name) if valid_name(name) else None
+        path = os.path.join(data, name)
+        if most is None or not os.path.isdir(path) or os.path.islink(path):
+            continue
+        top = btrfs.inspect(path)
+        if top is None:
+            plain.append(name)
+            continue
+        below = list(islice(_below(path), MOST + 1))
+        if len(below) > MOST:
+            held.notes.append(f"{path}: {name} has more than {MOST} subvolumes: not all of them count")
+        # guard: a subvolume that somebody makes is no way around their amount -> frozenset({top.id})
+        ids = frozenset({top.id, *below[:MOST]})
+        own.append(Own(path, name, top.id, ids, most))
+    return own, plain
+
+
+def _below(path: str) -> Iterator[int]:
+    handle = btrfs.open_directory(path)
+    try:
+        for relative in btrfs.nested(handle):
+            try:
+                inner = btrfs.open_deep(relative, handle)
+            except OSError:
+                continue  # gone, or moved
+            try:
+                found = btrfs.subvolume_of(inner)
+                if found is not None:
+                    yield found.id
+            finally:
+                os.close(inner)
+    finally:
+        os.close(handle)
+
+
+def _bring(one: Own, uuid: str, members: set[int], held: Held, check: bool) -> None:
+    now = qgroups.group(uuid, one.group)
+    # anybody can have a subvolume that they make counted in any group (btrfs subvolume create -i)
+    strange = members - one.ids  # guard: nobody's subvolume counts as somebody else's -> set()
+    missing = one.ids - members
+    if now is None or now.most != one.most:
+        used = 0 if now is None else now.used
+        over = f"; {size_words(used)} are there: {one.name} writes nothing before it is less" * (used > one.most)
+        held.done.append(f"{one.path}: {one.name} may have {size_words(one.most)}{over}")
+    elif missing or strange:
+        held.done.append(f"{one.path}: {counted(len(missing | strange), 'subvolume')} counted otherwise")
+    else:
+        return
+    if check:
+        return
+    if now is None:
+        qgroups.make(one.path, one.group)
+    qgroups.part(one.path, sorted(strange), one.group)
+    qgroups.join(one.path, sorted(missing), one.group)
+    if not qgroups.counted(uuid):
+        qgroups.count_again(one.path)  # what it shares with others; the amount holds from then on
+    if now is None or now.most != one.most:
+        qgroups.limit(one.path, one.most, one.group)
+    found = qgroups.group(uuid, one.group)
+    if found is None or found.most != one.most:  # guard: an amount that the kernel does not have is told
+        held.problems.append(f"{one.path}: the amount of {size_words(one.most)} is not in force")

@@ -1,0 +1,60 @@
+"""gpuadmin.node.disk_amounts: how much one person may have in their home and of Docker's data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..answer import Answer
+from ..disk import command, told
+from ..disk.records import in_state
+from ..errors import NodeError, in_words
+from ..limits import holding
+from ..limits.amounts import OF_DOCKER, Amounts, OwnAmounts
+from ..limits.holding import Places
+
+#: A task of this role need not name a field that the role has a variable for.
+ROLE = "limits"
+
+
+@dataclass(frozen=True)
+class Document:
+    """Give each person an amount of the homes' disk, and of a node's disk for Docker's data.
+
+    Where Docker's data is on btrfs, places for it that are subvolumes are held to the amount by the kernel. For
+    everything else people are told what was measured. It looks every minute for who has come, with ``keep-room``.
+    """
+
+    #: What a home may have: a size of disks (``500G`` is 500 GB), or ``unlimited``.
+    home: str
+    #: What somebody's Docker data may have on this host.
+    docker: str
+    #: Amounts of certain people; the later ones win.
+    amounts_people: Sequence[OwnAmounts] = ()
+    #: The directory of homes, on the storage host.
+    amounts_homes: str | None = None
+    #: Where the disk of the homes is mounted. Without it their directory must be on no root file system.
+    amounts_mountpoint: str | None = None
+    #: The directory of everybody's Docker data, on a node.
+    amounts_data: str | None = None
+    #: The account that no amount concerns.
+    admin: str | None = None
+
+
+def operate(document: Document, check: bool, places: Places | None = None, warnings: str = OF_DOCKER) -> Answer:
+    where = places or Places()
+    amounts = Amounts(
+        document.home, document.docker, document.amounts_people, document.amounts_homes, document.amounts_mountpoint,
+        document.amounts_data, document.admin,
+    )  # fmt: skip
+    held = holding.hold(where, amounts, check=check)
+    measured = command.known(where.state, in_state(where.state)) if document.amounts_homes else {}
+    if held.done and document.amounts_homes:
+        held.done += [f"{document.amounts_homes}: {one}" for one in told.over(told.homes(amounts, measured))]
+    if not check:
+        try:
+            told.tell_homes(amounts, measured)
+            told.tell_docker(amounts, warnings, where.state)
+        except (NodeError, OSError) as error:
+            held.problems.append(f"people are not told what they have: {in_words(error)}")
+    return Answer(held.done, {"problems": held.notes}, held.problems)

@@ -1,0 +1,23 @@
+"""gpuadmin.node.slurm_queue: who has GPUs of Slurm's, who waits for some, and which nodes take no job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..answer import Answer
+from ..slurm import queue
+
+LOOKS = True
+
+
+@dataclass(frozen=True)
+class Document:
+    """Ask slurmctld for its queue."""
+
+
+def operate(document: Document, check: bool) -> Answer:
+    queue.alive()
+    jobs, nodes = queue.jobs(queue.ask(queue.JOBS)), queue.nodes(queue.ask(queue.NODES))
+    for one in jobs:
+        one["why"] = queue.WHY[queue.code(one["reason"])].format(one["reason"]) if one["waits"] else ""
+    return Answer(report={"queue": {"jobs": jobs, "nodes": nodes}}, changed=False)

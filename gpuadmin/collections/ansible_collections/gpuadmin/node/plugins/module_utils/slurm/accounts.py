@@ -1,0 +1,169 @@
+"""People in Slurm's accounting: each in the account of their group, which has its share and its limits. Pure.
+
+Nobody is deleted, so that what they have used stays: whoever is locked or has left may submit nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..errors import NodeError
+from ..fields import quoted, valid_name
+
+#: The group of everybody who is in no other.
+EVERYBODY = "people"
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of people. ``share``: of what all use, against other groups'. ``gpus``: at most so many of one person's
+    at once; None: any number. ``hours``: the longest job. ``queued``: at most so many jobs of one person."""
+
+    name: str
+    share: int
+    hours: int
+    queued: int
+    gpus: int | None = None
+    people: Sequence[str] = ()
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """As sacctmgr prints them: Flags, MaxTRESPerUser, MaxWall, MaxSubmitJobsPerUser. A job that is too much by
+        itself is refused at once (DenyOnLimit)."""
+        days, hours = divmod(self.hours, 24)
+        wall = f"{days}-{hours:02}:00:00" if days else f"{hours:02}:00:00"
+        return "DenyOnLimit", "" if self.gpus is None else f"gres/gpu={self.gpus}", wall, str(self.queued)
+
+
+@dataclass(frozen=True)
+class Person:
+    name: str
+    group: str
+    locked: bool
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What sacctmgr prints. ``accounts``: share by account; ``qos``: limits by name; ``people``: account → person →
+    at most so many jobs, as text."""
+
+    accounts: Mapping[str, str] = field(default_factory=dict)
+    qos: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    people: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+ASK_PEOPLE = ("sacctmgr", "-nP", "show", "assoc", "format=account,user,fairshare,maxsubmitjobs")
+ASK_QOS = ("sacctmgr", "-nP", "show", "qos", "format=name,flags,maxtresperuser,maxwall,maxsubmitjobsperuser")
+
+
+def seen(people: str, qos: str) -> Seen:
+    """What the two questions are answered with."""
+    accounts: dict[str, str] = {}
+    of: dict[str, dict[str, str]] = {}
+    for line in people.splitlines():
+        account, user, share, submit = (*line.split("|"), "", "", "")[:4]
+        if user:
+            of.setdefault(account, {})[user] = submit
+        elif account:
+            accounts[account] = share
+    limits = {}
+    for line in qos.splitlines():
+        name, *rest = line.split("|")
+        limits[name] = tuple(rest)
+    return Seen(accounts, limits, of)
+
+
+def people_of(
+    users: Iterable[Mapping[str, object]], absent: Iterable[Mapping[str, object]], groups: Sequence[Group], today: int
+) -> list[Person]:
+    """``users``, ``absent``: as for accounts. ``today``: days since 1970. Raises NodeError for what is no name."""
+    group = {name: one.name for one in groups for name in one.people}
+    found = []
+    for one, gone in [*((one, False) for one in users), *((one, True) for one in absent)]:
+        name, expires = one.get("name"), one.get("expires")
+        # guard: what is no name is given to no program of Slurm's
+        if not isinstance(name, str) or not valid_name(name):
+            raise NodeError(f"{quoted(name)} is no name")
+        over = isinstance(expires, int) and expires < today
+        found.append(Person(name, group.get(name, EVERYBODY), gone or bool(one.get("locked")) or over))
+    return found
+
+
+def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> list[tuple[str, ...]]:
+    """What sacctmgr and scancel have to do. Nobody is added who may not use it anyway."""
+    change = ("sacctmgr", "-i")
+    found: list[tuple[str, ...]] = []
+    for one in groups:
+        if one.name not in there.qos:
+            found.append((*change, "add", "qos", one.name))
+        if there.qos.get(one.name) != one.limits:
+            flags, gpus, wall, queued = one.limits
+            found.append(
+                (*change, "modify", "qos", one.name, "set", f"Flags={flags}", f"MaxTRESPerUser={gpus or 'gres/gpu=-1'}",
+                 f"MaxWall={wall}", f"MaxSubmitJobsPerUser={queued}")
+            )  # fmt: skip
+        if one.name not in there.accounts:
+            found.append((*change, "add", "account", one.name, f"fairshare={one.share}"))
+        elif there.accounts[one.name] != str(one.share):
+            found.append((*change, "modify", "account", one.name, "set", f"fairshare={one.share}"))
+    for one in groups:
+        have = there.people.get(one.name, {})
+        mine = [person for person in people if person.group == one.name]
+        new = [person.name for person in mine if person.name not in have and not person.locked]
+        if new:
+            found.append(
+                (
+                    *change,
+                    "add",
+                    "user",
+                    ",".join(new),
+                    f"account={one.name}",
+                    f"qos={one.name}",
+                    f"defaultqos={one.name}",
+                )
+            )
+        moved = [name for name in new if any(name in of for account, of in there.people.items() if account != one.name)]
+        if moved:
+            found.append(
+                (*change, "modify", "user", "where", f"name={','.join(moved)}", "set", f"defaultaccount={one.name}")
+            )
+    named = {person.name: person for person in people}
+    for account, of in there.people.items():
+        left = [name for name in of if name in named and named[name].group != account and not named[name].locked]
+        if left:
+            found.append((*change, "delete", "user", "where", f"name={','.join(left)}", f"account={account}"))
+        closing = [name for name, submit in of.items() if name in named and named[name].locked and submit != "0"]
+        if closing:  # guard: whoever is locked submits no job
+            found.append(
+                (
+                    *change,
+                    "modify",
+                    "user",
+                    "where",
+                    f"name={','.join(closing)}",
+                    f"account={account}",
+                    "set",
+                    "maxsubmitjobs=0",
+                )
+            )
+            found.append(("scancel", f"--user={','.join(closing)}"))
+        opening = [
+            name
+            for name, submit in of.items()
+            if name in named and not named[name].locked and named[name].group == account and submit == "0"
+        ]
+        if opening:
+            found.append(
+                (
+                    *change,
+                    "modify",
+                    "user",
+                    "where",
+                    f"name={','.join(opening)}",
+                    f"account={account}",
+                    "set",
+                    "maxsubmitjobs=-1",
+                )
+            )
+    return found

@@ -1,0 +1,87 @@
+"""What slurmctld is told of nodes: a line for each that has said what it has. Pure.
+
+A node of which nothing is known yet is left out: it joins with its first `provision`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..errors import NodeError
+from ..fields import quoted, whole_number
+
+#: Of a node's memory jobs get so much; the rest is the system's.
+FOR_JOBS = 0.95
+PARTITION = "gpu"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}\Z")
+HEAD = "# Managed by gpuadmin.\n"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node that jobs run on. ``memory``: MiB."""
+
+    name: str
+    address: str
+    processors: int
+    memory: int
+    gpus: int
+
+
+def known(
+    declared: Iterable[Mapping[str, object]], before: Mapping[str, object], now: Mapping[str, object]
+) -> list[Node]:
+    """The nodes with what they have: as they say now, or as was recorded of them before. What the inventory says of
+    GPUs (``gpus``) wins. Raises NodeError for what is no node.
+    """
+    found = []
+    for one in declared:
+        name, address = one.get("name"), one.get("address")
+        # guard: no line for Slurm is made of a name
+        if not isinstance(name, str) or not _NAME.match(name):
+            raise NodeError(f"{quoted(name)} is no name for a node of Slurm's")
+        # guard: no line for Slurm is made of an address
+        if not isinstance(address, str) or not _ADDRESS.match(address):
+            raise NodeError(f"{name}: {quoted(address)} is no address")
+        has = now.get(name) or before.get(name)
+        if not isinstance(has, Mapping):
+            continue
+        processors, memory = whole_number(has.get("processors")), whole_number(has.get("memory"))
+        gpus = whole_number(one.get("gpus") if one.get("gpus") is not None else has.get("gpus"))
+        if not processors or not memory or gpus is None or gpus < 0:
+            continue
+        found.append(Node(name, address, processors, memory, gpus))
+    return found
+
+
+def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -> str:
+    """The controller (its host name and address), the nodes, and the partition with all of them. A job gets its share
+    of a node for each processor and GPU; what counts as used is hours of GPUs. Raises NodeError."""
+    lines = [
+        f"NodeName={one.name} NodeAddr={one.address} CPUs={one.processors} RealMemory={int(one.memory * FOR_JOBS)}"
+        + (f" Gres=gpu:{one.gpus}" if one.gpus else "")
+        + " State=UNKNOWN\n"
+        for one in nodes
+    ]
+    # also of jobs without GPUs, which would have a node's whole memory if nothing were said
+    share = f" DefMemPerCPU={max(1, min(int(one.memory * FOR_JOBS) // one.processors for one in nodes))}"
+    if dividing := [one for one in nodes if one.gpus]:
+        share += f" DefCpuPerGPU={max(1, min(one.processors // one.gpus for one in dividing))}"
+    lines.append(
+        f"PartitionName={PARTITION} Nodes={','.join(one.name for one in nodes)} Default=YES State=UP"
+        f" MaxTime={hours}:00:00 DefaultTime=1:00:00 TRESBillingWeights=GRES/gpu=1.0{share}\n"
+    )
+    if not all(_ADDRESS.match(one) for one in controller):
+        raise NodeError(f"{quoted(controller)} is no host and its address")
+    return f"{HEAD}SlurmctldHost={controller[0]}({controller[1]})\n" + "".join(lines)
+
+
+def gres_conf(nodes: Sequence[Node]) -> str:
+    """Slurm's numbers of GPUs are those of their device files: a prolog is told nothing else."""
+    files = {
+        one.name: f"/dev/nvidia[0-{one.gpus - 1}]" if one.gpus > 1 else "/dev/nvidia0" for one in nodes if one.gpus
+    }
+    return HEAD + "".join(f"NodeName={name} Name=gpu File={path}\n" for name, path in files.items())

@@ -1,0 +1,129 @@
+"""Jobs that have GPUs of this node: at a job's start its person is granted them (prolog), at its end no more (epilog).
+
+slurmd runs both as root and says in the environment which job it is. A prolog that fails drains the node and the job
+goes back to the queue: nobody computes without what Slurm gave them. What a job's grant opens is closed by an epilog,
+by the reconciler where the job is gone, and by the job's end in any case.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from ..errors import NodeError, in_words
+from ..files import flocked
+from ..gpus import device_files, grants, reconcile
+from ..gpus.grants import Grant
+from ..gpus.jobs import SOURCE
+from ..gpus.reconcile import Places
+
+#: Seconds that a job whose end nobody says is granted; the reconciler asks before they are over.
+UNKNOWN_END = 900
+_ID = re.compile(r"[1-9][0-9]{0,9}\Z")
+_INDEX = re.compile(r"[0-9]{1,3}\Z")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job on this node, as slurmd says. ``gpus``: their numbers here. ``until``: seconds since 1970."""
+
+    id: str
+    user: str
+    uid: int
+    gpus: Sequence[int]
+    until: int
+
+    @property
+    def grant(self) -> str:
+        """What its grant is called."""
+        return f"{SOURCE}-{self.id}"
+
+
+def job_of(environment: Mapping[str, str], now: float) -> Job:
+    """The job that a prolog or an epilog is run for. Raises NodeError."""
+    number, uid = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_UID", "")
+    if not _ID.match(number) or not uid.isdecimal():
+        raise NodeError("slurmd does not say which job this is (SLURM_JOB_ID, SLURM_JOB_UID)")
+    listed = [one for one in environment.get("SLURM_JOB_GPUS", "").split(",") if one]
+    if not all(_INDEX.match(one) for one in listed):
+        raise NodeError(f"job {number}: SLURM_JOB_GPUS has no numbers of GPUs")
+    end = environment.get("SLURM_JOB_END_TIME", "")
+    until = int(end) if end.isdecimal() else int(now) + UNKNOWN_END
+    return Job(number, environment.get("SLURM_JOB_USER", ""), int(uid), [int(one) for one in listed], until)
+
+
+def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
+    """Grant a job's GPUs to its person, and return what was done. Raises NodeError, which drains the node."""
+    if not job.gpus:
+        return []
+    with ExitStack() as stack:
+        stack.enter_context(flocked(reconcile.adding_path(places)))
+        stack.enter_context(flocked(reconcile.lock_path(places)))
+        now = time.time() if now is None else now
+        settings = reconcile.settings_of(places)
+        if settings.access != "granted":
+            return []  # everybody opens them anyway
+        owner = places.lookup(job.user)
+        # guard: a job's grant is of whoever has the uid on this host
+        if owner is None or owner[0] != job.uid:
+            raise NodeError(f"job {job.id}: {job.user[:40]!r} has not the uid {job.uid} on this host")
+        there = device_files.gpus(settings, places.root)
+        names = [_name(number, there, job) for number in job.gpus]
+        found, problems = grants.read(places.state, places.run)
+        if problems:  # guard: where a grant cannot be read no job has a GPU
+            raise NodeError(problems[0])
+        others = [one for one in found if set(one.gpus) & set(names) and one.id != job.grant and one.holds(now)]
+        for one in others:
+            # guard: a job takes no GPU that an admin has granted to somebody
+            if one.source != SOURCE:
+                raise NodeError(
+                    f"job {job.id}: GPU {', '.join(names)} is granted to {one.user} by {one.who} (grant {one.id}): "
+                    f"gpuadmin revoke {one.user}, then gpuadmin resume"
+                )
+        # guard: a GPU that Slurm gives to the next job is no longer the last one's
+        grants.delete([one.id for one in others], places.state, places.run)
+        until = max(job.until, int(now) + 1)
+        grants.write(
+            Grant(job.grant, job.user, job.uid, names, int(now), until, "Slurm", f"job {job.id}", SOURCE), places.state
+        )
+        outcome = reconcile.under_lock(places, now, whole=False)
+        if outcome.problems:  # guard: a job whose GPUs could not be opened does not start
+            raise NodeError("; ".join(outcome.problems))
+        return outcome.done
+
+
+def end(job: Job, places: Places) -> list[str]:
+    """End a job's grant, and return what was done. One that is not there has ended. Raises NodeError."""
+    with flocked(reconcile.lock_path(places)):
+        problems = grants.delete([job.grant], places.state, places.run)
+        outcome = reconcile.under_lock(places, time.time(), whole=False)
+    if problems or outcome.problems:
+        raise NodeError("; ".join([*problems, *outcome.problems]))
+    return outcome.done
+
+
+def _name(number: int, there: Mapping[str, Sequence[str]], job: Job) -> str:
+    """The GPU that Slurm calls by this number: gres.conf lists the files in this order."""
+    path = f"/dev/nvidia{number}"
+    found = next((name for name, files in there.items() if list(files[:1]) == [path]), None)
+    if found is None:
+        raise NodeError(f"job {job.id}: GPU {number} ({path}) does not answer on this host")
+    return found
+
+
+def main(what: str, places: Places | None = None, environment: Mapping[str, str] | None = None) -> int:
+    """``slurm-prolog`` or ``slurm-epilog``. 1 where the node must be drained; slurmd's log has why."""
+    where = places or Places()
+    given = os.environ if environment is None else environment
+    try:
+        job = job_of(given, time.time())
+        done = begin(job, where) if what == "slurm-prolog" else end(job, where)
+    except OSError as error:
+        raise NodeError(in_words(error)) from None
+    for one in done:
+        print(one)
+    return 0

@@ -1,0 +1,129 @@
+"""The queue, as slurmctld says: jobs with their places, and nodes that take no job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import NodeError
+from ..run import LateError, run_command
+
+#: Seconds for slurmctld to say that it is there. Slurm's own programs ask for nine seconds when it is not.
+ALIVE = 1.8
+#: Seconds for an answer of one that is there.
+ANSWER = 20.0
+LONGEST = 200  # characters of a reason
+_SECONDS = {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
+BETWEEN = "\x1f"  # two fields; no name has it
+_FIELDS = {
+    "JobArrayID": 32, "UserName": 64, "Account": 64, "State": 24, "PriorityLong": 20, "SubmitTime": 24, "StartTime": 24,
+    "EndTime": 24, "NodeList": 256, "tres-alloc": 256, "Name": 64, "Comment": 32, "Reason": 256,
+}  # fmt: skip
+JOBS = (
+    "squeue",
+    "--noheader",
+    "--states=PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING",
+    f"--Format={','.join(f'{name}:{width}{BETWEEN}' for name, width in _FIELDS.items())}",
+)
+NODES = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%E")
+_GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)(?:,|$)")
+
+#: Slurm's reason → how it is said: `{0}` is the reason itself.
+WHY = {
+    "priority": "others come first: they have used less of their share, or have waited longer",
+    "resources": "next, as soon as enough GPUs are free",
+    "limit": "that person has as many GPUs as one may have at once",
+    "longest": "asks for longer than its group may",
+    "node": "its node takes no jobs now",
+    "later": "starts again soon: its node failed",
+    "held": "was held: scontrol release starts it",
+    "unread": "was not looked at yet",
+    "other": "Slurm says: {0}",
+}
+_REASONS = (
+    (r"Priority", "priority"),
+    (r"None|", "unread"),
+    (r"Resources|Licenses", "resources"),
+    (r"(QOS|Assoc)\w*(GRES|TRES|Jobs|Cpu|Node|Mem)\w*", "limit"),
+    (r"(QOS|Assoc|Partition)\w*(Wall|Time)\w*", "longest"),
+    (r"ReqNodeNotAvail.*|Nodes required for job are .*", "node"),
+    (r"BeginTime", "later"),
+    (r"JobHeld\w*", "held"),
+)
+
+
+def code(reason: str) -> str:
+    """Which of WHY a reason of Slurm's is."""
+    return next((name for pattern, name in _REASONS if re.fullmatch(pattern, reason)), "other")
+
+
+def jobs(text: str) -> list[dict[str, Any]]:
+    """A row for each job: running ones first, then those that wait, in the order in which they come; ``place`` counts
+    them from 1. Times are seconds since 1970, or None.
+    """
+    found: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        parts = [part.strip() for part in line.split(BETWEEN)]
+        if len(parts) < len(_FIELDS):
+            continue
+        id, user, group, state, priority, asked, start, end, nodes, tres, name, comment, reason = parts[: len(_FIELDS)]
+        gpus = _GPUS.search(tres)
+        waits = state in ("PENDING", "CONFIGURING")
+        found.append(
+            {
+                "id": id, "user": user, "group": group, "waits": waits, "priority": number(priority) or 0,
+                "asked": number(asked), "start": number(start), "end": number(end), "nodes": nodes,
+                "gpus": int(gpus[1]) if gpus else 0, "name": name[:64], "comment": comment,
+                "reason": reason[:LONGEST], "place": 0,
+                **({"start": None, "end": None, "nodes": ""} if waits else {"reason": ""}),
+            }
+        )  # fmt: skip
+    found.sort(key=lambda one: (one["waits"], -one["priority"], one["asked"] or 0, first_number(one["id"])))
+    for place, one in enumerate((one for one in found if one["waits"]), start=1):
+        one["place"] = place
+    return found
+
+
+def nodes(text: str) -> list[dict[str, str]]:
+    """Each node with its state, and why it takes no job."""
+    rows = [line.split("|", 2) for line in text.splitlines()]
+    return [
+        {"name": row[0], "state": row[1].rstrip("*~#!%$@+^-"), "reason": "" if row[2] == "none" else row[2][:LONGEST]}
+        for row in rows
+        if len(row) == 3
+    ]
+
+
+def number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def first_number(id: str) -> int:
+    """What a job's id begins with: that of an array of jobs has more behind it."""
+    found = re.match(r"\d+", id)
+    return int(found[0]) if found else 0
+
+
+def alive() -> None:
+    """Raises NodeError where slurmctld does not answer, soon."""
+    try:
+        done = run_command(("scontrol", "ping"), seconds=ALIVE, environment=_SECONDS)
+    except LateError:
+        raise NodeError("slurmctld does not answer") from None
+    except OSError as error:
+        raise NodeError(f"scontrol: {error.strerror}") from None
+    if " is UP" not in done.stdout:
+        raise NodeError("slurmctld does not answer")
+
+
+def ask(command: Sequence[str]) -> str:
+    """What one of Slurm's programs prints. Raises NodeError with what it says where it fails."""
+    try:
+        done = run_command(command, seconds=ANSWER, environment=_SECONDS)
+    except OSError as error:
+        raise NodeError(f"{command[0]}: {error.strerror}") from None
+    if done.returncode != 0:
+        lines = (done.stderr.strip() or done.stdout.strip() or f"{command[0]} failed").splitlines()
+        raise NodeError(lines[-1].rpartition("error: ")[2][:LONGEST])
+    return done.stdout

@@ -1,0 +1,91 @@
+"""What `gpu` says to people, in English and Korean."""
+
+from __future__ import annotations
+
+LANGUAGES = ("en", "ko")
+
+USAGE = """usage: gpu get [N] [--hours H] [--node NODE] [--no-wait] | list | why [JOB] | release [JOB...]
+
+gpu get [N]          ask for N GPUs (1) of one node, for H hours (1), and wait for them
+gpu list             who has GPUs, and who waits for some
+gpu why [JOB]        your place in the queue, and what you wait for
+gpu release [JOB]    give back what you got with `gpu get`, or leave the queue
+
+--no-wait returns at once; you keep your place. squeue, sbatch, srun, salloc and scancel work as well.
+--language ko|en"""
+
+TEXTS: dict[str, dict[str, str]] = {
+    "en": {
+        "asked": "Job {0}: you asked for {1} for {2} h.",
+        "place": "Your place in the queue: {0}. {1}.",
+        "have": "{0} on {1} until {2}. It is open in all your shells and containers on {1}.",
+        "there": "You are on {0}: ssh {1}",
+        "kept": "You keep your place. `gpu why` shows it, `gpu release {0}` gives it up.",
+        "ended": "Job {0} has ended.",
+        "away": "The queue does not answer. What has a GPU goes on; nobody gets a new one now. Try again later.",
+        "failed": "Slurm refuses: {0}",
+        "impossible": "No node has that: {0}. `gpu list` shows the nodes.",
+        "too-much": "That is more than one person may have at once, or for longer: ask your admins what is allowed.",
+        "unknown": "You have no account in the queue yet: tell your admins.",
+        "none": "You have no GPU, and wait for none.",
+        "not-yours": "{0} is not a job of yours.",
+        "others": "These are not from `gpu get`. To end one as well, name it: gpu release {0}",
+        "released": "Job {0}: given back.",
+        "empty": "Nobody has a GPU of the queue, and nobody waits.",
+        "closed": "{0} takes no jobs now: {1}",
+        "columns": "Job|Person|GPUs|Node|Until or place",
+        "gpus": "{0} GPU|{0} GPUs",
+        "waits": "place {0}",
+        "number": "{0!r} is no number from {1} to {2}",
+    },
+    "ko": {
+        "asked": "작업 {0}: {1}를 {2}시간 동안 요청했습니다.",
+        "place": "대기 순서: {0}번째. {1}.",
+        "have": "{1}의 {0}, {2}까지. {1}에 있는 모든 셸과 컨테이너에서 사용할 수 있습니다.",
+        "there": "현재 노드는 {0}입니다: ssh {1}",
+        "kept": "대기 순서는 유지됩니다. `gpu why`로 확인하고, `gpu release {0}`로 취소합니다.",
+        "ended": "작업 {0}이(가) 끝났습니다.",
+        "away": "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 "
+        "지금은 새로 받을 수 없습니다. 나중에 다시 시도하십시오.",
+        "failed": "Slurm이 거부했습니다: {0}",
+        "impossible": "조건에 맞는 노드가 없습니다: {0}. 노드 목록은 `gpu list`로 볼 수 있습니다.",
+        "too-much": "한 사람이 동시에 쓸 수 있는 GPU 수나 시간을 넘습니다. 허용량은 관리자에게 문의하십시오.",
+        "unknown": "아직 대기열에 계정이 없습니다. 관리자에게 알리십시오.",
+        "none": "받은 GPU도, 기다리는 GPU도 없습니다.",
+        "not-yours": "{0}은(는) 본인의 작업이 아닙니다.",
+        "others": "다음은 `gpu get`으로 받은 것이 아닙니다. 함께 끝내려면 번호를 적으십시오: gpu release {0}",
+        "released": "작업 {0}: 반납했습니다.",
+        "empty": "대기열의 GPU를 쓰는 사람도, 기다리는 사람도 없습니다.",
+        "closed": "{0}은(는) 지금 작업을 받지 않습니다: {1}",
+        "columns": "작업|사용자|GPU|노드|종료 시각 또는 순서",
+        "gpus": "GPU {0}개",
+        "waits": "{0}번째",
+        "number": "{0!r}: {1}에서 {2} 사이의 숫자를 적으십시오",
+    },
+}
+
+#: As queue.WHY, for whoever waits.
+WHY = {
+    "en": {
+        "priority": "Others come first: they have used less of their share, or have waited longer",
+        "resources": "You are next, as soon as enough GPUs are free",
+        "limit": "You have as many GPUs as one person may have at once",
+        "longest": "You asked for longer than you may",
+        "node": "The node that you asked for takes no jobs now",
+        "later": "It starts again soon: its node failed",
+        "held": "It was held, by you or an admin",
+        "unread": "It was not looked at yet",
+        "other": "Slurm says: {0}",
+    },
+    "ko": {
+        "priority": "다른 사람이 먼저입니다(사용량이 더 적거나 더 오래 기다렸습니다)",
+        "resources": "GPU가 충분히 비면 바로 다음 차례입니다",
+        "limit": "한 사람이 동시에 쓸 수 있는 GPU를 이미 모두 쓰고 있습니다",
+        "longest": "허용된 시간보다 길게 요청했습니다",
+        "node": "요청한 노드가 지금 작업을 받지 않습니다",
+        "later": "노드에 문제가 있어 곧 다시 시작합니다",
+        "held": "본인이나 관리자가 보류했습니다",
+        "unread": "아직 확인되지 않았습니다",
+        "other": "Slurm: {0}",
+    },
+}

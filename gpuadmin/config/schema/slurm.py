@@ -1,0 +1,73 @@
+"""A fair queue for GPUs, kept by Slurm: groups of people, their shares and their limits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from gpuadmin.config.fields import UserName
+from gpuadmin.config.schema.base import Model
+
+#: The group of everybody who is in no other.
+EVERYBODY = "people"
+
+Share = Annotated[int, Field(ge=1, le=10000)]
+Gpus = Annotated[int, Field(ge=1, le=10000)]
+Hours = Annotated[int, Field(ge=1, le=8784)]
+Queued = Annotated[int, Field(ge=1, le=100000)]
+
+
+class OwnShare(Model):
+    """A group of people with a share and limits of its own. What is left out is as for everybody."""
+
+    name: Annotated[UserName, Field(description="What the group is called in Slurm: an account, and a QOS.")]
+    people: Annotated[list[UserName], Field(min_length=1, description="Who is in it.")]
+    share: Annotated[Share | None, Field(description="As `slurm.share`.")] = None
+    gpus: Annotated[Gpus | None, Field(description="As `slurm.gpus`.")] = None
+    hours: Annotated[Hours | None, Field(description="As `slurm.hours`.")] = None
+    queued: Annotated[Queued | None, Field(description="As `slurm.queued`.")] = None
+
+
+class Slurm(Model):
+    """A fair queue: people ask for GPUs with `gpu get`, and Slurm decides whose turn it is. Without this section there
+    is none.
+
+    The inventory's group `slurm` has the host of its controller. A node with `slurm_node: false` takes no jobs.
+    """
+
+    share: Annotated[
+        Share,
+        Field(
+            description="The share of everybody who is in none of `groups`: a group with 20 gets twice as much as one "
+            "with 10 while both want GPUs."
+        ),
+    ] = 10
+    gpus: Annotated[
+        Gpus | None, Field(description="How many GPUs one person may have at once; without it there is no limit.")
+    ] = None
+    hours: Annotated[Hours, Field(description="The longest time for which somebody may ask, in hours.")] = 24
+    queued: Annotated[Queued, Field(description="How many jobs one person may have, waiting ones counted.")] = 20
+    half_life: Annotated[
+        int, Field(ge=1, le=365, description="Days after which what somebody has used counts half.")
+    ] = 7
+    constrain: Annotated[
+        list[Literal["cores", "memory"]],
+        Field(
+            description="What Slurm keeps a job from taking beyond what it asked for, besides GPUs. Nodes need the "
+            "controllers `cpuset` and `memory` of cgroup v2 for it."
+        ),
+    ] = ["cores", "memory"]
+    groups: Annotated[list[OwnShare], Field(description="Groups of people with other shares or limits.")] = []
+
+    @model_validator(mode="after")
+    def _once(self) -> Slurm:
+        names = [EVERYBODY, "normal", *(group.name for group in self.groups)]
+        for name in names:
+            if names.count(name) > 1:  # `normal` is a QOS of Slurm's own
+                raise ValueError(f"groups: {name!r} is taken; choose another name")
+        members = [one for group in self.groups for one in group.people]
+        for one in members:
+            if members.count(one) > 1:
+                raise ValueError(f"groups: {one!r} is named twice; a person is in one group")
+        return self

@@ -1,0 +1,55 @@
+"""Slurm: the variables of its roles."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.queue import takes_jobs
+from gpuadmin.config.schema.slurm import EVERYBODY, Slurm
+from gpuadmin.desired.cluster import Cluster
+
+
+def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `slurm_controller`."""
+    section = cluster.site.slurm or Slurm()
+    everybody = {name: getattr(section, name) for name in ("share", "gpus", "hours", "queued")}
+    groups: list[dict[str, Any]] = [{"name": EVERYBODY, "people": [], **everybody}]
+    for group in section.groups:
+        own = {name: getattr(group, name) for name in everybody if getattr(group, name) is not None}
+        groups.append({"name": group.name, "people": group.people, **everybody, **own})
+    return {
+        "enabled": cluster.site.slurm is not None and "slurm" in host.groups,
+        "cluster": _name(cluster.site.name),
+        "controller": host.name,
+        "address": host.cluster_address,
+        "half_life": section.half_life,
+        "constrain": list(section.constrain),
+        "groups": groups,
+        "hours": max(group["hours"] for group in groups),
+        "nodes": [
+            {"name": one.name, "address": one.cluster_address, "gpus": one.variables.get("gpus")}
+            for one in cluster.members("gpu")
+            if takes_jobs(cluster.site, cluster.hosts, one)
+        ],
+        "key": cluster.asked("slurm_key", ""),
+        **cluster.people,
+        "absent": cluster.absent,
+    }
+
+
+def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `slurm_node`."""
+    controllers = cluster.members("slurm")
+    return {
+        "enabled": takes_jobs(cluster.site, cluster.hosts, host),
+        "name": host.name,
+        "controller": controllers[0].cluster_address if controllers else "",
+        "key": cluster.asked("slurm_key", ""),
+    }
+
+
+def _name(site: str) -> str:
+    """What Slurm calls the cluster: small letters, digits, and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", site.lower()).strip("-")[:40] or "gpu"

@@ -1,0 +1,75 @@
+"""`gpuadmin queue`: what it prints of what Slurm says; and that nobody else gives away what the queue has."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gpuadmin.results import HostResult, RunResult
+from tests.support.fake_ansible import Ansible, Cli, ansible
+
+__all__ = ["ansible"]
+JOB = {
+    "id": "4", "user": "minji", "group": "people", "gpus": 2, "nodes": "node1", "place": 0, "asked": 1, "start": 2,
+    "end": 1795608428, "why": "",
+}  # fmt: skip
+WAITS = {**JOB, "id": "5", "user": "jiho", "nodes": "", "place": 1, "end": None, "why": "others come first"}
+NODES = [
+    {"name": "node1", "state": "idle", "reason": ""},
+    {"name": "node2", "state": "drained", "reason": "Prolog error"},
+]
+
+
+@pytest.fixture
+def queue(ansible: Ansible) -> Ansible:
+    """A site with a queue."""
+    assert ansible.site is not None
+    settings = ansible.site / "gpuadmin.yml"
+    settings.write_text(f"{settings.read_text()}\nslurm: {{}}\n")
+    (ansible.site / "inventory/queue.yml").write_text("slurm: {hosts: {storage1: {}}}\n")
+    return ansible
+
+
+def says(queue: Ansible, *jobs: dict[str, Any]) -> None:
+    report = {"queue": {"jobs": list(jobs), "nodes": NODES}}
+    queue.answer = RunResult({"storage1": HostResult("ok", reports=report)})
+
+
+def test_who_has_and_who_waits(queue: Ansible, cli: Cli) -> None:
+    says(queue, JOB, WAITS)
+    code, out, _ = cli("queue")
+    assert code == 0
+    assert "place 1" in out
+    assert "others come first" in out
+    assert "node2 takes no jobs (drained): Prolog error" in out
+    (asked,) = queue.asked
+    assert (asked.playbook, asked.limit, asked.check) == ("queue", "storage1", True)
+    code, out, _ = cli("queue", "--json")
+    assert json.loads(out)["result"]["hosts"]["storage1"]["jobs"] == [JOB, WAITS]
+
+
+def test_nobody(queue: Ansible, cli: Cli) -> None:
+    says(queue)
+    assert "nobody waits for one" in cli("queue")[1]
+
+
+def test_a_controller_that_does_not_answer_is_not_an_empty_queue(queue: Ansible, cli: Cli) -> None:
+    queue.answer = RunResult({"storage1": HostResult("failed", message="slurmctld does not answer")})
+    code, out, err = cli("queue")
+    assert code == 3
+    assert "nobody waits" not in out
+    assert "slurmctld does not answer" in out + err
+
+
+def test_a_site_without_a_queue(ansible: Ansible, cli: Cli) -> None:
+    code, _, err = cli("queue")
+    assert code == 2
+    assert "this site has no queue" in err
+
+
+@pytest.mark.holds("an admin grants no GPU that the queue would give to somebody else")
+def test_an_admin_grants_nothing_that_the_queue_has(queue: Ansible, cli: Cli) -> None:
+    code, _, err = cli("grant", "minji", "node1", "--hours", "1", "--yes")
+    assert code == 5
+    assert "Slurm decides who gets the GPUs of node1" in " ".join(err.split())
+    assert queue.asked == []

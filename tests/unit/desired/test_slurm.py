@@ -1,0 +1,70 @@
+"""The queue's variables: groups, nodes that take jobs, and the one controller."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.queue import takes_jobs
+from gpuadmin.config.schema import Settings
+from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.hosts import variables
+
+HOSTS = (
+    Host("gpu1", ("gpu",), {"gpuadmin_address": "10.0.0.1", "gpus": 8}),
+    Host("gpu2", ("gpu",), {"slurm_node": False}),
+    Host("gpu3", ("gpu",), {}),
+    Host("nas1", ("storage", "slurm"), {"gpuadmin_address": "10.0.0.9"}),
+)
+LAB = {"name": "lab", "people": ["minji"], "share": 30, "hours": 72}
+
+
+def of(number: int, section: Any, hosts: tuple[Host, ...] = HOSTS) -> dict[str, Any]:
+    settings = Settings.model_validate({"name": "AI Lab (2)", "slurm": section})
+    return variables(Cluster(settings, hosts, {"gpuadmin_slurm_key": "k"}), hosts[number])
+
+
+def test_the_controller_has_groups_and_nodes() -> None:
+    found = of(3, {"gpus": 4, "groups": [LAB]})
+    assert found["slurm_controller_enabled"] is True
+    assert found["slurm_controller_cluster"] == "ai-lab-2"
+    assert found["slurm_controller_groups"] == [
+        {"name": "people", "people": [], "share": 10, "gpus": 4, "hours": 24, "queued": 20},
+        {"name": "lab", "people": ["minji"], "share": 30, "gpus": 4, "hours": 72, "queued": 20},
+    ]
+    assert found["slurm_controller_hours"] == 72, "of all groups"
+    assert found["slurm_controller_nodes"] == [
+        {"name": "gpu1", "address": "10.0.0.1", "gpus": 8}, {"name": "gpu3", "address": "gpu3", "gpus": None},
+    ]  # fmt: skip
+
+
+def test_nodes_that_take_jobs_and_one_that_does_not() -> None:
+    assert [of(number, {})["slurm_node_enabled"] for number in range(4)] == [True, False, True, False]
+    assert of(0, {})["slurm_node_controller"] == "10.0.0.9"
+
+
+@pytest.mark.parametrize(("section", "hosts"), [(None, HOSTS), ({}, HOSTS[:3])])
+def test_without_a_section_or_a_host_there_is_no_queue(section: Any, hosts: tuple[Host, ...]) -> None:
+    found = of(0, section, hosts)
+    assert found["slurm_node_enabled"] is False
+    settings = Settings.model_validate({"name": "x", "slurm": section})
+    assert not takes_jobs(settings, hosts, hosts[0])
+    if hosts is HOSTS:
+        assert of(3, section)["slurm_controller_enabled"] is False
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"groups": [LAB, LAB]}, "'lab' is taken"),
+        ({"groups": [{**LAB, "name": "people"}]}, "'people' is taken"),
+        ({"groups": [{**LAB, "name": "normal"}]}, "'normal' is taken"),
+        ({"groups": [LAB, {**LAB, "name": "other"}]}, "'minji' is named twice"),
+        ({"constrain": ["devices"]}, "constrain"),
+        ({"hours": 0}, "hours"),
+    ],
+)
+def test_sections_that_mean_nothing(section: Any, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Settings.model_validate({"name": "x", "slurm": section})

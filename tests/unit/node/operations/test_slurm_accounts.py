@@ -1,0 +1,59 @@
+"""Slurm's accounts: what is run, and what is not before the cluster has registered."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import slurm_accounts
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.accounts import Group
+
+from tests.support.fake_slurm import slurm
+
+DOCUMENT = slurm_accounts.Document(
+    users=json.dumps([{"name": "minji"}, {"name": "jiho", "locked": True}]), groups=[Group("people", 10, 24, 20)]
+)
+#: sacctmgr, whose cluster has registered where the file is there.
+SACCTMGR = """case "$*" in
+*'show cluster'*) [ -e {0}/registered ] && echo 'lab|10.0.0.9' || echo 'lab|' ;;
+*'show assoc'*) printf 'people||10|\\npeople|jiho|1|\\n' ;;
+*'show qos'*) echo 'people|DenyOnLimit||1-00:00:00|20' ;;
+*) echo "$*" >>{0}/called ;;
+esac"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    slurm(tmp_path, monkeypatch, sacctmgr=SACCTMGR.format(tmp_path), scancel=f'echo "scancel $*" >>{tmp_path}/called')
+    monkeypatch.setattr(slurm_accounts, "REGISTERED", 0.1)
+    return tmp_path
+
+
+def test_who_is_new_and_who_is_locked(place: Path) -> None:
+    (place / "registered").touch()
+    slurm_accounts.operate(DOCUMENT, False)
+    assert (place / "called").read_text().splitlines() == [
+        "-i add user minji account=people qos=people defaultqos=people",
+        "-i modify user where name=jiho account=people set maxsubmitjobs=0",
+        "scancel --user=jiho",
+    ]
+
+
+def test_a_check_says_it_and_does_nothing(place: Path) -> None:
+    (place / "registered").touch()
+    result = slurm_accounts.operate(DOCUMENT, True).result()
+    assert "Slurm: scancel --user=jiho" in str(result)
+    assert not (place / "called").exists()
+
+
+def test_nobody_is_added_before_the_cluster_has_registered(place: Path) -> None:
+    with pytest.raises(NodeError, match="slurmctld has not registered"):
+        slurm_accounts.operate(DOCUMENT, False)
+    assert not (place / "called").exists()
+
+
+def test_where_slurm_is_not_set_up_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NodeError, match="gpuadmin provision"):
+        slurm_accounts.operate(DOCUMENT, False)
+    assert "add user minji" in str(slurm_accounts.operate(DOCUMENT, True).result())

@@ -1,0 +1,107 @@
+"""People in Slurm's accounting: what sacctmgr is told, and what it is not."""
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.accounts import (
+    Group,
+    Person,
+    Seen,
+    commands,
+    people_of,
+    seen,
+)
+
+EVERYBODY = Group("people", 10, 24, 20)
+LAB = Group("lab", 30, 72, 50, gpus=4, people=("minji",))
+GROUPS = (EVERYBODY, LAB)
+TODAY = 20000
+
+
+def words(groups: tuple[Group, ...], people: list[Person], there: Seen) -> list[str]:
+    return [" ".join(one).removeprefix("sacctmgr -i ") for one in commands(groups, people, there)]
+
+
+def settled(people: str) -> Seen:
+    """Both groups are there as they should be, and these people."""
+    accounts = "root||1|\npeople||10|\nlab||30|\n"
+    return seen(
+        accounts + people, "normal||||\npeople|DenyOnLimit||1-00:00:00|20\nlab|DenyOnLimit|gres/gpu=4|3-00:00:00|50\n"
+    )
+
+
+def test_a_new_cluster() -> None:
+    people = [Person("jiho", "people", False), Person("minji", "lab", False), Person("sora", "people", False)]
+    assert words(GROUPS, people, Seen()) == [
+        "add qos people",
+        "modify qos people set Flags=DenyOnLimit MaxTRESPerUser=gres/gpu=-1 MaxWall=1-00:00:00 MaxSubmitJobsPerUser=20",
+        "add account people fairshare=10",
+        "add qos lab",
+        "modify qos lab set Flags=DenyOnLimit MaxTRESPerUser=gres/gpu=4 MaxWall=3-00:00:00 MaxSubmitJobsPerUser=50",
+        "add account lab fairshare=30",
+        "add user jiho,sora account=people qos=people defaultqos=people",
+        "add user minji account=lab qos=lab defaultqos=lab",
+    ]
+
+
+def test_nothing_is_told_twice() -> None:
+    people = [Person("jiho", "people", False), Person("minji", "lab", False), Person("sora", "people", True)]
+    assert words(GROUPS, people, settled("people|jiho|1|\nlab|minji|1|\npeople|sora|1|0\n")) == []
+
+
+def test_who_is_locked_submits_nothing_and_what_they_have_ends_then() -> None:
+    people = [Person("jiho", "people", True)]
+    assert words(GROUPS, people, settled("people|jiho|1|\n")) == [
+        "modify user where name=jiho account=people set maxsubmitjobs=0",
+        "scancel --user=jiho",
+    ]
+
+
+def test_who_may_not_is_not_added() -> None:
+    assert words(GROUPS, [Person("jiho", "people", True)], settled("")) == []
+
+
+def test_who_is_unlocked_may_again() -> None:
+    assert words(GROUPS, [Person("jiho", "people", False)], settled("people|jiho|1|0\n")) == [
+        "modify user where name=jiho account=people set maxsubmitjobs=-1"
+    ]
+
+
+def test_who_changes_groups_is_in_the_new_one_before_they_leave_the_old_one() -> None:
+    assert words(GROUPS, [Person("minji", "lab", False)], settled("people|minji|1|\n")) == [
+        "add user minji account=lab qos=lab defaultqos=lab",
+        "modify user where name=minji set defaultaccount=lab",
+        "delete user where name=minji account=people",
+    ]
+
+
+def test_who_is_not_mentioned_is_kept() -> None:
+    assert words(GROUPS, [], settled("people|jiho|1|\npeople|somebody|1|0\n")) == []
+
+
+def test_limits_that_were_changed_by_hand_come_back() -> None:
+    there = seen(
+        "people||11|\nlab||30|\n",
+        "people|DenyOnLimit|gres/gpu=9|1-00:00:00|20\nlab|DenyOnLimit|gres/gpu=4|3-00:00:00|50\n",
+    )
+    assert words(GROUPS, [], there) == [
+        "modify qos people set Flags=DenyOnLimit MaxTRESPerUser=gres/gpu=-1 MaxWall=1-00:00:00 MaxSubmitJobsPerUser=20",
+        "modify account people set fairshare=10",
+    ]
+
+
+def test_whose_account_is_over_or_who_has_left_is_locked() -> None:
+    users = [
+        {"name": "jiho"}, {"name": "minji", "locked": True}, {"name": "sora", "expires": TODAY - 1},
+        {"name": "yuna", "expires": TODAY},
+    ]  # fmt: skip
+    found = people_of(users, [{"name": "gone"}], GROUPS, TODAY)
+    assert {one.name: (one.group, one.locked) for one in found} == {
+        "jiho": ("people", False), "minji": ("lab", True), "sora": ("people", True), "yuna": ("people", False),
+        "gone": ("people", True),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["-x", "a b", "a,b", "", None, "root;"])
+def test_what_is_no_name_is_given_to_no_program(name: object) -> None:
+    with pytest.raises(NodeError, match="is no name"):
+        people_of([{"name": name}], [], GROUPS, TODAY)

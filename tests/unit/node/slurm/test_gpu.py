@@ -1,0 +1,167 @@
+"""What people type, and what they are told."""
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu
+
+from tests.support.fake_slurm import row, slurm
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+UP = "echo 'Slurmctld(primary) at nas is UP'"
+
+
+@pytest.fixture
+def bin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Slurm's programs; what sbatch and scancel are called with is in `called`, and squeue prints the file `jobs`."""
+    note = f'echo "$(basename $0) $*" >>{tmp_path}/called'
+    slurm(
+        tmp_path, monkeypatch, scontrol=UP, sbatch=f"{note}; echo 12", scancel=note,
+        squeue=f"cat {tmp_path}/jobs", sinfo="echo 'gpu2|drained|Prolog error'",
+    )  # fmt: skip
+    (tmp_path / "jobs").write_text("")
+    monkeypatch.setenv("LANG", "en_US.UTF-8")
+    for name in ("LC_ALL", "LC_MESSAGES"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def jobs(place: Path, *rows: str) -> None:
+    (place / "jobs").write_text("".join(f"{one}\n" for one in rows))
+
+
+def called(place: Path) -> list[str]:
+    path = place / "called"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_get_asks_and_waits(bin: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    turns = iter([
+        [row("12", ME, "PENDING", reason="None")],
+        [row("3", "jiho", "PENDING", priority=9, reason="Resources"), row("12", ME, "PENDING", reason="Priority")],
+        [row("3", "jiho", "PENDING", priority=9, reason="Resources"), row("12", ME, "PENDING", reason="Priority")],
+        [row("12", ME, "RUNNING", end=1795608428, nodes="gpu1", tres="gres/gpu=2", comment="(null)")],
+        [row("12", ME, "RUNNING", end=1795608428, nodes="gpu1", tres="gres/gpu=2")],
+    ])  # fmt: skip
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        jobs(bin, *next(turns))
+
+    assert gpu.main(["get", "2", "--hours", "3", "--node", "gpu1"], sleep=sleep) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Job 12: you asked for 2 GPUs for 3 h."
+    assert lines[1].startswith("Your place in the queue: 2. Others come first")
+    assert lines[2].startswith("2 GPUs on gpu1 until ")
+    assert lines[3].endswith("ssh gpu1"), "it is another node than the one they are on"
+    assert len(lines) == 4, "the same place is not said twice"
+    assert next(turns, None) is None, "it is said once the GPUs are open"
+    (asked,) = called(bin)
+    assert "--gres=gpu:2 --time=3:00:00" in asked
+    assert "--nodelist=gpu1" in asked
+
+
+def test_who_stops_waiting_keeps_their_place(bin: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def sleep(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    assert gpu.main(["get"], sleep=sleep) == 130
+    assert "You keep your place" in capsys.readouterr().out
+    assert [one.split()[0] for one in called(bin)] == ["sbatch"]
+
+
+def test_a_controller_that_goes_away_meanwhile_is_waited_for(bin: Path) -> None:
+    def sleep(seconds: float) -> None:
+        if (bin / "jobs").exists() and not (bin / "once").exists():
+            (bin / "once").touch()
+            (bin / "jobs").unlink()  # squeue fails
+        else:
+            jobs(bin, row("12", ME, "RUNNING", end=1795608428, nodes="gpu1"))
+
+    assert gpu.main(["get"], sleep=sleep) == 0
+
+
+def test_a_job_that_has_ended_before_it_was_seen(bin: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu.main(["get"], sleep=lambda seconds: None) == 1
+    assert "Job 12 has ended" in capsys.readouterr().out
+
+
+def test_release_gives_back_what_came_from_get_alone(bin: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs(
+        bin, row("4", ME, "RUNNING", name="gpu-get", nodes="gpu1"), row("5", ME, "RUNNING", name="train", nodes="gpu1"),
+        row("6", "somebody-else", "RUNNING", name="gpu-get", nodes="gpu1"),
+    )  # fmt: skip
+    assert gpu.main(["release"]) == 0
+    assert called(bin) == ["scancel 4"]
+    assert "gpu release 5" in capsys.readouterr().out
+    assert gpu.main(["release", "5"]) == 0
+    assert called(bin) == ["scancel 4", "scancel 5"]
+    assert gpu.main(["release", "6"]) == 1
+    assert capsys.readouterr().err == "6 is not a job of yours.\n"
+
+
+def test_list_and_why_in_both_languages(bin: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs(bin, row("4", "jiho", "RUNNING", end=1795608428, nodes="gpu1"), row("5", ME, "PENDING", reason="Resources"))
+    assert gpu.main(["list"]) == 0
+    out = capsys.readouterr().out
+    assert "5" in out
+    assert "place 1" in out
+    assert "gpu2 takes no jobs now: Prolog error" in out
+    assert gpu.main(["why", "--language", "ko"]) == 0
+    assert capsys.readouterr().out == "5: 대기 순서: 1번째. GPU가 충분히 비면 바로 다음 차례입니다.\n"
+
+
+def test_a_queue_that_does_not_answer(
+    bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm(bin, monkeypatch, scontrol="echo 'Slurmctld(primary) at nas is DOWN'")
+    assert gpu.main(["get"]) == 1
+    assert "does not answer" in capsys.readouterr().err
+    assert called(bin) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            "sbatch: error: Batch job submission failed: Requested node configuration is not available",
+            "No node has that",
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit)",
+            "more than one",
+        ),
+        ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination", "no account"),
+        ("sbatch: error: something else", "Slurm refuses: something else"),
+    ],
+)
+def test_refusals_say_what_to_do(
+    bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], said: str, words: str
+) -> None:
+    slurm(bin, monkeypatch, sbatch=f"echo '{said}' >&2; exit 1")
+    assert gpu.main(["get"]) == 1
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["get", "0"], ["get", "65"], ["get", "x"], ["get", "--hours", "0"], ["get", "--hours"], ["get", "--node", "-x"],
+        ["get", "--node=a b"], ["release", "4;5"], ["list", "x"], ["frob"], ["why", "--language", "fr"], ["get", "-x"],
+    ],
+)  # fmt: skip
+def test_what_is_not_understood_is_given_to_no_program(
+    bin: Path, capsys: pytest.CaptureFixture[str], typed: list[str]
+) -> None:
+    assert gpu.main(typed) == 2
+    assert "usage: gpu get" in capsys.readouterr().err
+    assert called(bin) == []
+
+
+@pytest.mark.parametrize("typed", [[], ["-h"], ["get", "--help"], ["--language", "ko"]])
+def test_help(bin: Path, capsys: pytest.CaptureFixture[str], typed: list[str]) -> None:
+    assert gpu.main(typed) == 0
+    assert "usage: gpu get" in capsys.readouterr().out

@@ -1,0 +1,92 @@
+"""What slurmctld is told of nodes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import slurm_nodes
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.nodes import Node, gres_conf, known, nodes_conf
+
+DECLARED = {"name": "gpu1", "address": "10.0.0.1", "gpus": None}
+HAS = {"processors": 64, "memory": 100_000, "gpus": 8}
+
+
+def test_what_a_node_says_now_wins_over_what_was_recorded() -> None:
+    (node,) = known([DECLARED], {"gpu1": {**HAS, "gpus": 7}}, {"gpu1": HAS})
+    assert node == Node("gpu1", "10.0.0.1", 64, 100_000, 8)
+    (node,) = known([DECLARED], {"gpu1": HAS}, {})
+    assert node.gpus == 8, "a run that did not look at it takes nothing out"
+
+
+def test_what_the_inventory_says_of_gpus_wins() -> None:
+    (node,) = known([{**DECLARED, "gpus": 4}], {}, {"gpu1": HAS})
+    assert node.gpus == 4
+
+
+@pytest.mark.parametrize("has", [None, {}, {**HAS, "memory": 0}, {**HAS, "gpus": None}, {**HAS, "processors": "many"}])
+def test_a_node_of_which_nothing_is_known_is_left_out(has: Any) -> None:
+    assert known([DECLARED], {}, {"gpu1": has}) == []
+
+
+@pytest.mark.parametrize(
+    "odd", [{"name": "a b"}, {"name": "gpu1\nPartitionName=x"}, {"address": "10.0.0.1 Gres=gpu:99"}, {"address": None}]
+)
+def test_no_line_of_slurm_s_is_made_of_a_name(odd: dict[str, Any]) -> None:
+    with pytest.raises(NodeError):
+        known([{**DECLARED, **odd}], {}, {"gpu1": HAS})
+
+
+def test_the_lines() -> None:
+    nodes = [
+        Node("gpu1", "10.0.0.1", 64, 100_000, 8),
+        Node("gpu2", "10.0.0.2", 32, 50_000, 1),
+        Node("cpu", "c", 8, 9000, 0),
+    ]
+    assert nodes_conf(nodes, 48, ("nas", "10.0.0.9")).splitlines()[1:] == [
+        "SlurmctldHost=nas(10.0.0.9)",
+        "NodeName=gpu1 NodeAddr=10.0.0.1 CPUs=64 RealMemory=95000 Gres=gpu:8 State=UNKNOWN",
+        "NodeName=gpu2 NodeAddr=10.0.0.2 CPUs=32 RealMemory=47500 Gres=gpu:1 State=UNKNOWN",
+        "NodeName=cpu NodeAddr=c CPUs=8 RealMemory=8550 State=UNKNOWN",
+        "PartitionName=gpu Nodes=gpu1,gpu2,cpu Default=YES State=UP MaxTime=48:00:00 DefaultTime=1:00:00"
+        " TRESBillingWeights=GRES/gpu=1.0 DefMemPerCPU=1068 DefCpuPerGPU=8",
+    ]
+    assert gres_conf(nodes).splitlines()[1:] == [
+        "NodeName=gpu1 Name=gpu File=/dev/nvidia[0-7]", "NodeName=gpu2 Name=gpu File=/dev/nvidia0",
+    ]  # fmt: skip
+
+
+def document(tmp_path: Path, hardware: Any) -> slurm_nodes.Document:
+    return slurm_nodes.Document(
+        nodes=[slurm_nodes.DeclaredNode("gpu1", "10.0.0.1"), slurm_nodes.DeclaredNode("gpu2", "10.0.0.2")],
+        hardware=hardware, hours=24, address="10.0.0.9", directory=str(tmp_path / "etc"),
+    )  # fmt: skip
+
+
+def test_what_nodes_have_is_remembered(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    state = str(tmp_path)
+    slurm_nodes.operate(document(tmp_path, {"gpu1": HAS, "gpu2": HAS}), False, state=state)
+    slurm_nodes.operate(document(tmp_path, {"gpu2": {**HAS, "gpus": 2}}), False, state=state)
+    text = (tmp_path / "etc/nodes.conf").read_text()
+    assert "NodeName=gpu1" in text
+    assert "NodeName=gpu2 NodeAddr=10.0.0.2 CPUs=64 RealMemory=95000 Gres=gpu:2 " in text
+
+
+def test_a_check_writes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    answer = slurm_nodes.operate(document(tmp_path, {"gpu1": HAS}), True, state=str(tmp_path))
+    assert answer.result()["changed"]
+    assert [one.name for one in tmp_path.rglob("*")] == ["etc"]
+
+
+def test_without_any_node_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(NodeError, match="no node has said yet"):
+        slurm_nodes.operate(document(tmp_path, {}), False, state=str(tmp_path))
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    (tmp_path / slurm_nodes.RECORD).write_text(json.dumps([1]))
+    with pytest.raises(NodeError, match=r"slurm-nodes\.json is damaged"):
+        slurm_nodes.operate(document(tmp_path, {"gpu1": HAS}), False, state=str(tmp_path))

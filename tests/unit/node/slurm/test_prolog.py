@@ -1,0 +1,156 @@
+"""A job's start and end: whose GPUs are opened and closed, and what keeps a job from starting."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, reconcile
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import prolog
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.prolog import Job, job_of
+
+from tests.support.gated_host import GatedHost, gated_host
+
+SAID = {
+    "SLURM_JOB_ID": "12", "SLURM_JOB_UID": "20000", "SLURM_JOB_USER": "minji", "SLURM_JOB_GPUS": "0",
+    "SLURM_JOB_END_TIME": "5000",
+}  # fmt: skip
+JOB = Job("12", "minji", 20000, [0], 5000)
+NOW = 1500.0
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
+    found = gated_host(tmp_path, monkeypatch)
+    there = {"GPU-a": ["/dev/nvidia0"], "GPU-b": ["/dev/nvidia1"]}
+    Path(found.places.settings).write_text(json.dumps({"access": "granted", "gpus": there, "exempt": []}))
+    monkeypatch.setattr(prolog.time, "time", lambda: NOW)
+    return found
+
+
+def begin(host: GatedHost, job: Job = JOB) -> dict[str, list[str]]:
+    host.told.clear()
+    prolog.begin(job, host.places, NOW)
+    return host.units()
+
+
+def recorded(host: GatedHost) -> list[Grant]:
+    return grants.read(host.places.state)[0]
+
+
+def test_a_job_as_slurmd_says_it() -> None:
+    assert job_of(SAID, NOW) == JOB
+    assert job_of({**SAID, "SLURM_JOB_GPUS": "1,3"}, NOW).gpus == [1, 3]
+    assert job_of({**SAID, "SLURM_JOB_GPUS": ""}, NOW).gpus == []
+    assert job_of({**SAID, "SLURM_JOB_END_TIME": ""}, NOW).until == NOW + prolog.UNKNOWN_END
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"SLURM_JOB_ID": "../12"}, {"SLURM_JOB_ID": ""}, {"SLURM_JOB_UID": "-1"}, {"SLURM_JOB_GPUS": "0;1"},
+        {"SLURM_JOB_GPUS": "/dev/sda"},
+    ],
+)  # fmt: skip
+def test_what_is_no_job_starts_nothing(odd: dict[str, str]) -> None:
+    with pytest.raises(NodeError):
+        job_of({**SAID, **odd}, NOW)
+
+
+def test_its_gpus_are_opened_to_its_person_and_closed_again(host: GatedHost) -> None:
+    assert begin(host)["user-20000.slice"] == ["/dev/nvidia0"]
+    (grant,) = recorded(host)
+    assert (grant.id, grant.gpus, grant.until, grant.source) == ("slurm-12", ["GPU-a"], 5000, "slurm")
+    host.told.clear()
+    prolog.end(JOB, host.places)
+    assert host.units() == {"user-20000.slice": []}
+    assert recorded(host) == []
+    prolog.end(JOB, host.places)  # slurmd runs an epilog again where the node was cut
+
+
+def test_two_jobs_of_one_person_end_in_any_order(host: GatedHost) -> None:
+    other = Job("13", "minji", 20000, [1], 5000)
+    begin(host)
+    assert begin(host, other)["user-20000.slice"] == ["/dev/nvidia0", "/dev/nvidia1"]
+    host.told.clear()
+    prolog.end(JOB, host.places)
+    assert host.units()["user-20000.slice"] == ["/dev/nvidia1"]
+
+
+def test_what_slurm_gives_to_the_next_is_no_longer_the_last_one_s(host: GatedHost) -> None:
+    begin(host)  # its epilog never ran
+    told = begin(host, Job("13", "jiho", 20001, [0], 5000))
+    assert told == {"user-20000.slice": [], "user-20001.slice": ["/dev/nvidia0"]}
+    assert [one.user for one in recorded(host)] == ["jiho"]
+
+
+def test_what_an_admin_has_granted_keeps_a_job_from_starting(host: GatedHost) -> None:
+    grants.write(Grant("a1", "jiho", 20001, ["GPU-a"], 1000, 4000, "root@nas"), host.places.state)
+    with pytest.raises(NodeError, match="granted to jiho by root@nas"):
+        prolog.begin(JOB, host.places, NOW)
+    assert [one.user for one in recorded(host)] == ["jiho"]
+
+
+@pytest.mark.parametrize("job", [Job("12", "minji", 30000, [0], 5000), Job("12", "nobody-knows", 20000, [0], 5000)])
+def test_a_job_of_whom_this_host_knows_otherwise_does_not_start(host: GatedHost, job: Job) -> None:
+    with pytest.raises(NodeError, match="has not the uid"):
+        prolog.begin(job, host.places, NOW)
+    assert recorded(host) == []
+
+
+def test_a_gpu_that_does_not_answer_keeps_a_job_from_starting(host: GatedHost) -> None:
+    with pytest.raises(NodeError, match="does not answer"):
+        prolog.begin(Job("12", "minji", 20000, [7], 5000), host.places, NOW)
+
+
+def test_a_grant_that_cannot_be_read_keeps_a_job_from_starting(host: GatedHost) -> None:
+    grants.write(Grant("a1", "jiho", 20001, ["GPU-b"], 1000, 4000, "root@nas"), host.places.state)
+    (Path(host.places.state) / grants.DIRECTORY / "a1.json").write_text("{")
+    with pytest.raises(NodeError, match="opens nothing"):
+        prolog.begin(JOB, host.places, NOW)
+    assert recorded(host) == [], "its own is not written"
+
+
+def test_gpus_that_could_not_be_opened_keep_a_job_from_starting(host: GatedHost) -> None:
+    host.refuses = "user-20000.slice"
+    with pytest.raises(NodeError, match="could not be set"):
+        prolog.begin(JOB, host.places, NOW)
+
+
+def test_where_gpus_are_everybody_s_nothing_is_granted(host: GatedHost) -> None:
+    Path(host.places.settings).write_text(json.dumps({"access": "open", "gpus": {}, "exempt": []}))
+    assert begin(host) == {}
+    assert recorded(host) == []
+
+
+def test_a_job_without_gpus_is_nobody_s_business(host: GatedHost) -> None:
+    assert begin(host, Job("12", "minji", 30000, [], 5000)) == {}
+
+
+def test_the_programs(host: GatedHost, capsys: pytest.CaptureFixture[str]) -> None:
+    assert prolog.main("slurm-prolog", host.places, SAID) == 0
+    assert "user-20000.slice: closed but for" in capsys.readouterr().out
+    assert prolog.main("slurm-epilog", host.places, SAID) == 0
+    assert recorded(host) == []
+
+
+def answers(host: GatedHost, monkeypatch: pytest.MonkeyPatch, **said: tuple[int, str]) -> None:
+    """What scontrol says on this host."""
+    run = host.run
+
+    def command(words: Sequence[str]) -> object:
+        if words[:3] == ("timeout", "5", "scontrol"):
+            code, text = said["listjobs" if "listjobs" in words else "show"]
+            return reconcile.Finished(words, code, text, "")
+        return run(words)
+
+    monkeypatch.setattr(host, "run", command)
+
+
+def test_what_an_epilog_did_not_do_is_done_by_the_next_look(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(host)
+    answers(host, monkeypatch, listjobs=(0, "JOBID\n13\n"))
+    assert "the grant slurm-12 of minji has ended" in host.go(NOW + 200).done
+    assert recorded(host) == []

@@ -1,0 +1,87 @@
+"""The queue: what is read of squeue and sinfo, and how reasons are said."""
+
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import queue, texts
+
+from tests.support.fake_slurm import row, slurm
+
+
+def test_who_runs_comes_first_then_who_waits_by_their_turn() -> None:
+    text = "\n".join(
+        [
+            row("7", "minji", "PENDING", priority=10, asked=50, reason="Priority"),
+            row("8", "jiho", "PENDING", priority=20, asked=60, reason="Resources"),
+            row("9_[1-999]", "sora", "PENDING", priority=10, asked=50, reason="QOSMaxGRESPerUser"),
+            row(
+                "5",
+                "minji",
+                "RUNNING",
+                start=100,
+                end=200,
+                nodes="gpu1",
+                tres="cpu=8,mem=1G,node=1,billing=2,gres/gpu=2",
+            ),
+            row("6", "jiho", "RUNNING", start=100, end=200, nodes="gpu1", tres="cpu=8,mem=1G,node=1,billing=0"),
+            "something else that squeue prints",
+        ]
+    )
+    found = queue.jobs(text)
+    assert [(one["id"], one["place"], one["gpus"]) for one in found] == [
+        ("5", 0, 2), ("6", 0, 0), ("8", 1, 1), ("7", 2, 1), ("9_[1-999]", 3, 1),
+    ]  # fmt: skip
+    assert (found[0]["nodes"], found[0]["start"], found[0]["end"], found[0]["reason"]) == ("gpu1", 100, 200, "")
+    assert (found[2]["nodes"], found[2]["end"], found[2]["reason"]) == ("", None, "Resources")
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("Priority", "priority"), ("Resources", "resources"), ("QOSMaxGRESPerUser", "limit"),
+        ("QOSMaxJobsPerUserLimit", "limit"), ("AssocGrpGRES", "limit"), ("QOSMaxWallDurationPerJobLimit", "longest"),
+        ("PartitionTimeLimit", "longest"), ("ReqNodeNotAvail, UnavailableNodes:gpu1", "node"), ("BeginTime", "later"),
+        ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "node"),
+        ("JobHeldAdmin", "held"), ("None", "unread"), ("", "unread"), ("Something new", "other"),
+    ],
+)  # fmt: skip
+def test_reasons(reason: str, code: str) -> None:
+    assert queue.code(reason) == code
+
+
+def test_each_reason_has_its_words_in_both_languages() -> None:
+    assert set(queue.WHY) == set(texts.WHY["en"]) == set(texts.WHY["ko"])
+    assert set(texts.TEXTS["en"]) == set(texts.TEXTS["ko"])
+
+
+def test_nodes_that_take_no_job_say_why() -> None:
+    assert queue.nodes("gpu1|idle|none\ngpu2|drained*|Prolog error\nodd\n") == [
+        {"name": "gpu1", "state": "idle", "reason": ""},
+        {"name": "gpu2", "state": "drained", "reason": "Prolog error"},
+    ]
+
+
+def test_a_controller_that_says_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm(tmp_path, monkeypatch, scontrol="sleep 60")
+    monkeypatch.setattr(queue, "ALIVE", 0.2)
+    with pytest.raises(NodeError, match="does not answer"):
+        queue.alive()
+
+
+def test_a_controller_that_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm(tmp_path, monkeypatch, scontrol="echo 'Slurmctld(primary) at nas is DOWN'; exit 1")
+    with pytest.raises(NodeError, match="does not answer"):
+        queue.alive()
+    slurm(tmp_path, monkeypatch, scontrol="echo 'Slurmctld(primary) at nas is UP'")
+    queue.alive()
+    monkeypatch.setenv("PATH", os.fspath(tmp_path / "nowhere"))
+    with pytest.raises(NodeError, match="scontrol"):
+        queue.alive()
+
+
+def test_what_slurm_refuses_is_said_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm(tmp_path, monkeypatch, squeue="echo 'squeue: error: Invalid user' >&2; exit 1")
+    with pytest.raises(NodeError, match=r"^Invalid user$"):
+        queue.ask(queue.JOBS)
