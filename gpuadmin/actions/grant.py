@@ -79,7 +79,7 @@ def grant(options: Options, request: Granting) -> int:
         builder.add(host, f"{gpu_words(new['gpus'], answers.known[host]['gpus'])} until {clock(wanted['until'])}")
         session.plan(builder.build())
         session.confirm()
-        run = session.run("grants", [host], {"gpuadmin_grant": {host: wanted}}, check=session.check)
+        run = session.run("grant", [host], {"gpuadmin_grant": {host: wanted}}, check=session.check)
         # what the node gave: another admin may have been quicker, and it has chosen others
         given = _of(Answers.of(run.hosts, [host], "grants"), host, wanted["id"])
         if given is None:  # guard: what may have been granted is not granted once more without a word

@@ -38,7 +38,7 @@ def revoke(options: Options, names: Sequence[str]) -> int:
         if not session.plan(builder.build()):
             return nothing(session, [answers])
         session.confirm()
-        run = session.run("grants", list(ending), {"gpuadmin_grants_end": ending}, check=session.check)
+        run = session.run("grant", list(ending), {"gpuadmin_grants_end": ending}, check=session.check)
         after = Answers.of(run.hosts, list(ending), "grants")
         left = {host: {one["id"] for one in answer["grants"]} for host, answer in after.known.items()}
         # guard: a grant that a node still has is not said to have ended -> ending

@@ -26,7 +26,7 @@ OF_ACCOUNTS = {
     "add-user", "change-user", "extend-term", "extend-user", "import-applications", "list-users", "lock-user",
     "remove-user", "unlock-user",
 }  # fmt: skip
-OF_GRANTS = {"grant", "revoke"}  # these run the playbook of grants
+OF_GRANT = {"revoke"}  # this one runs the playbook of grant
 STEPS = {"restart-docker"}  # a playbook beside its verb's own: what only `diagnose --restart-docker` does
 #: Whatever --limit says: on the golden node, on the one that is named, on the one of the group slurm.
 ON_ONE_HOST = {"build-image", "grant", "queue"}
@@ -46,7 +46,7 @@ def test_every_module_is_a_verb_and_every_verb_a_module() -> None:
 
 
 def test_every_verb_that_is_not_local_has_a_playbook_and_the_other_way_round() -> None:
-    assert {path.stem for path in PLAYBOOKS} == (set(VERBS) - LOCAL - OF_ACCOUNTS - OF_GRANTS) | STEPS
+    assert {path.stem for path in PLAYBOOKS} == (set(VERBS) - LOCAL - OF_ACCOUNTS - OF_GRANT) | STEPS
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -20,7 +20,9 @@ def look(session: Session, wanted: Mapping[str, Mapping[str, Any]]) -> tuple[Ans
         builder = PlanBuilder("Show grants")
         builder.add_all(asked, ["read who was granted which GPU"])
         session.planned(builder.build())
-    run = session.run("grants", asked, {"gpuadmin_grant": dict(wanted)}, check=True, quiet=True)
+    # what is in the way of a grant is found, too; to read needs nothing of the host
+    playbook = "grant" if wanted else "grants"
+    run = session.run(playbook, asked, {"gpuadmin_grant": dict(wanted)}, check=True, quiet=True)
     return Answers.of(run.hosts, asked, "grants"), run
 
 

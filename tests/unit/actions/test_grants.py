@@ -92,9 +92,10 @@ def grant(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Callab
     return granted
 
 
-def test_a_grant_is_what_the_node_gave(grant: Callable[..., tuple[int, Any, str]]) -> None:
+def test_a_grant_is_what_the_node_gave(grant: Callable[..., tuple[int, Any, str]], ansible: Ansible) -> None:
     """Between the look and the run another admin was quicker, and the node has chosen another GPU."""
     code, found, _ = grant(node("GPU-b"))
+    assert [one.playbook for one in ansible.asked] == ["grant", "grant"], "what is in the way is found before"
     assert (code, found["grant"]["gpus"]) == (0, ["GPU-b"])
     assert found["grant"]["id"] == found["id"]
 
@@ -150,6 +151,7 @@ def test_what_has_ended_is_what_nodes_say(ansible: Ansible, cli: Cli, monkeypatc
     after: dict[str, list[Any] | None] = {"node1": [], "node2": [one], "node3": None}
 
     def answer(invocation: Invocation, **_: object) -> RunResult:
+        ansible.asked.append(invocation)
         hosts = {}
         for name in ("node1", "node2", "node3"):
             left = [one] if invocation.check else after[name]
@@ -160,3 +162,5 @@ def test_what_has_ended_is_what_nodes_say(ansible: Ansible, cli: Cli, monkeypatc
     monkeypatch.setattr("gpuadmin.ansible.runner.run", answer)
     _, out, _ = cli("revoke", "minji", "--json", "--yes")
     assert json.loads(out)["result"]["ended"] == {"node1": ["a1"], "node2": []}
+    # to see which there are, nothing is set up on a node
+    assert [(one.playbook, one.check) for one in ansible.asked] == [("grants", True), ("grant", False)]
