@@ -134,7 +134,7 @@ def command_of(asked: Asked) -> list[str]:
     """What sbatch is called with."""
     return [
         "sbatch", "--parsable", f"--job-name={NAME}", "--nodes=1", f"--gres=gpu:{asked.gpus}",
-        f"--time={asked.hours}:00:00", "--chdir=/", "--output=/dev/null", "--no-requeue", "--export=NIL",
+        f"--time={asked.hours}:00:00", "--chdir=/", "--output=/dev/null", "--export=NIL",
         *([f"--nodelist={asked.node}"] if asked.node else []), f"--wrap={_JOB_DOES}",
     ]  # fmt: skip
 
