@@ -1,8 +1,10 @@
 """What people have in their homes, as the storage host tells each of them and nobody else."""
 
 import pwd
+import subprocess
 from pathlib import Path
 
+import jinja2
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import amounts as part
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
@@ -113,3 +115,16 @@ def test_a_full_disk_of_homes_ends_no_measuring(
 
 def test_where_nothing_is_measured_nothing_is_known(tmp_path: Path) -> None:
     assert command.known(str(tmp_path), str(tmp_path / "disk.json")) == {}
+
+
+@pytest.mark.parametrize(("home", "asked"), [("{homes}/minji", True), ("/root", False), ("/home2/admin", False)])
+def test_only_whose_home_is_there_waits_for_the_storage_host_at_log_in(tmp_path: Path, home: str, asked: bool) -> None:
+    template = Path(__file__).parents[4] / "roles/limits/templates/gpuadmin-amounts.sh.j2"
+    script = jinja2.Template(template.read_text()).render(limits_homes=str(tmp_path))
+    (tmp_path / "cat").write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
+    (tmp_path / "cat").chmod(0o755)
+    (tmp_path / "script").write_text(script)
+    environment = {"HOME": home.format(homes=tmp_path), "LOGNAME": "minji", "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    command = ["bash", "--norc", "--noprofile", "-ic", f". {tmp_path}/script"]
+    subprocess.run(command, env=environment, check=True, stderr=subprocess.DEVNULL)
+    assert (tmp_path / "called").exists() == asked
