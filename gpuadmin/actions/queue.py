@@ -7,9 +7,8 @@ from typing import Any
 
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.now import plain_table
-from gpuadmin.answers import Answers
+from gpuadmin.actions.shared.queue import ask, controller
 from gpuadmin.display import make_console
-from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
@@ -19,18 +18,12 @@ from gpuadmin.session import opened
 def show_queue(options: Options) -> int:
     """Ask Slurm's controller once. Returns the exit code."""
     with opened("queue", options, changes=False) as session:
-        hosts = [host.name for host in session.site.inventory.group("slurm")]
-        if session.site.settings.slurm is None or not hosts:
-            raise ConfigError(
-                "this site has no queue: gpuadmin.yml has no section slurm, or no host is in the group slurm",
-                hint="docs/slurm.md says how one is set up",
-            )
+        host = controller(session)
         if not session.check:
             builder = PlanBuilder("Show the queue")
-            builder.add_all(hosts, ["ask Slurm's controller who has GPUs, and who waits"])
+            builder.add(host, "ask Slurm's controller who has GPUs, and who waits")
             session.planned(builder.build())
-        run = session.run("queue", hosts, {}, check=True, quiet=True)
-        answers = Answers.of(run.hosts, hosts, "queue")
+        answers, run = ask(session, host)
         result = {"hosts": dict(answers.known), "unknown": dict(answers.unknown)}
         return report(session, run, result, show=lambda: _show(answers.known, answers.unknown), unknown=[answers])
 

@@ -38,6 +38,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "revoke": "End grants before their time.",
         "grants": "Show who was granted which GPUs.",
         "queue": "Show who has GPUs of Slurm's queue, and who waits.",
+        "drain": "Let nodes take no further jobs of the queue.",
+        "resume": "Let nodes take jobs again.",
         "mig": "Divide GPUs into MIG devices, as the site says.",
         "disk": "Show whose files fill the disks.",
         "dashboard": "Open the web page of all this as an admin.",

@@ -26,10 +26,10 @@ OF_ACCOUNTS = {
     "add-user", "change-user", "extend-term", "extend-user", "import-applications", "list-users", "lock-user",
     "remove-user", "unlock-user",
 }  # fmt: skip
-OF_GRANT = {"revoke"}  # this one runs the playbook of grant
+OF_GRANT = {"revoke", "resume"}  # these run the playbooks of grant and of drain
 STEPS = {"restart-docker"}  # a playbook beside its verb's own: what only `diagnose --restart-docker` does
 #: Whatever --limit says: on the golden node, on the one that is named, on the one of the group slurm.
-ON_ONE_HOST = {"build-image", "grant", "queue"}
+ON_ONE_HOST = {"build-image", "grant", "queue", "drain", "resume"}
 READ_ONLY = {"drift", "list-users", "status", "top"}
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 

@@ -21,7 +21,7 @@ ELSEWHERE = {
     "clear-leftovers",
     "usage",  # against a real Prometheus, in tests/unit/monitoring
     "dashboard",  # against a real service, there, and on light hosts in test_dashboard.py
-    "grant", "grants", "queue", "revoke",  # on light hosts: virtual machines have no GPUs
+    "drain", "grant", "grants", "queue", "resume", "revoke",  # on light hosts: virtual machines have no GPUs
 }  # fmt: skip
 #: Fixtures and helpers → the verbs that they run for whoever uses them.
 HELPERS = {

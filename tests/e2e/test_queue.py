@@ -77,6 +77,11 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
         assert queue.gpuadmin("status")["result"]["hosts"][NODE]["gpu_gate"] == []
         queue.admin(NODE, "systemctl start gpuadmin-gpu-gate.service")
         assert "Slurm decides" in str(queue.gpuadmin("grant", "jiho", NODE, "--hours", "1", "--yes", code=5))
+        # a node that is drained takes no further job; what runs there goes on
+        queue.gpuadmin("drain", "node2", "--reason", "new image", "--yes")
+        assert "node2 takes no jobs now: new image" in queue.person("jiho", NODE, "gpu list")
+        queue.gpuadmin("resume", "node2", "--yes")
+        assert "new image" not in queue.person("jiho", NODE, "gpu list")
         # the controller is killed: what runs goes on, and whoever asks hears so soon
         queue.admin(CONTROLLER, "systemctl kill -s KILL slurmctld; systemctl stop slurmctld")
         began = time.monotonic()

@@ -240,6 +240,8 @@ CALLS: dict[str, tuple[str, ...]] = {
     "revoke": ("minji", "--check"),
     "grants": (),
     "queue": (),
+    "drain": ("node1", "--check"),
+    "resume": ("node1", "--check"),
     "disk": ("minji",),
     "top": ("--once",),
     "free": (),

@@ -67,6 +67,38 @@ def test_a_site_without_a_queue(ansible: Ansible, cli: Cli) -> None:
     assert "this site has no queue" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "given", "said"),
+    [
+        (
+            ("drain", "node1", "--reason", "new image"),
+            {"reason": "new image", "resume": False},
+            "1 job there, the last until",
+        ),
+        (("resume", "node2"), {"reason": "", "resume": True}, "drained now: Prolog error"),
+    ],
+)
+def test_a_node_is_drained_and_takes_jobs_again(
+    queue: Ansible, cli: Cli, words: tuple[str, ...], given: dict[str, Any], said: str
+) -> None:
+    says(queue, JOB, WAITS)
+    code, out, err = cli(*words, "--yes")
+    assert code == 0
+    assert said in " ".join((out + err).split())
+    look, done = queue.asked
+    assert (look.playbook, look.check, done.playbook, done.check) == ("queue", True, "drain", False)
+    assert done.variables["gpuadmin_drain"] == {"nodes": [words[1]], **given}
+
+
+def test_what_is_not_drained(queue: Ansible, cli: Cli) -> None:
+    says(queue)
+    assert cli("drain", "storage1", "--yes")[0] == 2
+    assert cli("drain", "node1", "--reason", "a\nb", "--yes")[0] == 2
+    queue.answer = RunResult({"storage1": HostResult("failed", message="slurmctld does not answer")})
+    assert cli("drain", "node1", "--yes")[0] == 3
+    assert all(one.check for one in queue.asked)
+
+
 @pytest.mark.holds("an admin grants no GPU that the queue would give to somebody else")
 def test_an_admin_grants_nothing_that_the_queue_has(queue: Ansible, cli: Cli) -> None:
     code, _, err = cli("grant", "minji", "node1", "--hours", "1", "--yes")

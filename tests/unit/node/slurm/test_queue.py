@@ -56,6 +56,17 @@ def test_each_reason_has_its_words_in_both_languages() -> None:
     assert set(texts.TEXTS["en"]) == set(texts.TEXTS["ko"])
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", ""), ("gpu1", "gpu1"), ("gpu[1-3]", "gpu1,gpu2,gpu3"), ("a,gpu[08-10,12],b-x", "a,gpu08,gpu09,gpu10,gpu12,b-x"),
+        ("gpu[1-2].lab,c", "gpu1.lab,gpu2.lab,c"), ("gpu[1-99999999]", "gpu[1-99999999]"), ("gpu[x-y]", "gpu[x-y]"),
+    ],
+)  # fmt: skip
+def test_the_nodes_of_a_job(text: str, names: str) -> None:
+    assert queue.names(text) == names
+
+
 def test_nodes_that_take_no_job_say_why() -> None:
     assert queue.nodes("gpu1|idle|none\ngpu2|drained*|Prolog error\nodd\n") == [
         {"name": "gpu1", "state": "idle", "reason": ""},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..answer import Answer
 from ..slurm import queue
@@ -15,9 +16,14 @@ class Document:
     """Ask slurmctld for its queue."""
 
 
-def operate(document: Document, check: bool) -> Answer:
-    queue.alive()
+def report() -> dict[str, Any]:
+    """Jobs, each with why it waits in words; and nodes. Raises NodeError."""
     jobs, nodes = queue.jobs(queue.ask(queue.JOBS)), queue.nodes(queue.ask(queue.NODES))
     for one in jobs:
         one["why"] = queue.WHY[queue.code(one["reason"])].format(one["reason"]) if one["waits"] else ""
-    return Answer(report={"queue": {"jobs": jobs, "nodes": nodes}}, changed=False)
+    return {"queue": {"jobs": jobs, "nodes": nodes}}
+
+
+def operate(document: Document, check: bool) -> Answer:
+    queue.alive()
+    return Answer(report=report(), changed=False)

@@ -13,6 +13,7 @@ from ..run import LateError, run_command
 ALIVE = 1.8
 #: Seconds for an answer of one that is there.
 ANSWER = 20.0
+MOST_NODES = 10_000
 LONGEST = 200  # characters of a reason
 _SECONDS = {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
 BETWEEN = "\x1f"  # two fields; no name has it
@@ -73,7 +74,7 @@ def jobs(text: str) -> list[dict[str, Any]]:
         found.append(
             {
                 "id": id, "user": user, "group": group, "waits": waits, "priority": number(priority) or 0,
-                "asked": number(asked), "start": number(start), "end": number(end), "nodes": nodes,
+                "asked": number(asked), "start": number(start), "end": number(end), "nodes": names(nodes),
                 "gpus": int(gpus[1]) if gpus else 0, "name": name[:64], "comment": comment,
                 "reason": reason[:LONGEST], "place": 0,
                 **({"start": None, "end": None, "nodes": ""} if waits else {"reason": ""}),
@@ -93,6 +94,22 @@ def nodes(text: str) -> list[dict[str, str]]:
         for row in rows
         if len(row) == 3
     ]
+
+
+def names(text: str) -> str:
+    """The nodes of a job, one by one: Slurm writes ``gpu[1-3,07]`` for several."""
+    found: list[str] = []
+    for head, ranges, tail in re.findall(r"([^,\[]*)(?:\[([^\]]*)\])?([^,\[]*)(?:,|\Z)", text):
+        if not ranges:
+            found += [head + tail] if head + tail else []
+            continue
+        for part in ranges.split(","):
+            first, _, last = part.partition("-")
+            low, high = number(first), number(last or first)
+            if low is None or high is None or not 0 <= high - low < MOST_NODES:
+                return text  # it is not understood, so it is said as it is
+            found += [f"{head}{one:0{len(first)}}{tail}" for one in range(low, high + 1)]
+    return ",".join(found)
 
 
 def number(text: str) -> int | None:

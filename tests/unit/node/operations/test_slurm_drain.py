@@ -1,0 +1,56 @@
+"""Nodes that are drained and take jobs again: what scontrol is told."""
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations.slurm_drain import Document, Wanted, operate
+
+from tests.support.fake_slurm import row, slurm
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "jobs").write_text(row("4", "minji", "RUNNING", nodes="gpu1") + "\n")
+    slurm(
+        tmp_path, monkeypatch, squeue=f"cat {tmp_path}/jobs",
+        sinfo="printf 'gpu1|mixed|none\\ngpu2|drained|Prolog error\\ngpu3|down*|Not responding\\n'",
+        scontrol=f"[ $1 = ping ] && echo 'Slurmctld(primary) at nas is UP' || echo \"$*\" >>{tmp_path}/called",
+    )  # fmt: skip
+    return tmp_path
+
+
+def called(place: Path) -> list[str]:
+    path = place / "called"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_only_what_takes_jobs_is_drained(place: Path) -> None:
+    result = operate(Document(Wanted(["gpu1", "gpu2"], "Prolog error")), False).result()
+    assert called(place) == ["update NodeName=gpu1 State=DRAIN Reason=Prolog error"]
+    assert "gpu1: takes no further job" in str(result)
+    assert "'user': 'minji'" in str(result), "who is there is said"
+
+
+def test_another_reason_is_written(place: Path) -> None:
+    operate(Document(Wanted(["gpu2"], "new image")), False)
+    assert called(place) == ["update NodeName=gpu2 State=DRAIN Reason=new image"]
+
+
+def test_what_takes_no_jobs_takes_them_again(place: Path) -> None:
+    operate(Document(Wanted(["gpu1", "gpu2", "gpu3"], resume=True)), False)
+    assert called(place) == ["update NodeName=gpu2,gpu3 State=RESUME"]
+
+
+def test_a_check_changes_nothing(place: Path) -> None:
+    assert operate(Document(Wanted(["gpu1"], "x")), True).result()["changed"]
+    assert called(place) == []
+
+
+@pytest.mark.parametrize(
+    "wanted", [Wanted(["gpu9"], "x"), Wanted(["gpu1 State=DOWN"], "x"), Wanted(["gpu1"]), Wanted(["gpu1"], "a\nb")]
+)
+def test_what_is_refused(place: Path, wanted: Wanted) -> None:
+    with pytest.raises(NodeError):
+        operate(Document(wanted), False)
+    assert called(place) == []
