@@ -1,67 +1,20 @@
-"""Let nodes take no further jobs of the queue, or take jobs again."""
+"""Let nodes take no further jobs of the queue."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from gpuadmin.actions.shared.grants import clock
-from gpuadmin.actions.shared.queue import ask, controller
-from gpuadmin.answers import Answers
-from gpuadmin.common.text import counted
-from gpuadmin.config.queue import takes_jobs
+from gpuadmin.actions.shared.queue import change
 from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
-from gpuadmin.outcome import report
-from gpuadmin.plan import PlanBuilder
-from gpuadmin.session import Session, opened
+from gpuadmin.session import opened
+
+LONGEST = 200  # characters of a reason
 
 
 def drain(options: Options, nodes: Sequence[str], reason: str) -> int:
-    """Returns the exit code."""
-    if not reason.isprintable() or not 0 < len(reason) <= 200:
-        raise ConfigError("--reason: at most 200 printable characters, in one line")
+    """What runs there goes on. Returns the exit code."""
+    if not reason.isprintable() or not 0 < len(reason) <= LONGEST:
+        raise ConfigError(f"--reason: at most {LONGEST} printable characters, in one line")
     with opened("drain", options) as session:
-        return _set(session, nodes, {"reason": reason, "resume": False})
-
-
-def resume(options: Options, nodes: Sequence[str]) -> int:
-    """Returns the exit code."""
-    with opened("resume", options) as session:
-        return _set(session, nodes, {"reason": "", "resume": True})
-
-
-def _set(session: Session, names: Sequence[str], wanted: Mapping[str, Any]) -> int:
-    host, inventory = controller(session), session.site.inventory
-    nodes = list(dict.fromkeys(one.name for name in names for one in inventory.limited(name, "HOST")))
-    for one in inventory.hosts:
-        if one.name in nodes and not takes_jobs(session.site.settings, inventory.hosts, one):
-            raise ConfigError(
-                f"{one.name} takes no jobs of the queue", hint="it is not in gpu, or has slurm_node: false"
-            )
-    answers, run = ask(session, host)
-    if host not in answers.known:
-        return report(session, run, {}, unknown=[answers])
-    queue = answers.known[host]
-    builder = PlanBuilder("Let nodes take jobs again" if wanted["resume"] else "Let nodes take no further jobs")
-    for node in nodes:
-        builder.add(node, _words(node, queue, wanted))
-    session.plan(builder.build())
-    session.confirm()
-    given = {"gpuadmin_drain": {"nodes": nodes, **wanted}}
-    run = session.run("drain", [host], given, check=session.check)
-    after = Answers.of(run.hosts, [host], "queue")
-    return report(session, run, {"nodes": after.known[host]["nodes"] if host in after.known else None})
-
-
-def _words(node: str, queue: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """What happens to a node, and what is there."""
-    unknown = {"state": "not known to Slurm", "reason": ""}
-    there = next((one for one in queue["nodes"] if one["name"] == node), unknown)
-    why = f": {there['reason']}" if there["reason"] else ""
-    if wanted["resume"]:
-        return f"takes jobs again ({there['state']} now{why})"
-    jobs = [one for one in queue["jobs"] if node in one["nodes"].split(",")]
-    until = max((one["end"] for one in jobs if one["end"]), default=None)
-    runs = f"; {counted(len(jobs), 'job')} there, the last until {clock(until)}" if until else ""
-    return f"takes no further job ({there['state']} now{why}){runs}"
+        return change(session, nodes, {"reason": reason, "resume": False})

@@ -17,6 +17,6 @@ def command(nodes: tuple[str, ...], options: Options) -> int:
 
     `gpuadmin queue` shows which nodes take none, and why.
     """
-    from gpuadmin.actions.drain import resume
+    from gpuadmin.actions.resume import resume
 
     return resume(options, nodes)

@@ -34,7 +34,7 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
             if takes_jobs(cluster.site, cluster.hosts, one)
         ],
         "key": cluster.asked("slurm_key", ""),
-        **cluster.only(drain="drain"),
+        "drain": cluster.asked("drain"),
         **cluster.people,
         "absent": cluster.absent,
     }

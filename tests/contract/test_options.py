@@ -71,7 +71,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     found = good_site(tmp_path / "site")
     (found / "inventory/monitor.yml").write_text("monitor: {hosts: {storage1: {}}}\n")
     # an admin grants GPUs where the queue has none
-    queue = "slurm: {hosts: {storage1: {}}}\ngpu: {vars: {slurm_node: false}}\n"
+    queue = "slurm: {hosts: {storage1: {}}}\ngpu: {hosts: {node1: {slurm_node: false}}}\n"
     (found / "inventory/queue.yml").write_text(queue)
     (found / "metrics_secret").write_text("00" * SECRET_BYTES)
     (found / "metrics_secret").chmod(0o600)

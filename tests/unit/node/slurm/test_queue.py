@@ -59,7 +59,8 @@ def test_each_reason_has_its_words_in_both_languages() -> None:
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("", ""), ("gpu1", "gpu1"), ("gpu[1-3]", "gpu1,gpu2,gpu3"), ("a,gpu[08-10,12],b-x", "a,gpu08,gpu09,gpu10,gpu12,b-x"),
+        ("", ""), ("gpu1", "gpu1"), ("gpu[1-3]", "gpu1,gpu2,gpu3"),
+        ("a,gpu[08-10,12],b-x", "a,gpu08,gpu09,gpu10,gpu12,b-x"),
         ("gpu[1-2].lab,c", "gpu1.lab,gpu2.lab,c"), ("gpu[1-99999999]", "gpu[1-99999999]"), ("gpu[x-y]", "gpu[x-y]"),
     ],
 )  # fmt: skip
