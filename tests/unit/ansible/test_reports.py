@@ -105,6 +105,11 @@ GOOD: dict[str, Any] = {
     "grants": {"access": "granted", "gpus": ["GPU-1"], "grants": [
         {"id": "a1", "user": "minji", "uid": 20000, "gpus": ["GPU-1"], "begin": 1, "until": 2, "who": "root@nas",
          "reason": "deadline", "source": "admin"}]},
+    "queue": {
+        "jobs": [{"id": "4_[2-9]", "user": "minji", "group": "people", "gpus": 2, "nodes": "", "place": 1,
+                  "asked": 1.8e9, "start": None, "end": None, "why": "others come first"}],
+        "nodes": [{"name": "gpu1", "state": "drained", "reason": "Prolog error"}],
+    },
     "mig": {"steps": [{"gpu": 0, "state": "waits", "words": "whole (now 7g.80gb)", "people": ["minji holds it"]}]},
     "gpus": {"pci": [BUS], "driver": {"module": "550"}, "nvml": {"driver": "550", "cuda": "12.4", "gpus": [GPU]},
              "answering": 1, "broken": [], "worse": ["x"]},
