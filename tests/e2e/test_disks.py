@@ -73,6 +73,7 @@ def amounts(text: str) -> str:
     return text.replace("limits:\n", "limits:\n  home: 100M\n  docker: 200M\n", 1)
 
 
+@pytest.mark.slow  # four minutes; what it shows is held on loop devices, too (tests/unit/node/limits)
 def test_one_person_has_an_amount_of_the_disks(cluster: Cluster) -> None:
     """The story of limits.home and limits.docker: planned, refused or told, named, and taken back."""
     cluster.add("sua")  # her place for Docker's data is older than the setting
