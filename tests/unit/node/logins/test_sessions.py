@@ -177,3 +177,21 @@ def test_a_process_does_not_hide_behind_its_name(running: list[subprocess.Popen[
     sessions._signal(found[0], [], signal.SIGKILL)
     assert process.wait(10) == -9
     process.stdout.close()
+
+
+@pytest.mark.holds("what forks and ends while one looks is in no single look")
+def test_what_is_in_one_look_and_not_in_the_next_is_still_there() -> None:
+    """It forks and ends all the time: its next number came after the look at the directory."""
+    one = sessions.Process(999_999_999, 1_900_000_001, "python3", "S")
+    looks = iter([[one], [one], [], [], [one]])
+    seen: list[int] = []
+
+    def look() -> list[sessions.Process]:
+        found = next(looks, [])
+        seen.append(len(found))
+        return found
+
+    host = sessions.Host(linger="/nonexistent", run=silent, processes=look, gentle=0, patience=5)
+    plan = sessions.converge([sessions.Person("minji", 1_900_000_001)], host=host)
+    assert plan.entries["minji"].status == "ended"
+    assert seen[:5] == [1, 1, 0, 0, 1], "it was looked for again"

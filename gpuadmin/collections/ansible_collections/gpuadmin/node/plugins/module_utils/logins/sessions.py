@@ -21,6 +21,7 @@ from . import terminals
 GENTLE = 10.0  # seconds that processes have to go after SIGTERM
 PATIENCE = 30.0  # seconds that processes have to go after SIGKILL
 POLL = 0.3
+LOOKS, BETWEEN = 6, 0.1  # nobody has anything left when so many looks, so many seconds apart, find nothing
 AT_ONCE = 16  # people whose sessions are ended at the same time
 
 
@@ -42,7 +43,8 @@ class Plan(Reports[UserReport]):
 def processes(proc: str = "/proc") -> list[Process]:
     """All processes with their real uid (proc_pid_status(5)); those that have ended but were not waited for are not."""
     found = []
-    for name in os.listdir(proc):
+    # The newest first: what forks and ends all the time has gone by when its turn comes after all others.
+    for name in reversed(os.listdir(proc)):
         if not name.isdigit():
             continue
         try:
@@ -60,7 +62,7 @@ def processes(proc: str = "/proc") -> list[Process]:
         if state not in "ZX":
             uid = next((one for one in uids if one >= 1000), uids[0])
             found.append(Process(int(name), uid, fields.get("Name", "?").strip(), state))
-    return found
+    return found[::-1]
 
 
 def of_people(people: Sequence[Person], found: Sequence[Process]) -> dict[str, list[Process]]:
@@ -183,14 +185,16 @@ def _end(person: Person, host: Host) -> None:
 
 def _kill_rest(people: Sequence[Person], host: Host) -> None:
     """Kill what is left one by one, until nothing is, or the patience is over: what forks is met again."""
-    deadline = time.monotonic() + host.patience
+    deadline, empty = time.monotonic() + host.patience, 0
     while True:
         rest = [process for mine in of_people(people, host.processes()).values() for process in mine]
-        if not rest or time.monotonic() > deadline:
+        # guard: what forks and ends while one looks is in no single look -> 0 if rest else LOOKS
+        empty = 0 if rest else empty + 1
+        if empty == LOOKS or time.monotonic() > deadline:
             return
         for process in rest:
             _signal(process, people, signal.SIGKILL)
-        time.sleep(POLL)  # those that are killed need a moment to end
+        time.sleep(POLL if rest else BETWEEN)  # those that are killed need a moment to end
 
 
 def _signal(process: Process, people: Sequence[Person], number: signal.Signals) -> None:
