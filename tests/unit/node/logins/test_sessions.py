@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import sessions
+from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 
 from tests.support.hostile_scene import silent
 from tests.support.slices import own_slice
@@ -192,6 +193,6 @@ def test_what_is_in_one_look_and_not_in_the_next_is_still_there() -> None:
         return found
 
     host = sessions.Host(linger="/nonexistent", run=silent, processes=look, gentle=0, patience=5)
-    plan = sessions.converge([sessions.Person("minji", 1_900_000_001)], host=host)
+    plan = sessions.converge([Person("minji", 1_900_000_001)], host=host)
     assert plan.entries["minji"].status == "ended"
     assert seen[:5] == [1, 1, 0, 0, 1], "it was looked for again"
