@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 # What a terminal obeys, or what nobody sees: C0 and C1 controls, format characters (Cf: bidirectional overrides, zero
 # width), surrogates, line and paragraph separators, and what Unicode wants ignored where it cannot be shown (fillers,
@@ -31,3 +31,9 @@ def size_words(count: float) -> str:
 def listed(names: Sequence[str], most: int = 10) -> str:
     """Given names, return the first of them and how many more there are: `minji, jiho and 4998 more`."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def language(environment: Mapping[str, str]) -> str:
+    """`ko` or `en`: what somebody reads, by their locale (locale(7))."""
+    said = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environment.get(name))), "en")
+    return "ko" if said.startswith("ko") else "en"

@@ -1,4 +1,4 @@
-"""Which nodes the queue starts jobs on."""
+"""Whether there is a queue, and which nodes it starts jobs on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 
 
+def there(settings: Settings, hosts: Iterable[Host]) -> bool:
+    """Whether a site has a queue. `hosts`: all of the inventory."""
+    return settings.slurm is not None and any("slurm" in one.groups for one in hosts)
+
+
 def takes_jobs(settings: Settings, hosts: Iterable[Host], host: Host) -> bool:
     """Whether Slurm starts jobs on a host. `hosts`: all of the inventory."""
-    there = settings.slurm is not None and any("slurm" in one.groups for one in hosts)
-    return there and "gpu" in host.groups and host.variables.get("slurm_node") is not False
+    return there(settings, hosts) and "gpu" in host.groups and host.variables.get("slurm_node") is not False

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.actions.shared.dashboard import dashboard_variables
+from gpuadmin.config import queue
 from gpuadmin.config.load import Site
 from gpuadmin.config.skeleton import keep_out_of_git
 from gpuadmin.errors import ConfigError
@@ -88,8 +89,7 @@ def metrics_variables(site: Site, secret: bytes) -> dict[str, Any]:
 
 def slurm_variables(site: Site, secret: bytes) -> dict[str, Any]:
     """The key of Slurm's daemons; nothing where no host is in the group slurm, or gpuadmin.yml has no section slurm."""
-    there = site.settings.slurm is not None and bool(site.inventory.group("slurm"))
-    return {"gpuadmin_slurm_key": slurm_key(secret)} if there else {}
+    return {"gpuadmin_slurm_key": slurm_key(secret)} if queue.there(site.settings, site.inventory.hosts) else {}
 
 
 def _mail(site: Site) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted
-from gpuadmin.config.queue import takes_jobs
+from gpuadmin.config.queue import takes_jobs, there
 from gpuadmin.errors import ConfigError
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
@@ -18,13 +18,12 @@ from gpuadmin.session import Session
 
 def controller(session: Session) -> str:
     """The host that has the queue. Raises ConfigError where there is none."""
-    hosts = session.site.inventory.group("slurm")
-    if session.site.settings.slurm is None or not hosts:
+    if not there(session.site.settings, session.site.inventory.hosts):
         raise ConfigError(
             "this site has no queue: gpuadmin.yml has no section slurm, or no host is in the group slurm",
             hint="docs/slurm.md says how one is set up",
         )
-    return hosts[0].name
+    return session.site.inventory.group("slurm")[0].name
 
 
 def ask(session: Session, host: str) -> tuple[Answers, RunResult]:
@@ -60,11 +59,11 @@ def change(session: Session, names: Sequence[str], wanted: Mapping[str, Any]) ->
 def _words(node: str, queue: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
     """What happens to a node, and what is there."""
     unknown = {"state": "not known to Slurm", "reason": ""}
-    there = next((one for one in queue["nodes"] if one["name"] == node), unknown)
-    why = f": {there['reason']}" if there["reason"] else ""
+    seen = next((one for one in queue["nodes"] if one["name"] == node), unknown)
+    why = f": {seen['reason']}" if seen["reason"] else ""
     if wanted["resume"]:
-        return f"takes jobs again ({there['state']} now{why})"
+        return f"takes jobs again ({seen['state']} now{why})"
     jobs = [one for one in queue["jobs"] if node in one["nodes"].split(",")]
     until = max((one["end"] for one in jobs if one["end"]), default=None)
     runs = f"; {counted(len(jobs), 'job')} there, the last until {clock(until)}" if until else ""
-    return f"takes no further job ({there['state']} now{why}){runs}"
+    return f"takes no further job ({seen['state']} now{why}){runs}"

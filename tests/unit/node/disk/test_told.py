@@ -15,7 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, records
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import OF_HOMES, Amounts, OwnAmounts
-from ansible_collections.gpuadmin.node.plugins.module_utils.limits.holding import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import disk_amounts
 
 GB = 10**9

@@ -16,7 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.disk import filling,
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, holding
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import Amounts, OwnAmounts
-from ansible_collections.gpuadmin.node.plugins.module_utils.limits.holding import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import accounts as accounts_operation
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import disk_amounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import OF_PEOPLE

@@ -16,7 +16,7 @@ def main(places: room.Places | None = None, directory: str = f"{RUN}/room", warn
     """Exit 0; 1 where a limit is not in force."""
     where = places or room.Places()
     code = room.main(where)
-    held = holding.hold(holding.Places(where.state, where.run))
+    held = holding.hold(where)
     code = said(held.done, held.problems) or code
     told.tell_docker(amounts.load(where.state), warnings, where.state)
     make_directory(directory, 0o755, sync=False)

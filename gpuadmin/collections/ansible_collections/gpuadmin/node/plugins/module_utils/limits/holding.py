@@ -17,19 +17,11 @@ from ..errors import NodeError, in_words
 from ..fields import valid_name
 from ..files import flocked
 from ..mounts import nearest, parse_mountinfo, read_mountinfo
-from ..paths import RUN, STATE
 from . import records, room
 from .amounts import DOCKER, RECORD, Amounts, load
+from .room import Places
 
 MOST = 1000  # subvolumes of one person
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where everything is. Tests put it elsewhere."""
-
-    state: str = STATE
-    run: str = RUN
 
 
 @dataclass
@@ -69,7 +61,7 @@ def follow(places: Places) -> list[str]:
     """For those who have just got a place: at once what else comes within a minute. Returns what failed."""
     if load(places.state) is None:
         return []
-    kept = room.keep(room.Places(places.state, places.run), None, check=False, patience=0)
+    kept = room.keep(places, None, check=False, patience=0)
     return [*kept.problems, *hold(places).problems]
 
 

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuadmin.common.text import language as of_locale
+
 from ..diagnosis.subject import Subject, read_small
 from ..errors import NodeError, in_words
 from ..paths import STATE
@@ -57,9 +59,7 @@ def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[str | None, str]:
     """One of WORDS or nothing (None: only help is asked for), and the language. Raises NodeError."""
-    language = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environment.get(name))), "en")
-    language = "ko" if language.startswith("ko") else "en"
-    asked, rest = "", list(arguments)
+    language, asked, rest = of_locale(environment), "", list(arguments)
     while rest:
         word = rest.pop(0)
         if word in ("-h", "--help"):

@@ -13,7 +13,7 @@ from ..answer import Answer
 from ..documents import entries
 from ..errors import NodeError, in_words
 from ..gpus import leaving, reconcile
-from ..limits import applying, holding
+from ..limits import applying, holding, room
 from ..paths import STATE
 from ..report import UserReport
 
@@ -100,7 +100,7 @@ def operate(document: Document, check: bool, root: str = "/") -> Answer:
             problems.append(f"the accounts are done, their limits are not: {in_words(error)}")
         # and a place for Docker's data that is held to an amount
         try:
-            problems += holding.follow(holding.Places(state=document.state_directory))
+            problems += holding.follow(room.Places(state=document.state_directory))
         except (NodeError, OSError) as error:  # guard: amounts that fail do not deny what was done to accounts
             problems.append(f"the accounts are done, amounts of Docker's data are not: {in_words(error)}")
     if ending:  # guard: who is locked or removed keeps no grant

@@ -11,7 +11,7 @@ from ..disk.records import in_state
 from ..errors import NodeError, in_words
 from ..limits import holding
 from ..limits.amounts import OF_DOCKER, Amounts, OwnAmounts
-from ..limits.holding import Places
+from ..limits.room import Places
 
 #: A task of this role need not name a field that the role has a variable for.
 ROLE = "limits"

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuadmin.common.text import language
+
 from ..errors import NodeError
 from ..lookup import name_of
 from . import queue
@@ -54,8 +56,7 @@ class Asked:
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Asked | None:
     """None: only help is asked for. Raises UsageError."""
-    said = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environment.get(name))), "en")
-    asked = Asked("", "ko" if said.startswith("ko") else "en")
+    asked = Asked("", language(environment))
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
@@ -114,8 +115,11 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
     except NotYoursError as error:
         print(error, file=sys.stderr)
         return 1
+    except queue.AwayError:
+        print(words["away"], file=sys.stderr)
+        return 1
     except NodeError as error:
-        print(words["away"] if "does not answer" in str(error) else refusal(str(error), words), file=sys.stderr)
+        print(refusal(str(error), words), file=sys.stderr)
         return 1
 
 

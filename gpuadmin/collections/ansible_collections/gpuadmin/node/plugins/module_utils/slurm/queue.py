@@ -122,16 +122,20 @@ def first_number(id: str) -> int:
     return int(found[0]) if found else 0
 
 
+class AwayError(NodeError):
+    """slurmctld does not answer."""
+
+
 def alive() -> None:
-    """Raises NodeError where slurmctld does not answer, soon."""
+    """Raises AwayError where slurmctld does not answer, soon; NodeError where there is no Slurm."""
     try:
         done = run_command(("scontrol", "ping"), seconds=ALIVE, environment=_SECONDS)
     except LateError:
-        raise NodeError("slurmctld does not answer") from None
+        raise AwayError("slurmctld does not answer") from None
     except OSError as error:
         raise NodeError(f"scontrol: {error.strerror}") from None
     if " is UP" not in done.stdout:
-        raise NodeError("slurmctld does not answer")
+        raise AwayError("slurmctld does not answer")
 
 
 def ask(command: Sequence[str]) -> str:
