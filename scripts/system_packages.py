@@ -26,7 +26,9 @@ FAST_TOOLS: Mapping[str, str] = {
 TEST_TOOLS: Mapping[str, str] = {
     "chromium": "chromium",
     "cpio": "cpio",
+    "linux.uml": "user-mode-linux",
     "mkfs.ext4": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
     "sfdisk": "fdisk",
     "zstd": "zstd",
 }

@@ -25,8 +25,8 @@ _STOPS = (
     "not-registered", "removed", "locked", "expired", "account-missing", "other-uid", "locked-here", "expired-here",
     "host-silent", "nologin", "pam-module", "shell", "not-allowed", "homes-late", "homes-stale", "homes-not-mounted",
     "no-key", "home-missing", "home-kind", "home-owner", "home-passwd", "home-mode", "homes-full", "homes-inodes",
-    "homes-read-only", "amount-full", "processes", "tasks", "manager", "tmp", "quota", "session-pam", "session-home",
-    "session-tmp", "session-process", "session-command", "session-login",
+    "homes-read-only", "amount-full", "amount-home-full", "processes", "tasks", "manager", "tmp", "quota",
+    "session-pam", "session-home", "session-tmp", "session-process", "session-command", "session-login",
     # a cause before what follows from it: without newuidmap no daemon runs
     "docker-missing", "docker-disk", "docker-subids", "docker-mappers", "docker-masked",
     "docker-data", "docker-daemon", "docker-socket", "session-docker", "gpu-versions", "gpu-driver", "gpu-silent",

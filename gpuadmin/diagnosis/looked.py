@@ -38,7 +38,9 @@ THINGS = (
     Thing("what homes are on", "homes", (
         "homes-late", "homes-stale", "homes-not-mounted", "homes-full", "homes-inodes", "homes-read-only", "homes-slow",
     )),
-    Thing("what they may have of disks", "amounts", ("amount-full", "amount-over", "amount-docker-over")),
+    Thing("what they may have of disks", "amounts", (
+        "amount-full", "amount-home-full", "amount-over", "amount-docker-over",
+    )),
     Thing("Docker's ids, place and units", "docker", (
         "docker-not-given", "docker-missing", "docker-disk", "docker-subids", "docker-mappers", "docker-masked",
         "docker-data", "docker-socket",

@@ -90,9 +90,9 @@ class Limits(Model):
     home: Annotated[
         Disk,
         Field(
-            description="What one person may have in their home: a size (`500G` is 500 GB) or `unlimited`. It is "
-            "measured once a day and told: `gpuadmin-me`, the login message from 90 %, `diagnose`. Nothing refuses "
-            "more. On a storage host, `limits_home` in the inventory."
+            description="What one person may have in their home: a size (`500G` is 500 GB) or `unlimited`. On ext4 "
+            "and xfs with user quotas the kernel refuses more; elsewhere it is measured once a day and told: "
+            "`gpuadmin-me`, the login message from 90 %, `diagnose`. On a storage host, `limits_home` in the inventory."
         ),
     ] = UNLIMITED
     docker: Annotated[

@@ -255,6 +255,12 @@ def _(broken: Broken) -> None:
     broken.write(f"home/.gpuadmin-amounts/{NAME}.json", json.dumps(told))
 
 
+@fault("a home has all of `limits.home`, and the kernel refuses more")
+def _(broken: Broken) -> None:
+    told = {"bytes": 498 * 10**9, "most": 500 * 10**9, "held": True, "when": time.time(), "partial": False}
+    broken.write(f"home/.gpuadmin-amounts/{NAME}.json", json.dumps(told))
+
+
 @fault("Docker's data has all of `limits.docker`")
 def _(broken: Broken) -> None:
     used = {"bytes": 200 * 10**9, "most": 200 * 10**9, "held": True, "when": None, "partial": False}

@@ -14,6 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.causes.cause import 
         ("docker", True, 99, "amount-full", "minji's Docker data is full: 198.0 GB of 200.0 GB"),
         ("docker", False, 99, None, ""),
         ("docker", False, 100, "amount-docker-over", "minji's Docker data is more than they may have: 200.0 GB of"),
+        ("home", True, 99, "amount-home-full", "minji's home is full: 198.0 GB of 200.0 GB; what writes there fails"),
         ("home", False, 101, "amount-over", "minji's home is more than they may have: 202.0 GB of 200.0 GB"),
     ],
 )

@@ -49,7 +49,7 @@ def of(homes: Path, home: str = "500G") -> Amounts:
 
 
 def test_each_person_is_told_theirs(homes: Path) -> None:
-    told.tell_homes(of(homes), FOUND, table(homes.parent))
+    told.tell_homes(of(homes), FOUND, mountinfo=table(homes.parent))
     at = homes / OF_HOMES
     assert at.stat().st_mode & 0o777 == 0o711
     assert sorted(one.name for one in at.iterdir()) == ["jiho.json", "minji.en", "minji.json", "minji.ko"]
@@ -65,19 +65,19 @@ def test_each_person_is_told_theirs(homes: Path) -> None:
 
 
 def test_what_is_told_is_no_home_and_goes(homes: Path) -> None:
-    told.tell_homes(of(homes), FOUND, table(homes.parent))
+    told.tell_homes(of(homes), FOUND, mountinfo=table(homes.parent))
     assert directories(Place("homes", str(homes))) == []
-    told.tell_homes(of(homes, "1T"), FOUND, table(homes.parent))  # nobody has nearly all any more
+    told.tell_homes(of(homes, "1T"), FOUND, mountinfo=table(homes.parent))  # nobody has nearly all any more
     assert sorted(one.name for one in (homes / OF_HOMES).iterdir()) == ["jiho.json", "minji.json"]
-    told.tell_homes(of(homes, "unlimited"), FOUND, table(homes.parent))
+    told.tell_homes(of(homes, "unlimited"), FOUND, mountinfo=table(homes.parent))
     assert list(homes.iterdir()) == []
 
 
 @pytest.mark.holds("nothing is written where the disk of the homes is not mounted")
 def test_nothing_is_written_below_an_empty_mount_point(homes: Path) -> None:
     with pytest.raises(NodeError, match="nothing is mounted at"):
-        told.tell_homes(of(homes), FOUND, table(Path("/elsewhere")))
-    told.tell_homes(Amounts("500G", homes=f"{homes}/none", mountpoint=str(homes)), FOUND, table(homes))
+        told.tell_homes(of(homes), FOUND, mountinfo=table(Path("/elsewhere")))
+    told.tell_homes(Amounts("500G", homes=f"{homes}/none", mountpoint=str(homes)), FOUND, mountinfo=table(homes))
     assert list(homes.iterdir()) == []
 
 

@@ -14,7 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import filling, told
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, holding
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, holding, room
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import Amounts, OwnAmounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import accounts as accounts_operation
@@ -42,10 +42,10 @@ class Docker:
     def wanted(self, docker: str = "100M", *people: OwnAmounts) -> Amounts:
         return Amounts(docker=docker, people=list(people), data=str(self.data))
 
-    def hold(self, docker: str = "100M", *people: OwnAmounts, check: bool = False) -> holding.Held:
+    def hold(self, docker: str = "100M", *people: OwnAmounts, check: bool = False) -> room.Kept:
         return holding.hold(self.places, self.wanted(docker, *people), check=check)
 
-    def again(self) -> holding.Held:
+    def again(self) -> room.Kept:
         """What the timer does."""
         return holding.hold(self.places)
 

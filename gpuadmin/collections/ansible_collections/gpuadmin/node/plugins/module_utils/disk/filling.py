@@ -7,7 +7,7 @@ from ..limits import amounts, holding, room
 from ..metrics.exposition import Samples
 from ..metrics.running import RUN, write
 from ..unit_status import said
-from . import told
+from . import home_quotas, told
 
 TEXT = "room.prom"
 
@@ -17,7 +17,8 @@ def main(places: room.Places | None = None, directory: str = f"{RUN}/room", warn
     where = places or room.Places()
     code = room.main(where)
     held = holding.hold(where)
-    code = said(held.done, held.problems) or code
+    homes = home_quotas.hold(where)
+    code = said([*held.done, *homes.done], [*held.problems, *homes.problems]) or code
     told.tell_docker(amounts.load(where.state), warnings, where.state)
     make_directory(directory, 0o755, sync=False)
     write(directory, TEXT, samples(places).render())

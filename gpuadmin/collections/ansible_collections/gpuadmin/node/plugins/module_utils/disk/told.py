@@ -25,21 +25,22 @@ from ..limits.amounts import (
 )
 from ..mounts import read_mountinfo
 from ..paths import STATE
+from . import home_quotas
 from .owned import give
 from .people import People
 
 
-def homes(amounts: Amounts, found: People) -> dict[str, Used]:
-    """What people who have an amount have in their homes, as it was measured."""
+def homes(amounts: Amounts, found: People, state: str = STATE) -> dict[str, Used]:
+    """What people who have an amount have in their homes: as the kernel counts it, else as it was measured."""
     result = {}
     for (name, place), held in found.items():
         most = amounts.most(HOME, name) if place == "homes" and valid_name(name) else None
         if most is not None and amounts.homes is not None:
             result[name] = Used(held.bytes, most, when=held.when, partial=held.partial)
-    return result
+    return {**result, **home_quotas.used(state)}
 
 
-def tell_homes(amounts: Amounts, found: People, mountinfo: str | None = None) -> None:
+def tell_homes(amounts: Amounts, found: People, state: str = STATE, mountinfo: str | None = None) -> None:
     """Write beside the homes what nodes show each person of theirs. Raises NodeError, OSError (a full disk)."""
     if amounts.homes is None:
         return
@@ -47,7 +48,7 @@ def tell_homes(amounts: Amounts, found: People, mountinfo: str | None = None) ->
     # guard: nothing is written where the disk of the homes is not mounted
     if not check_root(Request(amounts.homes, mountpoint=amounts.mountpoint), table):
         return
-    used = homes(amounts, found)
+    used = homes(amounts, found, state)
     numbers = {f"{name}.json": (name, json.dumps(one.as_dict())) for name, one in used.items()}
     _converge(os.path.join(amounts.homes, OF_HOMES), {**numbers, **_warnings(HOME, used)})
 

@@ -1,6 +1,7 @@
 """Amounts: how much one person may have in their home and of Docker's data, what they have, and how they are told.
 
-Docker's data on btrfs is held to its amount by the kernel (holding.py). All else was measured, and is told.
+The kernel holds to it: Docker's data on btrfs (holding.py), homes on ext4 and xfs with user quotas
+(disk/home_quotas.py). All else was measured, and is told.
 """
 
 from __future__ import annotations
@@ -153,7 +154,8 @@ def _numbers(path: str, place: str | None) -> Used | None:
         found = json.loads(read_bytes(path) or b"")
         found = found if place is None else found[place]
         most = int(found["most"]) if place is None else 1
-        used = Used(int(found["bytes"]), most, when=float(found["when"]), partial=bool(found["partial"]))
+        held = found.get("held") is True
+        used = Used(int(found["bytes"]), most, held, float(found["when"]), bool(found["partial"]))
     except (OSError, NodeError, ValueError, TypeError, KeyError, RecursionError):
         return None
     return used if used.most > 0 else None

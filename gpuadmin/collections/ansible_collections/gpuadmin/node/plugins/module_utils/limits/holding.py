@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 from gpuadmin.common.text import counted, listed, size_words
@@ -19,18 +19,9 @@ from ..files import flocked
 from ..mounts import nearest, parse_mountinfo, read_mountinfo
 from . import records, room
 from .amounts import DOCKER, RECORD, Amounts, load
-from .room import Places
+from .room import Kept, Places
 
 MOST = 1000  # subvolumes of one person
-
-
-@dataclass
-class Held:
-    """``done``: a sentence each. ``notes``: whose amount nothing enforces. ``problems``: what failed."""
-
-    done: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -48,7 +39,7 @@ class Own:
         return qgroups.own_group(self.id)
 
 
-def hold(places: Places, wanted: Amounts | None = None, *, check: bool = False) -> Held:
+def hold(places: Places, wanted: Amounts | None = None, *, check: bool = False) -> Kept:
     """Bring the host to what is wanted, and remember it; None: to what is remembered."""
     if check or (wanted is None and load(places.state) is None):
         return _hold(places, wanted, check=check)
@@ -65,8 +56,8 @@ def follow(places: Places) -> list[str]:
     return [*kept.problems, *hold(places).problems]
 
 
-def _hold(places: Places, given: Amounts | None, *, check: bool) -> Held:
-    held, before = Held(), load(places.state)
+def _hold(places: Places, given: Amounts | None, *, check: bool) -> Kept:
+    held, before = Kept(), load(places.state)
     wanted = before if given is None else given
     if wanted is None:
         return held
@@ -87,7 +78,7 @@ def _hold(places: Places, given: Amounts | None, *, check: bool) -> Held:
     return held
 
 
-def _docker(data: str, amounts: Amounts, held: Held, check: bool) -> None:
+def _docker(data: str, amounts: Amounts, held: Kept, check: bool) -> None:
     wanted = amounts.bounds(DOCKER)
     uuid = _file_system(data)
     if uuid is None:
@@ -131,7 +122,7 @@ def _file_system(path: str) -> str | None:
         os.close(handle)
 
 
-def _places(data: str, amounts: Amounts, held: Held) -> tuple[list[Own], list[str], bool]:
+def _places(data: str, amounts: Amounts, held: Kept) -> tuple[list[Own], list[str], bool]:
     """Whose place is a subvolume, who has a directory, and whether all could be looked at."""
     own, plain, whole = [], [], True
     for name in sorted(os.listdir(data)):
@@ -152,7 +143,7 @@ def _places(data: str, amounts: Amounts, held: Held) -> tuple[list[Own], list[st
     return own, plain, whole
 
 
-def _own(path: str, name: str, most: int, held: Held) -> Own | None:
+def _own(path: str, name: str, most: int, held: Kept) -> Own | None:
     """Somebody's by its name: its owner can give it away in a namespace. None: it is no subvolume."""
     top = btrfs.inspect(path)
     if top is None:
@@ -183,7 +174,7 @@ def _below(path: str) -> Iterator[int]:
         os.close(handle)
 
 
-def _bring(one: Own, uuid: str, members: set[int], held: Held, check: bool) -> None:
+def _bring(one: Own, uuid: str, members: set[int], held: Kept, check: bool) -> None:
     now = qgroups.group(uuid, one.group)
     # anybody can have a subvolume that they make counted in any group (btrfs subvolume create -i)
     strange = members - one.ids  # guard: nobody's subvolume counts as somebody else's -> set()

@@ -69,6 +69,16 @@ CAUSES: Mapping[str, Text] = {
             "이 노드의 Docker 데이터가 가득 찼습니다: {1} 중 {0} 사용. 더 쓰면 'Disk quota exceeded' 오류가 납니다",
         ),
     ),
+    "amount-home-full": Text(
+        (
+            "delete what you do not need (gpuadmin-me disk says what is large), or ask your admins for more",
+            "your home is full: {0} of {1}; what writes there fails with 'Disk quota exceeded'",
+        ),
+        (
+            "필요 없는 파일을 지우거나(큰 파일: gpuadmin-me disk) 관리자에게 용량을 늘려 달라고 하세요",
+            "홈 디렉터리가 가득 찼습니다: {1} 중 {0} 사용. 더 쓰면 'Disk quota exceeded' 오류가 납니다",
+        ),
+    ),
     "processes": _admins(
         "you may run only {0} processes on this node", "이 노드에서 프로세스를 {0}개만 실행할 수 있습니다"
     ),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..answer import Answer
-from ..disk import command, told
+from ..disk import command, home_quotas, told
 from ..disk.records import in_state
 from ..errors import NodeError, in_words
 from ..limits import holding
@@ -21,8 +21,9 @@ ROLE = "limits"
 class Document:
     """Give each person an amount of the homes' disk, and of a node's disk for Docker's data.
 
-    Where Docker's data is on btrfs, places for it that are subvolumes are held to the amount by the kernel. For
-    everything else people are told what was measured. It looks every minute for who has come, with ``keep-room``.
+    The kernel holds to it: Docker's data on btrfs, in places that are subvolumes, and homes on ext4 or xfs with user
+    quotas. For everything else people are told what was measured. It looks every minute for who has come, with
+    ``keep-room``.
     """
 
     #: What a home may have: a size of disks (``500G`` is 500 GB), or ``unlimited``.
@@ -48,12 +49,17 @@ def operate(document: Document, check: bool, places: Places | None = None, warni
         document.amounts_data, document.admin,
     )  # fmt: skip
     held = holding.hold(where, amounts, check=check)
+    homes = home_quotas.hold(where, amounts, check=check)
+    held.done += homes.done
+    held.notes += homes.notes
+    held.problems += homes.problems
     measured = command.known(where.state, in_state(where.state)) if document.amounts_homes else {}
     if held.done and document.amounts_homes:
-        held.done += [f"{document.amounts_homes}: {one}" for one in told.over(told.homes(amounts, measured))]
+        found = told.homes(amounts, measured, where.state)
+        held.done += [f"{document.amounts_homes}: {one}" for one in told.over(found)]
     if not check:
         try:
-            told.tell_homes(amounts, measured)
+            told.tell_homes(amounts, measured, where.state)
             told.tell_docker(amounts, warnings, where.state)
         except (NodeError, OSError) as error:
             held.problems.append(f"people are not told what they have: {in_words(error)}")

@@ -1,0 +1,64 @@
+"""What test_home_quotas_kernel.py runs in a kernel of its own: homes on ext4 and xfs, held to amounts and let go."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import home_quotas
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import Amounts
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Kept, Places
+
+UIDS = {"minji": 20001, "jiho": 20002}
+
+
+class Disk:
+    """A disk with the homes of two people; ``options``: of its mount."""
+
+    def __init__(self, device: str, fstype: str, options: str) -> None:
+        self.fstype = fstype
+        self.top = Path("/run", Path(device).name)
+        self.top.mkdir()
+        subprocess.run(["mount", "-t", fstype, "-o", options, device, str(self.top)], check=True)
+        self.homes = self.top / "homes"
+        for name, uid in UIDS.items():
+            (self.homes / name).mkdir(parents=True)
+            os.chown(self.homes / name, uid, uid)
+        self.places = Places(f"{self.top}-state", f"{self.top}-run")
+        self.host = replace(home_quotas.Host(), lookup=lambda name: (UIDS[name], UIDS[name]) if name in UIDS else None)
+
+    def hold(self, home: str) -> Kept:
+        wanted = Amounts(home, homes=str(self.homes), mountpoint=str(self.top))
+        return home_quotas.hold(self.places, wanted, host=self.host)
+
+    def write(self, name: str, megabytes: int) -> str:
+        """Why writing so much as that person failed; nothing where it did not."""
+        who = ["setpriv", f"--reuid={UIDS[name]}", f"--regid={UIDS[name]}", "--clear-groups"]
+        dd = ["dd", "if=/dev/zero", f"of={self.homes}/{name}/file", "bs=1M", f"count={megabytes}", "conv=fsync"]
+        done = subprocess.run(who + dd, stderr=subprocess.PIPE, text=True, check=False)
+        return done.stderr.splitlines()[0].rpartition(": ")[2] if done.returncode else ""
+
+    def say(self, *words: object) -> None:
+        print(":", self.fstype, *words, flush=True)
+
+    def story(self) -> None:
+        self.say("set", len(self.hold("50M").done))
+        self.say("again", self.hold("50M") == Kept())
+        self.say("below", self.write("minji", 40))
+        self.say("above", self.write("minji", 80))
+        self.say("neighbour", self.write("jiho", 20))
+        used = home_quotas.used(self.places.state, self.host)["minji"]
+        self.say("counted", 45_000_000 < used.bytes <= used.most, used.held)
+        self.say("less", *self.hold("30M").problems, self.write("minji", 40))
+        self.say("back", len(self.hold("unlimited").done))
+        self.say("free", self.write("minji", 80))
+
+
+if __name__ == "__main__":
+    for disk in (Disk("/dev/ubda", "ext4", "usrquota"), Disk("/dev/ubdb", "xfs", "uquota")):
+        disk.story()
+    for disk in (Disk("/dev/ubdc", "ext4", "rw"), Disk("/dev/ubdd", "xfs", "rw")):
+        kept = disk.hold("50M")
+        disk.say("off", kept.done, kept.problems, *kept.notes)

@@ -1,0 +1,46 @@
+"""Homes on real ext4 and xfs with user quotas, which the kernel of a test's machine need not have."""
+
+import subprocess
+from pathlib import Path
+
+from tests.support import home_quotas_program
+from tests.support.own_kernel import run_in_own_kernel
+
+MODULES = ("fs/quota/quota_tree.ko", "fs/quota/quota_v2.ko")
+
+
+def disk(path: Path, *make: str) -> Path:
+    with path.open("wb") as stream:
+        stream.truncate(400 << 20)
+    subprocess.run([*make, str(path)], check=True, capture_output=True)
+    return path
+
+
+def test_the_kernel_holds_homes_to_amounts_and_lets_them_go(tmp_path: Path) -> None:
+    ext4, xfs = ("mkfs.ext4", "-q", "-F"), ("mkfs.xfs", "-q", "-f")
+    disks = {
+        "a": disk(tmp_path / "a", *ext4, "-O", "quota"),
+        "b": disk(tmp_path / "b", *xfs),
+        "c": disk(tmp_path / "c", *ext4),
+        "d": disk(tmp_path / "d", *xfs),
+    }
+    said = run_in_own_kernel(Path(home_quotas_program.__file__), tmp_path, MODULES, disks)
+    expected = []
+    for fstype in ("ext4", "xfs"):
+        expected += [
+            f"{fstype} set 2",
+            f"{fstype} again True",
+            f"{fstype} below",
+            f"{fstype} above Disk quota exceeded",
+            f"{fstype} neighbour",
+            f"{fstype} counted True True",
+            f"{fstype} less Disk quota exceeded",
+            f"{fstype} back 2",
+            f"{fstype} free",
+        ]
+    assert [line.strip() for line in said[:-2]] == expected
+    told = "people's amounts are told, and nothing enforces them: user quotas of"
+    assert said[-2:] == [
+        f"ext4 off [] [] /run/ubdc/homes: {told} /run/ubdc are off (mount it with usrquota)",
+        f"xfs off [] [] /run/ubdd/homes: {told} /run/ubdd are off (mount it with uquota)",
+    ]
