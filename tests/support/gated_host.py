@@ -28,11 +28,15 @@ class GatedHost:
     refuses: str = ""
     lies: list[str] = field(default_factory=list)
     units_there: str = UNITS
+    reloads: int = 0
     people: dict[str, int] = field(default_factory=lambda: dict(PEOPLE))
 
     def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         if command[1] == "list-units":
             return subprocess.CompletedProcess(command, 0, self.units_there, "")
+        if command[1] == "daemon-reload":
+            self.reloads += 1
+            return subprocess.CompletedProcess(command, 0, "", "")
         if command[1] == "show":
             return subprocess.CompletedProcess(command, 0, "\n", "")
         self.told.append(tuple(command))
@@ -99,10 +103,8 @@ def gated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
             lookup=lambda name: found.lookup(name),  # noqa: PLW0108  nor now
         )
     )  # fmt: skip
-    for unit in (gate.SLICES, "ssh.service"):
-        path = Path(found.places.units) / f"{unit}.d" / gate.DROP_IN
-        path.parent.mkdir(parents=True)
-        path.write_text(gate.drop_in(gate.kind(unit), reconcile.settings_of(found.places)))
+    reconcile.keep_out(found.places, reconcile.settings_of(found.places))
+    found.reloads = 0
     monkeypatch.setattr(proof, "opens", found.opens)
     monkeypatch.setattr(reconcile, "SETTLE", 0.1)
     return found

@@ -1,6 +1,8 @@
 """Reconciling: what systemd is told, that a second run tells nothing, and what the proof makes of it."""
 
+import errno
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -315,19 +317,45 @@ def test_a_service_in_another_slice_is_tried_there(
     assert f"cron.service: {tmp_path / 'gpu1'} can be opened, and is not granted" in host.go().problems
 
 
-@pytest.mark.holds("a gate that is not there is told")
+@pytest.mark.holds("who comes next is kept out, whatever root was booted")
 @pytest.mark.parametrize("unit", [gate.SLICES, "ssh.service"])
-def test_a_drop_in_that_is_gone_is_told(host: GatedHost, unit: str) -> None:
+def test_a_drop_in_that_is_gone_or_another_is_written_again(host: GatedHost, unit: str) -> None:
     """Who is there is closed by what was told; who comes next would be open until the next run."""
+    host.go()
     path = Path(host.places.units) / f"{unit}.d" / gate.DROP_IN
     text = path.read_text()
     path.write_text(text + "DeviceAllow=char-* rwm\n")
-    (problem,) = host.go().problems
-    assert problem.startswith(f"{path} is not as it was written")
+    outcome = host.go()
+    assert f"{path}: was not as it should be" in outcome.done
+    assert (path.read_text(), outcome.problems) == (text, [])
+    assert host.reloads == 1
     path.unlink()
-    assert host.go().problems == [problem]
-    path.write_text(text)
-    assert host.go().problems == []
+    host.go()
+    assert path.read_text() == text
+
+
+@pytest.mark.holds("a gate that is not there is told")
+def test_drop_ins_that_cannot_be_written_are_told(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    shutil.rmtree(host.places.units)
+    monkeypatch.setattr(reconcile, "write_atomic", full)
+    monkeypatch.setattr(reconcile, "_remember", lambda *_: None)
+    monkeypatch.setattr(tried, "write", lambda *_: None)
+    assert "who comes next is not kept out: No space left on device" in host.go().problems
+
+
+def test_at_a_boot_the_gate_is_closed_before_grants_are_applied(host: GatedHost) -> None:
+    """The root is another one than the gate was set up in: it has no drop-in, and the node's state has the settings."""
+    shutil.rmtree(host.places.units)
+    assert reconcile.close(host.places) == 0
+    there = {str(path.relative_to(host.places.units)) for path in Path(host.places.units).glob("*/*")}
+    assert there == set(gate.drop_ins(reconcile.settings_of(host.places)))
+    shutil.rmtree(host.places.units)
+    Path(host.places.settings).unlink()
+    assert reconcile.close(host.places) == 0
+    assert not Path(host.places.units).exists(), "without settings GPUs are everybody's"
 
 
 def test_what_is_wrong_with_one_is_said_of_no_other(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,16 +413,10 @@ def test_jobs_of_systemd_cron_and_machines_are_closed(host: GatedHost, tmp_path:
     host.units_there += "machine.slice loaded active active\n"
     for unit in ("system.slice/cron-minji-job.service", "machine.slice"):
         (tmp_path / "cgroups" / unit).mkdir(parents=True)
-    for name in ("cron-.service", "machine.slice"):
-        path = Path(host.places.units) / f"{name}.d" / gate.DROP_IN
-        path.parent.mkdir(parents=True)
-        path.write_text(gate.drop_in(gate.kind(name), reconcile.settings_of(host.places)))
     assert host.go().problems == []
     assert host.units()["cron-minji-job.service"] == host.units()["machine.slice"] == []
     assert "cron-minji-other.service" not in host.units(), "it is closed by its name when it starts"
-    (Path(host.places.units) / "cron-.service.d" / gate.DROP_IN).unlink()
-    (problem,) = host.go().problems
-    assert "cron-.service.d/40-gpuadmin-gate.conf is not as it was written" in problem
+    assert (Path(host.places.units) / "cron-.service.d" / gate.DROP_IN).exists()
 
 
 def runs(tmp_path: Path, pid: int, uid: int, cgroup: str) -> None:

@@ -14,7 +14,7 @@ from .root import guard
 USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
-    "       cli.py announcements | gpu-devices | gpu-check | gpu-gate | gpu-mig | disk-usage\n"
+    "       cli.py announcements | gpu-devices | gpu-check | gpu-gate [close] | gpu-mig | disk-usage\n"
     "       cli.py gpu get | list | why | release | slurm-prolog | slurm-epilog\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
@@ -100,10 +100,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             from .gpus import checked
 
             return checked.main()
-        if command == "gpu-gate" and not rest:
+        if command == "gpu-gate" and rest in ([], ["close"]):
             from .gpus import reconcile
 
-            return reconcile.main()
+            return reconcile.close() if rest else reconcile.main()
         if command == "gpu":
             from .slurm import gpu
 

@@ -25,6 +25,8 @@ SERVICES = ("ssh.service", "ssh@.service", "sshd.service", "sshd@.service",
             "cron.service", "crond.service", "cronie.service", "atd.service", "anacron.service",
             "cron-.service",  # systemd-cron: a unit for each job, whose name begins so
             "machine.slice")  # fmt: skip
+#: Until the next boot: they are made from the settings at each one, whatever root was booted.
+UNITS = "/run/systemd/system"
 #: Before 50-DeviceAllow.conf, which systemctl set-property writes: of drop-ins the last name wins.
 DROP_IN = "40-gpuadmin-gate.conf"
 #: All devices, also those that come later: a bare star is no pattern of names to systemd.
@@ -102,6 +104,11 @@ def drop_in(kind: str, settings: Settings) -> str:
     lines = "".join(f"DeviceAllow={one}\n" for one in allowed(settings))
     head = "# Managed by gpuadmin. GPUs are opened for those who were granted one."
     return f"{head}\n[{kind}]\nDevicePolicy=closed\n{lines}"
+
+
+def drop_ins(settings: Settings) -> dict[str, str]:
+    """Path below UNITS → text, for all units that act for people."""
+    return {f"{unit}.d/{DROP_IN}": drop_in(kind(unit), settings) for unit in (SLICES, *SERVICES)}
 
 
 def properties(allow: Sequence[str] | None) -> list[str]:

@@ -46,7 +46,7 @@ class Places:
     run: str = RUN
     settings: str = gate.SETTINGS
     control: str = CONTROL
-    units: str = "/etc/systemd/system"
+    units: str = gate.UNITS
     root: str = "/"
     proc: str = "/proc"
     command: Runner = _command
@@ -61,6 +61,12 @@ class Outcome:
     done: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     grants: list[Grant] = field(default_factory=list)
+
+
+def close(places: Places | None = None) -> int:
+    """At a boot, before anything acts for people: have the gate closed to all. Grants open it afterwards. Exit 0."""
+    where = places or Places()
+    return said(keep_out(where, settings_of(where)), [])
 
 
 def main(places: Places | None = None) -> int:
@@ -119,7 +125,11 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Outcome:
     seen = _devices(settings, every, places.root)
     applied, before = _applied(places)
     units = _units(places, applied)
-    outcome.problems += _not_kept_out(places, settings, units)
+    try:
+        # guard: who comes next is kept out, whatever root was booted -> []
+        outcome.done += [f"{path}: was not as it should be" for path in keep_out(places, settings)]
+    except (NodeError, OSError) as error:  # guard: a gate that is not there is told
+        outcome.problems.append(f"who comes next is not kept out: {in_words(error)}")
     for unit in [one for one in applied if gate.family(one) != one and one not in units]:
         del applied[unit]  # an instance that has ended does not come back under its name
         _forget(places, unit)
@@ -189,21 +199,25 @@ def _units(places: Places, applied: Iterable[str]) -> list[str]:
     return sorted({*there, *(one for one in applied if gate.family(one) == one)})
 
 
-def _not_kept_out(places: Places, settings: Settings, units: Iterable[str]) -> list[str]:
-    """Drop-ins that are not as provision has written them: until the next run whoever comes is in no gate."""
-    if settings.access == "open":
-        return []
-    running = {gate.family(one) for one in units}
-    wrong = []
-    for unit in (gate.SLICES, *(one for one in gate.SERVICES if one in running)):
-        path = os.path.join(places.units, f"{unit}.d", gate.DROP_IN)
-        try:
-            data = read_bytes(path)
-        except (NodeError, OSError):
-            data = None
-        if data != gate.drop_in(gate.kind(unit), settings).encode():  # guard: a gate that is not there is told
-            wrong.append(f"{path} is not as it was written, so who comes next is not kept out: gpuadmin provision")
-    return wrong
+def keep_out(places: Places, settings: Settings) -> list[str]:
+    """Have systemd close the gate to whoever comes, and return the drop-ins that were not as they should be.
+
+    Raises NodeError, OSError.
+    """
+    wanted = {} if settings.access == "open" else gate.drop_ins(settings)
+    wrong = {}
+    for name, text in wanted.items():
+        path = os.path.join(places.units, name)
+        if read_bytes(path) != text.encode():
+            wrong[path] = text
+    for path, text in wrong.items():
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        write_atomic(path, text.encode(), mode=0o644, sync=False)
+    if wrong:
+        done = places.command(("systemctl", "daemon-reload"))
+        if done.returncode != 0:
+            raise NodeError(f"systemd does not read its drop-ins: {done.stderr.strip()}")
+    return list(wrong)
 
 
 def _wanted(

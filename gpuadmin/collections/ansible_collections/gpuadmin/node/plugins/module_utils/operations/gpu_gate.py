@@ -14,7 +14,10 @@ from ..gpus.gate import Settings
 from . import files
 
 ROLE = "gpu_stack"
-_RELOAD = (("systemctl", "daemon-reload"),)
+#: Where earlier versions wrote the drop-ins, which win over those in /run.
+EARLIER = "/etc/systemd/system"
+#: The timer has the settings for its condition: without them it stands still.
+_AFTER = (("systemctl", "daemon-reload"), ("systemctl", "restart", "gpuadmin-gpu-gate.timer"))
 
 
 @dataclass(frozen=True)
@@ -38,18 +41,23 @@ class Document:
 def operate(document: Document, check: bool, places: reconcile.Places | None = None) -> Answer:
     where = places or reconcile.Places()
     wrong = (tried.problems(where.root) or ()) if document.access == "granted" else ()
-    drop_ins = {unit: f"{where.units}/{unit}.d/{gate.DROP_IN}" for unit in (gate.SLICES, *gate.SERVICES)}
+    names = [f"{unit}.d/{gate.DROP_IN}" for unit in (gate.SLICES, *gate.SERVICES)]
+    earlier = [f"{EARLIER}/{name}" for name in names]
     if document.access == "open":
-        answer = files.operate(files.Document(absent=[where.settings, *drop_ins.values()], after=_RELOAD), check)
+        answer = files.operate(
+            files.Document(
+                absent=[where.settings, *(f"{where.units}/{name}" for name in names), *earlier], after=_AFTER
+            ),
+            check,
+        )
     else:
         settings = Settings(
             document.access, document.groups or Settings.groups, gpus=document.devices, exempt=document.exempt
         )
         text = json.dumps(asdict(settings), indent=1) + "\n"
         wanted = [files.WantedFile(where.settings, text)]
-        for unit, path in drop_ins.items():
-            wanted.append(files.WantedFile(path, gate.drop_in(gate.kind(unit), settings)))
-        answer = files.operate(files.Document(files=wanted, after=_RELOAD), check)
+        wanted += [files.WantedFile(f"{where.units}/{name}", one) for name, one in gate.drop_ins(settings).items()]
+        answer = files.operate(files.Document(files=wanted, absent=earlier, after=_AFTER), check)
     if wrong:
         closing = [f"close the gate: {one}" for one in wrong]
         answer = replace(answer, operations=[*answer.operations, *closing], changed=True)
