@@ -39,6 +39,8 @@ class Host:
         )
 
     def cgroup(self, unit: str) -> Path:
+        if unit == "cron.service" and (self.root / "cgroup/system.slice" / unit).exists():
+            return self.root / "cgroup/system.slice" / unit
         return self.root / "cgroup/user.slice" / ("" if unit == "user.slice" else unit)
 
     def read(self, unit: str) -> tuple[str, ...]:
@@ -102,6 +104,23 @@ def test_what_runs_is_limited_at_once(host: Host) -> None:
     assert (host.cgroup("user.slice") / "memory.max").read_text() == str(8 * GIB - kept)
     assert (host.cgroup("user-0.slice") / "cpu.weight").read_text() == "1000"
     assert list((host.root / "control").rglob("*.conf")) == [], "nothing stays that would hide what comes later"
+
+
+def test_jobs_of_cron_count_with_what_people_run(host: Host) -> None:
+    """A service is in another slice when it is started again, which ends no job of it."""
+    before, after = (host.root / "cgroup" / above / "cron.service" for above in ("system.slice", "user.slice"))
+    before.mkdir(parents=True)
+    for name in ("memory.max", "pids.max"):
+        (before / name).write_text("max")
+    said = "cron.service: is started again, so that its jobs count in another slice"
+    assert said in applying.apply(host.places, WANTED, given=True, check=True).done
+    assert not any("try-restart" in call for call in host.calls)
+    assert said in applying.apply(host.places, WANTED, given=True).done
+    assert ("systemctl", "try-restart", "cron.service") in host.calls
+    before.rename(after)
+    host.calls.clear()
+    assert said not in applying.apply(host.places, WANTED, given=True).done
+    assert said in applying.apply(host.places, None, given=True).done, "and back, where nothing is limited any more"
 
 
 def test_a_second_run_does_nothing(host: Host) -> None:

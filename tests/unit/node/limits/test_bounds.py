@@ -63,11 +63,13 @@ def test_whose_slices_are_told() -> None:
         assert "CPUWeight=1000\n" in free
 
 
-@pytest.mark.parametrize("unit", ["cron.service", "crond.service", "atd.service"])
+@pytest.mark.holds("jobs of cron and at take nothing of what all people leave")
+@pytest.mark.parametrize("unit", ["cron.service", "crond.service", "atd.service", "cron-.service"])
 def test_jobs_that_run_outside_of_slices_are_limited_and_end_alone(unit: str) -> None:
     text = drop_ins(USUAL, {}, [0], NODE)[f"{unit}.d/30-gpuadmin-limits.conf"]
     assert "[Service]\nMemoryMax=" in text
     assert "OOMPolicy=continue\n" in text
+    assert "Slice=user.slice\n" in text
 
 
 @pytest.mark.parametrize(

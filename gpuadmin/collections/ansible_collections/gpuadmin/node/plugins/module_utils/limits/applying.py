@@ -22,10 +22,11 @@ from ..paths import RUN, STATE
 from ..run import Runner, run_command
 from ..unit_status import said
 from . import records
-from .bounds import ALL, IN_FORCE, OWN, SERVICES, UNITS, Bounds, Machine, as_kernel, drop_ins
+from .bounds import ALL, IN_FORCE, OWN, SERVICES, TOGETHER, UNITS, Bounds, Machine, as_kernel, drop_ins
 
 RECORD = "limits.json"
 SETTLE = 3.0  # seconds until what systemd was told is in force
+_ABOVE = (TOGETHER, "system.slice")  # where services are not to be: without limits, and with them
 _SLICE = re.compile(r"user-([0-9]{1,10})\.slice")
 
 
@@ -145,7 +146,8 @@ def _apply(places: Places, wanted: Wanted | None, *, check: bool) -> Outcome:
         values = " ".join(line for line in texts[path].splitlines() if "=" in line)
         outcome.done.append(f"{_whose(path)}: {values}")
     outcome.done += [f"{_whose(path)}: no limits of their own any more" for path in gone]
-    running = _running(places)
+    running, elsewhere = _running(places), _elsewhere(texts, places)
+    outcome.done += [f"{unit}: is started again, so that its jobs count in another slice" for unit in elsewhere]
     if changed:
         outcome.done += _over(texts, running, places)
     if check:
@@ -159,8 +161,11 @@ def _apply(places: Places, wanted: Wanted | None, *, check: bool) -> Outcome:
         os.unlink(there[path])
     if changed or gone:
         _systemctl(places, "daemon-reload")
+    for unit in elsewhere:
+        _systemctl(places, "try-restart", unit)
     if changed or gone or wanted is not None:
-        _in_force(places, running, outcome, told=bool(changed or gone))
+        # of a job that runs on, the slice is another from the next start on
+        _in_force(places, _running(places), outcome, told=bool(changed or gone or elsewhere))
     return outcome
 
 
@@ -176,8 +181,18 @@ def _running(places: Places) -> dict[str, str]:
     except FileNotFoundError:
         slices = []
     found = {"user.slice": base, **{one: os.path.join(base, one) for one in slices}}
-    found.update({one: os.path.join(places.cgroups, "system.slice", one) for one in SERVICES})
+    for above in _ABOVE:
+        found.update({one: os.path.join(places.cgroups, above, one) for one in SERVICES if _is_in(places, one, above)})
     return {unit: path for unit, path in found.items() if os.path.isdir(path)}
+
+
+def _is_in(places: Places, unit: str, above: str) -> bool:
+    return os.path.isdir(os.path.join(places.cgroups, above, unit))
+
+
+def _elsewhere(texts: Mapping[str, str], places: Places) -> list[str]:
+    """The services that run, and have to be started again to be in the slice that they are to be in."""
+    return [unit for unit in SERVICES if _is_in(places, unit, _ABOVE[f"{unit}.d/{ALL}" in texts])]
 
 
 def _over(texts: Mapping[str, str], running: Mapping[str, str], places: Places) -> list[str]:

@@ -14,6 +14,10 @@ UNITS = "/run/systemd/system"
 ALL, OWN = "30-gpuadmin-limits.conf", "31-gpuadmin-limits.conf"
 #: What runs in these services was given to them by people, and is in no slice of theirs.
 SERVICES = ("cron.service", "crond.service", "cronie.service", "atd.service", "anacron.service")
+#: systemd-cron: a unit for each job, whose name begins so.
+JOBS = "cron-.service"
+#: Where all that people run counts together.
+TOGETHER = "user.slice"
 _HEAD = "# Managed by gpuadmin: gpuadmin.yml, limits.\n"
 _PAGE = 65536  # the kernel rounds down to a page, the largest of which is this
 #: Root and the admin, who look after a full node, come first where processors do not suffice.
@@ -90,7 +94,8 @@ def drop_ins(everybody: Bounds, own: Mapping[int, Bounds], exempt: Iterable[int]
     }
     # a process that is killed for want of memory would end the whole service, everybody's jobs with it
     jobs = {**{name: common[name] for name in ("MemoryMax", "MemorySwapMax", "TasksMax")}, "OOMPolicy": "continue"}
-    found.update({f"{unit}.d/{ALL}": _text("Service", jobs) for unit in SERVICES})
+    jobs["Slice"] = TOGETHER  # guard: jobs of cron and at take nothing of what all people leave -> "system.slice"
+    found.update({f"{unit}.d/{ALL}": _text("Service", jobs) for unit in (*SERVICES, JOBS)})
     for uid, bounds in own.items():
         found[f"user-{uid}.slice.d/{OWN}"] = _text("Slice", properties(bounds.over(everybody), machine))
     free = {**properties(Bounds(), machine), "CPUWeight": str(FIRST)}
