@@ -35,6 +35,8 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         ],
         "key": cluster.asked("slurm_key", ""),
         "drain": cluster.asked("drain"),
+        "exception": cluster.asked("exception"),
+        "cancel": cluster.asked("cancel", []),
         **cluster.people,
         "absent": cluster.absent,
     }
