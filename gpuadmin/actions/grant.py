@@ -11,6 +11,7 @@ from typing import Any
 
 from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.grants import clock, gpu_words, look
+from gpuadmin.actions.shared.queue import away, controller
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted
 from gpuadmin.config.queue import takes_jobs
@@ -51,12 +52,6 @@ def grant(options: Options, request: Granting) -> int:
         if len(hosts) != 1 or "gpu" not in hosts[0].groups:
             raise ConfigError(f"{request.host} is not one node", hint="name one host of the group gpu")
         host = hosts[0].name
-        # guard: an admin grants no GPU that the queue would give to somebody else
-        if takes_jobs(session.site.settings, session.site.inventory.hosts, hosts[0]):
-            raise RefusedError(
-                f"Slurm decides who gets the GPUs of {host}, and knows nothing of grants by admins",
-                hint=f"{user.name} can ask with `gpu get`; slurm_node: false takes {host} out of the queue",
-            )
         if len(request.reason) > LONGEST or not request.reason.isprintable():
             raise ConfigError(f"--reason: at most {LONGEST} printable characters, in one line")
         until = end(request, datetime.now())
@@ -65,6 +60,9 @@ def grant(options: Options, request: Granting) -> int:
             "who": who(), "number": request.number, "gpus": list(request.ids), "reason": request.reason,
             **({"mig": request.mig} if request.mig else {}),
         }  # fmt: skip
+        # guard: an admin grants no GPU that the queue would give to somebody else
+        if takes_jobs(session.site.settings, session.site.inventory.hosts, hosts[0]):
+            return _exception(session, host, wanted)
         answers, run = look(session, {host: wanted})
         if host not in answers.known:
             return report(session, run, {}, unknown=[answers])
@@ -88,6 +86,33 @@ def grant(options: Options, request: Granting) -> int:
                 f" grants it; gpuadmin grants shows it as {wanted['id']}."
             )
         return report(session, run, {"grant": given, "id": wanted["id"]}, advice="gpuadmin grants")
+
+
+def _exception(session: Session, host: str, wanted: Mapping[str, Any]) -> int:
+    """Have Slurm give it, as a job in that person's name, which starts now or not at all. Returns the exit code."""
+    if wanted["gpus"] or wanted.get("mig"):
+        raise RefusedError(f"Slurm chooses which GPUs of {host} somebody has", hint="say how many: --gpus")
+    if not wanted["reason"]:
+        raise ConfigError(f"{host} is in the queue: why somebody does not wait has to be said", hint="--reason TEXT")
+    keeper = controller(session)
+    seen = away(session, [host])
+    if seen.unknown:
+        raise HostFailedError(f"{keeper}: {seen.unknown}", hint="gpuadmin queue")
+    if host in seen.closed:
+        raise RefusedError(f"{host} takes no jobs: {seen.closed[host]}", hint=f"gpuadmin resume {host}")
+    builder = PlanBuilder(f"Give {counted(wanted['number'], 'GPU')} of {host} to {wanted['user']} out of turn")
+    builder.add(host, f"until {clock(wanted['until'])}, as a job of Slurm's: {wanted['reason']}")
+    if seen.jobs.get(host):
+        builder.warn(f"there now: {', '.join(seen.jobs[host])}; if too few GPUs are free nothing is done")
+    session.plan(builder.build())
+    session.confirm()
+    given = {name: wanted[name] for name in ("id", "user", "uid", "until", "who", "reason")}
+    asked = {"gpuadmin_exception": {**given, "node": host, "gpus": wanted["number"]}}
+    run = session.run("grant", [keeper], asked, check=session.check)
+    answers = Answers.of(run.hosts, [keeper], "queue")
+    jobs = answers.known.get(keeper, {}).get("jobs", ())
+    job = next((one for one in jobs if (one.get("exception") or {}).get("id") == wanted["id"]), None)
+    return report(session, run, {"grant": job, "id": wanted["id"]}, advice="gpuadmin queue")
 
 
 def _id(session: Session) -> str:

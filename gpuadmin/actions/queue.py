@@ -34,13 +34,11 @@ def _show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) ->
     for answer in hosts.values():
         jobs = answer["jobs"]
         rows = [
-            (one["id"], one["user"], one["group"], str(one["gpus"]), one["nodes"] or "–", _when(one), one["why"])
+            (one["id"], one["user"], one["group"], str(one["gpus"]), one["nodes"] or "–", _when(one), _why(one))
             for one in jobs
         ]
         if rows:
-            console.print(
-                plain_table(("Job", "Person", "Group", "GPUs", "Node", "Until, or place", "Why it waits"), rows)
-            )
+            console.print(plain_table(("Job", "Person", "Group", "GPUs", "Node", "Until, or place", "Why"), rows))
         else:
             console.print("Nobody has a GPU of the queue, and nobody waits for one.")
         for node in answer["nodes"]:
@@ -48,6 +46,12 @@ def _show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) ->
                 console.print(f"{node['name']} takes no jobs ({node['state']}): {node['reason']}")
     for host, why in unknown.items():
         console.print(f"{host}: unknown: {why}")
+
+
+def _why(one: Mapping[str, Any]) -> str:
+    """Why it waits; or, of an exception, who has made it and why."""
+    made = one.get("exception")
+    return f"exception by {made['who']}: {made['reason']}" if made else str(one["why"])
 
 
 def _when(one: Mapping[str, Any]) -> str:

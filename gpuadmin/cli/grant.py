@@ -39,6 +39,9 @@ def command(
     They can open the GPUs at once, in shells and containers that are running and in new ones; nobody else can. The
     node takes the GPUs back by itself. What is granted to somebody else is not granted again.
 
+    On a node of Slurm's queue it is an exception: a job in their name that has no limits and starts before all others.
+    It starts now, or the command says who has the GPUs. It needs a --reason.
+
     \b
     gpuadmin grant minji gpu1 --gpus 2 --hours 8
     gpuadmin grant minji gpu1 --gpu 0 --until tonight --reason 'paper deadline'

@@ -17,6 +17,8 @@ def command(names: tuple[str, ...], options: Options) -> int:
 
     Nothing new can open those GPUs from then on. What already holds one keeps it until it lets it go.
 
+    A grant that Slurm's queue has made ends with its job, which is cancelled.
+
     \b
     gpuadmin revoke minji --limit gpu1
     gpuadmin revoke 1f2e3d4c

@@ -1,7 +1,9 @@
 """GPUs by Slurm's queue: two people, two nodes, ssh open."""
 
+import signal
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
@@ -49,6 +51,11 @@ def _granted(cluster: Cluster) -> list[str]:
     return [f"{one['user']} {host} {' '.join(one['gpus'])}" for host, seen in hosts.items() for one in seen["grants"]]
 
 
+def _jobs(cluster: Cluster) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cluster.gpuadmin("queue")["result"]["hosts"][CONTROLLER]["jobs"]
+    return found
+
+
 def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> None:
     assert [opened(queue, name) for name in ("minji", "jiho")] == ["", ""]
     queue.person("minji", NODE, MAKE_IMAGE)
@@ -66,20 +73,31 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
         # who comes now waits, and sees their place and why
         queue.person("minji", NODE, f"gpu get 2 --no-wait --node {NODE}")
         assert "place 1" in queue.person("jiho", NODE, "gpu list")
-        (waiting,) = [one for one in queue.gpuadmin("queue")["result"]["hosts"][CONTROLLER]["jobs"] if one["place"]]
+        (waiting,) = [one for one in _jobs(queue) if one["place"]]
         assert (waiting["user"], waiting["gpus"]) == ("minji", 2)
         # asking for more than there is, or for longer than anybody may, is refused at once
         for asked, said in (("get 9", "No node has that"), ("get --hours 5", "more than one person may have")):
             refused = queue.ssh("jiho", NODE, f"gpu {asked}")
             assert refused.returncode == 1
             assert said in refused.stderr
-        # jobs are no hole in the gate, and an admin gives away nothing that the queue has
-        assert queue.gpuadmin("status")["result"]["hosts"][NODE]["gpu_gate"] == []
+        # jobs are no hole in the gate
         queue.admin(NODE, "systemctl start gpuadmin-gpu-gate.service")
-        assert "Slurm decides" in str(queue.gpuadmin("grant", "jiho", NODE, "--hours", "1", "--yes", code=5))
+        # an admin's exception comes before all others and has no limits; it takes nothing from anybody, and never waits
+        exception = ("--hours", "9", "--reason", "paper", "--yes")
+        assert "there: " in str(queue.gpuadmin("grant", "jiho", NODE, *exception, code=3))
+        queue.gpuadmin("grant", "jiho", "node2", *exception)
+        (made,) = [one for one in _jobs(queue) if one["exception"]]
+        assert (made["user"], made["nodes"], made["exception"]["reason"]) == ("jiho", "node2", "paper")
+        assert [one["place"] for one in _jobs(queue) if one["place"]] == [1], "what did not start does not wait"
+        queue.gpuadmin("revoke", f"slurm-{made['id']}", "--yes")
+        assert "Invalid qos" in queue.ssh("jiho", NODE, "sbatch --qos=exception -D / --wrap true").stderr
         # a node that is drained takes no further job; what runs there goes on
         queue.gpuadmin("drain", "node2", "--reason", "new image", "--yes")
+        hosts = queue.gpuadmin("status")["result"]["hosts"]
+        assert (hosts["node2"]["closed"], hosts[NODE]["gpu_gate"]) == ("new image", [])
         assert "node2 takes no jobs now: new image" in queue.person("jiho", NODE, "gpu list")
+        # nor is it rebooted, while somebody has a job there
+        assert "in use by jiho (job" in str(queue.gpuadmin("reboot", "node2", "--yes", code=5))
         queue.gpuadmin("resume", "node2", "--yes")
         assert "new image" not in queue.person("jiho", NODE, "gpu list")
         # the controller is killed: what runs goes on, and whoever asks hears so soon
@@ -111,3 +129,30 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
             state = queue.admin(host, f"systemctl show --property=ActiveState,UnitFileState {unit}")
             assert state.split() == ["ActiveState=inactive", "UnitFileState=disabled"], unit
     assert queue.admin(NODE, "find /var/lib/gpuadmin/slurm /usr/local/bin/gpu -type f 2>/dev/null || true") == ""
+
+
+@pytest.mark.slow
+def test_a_verb_takes_a_node_away_and_lets_it_take_jobs_again(queue: Cluster) -> None:
+    queue.person("minji", NODE, f"gpu get 1 --node {NODE}")
+    reboot = queue.start("reboot", NODE, "--when-idle", "--yes")
+    mine = '[ "$(sinfo --noheader --nodes={} --format=%E)" {} "none" ] && echo so'
+    queue.wait(lambda: queue.ssh("admin", CONTROLLER, mine.format(NODE, "!=")))
+    assert f"{NODE} takes no jobs now: gpuadmin reboot: by" in queue.person("jiho", NODE, "gpu list")
+    # called off, it lets it take jobs again
+    reboot.send_signal(signal.SIGINT)
+    reboot.communicate()
+    queue.wait(lambda: queue.ssh("admin", CONTROLLER, mine.format(NODE, "=")))
+    # what one that was cut off has left is its own; what an admin has drained is not
+    left = "Reason='gpuadmin reboot: by root@elsewhere'"
+    queue.admin(CONTROLLER, f'scontrol update NodeName={NODE} State=DRAIN "{left}"'.replace("'", ""))
+    queue.person("minji", NODE, "gpu release")
+    queue.gpuadmin("drain", "node2", "--reason", "fan is loud", "--yes")
+    before = queue.admin(NODE, "cat /proc/sys/kernel/random/boot_id")
+    queue.gpuadmin("reboot", "gpu", "--when-idle", "--yes")
+    assert queue.admin(NODE, "cat /proc/sys/kernel/random/boot_id") != before
+    nodes = queue.gpuadmin("queue")["result"]["hosts"][CONTROLLER]["nodes"]
+    assert {one["name"]: one["reason"] for one in nodes} == {NODE: "", "node2": "fan is loud"}
+    queue.wait(lambda: queue.ssh("jiho", NODE, f"gpu get 1 --node {NODE}"))
+    # a queue with jobs is not taken away
+    with queue.settings(lambda text: text.replace(SLURM, "")):
+        assert "it has jobs of jiho" in str(queue.gpuadmin("provision", "--limit", CONTROLLER, "--yes", code=3))

@@ -71,7 +71,11 @@ def cells(entry: Mapping[str, Any]) -> Iterator[list[str]]:
         blank = ["—"] if entry["state"] == "not asked" else ["unknown"]
         yield from ([*blank] if node or column == "disk" else ["—"] for column in ("gpus", "people", "disk", "image"))
         return
-    yield [*_gpus(entry["gpus"], entry["gpus_expected"], unknown.get("gpus")), *_gate(entry)] if node else ["—"]
+    yield (
+        [*_gpus(entry["gpus"], entry["gpus_expected"], unknown.get("gpus")), *_gate(entry), *_closed(entry)]
+        if node
+        else ["—"]
+    )
     yield _people(entry) if node else ["—"]
     disks = [
         f"{name}: {size_words(disk['free'])} of {size_words(disk['bytes'])} free"
@@ -98,6 +102,11 @@ def _gate(entry: Mapping[str, Any]) -> list[str]:
     wrong = entry["gpu_gate"] or []
     more = f" (and {len(wrong) - 1} more: gpuadmin list-gpus)" if len(wrong) > 1 else ""
     return [f"gate not closed: {wrong[0]}{more}"] if wrong else []
+
+
+def _closed(entry: Mapping[str, Any]) -> list[str]:
+    """Why a node takes no jobs of the queue; nothing where it does, or where there is none."""
+    return [f"takes no jobs: {entry['closed']}"] if "closed" in entry else []
 
 
 def _people(entry: Mapping[str, Any]) -> list[str]:

@@ -83,6 +83,14 @@ class Grants(TypedDict):
     grants: list[Grant]
 
 
+class Made(TypedDict):
+    """An admin has made it, in its person's name."""
+
+    id: str
+    who: str
+    reason: str
+
+
 class Job(TypedDict):
     """A job of the queue. `place`: in the order of those that wait, from 1; 0: it runs. `why`: it waits, in words."""
 
@@ -96,6 +104,7 @@ class Job(TypedDict):
     start: When | None
     end: When | None
     why: str
+    exception: NotRequired[Made | None]
 
 
 class QueueNode(TypedDict):
@@ -238,6 +247,7 @@ class Status(TypedDict):
     gpu_people: NotRequired[list[str] | None]
     gpus: NotRequired[list[str] | None]
     gpu_gate: NotRequired[list[str] | None]
+    queue: NotRequired[Words]
     image: NotRequired[Image | None]
 
 

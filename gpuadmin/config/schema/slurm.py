@@ -62,9 +62,9 @@ class Slurm(Model):
 
     @model_validator(mode="after")
     def _once(self) -> Slurm:
-        names = [EVERYBODY, "normal", *(group.name for group in self.groups)]
+        names = [EVERYBODY, "normal", "exception", *(group.name for group in self.groups)]
         for name in names:
-            if names.count(name) > 1:  # `normal` is a QOS of Slurm's own
+            if names.count(name) > 1:  # QOSs of Slurm's own, and of `gpuadmin grant`
                 raise ValueError(f"groups: {name!r} is taken; choose another name")
         members = [one for group in self.groups for one in group.people]
         for one in members:

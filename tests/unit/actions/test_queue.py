@@ -99,9 +99,83 @@ def test_what_is_not_drained(queue: Ansible, cli: Cli) -> None:
     assert all(one.check for one in queue.asked)
 
 
-@pytest.mark.holds("an admin grants no GPU that the queue would give to somebody else")
-def test_an_admin_grants_nothing_that_the_queue_has(queue: Ansible, cli: Cli) -> None:
-    code, _, err = cli("grant", "minji", "node1", "--hours", "1", "--yes")
-    assert code == 5
-    assert "Slurm decides who gets the GPUs of node1" in " ".join(err.split())
+@pytest.mark.holds("what an admin has drained is not taken for a verb's")
+def test_an_admin_s_reason_is_not_a_verb_s(queue: Ansible, cli: Cli) -> None:
+    assert cli("drain", "node1", "--reason", "gpuadmin reboot: x", "--yes")[0] == 2
     assert queue.asked == []
+
+
+@pytest.mark.holds("an admin grants no GPU that the queue would give to somebody else")
+def test_an_exception_is_made_by_slurm_alone(queue: Ansible, cli: Cli) -> None:
+    says(queue, JOB)
+    code, out, err = cli("grant", "minji", "node1", "--hours", "1", "--reason", "paper", "--yes")
+    assert code == 0, err
+    assert "there now: minji (job 4, until" in out
+    look, done = queue.asked
+    assert (look.playbook, done.playbook, done.limit, done.check) == ("queue", "grant", "storage1", False)
+    given = done.variables["gpuadmin_exception"]
+    assert {name: given[name] for name in ("user", "uid", "node", "gpus", "reason")} == {
+        "user": "minji", "uid": 20000, "node": "node1", "gpus": 1, "reason": "paper",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("node1",), 2, "why somebody does not wait has to be said"),
+        (("node1", "--reason", "x", "--gpu", "0"), 5, "Slurm chooses which GPUs of node1"),
+        (("node1", "--reason", "x", "--mig", "1g.10gb"), 5, "Slurm chooses which GPUs of node1"),
+        (("node2", "--reason", "x"), 5, "node2 takes no jobs: Prolog error"),
+    ],
+)
+def test_an_exception_that_is_refused(
+    queue: Ansible, cli: Cli, words: tuple[str, ...], code: int, said: str
+) -> None:  # fmt: skip
+    says(queue)
+    found, _, err = cli("grant", "minji", *words, "--hours", "1", "--yes")
+    assert (found, said in " ".join(err.split())) == (code, True), err
+    assert all(one.check for one in queue.asked)
+
+
+def test_who_has_made_an_exception_is_shown(queue: Ansible, cli: Cli) -> None:
+    made = {**JOB, "exception": {"id": "ab", "who": "root@ctl", "reason": "paper"}}
+    report = {"queue": {"jobs": [made], "nodes": NODES}}
+    grant = {
+        "id": "slurm-4",
+        "user": "minji",
+        "gpus": ["GPU-a"],
+        "until": 1795608428,
+        "who": "Slurm",
+        "reason": "job 4",
+    }
+    queue.answer = RunResult(
+        {
+            "storage1": HostResult("ok", reports=report),
+            "node1": HostResult("ok", reports={"grants": {"access": "granted", "gpus": ["GPU-a"], "grants": [grant]}}),
+        }
+    )
+    assert "exception by root@ctl: paper" in cli("queue")[1]
+    _, out, _ = cli("grants", "--limit", "node1")
+    assert "root@ctl" in out
+    assert "exception: paper" in out
+
+
+@pytest.mark.holds("a grant of a job's ends with the job, or Slurm would give nobody that GPU")
+def test_what_the_queue_has_given_is_revoked_by_ending_its_job(queue: Ansible, cli: Cli) -> None:
+    grant = {
+        "id": "slurm-4",
+        "user": "minji",
+        "gpus": ["GPU-a"],
+        "until": 1795608428,
+        "who": "Slurm",
+        "reason": "job 4",
+    }
+    answer = {"access": "granted", "gpus": ["GPU-a"], "grants": [grant]}
+    nodes = {name: HostResult("ok", reports={"grants": answer}) for name in ("node1", "node2")}
+    queue.answer = RunResult({**nodes, "storage1": HostResult("changed")})
+    code, out, err = cli("revoke", "minji", "--yes")
+    assert code == 0, err
+    assert "cancel job 4 of the queue" in out
+    (done,) = [one for one in queue.asked if not one.check]
+    assert (done.playbook, done.limit) == ("grant", "storage1")
+    assert done.variables["gpuadmin_cancel"] == ["4"]

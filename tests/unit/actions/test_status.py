@@ -131,6 +131,12 @@ def test_a_gate_that_is_closed_is_not_said(ansible: Ansible, cli: Cli) -> None:
     assert "gate" not in cli("status")[1]
 
 
+def test_a_node_that_takes_no_jobs_says_why(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answers({**STORAGE, "queue": {"node1": "gpuadmin reboot: by root@ctl"}})
+    assert "takes no jobs: gpuadmin reboot: by root@ctl" in cli("status")[1]
+    assert result(cli)["hosts"]["node1"]["closed"] == "gpuadmin reboot: by root@ctl"
+
+
 def test_what_is_not_known_is_unknown(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = answers(None, {"people": None, "gpus": None, "image": None, "disks": {}, "unknown": {
         "people": "nobody can be asked", "gpus": "this host shows no PCI bus", "image": "images.json cannot be read",

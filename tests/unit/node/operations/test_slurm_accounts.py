@@ -17,7 +17,7 @@ DOCUMENT = slurm_accounts.Document(
 SACCTMGR = """case "$*" in
 *'show cluster'*) [ -e {0}/registered ] && echo 'lab|10.0.0.9' || echo 'lab|' ;;
 *'show assoc'*) printf 'people||10|\\npeople|jiho|1|\\n' ;;
-*'show qos'*) echo 'people|DenyOnLimit||1-00:00:00|20' ;;
+*'show qos'*) printf 'exception||||\\npeople|DenyOnLimit||1-00:00:00|20\\n' ;;
 *) echo "$*" >>{0}/called ;;
 esac"""
 

@@ -25,13 +25,15 @@ def settled(people: str) -> Seen:
     """Both groups are there as they should be, and these people."""
     accounts = "root||1|\npeople||10|\nlab||30|\n"
     return seen(
-        accounts + people, "normal||||\npeople|DenyOnLimit||1-00:00:00|20\nlab|DenyOnLimit|gres/gpu=4|3-00:00:00|50\n"
+        accounts + people,
+        "normal||||\nexception|PartitionTimeLimit|||\npeople|DenyOnLimit||1-00:00:00|20\nlab|DenyOnLimit|gres/gpu=4|3-00:00:00|50\n",
     )
 
 
 def test_a_new_cluster() -> None:
     people = [Person("jiho", "people", False), Person("minji", "lab", False), Person("sora", "people", False)]
     assert words(GROUPS, people, Seen()) == [
+        "add qos exception Priority=1 Flags=PartitionTimeLimit",
         "add qos people",
         "modify qos people set Flags=DenyOnLimit MaxTRESPerUser=gres/gpu=-1 MaxWall=1-00:00:00 MaxSubmitJobsPerUser=20",
         "add account people fairshare=10",
@@ -81,7 +83,7 @@ def test_who_is_not_mentioned_is_kept() -> None:
 def test_limits_that_were_changed_by_hand_come_back() -> None:
     there = seen(
         "people||11|\nlab||30|\n",
-        "people|DenyOnLimit|gres/gpu=9|1-00:00:00|20\nlab|DenyOnLimit|gres/gpu=4|3-00:00:00|50\n",
+        "exception||||\npeople|DenyOnLimit|gres/gpu=9|1-00:00:00|20\nlab|DenyOnLimit|gres/gpu=4|3-00:00:00|50\n",
     )
     assert words(GROUPS, [], there) == [
         "modify qos people set Flags=DenyOnLimit MaxTRESPerUser=gres/gpu=-1 MaxWall=1-00:00:00 MaxSubmitJobsPerUser=20",

@@ -38,6 +38,8 @@ class Document:
     backups: str | None = None
     #: Whether people log in here; then there are people, GPUs and images to look at.
     node: bool = False
+    #: Whether Slurm's controller is here; then there are nodes that take no jobs.
+    queue: bool = False
 
 
 #: It looks, and changes nothing.

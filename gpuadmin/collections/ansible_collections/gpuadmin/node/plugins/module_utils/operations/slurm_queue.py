@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..answer import Answer
-from ..slurm import queue
+from ..slurm import exceptions, queue
+from ..slurm.accounts import EXCEPTION
 
 LOOKS = True
 
@@ -17,9 +18,11 @@ class Document:
 
 
 def report() -> dict[str, Any]:
-    """Jobs, each with why it waits in words; and nodes. Raises NodeError."""
+    """Jobs, each with why it waits in words, and of an admin's exception who made it and why; and nodes. Raises
+    NodeError."""
     jobs, nodes = queue.jobs(queue.ask(queue.JOBS)), queue.nodes(queue.ask(queue.NODES))
     for one in jobs:
+        one["exception"] = exceptions.said(one["id"]) if one["qos"] == EXCEPTION else None
         one["why"] = queue.WHY[queue.code(one["reason"])].format(one["reason"]) if one["waits"] else ""
     return {"queue": {"jobs": jobs, "nodes": nodes}}
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from ..errors import NodeError
 from ..fields import quoted, valid_name
 
+#: Jobs that an admin makes in somebody's name (operations/slurm_exception.py) have no limits and come first. It is in
+#: nobody's associations, so people cannot ask for it.
+EXCEPTION = "exception"
 #: The group of everybody who is in no other.
 EVERYBODY = "people"
 
@@ -94,6 +97,8 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
     """What sacctmgr and scancel have to do. Nobody is added who may not use it anyway."""
     change = ("sacctmgr", "-i")
     found: list[tuple[str, ...]] = []
+    if EXCEPTION not in there.qos:
+        found.append((*change, "add", "qos", EXCEPTION, "Priority=1", "Flags=PartitionTimeLimit"))
     for one in groups:
         if one.name not in there.qos:
             found.append((*change, "add", "qos", one.name))

@@ -28,7 +28,7 @@ POLL = 5.0  # seconds between two questions, from all who wait
 MOST_GPUS, MOST_HOURS = 64, 8784
 #: Slurm says RUNNING while the prolog still opens the GPUs; this runs after it.
 OPEN, OPENING = "open", 60.0  # seconds for it
-_JOB_DOES = f"scontrol update JobId=$SLURM_JOB_ID Comment={OPEN}; exec sleep infinity"
+JOB_DOES = f"scontrol update JobId=$SLURM_JOB_ID Comment={OPEN}; exec sleep infinity"
 _JOB = re.compile(r"[1-9][0-9]{0,9}(_[0-9]{1,7})?\Z")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
@@ -139,7 +139,7 @@ def command_of(asked: Asked) -> list[str]:
     return [
         "sbatch", "--parsable", f"--job-name={NAME}", "--nodes=1", f"--gres=gpu:{asked.gpus}",
         f"--time={asked.hours}:00:00", "--chdir=/", "--output=/dev/null", "--export=NIL",
-        *([f"--nodelist={asked.node}"] if asked.node else []), f"--wrap={_JOB_DOES}",
+        *([f"--nodelist={asked.node}"] if asked.node else []), f"--wrap={JOB_DOES}",
     ]  # fmt: skip
 
 

@@ -1,0 +1,73 @@
+"""gpuadmin.node.slurm_exception: GPUs of the queue for somebody out of turn; and jobs that end before their time."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..answer import Answer
+from ..errors import NodeError
+from ..fields import quoted, valid_name
+from ..lookup import system_lookup
+from ..slurm import exceptions, queue
+from . import slurm_queue
+
+ROLE = "slurm_controller"
+_JOB = re.compile(r"[1-9][0-9]{0,9}(_[0-9]{1,7})?\Z")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """As an admin asks for it. ``until``: seconds since 1970."""
+
+    id: str
+    user: str
+    uid: int
+    node: str
+    gpus: int
+    until: int
+    who: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Document:
+    """Have somebody's job start now, without limits and before all others, or say who is in its way; or cancel jobs.
+
+    Nothing waits: what does not start is called off.
+    """
+
+    #: The exception to make. One of this id that is there is left as it is.
+    exception: Wanted | None = None
+    #: Jobs to cancel. One that is not there has ended.
+    end: Sequence[str] = ()
+
+
+def operate(document: Document, check: bool) -> Answer:
+    if not all(_JOB.match(one) for one in document.end):
+        raise NodeError("these are no jobs")
+    queue.alive()
+    before = slurm_queue.report()["queue"]
+    here = {one["id"] for one in before["jobs"]}
+    ending = [one for one in document.end if one in here]
+    done = [f"cancel job {one}" for one in ending]
+    if ending and not check:
+        queue.ask(("scancel", *ending))
+    wanted = document.exception
+    if wanted is not None and not any((one["exception"] or {}).get("id") == wanted.id for one in before["jobs"]):
+        _checked(wanted, before)
+        done.append(f"give {wanted.user} {wanted.gpus} GPU{'' if wanted.gpus == 1 else 's'} of {wanted.node}")
+        if not check:
+            words = {"id": wanted.id, "who": wanted.who, "reason": wanted.reason}
+            exceptions.make(wanted.uid, wanted.node, wanted.gpus, wanted.until, words)
+    return Answer(done, slurm_queue.report())
+
+
+def _checked(wanted: Wanted, there: dict[str, object]) -> None:
+    # guard: an exception is of whoever has the uid on this host
+    if not valid_name(wanted.user) or (system_lookup(wanted.user) or (None,))[0] != wanted.uid:
+        raise NodeError(f"{quoted(wanted.user)} has not the uid {wanted.uid} on this host: gpuadmin sync-users")
+    if wanted.gpus < 1 or wanted.until <= time.time():
+        raise NodeError("how many GPUs, and until when, has to be said")

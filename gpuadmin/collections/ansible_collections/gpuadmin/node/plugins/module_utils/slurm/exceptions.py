@@ -1,0 +1,102 @@
+"""Exceptions of admins': jobs that root submits in somebody's name, without limits and before all others.
+
+Slurm alone decides about GPUs, so that none is given twice. Such a job does nothing; the grant that comes with each job
+opens its GPUs. Who made it and why is its AdminComment, which people cannot change.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..errors import NodeError
+from . import queue
+from .accounts import EXCEPTION
+from .gpu import JOB_DOES, OPEN
+
+#: Seconds in which it starts, or is called off. Slurm looks for GPUs at once; a prolog takes some of them.
+STARTS = 20.0
+_COMMENT = re.compile(r"(?m)^   AdminComment=(\{.*\})\s*$")
+
+
+def said(job: str) -> dict[str, str]:
+    """What an exception's maker has said: ``id``, ``who``, ``reason``. Each is empty where it cannot be read."""
+    try:
+        # a job's name, which is its person's choice, is printed before it, and may have several lines
+        found = _COMMENT.findall(queue.ask(("scontrol", "show", "job", job)))
+        read = json.loads(found[-1]) if found else {}
+    except (NodeError, ValueError):
+        read = {}
+    return {name: str(read.get(name, ""))[: queue.LONGEST] for name in ("id", "who", "reason")}
+
+
+def command(uid: int, node: str) -> tuple[str, ...]:
+    """The job as it is submitted: held, and so small that no limit of the person's keeps it out. A gid is the uid."""
+    return (
+        "sbatch", "--parsable", "--hold", f"--uid={uid}", f"--gid={uid}", f"--job-name={EXCEPTION}", "--nodes=1",
+        f"--nodelist={node}", "--time=1", "--chdir=/", "--output=/dev/null", "--export=NIL", f"--wrap={JOB_DOES}",
+    )  # fmt: skip
+
+
+def changes(job: str, said: Mapping[str, str], gpus: int, seconds: float) -> list[tuple[str, ...]]:
+    """What makes an exception of it, in this order: only with the QOS it may have the rest."""
+    update = ("scontrol", "update", f"JobId={job}")
+    minutes = max(1, math.ceil(seconds / 60))
+    return [
+        (*update, f"QOS={EXCEPTION}", f"AdminComment={json.dumps(dict(said), ensure_ascii=True)}"),
+        (*update, f"TimeLimit={minutes}", f"TresPerNode=gres/gpu:{gpus}"),
+        ("scontrol", "release", job),
+    ]
+
+
+def make(
+    uid: int, node: str, gpus: int, until: int, said: Mapping[str, str], *, sleep: Callable[[float], None] = time.sleep,
+) -> str:  # fmt: skip
+    """Submit it, and return its job once its GPUs are open. Raises NodeError where it does not start."""
+    try:
+        job = queue.ask(command(uid, node)).strip().partition(";")[0]
+    except NodeError as error:
+        if "submit limit" in str(error):
+            raise NodeError(
+                "that person has as many jobs in the queue as one may have (slurm.queued): one of them has to end first"
+            ) from None
+        raise
+    if not re.fullmatch(r"[1-9][0-9]{0,9}", job):
+        raise NodeError("sbatch does not say which job it has made: gpuadmin queue")
+    try:
+        for one in changes(job, said, gpus, until - time.time()):
+            queue.ask(one)
+        end = time.monotonic() + STARTS
+        while time.monotonic() < end:
+            sleep(0.3)
+            there = queue.jobs(queue.ask(queue.JOBS))
+            mine = next((one for one in there if one["id"] == job), None)
+            if mine is None:
+                raise NodeError(f"job {job} has ended at once: journalctl -u slurmd on {node}")
+            if not mine["waits"] and mine["comment"] == OPEN:
+                return job
+            # "None" and a hold are of the moment before Slurm has looked
+            if mine["waits"] and queue.code(mine["reason"]) not in ("unread", "held", "priority"):
+                break
+        raise NodeError(why_not(node, gpus, job, queue.jobs(queue.ask(queue.JOBS)), queue.closed()))
+    except BaseException:
+        # guard: an exception that does not start does not wait unseen
+        queue.ask(("scancel", job))
+        raise
+
+
+def why_not(
+    node: str, gpus: int, job: str, there: Sequence[Mapping[str, Any]], closed: Mapping[str, str]
+) -> str:  # fmt: skip
+    """Who is in the way of an exception, in words."""
+    if node in closed:
+        return f"{node} takes no jobs: {closed[node]}"
+    mine = next((one for one in there if one["id"] == job), None)
+    others = [one for one in there if node in one["nodes"].split(",") and one["id"] != job]
+    having = [f"{one['user']} (job {one['id']}, {one['gpus']} GPU{'' if one['gpus'] == 1 else 's'})" for one in others]
+    reason = mine["reason"] if mine and mine["waits"] else "it was not opened in time"
+    return f"{node} has no {gpus} free now ({reason}); there: {', '.join(having) or 'nobody'}. Nothing waits"
