@@ -26,6 +26,7 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
             *cluster.storage(host, [homes["export"], *([homes["mountpoint"]] if homes["mountpoint"] else [])], []),
         ],
         "is_node": "gpu" in host.groups,
+        "is_queue": cluster.site.slurm is not None and "slurm" in host.groups,
         "disks": disks,
         "backups": cluster.kept_backups(host),
         "gpus": host.variables.get("gpus"),

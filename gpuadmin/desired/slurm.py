@@ -14,11 +14,7 @@ from gpuadmin.desired.cluster import Cluster
 def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `slurm_controller`."""
     section = cluster.site.slurm or Slurm()
-    everybody = {name: getattr(section, name) for name in ("share", "gpus", "hours", "queued")}
-    groups: list[dict[str, Any]] = [{"name": EVERYBODY, "people": [], **everybody}]
-    for group in section.groups:
-        own = {name: getattr(group, name) for name in everybody if getattr(group, name) is not None}
-        groups.append({"name": group.name, "people": group.people, **everybody, **own})
+    groups = _groups(section)
     return {
         "enabled": cluster.site.slurm is not None and "slurm" in host.groups,
         "cluster": _name(cluster.site.name),
@@ -34,18 +30,31 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
             if takes_jobs(cluster.site, cluster.hosts, one)
         ],
         "key": cluster.asked("slurm_key", ""),
+        "measured": bool(cluster.members("monitor")),
         "drain": cluster.asked("drain"),
         **cluster.people,
         "absent": cluster.absent,
     }
 
 
+def _groups(section: Slurm) -> list[dict[str, Any]]:
+    """The groups of people, the first of everybody who is in no other."""
+    everybody = {name: getattr(section, name) for name in ("share", "gpus", "hours", "queued")}
+    groups: list[dict[str, Any]] = [{"name": EVERYBODY, "people": [], **everybody}]
+    for group in section.groups:
+        own = {name: getattr(group, name) for name in everybody if getattr(group, name) is not None}
+        groups.append({"name": group.name, "people": group.people, **everybody, **own})
+    return groups
+
+
 def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `slurm_node`."""
-    controllers = cluster.members("slurm")
+    controllers, section = cluster.members("slurm"), cluster.site.slurm or Slurm()
     return {
         "enabled": takes_jobs(cluster.site, cluster.hosts, host),
         "name": host.name,
+        "homes": cluster.plain["homes"]["path"],
+        "policy": {"extend": section.extend, "hours": {one["name"]: one["hours"] for one in _groups(section)}},
         "controller": controllers[0].cluster_address if controllers else "",
         "key": cluster.asked("slurm_key", ""),
     }

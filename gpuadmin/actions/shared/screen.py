@@ -30,7 +30,12 @@ def show_status(name: str, result: Mapping[str, Any]) -> None:
             *(lines_of(lines) for lines in cells(entry)),
         )
     console.print(table)
-    for line in [*backup_lines(result["backup"]), drift_words(result["drift"]), *pending_lines(result["pending"])]:
+    for line in [
+        *queue_lines(result["hosts"]),
+        *backup_lines(result["backup"]),
+        drift_words(result["drift"]),
+        *pending_lines(result["pending"]),
+    ]:
         console.print(line)
 
 
@@ -77,7 +82,7 @@ def cells(entry: Mapping[str, Any]) -> Iterator[list[str]]:
         f"{name}: {size_words(disk['free'])} of {size_words(disk['bytes'])} free"
         for name, disk in (entry["disks"] or {}).items()
     ]
-    others = ("people", "gpu_people", "gpus", "gpu_gate", "image", "backup")
+    others = ("people", "gpu_people", "gpus", "gpu_gate", "image", "backup", "queue")
     disks += [f"{name}: unknown: {why}" for name, why in unknown.items() if name not in others]
     yield disks or ["—"]
     yield _image(entry["image"], unknown.get("image")) if node else ["—"]
@@ -124,6 +129,20 @@ def _image(image: Mapping[str, Any] | None, why: str | None) -> list[str]:
     if last.get("stage") == "failed":
         lines.append(f"{last.get('image')} failed: {last.get('reason')}")
     return [*lines, *image["drift"]]
+
+
+def queue_lines(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Nodes that take no jobs of the queue, and how they take jobs again; nothing where all do, or without a queue."""
+    lines = []
+    for name, entry in hosts.items():
+        if "queue" not in entry:
+            continue
+        if entry["queue"] is None:
+            lines.append(f"Queue: unknown on {name}: {entry['unknown'].get('queue') or entry['reason']}")
+        for node in entry["queue"] or ():
+            ways = f"gpuadmin resume {node['name']}"
+            lines.append(f"Queue: {node['name']} takes no jobs ({node['state']}): {node['reason']}: {ways}")
+    return lines
 
 
 def backup_lines(backup: Mapping[str, Any]) -> list[str]:

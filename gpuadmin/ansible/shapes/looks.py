@@ -239,6 +239,7 @@ class Status(TypedDict):
     gpus: NotRequired[list[str] | None]
     gpu_gate: NotRequired[list[str] | None]
     image: NotRequired[Image | None]
+    queue: NotRequired[list[QueueNode]]
 
 
 class Command(TypedDict):

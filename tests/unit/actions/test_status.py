@@ -91,6 +91,24 @@ def test_the_screen(ansible: Ansible, cli: Cli) -> None:
     assert "1 of 3 hosts did not succeed: node2" in err
 
 
+def test_nodes_that_take_no_jobs_and_how_they_do_again(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    settings = ansible.site / "gpuadmin.yml"
+    settings.write_text(f"{settings.read_text()}\nslurm: {{}}\n")
+    (ansible.site / "inventory/queue.yml").write_text("slurm: {hosts: {storage1: {}}}\n")
+    closed = [{"name": "node1", "state": "drained", "reason": "Prolog error"}]
+    ansible.answer = answers(STORAGE | {"queue": closed})
+    assert result(cli)["hosts"]["storage1"]["queue"] == closed
+    assert "Queue: node1 takes no jobs (drained): Prolog error: gpuadmin resume node1" in cli("status")[1]
+    ansible.answer = answers(STORAGE | {"queue": []})
+    assert "Queue:" not in cli("status")[1]
+    ansible.answer = answers(STORAGE | {"unknown": {"queue": "slurmctld does not answer"}})
+    assert result(cli)["hosts"]["storage1"]["queue"] is None
+    assert "Queue: unknown on storage1: slurmctld does not answer" in cli("status")[1]
+    ansible.answer = answers()
+    assert "Queue: unknown on storage1: does not answer (timed out)" in cli("status")[1]
+
+
 @pytest.mark.parametrize(
     ("expected", "line", "cell"),
     [

@@ -38,6 +38,8 @@ class Document:
     backups: str | None = None
     #: Whether people log in here; then there are people, GPUs and images to look at.
     node: bool = False
+    #: Whether the queue's controller is here; then it is asked which nodes take no jobs.
+    queue: bool = False
 
 
 #: It looks, and changes nothing.

@@ -20,8 +20,12 @@ from gpuadmin.common.text import language
 from ..errors import NodeError
 from ..lookup import name_of
 from . import queue
-from .texts import LANGUAGES, TEXTS, USAGE, WHY
+from .asked import ask
+from .texts import ASKED, LANGUAGES, TEXTS, USAGE, WHY
 
+WORDS = ("get", "list", "why", "release", "extend")
+#: Where it is on nodes of the queue.
+PROGRAM = "/usr/local/bin/gpu"
 #: What a job of `gpu get` is called: only these are given back without their number.
 NAME = "gpu-get"
 POLL = 5.0  # seconds between two questions, from all who wait
@@ -80,11 +84,11 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Asked | N
                 asked.language = given
         elif word == "--no-wait":
             asked.wait = False
-        elif not asked.word and word in ("get", "list", "why", "release"):
+        elif not asked.word and word in WORDS:
             asked.word = word
         elif asked.word == "get":
             asked.gpus = _number(word, MOST_GPUS, asked.language)
-        elif asked.word in ("why", "release") and _JOB.match(word):
+        elif asked.word in ("why", "release", "extend") and _JOB.match(word):
             asked.jobs.append(word)
         else:
             raise UsageError(f"{word[:60]!r} is not known")
@@ -111,7 +115,7 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
     words = TEXTS[asked.language]
     try:
         queue.alive()
-        return {"get": get, "list": show, "why": why, "release": release}[asked.word](asked, sleep)
+        return {"get": get, "list": show, "why": why, "release": release, "extend": extend}[asked.word](asked, sleep)
     except NotYoursError as error:
         print(error, file=sys.stderr)
         return 1
@@ -233,6 +237,28 @@ def release(asked: Asked, sleep: Callable[[float], None]) -> int:
     elif not mine:
         print(words["none"])
     return 0
+
+
+def extend(asked: Asked, sleep: Callable[[float], None]) -> int:
+    """More time for a job that has its GPUs: a service of the node may give it, and decides."""
+    words, sentences = TEXTS[asked.language], ASKED[asked.language]
+    running = [one["id"] for one in _mine(asked) if one["gpus"] and not one["waits"]]
+    if not running:
+        print(words["none"])
+        return 1
+    if len(running) > 1:  # guard: it is not guessed which job somebody means
+        print(sentences["which"].format(" ".join(running)), file=sys.stderr)
+        return 2
+    found = ask(f"extend {running[0]} {asked.hours}")
+    if found is None:
+        print(sentences["silent"], file=sys.stderr)
+        return 1
+    status, (word, *values) = found
+    if word in ("extended", "too-long", "booked") and values[-1].isdecimal():
+        values[-1] = clock(int(values[-1]))
+    text = sentences.get(word, sentences["failed"]).format(*values, "?", "?")
+    print(text, file=sys.stderr if status else sys.stdout)
+    return status
 
 
 def _mine(asked: Asked) -> list[dict[str, Any]]:
