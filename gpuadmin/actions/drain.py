@@ -16,5 +16,7 @@ def drain(options: Options, nodes: Sequence[str], reason: str) -> int:
     """What runs there goes on. Returns the exit code."""
     if not reason.isprintable() or not 0 < len(reason) <= LONGEST:
         raise ConfigError(f"--reason: at most {LONGEST} printable characters, in one line")
+    if reason.startswith("gpuadmin "):  # guard: what an admin has drained is not taken for a verb's
+        raise ConfigError("--reason: one that begins with 'gpuadmin ' is a verb's", hint="say it in other words")
     with opened("drain", options) as session:
         return change(session, nodes, {"reason": reason, "resume": False})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuadmin.actions.shared.queue import away
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import listed
 from gpuadmin.errors import ConfigError, RefusedError
@@ -29,6 +30,14 @@ def divide(options: Options, patterns: Sequence[str], *, when_idle: bool) -> int
         builder = PlanBuilder(f"Divide GPUs of {session.site.settings.name}")
         acting = plan(builder, answers.known, when_idle=when_idle)
         left = list(builder.warnings)
+        queue = away(session, list(answers.known))
+        if acting and queue.unknown and set(acting) & set(queue.nodes):
+            # guard: GPUs of the queue are divided only where it can be told
+            raise RefusedError(f"the queue cannot be told that GPUs change: {queue.unknown}", hint="gpuadmin queue")
+        again = [one for one in answers.known if one not in acting and queue.stale(one)]
+        for host in again:
+            builder.add(host, f"takes jobs of the queue again ({queue.closed[host]})")
+        queue.plan(builder, acting)
         if acting:
             builder.warn("names of GPUs for containers follow: a MIG device may have another name afterwards")
         if not session.plan(builder.build()):
@@ -37,7 +46,9 @@ def divide(options: Options, patterns: Sequence[str], *, when_idle: bool) -> int
             return nothing(session, [answers])
         session.confirm()  # guard: mig asks before it divides a GPU
         given = {"gpuadmin_divide_gpus": acting, "gpuadmin_divide_waiting": WAITING if when_idle else ""}
-        run = session.run("mig", list(acting), given, check=session.check)
+        queue.resume(again)
+        run = session.run("mig", list(acting), given | queue.asked(waits=when_idle, force=False), check=session.check)
+        queue.left(run)
         return report(session, run, {"gpus": acting, "left": left}, advice=ADVICE, unknown=[answers])
 
 

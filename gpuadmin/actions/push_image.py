@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuadmin.actions.shared.images import NOTICE, WAITING, in_store, look, variables
+from gpuadmin.actions.shared.queue import Away, away
 from gpuadmin.console import echo
 from gpuadmin.errors import RefusedError
 from gpuadmin.images.chain_key import make_key
@@ -41,7 +42,12 @@ def push_image(options: Options, push: Push) -> int:
         found = look(session, check_name(push.name))
         in_store(found, push.name)
         builder = PlanBuilder(f"Move nodes to the image {push.name}")
-        nodes = _nodes(session, builder, found, push)
+        queue = away(session, session.named("gpu") if push.reboot else [])
+        nodes = _nodes(session, builder, found, push, queue)
+        again = [one for one in found.nodes if one not in nodes and queue.stale(one)]
+        for host in again:
+            builder.add(host, f"takes jobs of the queue again ({queue.closed[host]})")
+        queue.plan(builder, nodes)
         sizes = batches(len(nodes), canary=push.canary, batch=push.batch)
         relay = session.site.settings.images.relay_port
         addresses = {host.name: host.cluster_address for host in session.hosts}
@@ -68,19 +74,30 @@ def push_image(options: Options, push: Push) -> int:
             "gpuadmin_waiting": WAITING.format(name=push.name),
             **({} if push.deadline is None else {"gpuadmin_deadline": push.deadline}),
         }
+        given |= queue.asked(waits=push.when_idle, force=push.force)
+        queue.resume(again)
         run = session.run("push-image", nodes, variables(session.site, **given), check=session.check)
+        queue.left(run)
         return report(session, run, _result(run, nodes), advice=ADVICE, unknown=unknown)
 
 
-def _nodes(session: Session, builder: PlanBuilder, found: Facts, push: Push) -> list[str]:
+def _nodes(session: Session, builder: PlanBuilder, found: Facts, push: Push, queue: Away) -> list[str]:
     """Plan for each node, and return those that move. Raises RefusedError if all that could are refused."""
     nodes, refused = [], []
     for host in session.named("gpu"):
         if host not in found.nodes:
             builder.warn(f"{host} is left out: {found.silent.get(host, 'it did not answer')}")
             continue
+        if queue.unknown and host in queue.nodes and not push.force:
+            # guard: an image is not booted where the queue does not say whose jobs are there
+            builder.warn(f"{host} is left out: {queue.unknown} (--no-reboot only prepares, --force goes on)")
+            refused.append(host)
+            continue
+        there = {**found.nodes[host]}
+        # guard: whoever has a job of the queue on a node keeps it from a new image -> there
+        there["gpu_work"] = [*(there.get("gpu_work") or ()), *queue.jobs.get(host, ())]
         plan = plan_push(
-            found.nodes[host], push.name, reboot=push.reboot, force=push.force, when_idle=push.when_idle
+            there, push.name, reboot=push.reboot, force=push.force, when_idle=push.when_idle
         )  # fmt: skip
         if plan.action == "push":
             nodes.append(host)

@@ -46,8 +46,8 @@ def status(options: Options) -> int:
 def _result(session: Session, run: RunResult, asked: list[str]) -> dict[str, Any]:
     """What hosts say. What is not known is None, and its reason is in `unknown` of the host or of the backup."""
     answers = Answers.of(run.hosts, asked, "status")
+    closed = {node: why for one in answers.known.values() for node, why in (one.get("queue") or {}).items()}
     hosts: dict[str, dict[str, Any]] = {}
-    queues = session.named("slurm") if session.site.settings.slurm is not None else []
     for host in session.hosts:
         entry: dict[str, Any] = {"state": "up", "reason": None, "groups": list(host.groups)}
         answer = answers.known.get(host.name)
@@ -57,10 +57,9 @@ def _result(session: Session, run: RunResult, asked: list[str]) -> dict[str, Any
             entry["reason"] = answers.unknown.get(host.name, "in no group of the cluster's hosts")
         if "gpu" in host.groups:
             entry["gpus_expected"] = host.gpus
-        entry |= _parts(answer, "gpu" in host.groups)
-        if host.name in queues:
-            entry["queue"] = (answer or {}).get("queue")
-        hosts[host.name] = _without_unmounted(entry, session.site.settings)
+        if host.name in closed:
+            entry["closed"] = closed[host.name]
+        hosts[host.name] = _without_unmounted(entry | _parts(answer, "gpu" in host.groups), session.site.settings)
     return {"hosts": hosts, "totals": _totals(hosts, asked), "backup": _backup(hosts)}
 
 

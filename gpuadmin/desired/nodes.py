@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.queue import there
 from gpuadmin.desired.cluster import Cluster
 
 _SYSTEM_SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
@@ -26,7 +27,7 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
             *cluster.storage(host, [homes["export"], *([homes["mountpoint"]] if homes["mountpoint"] else [])], []),
         ],
         "is_node": "gpu" in host.groups,
-        "is_queue": cluster.site.slurm is not None and "slurm" in host.groups,
+        "queue": there(cluster.site, cluster.hosts) and "slurm" in host.groups,
         "disks": disks,
         "backups": cluster.kept_backups(host),
         "gpus": host.variables.get("gpus"),

@@ -57,7 +57,19 @@ def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
         "policy": {"extend": section.extend, "hours": {one["name"]: one["hours"] for one in _groups(section)}},
         "controller": controllers[0].cluster_address if controllers else "",
         "key": cluster.asked("slurm_key", ""),
+        "host": controllers[0].name if controllers else host.name,
+        "away": _away(cluster, host),
     }
+
+
+def _away(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """What a verb that takes a node away asks of the queue, which `host` has; `waits`: how often it looks whether
+    somebody is there. Empty: nothing is asked, or no jobs are started there."""
+    given = dict(cluster.asked("away", {}))
+    if not given or not takes_jobs(cluster.site, cluster.hosts, host):
+        return {}
+    waits = given.pop("waits")
+    return {"host": cluster.members("slurm")[0].name, "waits": waits, "asked": {"nodes": [host.name], **given}}
 
 
 def _name(site: str) -> str:

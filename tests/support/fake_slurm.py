@@ -19,6 +19,7 @@ def row(
     tres: str = "cpu=1,mem=1G,node=1,billing=1,gres/gpu=1",
     name: str = "wrap",
     comment: str = "open",
+    qos: str = "people",
     reason: str = "None",
 ) -> str:
     """A line of squeue's, with the fields that queue.JOBS asks for."""
@@ -35,6 +36,7 @@ def row(
         tres,
         name,
         comment,
+        qos,
         reason,
     )
     widths = queue._FIELDS.values()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
+from gpuadmin.actions.shared.queue import Away, away
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted
 from gpuadmin.config.groups import GROUPS
@@ -74,19 +76,24 @@ def switch(options: Options, request: PowerRequest) -> int:
         answers = _look(session, request, targets)
         waits = request.when_idle or request.force or at is not None
         failed = {host: answers.unknown[host] for host in answers.failed}
-        decision = decide(request.action, targets, answers.known, waits=waits, failed=failed)
-        if not session.plan(_plan(session, request, decision, at).build()):
+        queue = away(session, [one.name for one in targets])
+        known = {host: _with_jobs(queue, host, found, request) for host, found in answers.known.items()}
+        decision = decide(request.action, targets, known, waits=waits, failed=failed)
+        builder = _plan(session, request, decision, at)
+        queue.plan(builder, decision.hosts, back=request.action == "reboot")
+        if not session.plan(builder.build()):
             if set(decision.refused) - set(answers.unknown):
                 raise RefusedError("; ".join(f"{host}: {why}" for host, why in decision.refused.items()))
             return nothing(session, [answers])
         session.confirm()
         nodes = [one.name for one in targets if one.people and one.name in decision.hosts]
         if at is not None and not session.check and nodes:
-            _wait(session, request, nodes, at)
-        run, gone = _go(session, request, decision, sent_away=at is not None)
+            _wait(session, request, queue, nodes, at)
+        run, gone = _go(session, request, queue, decision, sent_away=at is not None)
         # guard: a node that stays says no more that it goes
         if (at is not None or request.when_idle) and not session.check:
-            _withdraw(session, request, [node for node in nodes if node not in gone])
+            _withdraw(session, request, queue, [node for node in nodes if node not in gone])
+        queue.left(run)
         left = [host for host in decision.hosts if host not in run.hosts]
         if left:
             echo(f"Not touched: {', '.join(left)}", err=True)
@@ -121,6 +128,18 @@ def _look(session: Session, request: PowerRequest, targets: Sequence[Target]) ->
     return Answers.of(found.hosts, names, "power")
 
 
+def _with_jobs(queue: Away, host: str, found: Mapping[str, Any], request: PowerRequest) -> Mapping[str, Any]:
+    """What a host says, with jobs of the queue as people who are on it."""
+    if host not in queue.nodes:
+        return found
+    if queue.unknown and not request.force:  # guard: a node goes only where the queue says whose jobs are there
+        return {**found, "jobs": None, "unknown": {**found["unknown"], "jobs": f"{queue.unknown} (--force goes on)"}}
+    if found["people"] is None:
+        return found
+    jobs = queue.jobs.get(host, ())  # guard: whoever has a job of the queue on a node is on it -> ()
+    return {**found, "people": [*found["people"], *jobs]}
+
+
 def _plan(session: Session, request: PowerRequest, decision: Decision, at: datetime | None) -> PlanBuilder:
     verb = "Reboot" if request.action == "reboot" else "Switch off"
     title = f"{verb} {counted(len(decision.hosts), 'host')} of {session.site.settings.name}"
@@ -144,29 +163,38 @@ def _plan(session: Session, request: PowerRequest, decision: Decision, at: datet
     return builder
 
 
-def _wait(session: Session, request: PowerRequest, nodes: Sequence[str], at: datetime) -> None:
+def _wait(session: Session, request: PowerRequest, queue: Away, nodes: Sequence[str], at: datetime) -> None:
     """Tell people, and wait. Whoever interrupts it takes back what people were told."""
     text = AT[request.action].format(time=f"{at:%Y-%m-%d %H:%M}")
     given = {"gpuadmin_power_tasks": "announce", "gpuadmin_waiting": text, "gpuadmin_reason": text}
+    given |= queue.asked(waits=False, force=request.force)
     notified = session.run(request.action, nodes, given, check=False, quiet=True)
     if notified.interrupted or notified.error:
-        _withdraw(session, request, nodes)
+        _withdraw(session, request, queue, nodes)
     session.whole(notified, "interrupted; nothing was switched off, and people are told so")
     session.console.print(f"People are told. Waiting until {at:%Y-%m-%d %H:%M}; Ctrl-C calls it off.")
     try:
         while (left := (at - datetime.now()).total_seconds()) > 0:
             time.sleep(min(left, 30))  # by the wall clock, which somebody may set meanwhile
     except KeyboardInterrupt:
-        _withdraw(session, request, nodes)
+        _withdraw(session, request, queue, nodes)
         raise
 
 
-def _withdraw(session: Session, request: PowerRequest, nodes: Sequence[str]) -> None:
+def _withdraw(session: Session, request: PowerRequest, queue: Away, nodes: Sequence[str]) -> None:
     """Take back what people were told: these nodes stay as they are."""
-    session.run(request.action, nodes, {"gpuadmin_power_tasks": "withdraw"}, check=False, quiet=True)
+    session.run(
+        request.action,
+        nodes,
+        {"gpuadmin_power_tasks": "withdraw", **queue.asked(waits=False, force=False)},
+        check=False,
+        quiet=True,
+    )
 
 
-def _go(session: Session, request: PowerRequest, decision: Decision, *, sent_away: bool) -> tuple[RunResult, set[str]]:
+def _go(
+    session: Session, request: PowerRequest, queue: Away, decision: Decision, *, sent_away: bool
+) -> tuple[RunResult, set[str]]:
     """Step by step; none is begun after one that did not succeed everywhere.
 
     Returns what became of every host, and which were switched off, or are back.
@@ -176,14 +204,16 @@ def _go(session: Session, request: PowerRequest, decision: Decision, *, sent_awa
     released: set[str] = set()
     gone: set[str] = set()
     for step in decision.steps:
+        # people who came after the homes were released have none: they are told, and the node goes on
+        force = request.force or sent_away or set(step.hosts) <= released
         given = {
             "gpuadmin_power_action": request.action,
             "gpuadmin_power_step": step.step,
-            # people who came after the homes were released have none: they are told, and the node goes on
-            "gpuadmin_force": request.force or sent_away or set(step.hosts) <= released,
+            "gpuadmin_force": force,
             "gpuadmin_when_idle": request.when_idle,
             "gpuadmin_reason": NOW[request.action],
             "gpuadmin_waiting": WHEN_IDLE[request.action],
+            **queue.asked(waits=request.when_idle, force=force),
         }
         run = session.run(
             request.action, step.hosts, given, check=session.check, label=f"{request.action}: {step.does}"

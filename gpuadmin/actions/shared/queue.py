@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted
 from gpuadmin.config.queue import takes_jobs, there
+from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session
+from gpuadmin.who import who
 
 
 def controller(session: Session) -> str:
@@ -67,3 +70,90 @@ def _words(node: str, queue: Mapping[str, Any], wanted: Mapping[str, Any]) -> st
     until = max((one["end"] for one in jobs if one["end"]), default=None)
     runs = f"; {counted(len(jobs), 'job')} there, the last until {clock(until)}" if until else ""
     return f"takes no further job ({seen['state']} now{why}){runs}"
+
+
+WAITS = 86400 // 30  # how often a verb looks whether jobs are still there: for a day, each half minute
+
+
+@dataclass(frozen=True)
+class Away:
+    """Nodes of the queue that a verb takes away: it drains them, acts, and lets them take jobs again.
+
+    `asked`: what the playbook is given; empty where none of the nodes takes jobs. `jobs`: by node, whose they are.
+    `closed`: by node, why it takes no jobs already. `unknown`: why the queue does not say.
+    """
+
+    session: Session
+    mark: str = ""
+    nodes: tuple[str, ...] = ()
+    jobs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    closed: Mapping[str, str] = field(default_factory=dict)
+    unknown: str = ""
+
+    def asked(self, *, waits: bool, force: bool) -> dict[str, Any]:
+        """The variables of a playbook whose roles drain and resume."""
+        reason = {"mark": self.mark, "reason": f"by {who()}", "force": force}
+        return {"gpuadmin_away": {**reason, "waits": WAITS if waits else 0}} if self.nodes else {}
+
+    def plan(self, builder: PlanBuilder, going: Iterable[str], *, back: bool = True) -> None:
+        """Say of nodes that go what the queue does, and whose jobs are there."""
+        for node in [one for one in self.nodes if one in set(going)]:
+            closed = self.closed.get(node, "")
+            if closed and not self.stale(node):
+                builder.warn(f"{node} takes no jobs of the queue, and takes none afterwards: {closed}")
+                continue
+            again = " until it is as it should be" if back else f"; afterwards: gpuadmin resume {node}"
+            there = f"; there now: {', '.join(self.jobs[node])}" if self.jobs.get(node) else ""
+            builder.add(node, f"takes no further job of the queue{again}{there}")
+
+    def stale(self, node: str) -> bool:
+        """Whether an earlier run of this verb has drained it, and was cut off."""
+        return self.closed.get(node, "").startswith(self.mark) if self.mark else False
+
+    def resume(self, nodes: Iterable[str]) -> None:
+        """Let nodes take jobs again that an earlier run of this verb has drained."""
+        found = [one for one in nodes if self.stale(one)]
+        if found:
+            given = {"gpuadmin_drain": {"nodes": found, "resume": True, "mark": self.mark}}
+            self.session.run("drain", [controller(self.session)], given, check=self.session.check, quiet=True)
+
+    def left(self, run: RunResult) -> None:
+        """After a run that did not succeed everywhere: say which nodes take no jobs because of it."""
+        if not self.nodes or self.session.check or not (run.code or run.interrupted):
+            return
+        answers, _ = ask(self.session, controller(self.session))
+        for answer in answers.known.values():
+            for one in answer["nodes"]:
+                if one["name"] in self.nodes and one["reason"].startswith(self.mark):
+                    echo(f"{one['name']} takes no jobs of the queue now. The same command again lets it, or: "
+                         f"gpuadmin resume {one['name']}", err=True)  # fmt: skip
+        for why in answers.unknown.values():
+            echo(f"The queue does not say which nodes take jobs ({why}): gpuadmin queue", err=True)
+
+
+def away(session: Session, names: Sequence[str]) -> Away:
+    """Ask the queue about nodes that this verb takes away. Asks nobody where none of them takes jobs."""
+    inventory = session.site.inventory
+    nodes = tuple(
+        one.name
+        for one in inventory.hosts
+        if one.name in names and takes_jobs(session.site.settings, inventory.hosts, one)
+    )
+    mark = f"gpuadmin {session.verb}:"
+    if not nodes:
+        return Away(session)
+    host = controller(session)
+    answers, run = ask(session, host)
+    session.whole(run, f"interrupted while looking; {session.left_behind}")
+    if host not in answers.known:
+        return Away(session, mark, nodes, unknown=answers.unknown.get(host, "it did not answer"))
+    queue = answers.known[host]
+    closed = {one["name"]: one["reason"] for one in queue["nodes"] if one["reason"] and "drain" in one["state"]}
+    return Away(session, mark, nodes, {node: _jobs(queue, node) for node in nodes}, closed)
+
+
+def _jobs(queue: Mapping[str, Any], node: str) -> list[str]:
+    """Whose jobs are on a node, and until when, in words."""
+    there = [one for one in queue["jobs"] if not one["place"] and node in one["nodes"].split(",")]
+    until = {one["id"]: f", until {clock(one['end'])}" if one["end"] else "" for one in there}
+    return [f"{one['user']} (job {one['id']}{until[one['id']]})" for one in there]

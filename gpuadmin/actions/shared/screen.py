@@ -76,7 +76,11 @@ def cells(entry: Mapping[str, Any]) -> Iterator[list[str]]:
         blank = ["—"] if entry["state"] == "not asked" else ["unknown"]
         yield from ([*blank] if node or column == "disk" else ["—"] for column in ("gpus", "people", "disk", "image"))
         return
-    yield [*_gpus(entry["gpus"], entry["gpus_expected"], unknown.get("gpus")), *_gate(entry)] if node else ["—"]
+    yield (
+        [*_gpus(entry["gpus"], entry["gpus_expected"], unknown.get("gpus")), *_gate(entry), *_closed(entry)]
+        if node
+        else ["—"]
+    )
     yield _people(entry) if node else ["—"]
     disks = [
         f"{name}: {size_words(disk['free'])} of {size_words(disk['bytes'])} free"
@@ -103,6 +107,11 @@ def _gate(entry: Mapping[str, Any]) -> list[str]:
     wrong = entry["gpu_gate"] or []
     more = f" (and {len(wrong) - 1} more: gpuadmin list-gpus)" if len(wrong) > 1 else ""
     return [f"gate not closed: {wrong[0]}{more}"] if wrong else []
+
+
+def _closed(entry: Mapping[str, Any]) -> list[str]:
+    """Why a node takes no jobs of the queue; nothing where it does, or where there is none."""
+    return [f"takes no jobs: {entry['closed']}"] if "closed" in entry else []
 
 
 def _people(entry: Mapping[str, Any]) -> list[str]:
@@ -132,17 +141,11 @@ def _image(image: Mapping[str, Any] | None, why: str | None) -> list[str]:
 
 
 def queue_lines(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Nodes that take no jobs of the queue, and how they take jobs again; nothing where all do, or without a queue."""
-    lines = []
-    for name, entry in hosts.items():
-        if "queue" not in entry:
-            continue
-        if entry["queue"] is None:
-            lines.append(f"Queue: unknown on {name}: {entry['unknown'].get('queue') or entry['reason']}")
-        for node in entry["queue"] or ():
-            ways = f"gpuadmin resume {node['name']}"
-            lines.append(f"Queue: {node['name']} takes no jobs ({node['state']}): {node['reason']}: {ways}")
-    return lines
+    """How nodes that take no jobs of the queue take jobs again; nothing where all do, or without a queue."""
+    closed = [name for name, entry in hosts.items() if "closed" in entry]
+    return (
+        [f"Queue: {listed(closed)} {'take' if closed[1:] else 'takes'} no jobs: gpuadmin resume NODE"] if closed else []
+    )
 
 
 def backup_lines(backup: Mapping[str, Any]) -> list[str]:

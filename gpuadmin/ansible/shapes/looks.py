@@ -238,8 +238,8 @@ class Status(TypedDict):
     gpu_people: NotRequired[list[str] | None]
     gpus: NotRequired[list[str] | None]
     gpu_gate: NotRequired[list[str] | None]
+    queue: NotRequired[Words]
     image: NotRequired[Image | None]
-    queue: NotRequired[list[QueueNode]]
 
 
 class Command(TypedDict):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuadmin.results import HostResult
+from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.results import HostResult, RunResult
 from tests.support.image_cluster import B, Cli, Cluster, cluster, manifest, node
 
 __all__ = ["cluster"]
@@ -172,3 +173,58 @@ def test_prune(cli: Cli, cluster: Cluster) -> None:
     assert "delete the image b from the store" in out
     assert "delete the root old" in out
     assert cluster.changing[0].variables["gpuadmin_delete_images"] == ["b"]
+
+
+JOB = {"id": "4", "user": "minji", "group": "people", "gpus": 1, "nodes": "node1", "place": 0, "asked": 1, "start": 2,
+       "end": 1795608428, "why": ""}  # fmt: skip
+
+
+@pytest.fixture
+def queue(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, HostResult]:
+    """The nodes take jobs of a queue; what it says is in `storage1`."""
+    settings = tmp_path / "site/gpuadmin.yml"
+    settings.write_text(f"{settings.read_text()}\nslurm: {{}}\n")
+    (tmp_path / "site/inventory/queue.yml").write_text("slurm: {hosts: {storage1: {}}}\n")
+    says = {"storage1": HostResult("ok", reports={"queue": {"jobs": [JOB], "nodes": []}})}
+
+    def run(invocation: Invocation, **callbacks: object) -> RunResult:
+        return RunResult(says) if invocation.playbook == "queue" else cluster.run(invocation, **callbacks)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    return says
+
+
+@pytest.mark.holds(
+    "whoever has a job of the queue on a node keeps it from a new image",
+    "an image is not booted where the queue does not say whose jobs are there",
+)
+def test_a_push_waits_for_jobs_of_the_queue(cli: Cli, cluster: Cluster, queue: dict[str, HostResult]) -> None:
+    code, out, err = cli("push-image", "b", "--yes")
+    assert code == 0, err
+    assert "node1 is left out: runs a; in use by minji (job 4, until" in out
+    (run,) = cluster.changing
+    assert run.limit == "node2"
+    assert run.variables["gpuadmin_away"]["mark"] == "gpuadmin push-image:"
+    cluster.asked.clear()
+    queue["storage1"] = HostResult("failed", message="slurmctld does not answer")
+    assert cli("push-image", "b", "--yes")[0] == 5
+    assert cluster.changing == []
+    assert cli("push-image", "b", "--no-reboot", "--yes")[0] == 0
+    assert "gpuadmin_away" not in cluster.changing[0].variables, "what only prepares takes no node away"
+
+
+def test_what_an_interrupted_push_has_drained_takes_jobs_again(
+    cli: Cli, cluster: Cluster, queue: dict[str, HostResult]
+) -> None:
+    """It came to its end on the node, and nobody was there to tell the queue."""
+    drained = [{"name": one, "state": "drained", "reason": why} for one, why in
+               (("node1", "gpuadmin push-image: by root@ctl"), ("node2", "fan is loud"))]  # fmt: skip
+    queue["storage1"] = HostResult("ok", reports={"queue": {"jobs": [], "nodes": drained}})
+    held = {"bytes": 0, "parent": None, "held": True}
+    cluster.nodes = {name: node(running="b", current="b", image="b", receives=held) for name in ("node1", "node2")}
+    code, out, err = cli("push-image", "b", "--yes")
+    assert code == 0, err
+    assert "takes jobs of the queue again (gpuadmin push-image: by root@ctl)" in out
+    (run,) = cluster.changing
+    assert (run.playbook, run.limit) == ("drain", "storage1")
+    assert run.variables["gpuadmin_drain"] == {"nodes": ["node1"], "resume": True, "mark": "gpuadmin push-image:"}

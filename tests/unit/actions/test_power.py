@@ -113,6 +113,64 @@ class Cluster:
         ]
 
 
+QUEUE = {"jobs": [{"id": "4", "user": "minji", "group": "people", "gpus": 1, "nodes": "node1", "place": 0, "asked": 1,
+                   "start": 2, "end": 1795608428, "why": ""}],
+         "nodes": [{"name": "node1", "state": "mixed", "reason": ""},
+                   {"name": "node2", "state": "drained", "reason": "fan is loud"}]}  # fmt: skip
+
+
+@pytest.fixture
+def queue(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, HostResult]:
+    """minji has a job on node1, and an admin has drained node2. What the queue says is in `says`."""
+    settings = tmp_path / "site/gpuadmin.yml"
+    settings.write_text(f"{settings.read_text()}\nslurm: {{}}\n")
+    (tmp_path / "site/inventory/queue.yml").write_text("slurm: {hosts: {storage1: {}}}\n")
+    says = {"storage1": HostResult("ok", reports={"queue": QUEUE})}
+
+    def run(invocation: Invocation, **callbacks: object) -> RunResult:
+        return RunResult(says) if invocation.playbook == "queue" else cluster.run(invocation, **callbacks)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    return says
+
+
+@pytest.mark.holds("whoever has a job of the queue on a node is on it")
+def test_a_node_with_a_job_waits_for_it(cluster: Cluster, queue: dict[str, HostResult], cli: Cli) -> None:
+    code, _, err = cli("reboot", "node1", "--yes")
+    assert code == 5
+    assert "in use by minji (job 4, until" in err
+    code, out, err = cli("reboot", "gpu", "--when-idle", "--yes")
+    assert code == 0, err
+    assert "takes no further job of the queue until it is as it should be; there now: minji (job 4" in out
+    assert "node2 takes no jobs of the queue, and takes none afterwards: fan is loud" in out
+    away = cluster.asked[0].variables["gpuadmin_away"]
+    assert (away["mark"], away["force"], away["waits"]) == ("gpuadmin reboot:", False, 2880)
+    assert away["reason"].startswith("by ")
+
+
+@pytest.mark.holds("a node goes only where the queue says whose jobs are there")
+def test_a_queue_that_does_not_answer_keeps_its_nodes(cluster: Cluster, queue: dict[str, HostResult], cli: Cli) -> None:
+    queue["storage1"] = HostResult("failed", message="slurmctld does not answer")
+    code, _, err = cli("reboot", "node1", "--when-idle", "--yes")
+    assert code == 5
+    assert "slurmctld does not answer (--force goes on)" in err
+    assert cluster.asked == []
+    assert cli("reboot", "node1", "--force", "--yes")[0] == 0
+    assert cluster.asked[0].variables["gpuadmin_away"]["force"] is True
+
+
+def test_a_node_that_a_failed_reboot_leaves_drained_is_named(
+    cluster: Cluster, queue: dict[str, HostResult], cli: Cli
+) -> None:
+    drained = {"name": "node2", "state": "drained", "reason": "gpuadmin reboot: by root@ctl"}
+    queue["storage1"] = HostResult("ok", reports={"queue": {"jobs": [], "nodes": [drained]}})
+    cluster.bad[("node2", "switch")] = HostResult("failed", message="is not back")
+    code, _, err = cli("reboot", "node2", "--yes")
+    assert code == 3
+    assert "node2 takes no jobs of the queue now" in err
+    assert "gpuadmin resume node2" in err
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     fake = Cluster()

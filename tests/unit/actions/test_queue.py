@@ -99,6 +99,12 @@ def test_what_is_not_drained(queue: Ansible, cli: Cli) -> None:
     assert all(one.check for one in queue.asked)
 
 
+@pytest.mark.holds("what an admin has drained is not taken for a verb's")
+def test_an_admin_s_reason_is_not_a_verb_s(queue: Ansible, cli: Cli) -> None:
+    assert cli("drain", "node1", "--reason", "gpuadmin reboot: x", "--yes")[0] == 2
+    assert queue.asked == []
+
+
 @pytest.mark.holds("an admin grants no GPU that the queue would give to somebody else")
 def test_an_admin_grants_nothing_that_the_queue_has(queue: Ansible, cli: Cli) -> None:
     code, _, err = cli("grant", "minji", "node1", "--hours", "1", "--yes")

@@ -91,24 +91,6 @@ def test_the_screen(ansible: Ansible, cli: Cli) -> None:
     assert "1 of 3 hosts did not succeed: node2" in err
 
 
-def test_nodes_that_take_no_jobs_and_how_they_do_again(ansible: Ansible, cli: Cli) -> None:
-    assert ansible.site is not None
-    settings = ansible.site / "gpuadmin.yml"
-    settings.write_text(f"{settings.read_text()}\nslurm: {{}}\n")
-    (ansible.site / "inventory/queue.yml").write_text("slurm: {hosts: {storage1: {}}}\n")
-    closed = [{"name": "node1", "state": "drained", "reason": "Prolog error"}]
-    ansible.answer = answers(STORAGE | {"queue": closed})
-    assert result(cli)["hosts"]["storage1"]["queue"] == closed
-    assert "Queue: node1 takes no jobs (drained): Prolog error: gpuadmin resume node1" in cli("status")[1]
-    ansible.answer = answers(STORAGE | {"queue": []})
-    assert "Queue:" not in cli("status")[1]
-    ansible.answer = answers(STORAGE | {"unknown": {"queue": "slurmctld does not answer"}})
-    assert result(cli)["hosts"]["storage1"]["queue"] is None
-    assert "Queue: unknown on storage1: slurmctld does not answer" in cli("status")[1]
-    ansible.answer = answers()
-    assert "Queue: unknown on storage1: does not answer (timed out)" in cli("status")[1]
-
-
 @pytest.mark.parametrize(
     ("expected", "line", "cell"),
     [
@@ -147,6 +129,15 @@ def test_a_gate_that_is_not_closed_is_said(ansible: Ansible, cli: Cli, given: di
 def test_a_gate_that_is_closed_is_not_said(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = answers(STORAGE, {"gpu_gate": []})
     assert "gate" not in cli("status")[1]
+
+
+def test_a_node_that_takes_no_jobs_says_why(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answers(STORAGE)
+    assert "Queue:" not in cli("status")[1]
+    ansible.answer = answers({**STORAGE, "queue": {"node1": "gpuadmin reboot: by root@ctl"}})
+    assert "takes no jobs: gpuadmin reboot: by root@ctl" in cli("status")[1]
+    assert "Queue: node1 takes no jobs: gpuadmin resume NODE" in cli("status")[1]
+    assert result(cli)["hosts"]["node1"]["closed"] == "gpuadmin reboot: by root@ctl"
 
 
 def test_what_is_not_known_is_unknown(ansible: Ansible, cli: Cli) -> None:

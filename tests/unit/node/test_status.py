@@ -152,7 +152,7 @@ def test_nodes_of_the_queue_that_take_no_jobs(tmp_path: Path, monkeypatch: pytes
     slurm(tmp_path, monkeypatch, scontrol="echo 'at storage1 is UP'", sinfo=rows)
     ids: dict[str, Any] = {"uid_first": 1, "uid_last": 2, "disks": {}}
     found = status.collect(**ids, queue=True)
-    assert found["queue"] == [{"name": "gpu2", "state": "drained", "reason": "Prolog error"}]
+    assert found["queue"] == {"gpu2": "Prolog error"}
     slurm(tmp_path, monkeypatch, scontrol="echo down")
     away = status.collect(**ids, queue=True)
     assert away["unknown"] == {"queue": "slurmctld does not answer"}

@@ -1,12 +1,15 @@
 """Nodes that are drained and take jobs again: what scontrol is told."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations.slurm_drain import Document, Wanted, operate
 
 from tests.support.fake_slurm import row, slurm
+
+MARK = "gpuadmin reboot:"
 
 
 @pytest.fixture
@@ -54,3 +57,42 @@ def test_what_is_refused(place: Path, wanted: Wanted) -> None:
     with pytest.raises(NodeError):
         operate(Document(wanted), False)
     assert called(place) == []
+
+
+def verb(*nodes: str, **more: Any) -> Wanted:
+    return Wanted(list(nodes), "" if more.get("resume") else "by root@ctl", mark=MARK, **more)
+
+
+@pytest.mark.holds(
+    "a verb lets take jobs again only what it has drained itself",
+    "a verb does not drain once more what somebody has drained",
+)
+def test_a_verb_leaves_alone_what_somebody_else_has_drained(place: Path) -> None:
+    operate(Document(verb("gpu1", "gpu2", "gpu3", "gpu9")), False)
+    assert called(place) == [f"update NodeName=gpu1,gpu3 State=DRAIN Reason={MARK} by root@ctl"]
+    (place / "called").unlink()
+    slurm(place, pytest.MonkeyPatch(), sinfo=f"printf 'gpu1|drained|{MARK} by x\\ngpu2|drained|Prolog error\\n'")
+    operate(Document(verb("gpu1", "gpu2", resume=True)), False)
+    assert called(place) == ["update NodeName=gpu1 State=RESUME"]
+
+
+def test_a_verb_waits_for_jobs(place: Path) -> None:
+    result = operate(Document(verb("gpu1", empty=True)), False).result()
+    assert (result["failed"], result["msg"]) == (True, "in use by minji (job 4)")
+    assert "failed" not in operate(Document(verb("gpu1", empty=True, force=True)), False).result()
+    assert "failed" not in operate(Document(verb("gpu3", empty=True)), False).result()
+
+
+@pytest.mark.holds("where Slurm's controller does not answer a node is taken away by force alone")
+def test_a_controller_that_does_not_answer(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm(place, monkeypatch, scontrol="echo 'Slurmctld(primary) at nas is DOWN'")
+    with pytest.raises(NodeError, match="does not answer"):
+        operate(Document(verb("gpu1")), False)
+    with pytest.raises(NodeError, match="does not answer"):
+        operate(Document(Wanted(["gpu1"], "x", force=True)), False)
+    assert "a job may start there" in str(operate(Document(verb("gpu1", force=True)), False).result()["remarks"])
+
+
+def test_where_there_is_no_queue_yet_nothing_is_drained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert operate(Document(verb("gpu1")), False).result()["changed"] is False

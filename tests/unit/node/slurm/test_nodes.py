@@ -1,6 +1,7 @@
 """What slurmctld is told of nodes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import slurm_nodes
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.nodes import Node, gres_conf, known, nodes_conf
+
+from tests.support.fake_slurm import slurm
 
 DECLARED = {"name": "gpu1", "address": "10.0.0.1", "gpus": None}
 HAS = {"processors": 64, "memory": 100_000, "gpus": 8}
@@ -90,3 +93,36 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     (tmp_path / slurm_nodes.RECORD).write_text(json.dumps([1]))
     with pytest.raises(NodeError, match=r"slurm-nodes\.json is damaged"):
         slurm_nodes.operate(document(tmp_path, {"gpu1": HAS}), False, state=str(tmp_path))
+
+
+@pytest.mark.holds("a configuration that Slurm does not read replaces none")
+def test_what_slurm_refuses_replaces_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As 24.11 says it; scontrol reads what is to be, not what is."""
+    (tmp_path / "etc").mkdir()
+    slurm(tmp_path, monkeypatch, scontrol=(
+        "cd ${SLURM_CONF%/*}; grep -q Frobnicate slurm.conf || { grep -q NodeName=gpu1 nodes.conf; exit; }\n"
+        "echo 'scontrol: error: _parse_next_key: Parsing error at unrecognized key: Frobnicate' >&2\n"
+        "echo 'scontrol: fatal: Unable to process configuration file' >&2; exit 1"
+    ))  # fmt: skip
+    good = document(tmp_path, {"gpu1": HAS})
+    bad = replace(good, slurm_conf="Frobnicate=1\n")
+    for check in (True, False):
+        with pytest.raises(NodeError, match="unrecognized key: Frobnicate"):
+            slurm_nodes.operate(bad, check, state=str(tmp_path))
+    assert list((tmp_path / "etc").iterdir()) == []
+    assert not (tmp_path / slurm_nodes.RECORD).exists()
+    slurm_nodes.operate(good, False, state=str(tmp_path))
+    assert sorted(one.name for one in (tmp_path / "etc").iterdir()) == [
+        "cgroup.conf", "gres.conf", "nodes.conf", "slurm.conf",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("scontrol", ["echo 'Slurmctld(primary) at nas is DOWN'; exit 1", "sleep 9"])
+def test_a_controller_that_is_down_keeps_no_configuration_from_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scontrol: str
+) -> None:
+    (tmp_path / "etc").mkdir()
+    monkeypatch.setattr(slurm_nodes, "READ", 0.2)
+    slurm(tmp_path, monkeypatch, scontrol=scontrol)
+    slurm_nodes.operate(document(tmp_path, {"gpu1": HAS}), False, state=str(tmp_path))
+    assert (tmp_path / "etc/nodes.conf").exists()

@@ -97,3 +97,18 @@ def test_what_slurm_refuses_is_said_in_its_words(tmp_path: Path, monkeypatch: py
     slurm(tmp_path, monkeypatch, squeue="echo 'squeue: error: Invalid user' >&2; exit 1")
     with pytest.raises(NodeError, match=r"^Invalid user$"):
         queue.ask(queue.JOBS)
+
+
+def test_what_a_host_says_of_its_daemons_and_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "\n".join(row(str(number), name, "RUNNING") for number, name in enumerate(("minji", "jiho", "minji"), 1))
+    (tmp_path / "jobs").write_text(lines + "\n")
+    slurm(
+        tmp_path, monkeypatch, scontrol="echo 'Slurmctld(primary) at nas is UP'", squeue=f"cat {tmp_path}/jobs",
+        sinfo="printf 'gpu1|idle|none\\ngpu2|drained|fan\\n'", slurmd="echo slurm-wlm 24.05.3",
+    )  # fmt: skip
+    assert queue.owners() == ["jiho", "minji"]
+    assert queue.closed() == {"gpu2": "fan"}
+    assert queue.version("slurmd", str(tmp_path)) == [24, 5]
+    assert queue.version("slurmctld", str(tmp_path)) is None
+    slurm(tmp_path, monkeypatch, scontrol="echo 'Slurmctld(primary) at nas is DOWN'")
+    assert queue.owners() is None, "not known is not nobody"

@@ -20,7 +20,7 @@ from .images.places import Places, load_settings, looking
 from .limits import room
 from .logins import occupants
 from .mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
-from .slurm import queue as slurm
+from .slurm.queue import closed
 
 SECONDS = 15.0  # for a part: logind, a disk or a directory of people may not answer at all; all are asked at once
 
@@ -39,7 +39,7 @@ def collect(
     """All parts that a host has, and ``unknown``: part → why it could not be looked at.
 
     ``disks``: name → path that is on it. ``backups``: the directory of backups. ``node``: people and GPUs are here.
-    ``queue``: Slurm's controller is here.
+    ``queue``: Slurm's controller is; it says which nodes take no jobs.
     ``seconds``: how long a part may take.
     """
     parts: dict[str, Callable[[], object]] = {name: partial(disk, path) for name, path in disks.items()}
@@ -108,12 +108,6 @@ def newest_backup(directory: str) -> dict[str, Any] | None:
                 "uncopied": {host: sorted(homes) for host, homes in found.uncopied.items()},
             }
     return None
-
-
-def closed() -> list[dict[str, str]]:
-    """The nodes that take no jobs of the queue, each with its state and why. Raises NodeError."""
-    slurm.alive()
-    return [one for one in slurm.nodes(slurm.ask(slurm.NODES)) if one["reason"]]
 
 
 def gpus(directory: str = pci.BUS) -> list[str]:

@@ -21,6 +21,7 @@ from ..mounts import (
 )
 from ..paths import STATE
 from ..root import guard
+from ..slurm import queue as slurm
 from ..system import family, installed_packages, os_release, units
 
 
@@ -91,10 +92,14 @@ def hardware() -> dict[str, int | None]:
 
 
 def queue(state: str = STATE) -> dict[str, object]:
-    """Whether gpuadmin has set Slurm up here, and who has GPUs of it."""
+    """Whether gpuadmin has set Slurm up here, who has GPUs of it, and which version its daemons are of. On the host of
+    the controller also whose jobs run and wait (``jobs``; None: it does not say)."""
     found, _problems = grants.read(state)
     people = sorted({one.user for one in found if one.source == jobs.SOURCE and one.holds(time.time())})
-    return {"here": os.path.exists(os.path.join(state, "slurm/slurm.key")), "people": people}
+    here = os.path.exists(os.path.join(state, "slurm/slurm.key"))
+    daemons = {name: slurm.version(name) for name in ("slurmctld", "slurmd")}
+    has = here and daemons["slurmctld"] is not None
+    return {"here": here, "people": people, "jobs": slurm.owners() if has else [], **daemons}
 
 
 def facts(paths: Sequence[str]) -> dict[str, object]:

@@ -38,7 +38,7 @@ class Document:
     backups: str | None = None
     #: Whether people log in here; then there are people, GPUs and images to look at.
     node: bool = False
-    #: Whether the queue's controller is here; then it is asked which nodes take no jobs.
+    #: Whether Slurm's controller is here; then there are nodes that take no jobs.
     queue: bool = False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,11 +18,19 @@ ROLE = "slurm_controller"
 
 @dataclass(frozen=True)
 class Wanted:
-    """``resume``: they take jobs again. ``reason``: why they take none; everybody reads it."""
+    """``resume``: they take jobs again. ``reason``: why they take none; everybody reads it.
+
+    ``mark``: a verb takes them away, and its reasons begin so. It leaves alone what others have drained, and what Slurm
+    does not know. ``empty``: fail while jobs are there. ``force``: a verb that goes on beside jobs, and where Slurm's
+    controller does not answer.
+    """
 
     nodes: Sequence[str]
     reason: str = ""
     resume: bool = False
+    mark: str = ""
+    empty: bool = False
+    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -33,22 +42,43 @@ class Document:
 
 def operate(document: Document, check: bool) -> Answer:
     wanted = document.drain
-    if not wanted.resume and (not 0 < len(wanted.reason) <= queue.LONGEST or not wanted.reason.isprintable()):
+    reason = f"{wanted.mark} {wanted.reason}".strip()
+    if not wanted.resume and (not 0 < len(reason) <= queue.LONGEST or not reason.isprintable()):
         raise NodeError(f"why they take no jobs has to be said, in a line of at most {queue.LONGEST} characters")
-    queue.alive()
+    if wanted.mark and shutil.which("scontrol") is None:
+        return Answer()  # there is no queue on this host yet, so it starts no job
+    try:
+        queue.alive()
+    except queue.AwayError:
+        # guard: where Slurm's controller does not answer a node is taken away by force alone
+        if not (wanted.mark and wanted.force):
+            raise
+        return Answer(more={"remarks": ["the queue does not answer: a job may start there meanwhile"]})
     there = {one["name"]: one for one in queue.nodes(queue.ask(queue.NODES))}
     for name in wanted.nodes:
         # guard: only a node that Slurm has named is given to its programs
-        if name not in there:
+        if name not in there and not wanted.mark:
             raise NodeError(f"{quoted(name)} is no node of the queue")
-    changing = [name for name in wanted.nodes if _differs(there[name], wanted)]
+    changing = [name for name in wanted.nodes if name in there and _differs(there[name], wanted, reason)]
     if changing and not check:
-        state = ["State=RESUME"] if wanted.resume else ["State=DRAIN", f"Reason={wanted.reason}"]
+        state = ["State=RESUME"] if wanted.resume else ["State=DRAIN", f"Reason={reason}"]
         run(["scontrol", "update", f"NodeName={','.join(changing)}", *state])
     done = [f"{name}: takes jobs again" if wanted.resume else f"{name}: takes no further job" for name in changing]
-    return Answer(done, slurm_queue.report())
+    report = slurm_queue.report()
+    jobs = [words for name in wanted.nodes for words in queue.on(report["queue"]["jobs"], name)]
+    if wanted.empty and jobs and not wanted.force:
+        in_use = f"in use by {', '.join(jobs)}"
+        return Answer(done, report, problem=in_use, more={"progress": f"waits: {in_use}"})
+    return Answer(done, report)
 
 
-def _differs(node: Mapping[str, str], wanted: Wanted) -> bool:
+def _differs(node: Mapping[str, str], wanted: Wanted, reason: str) -> bool:
     closed = node["state"].startswith(("drain", "down", "fail"))
-    return closed if wanted.resume else not closed or node["reason"] != wanted.reason
+    if not wanted.mark:
+        return closed if wanted.resume else not closed or node["reason"] != reason
+    mine = node["reason"].startswith(wanted.mark)
+    if wanted.resume:
+        return closed and mine  # guard: a verb lets take jobs again only what it has drained itself -> closed
+    # one that does not answer comes back by itself, in the middle of what the verb does
+    # guard: a verb does not drain once more what somebody has drained
+    return not closed or node["reason"] == "Not responding"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,11 +14,13 @@ from ..answer import Answer
 from ..errors import NodeError
 from ..files import read_bytes, write_atomic
 from ..paths import STATE
+from ..run import LateError, run_command
 from ..slurm import nodes
 from . import files
 
 ROLE = "slurm_controller"
 RECORD = "slurm-nodes.json"
+READ = 3.0  # seconds; it reads in a hundredth, and then asks the controller
 
 
 @dataclass(frozen=True)
@@ -29,8 +33,9 @@ class DeclaredNode:
 
 @dataclass(frozen=True)
 class Document:
-    """Write nodes.conf and gres.conf.
+    """Write what Slurm is told: slurm.conf and cgroup.conf as they are given, nodes.conf and gres.conf.
 
+    Slurm reads all of it before any of it is in place; what it refuses leaves everything as it is.
     What nodes have is recorded in the controller's state, so that a run that looks at one of them does not take the
     others out. A node that nobody has looked at yet is left out.
     """
@@ -43,6 +48,9 @@ class Document:
     hours: int
     #: Where nodes reach the controller, which is this host.
     address: str
+    #: The contents of slurm.conf and cgroup.conf.
+    slurm_conf: str = ""
+    cgroup_conf: str = ""
     directory: str = "/etc/slurm"
     #: Commands to run when something has changed.
     after: Sequence[Sequence[str]] = ()
@@ -68,13 +76,37 @@ def operate(document: Document, check: bool, state: str = STATE) -> Answer:
         }
         for one in found
     }
+    contents = {
+        "slurm.conf": document.slurm_conf,
+        "cgroup.conf": document.cgroup_conf,
+        "nodes.conf": nodes.nodes_conf(found, document.hours, (os.uname().nodename, document.address)),
+        "gres.conf": nodes.gres_conf(found),
+    }
+    read_by_slurm(contents)
     if record != before and not check:
         write_atomic(path, json.dumps(record, indent=1).encode(), mode=0o644)
-    wanted = [
-        files.WantedFile(
-            f"{document.directory}/nodes.conf",
-            nodes.nodes_conf(found, document.hours, (os.uname().nodename, document.address)),
-        ),
-        files.WantedFile(f"{document.directory}/gres.conf", nodes.gres_conf(found)),
-    ]
+    wanted = [files.WantedFile(f"{document.directory}/{name}", text) for name, text in contents.items()]
     return files.operate(files.Document(files=wanted, after=document.after), check)
+
+
+def read_by_slurm(contents: Mapping[str, str]) -> None:
+    """Have Slurm read a configuration that is not in place. Raises NodeError with what it says of it.
+
+    scontrol reads slurm.conf, and nodes.conf with it, before it asks anybody anything; where it has no answer to that,
+    it has read them. Nothing of Slurm's that acts on nobody reads the other two.
+    """
+    if shutil.which("scontrol") is None:
+        return  # the first time: there is nothing yet that it could replace
+    with tempfile.TemporaryDirectory(prefix="gpuadmin-slurm-") as place:
+        for name, text in contents.items():
+            with open(os.path.join(place, name), "w", encoding="utf-8") as stream:
+                stream.write(text)
+        try:
+            done = run_command(("scontrol", "ping"), seconds=READ, environment={"SLURM_CONF": f"{place}/slurm.conf"})
+        except LateError:
+            return
+    said = [line.partition(": ")[2] for line in done.stderr.replace(f"{place}/", "").splitlines()]
+    # guard: a configuration that Slurm does not read replaces none
+    if done.returncode != 0 and any(one.startswith("fatal: ") for one in said):
+        wrong = [one.partition("error: ")[2] for one in said if one.startswith("error: ")]
+        raise NodeError(f"Slurm refuses its new configuration, and keeps the one that it has: {'; '.join(wrong)}"[:600])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import NodeError
@@ -19,7 +19,7 @@ _SECONDS = {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
 BETWEEN = "\x1f"  # two fields; no name has it
 _FIELDS = {
     "JobArrayID": 32, "UserName": 64, "Account": 64, "State": 24, "PriorityLong": 20, "SubmitTime": 24, "StartTime": 24,
-    "EndTime": 24, "NodeList": 256, "tres-alloc": 256, "Name": 64, "Comment": 32, "Reason": 256,
+    "EndTime": 24, "NodeList": 256, "tres-alloc": 256, "Name": 64, "Comment": 32, "QOS": 32, "Reason": 256,
 }  # fmt: skip
 JOBS = (
     "squeue",
@@ -68,14 +68,16 @@ def jobs(text: str) -> list[dict[str, Any]]:
         parts = [part.strip() for part in line.split(BETWEEN)]
         if len(parts) < len(_FIELDS):
             continue
-        id, user, group, state, priority, asked, start, end, nodes, tres, name, comment, reason = parts[: len(_FIELDS)]
+        id, user, group, state, priority, asked, start, end, nodes, tres, name, comment, qos, reason = parts[
+            : len(_FIELDS)
+        ]
         gpus = _GPUS.search(tres)
         waits = state in ("PENDING", "CONFIGURING")
         found.append(
             {
                 "id": id, "user": user, "group": group, "waits": waits, "priority": number(priority) or 0,
                 "asked": number(asked), "start": number(start), "end": number(end), "nodes": names(nodes),
-                "gpus": int(gpus[1]) if gpus else 0, "name": name[:64], "comment": comment,
+                "gpus": int(gpus[1]) if gpus else 0, "name": name[:64], "comment": comment, "qos": qos,
                 "reason": reason[:LONGEST], "place": 0,
                 **({"start": None, "end": None, "nodes": ""} if waits else {"reason": ""}),
             }
@@ -86,6 +88,11 @@ def jobs(text: str) -> list[dict[str, Any]]:
     return found
 
 
+def on(found: Sequence[Mapping[str, Any]], node: str) -> list[str]:
+    """Whose jobs are on a node, in words."""
+    return [f"{one['user']} (job {one['id']})" for one in found if node in one["nodes"].split(",")]
+
+
 def nodes(text: str) -> list[dict[str, str]]:
     """Each node with its state, and why it takes no job."""
     rows = [line.split("|", 2) for line in text.splitlines()]
@@ -94,6 +101,31 @@ def nodes(text: str) -> list[dict[str, str]]:
         for row in rows
         if len(row) == 3
     ]
+
+
+def closed() -> dict[str, str]:
+    """The nodes that take no jobs, and why. Raises NodeError where Slurm's controller does not say."""
+    alive()
+    return {one["name"]: one["reason"] for one in nodes(ask(NODES)) if one["reason"]}
+
+
+def owners() -> list[str] | None:
+    """Whose jobs run and wait; None where Slurm's controller does not say."""
+    try:
+        alive()
+        return sorted({one["user"] for one in jobs(ask(JOBS))})
+    except NodeError:
+        return None
+
+
+def version(daemon: str, directory: str = "/usr/sbin") -> list[int] | None:
+    """The release that a daemon on this host is of, such as [24, 11]: its patches do not matter. None: not here."""
+    try:
+        done = run_command((f"{directory}/{daemon}", "-V"), seconds=ALIVE)
+    except (LateError, OSError):
+        return None
+    match = re.search(r"\b(\d+)\.(\d+)\.\d", done.stdout)
+    return [int(match[1]), int(match[2])] if match else None
 
 
 def names(text: str) -> str:
