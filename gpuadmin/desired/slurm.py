@@ -25,7 +25,12 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "groups": groups,
         "hours": max(group["hours"] for group in groups),
         "nodes": [
-            {"name": one.name, "address": one.cluster_address, "gpus": one.variables.get("gpus")}
+            {
+                "name": one.name,
+                "address": one.cluster_address,
+                "gpus": one.variables.get("gpus"),
+                "model": one.variables.get("gpu_model"),
+            }
             for one in cluster.members("gpu")
             if takes_jobs(cluster.site, cluster.hosts, one)
         ],

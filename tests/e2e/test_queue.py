@@ -29,7 +29,8 @@ def queue(cluster: Cluster) -> Iterator[Cluster]:
     tree = yaml.safe_load(before)
     tree["all"]["children"]["slurm"] = {"hosts": {CONTROLLER: {}}}
     for node in tree["all"]["children"]["gpu"]["hosts"].values():
-        node["gpus"] = 2  # stand-ins are counted only once a gate knows them
+        # stand-ins are counted only once a gate knows them, and have no name
+        node |= {"gpus": 2, "gpu_model": "NVIDIA H100 PCIe"}
     inventory.write_text(yaml.safe_dump(tree))
     try:
         with cluster.settings(lambda text: f"{text}\ngpus: {{access: granted}}\n{SLURM}\n"):
@@ -61,7 +62,7 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
     inside = f'docker exec before /bin/sh -c "{PROBE.replace("$", chr(92) + "$")}"'
     with kept(queue, "minji") as shell:
         assert (shell.ask(PROBE), queue.person("minji", NODE, inside).strip()) == ("", "")
-        assert "1 GPU on node1" in queue.person("minji", NODE, f"gpu get 1 --node {NODE}")
+        assert "1 GPU on node1" in queue.person("minji", NODE, f"gpu get 1 --type h100 --node {NODE}")
         assert shell.ask(PROBE) == "0"
         assert queue.person("minji", NODE, inside).strip() == "0"
         # a neighbour's job over both nodes gets the other one
@@ -90,6 +91,8 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
         mine = queue.person("minji", NODE, "squeue --me --noheader --states=R --format=%i").strip()
         assert queue.person("minji", NODE, f"squeue --noheader --jobs={mine} --format=%l").strip() == "3:00:00"
         assert queue.person("jiho", NODE, f"python3 -c '{ASK}' 'extend {mine} 1'") == f"1 not-running {mine}\n"
+        assert "node2 h100-pcie" in queue.person("jiho", NODE, "gpu list")
+        assert "h100-pcie" in queue.ssh("jiho", NODE, "gpu get --type a100").stderr
         # asking for more than there is, or for longer than anybody may, is refused at once
         for asked, said in (("get 9", "No node has that"), ("get --hours 5", "more than one person may have")):
             refused = queue.ssh("jiho", NODE, f"gpu {asked}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 LANGUAGES = ("en", "ko")
 
-USAGE = """usage: gpu get [N] [--hours H] [--node NODE] [--no-wait] | list | why [JOB]
+USAGE = """usage: gpu get [N] [--hours H] [--type T] [--node NODE] [--no-wait] | list | why [JOB]
            | extend [JOB] [--hours H] | release [JOB...]
 
 gpu get [N]          ask for N GPUs (1) of one node, for H hours (1), and wait for them
-gpu list             who has GPUs, and who waits for some
+                     --type h100: of that type; a part of its name is enough
+gpu list             who has GPUs, who waits for some, and which types there are
 gpu why [JOB]        your place in the queue, and what you wait for
 gpu extend [JOB]     H more hours (1) for what you have, up to the longest that you may
 gpu release [JOB]    give back what you got with `gpu get`, or leave the queue
@@ -39,6 +40,8 @@ TEXTS: dict[str, dict[str, str]] = {
         "gpus": "{0} GPU|{0} GPUs",
         "waits": "place {0}",
         "since": "since {0}",
+        "types": "{0}: name one of these types: {1}",
+        "kinds": "Types of GPUs: {0}",
         "number": "{0!r} is no number from {1} to {2}",
     },
     "ko": {
@@ -64,6 +67,8 @@ TEXTS: dict[str, dict[str, str]] = {
         "gpus": "GPU {0}개",
         "waits": "{0}번째",
         "since": "{0}부터",
+        "types": "{0}: 다음 중 하나를 적으십시오: {1}",
+        "kinds": "GPU 종류: {0}",
         "number": "{0!r}: {1}에서 {2} 사이의 숫자를 적으십시오",
     },
 }
