@@ -10,8 +10,9 @@ from pathlib import Path
 from gpuadmin.actions.shared.now import plain_table
 from gpuadmin.actions.shared.pages import write_marked
 from gpuadmin.actions.shared.prometheus import Prometheus
+from gpuadmin.actions.shared.queue import controller
 from gpuadmin.actions.shared.usage_page import MARK, usage_page
-from gpuadmin.common.queries import gpu_seconds, granted_seconds, mig_devices, seconds_by_holder
+from gpuadmin.common.queries import allocated_seconds, gpu_seconds, granted_seconds, mig_devices, seconds_by_holder
 from gpuadmin.common.usage import Measured, Usage, bought, total, usage
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.console import echo
@@ -29,7 +30,9 @@ def show_usage(options: Options, *, days: int, kind: str, as_csv: bool, page: st
     code.
     """
     with opened("usage", options, changes=False) as session:
-        groups = _groups(session)
+        groups, accounts = _groups(session), _accounts(session)
+        if kind == "account":
+            controller(session)  # raises ConfigError where there is no queue
         with Prometheus(session.site) as prometheus:
             found = Measured(
                 held=prometheus.ask(seconds_by_holder("held", days)),
@@ -38,8 +41,9 @@ def show_usage(options: Options, *, days: int, kind: str, as_csv: bool, page: st
                 available=prometheus.ask(gpu_seconds(days)),
                 mig=prometheus.ask(mig_devices(days)),
                 granted=prometheus.ask(granted_seconds(days)),
+                allocated=prometheus.ask(allocated_seconds(days)) if session.site.settings.slurm is not None else (),
             )
-        rows, everything = usage(found, kind, groups), total(found, groups)
+        rows, everything = usage(found, kind, groups, accounts), total(found, groups)
         whole = bought(found, groups, days)
         if page is not None:
             path = Path(page).expanduser()
@@ -67,6 +71,12 @@ def _groups(session: Session) -> dict[str, list[str]]:
     }
 
 
+def _accounts(session: Session) -> dict[str, str]:
+    """The account in the queue of each person who is in a group of the site's own."""
+    section = session.site.settings.slurm
+    return {} if section is None else {name: group.name for group in section.groups for name in group.people}
+
+
 def _document(row: Usage) -> dict[str, object]:
     return {**asdict(row), "efficiency": row.efficiency, "idle": row.idle, "share": row.share}
 
@@ -77,9 +87,15 @@ def _show(kind: str, rows: list[Usage], everything: Usage, days: int) -> None:
         words = "no node is in a group of the site's own" if kind == "group" else "nothing was measured"
         console.print(f"Nothing to show for the last {days} days: {words}.")
         return
-    # where GPUs are open to everybody, nothing is granted
-    first = ("GPU-hours granted",) if everything.granted else ()
-    table = [(row.name, *(f"{row.granted:.1f}" for _ in first), *_cells(row)) for row in [*rows, everything]]
+    # where GPUs are open to everybody, nothing is granted; without a queue, nothing is allocated
+    shown = {"GPU-hours allocated": "allocated", "GPU-hours granted": "granted"}
+    # what the queue gave is known of people, not of nodes
+    lacking = {"allocated"} if kind in ("node", "group") else set()
+    first = tuple(title for title, name in shown.items() if getattr(everything, name) and name not in lacking)
+    table = [
+        (row.name, *(f"{getattr(row, shown[title]):.1f}" for title in first), *_cells(row))
+        for row in [*rows, everything]
+    ]
     console.print(plain_table((kind.capitalize(), *first, *_TITLES), table, right=(*first, *_TITLES)))
 
 
@@ -94,13 +110,13 @@ def _csv(kind: str, rows: list[Usage]) -> str:
     """Numbers as they are; a name that a spreadsheet would take for a formula begins with a quote."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    granted = any(row.granted for row in rows)
+    more = [name for name in ("granted", "allocated") if any(getattr(row, name) for row in rows)]
     titles = (kind, "held_hours", "measured_hours", "active_hours", "available_hours")
-    writer.writerow((*titles, "granted_hours") if granted else titles)
+    writer.writerow((*titles, *(f"{name}_hours" for name in more)))
     for row in rows:
         name = one_line(row.name)
         name = f"'{name}" if name[:1] in ("=", "+", "-", "@") else name
         available = "" if row.available is None else f"{row.available:.3f}"
         cells = (name, f"{row.held:.3f}", f"{row.measured:.3f}", f"{row.active:.3f}", available)
-        writer.writerow((*cells, f"{row.granted:.3f}") if granted else cells)
+        writer.writerow((*cells, *(f"{getattr(row, name):.3f}" for name in more)))
     return text.getvalue()

@@ -30,6 +30,7 @@ SOURCES = {
     "xids": "mapper: the kernel's log",
     "disk": "gpuadmin-disk-usage, once a day: the directories of homes, of Docker's data and of scratch",
     "image": "mapper: the node's records of its image",
+    "queue": "gpuadmin-metrics-queue, every minute on the host of the group `slurm`: Slurm's controller",
     "gate": "mapper: what the last trial of the GPUs' gate found",
     "counters": "mapper: the file in which counters survive a restart",
 }
@@ -260,6 +261,35 @@ METRICS = (
     Metric(
         "gpuadmin_people_disk_free_bytes", GAUGE, ("mountpoint",),
         "What is left of it. At 0 people can write nothing there; root can.",
+    ),
+    # the queue, every minute by gpuadmin-metrics-queue on the host of the group slurm
+    Metric(
+        "gpuadmin_queue_up", GAUGE, (),
+        "1 if Slurm's controller answers; where it is 0 nothing else is known of the queue.",
+    ),
+    Metric(
+        "gpuadmin_queue_accounting_up", GAUGE, (),
+        "1 if Slurm's accounting (slurmdbd) and its database answer.",
+    ),
+    Metric(
+        "gpuadmin_queue_allocated_gpus", GAUGE, ("user", "account"),
+        "GPUs that the queue has given to somebody, of the jobs that run now.",
+    ),
+    Metric(
+        "gpuadmin_queue_place", GAUGE, ("id", "user", "account", "gpus", "why"),
+        "A job's place in the queue, from 1, how many GPUs it asks for, and why it waits. Of the first 2000 jobs.",
+    ),
+    Metric(
+        "gpuadmin_queue_waiting_since_timestamp_seconds", GAUGE, ("id", "user"),
+        "Since when a job waits.",
+    ),
+    Metric(
+        "gpuadmin_queue_until_timestamp_seconds", GAUGE, ("id", "user", "account", "gpus", "nodes"),
+        "Until when a job that runs has its GPUs.",
+    ),
+    Metric(
+        "gpuadmin_queue_node_closed", GAUGE, ("node", "state", "reason"),
+        "1 for a node that takes no jobs (drained, down), and why.",
     ),
     # the image, by the mapper
     Metric(

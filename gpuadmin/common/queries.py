@@ -38,6 +38,11 @@ def granted_seconds(days: int) -> str:
     return f"count_over_time((max by (user, instance, uuid) ({name}))[{int(days)}d:5m]) * 300"
 
 
+def allocated_seconds(days: int) -> str:
+    """GPU seconds of the last days that the queue gave to somebody, by person and account (a group of people)."""
+    return f"sum by (user, account) (sum_over_time(gpuadmin_queue_allocated_gpus[{int(days)}d:5m])) * 300"
+
+
 def gpu_seconds(days: int) -> str:
     """Seconds in which GPUs were there, by node: what could have been used."""
     return f"sum by (instance) (sum_over_time(gpuadmin_gpus_on_bus[{int(days)}d:5m]) * 300)"

@@ -1,4 +1,5 @@
-"""How much of the GPUs was held, and how much of that was used, by person, node or group of nodes. Pure."""
+"""How much of the GPUs was held, and how much of that was used, by person, their account in the queue, node or group of
+nodes. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from .samples import Sample, by
 
 HOUR = 3600.0
+#: The account of everybody who is in none of the site's own (slurm.groups).
+EVERYBODY = "people"
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,7 @@ class Usage:
     active: float
     available: float | None
     granted: float = 0.0  # hours in which somebody was granted a device, whether they held it or not
+    allocated: float = 0.0  # hours of GPUs that the queue gave to somebody; 0 for a row of nodes
 
     @property
     def efficiency(self) -> float | None:
@@ -50,6 +54,7 @@ class Measured:
     available: Sequence[Sample]
     mig: Sequence[Sample] = ()  # labels uuid and gpu: which GPU a MIG device is of
     granted: Sequence[Sample] = ()  # seconds; nothing where GPUs are open to everybody
+    allocated: Sequence[Sample] = ()  # GPU seconds by user and account; nothing where there is no queue
 
 
 @dataclass(frozen=True)
@@ -72,19 +77,26 @@ class Bought:
         return f"Of {self.available:,.0f} GPU-hours available, {held:.0%} were held and {used:.0%} used{more}."
 
 
-def usage(found: Measured, kind: str, groups: Mapping[str, Sequence[str]]) -> list[Usage]:
-    """Given what was measured and by what to add it up (user, node or group), return a row for each, most held first.
+def usage(
+    found: Measured, kind: str, groups: Mapping[str, Sequence[str]], accounts: Mapping[str, str] | None = None
+) -> list[Usage]:
+    """Given what was measured and by what to add it up (user, account, node or group), return a row for each, most held
+    first.
 
-    `groups`: the groups of each node of the site; what was measured of others is left out.
+    `groups`: the groups of each node of the site; what was measured of others is left out. `accounts`: the account of
+    each person who has another one than EVERYBODY's.
     """
     kinds = ("held", "measured", "active", "granted")
     seconds = {what: by(getattr(found, what), "user", "instance", "uuid") for what in kinds}
     there = {node: value for (node,), value in by(found.available, "instance").items()}
-    sums: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(kinds, 0.0))
+    sums: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys((*kinds, "allocated"), 0.0))
     for what, values in seconds.items():
         for (user, node, _uuid), value in values.items():
-            for name in _names(kind, user, node, groups):
+            for name in _names(kind, user, node, groups, accounts):
                 sums[name][what] += value
+    if kind in ("user", "account"):
+        for name, value in _summed(found.allocated, kind).items():
+            sums[name]["allocated"] += value
     for node in there:
         for name in _names(kind, None, node, groups):
             sums[name]["held"] += 0.0
@@ -99,6 +111,7 @@ def total(found: Measured, groups: Mapping[str, Sequence[str]]) -> Usage:
     return Usage(
         "all", sum(row.held for row in rows), sum(row.measured for row in rows), sum(row.active for row in rows),
         sum(there) if there else None, sum(row.granted for row in rows),
+        sum(one.value for one in found.allocated) / HOUR,
     )  # fmt: skip
 
 
@@ -126,21 +139,35 @@ def bought(found: Measured, groups: Mapping[str, Sequence[str]], days: int) -> B
     return Bought(sum(there.values()) / HOUR, *sums)
 
 
-def _names(kind: str, user: str | None, node: str, groups: Mapping[str, Sequence[str]]) -> Iterable[str]:
+def _summed(samples: Iterable[Sample], label: str) -> dict[str, float]:
+    found: dict[str, float] = defaultdict(float)
+    for one in samples:
+        found[one.labels.get(label, "")] += one.value
+    return found
+
+
+def _names(
+    kind: str,
+    user: str | None,
+    node: str,
+    groups: Mapping[str, Sequence[str]],
+    accounts: Mapping[str, str] | None = None,
+) -> Iterable[str]:
     if node not in groups:
         return ()
-    if kind == "user":
-        return () if user is None else (user,)
+    if kind in ("user", "account"):
+        return () if user is None else (user if kind == "user" else (accounts or {}).get(user, EVERYBODY),)
     return (node,) if kind == "node" else groups[node]
 
 
 def _row(name: str, values: Mapping[str, float], available: float | None) -> Usage:
-    held, measured, active, granted = (values[what] / HOUR for what in ("held", "measured", "active", "granted"))
-    return Usage(name, held, measured, active, available, granted)
+    kinds = ("held", "measured", "active", "granted", "allocated")
+    held, measured, active, granted, allocated = (values[what] / HOUR for what in kinds)
+    return Usage(name, held, measured, active, available, granted, allocated)
 
 
 def _available(kind: str, name: str, there: Mapping[str, float], groups: Mapping[str, Sequence[str]]) -> float | None:
-    if kind == "user":
+    if kind in ("user", "account"):
         return None
     nodes = [node for node in there if name in _names(kind, None, node, groups)]
     return sum(there[node] for node in nodes) / HOUR if nodes else None

@@ -26,6 +26,7 @@ from .announced import announced
 from .files import DashboardError
 from .pages import Pages, environment, language_of
 from .prometheus import Asked, Prometheus
+from .queue import queue_page
 from .rate_limit import RateLimit
 from .snapshot import Snapshot, take_snapshot
 from .status_page import StatusPage, status_page, write_status
@@ -74,6 +75,7 @@ class Dashboard:
             Route("/people", self._for_viewers(self._people)),
             Route("/people/{name}", self._for_viewers(self._person)),
             Route("/me", self._for_viewers(self._me)),
+            Route("/queue", self._for_viewers(self._queue)),
             Route("/free", self._for_viewers(self._free)),
             Route("/data/cluster", self._for_viewers(self._cluster_data)),
             Route("/data/nodes/{name}", self._for_viewers(self._node_data)),
@@ -157,6 +159,11 @@ class Dashboard:
     async def _me(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         known = viewer.name in views.known_people(found, viewer)
         return RedirectResponse(f"/people/{quote(viewer.name, safe='')}" if known else "/", status_code=303)
+
+    async def _queue(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
+        if found.queue is None:
+            raise HTTPException(404)
+        return self._page(request, "queue.html", found, viewer, {"queue": queue_page(found.queue, viewer.name)})
 
     async def _free(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         numbers = {"gpus": (1, 1, 64), "memory": (0, 0, 1000)}

@@ -20,6 +20,8 @@ CPU = '1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[5m]))'
 PEOPLES_CPU = "sum by (instance, user) (rate(gpuadmin_user_cpu_seconds_total[5m]))"
 UTILIZATION = "avg_over_time(gpuadmin_gpu_utilization_ratio[15m])"
 
+QUEUE = '{__name__=~"gpuadmin_queue_.+"} or gpuadmin_collector_sample_timestamp_seconds{source="queue"}'
+
 #: Network cards: what is carried over bonds, bridges, VLANs and tunnels is counted on the cards below them. Names of
 #: cards are anybody's choice, so what is none of those is one. (The exporter leaves out those of containers.)
 CARDS = (

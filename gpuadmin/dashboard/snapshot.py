@@ -16,6 +16,7 @@ from ..common.samples import Sample, by
 from . import queries
 from .files import DashboardError
 from .prometheus import Asked
+from .queue import Queue, queue
 from .viewer import Settings
 
 _SPANS = (6, 12, 24)  # hours; more would be a question over more samples than a page is worth
@@ -48,7 +49,7 @@ class Person:
 class Snapshot:
     """What is known at a moment. By node: file systems, alerts, people, how busy processors are, when it was last
     seen (None: not in 30 days) and when it was started. `worked`: node and uuid → ratio of the last 15 minutes.
-    `disk`: bytes by person. `missing`: questions that were not answered.
+    `disk`: bytes by person. `queue`: None where the site has none. `missing`: questions that were not answered.
     """
 
     when: float
@@ -65,6 +66,7 @@ class Snapshot:
     disk: Mapping[str, float]
     idle: Sequence[Idle]
     missing: Sequence[str]
+    queue: Queue | None = None
 
     def node(self, name: str) -> Node | None:
         """The node with that name; None if the site has none."""
@@ -84,6 +86,7 @@ async def take_snapshot(asked: Asked, settings: Settings) -> Snapshot:
     wanted = {
         "details": (queries.DETAILS, 10.0), "disks": (queries.DISKS, 30.0), "alerts": (queries.ALERTS, 10.0),
         "cpu": (queries.CPU, 10.0), "people": (queries.PEOPLES_CPU, 10.0), "worked": (queries.UTILIZATION, 60.0),
+        "queue": (queries.QUEUE, 10.0),
         **{f"idle {span}": (query_idle(span), 120.0) for span in spans},
     }  # fmt: skip
     first = asyncio.ensure_future(asked.now(query_now()))
@@ -136,7 +139,7 @@ def _looked(
         when, nodes, _disks(found["disks"]), _alerts(found["alerts"]), _people(details, found["people"]),
         _by_node(found["cpu"]), seen, _by_node(details["node_boot_time_seconds"]), throttled,
         _by_device(details["gpuadmin_gpu_power_limit_watts"]), _by_device(found["worked"]), disk, rows,
-        sorted(set(missing)),
+        sorted(set(missing)), queue(found["queue"], when),
     )  # fmt: skip
 
 

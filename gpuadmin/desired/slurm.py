@@ -14,11 +14,7 @@ from gpuadmin.desired.cluster import Cluster
 def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `slurm_controller`."""
     section = cluster.site.slurm or Slurm()
-    everybody = {name: getattr(section, name) for name in ("share", "gpus", "hours", "queued")}
-    groups: list[dict[str, Any]] = [{"name": EVERYBODY, "people": [], **everybody}]
-    for group in section.groups:
-        own = {name: getattr(group, name) for name in everybody if getattr(group, name) is not None}
-        groups.append({"name": group.name, "people": group.people, **everybody, **own})
+    groups = _groups(section)
     return {
         "enabled": cluster.site.slurm is not None and "slurm" in host.groups,
         "cluster": _name(cluster.site.name),
@@ -29,11 +25,17 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "groups": groups,
         "hours": max(group["hours"] for group in groups),
         "nodes": [
-            {"name": one.name, "address": one.cluster_address, "gpus": one.variables.get("gpus")}
+            {
+                "name": one.name,
+                "address": one.cluster_address,
+                "gpus": one.variables.get("gpus"),
+                "model": one.variables.get("gpu_model"),
+            }
             for one in cluster.members("gpu")
             if takes_jobs(cluster.site, cluster.hosts, one)
         ],
         "key": cluster.asked("slurm_key", ""),
+        "measured": bool(cluster.members("monitor")),
         "drain": cluster.asked("drain"),
         "exception": cluster.asked("exception"),
         "cancel": cluster.asked("cancel", []),
@@ -42,12 +44,24 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
     }
 
 
+def _groups(section: Slurm) -> list[dict[str, Any]]:
+    """The groups of people, the first of everybody who is in no other."""
+    everybody = {name: getattr(section, name) for name in ("share", "gpus", "hours", "queued")}
+    groups: list[dict[str, Any]] = [{"name": EVERYBODY, "people": [], **everybody}]
+    for group in section.groups:
+        own = {name: getattr(group, name) for name in everybody if getattr(group, name) is not None}
+        groups.append({"name": group.name, "people": group.people, **everybody, **own})
+    return groups
+
+
 def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `slurm_node`."""
-    controllers = cluster.members("slurm")
+    controllers, section = cluster.members("slurm"), cluster.site.slurm or Slurm()
     return {
         "enabled": takes_jobs(cluster.site, cluster.hosts, host),
         "name": host.name,
+        "homes": cluster.plain["homes"]["path"],
+        "policy": {"extend": section.extend, "hours": {one["name"]: one["hours"] for one in _groups(section)}},
         "controller": controllers[0].cluster_address if controllers else "",
         "key": cluster.asked("slurm_key", ""),
         "host": controllers[0].name if controllers else host.name,

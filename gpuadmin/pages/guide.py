@@ -71,6 +71,7 @@ def values(
         "dashboard": dashboard,
         "granted": settings.gpus.access == "granted",
         "queue": settings.slurm is not None,
+        "extend": None if settings.slurm is None else settings.slurm.extend,
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),

@@ -13,6 +13,11 @@ from tests.support.lab_cluster import MAKE_IMAGE, Cluster
 
 pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
 CONTROLLER = "storage1"
+ASK = (
+    'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect("/run/gpuadmin-queue.sock"); '
+    's.sendall(sys.argv[1].encode() + bytes([10])); print(s.recv(99).decode(), end="")'
+)
+CLI = "python3 -IB /var/lib/gpuadmin/lib/gpuadmin_node/cli.py"
 SLURM = "slurm: {constrain: [], hours: 4}"
 
 
@@ -26,7 +31,8 @@ def queue(cluster: Cluster) -> Iterator[Cluster]:
     tree = yaml.safe_load(before)
     tree["all"]["children"]["slurm"] = {"hosts": {CONTROLLER: {}}}
     for node in tree["all"]["children"]["gpu"]["hosts"].values():
-        node["gpus"] = 2  # stand-ins are counted only once a gate knows them
+        # stand-ins are counted only once a gate knows them, and have no name
+        node |= {"gpus": 2, "gpu_model": "NVIDIA H100 PCIe"}
     inventory.write_text(yaml.safe_dump(tree))
     try:
         with cluster.settings(lambda text: f"{text}\ngpus: {{access: granted}}\n{SLURM}\n"):
@@ -63,7 +69,7 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
     inside = f'docker exec before /bin/sh -c "{PROBE.replace("$", chr(92) + "$")}"'
     with kept(queue, "minji") as shell:
         assert (shell.ask(PROBE), queue.person("minji", NODE, inside).strip()) == ("", "")
-        assert "1 GPU on node1" in queue.person("minji", NODE, f"gpu get 1 --node {NODE}")
+        assert "1 GPU on node1" in queue.person("minji", NODE, f"gpu get 1 --type h100 --node {NODE}")
         assert shell.ask(PROBE) == "0"
         assert queue.person("minji", NODE, inside).strip() == "0"
         # a neighbour's job over both nodes gets the other one
@@ -75,6 +81,25 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
         assert "place 1" in queue.person("jiho", NODE, "gpu list")
         (waiting,) = [one for one in _jobs(queue) if one["place"]]
         assert (waiting["user"], waiting["gpus"]) == ("minji", 2)
+        # at log-in, and in gpuadmin-me: from files of the node, and from the queue itself
+        queue.admin(NODE, "systemctl start gpuadmin-queue.service")
+        read = queue.person("minji", NODE, "bash -lic : 2>/dev/null").splitlines()
+        assert [line.split(",")[0][:29] for line in read[:2]] == [
+            "You have 1 GPU of node1 until",
+            "You wait for 2 GPUs. Your pla",
+        ]
+        assert "You have 1 GPU of node1 until" in queue.person("minji", NODE, "gpuadmin-me")
+        queue.admin(CONTROLLER, f"{CLI} queue-measured")
+        measured = queue.admin(CONTROLLER, "cat /run/gpuadmin-metrics/queue/queue.prom")
+        assert 'gpuadmin_queue_allocated_gpus{user="jiho",account="people"} 2' in measured
+        # more time for one's own, up to the longest; by the kernel's word whose it is
+        assert "yours until" in queue.person("minji", NODE, "gpu extend --hours 2")
+        assert "4 h: yours until" in queue.ssh("minji", NODE, "gpu extend --hours 2").stderr
+        mine = queue.person("minji", NODE, "squeue --me --noheader --states=R --format=%i").strip()
+        assert queue.person("minji", NODE, f"squeue --noheader --jobs={mine} --format=%l").strip() == "3:00:00"
+        assert queue.person("jiho", NODE, f"python3 -c '{ASK}' 'extend {mine} 1'") == f"1 not-running {mine}\n"
+        assert "node2 h100-pcie" in queue.person("jiho", NODE, "gpu list")
+        assert "h100-pcie" in queue.ssh("jiho", NODE, "gpu get --type a100").stderr
         # asking for more than there is, or for longer than anybody may, is refused at once
         for asked, said in (("get 9", "No node has that"), ("get --hours 5", "more than one person may have")):
             refused = queue.ssh("jiho", NODE, f"gpu {asked}")
@@ -102,6 +127,9 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
         assert "new image" not in queue.person("jiho", NODE, "gpu list")
         # the controller is killed: what runs goes on, and whoever asks hears so soon
         queue.admin(CONTROLLER, "systemctl kill -s KILL slurmctld; systemctl stop slurmctld")
+        queue.admin(NODE, "systemctl start gpuadmin-queue.service")
+        read = queue.person("minji", NODE, "bash -lic : 2>/dev/null")
+        assert ("You have 1 GPU of node1" in read, "does not answer now" in read) == (True, True), read
         began = time.monotonic()
         refused = queue.ssh("minji", NODE, "gpu get")
         assert (refused.returncode, "does not answer" in refused.stderr) == (1, True)
@@ -128,7 +156,8 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
         for unit in units:
             state = queue.admin(host, f"systemctl show --property=ActiveState,UnitFileState {unit}")
             assert state.split() == ["ActiveState=inactive", "UnitFileState=disabled"], unit
-    assert queue.admin(NODE, "find /var/lib/gpuadmin/slurm /usr/local/bin/gpu -type f 2>/dev/null || true") == ""
+    left = "/var/lib/gpuadmin/slurm /usr/local/bin/gpu /etc/profile.d/gpuadmin-queue.sh /run/gpuadmin-queue"
+    assert queue.admin(NODE, f"find {left} -type f 2>/dev/null || true") == ""
 
 
 @pytest.mark.slow

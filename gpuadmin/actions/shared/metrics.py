@@ -18,7 +18,7 @@ from gpuadmin.reading import read_text
 
 SECRET = "metrics_secret"
 #: The groups whose hosts are measured; a host's kind is the first of them that it is in.
-MEASURED = ("gpu", "storage", "backup", "monitor")
+MEASURED = ("gpu", "storage", "backup", "monitor", "slurm")
 
 
 def secret_of(site: Site) -> bytes:

@@ -30,7 +30,12 @@ def show_status(name: str, result: Mapping[str, Any]) -> None:
             *(lines_of(lines) for lines in cells(entry)),
         )
     console.print(table)
-    for line in [*backup_lines(result["backup"]), drift_words(result["drift"]), *pending_lines(result["pending"])]:
+    for line in [
+        *queue_lines(result["hosts"]),
+        *backup_lines(result["backup"]),
+        drift_words(result["drift"]),
+        *pending_lines(result["pending"]),
+    ]:
         console.print(line)
 
 
@@ -81,7 +86,7 @@ def cells(entry: Mapping[str, Any]) -> Iterator[list[str]]:
         f"{name}: {size_words(disk['free'])} of {size_words(disk['bytes'])} free"
         for name, disk in (entry["disks"] or {}).items()
     ]
-    others = ("people", "gpu_people", "gpus", "gpu_gate", "image", "backup")
+    others = ("people", "gpu_people", "gpus", "gpu_gate", "image", "backup", "queue")
     disks += [f"{name}: unknown: {why}" for name, why in unknown.items() if name not in others]
     yield disks or ["—"]
     yield _image(entry["image"], unknown.get("image")) if node else ["—"]
@@ -133,6 +138,14 @@ def _image(image: Mapping[str, Any] | None, why: str | None) -> list[str]:
     if last.get("stage") == "failed":
         lines.append(f"{last.get('image')} failed: {last.get('reason')}")
     return [*lines, *image["drift"]]
+
+
+def queue_lines(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """How nodes that take no jobs of the queue take jobs again; nothing where all do, or without a queue."""
+    closed = [name for name, entry in hosts.items() if "closed" in entry]
+    return (
+        [f"Queue: {listed(closed)} {'take' if closed[1:] else 'takes'} no jobs: gpuadmin resume NODE"] if closed else []
+    )
 
 
 def backup_lines(backup: Mapping[str, Any]) -> list[str]:

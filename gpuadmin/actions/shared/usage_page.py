@@ -38,6 +38,7 @@ def usage_page(
     longest = max((row.held for row in rows), default=0.0)
     text = environment.get_template("usage.html.j2").render(
         cluster=cluster, kind=kind, days=days, rows=rows, everything=everything, words=whole.words(),
+        queued=everything.allocated > 0 and kind in ("user", "account"),
         when=(now or datetime.now().astimezone()).strftime("%Y-%m-%d %H:%M"), wide=_WIDE, left_out=len(rows[_MOST:]),
         whole=_parts(whole.used, whole.held - whole.used - whole.unknown, whole.unknown, whole.available),
         bars=[(row, _parts(row.active, row.idle, row.held - row.measured, longest)) for row in rows[:_MOST]],

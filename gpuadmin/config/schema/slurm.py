@@ -48,6 +48,13 @@ class Slurm(Model):
     ] = None
     hours: Annotated[Hours, Field(description="The longest time for which somebody may ask, in hours.")] = 24
     queued: Annotated[Queued, Field(description="How many jobs one person may have, waiting ones counted.")] = 20
+    extend: Annotated[
+        Literal["never", "free", "always"],
+        Field(
+            description="Whether people may give a job of theirs more time (`gpu extend`), up to `hours` from its "
+            "start: `free` while nobody waits for GPUs."
+        ),
+    ] = "free"
     half_life: Annotated[
         int, Field(ge=1, le=365, description="Days after which what somebody has used counts half.")
     ] = 7

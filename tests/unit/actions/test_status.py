@@ -132,8 +132,11 @@ def test_a_gate_that_is_closed_is_not_said(ansible: Ansible, cli: Cli) -> None:
 
 
 def test_a_node_that_takes_no_jobs_says_why(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answers(STORAGE)
+    assert "Queue:" not in cli("status")[1]
     ansible.answer = answers({**STORAGE, "queue": {"node1": "gpuadmin reboot: by root@ctl"}})
     assert "takes no jobs: gpuadmin reboot: by root@ctl" in cli("status")[1]
+    assert "Queue: node1 takes no jobs: gpuadmin resume NODE" in cli("status")[1]
     assert result(cli)["hosts"]["node1"]["closed"] == "gpuadmin reboot: by root@ctl"
 
 

@@ -12,7 +12,7 @@ from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.hosts import variables
 
 HOSTS = (
-    Host("gpu1", ("gpu",), {"gpuadmin_address": "10.0.0.1", "gpus": 8}),
+    Host("gpu1", ("gpu",), {"gpuadmin_address": "10.0.0.1", "gpus": 8, "gpu_model": "H100"}),
     Host("gpu2", ("gpu",), {"slurm_node": False}),
     Host("gpu3", ("gpu",), {}),
     Host("nas1", ("storage", "slurm"), {"gpuadmin_address": "10.0.0.9"}),
@@ -35,7 +35,8 @@ def test_the_controller_has_groups_and_nodes() -> None:
     ]
     assert found["slurm_controller_hours"] == 72, "of all groups"
     assert found["slurm_controller_nodes"] == [
-        {"name": "gpu1", "address": "10.0.0.1", "gpus": 8}, {"name": "gpu3", "address": "gpu3", "gpus": None},
+        {"name": "gpu1", "address": "10.0.0.1", "gpus": 8, "model": "H100"},
+        {"name": "gpu3", "address": "gpu3", "gpus": None, "model": None},
     ]  # fmt: skip
 
 

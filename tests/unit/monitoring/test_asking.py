@@ -138,6 +138,45 @@ def test_granted_and_held_are_shown_apart(gated: Path) -> None:
     assert run(gated, "usage", "--since", "1", "--csv").splitlines()[0].endswith(",granted_hours")
 
 
+@pytest.fixture(scope="module")
+def queued(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A site with a queue: minji of the group lab has held one GPU for three hours, and two were hers."""
+    base, now = tmp_path_factory.mktemp("queued"), time.time()
+    labels = {"instance": "nas1", "job": "node", "kind": "storage"}
+    lines = [*there("gpu1", now), *node("gpu1", now, held={0: ("minji", "")})]
+    for user, account, number in (("minji", "lab", 2), ("junho", "people", 1)):
+        own = labels | {"user": user, "account": account}
+        lines += [
+            line("gpuadmin_queue_allocated_gpus", own, number, now - 10800 + step) for step in range(0, 10801, 60)
+        ]
+    lines += used("gpu1", 0, "minji", now, active=True)
+    with prometheus(base, blocks(base, lines)) as port:
+        place = site(base / "site", port)
+        settings = place / "gpuadmin.yml"
+        settings.write_text(f"{settings.read_text()}\nslurm: {{groups: [{{name: lab, people: [minji]}}]}}\n")
+        (place / "inventory/queue.yml").write_text("slurm: {hosts: {nas1: {}}}\n")
+        yield place
+
+
+def test_what_the_queue_gave_by_person_and_by_account(queued: Path) -> None:
+    for kind, mine, other in (("user", "minji", "junho"), ("account", "lab", "people")):
+        found = json.loads(run(queued, "usage", "--since", "1", "--by", kind, "--json"))["result"]
+        rows = {row["name"]: row for row in found["rows"]}
+        assert (rows[mine]["allocated"], rows[other]["allocated"]) == pytest.approx((6, 3), abs=0.3)
+        assert (rows[mine]["held"], rows[other]["held"]) == pytest.approx((3, 0), abs=0.2)
+        assert found["total"]["allocated"] == pytest.approx(9, abs=0.5)
+    assert "GPU-hours allocated" in run(queued, "usage", "--since", "1", "--by", "account")
+    assert "allocated" not in run(queued, "usage", "--since", "1", "--by", "node")
+    assert run(queued, "usage", "--since", "1", "--csv").splitlines()[0].endswith(",allocated_hours")
+
+
+def test_a_site_without_a_queue_has_no_accounts(server: Path) -> None:
+    command = importlib.import_module("gpuadmin.cli.usage").command
+    done = CliRunner().invoke(command, ["--site", str(server), "--by", "account"], standalone_mode=False)
+    assert isinstance(done.exception, GpuadminError)
+    assert "this site has no queue" in done.exception.message
+
+
 def test_where_gpus_are_open_nothing_is_said_of_grants(server: Path) -> None:
     for words in (
         ("top", "--once"),

@@ -89,6 +89,14 @@ def test_what_hosts_are_told(tmp_path: Path) -> None:
     assert metrics_variables(make(tmp_path / "none", monitor=("storage",)), bytes(32)) == {}
 
 
+def test_a_host_that_has_the_queue_alone_is_measured(tmp_path: Path) -> None:
+    site = with_mail(tmp_path / "site")
+    (site.directory / "inventory/queue.yml").write_text("slurm: {hosts: {queue1: {ansible_host: 10.0.0.7}}}\n")
+    given = metrics_variables(load_site(str(site.directory)), bytes(32))["gpuadmin_metrics"]
+    assert {"name": "queue1", "address": "10.0.0.7", "kind": "slurm"} in given["targets"]
+    assert given["hosts"]["queue1"]["certificate"]
+
+
 def test_provision_gives_it_and_keeps_the_secret(ansible: Ansible, cli: Cli) -> None:
     assert ansible.site is not None
     inventory = ansible.site / "inventory/hosts.yml"

@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import status
@@ -11,6 +12,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import tried
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, looking
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
+
+from tests.support.fake_slurm import slurm
 
 pytestmark = pytest.mark.holds("a look that ends leaves the others what they look at")
 
@@ -142,3 +145,15 @@ def test_a_login_manager_that_is_frozen_holds_nothing_else(tmp_path: Path, monke
     assert time.monotonic() - begun < 60
     assert found["unknown"] == {"people": "did not end within 3 seconds"}
     assert (found["gpus"], found["image"]) == ([], None)
+
+
+def test_nodes_of_the_queue_that_take_no_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = "echo 'gpu1|idle|none'; echo 'gpu2|drained*|Prolog error'"
+    slurm(tmp_path, monkeypatch, scontrol="echo 'at storage1 is UP'", sinfo=rows)
+    ids: dict[str, Any] = {"uid_first": 1, "uid_last": 2, "disks": {}}
+    found = status.collect(**ids, queue=True)
+    assert found["queue"] == {"gpu2": "Prolog error"}
+    slurm(tmp_path, monkeypatch, scontrol="echo down")
+    away = status.collect(**ids, queue=True)
+    assert away["unknown"] == {"queue": "slurmctld does not answer"}
+    assert "queue" not in status.collect(**ids)

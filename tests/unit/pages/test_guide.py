@@ -62,8 +62,15 @@ def test_gpus_that_are_given_on_request(language: str) -> None:
 @pytest.mark.parametrize("language", ["ko", "en"])
 def test_gpus_that_a_queue_gives(language: str) -> None:
     text = guide(language, settings(gpus={"access": "granted"}, slurm={}), NODES)
-    for part in ("gpu get --node gpu1", "#SBATCH --gres=gpu:2", "torchrun --nnodes=2", "`gpu release`", "`gpu get`"):
+    for part in (
+        "gpu get --node gpu1", "gpu get --type h100", "gpu extend --hours 2", "--requeue", "conda.sh; conda activate",
+        "SLURM_JOB_GPUS", "(#jupyter", "torchrun --nnodes=2", "`gpu release`", "`gpu get`",
+    ):  # fmt: skip
         assert part in text, part
+    other = settings(gpus={"access": "granted"}, slurm={"extend": "never"}, docker={"enabled": False})
+    text = guide(language, other, NODES)
+    assert "SLURM_JOB_GPUS" not in text, "where there is no Docker"
+    assert {"ko": "연장할 수 없으니", "en": "is not possible here"}[language] in text
     assert "systemd-run --user" not in text, "nobody is asked but the queue"
 
 

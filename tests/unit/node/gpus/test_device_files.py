@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import mig_devices
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.device_files import all_files, gpus
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.device_files import all_files, gpus, model
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.gate import Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice
 
@@ -110,3 +110,15 @@ def test_what_opens_a_gpu_that_does_not_answer_is_tried_too(tmp_path: Path) -> N
     assert all_files(settings, {}, str(tmp_path)) == files
     assert all_files(settings, {"GPU-a": ["/dev/nvidia1", files[0]]}, str(tmp_path)) == ["/dev/nvidia1", *files]
     assert all_files(Settings("granted", gpus={}), {"0": ["/dev/cpu0"]}, str(tmp_path)) == ["/dev/cpu0"]
+
+
+def test_what_all_gpus_are_called(tmp_path: Path) -> None:
+    assert model(str(tmp_path)) is None
+    for number, address in enumerate(("0000:01:00.0", "0000:02:00.0")):
+        add(tmp_path, address, information(UUIDS[number], number))
+    assert model(str(tmp_path)) == "NVIDIA H100 80GB HBM3"
+    for number, other in enumerate((("H100", "A100"), ("Model:", "Nothing:"))):
+        place = tmp_path / str(number)
+        add(place, "0000:01:00.0", information(UUIDS[0], 0))
+        add(place, "0000:02:00.0", information(UUIDS[1], 1).replace(*other))
+        assert model(str(place)) is None, "they differ, or of one nobody knows it"

@@ -64,6 +64,31 @@ def test_get_asks_and_waits(bin: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "--nodelist=gpu1" in asked
 
 
+@pytest.mark.holds("it is not guessed which type of GPUs somebody means")
+def test_a_type_by_a_part_of_its_name(
+    bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = (
+        ("gpu1", "gpu:h100-80gb:8(S:0-1)"),
+        ("gpu2", "gpu:a100:4,mps:8"),
+        ("gpu3", "gpu:8"),
+        ("gpu4", "gpu:a100-pcie:4"),
+    )
+    (bin / "types").write_text("".join(f"{node:<64}\x1f{gres:<256}\x1f\n" for node, gres in there))
+    monkeypatch.setattr(gpu.queue, "TYPES", ("cat", str(bin / "types")))
+    for typed, given in (("H100", "h100-80gb"), ("a100", "a100"), ("pcie", "a100-pcie")):
+        assert gpu.main(["get", "2", "--type", typed, "--no-wait"]) == 0
+        assert f"--gres=gpu:{given}:2" in called(bin)[-1]
+    before = called(bin)
+    for typed in ("100", "v100"):
+        assert gpu.main(["get", "--type", typed]) == 1
+        assert f"{typed}: name one of these types: a100, a100-pcie, h100-80gb" in capsys.readouterr().err
+    assert gpu.main(["get", "--type", "h100:8,x"]) == 2
+    assert called(bin) == before
+    assert gpu.main(["list"]) == 0
+    assert "Types of GPUs: gpu1 h100-80gb, gpu2 a100, gpu4 a100-pcie" in capsys.readouterr().out
+
+
 def test_who_stops_waiting_keeps_their_place(bin: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def sleep(seconds: float) -> None:
         raise KeyboardInterrupt

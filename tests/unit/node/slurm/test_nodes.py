@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import slurm_nodes
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.nodes import Node, gres_conf, known, nodes_conf
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.nodes import (
+    Node,
+    gres_conf,
+    known,
+    nodes_conf,
+    type_of,
+)
 
 from tests.support.fake_slurm import slurm
 
@@ -126,3 +132,27 @@ def test_a_controller_that_is_down_keeps_no_configuration_from_its_place(
     slurm(tmp_path, monkeypatch, scontrol=scontrol)
     slurm_nodes.operate(document(tmp_path, {"gpu1": HAS}), False, state=str(tmp_path))
     assert (tmp_path / "etc/nodes.conf").exists()
+
+
+@pytest.mark.holds("no line for Slurm is made of a GPU's name")
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100-80gb-hbm3"), ("NVIDIA GeForce RTX 4090", "rtx-4090"), ("H100", "h100"),
+        ("x\nPartitionName=y", "x-partitionname-y"), ("  ", ""), ("a" * 60, "a" * 40),
+    ],
+)  # fmt: skip
+def test_what_slurm_calls_a_model(model: str, kind: str) -> None:
+    assert type_of(model) == kind
+
+
+def test_the_type_of_a_node() -> None:
+    """What the inventory says of it wins; nothing where nobody knows."""
+    has = {"gpu1": {**HAS, "model": "NVIDIA H100 80GB HBM3"}}
+    assert known([DECLARED], {}, has)[0].type == "h100-80gb-hbm3"
+    assert known([{**DECLARED, "model": "H100"}], {}, has)[0].type == "h100"
+    (plain,) = known([DECLARED], {}, {"gpu1": {**HAS, "model": None}})
+    assert plain.type == ""
+    typed = replace(plain, type="h100")
+    assert "Gres=gpu:h100:8 " in nodes_conf([typed], 48, ("nas", "10.0.0.9"))
+    assert gres_conf([typed]).splitlines()[1:] == ["NodeName=gpu1 Name=gpu Type=h100 File=/dev/nvidia[0-7]"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 
@@ -15,13 +16,16 @@ USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
     "       cli.py announcements | gpu-devices | gpu-check | gpu-gate [close] | gpu-mig | disk-usage\n"
-    "       cli.py gpu get | list | why | release | slurm-prolog | slurm-epilog\n"
+    "       cli.py gpu get | list | why | release | extend\n"
+    "       cli.py slurm-prolog | slurm-epilog | queue-told | queue-measured | queue-asked\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
     "       cli.py apply-limits | keep-room | web-links\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
+#: What is of the queue, by the file that has it.
+QUEUE_COMMANDS = {"queue-told": "slurm.told", "queue-measured": "metrics.queueing", "queue-asked": "slurm.asked"}
 IMAGE_COMMANDS = (
     "take-identity",
     "trial-gate",
@@ -108,6 +112,8 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             from .slurm import gpu
 
             return gpu.main(rest)
+        if command in QUEUE_COMMANDS and not rest:
+            return int(importlib.import_module(f".{QUEUE_COMMANDS[command]}", __package__).main())
         if command in ("slurm-prolog", "slurm-epilog") and not rest:
             from .slurm import prolog
 

@@ -1,4 +1,5 @@
-"""A systemd service for whoever connects to a unix socket: it learns from the kernel who asks, and reads nothing.
+"""A systemd service for whoever connects to a unix socket: it learns from the kernel who asks, and reads
+nothing, or one line of theirs.
 
 One process for all: one connection per person counts at a time, and a flood costs microseconds each (decision 5).
 """
@@ -12,7 +13,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 FIRST_DESCRIPTOR = 3  # sd_listen_fds(3)
@@ -21,12 +22,16 @@ PAUSE = 0.05  # seconds between two rounds, in which others get the lock and the
 IDLE = 20.0  # seconds without a question after which the service ends
 LIFE = 600.0  # seconds after which it ends in any case, and systemd starts it again
 LONGEST = 4096  # bytes of an answer
+LINE = 200  # bytes of a request
+READ = 0.3  # seconds for all who ask in a round to send theirs, together
 BUSY = "You have asked already; wait for the answer."
 
 #: Why somebody is refused at once, by uid; None for whoever is not.
 Refusal = Callable[[int], "str | None"]
 #: What is done for a uid: an exit status, and what to say.
 Act = Callable[[int], "tuple[int, str]"]
+#: The same, with the line that they sent.
+ActOnRequest = Callable[[int, str], "tuple[int, str]"]
 
 
 def peer_uid(connection: socket.socket) -> int:
@@ -67,6 +72,38 @@ def waiting(listener: socket.socket, refusal: Refusal, busy: str = BUSY) -> dict
     return found
 
 
+def lines(found: Mapping[int, socket.socket], seconds: float = READ) -> dict[int, str]:
+    """What each person has sent in that time, up to the end of a line; what is no such line is an empty text."""
+    end = time.monotonic() + seconds
+    sent, waits = dict.fromkeys(found, b""), dict(found)
+    for connection in found.values():
+        connection.setblocking(False)
+    while waits:
+        left = end - time.monotonic()
+        if left <= 0:  # guard: who sends nothing holds nobody else up
+            break
+        ready = select.select(list(waits.values()), [], [], max(left, 0))[0]
+        for uid, connection in list(waits.items()):
+            if connection not in ready:
+                continue
+            try:
+                part = connection.recv(LINE)
+            except OSError:
+                part = b""
+            sent[uid] += part
+            if not part or b"\n" in part or len(sent[uid]) > LINE:
+                del waits[uid]
+    return {
+        uid: text[:-1].decode("ascii", "replace") if text.endswith(b"\n") and text.count(b"\n") == 1 else ""
+        for uid, text in sent.items()
+    }
+
+
+def serve_requests(listener: socket.socket, act: ActOnRequest, failed: str, *, busy: str = BUSY) -> None:
+    """As `serve`, for people who send a line."""
+    _serve(listener, lambda: lambda _uid: None, act, failed, idle=IDLE, life=LIFE, busy=busy, read=lines)
+
+
 def serve(
     listener: socket.socket,
     refusals: Callable[[], Refusal],
@@ -82,6 +119,23 @@ def serve(
     ``refusals`` is asked once a round. ``failed``: what somebody is told whose request met something unexpected;
     ``busy``: who has asked already.
     """
+    _serve(
+        listener, refusals, lambda uid, _text: act(uid), failed, idle=idle, life=life, busy=busy,
+        read=lambda found: dict.fromkeys(found, ""),
+    )  # fmt: skip
+
+
+def _serve(
+    listener: socket.socket,
+    refusals: Callable[[], Refusal],
+    act: ActOnRequest,
+    failed: str,
+    *,
+    idle: float,
+    life: float,
+    busy: str,
+    read: Callable[[Mapping[int, socket.socket]], Mapping[int, str]],
+) -> None:
     stopped = False
 
     def stop(_number: int, _frame: object) -> None:
@@ -96,9 +150,11 @@ def serve(
             if time.monotonic() > last + idle:
                 return
             continue
-        for uid, connection in waiting(listener, refusals(), busy).items():
+        found = waiting(listener, refusals(), busy)
+        said = read(found)
+        for uid, connection in found.items():
             try:
-                status, text = act(uid)
+                status, text = act(uid, said[uid])
             # guard: one whose request breaks does not end it for the others -> MemoryError
             except Exception as error:  # whatever happens to one person's request, the others' go on
                 status, text = 1, failed
@@ -117,8 +173,9 @@ def given_socket() -> socket.socket | None:
     return listener
 
 
-def ask(path: str, seconds: float) -> tuple[int, str] | None:
-    """Connect as whoever runs this, and return (status, text); None if there is no answer in time."""
+def ask(path: str, seconds: float, request: str | None = None) -> tuple[int, str] | None:
+    """Connect as whoever runs this, and return (status, text); None if there is no answer in time. ``request``: a line
+    to send."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         # The kernel's own timeouts: with Python's, connecting would not wait where many others do.
         left = struct.pack("@ll", max(1, int(seconds)), 0)
@@ -127,6 +184,8 @@ def ask(path: str, seconds: float) -> tuple[int, str] | None:
         output = b""
         try:
             channel.connect(path)
+            if request is not None:
+                channel.sendall(f"{request}\n".encode("ascii"))
             while not output.endswith(b"\n") and len(output) <= LONGEST:
                 part = channel.recv(LONGEST)
                 if not part:

@@ -13,6 +13,7 @@ from .gate import Settings
 
 _UUID = re.compile(r"(?m)^GPU UUID:\s*(GPU-[0-9a-f-]{36})\s*$")
 _CAPABILITY = re.compile(r"(?m)^DeviceFileMinor: (\d{1,6})$")
+_MODEL = re.compile(r"(?m)^Model:\s*(\S.{0,95}?)\s*$")
 _MINOR = re.compile(r"(?m)^Device Minor:\s*([0-9]{1,3})\s*$")
 
 
@@ -39,6 +40,19 @@ def all_files(settings: Settings, there: Mapping[str, Sequence[str]], root: str 
         names = [path for one in patterns for path in sorted(glob.glob(os.path.join(glob.escape(root), one)))]
         found += [f"/{os.path.relpath(path, root)}" for path in names]
     return list(dict.fromkeys(found))
+
+
+def model(root: str = "/") -> str | None:
+    """What the GPUs are called, as the driver's files have it; None where they differ, or none is there."""
+    found = set()
+    for path in glob.glob(os.path.join(root, "proc/driver/nvidia/gpus/*/information")):
+        try:
+            with open(path, encoding="ascii", errors="replace") as stream:
+                named = _MODEL.search(stream.read(4096))
+        except OSError:  # it has gone meanwhile
+            continue
+        found.add(named[1] if named else None)
+    return found.pop() if len(found) == 1 else None
 
 
 def gpus(settings: Settings, root: str = "/") -> Mapping[str, list[str]]:

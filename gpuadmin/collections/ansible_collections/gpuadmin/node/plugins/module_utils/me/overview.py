@@ -20,6 +20,8 @@ from ..errors import NodeError
 from ..limits import amounts, room
 from ..run import run_command
 from . import hints
+from .place import lines as of_queue
+from .place import place
 
 SECONDS = 5.0  # for each part
 COUNTING = 2.0  # seconds for which a home's files are counted; the rest of it is then unknown
@@ -28,7 +30,7 @@ COUNTING = 2.0  # seconds for which a home's files are counted; the rest of it i
 def overview(subject: Subject) -> dict[str, Any]:
     """By part, what is known, or a text that says why it is not."""
     parts = {"expires": expires, "home": home, "docker": docker, "gpus": gpus.gpus, "held": hints.held,
-             "granted": granted.granted}  # fmt: skip
+             "granted": granted.granted, "queue": place}  # fmt: skip
     found: dict[str, Any] = {}
     for name, part in each(partial(_look, subject=subject, parts=parts), list(parts), len(parts), SECONDS, grace=0):
         found[name] = part.why if isinstance(part, Failed) else part
@@ -143,13 +145,20 @@ def lines(
         _gpus(found["gpus"], str(subject.name), korean),
     )
     given = found.get("granted")
+    queue = found.get("queue")
     if isinstance(given, str):  # it is not known whether they are given at all
         texts = (*texts[:-1], _unknown(given, korean))
+    elif queue is not None:
+        texts = (*texts[:-1], "대기열에서 배정합니다" if korean else "given by the queue here")
     elif given is not None:
         texts = (*texts[:-1], "신청하면 관리자가 배정합니다" if korean else "given on request here: ask your admins")
     output = [f"{subject.name}@{host}", *(f"  {name}: {text}" for name, text in zip(names, texts))]
     if isinstance(given, dict):
         output += [f"  {line}" for line in _granted(given, str(subject.name), korean)]
+    if isinstance(queue, str):
+        output.append(f"  {'대기열' if korean else 'queue'}: {_unknown(queue, korean)}")
+    elif queue is not None:
+        output += [f"  {line}" for line in of_queue(queue, language)]
     if isinstance(found.get("held"), list):  # where the collector has written nothing, the line above is what is known
         output += [f"  {line}" for line in hints.lines(found["held"], korean)]
     return [*output, "안 될 때: gpuadmin-me check" if korean else "When it does not work: gpuadmin-me check"]

@@ -199,11 +199,11 @@ CAUSES: Mapping[str, Text] = {
     ),
     "gpu-grant": Text(
         (
-            "Ask your admins for a GPU of this node: how long, and what for",
+            "gpu get, where this node has it; else ask your admins: how long, and what for",
             "GPUs are given on request here, and you have none: opening one fails with 'Operation not permitted'",
         ),
         (
-            "관리자에게 사용 기간과 용도를 알리고 이 노드의 GPU를 신청하세요",
+            "gpu get을 쓸 수 있는 노드면 gpu get으로, 아니면 관리자에게 사용 기간과 용도를 알려 신청하세요",
             "이 노드의 GPU는 신청해야 쓸 수 있습니다. 지금은 배정된 GPU가 없어 GPU를 열면 "
             "'Operation not permitted' 오류가 납니다",
         ),

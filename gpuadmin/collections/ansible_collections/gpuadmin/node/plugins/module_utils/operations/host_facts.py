@@ -79,8 +79,10 @@ def look_at(path: str, mounts: list[Mount]) -> dict[str, object]:
     }
 
 
-def hardware() -> dict[str, int | None]:
-    """What jobs can have of a host: processors, MiB of memory, and GPUs that answer (None: not known)."""
+def hardware() -> dict[str, int | str | None]:
+    """What jobs can have of a host: processors, MiB of memory, GPUs that answer, and what all of them are (None: not
+    known).
+    """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
     try:
         there = device_files.gpus(reconcile.settings_of(reconcile.Places()))
@@ -88,7 +90,7 @@ def hardware() -> dict[str, int | None]:
         gpus = None
     else:
         gpus = len([one for one in there if not one.startswith("MIG-")])
-    return {"processors": os.cpu_count() or 1, "memory": memory, "gpus": gpus}
+    return {"processors": os.cpu_count() or 1, "memory": memory, "gpus": gpus, "model": device_files.model()}
 
 
 def queue(state: str = STATE) -> dict[str, object]:

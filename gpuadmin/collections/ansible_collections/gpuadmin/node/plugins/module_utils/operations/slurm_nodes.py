@@ -29,6 +29,8 @@ class DeclaredNode:
     address: str
     #: How many GPUs the inventory says that it has.
     gpus: int | None = None
+    #: What they are, as the inventory says.
+    model: str | None = None
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Document:
 
     #: The nodes that jobs run on.
     nodes: Sequence[DeclaredNode]
-    #: Node → ``processors``, ``memory`` (MiB) and ``gpus``, of those that this run has looked at.
+    #: Node → ``processors``, ``memory`` (MiB), ``gpus`` and ``model``, of those that this run has looked at.
     hardware: Any
     #: The longest job of all groups.
     hours: int
@@ -72,7 +74,7 @@ def operate(document: Document, check: bool, state: str = STATE) -> Answer:
         one.name: {
             "processors": one.processors,
             "memory": one.memory,
-            "gpus": (now.get(one.name) or before[one.name]).get("gpus"),
+            **{key: (now.get(one.name) or before[one.name]).get(key) for key in ("gpus", "model")},
         }
         for one in found
     }

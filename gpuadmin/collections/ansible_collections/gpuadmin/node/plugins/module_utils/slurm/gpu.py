@@ -20,8 +20,12 @@ from gpuadmin.common.text import language
 from ..errors import NodeError
 from ..lookup import name_of
 from . import queue
-from .texts import LANGUAGES, TEXTS, USAGE, WHY
+from .asked import ask
+from .texts import ASKED, LANGUAGES, TEXTS, USAGE, WHY
 
+WORDS = ("get", "list", "why", "release", "extend")
+#: Where it is on nodes of the queue.
+PROGRAM = "/usr/local/bin/gpu"
 #: What a job of `gpu get` is called: only these are given back without their number.
 NAME = "gpu-get"
 POLL = 5.0  # seconds between two questions, from all who wait
@@ -30,6 +34,7 @@ MOST_GPUS, MOST_HOURS = 64, 8784
 OPEN, OPENING = "open", 60.0  # seconds for it
 JOB_DOES = f"scontrol update JobId=$SLURM_JOB_ID Comment={OPEN}; exec sleep infinity"
 _JOB = re.compile(r"[1-9][0-9]{0,9}(_[0-9]{1,7})?\Z")
+_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}\Z")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 
@@ -50,6 +55,7 @@ class Asked:
     gpus: int = 1
     hours: int = 1
     node: str = ""
+    type: str = ""
     wait: bool = True
     jobs: list[str] = field(default_factory=list)
 
@@ -63,7 +69,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Asked | N
         option, equals, given = word.partition("=")
         if word in ("-h", "--help"):
             return None
-        if option in ("--hours", "--node", "--language"):
+        if option in ("--hours", "--node", "--type", "--language"):
             if not equals:
                 if not rest:
                     raise UsageError(f"{option} lacks its value")
@@ -74,17 +80,21 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Asked | N
                 if not _NODE.match(given):
                     raise UsageError(f"--node: {given[:60]!r} is not a node")
                 asked.node = given
+            elif option == "--type":
+                if not _TYPE.match(given):
+                    raise UsageError(f"--type: {given[:60]!r} is no type of GPUs; `gpu list` shows them")
+                asked.type = given.lower()
             elif given not in LANGUAGES:
                 raise UsageError("--language is ko or en")
             else:
                 asked.language = given
         elif word == "--no-wait":
             asked.wait = False
-        elif not asked.word and word in ("get", "list", "why", "release"):
+        elif not asked.word and word in WORDS:
             asked.word = word
         elif asked.word == "get":
             asked.gpus = _number(word, MOST_GPUS, asked.language)
-        elif asked.word in ("why", "release") and _JOB.match(word):
+        elif asked.word in ("why", "release", "extend") and _JOB.match(word):
             asked.jobs.append(word)
         else:
             raise UsageError(f"{word[:60]!r} is not known")
@@ -111,7 +121,7 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
     words = TEXTS[asked.language]
     try:
         queue.alive()
-        return {"get": get, "list": show, "why": why, "release": release}[asked.word](asked, sleep)
+        return {"get": get, "list": show, "why": why, "release": release, "extend": extend}[asked.word](asked, sleep)
     except NotYoursError as error:
         print(error, file=sys.stderr)
         return 1
@@ -134,10 +144,11 @@ def refusal(text: str, words: Mapping[str, str]) -> str:
     return words["failed"].format(text)
 
 
-def command_of(asked: Asked) -> list[str]:
-    """What sbatch is called with."""
+def command_of(asked: Asked, type: str = "") -> list[str]:
+    """What sbatch is called with. ``type``: of the GPUs, as Slurm calls it."""
+    gres = f"gpu:{type}:{asked.gpus}" if type else f"gpu:{asked.gpus}"
     return [
-        "sbatch", "--parsable", f"--job-name={NAME}", "--nodes=1", f"--gres=gpu:{asked.gpus}",
+        "sbatch", "--parsable", f"--job-name={NAME}", "--nodes=1", f"--gres={gres}",
         f"--time={asked.hours}:00:00", "--chdir=/", "--output=/dev/null", "--export=NIL",
         *([f"--nodelist={asked.node}"] if asked.node else []), f"--wrap={JOB_DOES}",
     ]  # fmt: skip
@@ -145,7 +156,16 @@ def command_of(asked: Asked) -> list[str]:
 
 def get(asked: Asked, sleep: Callable[[float], None]) -> int:
     words = TEXTS[asked.language]
-    job = queue.ask(command_of(asked)).strip().partition(";")[0]
+    type = ""
+    if asked.type:
+        there = queue.types(queue.ask(queue.TYPES))
+        meant = sorted({one for one in there.values() if asked.type == one} or
+                       {one for one in there.values() if asked.type in one})  # fmt: skip
+        if len(meant) != 1:  # guard: it is not guessed which type of GPUs somebody means
+            print(words["types"].format(asked.type, ", ".join(sorted(set(there.values()))) or "–"), file=sys.stderr)
+            return 1
+        type = meant[0]
+    job = queue.ask(command_of(asked, type)).strip().partition(";")[0]
     print(words["asked"].format(job, gpus(asked.gpus, words), asked.hours), flush=True)
     if not asked.wait:
         print(words["kept"].format(job))
@@ -204,6 +224,9 @@ def show(asked: Asked, sleep: Callable[[float], None]) -> int:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
     else:
         print(words["empty"])
+    kinds = queue.types(queue.ask(queue.TYPES))
+    if kinds:
+        print(words["kinds"].format(", ".join(f"{node} {kind}" for node, kind in kinds.items())))
     for node in queue.nodes(queue.ask(queue.NODES)):
         if node["reason"]:
             print(words["closed"].format(node["name"], node["reason"]))
@@ -233,6 +256,28 @@ def release(asked: Asked, sleep: Callable[[float], None]) -> int:
     elif not mine:
         print(words["none"])
     return 0
+
+
+def extend(asked: Asked, sleep: Callable[[float], None]) -> int:
+    """More time for a job that has its GPUs: a service of the node may give it, and decides."""
+    words, sentences = TEXTS[asked.language], ASKED[asked.language]
+    running = [one["id"] for one in _mine(asked) if one["gpus"] and not one["waits"]]
+    if not running:
+        print(words["none"])
+        return 1
+    if len(running) > 1:  # guard: it is not guessed which job somebody means
+        print(sentences["which"].format(" ".join(running)), file=sys.stderr)
+        return 2
+    found = ask(f"extend {running[0]} {asked.hours}")
+    if found is None:
+        print(sentences["silent"], file=sys.stderr)
+        return 1
+    status, (word, *values) = found
+    if word in ("extended", "too-long", "booked") and values[-1].isdecimal():
+        values[-1] = clock(int(values[-1]))
+    text = sentences.get(word, sentences["failed"]).format(*values, "?", "?")
+    print(text, file=sys.stderr if status else sys.stdout)
+    return status
 
 
 def _mine(asked: Asked) -> list[dict[str, Any]]:

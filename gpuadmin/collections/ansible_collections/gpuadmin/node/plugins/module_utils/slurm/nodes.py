@@ -22,13 +22,15 @@ HEAD = "# Managed by gpuadmin.\n"
 
 @dataclass(frozen=True)
 class Node:
-    """A node that jobs run on. ``memory``: MiB."""
+    """A node that jobs run on. ``memory``: MiB. ``type``: of all its GPUs; empty: they
+    differ, or it is not known."""
 
     name: str
     address: str
     processors: int
     memory: int
     gpus: int
+    type: str = ""
 
 
 def known(
@@ -53,8 +55,16 @@ def known(
         gpus = whole_number(one.get("gpus") if one.get("gpus") is not None else has.get("gpus"))
         if not processors or not memory or gpus is None or gpus < 0:
             continue
-        found.append(Node(name, address, processors, memory, gpus))
+        model = one.get("model") or has.get("model")
+        found.append(Node(name, address, processors, memory, gpus, type_of(model) if isinstance(model, str) else ""))
     return found
+
+
+def type_of(model: str) -> str:
+    """What Slurm calls GPUs of a model: `NVIDIA H100 80GB HBM3` is `h100-80gb-hbm3`."""
+    # guard: no line for Slurm is made of a GPU's name -> [model]
+    words = re.findall(r"[a-z0-9]+", model.lower())
+    return "-".join(word for word in words if word not in ("nvidia", "geforce"))[:40].strip("-")
 
 
 def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -> str:
@@ -62,7 +72,7 @@ def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -
     of a node for each processor and GPU; what counts as used is hours of GPUs. Raises NodeError."""
     lines = [
         f"NodeName={one.name} NodeAddr={one.address} CPUs={one.processors} RealMemory={int(one.memory * FOR_JOBS)}"
-        + (f" Gres=gpu:{one.gpus}" if one.gpus else "")
+        + (f" Gres=gpu:{one.type}:{one.gpus}" if one.gpus and one.type else f" Gres=gpu:{one.gpus}" if one.gpus else "")
         + " State=UNKNOWN\n"
         for one in nodes
     ]
@@ -81,7 +91,10 @@ def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -
 
 def gres_conf(nodes: Sequence[Node]) -> str:
     """Slurm's numbers of GPUs are those of their device files: a prolog is told nothing else."""
-    files = {
-        one.name: f"/dev/nvidia[0-{one.gpus - 1}]" if one.gpus > 1 else "/dev/nvidia0" for one in nodes if one.gpus
-    }
-    return HEAD + "".join(f"NodeName={name} Name=gpu File={path}\n" for name, path in files.items())
+    lines = []
+    for one in nodes:
+        if one.gpus:
+            kind = f" Type={one.type}" if one.type else ""
+            path = f"/dev/nvidia[0-{one.gpus - 1}]" if one.gpus > 1 else "/dev/nvidia0"
+            lines.append(f"NodeName={one.name} Name=gpu{kind} File={path}\n")
+    return HEAD + "".join(lines)

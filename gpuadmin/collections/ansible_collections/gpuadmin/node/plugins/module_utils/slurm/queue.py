@@ -27,6 +27,7 @@ JOBS = (
     "--states=PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING",
     f"--Format={','.join(f'{name}:{width}{BETWEEN}' for name, width in _FIELDS.items())}",
 )
+TYPES = ("sinfo", "--noheader", "--Node", "--Format=NodeList:64\x1f,Gres:256\x1f")
 NODES = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%E")
 _GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)(?:,|$)")
 
@@ -101,6 +102,17 @@ def nodes(text: str) -> list[dict[str, str]]:
         for row in rows
         if len(row) == 3
     ]
+
+
+def types(text: str) -> dict[str, str]:
+    """Node → what its GPUs are, of those where it is known: Slurm writes ``gpu:h100:8(S:0-1)``."""
+    found = {}
+    for line in text.splitlines():
+        name, _, gres = line.partition(BETWEEN)
+        match = re.search(r"(?:^|,)gpu:([a-z0-9-]*[a-z-][a-z0-9-]*):\d", gres.strip(f" {BETWEEN}"))
+        if match:
+            found[name.strip()] = match[1]
+    return found
 
 
 def closed() -> dict[str, str]:

@@ -1,0 +1,47 @@
+"""What somebody has of the queue for GPUs, and their place in it: asked of Slurm when they ask, within seconds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..diagnosis.subject import Subject
+from ..slurm import queue
+from ..slurm.gpu import PROGRAM, clock, gpus, waiting
+from ..slurm.texts import LOGIN, TEXTS
+
+
+def has_queue(subject: Subject) -> bool:
+    """Whether GPUs of this node are the queue's to give."""
+    return os.path.exists(subject.path(PROGRAM))
+
+
+def place(subject: Subject) -> dict[str, Any] | None:
+    """``mine``: their jobs with GPUs; ``waiting``: how many people wait. None on a node that takes no jobs.
+
+    Raises NodeError where the queue does not answer.
+    """
+    if not has_queue(subject):
+        return None
+    queue.alive()
+    jobs = [one for one in queue.jobs(queue.ask(queue.JOBS)) if one["gpus"]]
+    return {
+        "mine": [one for one in jobs if one["user"] == subject.name],
+        "waiting": len({one["user"] for one in jobs if one["waits"]}),
+    }
+
+
+def lines(found: Mapping[str, Any], language: str) -> Iterator[str]:
+    """A line for each job: what is theirs until when; or their place, since when, and why."""
+    words, login = TEXTS[language], LOGIN[language]
+    for one in found["mine"]:
+        number = gpus(one["gpus"], words)
+        if one["waits"]:
+            since = words["since"].format(clock(one["asked"]))
+            yield f"{login['wait'].format(number, waiting(one, language))} ({since})"
+        else:
+            yield login["have"].format(login["part"].format(number, one["nodes"], clock(one["end"])))
+    if not found["mine"]:
+        none = login["waiting"].format(found["waiting"]) if found["waiting"] else login["nobody"]
+        yield f"{none} {login['ask']}"

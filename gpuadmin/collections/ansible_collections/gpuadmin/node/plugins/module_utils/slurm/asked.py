@@ -1,0 +1,146 @@
+"""What people ask of the queue that only operators may do: more time for a job of theirs. A service of the node does
+it for whoever asks; the kernel says who that is, and the site's policy how much.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import peercred_service
+from ..errors import NodeError
+from ..files import read_bytes
+from ..lookup import name_of
+from ..paths import STATE
+from ..run import run
+from . import queue
+
+SOCKET = "/run/gpuadmin-queue.sock"
+POLICY = os.path.join(STATE, "queue-policy.json")
+HOUR = 3600
+MOST_HOURS = 8784
+#: Reasons of those who wait for GPUs that somebody else has (queue.WHY); others wait for themselves, or a node.
+FOR_OTHERS = ("priority", "resources", "unread", "other")
+RESERVATIONS = ("scontrol", "--oneliner", "show", "reservation")
+_REQUEST = re.compile(r"extend ([1-9][0-9]{0,9}(?:_[0-9]{1,7})?) ([1-9][0-9]{0,3})\Z")
+
+
+class RefusedError(NodeError):
+    """It is not done; ``str(error)`` is the word for why, and its values: texts.ASKED has the sentences."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """``extend``: never, free (while nobody waits) or always. ``hours``: the longest job, by group of people."""
+
+    extend: str
+    hours: Mapping[str, int]
+
+
+def policy_of(text: bytes | None) -> Policy:
+    """What the site says. Raises NodeError."""
+    try:
+        found = json.loads(text or b"")
+        return Policy(str(found["extend"]), {str(name): int(hours) for name, hours in found["hours"].items()})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise NodeError(f"{POLICY} is not what gpuadmin provision writes") from None
+
+
+def extend(user: str, id: str, hours: int, policy: Policy, now: float) -> str:
+    """Give a job of somebody's more time. Returns its new end. Raises RefusedError, NodeError."""
+    queue.alive()
+    jobs = queue.jobs(queue.ask(queue.JOBS))
+    mine = next(
+        (
+            one
+            for one in jobs
+            if one["id"] == id
+            and not one["waits"]
+            and one["user"] == user  # guard: more time is given for a job of one's own alone
+        ),
+        None,
+    )
+    if mine is None or mine["start"] is None or mine["end"] is None:
+        raise RefusedError(f"not-running {id}")
+    if policy.extend == "never":  # guard: nobody gets more time where the site says never
+        raise RefusedError("never")
+    most = policy.hours.get(mine["group"])
+    if most is None:
+        raise RefusedError("unknown")
+    until = mine["end"] + hours * HOUR
+    if until > mine["start"] + most * HOUR:  # guard: no job gets longer than its group's longest
+        raise RefusedError(f"too-long {most} {mine['start'] + most * HOUR}")
+    waiting = {one["user"] for one in jobs if one["gpus"] and one["waits"] and queue.code(one["reason"]) in FOR_OTHERS}
+    # guard: nobody keeps a GPU longer that others wait for
+    if policy.extend == "free" and waiting - {user}:
+        raise RefusedError(f"others {len(waiting - {user})}")
+    for begin, nodes, users in reservations(queue.ask(RESERVATIONS)):
+        # guard: nobody keeps a GPU into somebody else's reservation
+        if begin < until and user not in users and set(nodes) & set(mine["nodes"].split(",")):
+            raise RefusedError(f"booked {begin}")
+    minutes = -(-(until - mine["start"]) // 60)
+    # not `+60`: asked twice at once, it is done once
+    run(["scontrol", "update", f"JobId={id}", f"TimeLimit={minutes}"])
+    return f"extended {id} {until}"
+
+
+def reservations(text: str) -> list[tuple[int, Sequence[str], Sequence[str]]]:
+    """What scontrol says of reservations: when each begins, its nodes, and its people. Those without a word of these
+    are left out."""
+    found: list[tuple[int, Sequence[str], Sequence[str]]] = []
+    for line in text.splitlines():
+        begin, nodes, users = (re.search(rf"\b{name}=(\S+)", line) for name in ("StartTime", "Nodes", "Users"))
+        if begin is not None and begin[1].isdecimal() and nodes is not None:
+            people = users[1].split(",") if users is not None else []
+            found.append((int(begin[1]), queue.names(nodes[1]).split(","), people))
+    return found
+
+
+def answered(uid: int, request: str, policy: Policy, now: float) -> tuple[int, str]:
+    """Given who asks and what, do it or say why not: an exit status, and a word with its values."""
+    match = _REQUEST.match(request)
+    # guard: what is no request of ours is not understood as one
+    if match is None or int(match[2]) > MOST_HOURS:
+        return 1, "not-understood"
+    try:
+        name = name_of(uid)
+        if name is None:
+            raise RefusedError("unknown")
+        done = extend(name, match[1], int(match[2]), policy, now)
+    except RefusedError as error:
+        return 1, str(error)
+    except queue.AwayError:
+        return 1, "away"
+    except NodeError as error:
+        print(f"uid {uid}: {request}: {error}", file=sys.stderr, flush=True)
+        return 1, "failed"
+    print(f"{name}: {done}", flush=True)  # the journal says who was given what
+    return 0, done
+
+
+def main(path: str = POLICY, clock: Callable[[], float] = time.time) -> int:
+    """What the unit runs: its socket is given by systemd. Raises NodeError."""
+    listener = peercred_service.given_socket()
+    if listener is None:
+        print("this is started by gpuadmin-queue-asked.socket; people run gpu extend", file=sys.stderr)
+        return 2
+    with listener:
+        policy = policy_of(read_bytes(path))
+
+        def act(uid: int, request: str) -> tuple[int, str]:
+            return answered(uid, request, policy, clock())
+
+        peercred_service.serve_requests(listener, act, "failed", busy="busy")
+    return 0
+
+
+def ask(request: str, seconds: float = 60.0, path: str = SOCKET) -> tuple[int, Sequence[Any]] | None:
+    """Ask as whoever runs this: an exit status, and the word with its values. None: nobody answers."""
+    found = peercred_service.ask(path, seconds, request)
+    return None if found is None else (found[0], found[1].split(" "))

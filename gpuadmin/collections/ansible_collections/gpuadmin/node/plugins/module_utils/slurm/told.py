@@ -1,0 +1,103 @@
+"""What people read of the queue when they log in. A node asks every minute and keeps it, so that no login waits."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import NodeError
+from ..fields import valid_name
+from ..files import read_bytes, write_atomic
+from . import queue
+from .gpu import gpus, waiting
+from .texts import LANGUAGES, LOGIN
+
+DIRECTORY = "/run/gpuadmin-queue"
+#: What everybody reads who has no file of their own; no name of a person begins with a dot.
+NOBODY, LAST = ".nobody", ".jobs.json"
+MOST_JOBS = 3  # of one person's, in a line
+
+
+def texts(jobs: Sequence[Mapping[str, Any]], now: float, away: bool = False) -> dict[str, str]:
+    """File → two lines. ``away``: the queue does not answer, and the jobs are those that it last spoke of."""
+    asking = [one for one in jobs if one["gpus"]]
+    of: dict[str, list[Mapping[str, Any]]] = {}
+    for one in asking:
+        if not valid_name(one["user"]):  # guard: what is no name becomes no file
+            continue
+        of.setdefault(one["user"], []).append(one)
+    wait = len({one["user"] for one in asking if one["waits"]})
+    found = {}
+    for language in LANGUAGES:
+        words = LOGIN[language]
+        last = words["away"] if away else words["ask"]
+        none = words["none"] if away else words["waiting"].format(wait) if wait else words["nobody"]
+        found[f"{NOBODY}.{language}"] = f"{none}\n{last}\n"
+        for name, mine in of.items():
+            lines = _own(mine, now, language, away)
+            if lines:
+                found[f"{name}.{language}"] = "\n".join(lines) + "\n"
+    return found
+
+
+def _own(mine: Sequence[Mapping[str, Any]], now: float, language: str, away: bool) -> list[str]:
+    words = LOGIN[language]
+    # guard: nobody reads of a GPU that is no longer theirs -> [one for one in mine if not one["waits"]]
+    has = [one for one in mine if not one["waits"] and (one["end"] is None or one["end"] > now)]
+    waits = [] if away else [one for one in mine if one["waits"]]
+    lines = []
+    if has:
+        parts = [
+            words["part"].format(gpus(one["gpus"], words), one["nodes"], moment(one["end"], now))
+            for one in has[:MOST_JOBS]
+        ]
+        lines.append(words["have"].format("; ".join(parts)))
+    if waits:
+        lines.append(words["wait"].format(gpus(waits[0]["gpus"], words), waiting(waits[0], language)))
+    if lines:
+        lines.append(words["away"] if away else words["why"] if waits else words["more"])
+    return lines[:2]
+
+
+def moment(seconds: int | None, now: float) -> str:
+    """A time of today without its day. Seconds since 1970."""
+    if seconds is None:
+        return "?"
+    then = time.localtime(seconds)
+    today = then[:3] == time.localtime(now)[:3]
+    return time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", then)
+
+
+def main(directory: str = DIRECTORY) -> int:
+    """Ask once, and keep what each person reads. Exit 0, also where the queue does not answer: that is said."""
+    now, last, away = time.time(), os.path.join(directory, LAST), False
+    jobs: Sequence[Mapping[str, Any]]
+    try:
+        queue.alive()
+        jobs = queue.jobs(queue.ask(queue.JOBS))
+        write_atomic(last, json.dumps([one for one in jobs if one["gpus"]]).encode(), mode=0o644, sync=False)
+    except NodeError:
+        jobs, away = _last(last), True
+    _converge(directory, texts(jobs, now, away))
+    return 0
+
+
+def _last(path: str) -> list[Mapping[str, Any]]:
+    """The jobs that the queue spoke of when it last answered. Root alone writes there."""
+    try:
+        return list(json.loads(read_bytes(path) or b"[]"))
+    except ValueError:
+        return []
+
+
+def _converge(directory: str, wanted: Mapping[str, str]) -> None:
+    for name in os.listdir(directory):
+        if name not in wanted and name != LAST:
+            os.unlink(os.path.join(directory, name))
+    for name, text in wanted.items():
+        path = os.path.join(directory, name)
+        if not os.path.exists(path) or read_bytes(path) != text.encode():
+            write_atomic(path, text.encode(), mode=0o644, sync=False)

@@ -1,0 +1,84 @@
+"""The queue for GPUs as its controller measures it each minute: who has some, who waits, and closed nodes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..common.samples import Sample, by
+
+OLD = 300  # seconds: what was measured before that says nothing of now
+#: Why a job waits (queue.WHY of the node code): those for which texts.py has a sentence.
+REASONS = ("priority", "resources", "limit", "longest", "node", "later", "held", "unread")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job with GPUs. `place` 0: it has them, `until` a moment. Else `why` it waits, and `since` when."""
+
+    id: str
+    user: str
+    gpus: str
+    nodes: str = ""
+    until: float | None = None
+    place: int = 0
+    why: str = ""
+    since: float | None = None
+
+
+@dataclass(frozen=True)
+class Queue:
+    """`known`: whether its controller answered within the last minutes. `closed`: nodes that take no jobs, and why."""
+
+    known: bool
+    has: Sequence[Job]
+    waits: Sequence[Job]
+    closed: Sequence[tuple[str, str]]
+
+    def of(self, user: str) -> list[Job]:
+        """What somebody has, and waits for."""
+        return [one for one in (*self.has, *self.waits) if one.user == user]
+
+
+def queue(samples: Iterable[Sample], now: float) -> Queue | None:
+    """Given the answer to queries.QUEUE, return the queue; None where a site has none."""
+    found: dict[str, list[Sample]] = {}
+    for one in samples:
+        found.setdefault(one.name, []).append(one)
+    up = found.get("gpuadmin_queue_up")
+    if not up:
+        return None
+    when = max((one.value for one in found.get("gpuadmin_collector_sample_timestamp_seconds", ())), default=0.0)
+    # guard: a queue that does not answer is not shown as empty
+    if now - when > OLD or all(one.value == 0 for one in up):
+        return Queue(False, (), (), ())
+    since = by(found.get("gpuadmin_queue_waiting_since_timestamp_seconds", ()), "id")
+    has = [
+        Job(one.labels["id"], one.labels["user"], one.labels["gpus"], one.labels.get("nodes", ""), one.value)
+        for one in found.get("gpuadmin_queue_until_timestamp_seconds", ())
+    ]
+    waits = [
+        Job(
+            one.labels["id"], one.labels["user"], one.labels["gpus"], place=int(one.value), why=_why(one.labels["why"]),
+            since=since.get((one.labels["id"],)),
+        )
+        for one in found.get("gpuadmin_queue_place", ())
+    ]  # fmt: skip
+    closed = [(one.labels["node"], one.labels["reason"]) for one in found.get("gpuadmin_queue_node_closed", ())]
+    return Queue(
+        True,
+        sorted(has, key=lambda one: (one.until or 0, one.id)),
+        sorted(waits, key=lambda one: one.place),
+        sorted(closed),
+    )
+
+
+def _why(reason: str) -> str:
+    return reason if reason in REASONS else "other"
+
+
+def queue_page(found: Queue, viewer: str) -> dict[str, Any]:
+    """The page: one's own first, then everybody."""
+    return {"known": found.known, "mine": found.of(viewer), "has": found.has, "waits": found.waits,
+            "closed": found.closed}  # fmt: skip

@@ -1,0 +1,89 @@
+"""The queue's page: one's own place first, who has and who waits; nothing made up where it does not answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.common.samples import Sample
+from gpuadmin.dashboard.queue import OLD, queue
+from tests.support.dashboard_app import Scene, get, plain, rows
+from tests.support.metrics_cluster import line, node
+from tests.support.prometheus import blocks, prometheus
+
+HOST = {"instance": "nas1", "kind": "storage", "job": "node"}
+
+
+def sample(name: str, value: float, **labels: str) -> Sample:
+    return Sample(name, {"instance": "nas1", **labels}, value)
+
+
+def measured(now: float, *more: Sample, up: int = 1) -> list[Sample]:
+    when = sample("gpuadmin_collector_sample_timestamp_seconds", now, source="queue")
+    return [sample("gpuadmin_queue_up", up), when, *more]
+
+
+def lines(now: float) -> Iterator[str]:
+    yield from node("gpu01", now, gpus=2)
+    job = HOST | {"account": "people", "gpus": "2"}
+    yield line("gpuadmin_queue_up", HOST, 1, now)
+    yield line("gpuadmin_collector_sample_timestamp_seconds", HOST | {"source": "queue"}, now, now)
+    has = job | {"id": "4", "user": "minji", "nodes": "gpu01"}
+    yield line("gpuadmin_queue_until_timestamp_seconds", has, now + 3600, now)
+    yield line("gpuadmin_queue_place", job | {"id": "5", "user": "jiho", "why": "priority"}, 1, now)
+    yield line("gpuadmin_queue_place", job | {"id": "6", "user": "haeun", "why": "something-new"}, 2, now)
+    yield line("gpuadmin_queue_waiting_since_timestamp_seconds", HOST | {"id": "6", "user": "haeun"}, now - 60, now)
+    closed = HOST | {"node": "gpu01", "state": "drained", "reason": "<b>new image"}
+    yield line("gpuadmin_queue_node_closed", closed, 1, now)
+
+
+def scene(directory: Path, now: float, found: Sequence[str]) -> Iterator[Scene]:
+    with prometheus(directory, blocks(directory, found)) as port:
+        yield Scene(port, now, directory)
+
+
+@pytest.fixture(scope="module")
+def queued(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    now = time.time()
+    yield from scene(tmp_path_factory.mktemp("queued"), now, list(lines(now)))
+
+
+@pytest.mark.needs("promtool", "prometheus")
+def test_ones_own_place_and_everybody(queued: Scene) -> None:
+    client = queued.client()
+    status, html = get(client, "/queue", "haeun")
+    text = plain(html)
+    assert status == 200
+    assert "Yours Place 2, GPUs: 2. Slurm's own reason" in text.replace("&#39;", "'")
+    assert rows(html)["minji"].startswith("minji 2 gpu01 ")
+    assert "1 jiho 2 – Others come first" in rows(html)["1"]
+    assert "gpu01 : &lt;b&gt;new image" in text
+    assert "GPUs: 2, on gpu01, until" in plain(get(client, "/queue", "minji")[1])
+    assert "GPU 2개(gpu01)" in plain(get(client, "/queue", "minji", **{"accept-language": "ko"})[1])
+    assert "You have no GPU of the queue" in plain(get(client, "/queue", "seoyeon")[1])
+    assert 'href="/queue"' in get(client, "/")[1]
+
+
+@pytest.mark.needs("promtool", "prometheus")
+def test_a_site_without_a_queue_has_no_page_of_it(tmp_path_factory: pytest.TempPathFactory) -> None:
+    now, directory = time.time(), tmp_path_factory.mktemp("without")
+    for one in scene(directory, now, list(node("gpu01", now))):
+        client = one.client()
+        assert get(client, "/queue")[0] == 404
+        assert 'href="/queue"' not in get(client, "/")[1]
+
+
+@pytest.mark.holds("a queue that does not answer is not shown as empty")
+def test_a_queue_that_does_not_answer_is_not_empty() -> None:
+    assert queue([], 1000) is None
+    now = 10_000.0
+    known = queue(measured(now), now)
+    assert known is not None
+    assert known.known
+    for found in (measured(now, up=0), measured(now - OLD - 1), [sample("gpuadmin_queue_up", 1)]):
+        away = queue(found, now)
+        assert away is not None
+        assert not away.known

@@ -1,0 +1,51 @@
+"""One's place in the queue, as gpuadmin-me says it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.me import overview, place
+
+from tests.support.fake_slurm import row, slurm
+from tests.support.me_overview import FOUND
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
+    """A node of a queue."""
+    (tmp_path / "usr/local/bin").mkdir(parents=True)
+    (tmp_path / "usr/local/bin/gpu").touch()
+    rows = [
+        row("4", "minji", "RUNNING", end=2000000000, nodes="gpu2"),
+        row("5", "minji", "PENDING", asked=1900000000, reason="Priority"),
+        row("6", "jiho", "PENDING", reason="Resources"),
+    ]
+    (tmp_path / "said").write_text("\n".join(rows))
+    slurm(tmp_path, monkeypatch, scontrol="echo 'at storage1 is UP'", squeue=f"cat {tmp_path}/said")
+    return Subject(name="minji", root=str(tmp_path))
+
+
+def test_ones_own_alone(node: Subject) -> None:
+    found: Any = place.place(node)
+    assert ([one["id"] for one in found["mine"]], found["waiting"]) == (["4", "5"], 2)
+    output = overview.lines(node, {**FOUND, "queue": found}, "gpu1", [], "en")
+    assert "  GPUs: given by the queue here" in output
+    assert any(line.startswith("  You have 1 GPU of gpu2 until 2033-05-18") for line in output)
+    (waits,) = [line for line in output if "You wait for 1 GPU." in line]
+    assert "place in the queue: 2. Others come first" in waits
+    assert "(since 2030-03-1" in waits
+    nobody = overview.lines(node, {**FOUND, "queue": {"mine": [], "waiting": 3}}, "gpu1", [], "ko")
+    assert any("기다리는 사람: 3명" in line for line in nobody)
+
+
+def test_a_node_without_a_queue_and_one_that_does_not_answer(
+    node: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert place.place(Subject(name="minji", root=str(tmp_path / "other"))) is None
+    slurm(tmp_path, monkeypatch, scontrol="echo down")
+    with pytest.raises(NodeError):
+        place.place(node)
+    output = overview.lines(node, {**FOUND, "queue": "slurmctld does not answer"}, "gpu1", [], "en")
+    assert "  queue: not known (slurmctld does not answer)" in output
