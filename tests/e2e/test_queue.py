@@ -4,34 +4,18 @@ import time
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
 from tests.support.gated_cluster import NODE, PROBE, kept, opened
 from tests.support.lab_cluster import MAKE_IMAGE, Cluster
+from tests.support.queued_cluster import CONTROLLER, SLURM, queued
 
 pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
-CONTROLLER = "storage1"
-SLURM = "slurm: {constrain: [], hours: 4}"
 
 
 @pytest.fixture
 def queue(cluster: Cluster) -> Iterator[Cluster]:
-    """minji and jiho are on a cluster with a queue."""
-    for name in ("minji", "jiho"):
-        cluster.add(name)
-    inventory = cluster.site / "inventory/hosts.yml"
-    before = inventory.read_text()
-    tree = yaml.safe_load(before)
-    tree["all"]["children"]["slurm"] = {"hosts": {CONTROLLER: {}}}
-    for node in tree["all"]["children"]["gpu"]["hosts"].values():
-        node["gpus"] = 2  # stand-ins are counted only once a gate knows them
-    inventory.write_text(yaml.safe_dump(tree))
-    try:
-        with cluster.settings(lambda text: f"{text}\ngpus: {{access: granted}}\n{SLURM}\n"):
-            cluster.gpuadmin("provision", "--yes")
-            yield cluster
-    finally:
-        inventory.write_text(before)
+    with queued(cluster) as found:
+        yield found
 
 
 def _until(cluster: Cluster, name: str, can: str) -> None:

@@ -101,9 +101,9 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
 
             return checked.main()
         if command == "gpu-gate" and not rest:
-            from .gpus import reconcile
+            from .slurm import following
 
-            return reconcile.main()
+            return following.main()
         if command == "gpu":
             from .slurm import gpu
 
