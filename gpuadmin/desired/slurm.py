@@ -35,6 +35,9 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         ],
         "key": cluster.asked("slurm_key", ""),
         "drain": cluster.asked("drain"),
+        "backups": cluster.backups(host),
+        "restore": cluster.asked("restore_queue"),
+        "run_id": cluster.asked("run_id", ""),
         **cluster.people,
         "absent": cluster.absent,
     }
