@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuadmin.actions.shared.accounts import require_known_name
@@ -17,6 +17,9 @@ from gpuadmin.results import RunResult
 from gpuadmin.semester.report import until
 from gpuadmin.session import opened
 
+#: As what the queue's accounting is in a backup, beside the homes.
+QUEUE = "_slurm"
+
 
 def list_backups(options: Options, user: str | None) -> int:
     """Show all backups, or those that have somebody's home. Returns the exit code."""
@@ -27,8 +30,8 @@ def list_backups(options: Options, user: str | None) -> int:
         session.planned(builder.build())
         run = session.run("list-backups", None, {}, check=True)
         result = rows(run, user, session.site.settings, asked)
-        if user is not None and not result["backups"] and not result["unknown"]:
-            require_known_name(session.site, user.partition(".")[0])  # what a restore made is NAME.restored-…
+        if user not in (None, QUEUE) and not result["backups"] and not result["unknown"]:
+            require_known_name(session.site, str(user).partition(".")[0])  # what a restore made is NAME.restored-…
         return report(session, run, result, show=lambda: _show(result, user))
 
 
@@ -67,6 +70,10 @@ def rows(run: RunResult, user: str | None, settings: Settings, asked: Sequence[s
     return {"backups": found, "unknown": dict(answers.unknown)}
 
 
+def _of_queue(home: Mapping[str, Any] | None) -> str:
+    return "–" if home is None else "verified" if home["verified"] else "yes"
+
+
 def _show(result: dict[str, Any], user: str | None) -> None:
     console = make_console(json=False)
     unknown = [f"{host}: which backups it has is not known: {reason}" for host, reason in result["unknown"].items()]
@@ -77,9 +84,10 @@ def _show(result: dict[str, Any], user: str | None) -> None:
         console.print(f"No backup of {user}." if user else "There is no backup yet: gpuadmin backup")
         return
     numbers = ("Homes", "Verified", "Files", "Size")
-    table = make_table("Backup", "Host", *numbers, "Until", right=numbers)
+    queue = any(QUEUE in row["homes"] for row in result["backups"])
+    table = make_table("Backup", "Host", *numbers, *(["Queue"] if queue else []), "Until", right=numbers)
     for row in result["backups"]:
-        homes = row["homes"].values()
+        homes = [home for name, home in row["homes"].items() if name != QUEUE]
         table.add_row(
             row["name"],
             row["host"],
@@ -87,6 +95,7 @@ def _show(result: dict[str, Any], user: str | None) -> None:
             str(sum(1 for home in homes if home["verified"])),
             str(sum(home["files"] for home in homes)),
             size_words(sum(home["bytes"] for home in homes)),
+            *([_of_queue(row["homes"].get(QUEUE))] if queue else []),
             row["until"] or "newer ones come",
         )
     console.print(table)

@@ -16,7 +16,7 @@ from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
 
 #: As the storage host names them: a time, and what it was made for.
-_BACKUP = re.compile(r"\d{8}T\d{6}Z-[a-z0-9.-]{1,62}")
+BACKUP = re.compile(r"\d{8}T\d{6}Z-[a-z0-9.-]{1,62}")
 
 
 def restore_home(
@@ -57,7 +57,7 @@ def refuse(site: Site, user: str, *, backup: str | None, path: str) -> None:
     name = user.partition(".")[0]  # what a restore made beside a home is called NAME.restored-…
     if not name or "/" in user:  # guard: a restore is of a home
         raise ConfigError(f"{user!r} is not the name of a home", hint="gpuadmin list-backups shows whose homes it has")
-    if backup is not None and not _BACKUP.fullmatch(backup):
+    if backup is not None and not BACKUP.fullmatch(backup):
         raise ConfigError(f"--from {backup[:80]!r}: is not the name of a backup", hint=f"gpuadmin list-backups {user}")
     if backup is not None or site.settings.accounts.source != "registry":
         return

@@ -17,7 +17,7 @@ from gpuadmin.config.known_hosts import known_as, no_keys, pinned_keys, read_kno
 from gpuadmin.config.load import KNOWN_HOSTS, Parts, Site
 from gpuadmin.config.memory import WAY_OUT, recall
 from gpuadmin.config.private_key import login_problem
-from gpuadmin.config.queue import takes_jobs
+from gpuadmin.config.queue import saved, takes_jobs
 from gpuadmin.config.schema import User
 from gpuadmin.config.schema.limits import any_amount
 from gpuadmin.similar import did_you_mean
@@ -346,6 +346,12 @@ def _slurm(site: Site) -> Iterator[Finding]:
     if any("gpu" in host.groups for host in hosts):
         message = "is in the groups slurm and gpu: whoever slows this node down slows the queue down"
         yield Finding("error", f"inventory: {hosts[0].name}", message, "the storage host can have the queue")
+    if hosts and not saved(site.settings, site.inventory.hosts):
+        message = "no backup has the queue's accounting: backups are of what the storage host has"
+        yield Finding(
+            "warning", f"inventory: {hosts[0].name}", message,
+            "let the storage host have the queue, or run mariadb-dump there yourself (docs/slurm.md)",
+        )  # fmt: skip
     if site.settings.accounts.source != "registry":
         message = "the queue knows the people of users.yml, and accounts.source is directory"
         yield Finding(

@@ -13,6 +13,11 @@ def there(settings: Settings, hosts: Iterable[Host]) -> bool:
     return settings.slurm is not None and any("slurm" in one.groups for one in hosts)
 
 
+def saved(settings: Settings, hosts: Iterable[Host]) -> bool:
+    """Whether backups have a queue's accounting: a storage host makes them, of what it has. `hosts`: as above."""
+    return there(settings, hosts) and all("storage" in one.groups for one in hosts if "slurm" in one.groups)
+
+
 def takes_jobs(settings: Settings, hosts: Iterable[Host], host: Host) -> bool:
     """Whether Slurm starts jobs on a host. `hosts`: all of the inventory."""
     return there(settings, hosts) and "gpu" in host.groups and host.variables.get("slurm_node") is not False

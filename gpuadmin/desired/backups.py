@@ -20,6 +20,8 @@ def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
         "mountpoint": homes["mountpoint"],
         "directory": cluster.backups(host),
         "remote": _remote(cluster, host),
+        # the database is where the queue is; what another host has is not this one's to save
+        "accounting": cluster.site.slurm is not None and {"slurm", "storage"} <= set(host.groups),
         "name": asked.get("name"),
         "users": asked.get("users"),
         "only": asked.get("only", {}).get(host.name, []),

@@ -39,6 +39,9 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "drain": cluster.asked("drain"),
         "exception": cluster.asked("exception"),
         "cancel": cluster.asked("cancel", []),
+        "backups": cluster.backups(host),
+        "restore": cluster.asked("restore_queue"),
+        "run_id": cluster.asked("run_id", ""),
         **cluster.people,
         "absent": cluster.absent,
     }

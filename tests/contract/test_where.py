@@ -21,7 +21,8 @@ ELSEWHERE = {
     "clear-leftovers",
     "usage",  # against a real Prometheus, in tests/unit/monitoring
     "dashboard",  # against a real service, there, and on light hosts in test_dashboard.py
-    "drain", "grant", "grants", "queue", "resume", "revoke",  # on light hosts: virtual machines have no GPUs
+    # on light hosts: virtual machines have no GPUs
+    "drain", "grant", "grants", "queue", "restore-queue", "resume", "revoke",
 }  # fmt: skip
 #: Fixtures and helpers → the verbs that they run for whoever uses them.
 HELPERS = {

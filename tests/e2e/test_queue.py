@@ -6,40 +6,23 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.support.gated_cluster import NODE, PROBE, kept, opened
 from tests.support.lab_cluster import MAKE_IMAGE, Cluster
+from tests.support.queued_cluster import CONTROLLER, SLURM, queued
 
 pytestmark = [pytest.mark.lab, pytest.mark.root]  # light hosts, which have GPUs
-CONTROLLER = "storage1"
 ASK = (
     'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect("/run/gpuadmin-queue.sock"); '
     's.sendall(sys.argv[1].encode() + bytes([10])); print(s.recv(99).decode(), end="")'
 )
 CLI = "python3 -IB /var/lib/gpuadmin/lib/gpuadmin_node/cli.py"
-SLURM = "slurm: {constrain: [], hours: 4}"
 
 
 @pytest.fixture
 def queue(cluster: Cluster) -> Iterator[Cluster]:
-    """minji and jiho are on a cluster with a queue."""
-    for name in ("minji", "jiho"):
-        cluster.add(name)
-    inventory = cluster.site / "inventory/hosts.yml"
-    before = inventory.read_text()
-    tree = yaml.safe_load(before)
-    tree["all"]["children"]["slurm"] = {"hosts": {CONTROLLER: {}}}
-    for node in tree["all"]["children"]["gpu"]["hosts"].values():
-        # stand-ins are counted only once a gate knows them, and have no name
-        node |= {"gpus": 2, "gpu_model": "NVIDIA H100 PCIe"}
-    inventory.write_text(yaml.safe_dump(tree))
-    try:
-        with cluster.settings(lambda text: f"{text}\ngpus: {{access: granted}}\n{SLURM}\n"):
-            cluster.gpuadmin("provision", "--yes")
-            yield cluster
-    finally:
-        inventory.write_text(before)
+    with queued(cluster) as found:
+        yield found
 
 
 def _until(cluster: Cluster, name: str, can: str) -> None:

@@ -8,6 +8,10 @@ TESTED_BY = {
     "accounts/observed.py": ("unit/node/accounts/test_compute.py", "a record without code: what plans are made from"),
     "accounts/plan.py": ("unit/node/accounts/test_compute.py", "what is asked and what is decided, as data"),
     "backups/actions.py": ("unit/node/test_check_mode.py", "what the module asks, in check mode and in a run"),
+    "backups/accounting_restoring.py": (
+        "unit/node/backups/test_accounting.py",
+        "what was saved there is restored",
+    ),
     "backups/applying.py": ("unit/node/backups/test_arriving.py", "what a sender may send of a home"),
     "backups/copy_server.py": ("unit/node/backups/test_arriving.py", "asked as a storage host asks it"),
     "backups/jobs.py": ("unit/node/test_background.py", "begun in a unit"),
@@ -39,6 +43,10 @@ TESTED_BY = {
     "diagnosis/subject.py": ("unit/node/diagnosis/test_collect.py", "what all parts are given, and bounded by"),
     "operations/gpu_grants.py": ("unit/node/operations/test_gpu_gate.py", "grants as a verb asks for them"),
     "gpus/mig_devices.py": ("unit/node/gpus/test_device_files.py", "what it records is what a grant opens"),
+    "slurm/following.py": (
+        "unit/node/gpus/test_reconcile.py",
+        "one call each of what is tested there and in test_raised.py",
+    ),
     "slurm/texts.py": ("unit/node/slurm/test_gpu.py", "what `gpu` says"),
     "gpus/in_force.py": ("unit/node/metrics/test_granting.py", "what holds of grants is what it reads"),
     "gpus/library.py": ("unit/node/gpus/test_nvml.py", "its calls, made by what reads all of them"),

@@ -179,3 +179,30 @@ def test_what_the_queue_has_given_is_revoked_by_ending_its_job(queue: Ansible, c
     (done,) = [one for one in queue.asked if not one.check]
     assert (done.playbook, done.limit) == ("grant", "storage1")
     assert done.variables["gpuadmin_cancel"] == ["4"]
+
+
+RESTORED = {"target": "slurm_acct_db", "backup": "20261221T010203Z-daily", "aside": "slurm_acct_db_before_x"}
+
+
+@pytest.mark.holds("restore-queue asks before it does something")
+def test_the_accounting_is_restored_once_that_is_confirmed(queue: Ansible, cli: Cli) -> None:
+    queue.answer = RunResult({"storage1": HostResult("ok", reports={"restored": RESTORED})})
+    code, _, err = cli("restore-queue")
+    assert (code != 0, "--yes" in err, [one for one in queue.asked if not one.check]) == (True, True, [])
+    code, out, _ = cli("restore-queue", "--from", "20261221T010203Z-daily", "--yes", "--json")
+    assert (code, json.loads(out)["result"]) == (0, {"restored": RESTORED})
+    (asked,) = [one for one in queue.asked if not one.check]
+    assert (asked.playbook, asked.limit) == ("restore-queue", "storage1")
+    assert asked.variables["gpuadmin_restore_queue"] == {"backup": "20261221T010203Z-daily"}
+
+
+def test_what_is_no_backup_is_not_asked_for(queue: Ansible, cli: Cli) -> None:
+    code, _, err = cli("restore-queue", "--from", "../x", "--yes")
+    assert (code, "is not the name of a backup" in err, queue.asked) == (2, True, [])
+
+
+def test_a_queue_that_no_backup_has_is_not_restored(queue: Ansible, cli: Cli) -> None:
+    assert queue.site is not None
+    (queue.site / "inventory/queue.yml").write_text("slurm: {hosts: {x: {}}}\n")
+    code, _, err = cli("restore-queue", "--yes")
+    assert (code, "no backup has the accounting of x" in err, queue.asked) == (2, True, [])

@@ -301,6 +301,13 @@ CHECKS = {
         {"gpuadmin.yml": "name: x\n", "inventory/queue.yml": QUEUE},
         "warning", "inventory: storage1", "provision takes the queue away",
     ),
+    "a queue that no backup has": (
+        {
+            "gpuadmin.yml": "name: x\nslurm: {}\n",
+            "inventory/queue.yml": "slurm: {hosts: {x: {}}}\n",
+        },
+        "warning", "inventory: x", "no backup has the queue's accounting",
+    ),
     "a queue for people of a directory": (
         {"gpuadmin.yml": "name: x\nslurm: {}\naccounts: {source: directory}\n", "inventory/queue.yml": QUEUE},
         "error", "gpuadmin.yml: slurm", "accounts.source is directory",

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, outside, proof, reconcile, tried
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import following
 
 from tests.support.gated_host import GatedHost, gated_host, read_only
 
@@ -136,7 +137,7 @@ def test_a_gate_that_is_said_and_not_there_is_a_problem(host: GatedHost, tmp_pat
     host.lies = [str(tmp_path / "gpu1")]
     problems = host.go().problems
     assert f"user-20000.slice: {tmp_path / 'gpu1'} can be opened, and is not granted" in problems
-    assert reconcile.main(host.places) == 1
+    assert following.main(host.places) == 1
 
 
 def test_a_cgroup_in_which_nobody_is_says_nothing(host: GatedHost, tmp_path: Path) -> None:

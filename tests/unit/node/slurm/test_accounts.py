@@ -58,6 +58,16 @@ def test_who_is_locked_submits_nothing_and_what_they_have_ends_then() -> None:
     ]
 
 
+def test_jobs_of_several_people_end_one_person_after_the_other() -> None:
+    """scancel knows no list of people: it took `jiho,sora` for a name."""
+    people = [Person("jiho", "people", True), Person("sora", "people", True)]
+    assert words(GROUPS, people, settled("people|jiho|1|\npeople|sora|1|\n")) == [
+        "modify user where name=jiho,sora account=people set maxsubmitjobs=0",
+        "scancel --user=jiho",
+        "scancel --user=sora",
+    ]
+
+
 def test_who_may_not_is_not_added() -> None:
     assert words(GROUPS, [Person("jiho", "people", True)], settled("")) == []
 

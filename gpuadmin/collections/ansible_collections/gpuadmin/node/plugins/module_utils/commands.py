@@ -104,10 +104,14 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             from .gpus import checked
 
             return checked.main()
-        if command == "gpu-gate" and rest in ([], ["close"]):
+        if command == "gpu-gate" and rest == ["close"]:
             from .gpus import reconcile
 
-            return reconcile.close() if rest else reconcile.main()
+            return reconcile.close()
+        if command == "gpu-gate" and not rest:
+            from .slurm import following
+
+            return following.main()
         if command == "gpu":
             from .slurm import gpu
 

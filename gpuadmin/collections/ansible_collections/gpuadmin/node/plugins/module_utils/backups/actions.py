@@ -64,7 +64,8 @@ def _make(given: Mapping[str, Any], check: bool) -> Done:
     _required(given, "root", "name")
     arguments = {
         "root": given["root"], "directory": given["directory"], "name": given["name"],
-        "mountpoint": given["mountpoint"], "verify": given["users"], **budget_of(given),
+        "mountpoint": given["mountpoint"], "verify": given["users"], "accounting": given["accounting"],
+        **budget_of(given),
     }  # fmt: skip
     operations, other = making.plan(making.Request(**arguments))
     done = Done(operations)

@@ -19,7 +19,7 @@ from ..errors import NodeError, in_words
 from ..fields import home_owner, quoted
 from ..files import flocked, make_directory, sync_filesystem
 from ..homes import directories, trash
-from . import home_manifest, home_reader
+from . import accounting, home_manifest, home_reader
 from .backup_set import (
     LOCK,
     NAME,
@@ -52,6 +52,7 @@ class Request:
     """``verify``: whose homes are read a second time and compared; None: everybody's.
 
     ``seconds`` and ``entries``: what one home may take; one that takes more is a problem, and the others go on.
+    ``accounting``: this host has the database of Slurm's accounting, which is saved, too.
     """
 
     root: str
@@ -62,6 +63,7 @@ class Request:
     workers: int = 2
     seconds: float = SECONDS
     entries: int = ENTRIES
+    accounting: bool = False
 
     @property
     def limits(self) -> Limits:
@@ -108,6 +110,9 @@ def plan(request: Request, mountinfo: str | None = None) -> tuple[list[str], dic
     operations += [
         f"backup {request.name}: manifest of {name}" + (", verify" if name in wanted else "") for name in found
     ]
+    if request.accounting:
+        asked = request.verify is None or accounting.NAME in request.verify
+        operations.append(f"backup {request.name}: dump of {accounting.WORDS}" + (", verify" if asked else ""))
     return operations, other
 
 
@@ -138,6 +143,9 @@ def _make(request: Request, holder: str) -> Backup:
     try:
         if backup is None:
             backup = _begin(request, holder, path)
+        if request.accounting and not {accounting.NAME} & {*backup.homes, *backup.problems}:
+            backup = accounting.added(backup)
+            store(backup, UNFINISHED)
         backup = _manifests(request, backup)
         sync_filesystem(path)
         finish(backup)

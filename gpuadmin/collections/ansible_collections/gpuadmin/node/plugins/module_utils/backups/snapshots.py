@@ -11,6 +11,7 @@ from .. import btrfs
 from ..errors import NodeError, in_words
 from ..fields import home_owner, quoted
 from ..homes import directories, trash
+from . import accounting
 from .backup_set import Backup, Home, now
 
 NAMES = 1 << 16  # bytes of the paths of a home's subvolumes: backup.json has them, and so has each line from inside
@@ -38,8 +39,9 @@ def snapshots(root: str, holder: str, path: str, label: str) -> Backup:
     for name, entry in sorted(directories.scan(top).items()):
         if name.startswith(".") or name in problems:
             continue
-        if home_owner(name) is None or entry.kind != "directory":
-            problems[quoted(name)] = f"is a {entry.kind}" if home_owner(name) else "is not a user name"
+        if home_owner(name) is None or entry.kind != "directory" or name == accounting.NAME:
+            odd = home_owner(name) and entry.kind != "directory"
+            problems[quoted(name)] = f"is a {entry.kind}" if odd else "is not a user name"
             continue
         own = nested.get(name, {})
         try:

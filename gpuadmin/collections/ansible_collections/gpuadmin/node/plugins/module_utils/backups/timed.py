@@ -16,7 +16,7 @@ from gpuadmin.common.text import counted
 
 from ..errors import NodeError, in_words
 from ..files import read_bytes
-from . import backup_set, jobs, making, pruning
+from . import accounting, backup_set, jobs, making, pruning
 
 FILE = "backups.json"
 
@@ -43,10 +43,11 @@ def make(settings: Mapping[str, Any], name: str | None = None) -> str:
     mountpoint = settings["mountpoint"]
     budget = jobs.budget_of(settings)
     request = making.Request(
-        str(settings["root"]), directory, name, None if mountpoint is None else str(mountpoint), (), **budget
-    )
+        str(settings["root"]), directory, name, None if mountpoint is None else str(mountpoint), (),
+        accounting=bool(settings.get("accounting")), **budget,
+    )  # fmt: skip
     made = making.create(request)
-    print(f"{name}: {counted(len(made.homes), 'home')}")
+    print(f"{name}: {counted(len(made.homes.keys() - {accounting.NAME}), 'home')}")
     for lack in making.missing(made.as_dict()):
         print(f"Warning: {lack}", file=sys.stderr)
     late = _prune(settings)

@@ -20,7 +20,7 @@ from ..budget import ENTRIES, SECONDS, Budget, OverBudget
 from ..errors import NodeError, in_words
 from ..purge import purge
 from ..safe_walk import Entry, identity
-from . import backup_set, home_manifest, home_reader
+from . import accounting, backup_set, home_manifest, home_reader
 from .backup_set import Backup
 from .copying import Copier
 from .home_manifest import Line
@@ -66,26 +66,33 @@ def verify_home(task: Task) -> Found:
     """Read a home of a set, compare it with its manifest, and restore it. A full disk raises OSError."""
     limits, budget = task.limits, task.limits.budget()
     try:
-        differences = _read(task, budget)
+        found = differences(task, budget)
     except OverBudget as error:
         return Found(problem=f"{error}")
     except (NodeError, OSError) as error:
         return Found((in_words(error),))
-    if differences:
-        return Found(tuple(differences))
+    if found:
+        return Found(tuple(found))
     try:
         with _scratch(os.path.dirname(task.backup.path), f"{task.backup.name}-{task.name}") as place:
             home = task.backup.homes[task.name]
             whole = home.entries <= limits.entries and home.bytes <= limits.bytes
-            differences = _restore(task, place, budget) if whole else _sample(task, place, budget)
+            found = _restore(task, place, budget) if whole else _sample(task, place, budget)
     except (NodeError, OSError) as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
         return Found(problem=f"cannot be restored: {in_words(error)}")
-    return Found(problem=f"is not restored as it was: {', '.join(differences)}" if differences else None)
+    if found:
+        return Found(problem=f"is not restored as it was: {', '.join(found)}")
+    if task.name != accounting.NAME:
+        return Found()
+    top, _nested = backup_set.source(task.backup, task.name)
+    wrong = accounting.problem(os.path.join(top, accounting.FILE))  # guard: a dump is tried -> None
+    return Found(problem=f"cannot be restored: {wrong}" if wrong else None)
 
 
-def _read(task: Task, budget: Budget) -> list[str]:
+def differences(task: Task, budget: Budget) -> list[str]:
+    """How a home in a set differs from its manifest."""
     backup, name = task.backup, task.name
     top, nested = backup_set.source(backup, name)
     home = backup.homes[name]

@@ -31,7 +31,9 @@ _GPU = re.compile(r"[A-Za-z0-9-]{1,80}\Z")
 
 @dataclass(frozen=True)
 class Grant:
-    """``gpus``: as device_files.py has them. ``begin``, ``until``: seconds since 1970. ``source``: who decides it."""
+    """``gpus``: as device_files.py has them. ``begin``, ``until``: seconds since 1970. ``source``: who decides it.
+    ``memory`` (bytes), ``processors``: what the person's slice may take more, because Slurm gave it to their job.
+    """
 
     id: str
     user: str
@@ -42,6 +44,8 @@ class Grant:
     who: str
     reason: str = ""
     source: str = "admin"
+    memory: int = 0
+    processors: int = 0
 
     def holds(self, now: float) -> bool:
         """Whether it is in force. Before its beginning it is not: the clock was put back."""

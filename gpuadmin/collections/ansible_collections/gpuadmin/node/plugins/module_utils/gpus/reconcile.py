@@ -20,7 +20,6 @@ from ..files import flocked, read_bytes, write_atomic
 from ..lookup import Lookup, owner, system_lookup
 from ..paths import RUN, STATE
 from ..run import Finished, Runner, run_command
-from ..unit_status import said
 from . import gate, grants, jobs, outside, proof, tried
 from .device_files import all_files, gpus
 from .gate import Settings
@@ -67,12 +66,6 @@ def close(places: Places | None = None) -> int:
     """At a boot, before anything acts for people: have the gate closed to all. Grants open it afterwards. Exit 0."""
     where = places or Places()
     return said(keep_out(where, settings_of(where)), [])
-
-
-def main(places: Places | None = None) -> int:
-    """Reconcile. 1 where the gate is not what it should be; what is wrong is said."""
-    outcome = reconcile(places or Places())
-    return said(outcome.done or ["nothing is to be done"], outcome.problems)
 
 
 def lock_path(places: Places) -> str:

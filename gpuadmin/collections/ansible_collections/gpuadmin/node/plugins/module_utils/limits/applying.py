@@ -123,6 +123,13 @@ def machine(places: Places) -> Machine:
         raise NodeError(f"{places.proc} does not say how much memory and how many tasks this node can have") from None
 
 
+def of_person(uid: int, places: Places) -> dict[str, str]:
+    """What systemd is told of a person's slice: property → value; nothing where this node was told no limits."""
+    texts = _texts(load(places), places)
+    text = texts.get(f"user-{uid}.slice.d/{OWN}") or texts.get(f"user-.slice.d/{ALL}", "")
+    return dict(re.findall(r"(?m)^(\w+)=(.*)$", text))
+
+
 def _texts(wanted: Wanted | None, places: Places) -> dict[str, str]:
     if wanted is None:
         return {}

@@ -33,6 +33,8 @@ class Document:
     root: str | None = None
     #: Mount point that must be mounted.
     mountpoint: str | None = None
+    #: Whether this host has the database of Slurm's accounting, for ``action=make``.
+    accounting: bool = False
     #: Whose homes are verified; without it everybody's.
     users: Sequence[str] | None = None
     #: How many homes are read at once.

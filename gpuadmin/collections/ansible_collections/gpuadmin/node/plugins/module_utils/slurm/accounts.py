@@ -152,7 +152,7 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
                     "maxsubmitjobs=0",
                 )
             )
-            found.append(("scancel", f"--user={','.join(closing)}"))
+            found += [("scancel", f"--user={name}") for name in closing]  # it takes one
         opening = [
             name
             for name, submit in of.items()

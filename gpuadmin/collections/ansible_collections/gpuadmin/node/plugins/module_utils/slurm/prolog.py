@@ -20,6 +20,8 @@ from ..gpus import device_files, grants, reconcile
 from ..gpus.grants import Grant
 from ..gpus.jobs import SOURCE
 from ..gpus.reconcile import Places
+from ..limits import applying
+from . import raised
 
 #: Seconds that a job whose end nobody says is granted; the reconciler asks before they are over.
 UNKNOWN_END = 900
@@ -29,13 +31,15 @@ _INDEX = re.compile(r"[0-9]{1,3}\Z")
 
 @dataclass(frozen=True)
 class Job:
-    """A job on this node, as slurmd says. ``gpus``: their numbers here. ``until``: seconds since 1970."""
+    """A job on this node, as slurmd says. ``gpus``: their numbers here. ``until``: seconds since 1970. ``node``: what
+    Slurm calls this one."""
 
     id: str
     user: str
     uid: int
     gpus: Sequence[int]
     until: int
+    node: str = ""
 
     @property
     def grant(self) -> str:
@@ -53,13 +57,16 @@ def job_of(environment: Mapping[str, str], now: float) -> Job:
         raise NodeError(f"job {number}: SLURM_JOB_GPUS has no numbers of GPUs")
     end = environment.get("SLURM_JOB_END_TIME", "")
     until = int(end) if end.isdecimal() else int(now) + UNKNOWN_END
-    return Job(number, environment.get("SLURM_JOB_USER", ""), int(uid), [int(one) for one in listed], until)
+    return Job(number, environment.get("SLURM_JOB_USER", ""), int(uid), [int(one) for one in listed], until,
+               environment.get("SLURMD_NODENAME", ""))  # fmt: skip
 
 
 def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
     """Grant a job's GPUs to its person, and return what was done. Raises NodeError, which drains the node."""
     if not job.gpus:
         return []
+    # before the locks: slurmctld may take its time
+    share = raised.ask(job.id, job.node, places.command) if limited(places) else raised.Share()
     with ExitStack() as stack:
         stack.enter_context(flocked(reconcile.adding_path(places)))
         stack.enter_context(flocked(reconcile.lock_path(places)))
@@ -88,12 +95,27 @@ def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
         grants.delete([one.id for one in others], places.state, places.run)
         until = max(job.until, int(now) + 1)
         grants.write(
-            Grant(job.grant, job.user, job.uid, names, int(now), until, "Slurm", f"job {job.id}", SOURCE), places.state
-        )
+            Grant(
+                job.grant, job.user, job.uid, names, int(now), until, "Slurm", f"job {job.id}", SOURCE,
+                share.memory, share.processors,
+            ),
+            places.state,
+        )  # fmt: skip
         outcome = reconcile.under_lock(places, now, whole=False)
         if outcome.problems:  # guard: a job whose GPUs could not be opened does not start
             raise NodeError("; ".join(outcome.problems))
-        return outcome.done
+    return [*outcome.done, *_raise(places, now)]
+
+
+def limited(places: Places) -> bool:
+    """Whether this node has limits that a job could raise."""
+    return os.path.exists(os.path.join(places.state, applying.RECORD))
+
+
+def _raise(places: Places, now: float) -> list[str]:
+    """Limits follow jobs. What is wrong with that keeps no job from its GPUs: the timer tries again."""
+    found = raised.apply(places, now)
+    return [*found.done, *found.problems]
 
 
 def end(job: Job, places: Places) -> list[str]:
@@ -103,7 +125,7 @@ def end(job: Job, places: Places) -> list[str]:
         outcome = reconcile.under_lock(places, time.time(), whole=False)
     if problems or outcome.problems:
         raise NodeError("; ".join([*problems, *outcome.problems]))
-    return outcome.done
+    return [*outcome.done, *_raise(places, time.time())]
 
 
 def _name(number: int, there: Mapping[str, Sequence[str]], job: Job) -> str:

@@ -1,0 +1,148 @@
+"""What a person's slice may take while their jobs run: its limits, and what Slurm gave to the jobs here.
+
+What people run is in their slice and not in the job, so `--mem` and the job's processors are added to the slice's
+bounds, and taken back at the job's end. A job whose amounts are not known raises nothing.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..errors import NodeError, in_words
+from ..files import flocked, read_bytes, write_atomic
+from ..gpus import grants
+from ..gpus.grants import Grant
+from ..gpus.jobs import SOURCE
+from ..gpus.reconcile import Outcome, Places
+from ..limits import applying
+from ..limits.bounds import Machine
+from ..run import Runner
+from . import queue
+
+RECORD = "raised-limits.json"
+_FREE = {"MemoryMax": "infinity", "CPUQuota": ""}
+_PART = re.compile(r"\bNodes=(\S+) CPU_IDs=([0-9,-]+) Mem=([0-9]+)\b")
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a job has of a node: bytes, and processors."""
+
+    memory: int = 0
+    processors: int = 0
+
+
+def share_of(text: str, node: str) -> Share:
+    """What ``scontrol --details --oneliner show job`` says of a node; nothing where that is not understood."""
+    for names, ids, megabytes in _PART.findall(text):
+        if node in queue.names(names).split(","):
+            count = 0
+            for part in ids.split(","):
+                first, _, last = part.partition("-")
+                low, high = queue.number(first), queue.number(last or first)
+                if low is None or high is None or high < low:
+                    return Share()
+                count += 1 + high - low
+            return Share(int(megabytes) << 20, count)
+    return Share()
+
+
+def ask(job: str, node: str, command: Runner) -> Share:
+    """What a job has of this node. slurmctld has five seconds; what it does not say raises nothing."""
+    try:
+        done = command(("timeout", "5", "scontrol", "--details", "--oneliner", "show", "job", job))
+    except (NodeError, OSError):
+        return Share()
+    return share_of(done.stdout, node) if done.returncode == 0 else Share()
+
+
+def bounds(base: Mapping[str, str], share: Share, machine: Machine) -> dict[str, str]:
+    """What systemd is told of a slice whose limits are ``base``, and whose person has ``share`` of jobs here.
+
+    Memory goes up to what all people together have. What is not limited is not mentioned.
+    """
+    found = {}
+    memory, quota = base.get("MemoryMax", "infinity"), base.get("CPUQuota", "").rstrip("%")
+    if memory.isdecimal() and share.memory:
+        # guard: jobs take nothing of what the node keeps for itself
+        found["MemoryMax"] = str(max(int(memory), min(int(memory) + share.memory, machine.for_people)))
+    if quota.isdecimal() and share.processors:
+        found["CPUQuota"] = f"{max(int(quota), min(int(quota) + 100 * share.processors, 100 * machine.processors))}%"
+    return found
+
+
+def apply(places: Places, now: float, limits: applying.Places | None = None) -> Outcome:
+    """Bring slices to what jobs have here by now. What systemd refuses is a problem, and tried again."""
+    limits = limits or applying.Places(state=places.state, run=places.run, control=places.control)
+    limits = replace(limits, command=places.command, lookup=places.lookup)
+    outcome = Outcome()
+    with flocked(os.path.join(places.run, "locks", "raised-limits")):
+        before = _before(places)
+        held = [one for one in grants.read(places.state, places.run)[0] if one.source == SOURCE and one.holds(now)]
+        uids = sorted({*before, *(one.uid for one in held if one.memory or one.processors)})
+        after: dict[int, dict[str, str]] = {}
+        for uid in uids:
+            try:
+                told = _bring(places, limits, uid, held, before.get(uid, {}), outcome)
+            except (NodeError, OSError) as error:  # guard: limits keep no job from its GPUs
+                told = before.get(uid, {})
+                outcome.problems.append(f"user-{uid}.slice: what its jobs have is not known: {in_words(error)}")
+            if told:
+                after[uid] = told
+        if after != before:
+            write_atomic(os.path.join(places.run, RECORD), json.dumps(after).encode(), mode=0o600, sync=False)
+    return outcome
+
+
+def _bring(
+    places: Places, limits: applying.Places, uid: int, held: Sequence[Grant], before: dict[str, str], outcome: Outcome
+) -> dict[str, str]:
+    """Tell systemd of one slice. Returns what of its limits is raised now."""
+    unit, base = f"user-{uid}.slice", applying.of_person(uid, limits)
+    mine = [one for one in held if one.uid == uid]
+    share = Share(sum(one.memory for one in mine), sum(one.processors for one in mine))
+    wanted = bounds(base, share, applying.machine(limits)) if mine else {}
+    # guard: what an admin has set by hand stays
+    wanted = {name: value for name, value in wanted.items() if name in before or not _by_hand(places, unit, name)}
+    changed = {name: value for name, value in wanted.items() if before.get(name) != value}
+    # guard: what a job raised is taken back at its end -> []
+    back = [name for name in before if name not in wanted]
+    settings = [f"{name}={value}" for name, value in changed.items()]
+    settings += [f"{name}={base.get(name, _FREE[name])}" for name in back]
+    if not settings:
+        return wanted
+    try:
+        done = places.command(("systemctl", "set-property", "--runtime", unit, *settings))
+        why = done.stderr.strip() if done.returncode != 0 else None
+    except (NodeError, OSError) as error:
+        why = in_words(error)
+    if why is not None:
+        outcome.problems.append(f"{unit}: {' '.join(settings)} could not be set: {why}")
+        return before
+    for name in back:  # the file would hide what the site says later
+        for path in _files(places.control, unit, name):
+            os.unlink(path)
+    outcome.done.append(f"{unit}: {' '.join(settings)}")
+    return wanted
+
+
+def _files(directory: str, unit: str, name: str) -> list[str]:
+    return glob.glob(os.path.join(glob.escape(directory), f"{glob.escape(unit)}.d", f"50-{name}.conf"))
+
+
+def _by_hand(places: Places, unit: str, name: str) -> bool:
+    return any(_files(one, unit, name) for one in (places.control, f"{os.path.dirname(places.units)}/system.control"))
+
+
+def _before(places: Places) -> dict[int, dict[str, str]]:
+    """What slices were told last; a damaged record: nothing is known, and jobs raise what they have once more."""
+    try:
+        found = json.loads(read_bytes(os.path.join(places.run, RECORD)) or b"{}")
+        return {int(uid): {str(name): str(told[name]) for name in told if name in _FREE} for uid, told in found.items()}
+    except (ValueError, AttributeError, TypeError):
+        return {}

@@ -1,0 +1,181 @@
+"""What a person's slice may take while their jobs run, and that it is taken back."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.reconcile import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits import applying
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits.bounds import Machine
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import raised
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.raised import Share, share_of
+
+GIB = 1 << 30
+MACHINE = Machine(memory=64 * GIB, swap=0, tasks=1000, processors=16)
+SAID = (
+    "JobId=12 JobName=x UserId=minji(20000) NumNodes=2 Nodes=node[1-2] CPU_IDs=0-3,8 Mem=2048 GRES=gpu:1(IDX:0) "
+    "Nodes=node7 CPU_IDs=1 Mem=512 GRES=gpu:1(IDX:1) MinMemoryCPU=1G\n"
+)
+JOB = Grant("slurm-12", "minji", 20000, ["GPU-a"], 1000, 5000, "Slurm", "", "slurm", memory=2 * GIB, processors=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "node", "share"),
+    [
+        (SAID, "node2", Share(2048 << 20, 5)),
+        (SAID, "node7", Share(512 << 20, 1)),
+        (SAID, "node3", Share()),
+        (SAID.replace("0-3,8", "3-0"), "node1", Share()),
+        (SAID.replace("Mem=2048", "Mem=x"), "node1", Share()),
+        ("", "node1", Share()),
+        ("slurm_load_jobs error: Invalid job id specified", "node1", Share()),
+    ],
+)
+def test_what_a_job_has_of_a_node(text: str, node: str, share: Share) -> None:
+    assert share_of(text, node) == share
+
+
+@pytest.mark.parametrize("status", [1, 0])
+def test_what_slurm_does_not_say_raises_nothing(status: int) -> None:
+    def command(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        assert tuple(words[:2]) == ("timeout", "5")
+        if status == 0:
+            raise OSError("no such program")
+        return subprocess.CompletedProcess(words, status, SAID, "")
+
+    assert raised.ask("12", "node1", command) == Share()
+
+
+@pytest.mark.holds("jobs take nothing of what the node keeps for itself")
+@pytest.mark.parametrize(
+    ("base", "share", "wanted"),
+    [
+        # what is limited goes up by what the jobs have
+        (
+            {"MemoryMax": str(8 * GIB), "CPUQuota": "200%"}, Share(4 * GIB, 2),
+            {"MemoryMax": 12 * GIB, "CPUQuota": "400%"},
+        ),
+        # what is not limited is not mentioned
+        ({"MemoryMax": "infinity", "CPUQuota": ""}, Share(4 * GIB, 2), {}),
+        ({}, Share(4 * GIB, 2), {}),
+        ({"MemoryMax": str(8 * GIB), "CPUQuota": "200%"}, Share(), {}),
+        # up to what all people together have, and no less than before
+        ({"MemoryMax": str(50 * GIB)}, Share(60 * GIB), {"MemoryMax": MACHINE.for_people}),
+        ({"MemoryMax": str(63 * GIB)}, Share(GIB), {"MemoryMax": 63 * GIB}),
+        ({"CPUQuota": "1500%"}, Share(0, 16), {"CPUQuota": "1600%"}),
+    ],
+)  # fmt: skip
+def test_what_a_slice_is_told(base: dict[str, str], share: Share, wanted: dict[str, object]) -> None:
+    assert raised.bounds(base, share, MACHINE) == {name: str(value) for name, value in wanted.items()}
+
+
+@dataclass
+class Host:
+    places: Places
+    limits: applying.Places
+    told: list[tuple[str, ...]] = field(default_factory=list)
+    refuses: bool = False
+
+    def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        assert tuple(command[:3]) == ("systemctl", "set-property", "--runtime")
+        self.told.append(tuple(command[3:]))
+        if self.refuses:
+            return subprocess.CompletedProcess(command, 1, "", "no\n")
+        place = Path(self.places.control) / f"{command[3]}.d"
+        place.mkdir(parents=True, exist_ok=True)
+        for one in command[4:]:
+            (place / f"50-{one.partition('=')[0]}.conf").write_text(one)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    def go(self, now: float = 1500) -> list[str]:
+        self.told.clear()
+        return raised.apply(self.places, now, self.limits).problems
+
+    @property
+    def files(self) -> list[str]:
+        return sorted(path.name for path in Path(self.places.control).rglob("50-*.conf"))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    proc = tmp_path / "proc"
+    (proc / "sys/kernel").mkdir(parents=True)
+    (proc / "meminfo").write_text(f"MemTotal: {64 << 20} kB\nSwapTotal: 0 kB\n")
+    for name in ("threads-max", "pid_max"):
+        (proc / "sys/kernel" / name).write_text("1000\n")
+    state, run = tmp_path / "state", tmp_path / "run"
+    (run / "locks").mkdir(parents=True)
+    state.mkdir()
+    (state / applying.RECORD).write_text(
+        json.dumps({"memory": "8G", "swap": "0", "tasks": "500", "processors": "unlimited", "processor_weight": 100})
+    )
+    found = Host(
+        Places(state=str(state), run=str(run), control=str(tmp_path / "control"), units=str(tmp_path / "etc/system"),
+               lookup=lambda name: (20000, 20000)),
+        applying.Places(state=str(state), run=str(run), control=str(tmp_path / "control"), proc=str(proc)),
+    )  # fmt: skip
+    found.places = replace(found.places, command=found.run)
+    return found
+
+
+@pytest.mark.holds("what a job raised is taken back at its end")
+def test_limits_follow_jobs(host: Host) -> None:
+    state = host.places.state
+    assert (host.go(), host.told) == ([], [])
+    grants.write(JOB, state)
+    assert (host.go(), host.told) == ([], [("user-20000.slice", f"MemoryMax={10 * GIB}")])
+    assert (host.go(), host.told) == ([], []), "a second look changes nothing"
+    # two jobs of one person, ending in any order
+    grants.write(replace(JOB, id="slurm-13", gpus=["GPU-b"], memory=GIB), state)
+    host.go()
+    assert host.told == [("user-20000.slice", f"MemoryMax={11 * GIB}")]
+    grants.delete(["slurm-12"], state, host.places.run)
+    host.go()
+    assert host.told == [("user-20000.slice", f"MemoryMax={9 * GIB}")]
+    grants.delete(["slurm-13"], state, host.places.run)
+    host.go()
+    assert host.told == [("user-20000.slice", f"MemoryMax={8 * GIB}")]
+    assert host.files == [], "nothing hides what the site says later"
+    assert (host.go(), host.told) == ([], [])
+
+
+def test_a_job_whose_time_is_over_raises_nothing(host: Host) -> None:
+    grants.write(JOB, host.places.state)
+    host.go()
+    assert (host.go(now=6000), host.told) == ([], [("user-20000.slice", f"MemoryMax={8 * GIB}")])
+
+
+def test_an_admins_grant_raises_nothing(host: Host) -> None:
+    grants.write(replace(JOB, source="admin"), host.places.state)
+    assert (host.go(), host.told) == ([], [])
+
+
+def test_what_systemd_refuses_is_told_and_tried_again(host: Host) -> None:
+    grants.write(JOB, host.places.state)
+    host.refuses = True
+    (problem,) = host.go()
+    assert problem == f"user-20000.slice: MemoryMax={10 * GIB} could not be set: no"
+    host.refuses = False
+    assert (host.go(), len(host.told)) == ([], 1)
+
+
+@pytest.mark.holds("what an admin has set by hand stays")
+def test_what_an_admin_has_set_by_hand_stays(host: Host) -> None:
+    grants.write(JOB, host.places.state)
+    place = Path(host.places.control) / "user-20000.slice.d"
+    place.mkdir(parents=True)
+    (place / "50-MemoryMax.conf").write_text("[Slice]\nMemoryMax=1G\n")
+    assert (host.go(), host.told) == ([], [])
+
+
+@pytest.mark.holds("limits keep no job from its GPUs")
+def test_damaged_limits_are_a_problem_and_no_more(host: Host) -> None:
+    (Path(host.places.state) / applying.RECORD).write_text("{")
+    grants.write(JOB, host.places.state)
+    (problem,) = host.go()
+    assert "what its jobs have is not known" in problem
