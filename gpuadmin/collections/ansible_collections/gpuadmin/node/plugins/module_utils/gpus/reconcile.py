@@ -20,6 +20,7 @@ from ..files import flocked, read_bytes, write_atomic
 from ..lookup import Lookup, owner, system_lookup
 from ..paths import RUN, STATE
 from ..run import Finished, Runner, run_command
+from ..unit_status import said
 from . import gate, grants, jobs, outside, proof, tried
 from .device_files import all_files, gpus
 from .gate import Settings
