@@ -26,6 +26,10 @@ def read(cluster: Cluster, uid: int, name: str) -> str:
     return cluster.admin(NODE, f"cat {SLICES}/user-{uid}.slice/{name}").strip()
 
 
+def read_service(cluster: Cluster, name: str) -> str:
+    return cluster.admin(NODE, f"cat {SLICES}/cron.service/{name}").strip()
+
+
 def event(cluster: Cluster, uid: int, file: str, name: str) -> int:
     return int(dict(line.split() for line in read(cluster, uid, file).splitlines())[name])
 
@@ -65,6 +69,11 @@ def test_who_takes_too_much_is_stopped_and_nobody_else(cluster: Cluster, setting
         assert int(read(cluster, jiho, "memory.max")) == memory * 80 // 100 // 65536 * 65536
         assert int(read(cluster, jiho, "pids.max")) == tasks // 10
         assert memory // 2 < int(cluster.admin(NODE, f"cat {SLICES}/memory.max")) < memory - (200 << 20)
+
+        # what cron runs for people counts with what they run themselves
+        cluster.admin(NODE, "systemd-run --quiet --unit=cron.service sleep 600")
+        assert read_service(cluster, "memory.max") == read(cluster, jiho, "memory.max")
+        cluster.admin(NODE, "systemctl stop cron.service")
 
         bomb = subprocess.Popen([*cluster.ssh_command("minji", NODE), BOMB], stderr=subprocess.DEVNULL)
         try:

@@ -107,7 +107,7 @@ def test_what_runs_is_limited_at_once(host: Host) -> None:
 
 
 def test_jobs_of_cron_count_with_what_people_run(host: Host) -> None:
-    """A service is in another slice when it is started again, which ends no job of it."""
+    """A service is in another slice once it is started and no job of before runs: none is ended for it."""
     before, after = (host.root / "cgroup" / above / "cron.service" for above in ("system.slice", "user.slice"))
     before.mkdir(parents=True)
     for name in ("memory.max", "pids.max"):
@@ -117,6 +117,8 @@ def test_jobs_of_cron_count_with_what_people_run(host: Host) -> None:
     assert not any("try-restart" in call for call in host.calls)
     assert said in applying.apply(host.places, WANTED, given=True).done
     assert ("systemctl", "try-restart", "cron.service") in host.calls
+    stays = "cron.service: a job of it runs, so that is from its next start on"
+    assert stays in applying.apply(host.places, WANTED, given=True).done
     before.rename(after)
     host.calls.clear()
     assert said not in applying.apply(host.places, WANTED, given=True).done

@@ -170,6 +170,10 @@ def _apply(places: Places, wanted: Wanted | None, *, check: bool) -> Outcome:
         _systemctl(places, "daemon-reload")
     for unit in elsewhere:
         _systemctl(places, "try-restart", unit)
+    # systemd keeps a cgroup in which something of before runs
+    outcome.done += [
+        f"{unit}: a job of it runs, so that is from its next start on" for unit in _elsewhere(texts, places)
+    ]
     if changed or gone or wanted is not None:
         # of a job that runs on, the slice is another from the next start on
         _in_force(places, _running(places), outcome, told=bool(changed or gone or elsewhere))
