@@ -215,7 +215,7 @@ def _ending(found: Sequence[Step], answers: Answers) -> set[str]:
     return {step.row.job for step in found if step.what == "stop" and step.row.job} - kept
 
 
-def _agreed(stops: Items, answers: Answers, found: Sequence[Step], ending: Collection[str]) -> Items:
+def _agreed(stops: Items, answers: Answers, found: Sequence[Step] = (), ending: Collection[str] = ()) -> Items:
     """Of what is to end, that which the nodes would end; who did not answer is asked the next time. What a job that is
     cancelled has is looked at once more, also where nothing holds it now."""
     of_jobs = {(step.row.node, step.row.user, step.row.uuid): step.row.job for step in found if step.row.job}
