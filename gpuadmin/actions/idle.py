@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -13,9 +13,10 @@ from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, preview_document, show_letters
 from gpuadmin.actions.shared.now import age, plain_table
 from gpuadmin.actions.shared.prometheus import Prometheus
+from gpuadmin.actions.shared.queue import ask, controller
 from gpuadmin.actions.top import look
 from gpuadmin.answers import Answers
-from gpuadmin.common.idle import Idle, idle, spans, ungranted
+from gpuadmin.common.idle import Idle, idle, jobs, spans, ungranted
 from gpuadmin.common.queries import idle as query_idle
 from gpuadmin.common.text import counted, listed
 from gpuadmin.display import make_console
@@ -28,6 +29,7 @@ from gpuadmin.monitoring.policy import Rules, Step, key_of, steps
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import PlanBuilder
+from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 
 #: node → what its module is given of one kind: messages to tell, or holds to stop
@@ -66,14 +68,19 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
 
         found = steps(rows, rules, notified, time.time())
         notices = Notices() if post is None else plan_idle(found, registry, rules, post.ledger, mail.again)
+        found, why_not = _whole_jobs(session, found)
         stops = _stops(session, found)
         answers = _looked(session, stops)
-        _plan(session, found, notices, answers, mailed=post is not None, unknown=list(unknown))
-        stops = _agreed(stops, answers)
+        ending = _ending(found, answers)
+        _plan(
+            session, found, notices, answers, mailed=post is not None, unknown=list(unknown), jobs=ending, left=why_not
+        )
+        stops = _agreed(stops, answers, found, ending)
         result: dict[str, Any] = {
             "steps": [asdict(step) for step in found], **notices.document(), "unknown": unknown,
             "stopped": _outcomes(answers),
         }  # fmt: skip
+        result["jobs"] = sorted(ending)
         if not notices.letters and not stops:
             session.console.print("There is nobody to notify and nothing to stop.")
             return finish(session, answers.code, {**mails_document(()), **result})
@@ -91,11 +98,21 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
         jobs = _jobs(stops, _messages(session, found, rules, deliveries))
         run = session.run("idle", list(jobs), {"gpuadmin_idle": jobs}, check=False)
         after = Answers.of(run.hosts, list(stops), "idle")
+        cancelled = sorted(job for job in ending if job in _ending(found, after))
+        result["jobs"] = cancelled
+        if cancelled:
+            keeper = controller(session)
+            done = session.run(
+                "grant", [keeper], {"gpuadmin_cancel": cancelled}, check=False, label="idle: cancel jobs"
+            )
+            run = RunResult({**run.hosts, **done.hosts}, run.interrupted or done.interrupted, run.error or done.error)
         bad = [one for one in deliveries if not one.good]
         if post is not None and deliveries:
             session.console.print(post.outcome(deliveries))
         for line in _sentences(after):
             session.console.print(line)
+        for job in cancelled:
+            session.console.print(f"job {job}: cancelled; its GPUs are the queue's again")
         code = run.code or (ExitCode.ERROR if bad else ExitCode.DONE)
         result = {**result, **mails_document(deliveries), "stopped": _outcomes(after)}
         return report(session, run, result, code=code, unknown=[after])
@@ -108,7 +125,10 @@ def _rows(session: Session, hours: int) -> tuple[list[Idle], dict[str, str]]:
         nodes = look(prometheus, names)
         asked = {span: prometheus.ask(query_idle(span)) for span in spans(hours)}
     unknown = {node.name: node.problem for node in nodes if node.problem is not None}
-    return [*ungranted(nodes), *idle(nodes, asked, metrics.idle_exempt)], unknown
+    of_jobs = jobs(nodes, hours, time.time(), metrics.idle_exempt)
+    told = {(row.node, row.uuid, row.user) for row in of_jobs}  # of both, the job: ending it ends the hold as well
+    held = [row for row in idle(nodes, asked, metrics.idle_exempt) if (row.node, row.uuid, row.user) not in told]
+    return [*ungranted(nodes), *held, *of_jobs], unknown
 
 
 def _rules(session: Session) -> Rules:
@@ -139,7 +159,7 @@ def _stops(session: Session, found: Sequence[Step]) -> Items:
             target = {
                 "user": step.row.user, "uid": uids[step.row.user], "uuid": step.row.uuid,
                 "since": int(step.row.wrong_since or 0), "notified": int(step.notified or 0),
-                "why": "unused" if step.row.ungranted is None else "ungranted",
+                "why": "ungranted" if step.row.ungranted is not None else "job_unused" if step.row.job else "unused",
             }  # fmt: skip
             stops.setdefault(step.row.node, []).append(target)
     return stops
@@ -153,13 +173,58 @@ def _looked(session: Session, stops: Items) -> Answers:
     return Answers.of(run.hosts, list(stops), "idle")
 
 
-def _agreed(stops: Items, answers: Answers) -> Items:
-    """Of what is to end, that which the nodes would end; who did not answer is asked the next time."""
+def _whole_jobs(session: Session, found: Sequence[Step]) -> tuple[list[Step], dict[str, str]]:
+    """The steps, without those that would end a job of which not all is known; and by job why it is left.
+
+    A job ends as a whole: each of its GPUs has to be unused, and its notice over, and Slurm has to say that it has no
+    more than these.
+    """
+    ending = [step for step in found if step.what == "stop" and step.row.job]
+    if not ending:
+        return list(found), {}
+    why: dict[str, str] = {}
+    answers, _ = ask(session, controller(session))
+    queue = {one["id"]: one for answer in answers.known.values() for one in answer["jobs"] if not one["place"]}
+    for job in {step.row.job for step in ending}:
+        mine = [step for step in found if step.row.job == job]
+        there = queue.get(job)
+        if there is None:
+            why[job] = next(iter(answers.unknown.values()), "it has ended")
+        elif there["user"] != mine[0].row.user:
+            why[job] = "it is somebody else's"
+        # guard: a job of which one GPU may be used is not cancelled
+        elif there["gpus"] != len(mine) or any(step.what != "stop" for step in mine):
+            why[job] = "not all of its GPUs are unused, or their notice is not over"
+    return [step for step in found if step.row.job not in why or step.what != "stop"], why
+
+
+def _ending(found: Sequence[Step], answers: Answers) -> set[str]:
+    """The jobs to cancel: on each of their GPUs nothing is left, or would be, by what the nodes say."""
+    said = {
+        (host, one["user"], one["uuid"]): one["status"]
+        for host, answer in answers.known.items()
+        for one in answer["stopped"]
+    }
+    kept = {
+        step.row.job
+        for step in found
+        if step.what == "stop"
+        # guard: a job whose GPU somebody may use is not cancelled
+        and said.get((step.row.node, step.row.user, step.row.uuid)) not in ("would stop", "stopped", "gone")
+    }
+    return {step.row.job for step in found if step.what == "stop" and step.row.job} - kept
+
+
+def _agreed(stops: Items, answers: Answers, found: Sequence[Step] = (), ending: Collection[str] = ()) -> Items:
+    """Of what is to end, that which the nodes would end; who did not answer is asked the next time. What a job that is
+    cancelled has is looked at once more, also where nothing holds it now."""
+    of_jobs = {(step.row.node, step.row.user, step.row.uuid): step.row.job for step in found if step.row.job}
     ready = {
         (host, one["user"], one["uuid"])
         for host, answer in answers.known.items()
         for one in answer["stopped"]
-        if one["status"] == "would stop"
+        if (one["status"] == "would stop" and not of_jobs.get((host, one["user"], one["uuid"])))
+        or of_jobs.get((host, one["user"], one["uuid"])) in ending
     }
     agreed = {
         host: [one for one in given if (host, one["user"], one["uuid"]) in ready] for host, given in stops.items()
@@ -198,6 +263,8 @@ def _plan(
     *,
     mailed: bool,
     unknown: Sequence[str],
+    jobs: Collection[str] = (),
+    left: Mapping[str, str] | None = None,
 ) -> None:
     name = session.site.settings.name
     what = "not used" if all(step.row.ungranted is None for step in found) else "not used or not granted"
@@ -206,6 +273,10 @@ def _plan(
     for host, answer in answers.known.items():
         for one in answer["stopped"]:
             builder.add(host, _sentence(one))
+    for row in {step.row.job: step.row for step in found if step.row.job in jobs}.values():
+        builder.add(row.node, f"cancel job {row.job} of {row.user}: its GPUs are not used, and others get them")
+    for job, reason in (left or {}).items():
+        builder.warn(f"job {job} is left: {reason}")
     for host, why in answers.unknown.items():
         builder.warn(f"{host}: it is not known what to end there: {why}")
     for step in found:
@@ -231,7 +302,7 @@ def _plan(
 def _why(row: Idle) -> str:
     """`has no grant for it (ended 18:00): `; nothing where it is only not used."""
     if row.ungranted is None:
-        return ""
+        return f"job {row.job}: " if row.job else ""
     return f"has no grant for it (ended {clock(row.ungranted)}): "
 
 

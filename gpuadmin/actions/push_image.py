@@ -40,9 +40,11 @@ def push_image(options: Options, push: Push) -> int:
     """Move the nodes that can take it to the image. Returns the exit code."""
     with opened("push-image", options) as session:
         found = look(session, check_name(push.name))
-        in_store(found, push.name)
+        manifest = in_store(found, push.name)
         builder = PlanBuilder(f"Move nodes to the image {push.name}")
         queue = away(session, session.named("gpu") if push.reboot else [])
+        if why := queue.newer(manifest["packages"]):  # guard: no node gets a slurmd that is newer than its controller
+            raise RefusedError(f"{push.name}: {why}", hint="gpuadmin show-image says what is in it")
         nodes = _nodes(session, builder, found, push, queue)
         again = [one for one in found.nodes if one not in nodes and queue.stale(one)]
         for host in again:

@@ -37,6 +37,8 @@ class Granted:
     until: float
     who: str
     reason: str
+    job: str = ""  # of Slurm's queue, where it is one's that is not used
+    unused: float | None = None  # since when that is so
 
 
 @dataclass(frozen=True)
@@ -257,8 +259,22 @@ def _device(
 
 def _granted(values: _Values, uuid: str, now: float) -> tuple[Granted, ...]:
     """The grants of a GPU that have not ended; what Prometheus answers may be older than their end."""
+    unused = {
+        (one.labels.get("user", ""), f"job {one.labels.get('slurm_job', '')}"): (
+            one.labels.get("slurm_job", ""),
+            one.value,
+        )
+        for one in values.of.get("gpuadmin_gpu_job_unused_since_timestamp_seconds", ())
+        if one.labels.get("uuid", "") == uuid and _moment(one.value, now) is not None
+    }
     found = [
-        Granted(one.labels.get("user", UNKNOWN), one.value, one.labels.get("who", ""), one.labels.get("reason", ""))
+        Granted(
+            one.labels.get("user", UNKNOWN),
+            one.value,
+            one.labels.get("who", ""),
+            one.labels.get("reason", ""),
+            *unused.get((one.labels.get("user", ""), one.labels.get("reason", "")), ()),
+        )
         for one in values.of.get("gpuadmin_gpu_granted_until_timestamp_seconds", ())
         if one.labels.get("uuid", "") == uuid and one.value > now
     ]

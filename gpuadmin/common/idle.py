@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .cluster import Device, Node
+from .cluster import Device, Granted, Node
 from .samples import Sample
 
+#: Who has granted what a job of the queue has.
+QUEUE = "Slurm"
 #: Spans in hours: whether something was used at all in each shows for how long it was not.
 SPANS = (6, 12, 24, 72, 168)
 
@@ -29,6 +31,7 @@ class Idle:
     policy: str
     unused: float | None = None  # since when, as its node says; None: it does not
     ungranted: float | None = None
+    job: str = ""  # of Slurm's queue, which has the GPU for nothing
 
     @property
     def wrong_since(self) -> float | None:
@@ -75,6 +78,28 @@ def ungranted(nodes: Iterable[Node]) -> list[Idle]:
         if since is not None
     ]
     return sorted(rows, key=lambda row: (row.ungranted or 0, row.user, row.node, row.index))
+
+
+def jobs(nodes: Iterable[Node], hours: int, now: float, exempt: Collection[str]) -> list[Idle]:
+    """Given the cluster now, return a row for each GPU of jobs whose person has used none of them for so many hours,
+    whether they hold them or not. A job that uses one of its GPUs is left out.
+    """
+    found: dict[str, list[tuple[Device, Granted]]] = {}
+    for node in nodes:
+        for device in node.devices:
+            for one in device.granted:
+                if one.who == QUEUE and one.reason.startswith("job "):
+                    found.setdefault(one.reason, []).append((device, one))
+    rows = []
+    for pairs in found.values():
+        # guard: a job that uses one of its GPUs is not idle -> [one.unused or now for _, one in pairs]
+        since = [one.unused for _, one in pairs]
+        if any(one is None or now - one < hours * 3600 for one in since):
+            continue
+        for device, one in pairs:
+            row = _row(device, one.user, hours, exempt)
+            rows.append(replace(row, unused=one.unused, job=one.job))
+    return sorted(rows, key=lambda row: (row.unused or 0, row.user, row.node, row.index))
 
 
 def _row(device: Device, user: str, hours: int, exempt: Collection[str]) -> Idle:

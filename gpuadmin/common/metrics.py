@@ -208,6 +208,11 @@ METRICS = (
         "are open to everybody, and for a grant of a single MIG device.",
     ),
     Metric(
+        "gpuadmin_gpu_job_unused_since_timestamp_seconds", GAUGE, ("uuid", "user", "slurm_job"),
+        "Since when a job of Slurm's has had it and its person has not used it, whether they hold it or not, and each "
+        "look of that time knows it; absent where it is used, or nobody knows.",
+    ),
+    Metric(
         "gpuadmin_gpu_ungranted_since_timestamp_seconds", GAUGE, ("uuid", "user"),
         "Since when somebody has held it without a grant: it was open when theirs ended. Absent where GPUs are open to "
         "everybody.",

@@ -11,6 +11,7 @@ NOW_NAMES = (
     "gpuadmin_mig_memory_used_bytes",
     "gpuadmin_gpu_allocated", "gpuadmin_gpu_allocated_since_timestamp_seconds", "gpuadmin_gpu_processes",
     "gpuadmin_gpu_process_memory_bytes", "gpuadmin_gpu_unused_since_timestamp_seconds",
+    "gpuadmin_gpu_job_unused_since_timestamp_seconds",
     "gpuadmin_gpu_granted_until_timestamp_seconds", "gpuadmin_gpu_ungranted_since_timestamp_seconds",
     "gpuadmin_collector_success", "gpuadmin_collector_sample_timestamp_seconds",
     "probe_success", "up", "node_memory_MemTotal_bytes", "node_memory_MemAvailable_bytes", "node_load1",

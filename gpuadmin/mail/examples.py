@@ -92,6 +92,7 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
                         "index": "3",
                         "name": "NVIDIA H100",
                         "containers": ["jupyter"],
+                        "job": "",
                         "since": "2026-11-23 09:10",
                     },
                 ],

@@ -24,9 +24,14 @@ def plan_idle(
     return Notices(**{name: tuple(chain.from_iterable(getattr(one, name) for one in kinds)) for name in names})
 
 
-def _by_reason(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
-    """Those that are not used, and those that nobody granted."""
-    return [one for one in steps if one.row.ungranted is None], [one for one in steps if one.row.ungranted is not None]
+def _by_reason(steps: Sequence[Step]) -> tuple[list[Step], list[Step], list[Step]]:
+    """Those that are not used, those of jobs that are not, and those that nobody granted."""
+    unused = [one for one in steps if one.row.ungranted is None]
+    return (
+        [one for one in unused if not one.row.job],
+        [one for one in unused if one.row.job],
+        [one for one in steps if one.row.ungranted is not None],
+    )
 
 
 def _plan(steps: Sequence[Step], registry: Registry, rules: Rules, ledger: Ledger, again: Collection[str]) -> Notices:
@@ -36,7 +41,7 @@ def _plan(steps: Sequence[Step], registry: Registry, rules: Rules, ledger: Ledge
         names = tuple(dict.fromkeys(step.row.user for step in found))
         items = [
             {"node": step.row.node, "index": step.row.index, "name": step.row.name,
-             "containers": list(step.row.containers), "since": _when(step.row.wrong_since or 0)}
+             "containers": list(step.row.containers), "job": step.row.job, "since": _when(step.row.wrong_since or 0)}
             for step in found
         ]  # fmt: skip
         stop_hours = rules.notice if rules.ends(found[0].row) else None
@@ -67,6 +72,16 @@ def _words(steps: Sequence[Step], rules: Rules) -> str:
             f"{rules.notice}시간 뒤에도 점유 중이면 강제로 종료됩니다. 연장은 관리자에게 문의하세요."
         )
     after = counted(rules.after, "hour")
+    if steps[0].row.job:
+        jobs = ", ".join(dict.fromkeys(step.row.job for step in steps))
+        english = f"{gpus}: the queue has given it to you (job {jobs}), and you have not used it for {after}."
+        english += " Please give back what you do not need: gpu release."
+        korean = f"{gpus}: 대기열에서 받은 뒤(작업 {jobs}) {rules.after}시간 넘게 사용하지 않고 있습니다."
+        korean += " 필요 없으면 반납해 주세요: gpu release."
+        if rules.stop:
+            english += f" A job that is still unused in {counted(rules.notice, 'hour')} is cancelled."
+            korean += f" {rules.notice}시간 뒤에도 그대로이면 작업이 취소됩니다."
+        return f"{english}\n{korean}"
     english = f"{gpus}: you hold it and have not used it for {after}. Please end what you do not need."
     korean = f"{gpus}: {rules.after}시간 넘게 사용하지 않고 점유 중입니다. 필요 없는 작업은 종료해 주세요."
     if rules.stop:

@@ -53,7 +53,7 @@ def key_of(row: Idle, rules: Rules) -> str:
     """
     assert row.wrong_since is not None
     parts = (
-        "idle" if row.ungranted is None else "ungranted",  # guard: who was told of one reason was not told of another
+        _kind(row),  # guard: who was told of one reason was not told of another
         row.node,  # guard: who was told of one node was not told of another
         row.uuid,  # guard: who was told of one GPU was not told of another
         row.user,
@@ -61,6 +61,12 @@ def key_of(row: Idle, rules: Rules) -> str:
         rules.notice if rules.ends(row) else 0,  # guard: who was told of no end is not stopped
     )
     return " ".join(map(str, parts))
+
+
+def _kind(row: Idle) -> str:
+    if row.ungranted is not None:
+        return "ungranted"
+    return f"job-{row.job}" if row.job else "idle"
 
 
 def steps(rows: Iterable[Idle], rules: Rules, notified: Callable[[str], float | None], now: float) -> list[Step]:

@@ -17,6 +17,7 @@ ASK = (
     's.sendall(sys.argv[1].encode() + bytes([10])); print(s.recv(99).decode(), end="")'
 )
 CLI = "python3 -IB /var/lib/gpuadmin/lib/gpuadmin_node/cli.py"
+EXCEPTION = ("--hours", "9", "--reason", "paper", "--yes")  # longer than anybody may ask for
 
 
 @pytest.fixture
@@ -90,22 +91,14 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
             assert said in refused.stderr
         # jobs are no hole in the gate
         queue.admin(NODE, "systemctl start gpuadmin-gpu-gate.service")
-        # an admin's exception comes before all others and has no limits; it takes nothing from anybody, and never waits
-        exception = ("--hours", "9", "--reason", "paper", "--yes")
-        assert "there: " in str(queue.gpuadmin("grant", "jiho", NODE, *exception, code=3))
-        queue.gpuadmin("grant", "jiho", "node2", *exception)
-        (made,) = [one for one in _jobs(queue) if one["exception"]]
-        assert (made["user"], made["nodes"], made["exception"]["reason"]) == ("jiho", "node2", "paper")
+        # an admin's exception takes nothing from anybody, and never waits
+        assert "there: " in str(queue.gpuadmin("grant", "jiho", NODE, *EXCEPTION, code=3))
         assert [one["place"] for one in _jobs(queue) if one["place"]] == [1], "what did not start does not wait"
-        queue.gpuadmin("revoke", f"slurm-{made['id']}", "--yes")
-        assert "Invalid qos" in queue.ssh("jiho", NODE, "sbatch --qos=exception -D / --wrap true").stderr
         # a node that is drained takes no further job; what runs there goes on
         queue.gpuadmin("drain", "node2", "--reason", "new image", "--yes")
         hosts = queue.gpuadmin("status")["result"]["hosts"]
         assert (hosts["node2"]["closed"], hosts[NODE]["gpu_gate"]) == ("new image", [])
         assert "node2 takes no jobs now: new image" in queue.person("jiho", NODE, "gpu list")
-        # nor is it rebooted, while somebody has a job there
-        assert "in use by jiho (job" in str(queue.gpuadmin("reboot", "node2", "--yes", code=5))
         queue.gpuadmin("resume", "node2", "--yes")
         assert "new image" not in queue.person("jiho", NODE, "gpu list")
         # the controller is killed: what runs goes on, and whoever asks hears so soon
@@ -144,6 +137,18 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
 
 
 @pytest.mark.slow
+def test_an_exception_has_no_limits_and_is_an_admin_s_alone(queue: Cluster) -> None:
+    queue.gpuadmin("grant", "minji", "node2", "--gpus", "2", *EXCEPTION)
+    (made,) = [one for one in _jobs(queue) if one["exception"]]
+    assert (made["user"], made["nodes"], made["exception"]["reason"]) == ("minji", "node2", "paper")
+    assert "minji node2 0 1" in _granted(queue)
+    assert "Invalid qos" in queue.ssh("minji", NODE, "sbatch --qos=exception -D / --wrap true").stderr
+    assert "denied" in queue.ssh("minji", NODE, f"scontrol update JobId={made['id']} AdminComment=x").stderr
+    queue.gpuadmin("revoke", f"slurm-{made['id']}", "--yes")
+    queue.wait(lambda: queue.ssh("admin", "node2", "! sudo grep -rq slurm /var/lib/gpuadmin/gpu-grants && echo so"))
+
+
+@pytest.mark.slow
 def test_a_verb_takes_a_node_away_and_lets_it_take_jobs_again(queue: Cluster) -> None:
     queue.person("minji", NODE, f"gpu get 1 --node {NODE}")
     reboot = queue.start("reboot", NODE, "--when-idle", "--yes")
@@ -165,6 +170,7 @@ def test_a_verb_takes_a_node_away_and_lets_it_take_jobs_again(queue: Cluster) ->
     nodes = queue.gpuadmin("queue")["result"]["hosts"][CONTROLLER]["nodes"]
     assert {one["name"]: one["reason"] for one in nodes} == {NODE: "", "node2": "fan is loud"}
     queue.wait(lambda: queue.ssh("jiho", NODE, f"gpu get 1 --node {NODE}"))
+    assert "in use by jiho (job" in str(queue.gpuadmin("reboot", NODE, "--yes", code=5))
     # a queue with jobs is not taken away
     with queue.settings(lambda text: text.replace(SLURM, "")):
         assert "it has jobs of jiho" in str(queue.gpuadmin("provision", "--limit", CONTROLLER, "--yes", code=3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,6 +82,7 @@ class Away:
 
     `asked`: what the playbook is given; empty where none of the nodes takes jobs. `jobs`: by node, whose they are.
     `closed`: by node, why it takes no jobs already. `unknown`: why the queue does not say.
+    `version`: the release of its controller, such as (24, 11).
     """
 
     session: Session
@@ -89,6 +91,19 @@ class Away:
     jobs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     closed: Mapping[str, str] = field(default_factory=dict)
     unknown: str = ""
+    version: tuple[int, ...] = ()
+
+    def newer(self, packages: Mapping[str, str]) -> str:
+        """Why an image is not for nodes of the queue: its slurmd is of a newer release than the controller, which would
+        not understand it. Empty where it is not, or where that is not known. `packages`: name → version."""
+        match = re.match(r"(\d+)\.(\d+)\.", packages.get("slurmd", ""))
+        if match is None or not self.version or (int(match[1]), int(match[2])) <= self.version:
+            return ""
+        here = ".".join(f"{part:02}" for part in self.version)
+        return (
+            f"its slurmd is {packages['slurmd']}, and the queue's controller is of {here}: "
+            "upgrade slurmdbd and slurmctld there first, in this order"
+        )
 
     def asked(self, *, waits: bool, force: bool) -> dict[str, Any]:
         """The variables of a playbook whose roles drain and resume."""
@@ -149,7 +164,8 @@ def away(session: Session, names: Sequence[str]) -> Away:
         return Away(session, mark, nodes, unknown=answers.unknown.get(host, "it did not answer"))
     queue = answers.known[host]
     closed = {one["name"]: one["reason"] for one in queue["nodes"] if one["reason"] and "drain" in one["state"]}
-    return Away(session, mark, nodes, {node: _jobs(queue, node) for node in nodes}, closed)
+    jobs = {node: _jobs(queue, node) for node in nodes}
+    return Away(session, mark, nodes, jobs, closed, version=tuple(queue.get("version") or ()))
 
 
 def _jobs(queue: Mapping[str, Any], node: str) -> list[str]:

@@ -116,6 +116,7 @@ class QueueNode(TypedDict):
 class Queue(TypedDict):
     jobs: list[Job]
     nodes: list[QueueNode]
+    version: NotRequired[list[Count] | None]
 
 
 class Division(TypedDict):

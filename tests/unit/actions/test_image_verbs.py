@@ -213,6 +213,23 @@ def test_a_push_waits_for_jobs_of_the_queue(cli: Cli, cluster: Cluster, queue: d
     assert "gpuadmin_away" not in cluster.changing[0].variables, "what only prepares takes no node away"
 
 
+@pytest.mark.holds("no node gets a slurmd that is newer than its controller")
+def test_an_image_with_a_newer_slurmd_is_refused(cli: Cli, cluster: Cluster, queue: dict[str, HostResult]) -> None:
+    def says(version: list[int] | None, slurmd: str) -> tuple[int, str]:
+        report = {"jobs": [], "nodes": [], "version": version}
+        queue["storage1"] = HostResult("ok", reports={"queue": report})
+        cluster.store["b"]["manifest"]["packages"] = {"slurmd": slurmd}
+        code, _, err = cli("push-image", "b", "--yes")
+        return code, " ".join(err.split())
+
+    code, err = says([24, 11], "25.11.2-1")
+    assert code == 5
+    assert "its slurmd is 25.11.2-1, and the queue's controller is of 24.11: upgrade slurmdbd and slurmctld" in err
+    assert cluster.changing == []
+    for version, slurmd in (([24, 11], "24.11.9-1"), ([24, 11], "23.11.4-1"), (None, "25.11.2-1"), ([24, 11], "odd")):
+        assert says(version, slurmd)[0] == 0, (version, slurmd)
+
+
 def test_what_an_interrupted_push_has_drained_takes_jobs_again(
     cli: Cli, cluster: Cluster, queue: dict[str, HostResult]
 ) -> None:

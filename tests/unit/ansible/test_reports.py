@@ -107,8 +107,10 @@ GOOD: dict[str, Any] = {
          "reason": "deadline", "source": "admin"}]},
     "queue": {
         "jobs": [{"id": "4_[2-9]", "user": "minji", "group": "people", "gpus": 2, "nodes": "", "place": 1,
-                  "asked": 1.8e9, "start": None, "end": None, "why": "others come first"}],
+                  "asked": 1.8e9, "start": None, "end": None, "why": "others come first",
+                  "exception": {"id": "ab", "who": "root@nas", "reason": "paper"}}],
         "nodes": [{"name": "gpu1", "state": "drained", "reason": "Prolog error"}],
+        "version": [24, 11],
     },
     "mig": {"steps": [{"gpu": 0, "state": "waits", "words": "whole (now 7g.80gb)", "people": ["minji holds it"]}]},
     "gpus": {"pci": [BUS], "driver": {"module": "550"}, "nvml": {"driver": "550", "cuda": "12.4", "gpus": [GPU]},

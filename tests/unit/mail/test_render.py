@@ -49,10 +49,12 @@ VALUES: dict[str, list[dict[str, Any]]] = {
         for hosts in ([], ["gpu1"])
     ],
     "idle": [
-        {"items": [{"node": "gpu1", "index": "0", "name": "H100", "containers": some, "since": "2026-11-23 09:10"}],
+        {"items": [{"node": "gpu1", "index": "0", "name": "H100", "containers": some, "job": job,
+                    "since": "2026-11-23 09:10"}],
          "hours": 2, "stop_hours": stop}
         for some in ([], ["train", "jupyter"])
         for stop in (None, 4)
+        for job in ("", "7")
     ],
     "ungranted": [
         {"items": [{"node": "gpu1", "index": "0", "name": "H100", "containers": some, "since": "2026-11-23 18:00"}],

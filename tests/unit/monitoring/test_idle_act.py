@@ -98,6 +98,85 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Nodes:
     return fake
 
 
+@pytest.fixture(scope="module")
+def queued(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
+    """A Prometheus in which minji's job has had two GPUs for three hours for nothing; junho's uses one of its two."""
+    base = tmp_path_factory.mktemp("queued")
+    now = time.time()
+    since = int(now - 10800)
+    lines = [*node("gpu1", now, held={}), *node("gpu2", now, held={})]
+    for name, user, job, unused in (("gpu1", "minji", "7", (0, 1)), ("gpu2", "junho", "8", (0,))):
+        for index in (0, 1):
+            lines += [one.replace("root@nas", "Slurm") for one in
+                      granted(name, index, user, now, now + 3600, f"job {job}")]  # fmt: skip
+        for index in unused:
+            labels = {"instance": name, "job": "node", "uuid": f"GPU-{name}-{index}", "user": user, "slurm_job": job}
+            lines.append(line("gpuadmin_gpu_job_unused_since_timestamp_seconds", labels, since, now))
+    with prometheus(base, blocks(base, lines)) as port:
+        yield port, since
+
+
+class Queue(Nodes):
+    """The same with a queue: `gpus` that minji's job has, by what Slurm says."""
+
+    gpus = 2
+
+    def run(self, invocation: Invocation, **callbacks: object) -> RunResult:
+        if invocation.playbook == "queue":
+            job = {"id": "7", "user": "minji", "group": "people", "gpus": self.gpus, "nodes": "gpu1", "place": 0,
+                   "asked": 1, "start": 2, "end": 9, "why": ""}  # fmt: skip
+            return RunResult({"nas1": HostResult("ok", reports={"queue": {"jobs": [job], "nodes": []}})})
+        if invocation.playbook == "grant":
+            self.runs.append((invocation.check, dict(invocation.variables)))
+            return RunResult({"nas1": HostResult("changed")})
+        found = super().run(invocation, **callbacks)
+        for host in found.hosts.values():
+            for one in host.reports["idle"]["stopped"]:
+                one["status"] = "kept" if self.kept else "gone"
+        return found
+
+
+@pytest.mark.holds(
+    "a job that uses one of its GPUs is not idle", "a job of which one GPU may be used is not cancelled",
+    "a job whose GPU somebody may use is not cancelled",
+)  # fmt: skip
+def test_a_job_that_uses_nothing_is_told_and_then_cancelled(
+    queued: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = Queue()
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", nodes.run)
+    world = World(tmp_path, queued[0], nodes, idle_hours=2, idle_stop=True, idle_notice_hours=1)
+    settings = world.site / "gpuadmin.yml"
+    settings.write_text(settings.read_text() + "slurm: {}\n")
+    (world.site / "inventory/queue.yml").write_text("slurm: {hosts: {nas1: {}}}\n")
+    world.idle("--yes")
+    assert world.sent() == 1, "junho's job uses one of its GPUs"
+    (mail,) = world.mails.glob("*.eml")
+    text = email.message_from_bytes(mail.read_bytes(), policy=email.policy.default).get_body().get_content()  # type: ignore
+    assert "GPU 0 (" in text
+    assert "job 7" in text
+    assert "gpu release" in text
+    ((_, told),) = nodes.runs
+    assert "A job that is still unused in 1 hour is cancelled" in told["gpu1"]["tell"][0]["message"]
+    nodes.runs.clear()
+    world.later(1.1)
+    nodes.gpus = 3
+    assert "job 7 is left: not all of its GPUs are unused" in world.idle("--yes").output
+    nodes.gpus, nodes.kept = 2, True
+    world.idle("--yes")
+    assert all(check for check, _ in nodes.runs), "a node says that it was used"
+    nodes.kept = False
+    nodes.runs.clear()
+    assert "cancel job 7 of minji" in world.idle("--check").output
+    assert all(check for check, _ in nodes.runs)
+    nodes.runs.clear()
+    assert "job 7: cancelled" in world.idle("--yes").output
+    _, (check, looked), (_, cancelled) = nodes.runs
+    assert not check, "each GPU is looked at once more"
+    assert [one["why"] for one in looked["gpu1"]["stop"]] == ["job_unused", "job_unused"]
+    assert cancelled["gpuadmin_cancel"] == ["7"]
+
+
 def test_told_once_by_mail_and_on_terminals(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
     world = World(tmp_path, server[0], nodes)
     assert world.idle("--check").return_value == 0

@@ -54,6 +54,36 @@ def test_whether_the_gate_is_closed(cluster: Cluster, monkeypatch: pytest.Monkey
     assert cluster.look()["gpuadmin_gpu_gate_closed"] == 0
 
 
+JOB = 'gpuadmin_gpu_job_unused_since_timestamp_seconds{{uuid="{}",user="{}",slurm_job="7"}}'
+
+
+@pytest.mark.holds(
+    "time in which nobody looked is not time in which a job's GPU was unused",
+    "a GPU that its person uses now is not unused", "whether a GPU is used is not said where nobody knows who holds it",
+)  # fmt: skip
+def test_since_when_a_job_has_a_gpu_for_nothing(cluster: Cluster) -> None:
+    begin = int(time.time()) - 7200
+    job = Grant("slurm-7", "alice", 47001, [FIRST], begin, begin + 9000, "Slurm", "job 7", "slurm")
+    admins = Grant("a1", "bob", 47002, [SECOND], begin, begin + 9000, "root@nas", "a deadline")
+    cluster.grant(job, admins)
+    now = time.time()
+    found = cluster.look()
+    since = found[JOB.format(FIRST, "alice")]
+    assert now - 1 <= since <= time.time() + 1, "what was before the collector began nobody knows"
+    assert not any(name.startswith(JOB[:40]) and "bob" in name for name in found), "an admin's grant is no job"
+    cluster.clock += 1
+    assert cluster.look()[JOB.format(FIRST, "alice")] == since
+    with cluster.process(47001) as one:
+        cluster.settle()
+        for _ in range(2):
+            cluster.clock += 1
+            found = cluster.look([one])
+        assert JOB.format(FIRST, "alice") not in found, "she uses it"
+        cluster.mapper._scanner.rounds = 0
+        assert JOB.format(FIRST, "alice") not in cluster.look([])
+        cluster.settle()
+
+
 def test_held_without_a_process_counts_as_held(cluster: Cluster) -> None:
     with cluster.process(47001, "nvidia1", "nvidia-uvm") as one, cluster.process(47002, "nvidia1", "nvidia0"):
         cluster.settle()

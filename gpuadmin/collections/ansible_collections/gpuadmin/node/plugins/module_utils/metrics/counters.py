@@ -112,6 +112,14 @@ class Counters:
         self._ungranted = {key: min(before.get(key, now), now) for key in held}
         return self._ungranted
 
+    def unused(self, uuid: str, user: str) -> float | None:
+        """Until when somebody used a GPU, seconds since 1970 (0: never); None: they use it now, or nobody knows."""
+        use = self._uses.get((uuid, user))
+        if use is None:
+            return 0.0
+        # guard: a GPU that its person uses now is not unused -> use.used
+        return None if use.used >= use.last and time.time() - use.last < GAP else use.used
+
     def read_log(self, path: str = LOG) -> None:
         """Count what the kernel's log has got since. Raises OSError if it cannot be read."""
         if self._log < 0:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import NodeError, in_words
 from ..gpus import tried
+from ..gpus.grants import Grant
+from ..gpus.jobs import SOURCE
 from ..gpus.xid import LOG
 from ..images.places import Places as ImagePlaces
 from ..paths import STATE
@@ -68,6 +70,7 @@ class Mapper:
         self._known: tuple[Device, ...] = ()
         self._held: tuple[Holdings, dict[str, int | None]] | None = None  # in this pass, and who these people are
         self._last: tuple[float, float] | None = None  # this pass, and the record that it had
+        self._watched: float | None = None  # since when each pass knew who used what; seconds since 1970
         self._saved = now()
         self._loaded: str | None = None
         self._samples = Samples()
@@ -150,6 +153,8 @@ class Mapper:
                     "gpuadmin_gpu_granted_until_timestamp_seconds", one.until,
                     uuid=device.uuid, user=one.user, who=one.who, reason=one.reason,
                 )  # fmt: skip
+                if self._held is not None:  # guard: whether a GPU is used is not said where nobody knows who holds it
+                    self._job(device, one)
         if granted is not None and self._held is None:
             return  # who holds what is not known now, and is no reason to forget since when
         found, uids = self._held or ({}, {})
@@ -159,6 +164,19 @@ class Mapper:
         }  # fmt: skip
         for (uuid, user), since in self._counters.ungranted(without, having).items():
             self._samples.put("gpuadmin_gpu_ungranted_since_timestamp_seconds", round(since), uuid=uuid, user=user)
+
+    def _job(self, device: Device, grant: Grant) -> None:
+        """Since when a job has a GPU for nothing; nothing where nobody has watched all that time."""
+        if grant.source != SOURCE or self._watched is None:
+            return
+        used = self._counters.unused(device.uuid, grant.user)
+        if used is not None:
+            # guard: time in which nobody looked is not time in which a job's GPU was unused -> max(grant.begin, used)
+            since = max(grant.begin, used, self._watched)
+            self._samples.put(
+                "gpuadmin_gpu_job_unused_since_timestamp_seconds", round(since),
+                uuid=device.uuid, user=grant.user, slurm_job=grant.id[len(SOURCE) + 1 :],
+            )  # fmt: skip
 
     def _identified(self, pids: set[int]) -> dict[int, Process]:
         first = sorted(pids)[:MOST_PROCESSES]  # guard: only so many processes are identified in a pass -> sorted(pids)
@@ -196,7 +214,12 @@ class Mapper:
             # guard: time in which nobody looked is nobody's
             or not 0 < now - last[0] <= LATE
         ):
+            self._watched = None if record is None else time.time()
             return
+        if record is None:
+            self._watched = None
+        elif self._watched is None:
+            self._watched = time.time()
         new = (
             record is not None
             # guard: a record that was counted is not counted again

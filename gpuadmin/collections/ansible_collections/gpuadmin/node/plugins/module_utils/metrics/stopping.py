@@ -34,9 +34,9 @@ SCAN = 30.0  # seconds for a round through all processes
 PATIENCE = 10  # seconds from being asked to end to being ended
 CONTAINERS = 60.0  # seconds for all containers of one person on one GPU
 AFTERWARDS = 2.0  # seconds in which what is begun again by itself has opened the GPU
-UNUSED, UNGRANTED = "unused", "ungranted"
+UNUSED, UNGRANTED, JOB = "unused", "ungranted", "job_unused"
 #: Why somebody's hold is to end, by the metric that says since when it is so.
-WHY = {f"gpuadmin_gpu_{why}_since_timestamp_seconds": why for why in (UNUSED, UNGRANTED)}
+WHY = {f"gpuadmin_gpu_{why}_since_timestamp_seconds": why for why in (UNUSED, UNGRANTED, JOB)}
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Stopper:
         if not pids:
             return Outcome("gone")
         boot = time.time() - seconds_since_boot()
-        if target.why == UNUSED and any(
+        if target.why != UNGRANTED and any(
             # guard: what was begun since its person was told is not ended
             boot + seen.processes[pid].started > target.notified
             for pid in pids

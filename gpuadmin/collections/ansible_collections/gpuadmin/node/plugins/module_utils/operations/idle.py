@@ -25,7 +25,7 @@ class Held:
     uuid: str
     since: int
     notified: int
-    why: Literal["unused", "ungranted"] = "unused"
+    why: Literal["unused", "ungranted", "job_unused"] = "unused"
 
 
 @dataclass(frozen=True)

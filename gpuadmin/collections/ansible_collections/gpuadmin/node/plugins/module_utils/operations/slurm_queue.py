@@ -24,7 +24,7 @@ def report() -> dict[str, Any]:
     for one in jobs:
         one["exception"] = exceptions.said(one["id"]) if one["qos"] == EXCEPTION else None
         one["why"] = queue.WHY[queue.code(one["reason"])].format(one["reason"]) if one["waits"] else ""
-    return {"queue": {"jobs": jobs, "nodes": nodes}}
+    return {"queue": {"jobs": jobs, "nodes": nodes, "version": queue.version("slurmctld")}}
 
 
 def operate(document: Document, check: bool) -> Answer:
