@@ -141,7 +141,8 @@ def test_who_sends_nothing_holds_nobody_else_up() -> None:
     pairs[1][1].sendall(b"4 2\n")
     result: dict[int, str] = {}
     looking = threading.Thread(
-        target=lambda: result.update(peercred_service.lines({uid: one[0] for uid, one in pairs.items()}, 0.3))
+        target=lambda: result.update(peercred_service.lines({uid: one[0] for uid, one in pairs.items()}, 0.3)),
+        daemon=True,
     )
     looking.start()
     looking.join(5)

@@ -73,6 +73,7 @@ def moment(seconds: int | None, now: float) -> str:
 
 def main(directory: str = DIRECTORY) -> int:
     """Ask once, and keep what each person reads. Exit 0, also where the queue does not answer: that is said."""
+    os.makedirs(directory, mode=0o755, exist_ok=True)
     now, last, away = time.time(), os.path.join(directory, LAST), False
     jobs: Sequence[Mapping[str, Any]]
     try:
