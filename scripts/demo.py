@@ -41,16 +41,22 @@ class Part:
 
 PARTS = {
     "accounts": Part("a cluster, two accounts, a container, a GPU given and taken back, the dashboard", 4, 15),
+    "slurm": Part(
+        "a fair queue: a GPU asked for by `gpu get`, a place in the queue, and all of it taken away again", 4, 0
+    ),
     "semester": Part("the end of a semester, and somebody who comes back", 2, 5),
     "images": Part("an image on all nodes, and one that is broken", 25, 25),
 }
 #: Those that light hosts can show, too.
-ON_LIGHT = frozenset({"accounts", "semester"})
+ON_LIGHT = frozenset({"accounts", "slurm", "semester"})
 TIMES = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gpuadmin" / "demo.json"
 PEOPLE = ("minji", "jiho")
 #: A file more in the inventory: the group of the host that has Prometheus.
 MONITOR = "monitor: {hosts: {storage1: {}}}"
 MONITOR_FILE = Path("inventory/monitor.yml")
+#: The queue's host, in a file of the inventory, and what gpuadmin.yml has of it. Light hosts limit no memory of jobs.
+QUEUE, QUEUE_FILE = "slurm: {hosts: {storage1: {}}}", Path("inventory/queue.yml")
+SLURM = "slurm: {constrain: [], gpus: 2}"
 GRANTED = "gpus: {access: granted}"
 STEPS = itertools.count(1)
 BOLD, CYAN, GREEN, RESET = ("\033[1m", "\033[36m", "\033[32m", "\033[0m")
@@ -128,6 +134,14 @@ def expect(condition: bool, text: str) -> None:
     print(f"{GREEN}✓ {text}{RESET}", flush=True)
 
 
+def until(comes: Callable[[], bool], text: str, seconds: float = 60) -> None:
+    """Look until it is so: Slurm starts and ends jobs when it looks at its queue."""
+    end = time.monotonic() + seconds
+    while not (there := comes()) and time.monotonic() < end:
+        time.sleep(2)  # Slurm tells nobody
+    expect(there, text)
+
+
 def all_measured(seconds: float = 180) -> bool:
     """Wait until every node is measured: one that has just booted is asked again in a moment."""
     end = time.monotonic() + seconds
@@ -170,6 +184,44 @@ def semester(light: bool) -> None:
     run(GPUADMIN, "restore-home", minji, "--in-place", "--yes")
     back = person(minji, "node2", "cat hello.txt")
     expect(back == written, "the file from the beginning is there again")
+
+
+def slurm(light: bool) -> None:
+    """Two people share the GPUs of two nodes by a queue, with the shells and containers that they had before."""
+    os.chdir(SITE)
+    minji, jiho = PEOPLE
+    if known_gpus() < 2:
+        print("A queue is shown on light hosts with two GPUs each; this lab has none.")
+        return
+    title("A fair queue for GPUs: Slurm decides whose turn it is, and ssh stays open")
+    print(f"{CYAN}$ echo '{QUEUE}' > {QUEUE_FILE}; echo '{SLURM}' >> gpuadmin.yml{RESET}", flush=True)
+    QUEUE_FILE.write_text(f"{QUEUE}\n")
+    settings = SITE / "gpuadmin.yml"
+    settings.write_text(f"{settings.read_text().replace(SLURM, '').rstrip()}\n{SLURM}\n")
+    run(GPUADMIN, "provision", "--yes")
+
+    title(f"{minji} asks for a GPU, and uses it from her shell; {jiho} has a job over both nodes")
+    expect("opened" not in person(minji, "node1", OPEN_GPUS, check=False), f"{minji} opens no GPU")
+    person(minji, "node1", "gpu get 1 --node node1 --hours 2")
+    expect(person(minji, "node1", OPEN_GPUS, check=False).count("opened") == 1, f"{minji} opens one")
+    person(jiho, "node1", "sbatch -N2 --gres=gpu:1 -D / -o /dev/null --wrap 'srun sleep 600'")
+    until(lambda: person(jiho, "node2", OPEN_GPUS, check=False).count("opened") == 1, f"{jiho}'s job has begun")
+    expect(person(jiho, "node1", OPEN_GPUS, check=False).count("opened") == 1, f"{jiho} opens the other one")
+
+    title(f"{minji} asks for more than there is: she waits, with her place, and an admin sees why")
+    person(minji, "node1", "gpu get 1 --node node1 --no-wait; sleep 2; gpu list; gpu why")
+    run(GPUADMIN, "queue")
+    run(GPUADMIN, "backup", "--yes")  # what everybody has used is in it
+    run(GPUADMIN, "list-backups", "_slurm")
+
+    title("Given back, it is closed; and the queue is taken away again")
+    person(minji, "node1", "gpu release")
+    person(jiho, "node1", "scancel --me")
+    until(lambda: "opened" not in person(minji, "node1", OPEN_GPUS, check=False), f"{minji}'s GPU is closed")
+    expect("opened" not in person(jiho, "node2", OPEN_GPUS, check=False), "nobody opens one any more")
+    settings.write_text(settings.read_text().replace(f"{SLURM}\n", ""))
+    run(GPUADMIN, "provision", "--yes")
+    QUEUE_FILE.unlink()
 
 
 def images(light: bool) -> None:
@@ -397,7 +449,9 @@ def dashboard() -> None:
 
 
 #: What shows each part, given whether there are light hosts.
-SHOWS: Mapping[str, Callable[[bool], None]] = {"accounts": accounts, "semester": semester, "images": images}
+SHOWS: Mapping[str, Callable[[bool], None]] = {
+    "accounts": accounts, "slurm": slurm, "semester": semester, "images": images,
+}  # fmt: skip
 
 
 def known_gpus() -> int:

@@ -185,10 +185,15 @@ RESTORED = {"target": "slurm_acct_db", "backup": "20261221T010203Z-daily", "asid
 
 
 @pytest.mark.holds("restore-queue asks before it does something")
-def test_the_accounting_is_restored_once_that_is_confirmed(queue: Ansible, cli: Cli) -> None:
+def test_the_accounting_is_restored_once_that_is_confirmed(
+    queue: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue.answer = RunResult({"storage1": HostResult("ok", reports={"restored": RESTORED})})
-    code, _, err = cli("restore-queue")
-    assert (code != 0, "--yes" in err, [one for one in queue.asked if not one.check]) == (True, True, [])
+    with monkeypatch.context() as patch:
+        patch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+        patch.setattr("gpuadmin.session.agree", lambda question: False)
+        code, _, err = cli("restore-queue")
+    assert (code != 0, "not confirmed" in err, {one.check for one in queue.asked}) == (True, True, {True})
     code, out, _ = cli("restore-queue", "--from", "20261221T010203Z-daily", "--yes", "--json")
     assert (code, json.loads(out)["result"]) == (0, {"restored": RESTORED})
     (asked,) = [one for one in queue.asked if not one.check]
