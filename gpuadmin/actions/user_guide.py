@@ -16,6 +16,9 @@ def user_guide(site: str | None, *, language: str | None, output: str | None, as
     shows = dashboard_host(found) is not None
 
     def write(wanted: str) -> str:
-        return guide(wanted, found.settings, nodes, gpus=gpus, site=found.directory, dashboard=shows)
+        return guide(
+            wanted, found.settings, nodes,
+            gpus=gpus, site=found.directory, dashboard=shows, hosts=found.inventory.hosts,
+        )  # fmt: skip
 
     return give(NAME, "guide", languages(found, language), write, output, as_json=as_json)

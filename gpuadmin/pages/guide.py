@@ -56,9 +56,15 @@ def contact(settings: Settings) -> str | None:
 
 
 def values(
-    settings: Settings, nodes: Sequence[Node], gpus: Sequence[Gpus] = (), *, dashboard: bool = False
+    settings: Settings,
+    nodes: Sequence[Node],
+    gpus: Sequence[Gpus] = (),
+    *,
+    dashboard: bool = False,
+    hosts: Sequence[Host] = (),
 ) -> dict[str, Any]:
-    """What the templates of the guide are given."""
+    """What the templates of the guide are given. `hosts`: the inventory, which may say otherwise for some of them."""
+    own = [host.variables for host in hosts]
     term, docker = settings.term, settings.docker
     reminders = [] if term is None else sorted((day for day in term.reminders if day), reverse=True)
     return {
@@ -69,7 +75,7 @@ def values(
         "gpus": [asdict(one) for one in gpus],
         "cuda": cuda_values(gpus),
         "dashboard": dashboard,
-        "granted": settings.gpus.access == "granted",
+        "granted": "granted" in (settings.gpus.access, *(one.get("gpus_access") for one in own)),
         "queue": settings.slurm is not None,
         "extend": None if settings.slurm is None else settings.slurm.extend,
         "picture": None,
@@ -82,7 +88,8 @@ def values(
         "deadline": None if term is None else str(term.deadline),
         "reminders": ", ".join(map(str, reminders)),
         "contact": contact(settings),
-        "amounts": settings.limits is not None and any(any_amount(settings.limits, (), place) for place in AMOUNTS),
+        "amounts": settings.limits is not None and any(any_amount(settings.limits, own, place) for place in AMOUNTS),
+        "mail": settings.mail is not None,
         "notice_hours": settings.metrics.idle_notice_hours,
     }
 
@@ -95,13 +102,15 @@ def guide(
     gpus: Sequence[Gpus] = (),
     site: Path | None = None,
     dashboard: bool = False,
+    hosts: Sequence[Host] = (),
 ) -> str:
     """Given a language (`ko`, `en`), settings and nodes, return the guide as Markdown.
 
     `gpus`: what is known of them; without it people are told how to look. `site`: whose own templates come first.
-    `dashboard`: whether the site has one. Raises ConfigError.
+    `dashboard`: whether the site has one. `hosts`: all of the inventory. Raises ConfigError.
     """
-    return markdown("guide", f"{NAME}.{language}.md.j2", values(settings, nodes, gpus, dashboard=dashboard), site)
+    given = values(settings, nodes, gpus, dashboard=dashboard, hosts=hosts)
+    return markdown("guide", f"{NAME}.{language}.md.j2", given, site)
 
 
 _EXAMPLE = Settings.model_validate(

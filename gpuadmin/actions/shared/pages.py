@@ -35,7 +35,11 @@ def guide_pages(site: Site) -> list[Attachment]:
 
     def written(language: str) -> str:
         shows = dashboard_host(site) is not None
-        return page(guide(language, site.settings, nodes, gpus=gpus, site=site.directory, dashboard=shows), language)
+        text = guide(
+            language, site.settings, nodes,
+            gpus=gpus, site=site.directory, dashboard=shows, hosts=site.inventory.hosts,
+        )  # fmt: skip
+        return page(text, language)
 
     return [Attachment(f"{NAME}.{language}.html", written(language)) for language in languages(site, None)]
 

@@ -59,6 +59,14 @@ def test_gpus_that_are_given_on_request(language: str) -> None:
     assert (asked in free, looked in free) == (False, True)
 
 
+def test_what_the_inventory_says_of_a_node_counts() -> None:
+    hosts = [Host("gpu1", ("gpu",), {"gpus_access": "granted", "limits_docker": "200G"})]
+    text = guide("en", settings(limits={}), NODES, hosts=hosts)
+    assert "systemd-run --user" in text
+    assert "How much you may have is in `gpuadmin-me`" in text
+    assert "you are told on your terminals" in guide("en", settings(mail=None), NODES, hosts=hosts)
+
+
 @pytest.mark.parametrize("language", ["ko", "en"])
 def test_gpus_that_a_queue_gives(language: str) -> None:
     text = guide(language, settings(gpus={"access": "granted"}, slurm={}), NODES)
