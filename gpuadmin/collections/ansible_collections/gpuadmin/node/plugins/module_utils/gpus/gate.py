@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..cgroups import JOB_SERVICES, JOB_UNITS
 from ..documents import parse
 from ..errors import NodeError
 from ..paths import STATE
@@ -22,8 +23,7 @@ SETTINGS = f"{STATE}/gpu-gate.json"
 SLICES = "user-.slice"
 SERVICES = ("ssh.service", "ssh@.service", "sshd.service", "sshd@.service",
             "sshd-generated@.service", "sshd-unix-local@.service", "sshd-vsock@.service",  # systemd 256 and newer
-            "cron.service", "crond.service", "cronie.service", "atd.service", "anacron.service",
-            "cron-.service",  # systemd-cron: a unit for each job, whose name begins so
+            *JOB_SERVICES, JOB_UNITS,
             "machine.slice")  # fmt: skip
 #: Until the next boot: they are made from the settings at each one, whatever root was booted.
 UNITS = "/run/systemd/system"
@@ -93,7 +93,7 @@ def family(unit: str) -> str:
     """Under which of these names a unit has its drop-in: an instance has that of its template."""
     if "@" in unit:
         return re.sub("@.*", "@.service", unit)
-    return "cron-.service" if unit.startswith("cron-") else unit
+    return JOB_UNITS if unit.startswith("cron-") else unit
 
 
 def drop_in(kind: str, settings: Settings) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from gpuadmin.common.text import size_words
 
+from ..cgroups import JOB_SERVICES
 from ..errors import NodeError, in_words
 from ..files import flocked, write_atomic
 from ..lookup import Lookup, owner, system_lookup
@@ -22,7 +23,7 @@ from ..paths import RUN, STATE
 from ..run import Runner, run_command
 from ..unit_status import said
 from . import records
-from .bounds import ALL, IN_FORCE, OWN, SERVICES, TOGETHER, UNITS, Bounds, Machine, as_kernel, drop_ins
+from .bounds import ALL, IN_FORCE, OWN, TOGETHER, UNITS, Bounds, Machine, as_kernel, drop_ins
 
 RECORD = "limits.json"
 SETTLE = 3.0  # seconds until what systemd was told is in force
@@ -193,7 +194,9 @@ def _running(places: Places) -> dict[str, str]:
         slices = []
     found = {"user.slice": base, **{one: os.path.join(base, one) for one in slices}}
     for above in _ABOVE:
-        found.update({one: os.path.join(places.cgroups, above, one) for one in SERVICES if _is_in(places, one, above)})
+        found.update(
+            {one: os.path.join(places.cgroups, above, one) for one in JOB_SERVICES if _is_in(places, one, above)}
+        )
     return {unit: path for unit, path in found.items() if os.path.isdir(path)}
 
 
@@ -203,7 +206,7 @@ def _is_in(places: Places, unit: str, above: str) -> bool:
 
 def _elsewhere(texts: Mapping[str, str], places: Places) -> list[str]:
     """The services that run, and have to be started again to be in the slice that they are to be in."""
-    return [unit for unit in SERVICES if _is_in(places, unit, _ABOVE[f"{unit}.d/{ALL}" in texts])]
+    return [unit for unit in JOB_SERVICES if _is_in(places, unit, _ABOVE[f"{unit}.d/{ALL}" in texts])]
 
 
 def _over(texts: Mapping[str, str], running: Mapping[str, str], places: Places) -> list[str]:

@@ -7,15 +7,12 @@ from dataclasses import dataclass, fields
 
 from gpuadmin.common.amounts import LEAST_MEMORY, LEAST_TASKS, amount_of
 
+from ..cgroups import JOB_SERVICES, JOB_UNITS
 from ..errors import NodeError
 
 UNITS = "/run/systemd/system"
 #: Of drop-ins the last name wins, whatever directory it is in: ours give way to what an admin sets by hand (50-…).
 ALL, OWN = "30-gpuadmin-limits.conf", "31-gpuadmin-limits.conf"
-#: What runs in these services was given to them by people, and is in no slice of theirs.
-SERVICES = ("cron.service", "crond.service", "cronie.service", "atd.service", "anacron.service")
-#: systemd-cron: a unit for each job, whose name begins so.
-JOBS = "cron-.service"
 #: Where all that people run counts together.
 TOGETHER = "user.slice"
 _HEAD = "# Managed by gpuadmin: gpuadmin.yml, limits.\n"
@@ -95,7 +92,7 @@ def drop_ins(everybody: Bounds, own: Mapping[int, Bounds], exempt: Iterable[int]
     # a process that is killed for want of memory would end the whole service, everybody's jobs with it
     jobs = {**{name: common[name] for name in ("MemoryMax", "MemorySwapMax", "TasksMax")}, "OOMPolicy": "continue"}
     jobs["Slice"] = TOGETHER  # guard: jobs of cron and at take nothing of what all people leave -> "system.slice"
-    found.update({f"{unit}.d/{ALL}": _text("Service", jobs) for unit in (*SERVICES, JOBS)})
+    found.update({f"{unit}.d/{ALL}": _text("Service", jobs) for unit in (*JOB_SERVICES, JOB_UNITS)})
     for uid, bounds in own.items():
         found[f"user-{uid}.slice.d/{OWN}"] = _text("Slice", properties(bounds.over(everybody), machine))
     free = {**properties(Bounds(), machine), "CPUWeight": str(FIRST)}
