@@ -67,8 +67,6 @@ def hold(places: Places, wanted: Amounts | None = None, *, check: bool = False, 
     wanted = load(places.state) if wanted is None else wanted
     if not os.path.exists(record) and (wanted is None or not wanted.bounds(HOME)):
         return kept
-    if not check:
-        os.makedirs(os.path.join(places.run, "locks"), mode=0o700, exist_ok=True)
     try:
         # another than holding's: that one waits for Docker's data
         with nullcontext() if check else flocked(os.path.join(places.run, "locks", "home-quotas")):

@@ -108,7 +108,6 @@ def apply(places: Places, wanted: Wanted | None = None, *, check: bool = False, 
     """Bring the node to its limits. ``given``: to ``wanted``, and not to what is recorded."""
     if check:
         return _apply(places, wanted if given else load(places), check=True)
-    os.makedirs(os.path.join(places.run, "locks"), mode=0o700, exist_ok=True)
     with flocked(os.path.join(places.run, "locks", "limits")):
         return _apply(places, wanted if given else load(places), check=False)
 

@@ -43,7 +43,6 @@ def hold(places: Places, wanted: Amounts | None = None, *, check: bool = False) 
     """Bring the host to what is wanted, and remember it; None: to what is remembered."""
     if check or (wanted is None and load(places.state) is None):
         return _hold(places, wanted, check=check)
-    os.makedirs(os.path.join(places.run, "locks"), mode=0o700, exist_ok=True)
     with flocked(os.path.join(places.run, "locks", "amounts")):
         return _hold(places, wanted, check=False)
 

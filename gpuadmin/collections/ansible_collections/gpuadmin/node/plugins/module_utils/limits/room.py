@@ -93,7 +93,6 @@ def keep(places: Places, wanted: Rooms | None, *, check: bool, patience: float =
     """Bring the disks to what is wanted, and remember it; None: to what is remembered."""
     if check:
         return _keep(places, wanted, check=True, patience=0)
-    os.makedirs(os.path.join(places.run, "locks"), mode=0o700, exist_ok=True)
     with flocked(os.path.join(places.run, "locks", "disks")):
         return _keep(places, wanted, check=False, patience=patience)
 
