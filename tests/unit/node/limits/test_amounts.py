@@ -67,7 +67,7 @@ def test_what_the_storage_host_says_of_a_home(tmp_path: Path) -> None:
     at = tmp_path / amounts.OF_HOMES
     at.mkdir()
     (at / "minji.json").write_text('{"bytes": 412, "most": 500, "held": true, "when": 9.0, "partial": true}')
-    assert amounts.of_home(str(tmp_path), "minji") == Used(412, 500, held=False, when=9.0, partial=True)
+    assert amounts.of_home(str(tmp_path), "minji") == Used(412, 500, held=True, when=9.0, partial=True)
     (at / "jiho.json").symlink_to(at / "minji.json")
     assert amounts.of_home(str(tmp_path), "jiho") is None
 
