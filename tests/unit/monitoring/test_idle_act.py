@@ -152,7 +152,9 @@ def test_a_job_that_uses_nothing_is_told_and_then_cancelled(
     world.idle("--yes")
     assert world.sent() == 1, "junho's job uses one of its GPUs"
     (mail,) = world.mails.glob("*.eml")
-    text = email.message_from_bytes(mail.read_bytes(), policy=email.policy.default).get_body().get_content()  # type: ignore
+    body = email.message_from_bytes(mail.read_bytes(), policy=email.policy.default).get_body()
+    assert body is not None
+    text = body.get_content()
     assert "GPU 0 (" in text
     assert "job 7" in text
     assert "gpu release" in text
