@@ -1,7 +1,9 @@
 """A job's start and end: whose GPUs are opened and closed, and what keeps a job from starting."""
 
 import json
+import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -126,7 +128,22 @@ def test_where_gpus_are_everybody_s_nothing_is_granted(host: GatedHost) -> None:
 
 
 def test_a_job_without_gpus_is_nobody_s_business(host: GatedHost) -> None:
-    assert begin(host, Job("12", "minji", 30000, [], 5000)) == {}
+    assert prolog.begin(Job("12", "minji", 30000, [], 5000), host.places, NOW) == []
+    assert recorded(host) == []
+
+
+@pytest.mark.holds("a job has the GPUs of which slurmd is silent")
+def test_what_slurmd_does_not_say_slurmctld_does(host: GatedHost) -> None:
+    says = "JobId=12 Nodes=node1 CPU_IDs=0 Mem=100 GRES=gpu:1(IDX:1) MinCPUsNode=1\n"
+
+    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if "scontrol" in command:
+            return subprocess.CompletedProcess(command, 0, says, "")
+        return host.run(command)
+
+    places = replace(host.places, command=run)
+    prolog.begin(Job("12", "minji", 20000, [], 5000, "node1"), places, NOW)
+    assert [one.gpus for one in recorded(host)] == [["GPU-b"]]
 
 
 def test_the_programs(host: GatedHost, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,8 +27,11 @@ JOB = Grant("slurm-12", "minji", 20000, ["GPU-a"], 1000, 5000, "Slurm", "", "slu
 @pytest.mark.parametrize(
     ("text", "node", "share"),
     [
-        (SAID, "node2", Share(2048 << 20, 5)),
-        (SAID, "node7", Share(512 << 20, 1)),
+        (SAID, "node2", Share(2048 << 20, 5, (0,))),
+        (SAID, "node7", Share(512 << 20, 1, (1,))),
+        (SAID.replace("gpu:1(IDX:0)", "gpu:a100:2(IDX:0-1),gpu:1(IDX:4)"), "node1", Share(2048 << 20, 5, (0, 1, 4))),
+        (SAID.replace("gpu:1(IDX:0)", "shard:1(IDX:0)"), "node1", Share(2048 << 20, 5)),
+        (SAID.replace(" GRES=gpu:1(IDX:0)", ""), "node1", Share(2048 << 20, 5)),
         (SAID, "node3", Share()),
         (SAID.replace("0-3,8", "3-0"), "node1", Share()),
         (SAID.replace("Mem=2048", "Mem=x"), "node1", Share()),

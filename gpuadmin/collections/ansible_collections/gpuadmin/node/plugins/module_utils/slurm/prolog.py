@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import NodeError, in_words
 from ..files import flocked
@@ -63,10 +63,14 @@ def job_of(environment: Mapping[str, str], now: float) -> Job:
 
 def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
     """Grant a job's GPUs to its person, and return what was done. Raises NodeError, which drains the node."""
+    # before the locks: slurmctld may take its time
+    asked = not job.gpus or limited(places)
+    share = raised.ask(job.id, job.node, places.command) if asked else raised.Share()
+    # seen after slurmctld was killed while a job ended: slurmd names none, and the job's own cgroup has them
+    # guard: a job has the GPUs of which slurmd is silent
+    job = job if job.gpus else replace(job, gpus=share.gpus)
     if not job.gpus:
         return []
-    # before the locks: slurmctld may take its time
-    share = raised.ask(job.id, job.node, places.command) if limited(places) else raised.Share()
     with ExitStack() as stack:
         stack.enter_context(flocked(reconcile.adding_path(places)))
         stack.enter_context(flocked(reconcile.lock_path(places)))

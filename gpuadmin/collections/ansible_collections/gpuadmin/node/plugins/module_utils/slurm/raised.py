@@ -25,31 +25,41 @@ from ..run import Runner
 from . import queue
 
 RECORD = "raised-limits.json"
+_MOST = 10_000  # processors of a node
 _FREE = {"MemoryMax": "infinity", "CPUQuota": ""}
-_PART = re.compile(r"\bNodes=(\S+) CPU_IDs=([0-9,-]+) Mem=([0-9]+)\b")
+_PART = re.compile(r"\bNodes=(\S+) CPU_IDs=([0-9,-]+) Mem=([0-9]+)\b(?: GRES=(\S+))?")
+_GPUS = re.compile(r"(?:^|,)gpu[^,(]*\(IDX:([0-9,-]+)\)")
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a job has of a node: bytes, and processors."""
+    """What a job has of a node: bytes, processors, and the numbers of GPUs."""
 
     memory: int = 0
     processors: int = 0
+    gpus: Sequence[int] = ()
 
 
 def share_of(text: str, node: str) -> Share:
     """What ``scontrol --details --oneliner show job`` says of a node; nothing where that is not understood."""
-    for names, ids, megabytes in _PART.findall(text):
+    for names, ids, megabytes, gres in _PART.findall(text):
         if node in queue.names(names).split(","):
-            count = 0
-            for part in ids.split(","):
-                first, _, last = part.partition("-")
-                low, high = queue.number(first), queue.number(last or first)
-                if low is None or high is None or high < low:
-                    return Share()
-                count += 1 + high - low
-            return Share(int(megabytes) << 20, count)
+            processors = _numbers(ids)
+            gpus = [number for listed in _GPUS.findall(gres) for number in _numbers(listed)]
+            return Share(int(megabytes) << 20, len(processors), tuple(gpus)) if processors else Share()
     return Share()
+
+
+def _numbers(text: str) -> list[int]:
+    """``0-2,8`` one by one; nothing where that is not understood."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        low, high = queue.number(first), queue.number(last or first)
+        if low is None or high is None or not 0 <= high - low < _MOST:
+            return []
+        found += range(low, high + 1)
+    return found
 
 
 def ask(job: str, node: str, command: Runner) -> Share:
