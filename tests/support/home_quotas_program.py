@@ -1,4 +1,4 @@
-"""What test_home_quotas_kernel.py runs in a kernel of its own: homes on ext4 and xfs, held to amounts and let go."""
+"""What test_user_quotas.py runs in a kernel of its own: homes on ext4 and xfs, held to amounts and let go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Homes on real ext4 and xfs with user quotas, which the kernel of a test's machine need not have."""
+"""User quotas of real ext4 and xfs, which the kernel of a test's machine need not have: homes held to amounts."""
 
 import subprocess
 from pathlib import Path
