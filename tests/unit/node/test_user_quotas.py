@@ -3,6 +3,9 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.user_quotas import UserQuotas, rounded
+
 from tests.support import home_quotas_program
 from tests.support.own_kernel import run_in_own_kernel
 
@@ -44,3 +47,14 @@ def test_the_kernel_holds_homes_to_amounts_and_lets_them_go(tmp_path: Path) -> N
         f"ext4 off [] [] /run/ubdc/homes: {told} /run/ubdc are off (mount it with usrquota)",
         f"xfs off [] [] /run/ubdd/homes: {told} /run/ubdd are off (mount it with uquota)",
     ]
+
+
+def test_what_has_no_quotas_has_none_and_what_is_not_there_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert UserQuotas(str(tmp_path / "file")).enforced() is False
+    with pytest.raises(OSError, match="nowhere"):
+        UserQuotas(str(tmp_path / "nowhere")).enforced()
+
+
+def test_a_limit_is_a_whole_number_of_any_file_systems_blocks() -> None:
+    assert [rounded(one) for one in (1, 65536, 65537)] == [65536, 65536, 131072]
