@@ -90,8 +90,8 @@ def _nodes(session: Session, builder: PlanBuilder, found: Facts, push: Push, que
         if host not in found.nodes:
             builder.warn(f"{host} is left out: {found.silent.get(host, 'it did not answer')}")
             continue
+        # guard: an image is not booted where the queue does not say whose jobs are there
         if queue.unknown and host in queue.nodes and not push.force:
-            # guard: an image is not booted where the queue does not say whose jobs are there
             builder.warn(f"{host} is left out: {queue.unknown} (--no-reboot only prepares, --force goes on)")
             refused.append(host)
             continue

@@ -92,8 +92,8 @@ def jobs(nodes: Iterable[Node], hours: int, now: float, exempt: Collection[str])
                     found.setdefault(one.reason, []).append((device, one))
     rows = []
     for pairs in found.values():
-        # guard: a job that uses one of its GPUs is not idle -> [one.unused or now for _, one in pairs]
         since = [one.unused for _, one in pairs]
+        # guard: a job that uses one of its GPUs is not idle
         if any(one is None or now - one < hours * 3600 for one in since):
             continue
         for device, one in pairs:
