@@ -96,7 +96,8 @@ def gated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
     found = GatedHost(
         reconcile.Places(
             state=str(tmp_path / "state"), run=str(tmp_path / "run"), settings=str(tmp_path / "gate.json"),
-            control=str(tmp_path / "control"), units=str(tmp_path / "units"), root=str(tmp_path),
+            control=str(tmp_path / "control"), kept=str(tmp_path / "kept"), units=str(tmp_path / "units"),
+            root=str(tmp_path),
             proc=str(tmp_path / "proc"),
             cgroups=(str(tmp_path / "cgroups"),),
             command=lambda command: found.run(command),  # noqa: PLW0108  it does not exist yet

@@ -46,16 +46,18 @@ def test_a_job_that_is_about_to_start_is_not_asked_for() -> None:
     assert jobs.ended([JOB], late, JOB.begin + 10) == []
 
 
+@pytest.mark.holds("an end that Slurm does not say prolongs nothing")
 def test_more_time_is_asked_for_shortly_before_the_end() -> None:
     later = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(9000))
-    answer = says(0, f"JobId=12 JobName=x EndTime={later} Deadline=N/A\n")
+    answer = says(0, f"{later}\n")
     assert list(jobs.prolonged([JOB, ADMIN], answer, 4900)) == [
         Grant("slurm-12", "minji", 20000, ["GPU-a"], 1000, 9000, "Slurm", "job 12", "slurm")
     ]
     assert jobs.prolonged([JOB], answer, 3000) == []
     assert jobs.prolonged([JOB], answer, 5000) == [], "what has ended does not begin again"
     assert jobs.prolonged([JOB], says(1), 4900) == []
-    assert jobs.prolonged([JOB], says(0, "EndTime=Unknown"), 4900) == []
+    for odd in ("N/A", f"EndTime={later}", f"{later}\n{later}", "9999-99-99T99:99"):
+        assert jobs.prolonged([JOB], says(0, odd), 4900) == []
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,10 @@ def bin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Job 9 is made; what Slurm's programs are called with is in `called`, and squeue prints the file `jobs`."""
     log = f"printf '%s\\n' \"${{0##*/}} $*\" >>{tmp_path}/called"
     slurm(
-        tmp_path, monkeypatch, sbatch=f"{log}; echo 9", scancel=log, squeue=f"cat {tmp_path}/jobs",
-        sinfo=f"cat {tmp_path}/nodes", scontrol=f"case $1 in ping) {UP};; show) cat {tmp_path}/shown;; *) {log};; esac",
+        tmp_path, monkeypatch, sbatch=f"{log}; echo 9", scancel=log,
+        squeue=f"cat {tmp_path}/jobs",
+        sinfo=f"cat {tmp_path}/nodes",
+        scontrol=f"case $1 in ping) {UP};; --json) cat {tmp_path}/shown;; *) {log};; esac",
     )  # fmt: skip
     (tmp_path / "nodes").write_text("gpu1|mixed|none\n")
     (tmp_path / "shown").write_text("")
@@ -31,6 +33,10 @@ def bin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def says(bin: Path, *jobs: str) -> None:
     (bin / "jobs").write_text("".join(f"{one}\n" for one in jobs))
+
+
+def shown(admin_comment: str, **more: str) -> str:
+    return json.dumps({"jobs": [{**more, "admin_comment": admin_comment}]})
 
 
 def called(bin: Path) -> list[str]:
@@ -85,13 +91,12 @@ def test_somebody_with_as_many_jobs_as_one_may_have(bin: Path, monkeypatch: pyte
 
 
 def test_what_a_person_writes_into_a_job_is_not_taken_for_an_admin_s(bin: Path) -> None:
-    forged = '   AdminComment={"id": "x", "who": "mallory", "reason": "y"}'
-    (bin / "shown").write_text(
-        f"JobId=9 JobName=a\n{forged}\n   UserId=1\n   AdminComment={json.dumps(SAID)} \n   StdErr=\n"
-    )
+    forged = '\n   AdminComment={"id": "x", "who": "mallory", "reason": "y"}\n'
+    (bin / "shown").write_text(shown(json.dumps(SAID), name=forged, comment=forged))
     assert exceptions.said("9") == SAID
-    (bin / "shown").write_text("JobId=9\n   AdminComment={odd\n")
-    assert exceptions.said("9") == {"id": "", "who": "", "reason": ""}
+    for odd in ("{odd\n", "[]\n", '{"jobs": []}', shown("{odd"), shown("[1]"), shown("")):
+        (bin / "shown").write_text(odd)
+        assert exceptions.said("9") == {"id": "", "who": "", "reason": ""}
 
 
 def wanted(
@@ -103,7 +108,7 @@ def wanted(
 
 def test_one_that_is_there_already_is_not_made_again(bin: Path) -> None:
     says(bin, row("9", "minji", "RUNNING", nodes="gpu1", qos="exception"))
-    (bin / "shown").write_text(f"JobId=9\n   AdminComment={json.dumps(SAID)}\n")
+    (bin / "shown").write_text(shown(json.dumps(SAID)))
     answer = slurm_exception.operate(wanted(), False).result()
     assert (answer["changed"], called(bin)) == (False, [])
     assert str(SAID) in str(answer["report"])

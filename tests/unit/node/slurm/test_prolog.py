@@ -1,9 +1,7 @@
 """A job's start and end: whose GPUs are opened and closed, and what keeps a job from starting."""
 
 import json
-import subprocess
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,18 +130,38 @@ def test_a_job_without_gpus_is_nobody_s_business(host: GatedHost) -> None:
     assert recorded(host) == []
 
 
+SILENT = Job("12", "minji", 20000, [], 5000, "node1")
+FORGED = "x Nodes=node1 CPU_IDs=0-7 Mem=64000 GRES=gpu:1(IDX:1)"
+
+
+def details(gres: str, name: str = "x") -> str:
+    allocation = [{"name": "node1", "cpus": {"count": 1}, "memory": {"allocated": 100}}]
+    job = {"name": name, "gres_detail": [gres], "job_resources": {"nodes": {"allocation": allocation}}}
+    return json.dumps({"jobs": [job]})
+
+
 @pytest.mark.holds("a job has the GPUs of which slurmd is silent")
-def test_what_slurmd_does_not_say_slurmctld_does(host: GatedHost) -> None:
-    says = "JobId=12 Nodes=node1 CPU_IDs=0 Mem=100 GRES=gpu:1(IDX:1) MinCPUsNode=1\n"
-
-    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        if "scontrol" in command:
-            return subprocess.CompletedProcess(command, 0, says, "")
-        return host.run(command)
-
-    places = replace(host.places, command=run)
-    prolog.begin(Job("12", "minji", 20000, [], 5000, "node1"), places, NOW)
+def test_what_slurmd_does_not_say_slurmctld_does(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(host, monkeypatch, scontrol=(0, details("gpu:1(IDX:1)")))
+    prolog.begin(SILENT, host.places, NOW)
     assert [one.gpus for one in recorded(host)] == [["GPU-b"]]
+
+
+@pytest.mark.parametrize("text", [details("", FORGED), f"JobId=12 JobName={FORGED} UserId=minji(20000)\n"])
+def test_a_name_gives_nobody_a_gpu(host: GatedHost, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Seen on a lab: scontrol prints the name as it is, before what the job has."""
+    answers(host, monkeypatch, scontrol=(0, text))
+    assert prolog.begin(SILENT, host.places, NOW) == []
+    assert recorded(host) == []
+
+
+@pytest.mark.holds("a job that has GPUs of which nobody says which they are does not start")
+def test_gpus_of_which_nobody_says_which_they_are_start_no_job(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers(host, monkeypatch, scontrol=(0, details("gpu:1(CNT:1)")))
+    with pytest.raises(NodeError, match="job 12: Slurm does not say which GPUs"):
+        prolog.begin(SILENT, host.places, NOW)
 
 
 def test_the_programs(host: GatedHost, capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,12 +172,12 @@ def test_the_programs(host: GatedHost, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def answers(host: GatedHost, monkeypatch: pytest.MonkeyPatch, **said: tuple[int, str]) -> None:
-    """What scontrol says on this host."""
+    """What Slurm's programs say on this host."""
     run = host.run
 
     def command(words: Sequence[str]) -> object:
-        if words[:3] == ("timeout", "5", "scontrol"):
-            code, text = said["listjobs" if "listjobs" in words else "show"]
+        if words[:2] == ("timeout", "5"):
+            code, text = said["listjobs" if "listjobs" in words else words[2]]
             return reconcile.Finished(words, code, text, "")
         return run(words)
 

@@ -17,26 +17,42 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.raised import 
 
 GIB = 1 << 30
 MACHINE = Machine(memory=64 * GIB, swap=0, tasks=1000, processors=16)
-SAID = (
-    "JobId=12 JobName=x UserId=minji(20000) NumNodes=2 Nodes=node[1-2] CPU_IDs=0-3,8 Mem=2048 GRES=gpu:1(IDX:0) "
-    "Nodes=node7 CPU_IDs=1 Mem=512 GRES=gpu:1(IDX:1) MinMemoryCPU=1G\n"
-)
+FORGED = "x Nodes=node1 CPU_IDs=0-7 Mem=64000 GRES=gpu:1(IDX:1)"  # a name that anybody may give to a job
+
+
+def said(*gres: str, name: str = "x", **memory: object) -> str:
+    """What Slurm 24.11 prints of a job on node1, node2 and node7, as far as it is read here."""
+    there = [("node1", 2048, 5), ("node2", 2048, 5), ("node7", 512, 1)]
+    allocation = [
+        {"name": node, "cpus": {"count": count}, "memory": {"allocated": memory.get(node, size)}}
+        for node, size, count in there
+    ]
+    job = {"name": name, "gres_detail": list(gres), "job_resources": {"nodes": {"allocation": allocation}}}
+    return json.dumps({"jobs": [job]})
+
+
+SAID = said("gpu:1(IDX:0)", "gpu:1(IDX:0)", "gpu:1(IDX:1)")
 JOB = Grant("slurm-12", "minji", 20000, ["GPU-a"], 1000, 5000, "Slurm", "", "slurm", memory=2 * GIB, processors=3)
 
 
 @pytest.mark.parametrize(
     ("text", "node", "share"),
     [
-        (SAID, "node2", Share(2048 << 20, 5, (0,))),
-        (SAID, "node7", Share(512 << 20, 1, (1,))),
-        (SAID.replace("gpu:1(IDX:0)", "gpu:a100:2(IDX:0-1),gpu:1(IDX:4)"), "node1", Share(2048 << 20, 5, (0, 1, 4))),
-        (SAID.replace("gpu:1(IDX:0)", "shard:1(IDX:0)"), "node1", Share(2048 << 20, 5)),
-        (SAID.replace(" GRES=gpu:1(IDX:0)", ""), "node1", Share(2048 << 20, 5)),
+        (SAID, "node2", Share(2048 << 20, 5, (0,), True)),
+        (SAID, "node7", Share(512 << 20, 1, (1,), True)),
+        (said("gpu:a100:2(IDX:0-1),gpu:1(IDX:4)"), "node1", Share(2048 << 20, 5, (0, 1, 4), True)),
+        (said("gpu:a100:2(CNT:2)"), "node1", Share(2048 << 20, 5, (), True)),
+        (said("shard:1(IDX:0)"), "node1", Share(2048 << 20, 5)),
+        (said(), "node1", Share(2048 << 20, 5)),
+        (said(name=FORGED), "node1", Share(2048 << 20, 5)),
         (SAID, "node3", Share()),
-        (SAID.replace("0-3,8", "3-0"), "node1", Share()),
-        (SAID.replace("Mem=2048", "Mem=x"), "node1", Share()),
+        (said(node1="x"), "node1", Share()),
+        (said(node1=None), "node1", Share()),
+        ('{"jobs": []}', "node1", Share()),
+        ('{"jobs": [{}, {}]}', "node1", Share()),
+        ("[" * 100_000, "node1", Share()),
         ("", "node1", Share()),
-        ("slurm_load_jobs error: Invalid job id specified", "node1", Share()),
+        (f"JobId=12 JobName={FORGED} UserId=minji(20000)", "node1", Share()),
     ],
 )
 def test_what_a_job_has_of_a_node(text: str, node: str, share: Share) -> None:
@@ -118,7 +134,7 @@ def host(tmp_path: Path) -> Host:
         json.dumps({"memory": "8G", "swap": "0", "tasks": "500", "processors": "unlimited", "processor_weight": 100})
     )
     found = Host(
-        Places(state=str(state), run=str(run), control=str(tmp_path / "control"), units=str(tmp_path / "etc/system"),
+        Places(state=str(state), run=str(run), control=str(tmp_path / "control"), kept=str(tmp_path / "kept"),
                lookup=lambda name: (20000, 20000)),
         applying.Places(state=str(state), run=str(run), control=str(tmp_path / "control"), proc=str(proc)),
     )  # fmt: skip
@@ -168,9 +184,10 @@ def test_what_systemd_refuses_is_told_and_tried_again(host: Host) -> None:
 
 
 @pytest.mark.holds("what an admin has set by hand stays")
-def test_what_an_admin_has_set_by_hand_stays(host: Host) -> None:
+@pytest.mark.parametrize("where", ["control", "kept"])
+def test_what_an_admin_has_set_by_hand_stays(host: Host, where: str) -> None:
     grants.write(JOB, host.places.state)
-    place = Path(host.places.control) / "user-20000.slice.d"
+    place = Path(getattr(host.places, where)) / "user-20000.slice.d"
     place.mkdir(parents=True)
     (place / "50-MemoryMax.conf").write_text("[Slice]\nMemoryMax=1G\n")
     assert (host.go(), host.told) == ([], [])

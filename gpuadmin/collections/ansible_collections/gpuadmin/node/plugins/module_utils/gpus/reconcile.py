@@ -46,6 +46,7 @@ class Places:
     run: str = RUN
     settings: str = gate.SETTINGS
     control: str = CONTROL
+    kept: str = "/etc/systemd/system.control"  # where set-property without it does
     units: str = gate.UNITS
     root: str = "/"
     proc: str = "/proc"

@@ -20,17 +20,16 @@ from .gpu import JOB_DOES, OPEN
 
 #: Seconds in which it starts, or is called off. Slurm looks for GPUs at once; a prolog takes some of them.
 STARTS = 20.0
-_COMMENT = re.compile(r"(?m)^   AdminComment=(\{.*\})\s*$")
 
 
 def said(job: str) -> dict[str, str]:
     """What an exception's maker has said: ``id``, ``who``, ``reason``. Each is empty where it cannot be read."""
     try:
-        # a job's name, which is its person's choice, is printed before it, and may have several lines
-        found = _COMMENT.findall(queue.ask(("scontrol", "show", "job", job)))
-        read = json.loads(found[-1]) if found else {}
-    except (NodeError, ValueError):
+        (found,) = json.loads(queue.ask(queue.details(job)))["jobs"]
+        read = json.loads(found["admin_comment"])
+    except (NodeError, ValueError, LookupError, TypeError):
         read = {}
+    read = read if isinstance(read, dict) else {}
     return {name: str(read.get(name, ""))[: queue.LONGEST] for name in ("id", "who", "reason")}
 
 

@@ -69,6 +69,8 @@ def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
     # seen after slurmctld was killed while a job ended: slurmd names none, and the job's own cgroup has them
     # guard: a job has the GPUs of which slurmd is silent
     job = job if job.gpus else replace(job, gpus=share.gpus)
+    if not job.gpus and share.some:  # guard: a job that has GPUs of which nobody says which they are does not start
+        raise NodeError(f"job {job.id}: Slurm does not say which GPUs of this node it has")
     if not job.gpus:
         return []
     with ExitStack() as stack:

@@ -31,6 +31,13 @@ TYPES = ("sinfo", "--noheader", "--Node", "--Format=NodeList:64\x1f,Gres:256\x1f
 NODES = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%E")
 _GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)(?:,|$)")
 
+
+def details(job: str) -> tuple[str, ...]:
+    """What prints all of a job as JSON. In words its name, its comment and its paths, which are its person's, could be
+    taken for anything else."""
+    return ("scontrol", "--json", "show", "job", job)
+
+
 #: Slurm's reason → how it is said: `{0}` is the reason itself.
 WHY = {
     "priority": "others come first: they have used less of their share, or have waited longer",

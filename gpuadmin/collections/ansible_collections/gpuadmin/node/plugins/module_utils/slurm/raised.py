@@ -27,27 +27,34 @@ from . import queue
 RECORD = "raised-limits.json"
 _MOST = 10_000  # processors of a node
 _FREE = {"MemoryMax": "infinity", "CPUQuota": ""}
-_PART = re.compile(r"\bNodes=(\S+) CPU_IDs=([0-9,-]+) Mem=([0-9]+)\b(?: GRES=(\S+))?")
 _GPUS = re.compile(r"(?:^|,)gpu[^,(]*\(IDX:([0-9,-]+)\)")
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a job has of a node: bytes, processors, and the numbers of GPUs."""
+    """What a job has of a node: bytes, processors, and the numbers of GPUs. ``some``: it has GPUs, known or not."""
 
     memory: int = 0
     processors: int = 0
     gpus: Sequence[int] = ()
+    some: bool = False
 
 
 def share_of(text: str, node: str) -> Share:
-    """What ``scontrol --details --oneliner show job`` says of a node; nothing where that is not understood."""
-    for names, ids, megabytes, gres in _PART.findall(text):
-        if node in queue.names(names).split(","):
-            processors = _numbers(ids)
-            gpus = [number for listed in _GPUS.findall(gres) for number in _numbers(listed)]
-            return Share(int(megabytes) << 20, len(processors), tuple(gpus)) if processors else Share()
-    return Share()
+    """What ``scontrol --json show job`` says of a node; nothing where that is not understood.
+
+    Not what it says in words: a job's name is there as well, and can be any words. (Slurm 24.11; read as data.)
+    """
+    try:
+        (job,) = json.loads(text)["jobs"]
+        there = job["job_resources"]["nodes"]["allocation"]
+        (place,) = [number for number, one in enumerate(there) if one["name"] == node]
+        memory, processors = there[place]["memory"]["allocated"], there[place]["cpus"]["count"]
+        listed = [*job["gres_detail"], *[""] * len(there)][place]
+        gpus = [number for one in _GPUS.findall(listed) for number in _numbers(one)]
+        return Share(int(memory) << 20, int(processors), tuple(gpus), "gpu" in listed)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return Share()
 
 
 def _numbers(text: str) -> list[int]:
@@ -65,7 +72,7 @@ def _numbers(text: str) -> list[int]:
 def ask(job: str, node: str, command: Runner) -> Share:
     """What a job has of this node. slurmctld has five seconds; what it does not say raises nothing."""
     try:
-        done = command(("timeout", "5", "scontrol", "--details", "--oneliner", "show", "job", job))
+        done = command(("timeout", "5", *queue.details(job)))
     except (NodeError, OSError):
         return Share()
     return share_of(done.stdout, node) if done.returncode == 0 else Share()
@@ -146,7 +153,7 @@ def _files(directory: str, unit: str, name: str) -> list[str]:
 
 
 def _by_hand(places: Places, unit: str, name: str) -> bool:
-    return any(_files(one, unit, name) for one in (places.control, f"{os.path.dirname(places.units)}/system.control"))
+    return any(_files(one, unit, name) for one in (places.control, places.kept))
 
 
 def _before(places: Places) -> dict[int, dict[str, str]]:
