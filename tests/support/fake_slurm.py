@@ -22,7 +22,7 @@ def row(
     qos: str = "people",
     reason: str = "None",
 ) -> str:
-    """A line of squeue's, with the fields that queue.JOBS asks for."""
+    """A line of squeue's, with the fields that queue.ask_jobs asks for."""
     values = (
         id,
         user,
@@ -43,10 +43,17 @@ def row(
     return "".join(f"{value:<{width}}\x1f" for value, width in zip(map(str, values), widths, strict=True))
 
 
+#: squeue ends fields and jobs with what it is told to.
+_MARKED = """said=$({{ {}; }}) || exit $?
+token=$(printf %s "$*" | sed -n 's/.*\\x1e\\([0-9a-f]*\\).*/\\1/p')
+[ -z "$said" ] || printf '%s\\n' "$said" | sed "s/\\x1f/\\x1f$token/g; s/\\$/\\x1e$token/"
+"""
+
+
 def slurm(directory: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:
     """These programs alone are there, each a script of the shell."""
     for name, script in programs.items():
         path = directory / name
-        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.write_text(f"#!/bin/sh\n{_MARKED.format(script) if name == 'squeue' else script}\n")
         path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{directory}:/usr/bin:/bin")

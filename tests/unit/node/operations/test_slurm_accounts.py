@@ -33,10 +33,20 @@ def test_who_is_new_and_who_is_locked(place: Path) -> None:
     (place / "registered").touch()
     slurm_accounts.operate(DOCUMENT, False)
     assert (place / "called").read_text().splitlines() == [
-        "-i add user minji account=people qos=people defaultqos=people",
         "-i modify user where name=jiho account=people set maxsubmitjobs=0",
         "scancel --user=jiho",
+        "-i add user minji account=people qos=people defaultqos=people",
     ]
+
+
+@pytest.mark.holds("what Slurm refuses of one keeps nobody else from their account")
+def test_what_is_refused_is_told_and_ends_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody's old group stays as long as a job of theirs runs in it."""
+    (place / "registered").touch()
+    slurm(place, monkeypatch, scancel="echo 'scancel: error: no' >&2; exit 1")
+    with pytest.raises(NodeError, match="no"):
+        slurm_accounts.operate(DOCUMENT, False)
+    assert "add user minji" in (place / "called").read_text()
 
 
 def test_a_check_says_it_and_does_nothing(place: Path) -> None:

@@ -1,6 +1,7 @@
 """The queue: what is read of squeue and sinfo, and how reasons are said."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,6 @@ def test_who_runs_comes_first_then_who_waits_by_their_turn() -> None:
                 tres="cpu=8,mem=1G,node=1,billing=2,gres/gpu=2",
             ),
             row("6", "jiho", "RUNNING", start=100, end=200, nodes="gpu1", tres="cpu=8,mem=1G,node=1,billing=0"),
-            "something else that squeue prints",
         ]
     )
     found = queue.jobs(text)
@@ -37,6 +37,35 @@ def test_who_runs_comes_first_then_who_waits_by_their_turn() -> None:
     assert (found[2]["nodes"], found[2]["end"], found[2]["reason"]) == ("", None, "Resources")
 
 
+@pytest.mark.holds("a job that is not understood is not left out")
+@pytest.mark.parametrize(
+    "odd", ["something else", row("5", "minji", "RUNNING", nodes="n" * 1024), f"{row('5', 'a', 'b')}x\x1f"]
+)
+def test_an_answer_that_is_not_understood_is_none(odd: str) -> None:
+    with pytest.raises(NodeError, match="is not understood"):
+        queue.jobs(f"{row('4', 'jiho', 'RUNNING', nodes='gpu1')}\n{odd}\n")
+
+
+@pytest.mark.holds("nobody writes a job that is not there into the queue")
+def test_a_name_is_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """squeue prints names as they are; this one has a line that looks like somebody else's job."""
+    forged = row("7", "hana", "RUNNING", nodes="gpu1")
+    name = f"x\n{forged}\x1e\n{forged}"
+    squeue = tmp_path / "squeue"
+    squeue.write_text(
+        f"#!{sys.executable}\nimport re, sys\n"
+        f"token = re.search('\\x1f([0-9a-f]+)', ' '.join(sys.argv))[1]\n"
+        f"real = {row('12', 'minji', 'RUNNING', nodes='gpu2', name='NAME')!r}\n"
+        f"print(real.replace('\\x1f', '\\x1f' + token).replace('NAME', {name!r}) + '\\x1e' + token)\n"
+    )
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    (found,) = queue.ask_jobs()
+    assert (found["id"], found["user"], found["nodes"]) == ("12", "minji", "gpu2")
+    assert queue.on([found], "gpu2") == ["minji (job 12)"]
+    assert found["name"].startswith("x?7 ")
+
+
 @pytest.mark.parametrize(
     ("reason", "code"),
     [
@@ -44,7 +73,8 @@ def test_who_runs_comes_first_then_who_waits_by_their_turn() -> None:
         ("QOSMaxJobsPerUserLimit", "limit"), ("AssocGrpGRES", "limit"), ("QOSMaxWallDurationPerJobLimit", "longest"),
         ("PartitionTimeLimit", "longest"), ("ReqNodeNotAvail, UnavailableNodes:gpu1", "node"), ("BeginTime", "later"),
         ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "node"),
-        ("JobHeldAdmin", "held"), ("None", "unread"), ("", "unread"), ("Something new", "other"),
+        ("JobHeldAdmin", "held"), ("launch failed requeued held", "held"),
+        ("None", "unread"), ("", "unread"), ("Something new", "other"),
     ],
 )  # fmt: skip
 def test_reasons(reason: str, code: str) -> None:
@@ -96,7 +126,7 @@ def test_a_controller_that_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_what_slurm_refuses_is_said_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slurm(tmp_path, monkeypatch, squeue="echo 'squeue: error: Invalid user' >&2; exit 1")
     with pytest.raises(NodeError, match=r"^Invalid user$"):
-        queue.ask(queue.JOBS)
+        queue.ask_jobs()
 
 
 def test_what_a_host_says_of_its_daemons_and_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """What a person's slice may take while their jobs run, and that it is taken back."""
 
+import errno
 import json
 import subprocess
 from collections.abc import Sequence
@@ -191,6 +192,17 @@ def test_what_an_admin_has_set_by_hand_stays(host: Host, where: str) -> None:
     place.mkdir(parents=True)
     (place / "50-MemoryMax.conf").write_text("[Slice]\nMemoryMax=1G\n")
     assert (host.go(), host.told) == ([], [])
+
+
+@pytest.mark.holds("a full /run keeps no job from its GPUs")
+def test_what_cannot_be_remembered_is_a_problem_and_no_more(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    grants.write(JOB, host.places.state)
+    monkeypatch.setattr(raised, "write_atomic", full)
+    assert host.go() == ["what limits were raised is not remembered: No space left on device"]
+    assert len(host.told) == 1
 
 
 @pytest.mark.holds("limits keep no job from its GPUs")

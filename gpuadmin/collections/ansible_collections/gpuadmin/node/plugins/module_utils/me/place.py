@@ -25,7 +25,7 @@ def place(subject: Subject) -> dict[str, Any] | None:
     if not has_queue(subject):
         return None
     queue.alive()
-    jobs = [one for one in queue.jobs(queue.ask(queue.JOBS)) if one["gpus"]]
+    jobs = [one for one in queue.ask_jobs() if one["gpus"]]
     return {
         "mine": [one for one in jobs if one["user"] == subject.name],
         "waiting": len({one["user"] for one in jobs if one["waits"]}),

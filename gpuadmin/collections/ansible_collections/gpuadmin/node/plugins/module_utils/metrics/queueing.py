@@ -48,7 +48,7 @@ def main(directory: str = DIRECTORY) -> int:
     began, found, up = time.time(), Samples(), 1
     try:
         queue.alive()
-        found = samples(queue.jobs(queue.ask(queue.JOBS)), queue.nodes(queue.ask(queue.NODES)))
+        found = samples(queue.ask_jobs(), queue.nodes(queue.ask(queue.NODES)))
     except NodeError:
         up = 0  # guard: a queue that nobody knows is not an empty one -> 1
     found.put("gpuadmin_queue_up", up)

@@ -48,9 +48,14 @@ def operate(document: Document, check: bool) -> Answer:
         _wait()
         there = accounts.seen(run(ASK_PEOPLE), run(ASK_QOS))
     found = accounts.commands(document.groups, people, there)
-    if not check:
-        for command in found:
+    problems = []
+    for command in [] if check else found:
+        try:
             run(command)
+        except NodeError as error:  # guard: what Slurm refuses of one keeps nobody else from their account
+            problems.append(str(error))
+    if problems:
+        raise NodeError("; ".join(problems))
     return Answer([_words(one) for one in found])
 
 

@@ -20,7 +20,7 @@ class Document:
 def report() -> dict[str, Any]:
     """Jobs, each with why it waits in words, and of an admin's exception who made it and why; and nodes. Raises
     NodeError."""
-    jobs, nodes = queue.jobs(queue.ask(queue.JOBS)), queue.nodes(queue.ask(queue.NODES))
+    jobs, nodes = queue.ask_jobs(), queue.nodes(queue.ask(queue.NODES))
     for one in jobs:
         one["exception"] = exceptions.said(one["id"]) if one["qos"] == EXCEPTION else None
         one["why"] = queue.WHY[queue.code(one["reason"])].format(one["reason"]) if one["waits"] else ""

@@ -94,9 +94,26 @@ def people_of(
 
 
 def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> list[tuple[str, ...]]:
-    """What sacctmgr and scancel have to do. Nobody is added who may not use it anyway."""
+    """What sacctmgr and scancel have to do: first what closes. Nobody is added who may not use it anyway."""
     change = ("sacctmgr", "-i")
+    named = {person.name: person for person in people}
     found: list[tuple[str, ...]] = []
+    for account, of in there.people.items():
+        closing = [name for name, submit in of.items() if name in named and named[name].locked and submit != "0"]
+        if closing:  # guard: whoever is locked submits no job
+            found.append(
+                (
+                    *change,
+                    "modify",
+                    "user",
+                    "where",
+                    f"name={','.join(closing)}",
+                    f"account={account}",
+                    "set",
+                    "maxsubmitjobs=0",
+                )
+            )
+            found += [("scancel", f"--user={name}") for name in closing]  # it takes one
     if EXCEPTION not in there.qos:
         found.append((*change, "add", "qos", EXCEPTION, "Priority=1", "Flags=PartitionTimeLimit"))
     for one in groups:
@@ -133,26 +150,10 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
             found.append(
                 (*change, "modify", "user", "where", f"name={','.join(moved)}", "set", f"defaultaccount={one.name}")
             )
-    named = {person.name: person for person in people}
     for account, of in there.people.items():
         left = [name for name in of if name in named and named[name].group != account and not named[name].locked]
         if left:
             found.append((*change, "delete", "user", "where", f"name={','.join(left)}", f"account={account}"))
-        closing = [name for name, submit in of.items() if name in named and named[name].locked and submit != "0"]
-        if closing:  # guard: whoever is locked submits no job
-            found.append(
-                (
-                    *change,
-                    "modify",
-                    "user",
-                    "where",
-                    f"name={','.join(closing)}",
-                    f"account={account}",
-                    "set",
-                    "maxsubmitjobs=0",
-                )
-            )
-            found += [("scancel", f"--user={name}") for name in closing]  # it takes one
         opening = [
             name
             for name, submit in of.items()

@@ -55,7 +55,7 @@ def policy_of(text: bytes | None) -> Policy:
 def extend(user: str, id: str, hours: int, policy: Policy, now: float) -> str:
     """Give a job of somebody's more time. Returns its new end. Raises RefusedError, NodeError."""
     queue.alive()
-    jobs = queue.jobs(queue.ask(queue.JOBS))
+    jobs = queue.ask_jobs()
     mine = next(
         (
             one

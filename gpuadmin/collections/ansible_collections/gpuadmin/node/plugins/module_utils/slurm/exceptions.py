@@ -72,7 +72,7 @@ def make(
         end = time.monotonic() + STARTS
         while time.monotonic() < end:
             sleep(0.3)
-            there = queue.jobs(queue.ask(queue.JOBS))
+            there = queue.ask_jobs()
             mine = next((one for one in there if one["id"] == job), None)
             if mine is None:
                 raise NodeError(f"job {job} has ended at once: journalctl -u slurmd on {node}")
@@ -81,7 +81,7 @@ def make(
             # "None" and a hold are of the moment before Slurm has looked
             if mine["waits"] and queue.code(mine["reason"]) not in ("unread", "held", "priority"):
                 break
-        raise NodeError(why_not(node, gpus, job, queue.jobs(queue.ask(queue.JOBS)), queue.closed()))
+        raise NodeError(why_not(node, gpus, job, queue.ask_jobs(), queue.closed()))
     except BaseException:
         # guard: an exception that does not start does not wait unseen
         queue.ask(("scancel", job))

@@ -175,7 +175,7 @@ def get(asked: Asked, sleep: Callable[[float], None]) -> int:
         while True:
             sleep(POLL if said else 0.5)  # the queue tells nobody
             try:
-                mine = [one for one in queue.jobs(queue.ask(queue.JOBS)) if one["id"] == job]
+                mine = [one for one in queue.ask_jobs() if one["id"] == job]
             except NodeError:  # it is started again; the place is kept
                 continue
             if not mine:
@@ -213,7 +213,7 @@ def had(one: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
 
 def show(asked: Asked, sleep: Callable[[float], None]) -> int:
     words = TEXTS[asked.language]
-    there = [one for one in queue.jobs(queue.ask(queue.JOBS)) if one["gpus"]]
+    there = [one for one in queue.ask_jobs() if one["gpus"]]
     if there:
         rows = [words["columns"].split("|")]
         for one in there:
@@ -283,7 +283,7 @@ def extend(asked: Asked, sleep: Callable[[float], None]) -> int:
 def _mine(asked: Asked) -> list[dict[str, Any]]:
     """The jobs of whoever asks; where some were named, these. Raises NotYoursError."""
     user = name_of(os.getuid())
-    mine = [one for one in queue.jobs(queue.ask(queue.JOBS)) if one["user"] == user]
+    mine = [one for one in queue.ask_jobs() if one["user"] == user]
     for job in asked.jobs:
         if all(one["id"] != job for one in mine):
             raise NotYoursError(TEXTS[asked.language]["not-yours"].format(job))

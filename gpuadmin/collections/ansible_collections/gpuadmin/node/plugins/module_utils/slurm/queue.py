@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,17 +17,14 @@ ANSWER = 20.0
 MOST_NODES = 10_000
 LONGEST = 200  # characters of a reason
 _SECONDS = {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
-BETWEEN = "\x1f"  # two fields; no name has it
+BETWEEN = "\x1f"  # two fields
 _FIELDS = {
     "JobArrayID": 32, "UserName": 64, "Account": 64, "State": 24, "PriorityLong": 20, "SubmitTime": 24, "StartTime": 24,
-    "EndTime": 24, "NodeList": 256, "tres-alloc": 256, "Name": 64, "Comment": 32, "QOS": 32, "Reason": 256,
+    "EndTime": 24, "NodeList": 1024, "tres-alloc": 256, "Name": 64, "Comment": 32, "QOS": 32, "Reason": 256,
 }  # fmt: skip
-JOBS = (
-    "squeue",
-    "--noheader",
-    "--states=PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING",
-    f"--Format={','.join(f'{name}:{width}{BETWEEN}' for name, width in _FIELDS.items())}",
-)
+_NODES = list(_FIELDS).index("NodeList")  # a longer list would be cut
+_STATES = "--states=PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
+_ODD = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 TYPES = ("sinfo", "--noheader", "--Node", "--Format=NodeList:64\x1f,Gres:256\x1f")
 NODES = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%E")
 _GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)(?:,|$)")
@@ -58,7 +56,7 @@ _REASONS = (
     (r"(QOS|Assoc|Partition)\w*(Wall|Time)\w*", "longest"),
     (r"ReqNodeNotAvail.*|Nodes required for job are .*", "node"),
     (r"BeginTime", "later"),
-    (r"JobHeld\w*", "held"),
+    (r"JobHeld\w*|launch failed requeued held", "held"),
 )
 
 
@@ -67,15 +65,33 @@ def code(reason: str) -> str:
     return next((name for pattern, name in _REASONS if re.fullmatch(pattern, reason)), "other")
 
 
+def ask_jobs() -> list[dict[str, Any]]:
+    """All jobs, as ``jobs`` has them. Raises NodeError, also for an answer that is not understood.
+
+    Names and comments of jobs are their people's, who can write anything into them, lines and separators of ours as
+    well: what is between two fields, and after a job, is therefore another word each time.
+    """
+    token = secrets.token_hex(8)  # guard: nobody writes a job that is not there into the queue -> ""
+    between, end = f"{BETWEEN}{token}", f"\x1e{token}"
+    fields = ",".join(f"{name}:{width}{between}" for name, width in _FIELDS.items())
+    said = ask(("squeue", "--noheader", _STATES, f"--Format={fields}{end}"))
+    rows = [row.lstrip("\n") for row in said.split(end)]
+    return jobs("\n".join(BETWEEN.join(_ODD.sub("?", part) for part in row.split(between)) for row in rows))
+
+
 def jobs(text: str) -> list[dict[str, Any]]:
     """A row for each job: running ones first, then those that wait, in the order in which they come; ``place`` counts
     them from 1. Times are seconds since 1970, or None.
     """
     found: list[dict[str, Any]] = []
-    for line in text.splitlines():
-        parts = [part.strip() for part in line.split(BETWEEN)]
-        if len(parts) < len(_FIELDS):
+    for line in text.split("\n"):
+        if not line.strip():
             continue
+        raw = line.split(BETWEEN)
+        parts = [part.strip() for part in raw]
+        # guard: a job that is not understood is not left out
+        if len(parts) != len(_FIELDS) + 1 or not raw[_NODES].endswith(" "):
+            raise NodeError("squeue's answer is not understood")
         id, user, group, state, priority, asked, start, end, nodes, tres, name, comment, qos, reason = parts[
             : len(_FIELDS)
         ]
@@ -132,7 +148,7 @@ def owners() -> list[str] | None:
     """Whose jobs run and wait; None where Slurm's controller does not say."""
     try:
         alive()
-        return sorted({one["user"] for one in jobs(ask(JOBS))})
+        return sorted({one["user"] for one in ask_jobs()})
     except NodeError:
         return None
 

@@ -111,8 +111,11 @@ def apply(places: Places, now: float, limits: applying.Places | None = None) -> 
                 outcome.problems.append(f"user-{uid}.slice: what its jobs have is not known: {in_words(error)}")
             if told:
                 after[uid] = told
-        if after != before:
-            write_atomic(os.path.join(places.run, RECORD), json.dumps(after).encode(), mode=0o600, sync=False)
+        try:
+            if after != before:
+                write_atomic(os.path.join(places.run, RECORD), json.dumps(after).encode(), mode=0o600, sync=False)
+        except OSError as error:  # guard: a full /run keeps no job from its GPUs
+            outcome.problems.append(f"what limits were raised is not remembered: {in_words(error)}")
     return outcome
 
 

@@ -78,7 +78,7 @@ def main(directory: str = DIRECTORY) -> int:
     jobs: Sequence[Mapping[str, Any]]
     try:
         queue.alive()
-        jobs = queue.jobs(queue.ask(queue.JOBS))
+        jobs = queue.ask_jobs()
         write_atomic(last, json.dumps([one for one in jobs if one["gpus"]]).encode(), mode=0o644, sync=False)
     except NodeError:
         jobs, away = _last(last), True
