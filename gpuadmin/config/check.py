@@ -339,7 +339,12 @@ def _slurm(site: Site) -> Iterator[Finding]:
         return
     if not hosts:
         message = "there is no queue: no host is in the group slurm"
-        yield Finding("error", "gpuadmin.yml: slurm", message, "put one host into it; the storage host may be that")
+        hint = "put one host into the inventory's group slurm; the storage host may be that"
+        yield Finding("error", "gpuadmin.yml: slurm", message, hint)
+    nodes = site.inventory.group("gpu")
+    if hosts and nodes and not any(takes_jobs(site.settings, site.inventory.hosts, one) for one in nodes):
+        message = "no node takes jobs: slurm_node is false for all of them"
+        yield Finding("error", "inventory: slurm_node", message, "set slurm_node: true for a node, or remove it")
     if len(hosts) > 1:
         names = ", ".join(host.name for host in hosts)
         yield Finding("error", "inventory: slurm", f"holds {names}", "a queue has one controller; leave one of them")

@@ -30,7 +30,10 @@ ELSEWHERE = {
     ("roles/backups/tasks/remote.yml", "{{ backups_remote.host }}"), ("roles/image_build/tasks/seal.yml", "localhost"),
     ("roles/power/tasks/main.yml", "localhost"),  # waiting alone
     # the node's name is the inventory's; of the node itself is the release of its slurmd, which is numbers or refused
-    *((f"roles/slurm_node/tasks/{name}.yml", "{{ slurm_node_away.host }}") for name in ("away", "back", "empty")),
+    *(
+        (f"roles/slurm_node/tasks/{name}.yml", "{{ slurm_node_away.host | default(inventory_hostname) }}")
+        for name in ("away", "back", "empty")
+    ),
     ("roles/slurm_node/tasks/order.yml", "{{ slurm_node_host }}"),
 }  # fmt: skip
 TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)

@@ -297,6 +297,13 @@ CHECKS = {
         {"gpuadmin.yml": "name: x\nslurm: {}\n", "inventory/queue.yml": "slurm: {hosts: {storage1: {}, x: {}}}\n"},
         "error", "inventory: slurm", "holds storage1, x",
     ),
+    "a queue without a node": (
+        {
+            "gpuadmin.yml": "name: x\nslurm: {}\n",
+            "inventory/queue.yml": f"{QUEUE}gpu: {{vars: {{slurm_node: false}}}}\n",
+        },
+        "error", "inventory: slurm_node", "no node takes jobs",
+    ),
     "a queue's host without a queue": (
         {"gpuadmin.yml": "name: x\n", "inventory/queue.yml": QUEUE},
         "warning", "inventory: storage1", "provision takes the queue away",
