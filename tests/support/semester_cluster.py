@@ -191,8 +191,9 @@ class Cluster:
     def _backup(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
         wanted = variables["gpuadmin_backup"]
         return self._act(
-            check, action="make", root=str(self.storage.root), name=wanted["name"], users=wanted["users"], workers=1
-        )
+            check, action="make", root=str(self.storage.root), name=wanted["name"], users=wanted["users"], workers=1,
+            accounting=False,
+        )  # fmt: skip
 
     def _wipe(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
         term = variables["gpuadmin_term"]
