@@ -67,7 +67,7 @@ def _words(node: str, queue: Mapping[str, Any], wanted: Mapping[str, Any]) -> st
     why = f": {seen['reason']}" if seen["reason"] else ""
     if wanted["resume"]:
         return f"takes jobs again ({seen['state']} now{why})"
-    jobs = [one for one in queue["jobs"] if node in one["nodes"].split(",")]
+    jobs = _on(queue, node)
     until = max((one["end"] for one in jobs if one["end"]), default=None)
     runs = f"; {counted(len(jobs), 'job')} there, the last until {clock(until)}" if until else ""
     return f"takes no further job ({seen['state']} now{why}){runs}"
@@ -170,6 +170,11 @@ def away(session: Session, names: Sequence[str]) -> Away:
 
 def _jobs(queue: Mapping[str, Any], node: str) -> list[str]:
     """Whose jobs are on a node, and until when, in words."""
-    there = [one for one in queue["jobs"] if not one["place"] and node in one["nodes"].split(",")]
+    there = _on(queue, node)
     until = {one["id"]: f", until {clock(one['end'])}" if one["end"] else "" for one in there}
     return [f"{one['user']} (job {one['id']}{until[one['id']]})" for one in there]
+
+
+def _on(queue: Mapping[str, Any], node: str) -> list[Mapping[str, Any]]:
+    """The jobs on a node; one that waits has none."""
+    return [one for one in queue["jobs"] if node in one["nodes"].split(",")]

@@ -137,21 +137,18 @@ def test_an_exception_that_is_refused(
     assert all(one.check for one in queue.asked)
 
 
+GRANT = {
+    "id": "slurm-4", "user": "minji", "gpus": ["GPU-a"], "until": 1795608428, "who": "Slurm", "reason": "job 4",
+}  # fmt: skip
+
+
 def test_who_has_made_an_exception_is_shown(queue: Ansible, cli: Cli) -> None:
     made = {**JOB, "exception": {"id": "ab", "who": "root@ctl", "reason": "paper"}}
     report = {"queue": {"jobs": [made], "nodes": NODES}}
-    grant = {
-        "id": "slurm-4",
-        "user": "minji",
-        "gpus": ["GPU-a"],
-        "until": 1795608428,
-        "who": "Slurm",
-        "reason": "job 4",
-    }
     queue.answer = RunResult(
         {
             "storage1": HostResult("ok", reports=report),
-            "node1": HostResult("ok", reports={"grants": {"access": "granted", "gpus": ["GPU-a"], "grants": [grant]}}),
+            "node1": HostResult("ok", reports={"grants": {"access": "granted", "gpus": ["GPU-a"], "grants": [GRANT]}}),
         }
     )
     assert "exception by root@ctl: paper" in cli("queue")[1]
@@ -162,15 +159,7 @@ def test_who_has_made_an_exception_is_shown(queue: Ansible, cli: Cli) -> None:
 
 @pytest.mark.holds("a grant of a job's ends with the job, or Slurm would give nobody that GPU")
 def test_what_the_queue_has_given_is_revoked_by_ending_its_job(queue: Ansible, cli: Cli) -> None:
-    grant = {
-        "id": "slurm-4",
-        "user": "minji",
-        "gpus": ["GPU-a"],
-        "until": 1795608428,
-        "who": "Slurm",
-        "reason": "job 4",
-    }
-    answer = {"access": "granted", "gpus": ["GPU-a"], "grants": [grant]}
+    answer = {"access": "granted", "gpus": ["GPU-a"], "grants": [GRANT]}
     nodes = {name: HostResult("ok", reports={"grants": answer}) for name in ("node1", "node2")}
     queue.answer = RunResult({**nodes, "storage1": HostResult("changed")})
     code, out, err = cli("revoke", "minji", "--yes")

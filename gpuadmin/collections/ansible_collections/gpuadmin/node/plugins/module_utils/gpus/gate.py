@@ -29,6 +29,8 @@ SERVICES = ("ssh.service", "ssh@.service", "sshd.service", "sshd@.service",
 UNITS = "/run/systemd/system"
 #: Before 50-DeviceAllow.conf, which systemctl set-property writes: of drop-ins the last name wins.
 DROP_IN = "40-gpuadmin-gate.conf"
+#: Unit → the path of its drop-in below UNITS.
+PATHS = {unit: f"{unit}.d/{DROP_IN}" for unit in (SLICES, *SERVICES)}
 #: All devices, also those that come later: a bare star is no pattern of names to systemd.
 EVERYTHING = ("block-* rwm", "char-* rwm")
 
@@ -108,7 +110,7 @@ def drop_in(kind: str, settings: Settings) -> str:
 
 def drop_ins(settings: Settings) -> dict[str, str]:
     """Path below UNITS → text, for all units that act for people."""
-    return {f"{unit}.d/{DROP_IN}": drop_in(kind(unit), settings) for unit in (SLICES, *SERVICES)}
+    return {path: drop_in(kind(unit), settings) for unit, path in PATHS.items()}
 
 
 def properties(allow: Sequence[str] | None) -> list[str]:

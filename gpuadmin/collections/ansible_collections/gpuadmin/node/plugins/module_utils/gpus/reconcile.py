@@ -266,8 +266,13 @@ def _apply(places: Places, unit: str, allow: Sequence[str] | None, outcome: Outc
 
 
 def _forget(places: Places, unit: str) -> None:
-    for path in glob.glob(os.path.join(glob.escape(places.control), f"{glob.escape(unit)}.d", "50-Device*.conf")):
+    for path in set_by_property(places.control, unit, "Device*"):
         os.unlink(path)
+
+
+def set_by_property(directory: str, unit: str, name: str) -> list[str]:
+    """The files that `systemctl set-property` has left for a property, or for those that a pattern names."""
+    return glob.glob(os.path.join(glob.escape(directory), f"{glob.escape(unit)}.d", f"50-{name}.conf"))
 
 
 def _words(allow: Sequence[str] | None) -> str:

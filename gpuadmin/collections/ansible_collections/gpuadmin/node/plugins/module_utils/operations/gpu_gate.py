@@ -41,15 +41,9 @@ class Document:
 def operate(document: Document, check: bool, places: reconcile.Places | None = None) -> Answer:
     where = places or reconcile.Places()
     wrong = (tried.problems(where.root) or ()) if document.access == "granted" else ()
-    names = [f"{unit}.d/{gate.DROP_IN}" for unit in (gate.SLICES, *gate.SERVICES)]
-    earlier = [f"{EARLIER}/{name}" for name in names]
+    there, earlier = ([f"{above}/{path}" for path in gate.PATHS.values()] for above in (where.units, EARLIER))
     if document.access == "open":
-        answer = files.operate(
-            files.Document(
-                absent=[where.settings, *(f"{where.units}/{name}" for name in names), *earlier], after=_AFTER
-            ),
-            check,
-        )
+        answer = files.operate(files.Document(absent=[where.settings, *there, *earlier], after=_AFTER), check)
     else:
         settings = Settings(
             document.access, document.groups or Settings.groups, gpus=document.devices, exempt=document.exempt

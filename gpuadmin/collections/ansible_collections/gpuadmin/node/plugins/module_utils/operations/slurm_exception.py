@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from ..slurm import exceptions, queue
 from . import slurm_queue
 
 ROLE = "slurm_controller"
-_JOB = re.compile(r"[1-9][0-9]{0,9}(_[0-9]{1,7})?\Z")
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Document:
 
 
 def operate(document: Document, check: bool) -> Answer:
-    if not all(_JOB.match(one) for one in document.end):
+    if not all(queue.JOB.match(one) for one in document.end):
         raise NodeError("these are no jobs")
     queue.alive()
     before = slurm_queue.report()["queue"]

@@ -24,7 +24,6 @@ from . import queue
 SOCKET = "/run/gpuadmin-queue.sock"
 POLICY = os.path.join(STATE, "queue-policy.json")
 HOUR = 3600
-MOST_HOURS = 8784
 #: Reasons of those who wait for GPUs that somebody else has (queue.WHY); others wait for themselves, or a node.
 FOR_OTHERS = ("priority", "resources", "unread", "other")
 RESERVATIONS = ("scontrol", "--oneliner", "show", "reservation")
@@ -106,7 +105,7 @@ def answered(uid: int, request: str, policy: Policy, now: float) -> tuple[int, s
     """Given who asks and what, do it or say why not: an exit status, and a word with its values."""
     match = _REQUEST.match(request)
     # guard: what is no request of ours is not understood as one
-    if match is None or int(match[2]) > MOST_HOURS:
+    if match is None or int(match[2]) > queue.MOST_HOURS:
         return 1, "not-understood"
     try:
         name = name_of(uid)

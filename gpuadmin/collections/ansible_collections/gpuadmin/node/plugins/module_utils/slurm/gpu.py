@@ -29,11 +29,10 @@ PROGRAM = "/usr/local/bin/gpu"
 #: What a job of `gpu get` is called: only these are given back without their number.
 NAME = "gpu-get"
 POLL = 5.0  # seconds between two questions, from all who wait
-MOST_GPUS, MOST_HOURS = 64, 8784
+MOST_GPUS = 64
 #: Slurm says RUNNING while the prolog still opens the GPUs; this runs after it.
 OPEN, OPENING = "open", 60.0  # seconds for it
 JOB_DOES = f"scontrol update JobId=$SLURM_JOB_ID Comment={OPEN}; exec sleep infinity"
-_JOB = re.compile(r"[1-9][0-9]{0,9}(_[0-9]{1,7})?\Z")
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}\Z")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
@@ -75,7 +74,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Asked | N
                     raise UsageError(f"{option} lacks its value")
                 given = rest.pop(0)
             if option == "--hours":
-                asked.hours = _number(given, MOST_HOURS, asked.language)
+                asked.hours = _number(given, queue.MOST_HOURS, asked.language)
             elif option == "--node":
                 if not _NODE.match(given):
                     raise UsageError(f"--node: {given[:60]!r} is not a node")
@@ -94,7 +93,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Asked | N
             asked.word = word
         elif asked.word == "get":
             asked.gpus = _number(word, MOST_GPUS, asked.language)
-        elif asked.word in ("why", "release", "extend") and _JOB.match(word):
+        elif asked.word in ("why", "release", "extend") and queue.JOB.match(word):
             asked.jobs.append(word)
         else:
             raise UsageError(f"{word[:60]!r} is not known")

@@ -6,7 +6,6 @@ bounds, and taken back at the job's end. A job whose amounts are not known raise
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
@@ -18,7 +17,7 @@ from ..files import flocked, read_bytes, write_atomic
 from ..gpus import grants
 from ..gpus.grants import Grant
 from ..gpus.jobs import SOURCE
-from ..gpus.reconcile import Outcome, Places
+from ..gpus.reconcile import Outcome, Places, set_by_property
 from ..limits import applying
 from ..limits.bounds import Machine
 from ..run import Runner
@@ -145,18 +144,14 @@ def _bring(
         outcome.problems.append(f"{unit}: {' '.join(settings)} could not be set: {why}")
         return before
     for name in back:  # the file would hide what the site says later
-        for path in _files(places.control, unit, name):
+        for path in set_by_property(places.control, unit, name):
             os.unlink(path)
     outcome.done.append(f"{unit}: {' '.join(settings)}")
     return wanted
 
 
-def _files(directory: str, unit: str, name: str) -> list[str]:
-    return glob.glob(os.path.join(glob.escape(directory), f"{glob.escape(unit)}.d", f"50-{name}.conf"))
-
-
 def _by_hand(places: Places, unit: str, name: str) -> bool:
-    return any(_files(one, unit, name) for one in (places.control, places.kept))
+    return any(set_by_property(one, unit, name) for one in (places.control, places.kept))
 
 
 def _before(places: Places) -> dict[int, dict[str, str]]:
