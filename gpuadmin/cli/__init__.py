@@ -54,7 +54,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "People": {
         "add-user": "Give people an account on every node.",
-        "change-user": "Change keys, address, note or Docker.",
+        "change-user": "Change keys, address, note, group or Docker.",
         "remove-user": "Lock and remove accounts; homes stay.",
         "lock-user": "Stop people from logging in.",
         "unlock-user": "Let locked people log in again.",
