@@ -90,6 +90,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "prune-images": "Delete images and roots that nobody needs.",
     },
     "Around it": {
+        "rehearse": "Run a verb on a twin of the site, then for real.",
         "runs": "List past runs, or show one.",
         "lab": "A virtual cluster on this machine.",
         "schema": "Print the JSON Schema of a site's files.",
