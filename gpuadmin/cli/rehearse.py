@@ -20,7 +20,7 @@ def command(verb: str, arguments: tuple[str, ...], twin_only: bool, site: str | 
     always; a plan that is not the rehearsed one is refused. Options for rehearse come before VERB.
 
     \b
-    gpuadmin rehearse remove-user minji --archive-home
+    gpuadmin rehearse remove-user minji
     gpuadmin rehearse --twin-only semester-reset
     """
     from gpuadmin.actions.rehearse import rehearse
