@@ -21,7 +21,7 @@ from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError
 from gpuadmin.jsontext import json_text
-from gpuadmin.lab import snapshots, twin
+from gpuadmin.lab import snapshots, state, twin
 from gpuadmin.lab.progress import Progress
 from gpuadmin.records import history
 from gpuadmin.rehearsed import VARIABLE
@@ -46,6 +46,17 @@ def rehearse(given: str | None, verb: str, arguments: Sequence[str], *, twin_onl
         if any(word == one or word.startswith(f"{one}=") for word in arguments):
             raise ConfigError(f"{one} has no meaning after {verb}", hint=f"gpuadmin rehearse [--site DIR] {verb} …")
     real = load_site(given)
+    # guard: a second rehearsal waits for no twin that a first one uses
+    with state.locked(name_of(real.settings.name), "rehearsal.lock"):
+        code, rehearsed = _on_twin(real, verb, arguments)
+    if code != ExitCode.DONE or twin_only:
+        return code
+    echo("Now the real hosts.", err=True)
+    return _gpuadmin(verb, real.directory, arguments, {VARIABLE: str(rehearsed)})
+
+
+def _on_twin(real: Site, verb: str, arguments: Sequence[str]) -> tuple[int, Path]:
+    """Run a verb on the twin. Returns the exit code, and the file that has the plan."""
     directory = _ready(real)
     began = time.monotonic()
     before = {run["id"] for run, _ in history(directory / "runs")}
@@ -53,19 +64,16 @@ def rehearse(given: str | None, verb: str, arguments: Sequence[str], *, twin_onl
     words = f"Rehearsed on the twin of {real.settings.name} in {time.monotonic() - began:.0f} s: it ended with {code}."
     if code != ExitCode.DONE:
         echo(f"{words} Nothing was done on the real hosts. The twin is as the verb left it: {directory}", err=True)
-        return code
+        return code, directory
     echo(words, err=True)
     mails = directory / twin.MAILS
     if mails.is_dir():
         echo(f"What would have been mailed: {mails}", err=True)
-    if twin_only:
-        return code
     plans = [run["plan"] for run, _ in history(directory / "runs") if run["id"] not in before and run["verb"] == verb]
     rehearsed = directory / "rehearsed.json"
     # a verb that had nothing to do has no record: it is to have nothing to do on the real hosts either
     write_atomically(rehearsed, json_text(plans[-1] if plans else {}))
-    echo("Now the real hosts.", err=True)
-    return _gpuadmin(verb, real.directory, arguments, {VARIABLE: str(rehearsed)})
+    return code, rehearsed
 
 
 def name_of(site: str) -> str:

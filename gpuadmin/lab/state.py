@@ -172,11 +172,14 @@ def lab_here() -> str:
 
 
 @contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Hold a lab against a second command that would change it. Raises RefusedError if it is held."""
+def locked(name: str, file: str = "lock") -> Iterator[None]:
+    """Hold a lab against a second command that would change it. Raises RefusedError if it is held.
+
+    `file`: another one's for what takes longer than a change, such as a rehearsal.
+    """
     directory = state_directory() / check_name(name)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (directory / "lock").open("a+") as lock:
+    with (directory / file).open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,0 +1,124 @@
+"""rehearse: the twin first, and the real hosts only after it, with its plan."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.actions import rehearse
+from gpuadmin.config.load import Site
+from gpuadmin.lab import state
+from gpuadmin.records import Record
+from gpuadmin.rehearsed import VARIABLE
+from tests.support.fake_ansible import USERS, Cli
+from tests.support.sites import make_site
+
+STEP = {"host": "node1", "action": "lock minji"}
+
+
+@dataclass
+class Twin:
+    """What was called, in order: a verb, on the twin or for real, with its arguments and the plan it is held to."""
+
+    code: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    called: list[tuple[str, ...]] = field(default_factory=list)
+    held_to: list[Any] = field(default_factory=list)
+
+
+@pytest.fixture
+def twin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Twin:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("GPUADMIN_SITE", str(make_site(tmp_path / "site", USERS)))
+    twin = Twin()
+
+    def up(name: str, real: Site) -> state.Lab:
+        lab = state.load(name) or state.Lab(name, 1024, 5555, light=True, like=str(real.directory))
+        lab = replace(lab, site=str(lab.directory / "site"))
+        make_site(Path(str(lab.site)), (real.directory / "users.yml").read_text())
+        state.save(lab)
+        return lab
+
+    def save(name: str, snapshot: str, *_: object, replace: bool) -> None:
+        twin.called.append(("save", snapshot))
+        state.save(state.existing(name).with_snapshot(snapshot))
+
+    def run(verb: str, site: Path, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+        place = "twin" if "state" in site.parts else "real"
+        twin.called.append((place, verb, *arguments))
+        if environment:
+            twin.held_to.append(json.loads(Path(environment[VARIABLE]).read_text()))
+        plan = {"title": "x", "steps": [STEP], "warnings": [], "destroys": False}
+        Record.begin(site / "runs", verb, arguments=arguments, check=False, plan=plan)
+        return twin.code.get((place, verb), 0)
+
+    monkeypatch.setattr(rehearse, "up_twin", up)
+    monkeypatch.setattr(rehearse.snapshots, "save", save)
+    monkeypatch.setattr(
+        rehearse.snapshots, "restore", lambda name, snapshot, _: twin.called.append(("restore", snapshot))
+    )
+    monkeypatch.setattr(rehearse, "_gpuadmin", run)
+    return twin
+
+
+def test_the_twin_comes_first_and_its_plan_holds(twin: Twin, cli: Cli) -> None:
+    assert cli("rehearse", "lock-user", "minji")[0] == 0
+    assert twin.called == [
+        ("twin", "provision", "--yes"), ("save", "ready"), ("twin", "lock-user", "--yes", "minji"),
+        ("real", "lock-user", "minji"),
+    ]  # fmt: skip
+    assert [plan["steps"] for plan in twin.held_to] == [[STEP]]
+
+
+def test_a_second_time_it_is_as_it_was_unless_the_site_is_another(twin: Twin, cli: Cli, tmp_path: Path) -> None:
+    cli("rehearse", "--twin-only", "lock-user", "minji")
+    del twin.called[:]
+    cli("rehearse", "--twin-only", "lock-user", "minji")
+    assert twin.called == [("restore", "ready"), ("twin", "lock-user", "--yes", "minji")]
+    users = tmp_path / "site/users.yml"
+    users.write_text(users.read_text().replace("minji", "sora"))
+    del twin.called[:]
+    cli("rehearse", "--twin-only", "lock-user", "sora")
+    assert twin.called[0] == ("twin", "provision", "--yes")
+
+
+FAILS: dict[str, Callable[[], tuple[str, str]]] = {
+    "the verb": lambda: ("twin", "lock-user"),
+    "provision": lambda: ("twin", "provision"),
+}
+
+
+@pytest.mark.parametrize("what", FAILS.values(), ids=FAILS.keys())
+def test_what_fails_on_the_twin_is_not_done_for_real(what: Callable[[], tuple[str, str]], twin: Twin, cli: Cli) -> None:
+    twin.code = {what(): 3}
+    code, _, err = cli("rehearse", "lock-user", "minji")
+    assert code != 0
+    assert "othing was done on the real hosts" in err
+    assert not [call for call in twin.called if call[0] == "real"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["push-image", "x"], "cannot be rehearsed"),
+        (["lock-usr", "minji"], "lock-user"),
+        (["lock-user", "minji", "--yes"], "--yes has no meaning"),
+        (["lock-user", "--site=/x", "minji"], "--site has no meaning"),
+    ],
+)
+def test_what_is_refused(words: list[str], message: str, twin: Twin, cli: Cli) -> None:
+    code, _, err = cli("rehearse", *words)
+    assert code == 2
+    assert message in err
+    assert twin.called == []
+
+
+@pytest.mark.holds("a second rehearsal waits for no twin that a first one uses")
+def test_two_at_once(twin: Twin, cli: Cli) -> None:
+    with state.locked(rehearse.name_of("test"), "rehearsal.lock"):
+        code, _, err = cli("rehearse", "lock-user", "minji")
+    assert code == 5
+    assert "is being changed by process" in err
+    assert twin.called == []
