@@ -57,6 +57,7 @@ REPORTS: Mapping[str, Any] = {
     "disk": looks.Disks,
     "pruned": list[str],
     "privileges": looks.Privileges,
+    "settings": looks.HostSettings,
 }
 _KEPT = ConfigDict(
     extra="allow",

@@ -39,6 +39,7 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "admin": site["admin"]["user"],
         "declared": cluster.asked("declared", []),
         "aside": _aside(cluster, host),
+        "sections": cluster.asked("sections", []),
         "servers": cluster.addresses("storage"),
         "nodes": [{"name": one.name, "address": one.cluster_address} for one in cluster.members("gpu")],
         **cluster.uids,

@@ -296,3 +296,17 @@ class Privileges(TypedDict):
     keys: Annotated[dict[_Line, _Lines], Field(max_length=10)]
     aside: _Lines
     unknown: Annotated[dict[_Line, _Line], Field(max_length=100)]
+
+
+_Name = Annotated[str, Field(max_length=60)]
+_Setting = Annotated[str, Field(max_length=8200)]
+_Settings = Annotated[dict[_Line, _Setting], Field(max_length=20_000)]
+
+
+class HostSettings(TypedDict):
+    """What a host is set to, by section; which of them it could not read; its own names and addresses."""
+
+    sections: Annotated[dict[_Name, _Settings], Field(max_length=40)]
+    unknown: Annotated[dict[_Name, _Line], Field(max_length=40)]
+    names: Annotated[list[_Line], Field(max_length=10)]
+    addresses: Annotated[list[_Line], Field(max_length=200)]

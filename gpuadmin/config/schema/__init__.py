@@ -14,7 +14,7 @@ from gpuadmin.config.schema.accounts import Accounts, Retired, Subids, User
 from gpuadmin.config.schema.applications import Applications, FormColumns, MemberColumns
 from gpuadmin.config.schema.base import HIGHEST_SUBID, Model
 from gpuadmin.config.schema.gpus import Gpus
-from gpuadmin.config.schema.hosts import Admin, Docker, Drift, Homes, Images
+from gpuadmin.config.schema.hosts import Admin, Compare, Docker, Drift, Homes, Images
 from gpuadmin.config.schema.limits import Limits
 from gpuadmin.config.schema.metrics import Metrics
 from gpuadmin.config.schema.slurm import Slurm
@@ -68,6 +68,7 @@ class Settings(Model):
     reset: Annotated[Reset, Field(description="What the end of a term does on the nodes.")] = Reset()
     applications: Annotated[Applications, Field(description="How survey exports are read.")] = Applications()
     drift: Annotated[Drift, Field(description="What is meant to differ.")] = Drift()
+    compare: Annotated[Compare, Field(description="Which settings of hosts are not compared.")] = Compare()
     runs: Annotated[Runs, Field(description="The record of past runs.")] = Runs()
 
     @model_validator(mode="after")

@@ -77,6 +77,18 @@ class Drift(Model):
     ] = []
 
 
+class Compare(Model):
+    """What `gpuadmin compare` compares."""
+
+    ignore: Annotated[
+        list[Text],
+        Field(
+            description="What is meant to differ: a section (`packages`), or a setting with its section "
+            "(`ssh clientaliveinterval`). `compare` counts the settings that it hides."
+        ),
+    ] = []
+
+
 class Images(Model):
     """Images: built on the golden node, kept on the storage host, run by the nodes."""
 
