@@ -14,6 +14,7 @@ from gpuadmin.comparison.odd import GROUPS, ODD, UNDECIDED, Comparison, Differen
 MOST = 8
 MOST_NAMED = 5
 _MOST_PARTS = 6
+_MOST_LINES = 15  # of a section, before only numbers are shown
 _LONGEST = 72  # characters of a value that is shown whole
 _MOST_HOSTS = 3
 
@@ -59,12 +60,32 @@ def _of_hosts(section: str, found: Sequence[Difference], whole: Collection[str])
             together.setdefault((ODD, one.odd, len(one.values)), []).append(one)
         elif one.how == UNDECIDED:
             together.setdefault((UNDECIDED, tuple(host for host, _ in one.values), 0), []).append(one)
+    if section not in whole and sum(1 if len(one) > MOST else len(one) for one in together.values()) > _MOST_LINES:
+        yield from _by_host(section, found)
+        return
     for (how, hosts, _), several in sorted(together.items(), key=lambda one: (one[0][0] != ODD, one[0][1])):
         if len(several) > MOST and section not in whole:
             yield _collapsed(section, how, hosts, several)
         else:
             for one in several:
                 yield from _one(one)
+
+
+def _by_host(section: str, found: Sequence[Difference]) -> Iterator[Line]:
+    """Where hardly two hosts are alike: of each how much differs, those that differ most first."""
+    of_host: dict[str, list[Difference]] = {}
+    for one in found:
+        for host in one.odd if one.how == ODD else ():
+            of_host.setdefault(host, []).append(one)
+    ranked = sorted(of_host.items(), key=lambda one: (-len(one[1]), one[0]))
+    for host, several in ranked[:MOST]:
+        yield _collapsed(section, ODD, [host], several)
+    if len(ranked) > MOST:
+        rest = [host for host, _ in ranked[MOST:]]
+        yield Line(listed(rest), f"differ, too, each in {len(ranked[MOST][1])} or fewer", ODD)
+    undecided = [one for one in found if one.how == UNDECIDED]
+    if undecided:
+        yield _collapsed(section, UNDECIDED, ["no majority"], undecided)
 
 
 def _collapsed(section: str, how: str, hosts: Sequence[str], several: Sequence[Difference]) -> Line:
@@ -84,7 +105,8 @@ def _one(one: Difference) -> Iterator[Line]:
         many = any(value is not None and "\n" in value for _, value in one.values)
         several = by_value(one.values, None)
         below = _parts(several[1][0], several[0][0]) if many and len(several) == 2 else ()
-        text = f"{one.key}: {'; '.join(parts)}" if not below else f"{one.key}: {_names(several[1][1])} has"
+        pair = f"{one.key}, {_names(several[1][1])} compared with {_names(several[0][1])}:" if below else ""
+        text = pair or f"{one.key}: {'; '.join(parts)}"
         yield Line("no majority", text, UNDECIDED, below)
         return
     for value, hosts in by_value([(host, value) for host, value in one.values if host in one.odd], None):

@@ -32,7 +32,7 @@ def test_the_odd_host_and_what_the_others_have() -> None:
 def test_without_a_majority_nobody_is_named() -> None:
     assert shown({"gpu1": {"x": "0"}, "gpu2": {"x": "1"}}) == ["no majority: x: 0 on gpu1; 1 on gpu2"]
     text = {"gpu1": {"x": "a\nb\nc"}, "gpu2": {"x": "a\nc"}}
-    assert shown(text) == ["no majority: x: gpu2 has", "- b"]
+    assert shown(text) == ["no majority: x, gpu2 compared with gpu1:", "- b"]
 
 
 def test_of_a_file_the_lines_that_differ() -> None:
@@ -55,6 +55,16 @@ def test_many_packages_are_one_line_with_the_largest() -> None:
         "gpu3: 9 packages differ, the largest: p0, p1, p2, p3, p4; --section packages shows all",
     ]
     assert len(shown(six(usual, gpu3=dict.fromkeys(usual, "2")), "packages", ("packages",))) == MOST + 1
+
+
+def test_where_hardly_two_hosts_are_alike_hosts_are_counted() -> None:
+    hosts = {f"n{number:02}": {f"p{one}": "1" for one in range(60)} for number in range(40)}
+    for number, settings in enumerate(hosts.values()):
+        settings.update({f"p{one}": "2" for one in range(number)} if number < 19 else {})
+    found = shown(hosts, "packages")
+    assert len(found) == MOST + 1
+    assert found[0].startswith("n18: 18 packages differ, the largest: p0, p1")
+    assert found[-1] == "n10, n09, n08, n07, n06, n05, n04, n03, n02, n01: differ, too, each in 10 or fewer"
 
 
 def test_what_differs_between_groups_is_counted_and_shown_when_asked_for() -> None:

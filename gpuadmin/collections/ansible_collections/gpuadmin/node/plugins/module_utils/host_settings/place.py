@@ -23,11 +23,11 @@ Settings = dict[str, str]
 
 #: `password=x`, `--token x`, `https://name:password@host`. A colon is none: NOPASSWD: and passwd: are no secrets.
 _SECRET = re.compile(
-    r"((?:pass(?:word|wd|phrase)?|secret|token|api[-_]?key|credentials?|private[-_]?key)[\w.-]*[\"']?\s*=\s*)"
+    r"((?:pass(?:word|wd|phrase)?|secret|token|api[-_]?key|credentials?|private[-_]?key)[\w.-]*[\"']?[ \t]*=[ \t]*)"
     r"(?:\"[^\"]*\"|'[^']*'|[^\s,;]+)",
     re.IGNORECASE,
 )
-_OPTION = re.compile(r"(--?(?:password|passwd|token|secret|api-key)\s+)[^\s-]\S*", re.IGNORECASE)
+_OPTION = re.compile(r"((?<!\S)--?(?:password|passwd|token|secret|api-key)[ \t]+)[^\s-]\S*", re.IGNORECASE)
 _LOGIN = re.compile(r"(://[^\s:/@]+:)[^\s@/]+(@)")
 
 
