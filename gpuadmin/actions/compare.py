@@ -26,6 +26,9 @@ def compare_hosts(options: Options, patterns: Sequence[str], sections: Sequence[
     """Read what the hosts are set to, and show what differs. `patterns`: hosts; none: all. `sections`: these, whole.
     Returns the exit code.
     """
+    for name in sections:
+        if name not in SECTIONS:
+            raise ConfigError(f"{name!r} is no section", hint=f"there are {', '.join(SECTIONS)}")
     with opened("compare", options, changes=False) as session:
         asked = _hosts(session, patterns)
         ignore = session.site.settings.compare.ignore

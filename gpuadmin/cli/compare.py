@@ -6,15 +6,14 @@ import click
 
 from gpuadmin.cli._complete import pattern
 from gpuadmin.cli._options import run_options
-from gpuadmin.common.sections import SECTIONS
 from gpuadmin.options import Options
 
 
 @click.command("compare")
 @click.argument("hosts", metavar="[HOST]...", nargs=-1, shell_complete=pattern())
 @click.option(
-    "--section", "sections", multiple=True, type=click.Choice(sorted(SECTIONS)), metavar="SECTION",
-    help="Only this section, and all of it; may be given several times.",
+    "--section", "sections", multiple=True, metavar="SECTION",
+    help="Only this section (ssh, kernel, packages, …), and all of it; may be given several times.",
 )  # fmt: skip
 @run_options(changes=False)
 def command(hosts: tuple[str, ...], sections: tuple[str, ...], options: Options) -> int:

@@ -84,6 +84,7 @@ def test_two_hosts_and_one(ansible: Ansible, cli: Cli) -> None:
     assert "  no majority: clientaliveinterval: 300 on node1; 0 on node2" in out
     assert cli("compare", "node1")[0] == 2
     assert cli("compare", "nosuch")[0] == 2
+    assert "there are ssh, kernel" in cli("compare", "--section", "sshd")[2]
 
 
 def test_what_a_site_ignores_is_not_asked_for_or_counted(ansible: Ansible, cli: Cli) -> None:

@@ -21,7 +21,7 @@ def units(place: Place) -> Settings:
     failed = _systemctl(place, "list-units", "--failed", "--plain")
     for name in (line.split()[0] for line in failed if line.split()):
         if not _PASSING.match(name):
-            found[f"failed: {name}"] = "has failed"
+            found[f"failed {name}"] = "yes"
     found.update(_by_hand(place))
     return found
 

@@ -21,10 +21,10 @@ ROLE = "node_state"
 
 @dataclass(frozen=True)
 class Document:
-    """What a host is set to: sshd, kernel, packages, mounts and the like, a text for each setting.
+    """What a host is set to, by section, so that hosts can be compared.
 
-    Each section is looked at by itself and has a deadline. One that does not answer is reported as unknown.
-    It changes nothing, and reads nothing that belongs to a person.
+    A section has a text for each setting. Each is looked at by itself and has a deadline. One that does not answer is
+    reported as unknown. It changes nothing, and reads nothing that belongs to a person.
     """
 
     #: Sections to look at; none: all.
