@@ -58,6 +58,8 @@ REPORTS: Mapping[str, Any] = {
     "pruned": list[str],
     "privileges": looks.Privileges,
     "settings": looks.HostSettings,
+    "hardware": looks.Hardware,
+    "exposed": looks.Exposed,
 }
 _KEPT = ConfigDict(
     extra="allow",

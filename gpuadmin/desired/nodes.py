@@ -40,10 +40,19 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "declared": cluster.asked("declared", []),
         "aside": _aside(cluster, host),
         "sections": cluster.asked("sections", []),
+        "people": _of_people(cluster, host),
+        "seconds": site["audit"]["seconds"],
         "servers": cluster.addresses("storage"),
         "nodes": [{"name": one.name, "address": one.cluster_address} for one in cluster.members("gpu")],
         **cluster.uids,
     }
+
+
+def _of_people(cluster: Cluster, host: Host) -> list[str]:
+    """Directories with one of each person's in them; homes only where they are served, and not on each node."""
+    site = cluster.plain
+    scratch = [path for path in site["reset"]["scratch"] if path not in _SYSTEM_SCRATCH]
+    return [*cluster.node(host, scratch, []), *cluster.storage(host, [site["homes"]["export"]], [])]
 
 
 def _aside(cluster: Cluster, host: Host) -> list[str]:

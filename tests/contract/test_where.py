@@ -21,7 +21,7 @@ ELSEWHERE = {
     "clear-leftovers",
     "usage",  # against a real Prometheus, in tests/unit/monitoring
     "dashboard",  # against a real service, there, and on light hosts in test_dashboard.py
-    "compare",  # on light hosts in test_compare.py: it reads files and asks programs, which are there as well
+    "audit", "compare",  # on light hosts: they read files and ask programs, which are there as well
     # on light hosts: virtual machines have no GPUs
     "drain", "grant", "grants", "queue", "restore-queue", "resume", "revoke",
 }  # fmt: skip

@@ -252,6 +252,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "provision": ("--check",),
     "drift": (),
     "compare": ("--section", "ssh"),
+    "audit": (),
     "ssh": ("node1",),
     "run": ("--check", "all", "--", "uptime"),
     "reboot": ("node1", "--check"),

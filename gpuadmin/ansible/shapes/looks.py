@@ -310,3 +310,34 @@ class HostSettings(TypedDict):
     unknown: Annotated[dict[_Name, _Line], Field(max_length=40)]
     names: Annotated[list[_Line], Field(max_length=10)]
     addresses: Annotated[list[_Line], Field(max_length=200)]
+
+
+class Part(TypedDict):
+    """A piece of hardware, by what no other has: a serial number, a UUID, a MAC address."""
+
+    id: Annotated[str, Field(min_length=1, max_length=100)]
+    words: _Line
+
+
+class Hardware(TypedDict):
+    """Kind → its parts; and of which kinds some or all parts are not known."""
+
+    found: Annotated[
+        dict[Literal["chassis", "gpu", "network", "disk"], Annotated[list[Part], Field(max_length=300)]],
+        Field(max_length=4),
+    ]
+    unknown: Annotated[dict[_Name, _Line], Field(max_length=4)]
+
+
+class Readable(TypedDict):
+    path: _Line
+    owner: _Line
+    mode: Annotated[str, Field(max_length=5)]
+
+
+class Exposed(TypedDict):
+    """Private files that others than their owner can read; and where nobody looked to the end."""
+
+    found: Annotated[list[Readable], Field(max_length=200)]
+    more: Count
+    unknown: Annotated[dict[_Line, _Line], Field(max_length=40)]

@@ -14,7 +14,7 @@ from gpuadmin.config.schema.accounts import Accounts, Retired, Subids, User
 from gpuadmin.config.schema.applications import Applications, FormColumns, MemberColumns
 from gpuadmin.config.schema.base import HIGHEST_SUBID, Model
 from gpuadmin.config.schema.gpus import Gpus
-from gpuadmin.config.schema.hosts import Admin, Compare, Docker, Drift, Homes, Images
+from gpuadmin.config.schema.hosts import Admin, Audit, Compare, Docker, Drift, Homes, Images
 from gpuadmin.config.schema.limits import Limits
 from gpuadmin.config.schema.metrics import Metrics
 from gpuadmin.config.schema.slurm import Slurm
@@ -69,6 +69,7 @@ class Settings(Model):
     applications: Annotated[Applications, Field(description="How survey exports are read.")] = Applications()
     drift: Annotated[Drift, Field(description="What is meant to differ.")] = Drift()
     compare: Annotated[Compare, Field(description="Which settings of hosts are not compared.")] = Compare()
+    audit: Annotated[Audit, Field(description="What `gpuadmin audit` judges by.")] = Audit()
     runs: Annotated[Runs, Field(description="The record of past runs.")] = Runs()
 
     @model_validator(mode="after")

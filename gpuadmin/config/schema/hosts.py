@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -87,6 +87,35 @@ class Compare(Model):
             "(`ssh clientaliveinterval`). `compare` counts the settings that it hides."
         ),
     ] = []
+
+
+class AuditSsh(Model):
+    """How sshd should be set on every host. `gpuadmin audit` compares; nothing changes sshd."""
+
+    passwords: Annotated[
+        bool | None, Field(description="false: nobody logs in with a password. Without it this is not judged.")
+    ] = None
+    root: Annotated[
+        Literal["no", "keys"] | None,
+        Field(description="`no`: root does not log in; `keys`: with a key at most. Without it this is not judged."),
+    ] = None
+    client_alive_interval: Annotated[
+        int | None,
+        Field(ge=0, le=86400, description="ClientAliveInterval, seconds. Without it this is not judged."),
+    ] = None
+    client_alive_count_max: Annotated[
+        int | None, Field(ge=0, le=1000, description="ClientAliveCountMax. Without it this is not judged.")
+    ] = None
+
+
+class Audit(Model):
+    """What `gpuadmin audit` judges by."""
+
+    ssh: Annotated[AuditSsh, Field(description="How sshd should be set.")] = AuditSsh()
+    seconds: Annotated[
+        int,
+        Field(ge=1, le=3600, description="Seconds for a look at people's files that others can read, on each host."),
+    ] = 60
 
 
 class Images(Model):

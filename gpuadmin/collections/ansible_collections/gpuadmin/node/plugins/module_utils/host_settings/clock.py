@@ -35,9 +35,9 @@ def clock(place: Place) -> Settings:
     servers = []
     for _, lines in files(place, _FILES):
         for line in lines:
-            words = line.replace("=", " ").split()
-            if len(words) > 1 and words[0].lower() in _SERVERS:
-                servers.append(" ".join([words[0].lower(), *words[1:]]))
+            first, *rest = line.replace("=", " ").split()
+            if rest and first.lower() in _SERVERS:
+                servers.append(" ".join([first.lower(), *rest]))
     found["servers"] = "\n".join(servers)
     tracking = (place.output("chronyc", "-n", "-c", "tracking", failing=True) or "").split(",")
     if len(tracking) > 4:

@@ -1,0 +1,53 @@
+"""Which box is which, what moved, who has power, and what others can read: as an admin asks it."""
+
+import json
+
+import pytest
+
+from tests.support.lab_cluster import Cluster
+
+pytestmark = pytest.mark.lab
+
+HOME = "/srv/storage/homes/minji"
+#: What is done by hand: on the storage host a private key that others can read, on a node somebody in the group sudo.
+DONE = f"cd {HOME} && mkdir -p .ssh && echo x > .ssh/id_rsa && ln -s /etc/shadow x.key && chmod 755 . .ssh"
+OPEN, CLOSED = "btrfs property set -ts / ro false", "btrfs property set -ts / ro true"
+
+
+def test_audit_says_what_moved_and_who_has_power(minji: Cluster) -> None:
+    record = minji.site / "hardware.json"
+    record.unlink(missing_ok=True)
+    clean = minji.gpuadmin("audit")["result"]
+    assert (clean["recorded"], clean["power"], clean["unknown"]) == (False, [], {})
+    assert not record.exists(), "it is written when somebody asks for it"
+    try:
+        minji.gpuadmin("audit", "--record", "--yes")
+        assert minji.gpuadmin("audit")["result"]["moved"] == []
+        written = json.loads(record.read_text())["hosts"]
+        cards = {host: next(iter(written[host]["network"])) for host in ("node1", "node2")}
+        assert len(set(cards.values())) == 2, "each host has one of its own"
+        # as it was recorded, the cards of both nodes were in the other one
+        written["node1"]["network"], written["node2"]["network"] = (
+            written["node2"]["network"],
+            written["node1"]["network"],
+        )
+        record.write_text(json.dumps({"format": 1, "hosts": written}))
+        minji.admin("storage1", DONE)
+        minji.admin("node1", f"{OPEN} && gpasswd -a minji sudo")
+        found = minji.gpuadmin("audit", code=6)["result"]
+    finally:
+        record.unlink(missing_ok=True)
+        minji.admin("node1", f"gpasswd -d minji sudo; {CLOSED}")
+    assert {one["host"] for one in found["moved"]} == {"node1", "node2"}
+    assert any(
+        f"{cards['node1']} (" in one["words"] and "was in node2, is in node1" in one["words"] for one in found["moved"]
+    )
+    assert [(one["key"], one["hosts"]) for one in found["power"]] == [("minji in group sudo", ["node1"])]
+    readable = found["exposed"]["storage1"]
+    assert readable["found"] == [{"path": f"{HOME}/.ssh/id_rsa", "owner": "minji", "mode": "0644"}] or [
+        one["path"] for one in readable["found"]
+    ] == [f"{HOME}/.ssh/id_rsa"]
+    assert readable["unknown"] == {}
+    assert all(found["exposed"][host]["found"] == [] for host in ("node1", "node2")), (
+        "homes are looked at where they are"
+    )
