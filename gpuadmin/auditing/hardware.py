@@ -90,9 +90,10 @@ def merged(record: Mapping[str, Box], seen: Mapping[str, Seen], hosts: Sequence[
         old, now = record.get(host, {}), seen.get(host)
         box: dict[str, Parts] = {}
         for kind in KINDS:
+            kept: Parts = {}
             # guard: what is not known of a host stays in the record
-            keeps = now is None or kind in now.unknown or kind not in now.parts
-            kept = old.get(kind, {}) if keeps else {}
+            if now is None or kind in now.unknown or kind not in now.parts:
+                kept = old.get(kind, {})
             elsewhere = {name for other, one in seen.items() if other != host for name in one.parts.get(kind, {})}
             left = {name: words for name, words in kept.items() if name not in elsewhere}
             parts = {**left, **(now.parts.get(kind, {}) if now else {})}

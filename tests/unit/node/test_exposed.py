@@ -21,7 +21,7 @@ def put(path: Path, mode: int = 0o644) -> None:
 
 
 def names(top: Path, **more: float) -> list[str]:
-    found = exposed.collect([str(top)], **more)  # type: ignore[arg-type]
+    found = exposed.collect([str(top)], **more)  # type: ignore[arg-type]  # two numbers
     assert "a secret" not in str(found)
     return [os.path.relpath(one["path"], top) for one in found["found"]]
 
@@ -79,11 +79,12 @@ def test_what_a_person_puts_there_is_not_followed(tmp_path: Path) -> None:
 @pytest.mark.holds("one person's files do not take the time of all")
 def test_one_person_does_not_hide_another(tmp_path: Path) -> None:
     many = home(tmp_path, "a")
+    put(many / "0.key")
     for number in range(300):
         (many / f"{number}").touch()
     put(home(tmp_path, "b") / "x.key")
     found = exposed.collect([str(tmp_path)], entries=100)
-    assert [one["path"] for one in found["found"]] == [f"{tmp_path}/b/x.key"]
+    assert [one["path"] for one in found["found"]] == [f"{tmp_path}/a/0.key", f"{tmp_path}/b/x.key"]
     assert list(found["unknown"]) == [f"{tmp_path}/a"]
 
 
@@ -94,4 +95,4 @@ def test_what_is_reported_has_bounds(tmp_path: Path) -> None:
     put(home(tmp_path, "jiho") / "x.key")
     found = exposed.collect([str(tmp_path)])
     assert len(found["found"]) == exposed.MOST
-    assert found["more"] >= 1
+    assert found["more"] == 51

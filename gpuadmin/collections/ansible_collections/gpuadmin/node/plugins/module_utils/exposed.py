@@ -7,11 +7,11 @@ import pwd
 import re
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .btrfs import open_directory
-from .budget import Budget, OverBudget
+from .budget import Budget
 from .diagnosis.subject import short
 from .errors import NodeError, in_words
 from .safe_walk import Entry, same_file_system, walk
@@ -58,20 +58,29 @@ def collect(places: Sequence[str], *, seconds: float = SECONDS, entries: int = E
             unknown[place] = in_words(error)
             continue
         for name in names:
-            path = os.path.join(place, os.fsdecode(name))
+            path = short(os.path.join(place, os.fsdecode(name)))
+            left = min(max(end - time.monotonic(), 0), max(seconds / 4, 1))  # nobody's files take the time of all
+            budget = Budget(
+                left,
+                entries,  # guard: one person's files do not take the time of all -> 10**9
+                setting=False,
+            )
             try:
-                # guard: one person's files do not take the time of all
-                left = min(max(end - time.monotonic(), 0), max(seconds / 4, 1))
-                for one in _below(place, name, Budget(left, entries, setting=False)):
+                for one in _below(place, name, budget):
                     if len(found) < MOST:
                         found.append(one)
                     else:
                         more += 1
-            except (OSError, NodeError) as error:
-                why = in_words(error) if isinstance(error, OSError) else str(error)
-                if len(unknown) < MOST_UNKNOWN:
-                    unknown[short(path)] = short(why)
+            except NodeError as error:
+                _note(unknown, path, str(error))
+            except OSError as error:
+                _note(unknown, path, in_words(error))
     return {"found": found, "more": more, "unknown": unknown}
+
+
+def _note(unknown: dict[str, str], path: str, why: str) -> None:
+    if len(unknown) < MOST_UNKNOWN:
+        unknown[path] = short(why)
 
 
 def _people(place: str) -> list[bytes]:
@@ -82,40 +91,30 @@ def _people(place: str) -> list[bytes]:
         os.close(top)
 
 
-def _below(place: str, name: bytes, budget: Budget) -> list[dict[str, str]]:
-    """What of one person can be read. Raises OverBudget; what was found until then is reported by the next look."""
+def _below(place: str, name: bytes, budget: Budget) -> Iterator[dict[str, str]]:
+    """What of one person can be read, as it is found. Raises OverBudget, OSError."""
     top = open_directory(place)
     try:
         facts = os.stat(name, dir_fd=top, follow_symlinks=False)
         if not stat.S_ISDIR(facts.st_mode) or not entered_by_others(facts):
-            return []
+            return
         home = open_directory(name, top)
     except FileNotFoundError:
-        return []
+        return
     finally:
         os.close(top)
     base = os.path.join(os.fsencode(place), name)
-    found: list[dict[str, str]] = []
-    skipped: list[str] = []
     try:
-        entries = walk(home, _enter, budget=budget, skip=lambda entry, why: skipped.append(why), again=True)
-        for entry in entries:
-            if len(found) > MOST:
-                break
+        # what cannot be entered by us (a person's own FUSE) others cannot enter, either
+        for entry in walk(home, _enter, budget=budget, skip=lambda entry, why: None, again=True):
             if is_secret(entry.path) and stat.S_ISREG(entry.facts.st_mode) and read_by_others(entry.facts):
-                found.append(
-                    {
-                        "path": short(os.fsdecode(os.path.join(base, entry.path)), 300),
-                        "owner": _owner(entry.facts.st_uid),
-                        "mode": f"{stat.S_IMODE(entry.facts.st_mode):04o}",
-                    }
-                )
-    except OverBudget:
-        if not found:
-            raise
+                yield {
+                    "path": short(os.fsdecode(os.path.join(base, entry.path)), 300),
+                    "owner": _owner(entry.facts.st_uid),
+                    "mode": f"{stat.S_IMODE(entry.facts.st_mode):04o}",
+                }
     finally:
         os.close(home)
-    return found
 
 
 def is_secret(path: bytes) -> bool:

@@ -46,8 +46,10 @@ def collect(
             continue
         try:
             found[kind] = look()[:MOST]
-        except (OSError, NodeError) as error:
-            unknown[kind] = in_words(error) if isinstance(error, OSError) else str(error)
+        except NodeError as error:
+            unknown[kind] = str(error)
+        except OSError as error:
+            unknown[kind] = in_words(error)
     found["gpu"], why = of_gpus((gpus or (lambda: look_at_gpus(seconds=SECONDS, kernels=False).as_dict()))())
     if why:
         unknown["gpu"] = why
