@@ -51,3 +51,28 @@ def test_audit_says_what_moved_and_who_has_power(minji: Cluster) -> None:
     assert all(found["exposed"][host]["found"] == [] for host in ("node1", "node2")), (
         "homes are looked at where they are"
     )
+
+
+def test_declared_admins_get_power_and_lose_it_by_themselves(cluster: Cluster) -> None:
+    """An account with sudo on every host; after its last day sshd refuses it; who is declared no more is out."""
+
+    def declared(until: str, name: str = "jiwon") -> str:
+        return f"admins:\n  - {{name: {name}, uid: 901, keys: ['{cluster.key('jiwon')}'], until: {until}}}\n"
+
+    with cluster.settings(lambda text: text + declared("2999-01-01")):
+        assert "jiwon" in str(cluster.gpuadmin("provision", "--check")["hosts"]["node1"]["changed"])
+        cluster.gpuadmin("provision", "--yes")
+        for host in cluster.hosts():
+            assert cluster.person("jiwon", host, "sudo -n id -un") == "root\n"
+        assert cluster.gpuadmin("provision", "--check")["hosts"]["node1"]["changed"] == []
+        assert cluster.gpuadmin("audit")["result"]["power"] == [], "the site declares them"
+    with cluster.settings(lambda text: text + declared("2020-01-01")):
+        power = cluster.gpuadmin("audit", code=6)["result"]["power"]
+        assert {one["key"] for one in power} == {"sudo for jiwon in /etc/sudoers.d/gpuadmin-admins"}
+        cluster.gpuadmin("provision", "--yes")
+        assert cluster.ssh("jiwon", "node1", "true").returncode == 255, "the account has expired"
+    with cluster.settings(lambda text: text + "admins: []\n"):
+        cluster.gpuadmin("provision", "--yes")
+        assert "jiwon" not in cluster.admin("node1", "cat /etc/sudoers.d/gpuadmin-admins | grep ALL || true")
+        assert cluster.ssh("jiwon", "node1", "true").returncode == 255
+        assert cluster.gpuadmin("audit")["result"]["power"] == []

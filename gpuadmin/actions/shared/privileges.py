@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 from gpuadmin.answers import Answers
@@ -15,14 +16,22 @@ from gpuadmin.session import Session
 
 
 def declared(session: Session) -> dict[str, Any]:
-    """Who may be root according to the site: protected accounts that are not in users.yml. No person is meant to be
-    root."""
+    """Who may be root according to the site: protected accounts that are not in users.yml, and declared admins until
+    their last day. No person is meant to be root.
+    """
+    today = date.today()
     registry = session.site.registry
     return {
         "gpuadmin_declared": [
             one
             for one in session.site.settings.protected
             if registry.find(one) is None  # guard: a person who is protected is not meant to be root
+        ]
+        + [
+            one.name
+            for one in session.site.settings.admins or ()
+            # guard: who is no admin any more is not meant to be root
+            if one.sudo and (one.until is None or one.until >= today)
         ]
     }
 

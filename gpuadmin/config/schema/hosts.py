@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gpuadmin.config.fields import HostName, Path, SshKey, Text
+from gpuadmin.config.fields import Date, HostName, Path, SshKey, Text, UserName
 from gpuadmin.config.schema.base import Model
 
 
@@ -19,6 +19,20 @@ class Admin(Model):
     ssh_key: Annotated[
         Text | None,
         Field(description="Private key file for that account; without it ssh's own defaults apply."),
+    ] = None
+
+
+class DeclaredAdmin(Model):
+    """Somebody who has power over the hosts, with an account of their own."""
+
+    name: Annotated[UserName, Field(description="Login name. It is none of users.yml: an admin's account is another.")]
+    uid: Annotated[
+        int, Field(ge=100, le=999, description="uid and gid, the same on every host; no service's and nobody else's.")
+    ]
+    keys: Annotated[list[SshKey], Field(min_length=1, description="ssh public keys.")]
+    sudo: Annotated[bool, Field(description="Whether they may become root, without a password.")] = True
+    until: Annotated[
+        Date | None, Field(description="The last day; from the next one on sshd and sudo refuse the account.")
     ] = None
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from gpuadmin.auditing.hardware import FILE, load
 from gpuadmin.results import HostResult, RunResult
-from tests.support.fake_ansible import NOBODY, Ansible, Cli, ansible
+from tests.support.fake_ansible import KEY, NOBODY, Ansible, Cli, ansible
 
 __all__ = ["ansible"]  # a fixture
 
@@ -110,3 +110,37 @@ def test_whose_box_it_is_and_how_sshd_should_be(ansible: Ansible, cli: Cli) -> N
     document = json.loads(cli("audit", "node1", "--json")[1])["result"]
     assert document["hosts"]["node1"]["place"] == "rack 2"
     assert cli("audit", "nosuch")[0] == 2
+
+
+@pytest.mark.holds("who is no admin any more is not meant to be root")
+def test_who_is_declared_until_when(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    path = ansible.site / "gpuadmin.yml"
+    days = {"jiwon": ("901", "2999-01-01"), "old": ("902", "2020-01-01"), "ever": ("903", "null")}
+    admins = [
+        f"  - {{name: {name}, uid: {uid}, keys: ['{KEY}'], until: {until}}}\n" for name, (uid, until) in days.items()
+    ]
+    nobody = f"  - {{name: guest, uid: 904, keys: ['{KEY}'], sudo: false}}\n"
+    path.write_text(path.read_text() + "admins:\n" + "".join(admins) + nobody)
+    ansible.answer = on_all()
+    assert cli("audit")[0] == 0
+    assert ansible.asked[0].variables["gpuadmin_declared"] == ["jiwon", "ever"]
+
+
+@pytest.mark.parametrize(
+    ("admins", "words"),
+    [
+        ("[{name: jiwon, uid: 901, keys: []}]", "keys"),
+        ("[{name: jiwon, uid: 20000, keys: ['KEY']}]", "uid"),
+        ("[{name: root, uid: 901, keys: ['KEY']}]", "root"),
+        ("[{name: a, uid: 901, keys: ['KEY']}, {name: a, uid: 902, keys: ['KEY']}]", "a is there twice"),
+        ("[{name: a, uid: 901, keys: ['KEY']}, {name: b, uid: 901, keys: ['KEY']}]", "uid 901 is there twice"),
+    ],
+)
+def test_admins_that_a_site_cannot_have(ansible: Ansible, cli: Cli, admins: str, words: str) -> None:
+    assert ansible.site is not None
+    path = ansible.site / "gpuadmin.yml"
+    path.write_text(path.read_text() + f"admins: {admins.replace('KEY', KEY)}\n")
+    code, _, err = cli("audit")
+    assert code == 2
+    assert words in err
