@@ -155,7 +155,8 @@ def _switch(gpu: Mapping[str, Any], key: str) -> str:
 
 def _mig(gpu: Mapping[str, Any]) -> str:
     words = _switch(gpu, "mig")
-    return f"{words}: {counted(len(gpu['mig_devices']), 'device')}" if gpu.get("mig") else words
+    devices = gpu.get("mig_devices") if gpu.get("mig") else None
+    return words if devices is None else f"{words}: {counted(len(devices), 'device')}"
 
 
 def _pcie(gpu: Mapping[str, Any]) -> str:

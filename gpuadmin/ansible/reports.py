@@ -57,6 +57,9 @@ REPORTS: Mapping[str, Any] = {
     "disk": looks.Disks,
     "pruned": list[str],
     "privileges": looks.Privileges,
+    "settings": looks.HostSettings,
+    "hardware": looks.Hardware,
+    "exposed": looks.Exposed,
 }
 _KEPT = ConfigDict(
     extra="allow",

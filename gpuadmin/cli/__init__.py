@@ -47,6 +47,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "bootstrap": "Make machines ready: admin account, key, sudo, Python.",
         "provision": "Set nodes and the storage host up.",
         "drift": "Report where hosts differ from the site.",
+        "compare": "Find the host that is not like the others.",
+        "audit": "Say which box is which, and who has power.",
         "ssh": "Log in to a host as the admin.",
         "run": "Run a command on hosts, and show what each answers.",
         "reboot": "Reboot hosts; storage below nodes that let it go.",

@@ -1,4 +1,7 @@
-"""What the inventory may say of a host: its GPUs, and limits of people. Checked like any other setting of a site."""
+"""What the inventory may say of a host: its GPUs, limits of people, and which box it is.
+
+It is checked like any other setting of a site.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from gpuadmin.config.schema import gpus, limits
 #: What a host may have of the site's section `gpus`, under which name; and of the section `limits`.
 SETTINGS = {f"gpus_{name}": name for name in gpus.OF_A_HOST}
 LIMITS = {f"limits_{name}": name for name in limits.OF_A_HOST}
-NAMES = ("gpus", "gpu_model", "slurm_node", *SETTINGS, *LIMITS)
+#: Which box it is, and whose: `audit` shows them, and nothing else reads them.
+OF_THE_BOX = ("place", "owner", "purpose")
+NAMES = ("gpus", "gpu_model", "slurm_node", *OF_THE_BOX, *SETTINGS, *LIMITS)
 _MOST = 64
 _LONGEST = 96  # of a GPU's name, as NVML has it
 
@@ -32,6 +37,12 @@ def problems(variables: Mapping[str, Any]) -> list[str]:
                 plain_text(model, longest=_LONGEST)
             except ValueError as error:
                 found.append(f"gpu_model {error}")
+    for name in OF_THE_BOX:
+        if (value := variables.get(name)) is not None:
+            try:
+                plain_text(value if isinstance(value, str) else "\n", longest=_LONGEST)
+            except ValueError as error:
+                found.append(f"{name} {error}" if isinstance(value, str) else f"{name} {_quoted(value)} is not text")
     takes_jobs = variables.get("slurm_node")
     if takes_jobs is not None and not isinstance(takes_jobs, bool):
         found.append(f"slurm_node {_quoted(takes_jobs)} is neither true nor false: whether the node takes Slurm's jobs")

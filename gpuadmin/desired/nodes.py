@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.queue import there
+from gpuadmin.config.schema.hosts import DeclaredAdmin
 from gpuadmin.desired.cluster import Cluster
 
+_EPOCH = date(1970, 1, 1)
 _SYSTEM_SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
 
 
@@ -39,10 +42,28 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "admin": site["admin"]["user"],
         "declared": cluster.asked("declared", []),
         "aside": _aside(cluster, host),
+        "sections": cluster.asked("sections", []),
+        "admins": [_admin(one) for one in cluster.site.admins or ()],
+        "people_homes": homes["path"],
+        "people": _of_people(cluster, host),
+        "seconds": site["audit"]["seconds"],
         "servers": cluster.addresses("storage"),
         "nodes": [{"name": one.name, "address": one.cluster_address} for one in cluster.members("gpu")],
         **cluster.uids,
     }
+
+
+def _admin(one: DeclaredAdmin) -> dict[str, Any]:
+    """A declared admin, as the operation `admins` takes it. The day after the last one is the first without."""
+    expires = None if one.until is None else (one.until - _EPOCH).days + 1
+    return {"name": one.name, "uid": one.uid, "keys": list(one.keys), "sudo": one.sudo, "expires": expires}
+
+
+def _of_people(cluster: Cluster, host: Host) -> list[str]:
+    """Directories with one of each person's in them; homes only where they are served, and not on each node."""
+    site = cluster.plain
+    scratch = [path for path in site["reset"]["scratch"] if path not in _SYSTEM_SCRATCH]
+    return [*cluster.node(host, scratch, []), *cluster.storage(host, [site["homes"]["export"]], [])]
 
 
 def _aside(cluster: Cluster, host: Host) -> list[str]:

@@ -22,6 +22,7 @@ ELSEWHERE = {
     "rehearse",  # the twin is of light hosts
     "usage",  # against a real Prometheus, in tests/unit/monitoring
     "dashboard",  # against a real service, there, and on light hosts in test_dashboard.py
+    "audit", "compare",  # on light hosts: they read files and ask programs, which are there as well
     # on light hosts: virtual machines have no GPUs
     "drain", "grant", "grants", "queue", "restore-queue", "resume", "revoke",
 }  # fmt: skip

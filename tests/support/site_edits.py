@@ -251,6 +251,8 @@ CALLS: dict[str, tuple[str, ...]] = {
     "bootstrap": ("node1", "--check"),
     "provision": ("--check",),
     "drift": (),
+    "compare": ("--section", "ssh"),
+    "audit": (),
     "ssh": ("node1",),
     "run": ("--check", "all", "--", "uptime"),
     "reboot": ("node1", "--check"),

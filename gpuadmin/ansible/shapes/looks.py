@@ -296,3 +296,48 @@ class Privileges(TypedDict):
     keys: Annotated[dict[_Line, _Lines], Field(max_length=10)]
     aside: _Lines
     unknown: Annotated[dict[_Line, _Line], Field(max_length=100)]
+
+
+_Name = Annotated[str, Field(max_length=60)]
+_Setting = Annotated[str, Field(max_length=8200)]
+_Settings = Annotated[dict[_Line, _Setting], Field(max_length=20_000)]
+
+
+class HostSettings(TypedDict):
+    """What a host is set to, by section; which of them it could not read; its own names and addresses."""
+
+    sections: Annotated[dict[_Name, _Settings], Field(max_length=40)]
+    unknown: Annotated[dict[_Name, _Line], Field(max_length=40)]
+    names: Annotated[list[_Line], Field(max_length=10)]
+    addresses: Annotated[list[_Line], Field(max_length=200)]
+
+
+class Part(TypedDict):
+    """A piece of hardware, by what no other has: a serial number, a UUID, a MAC address."""
+
+    id: Annotated[str, Field(min_length=1, max_length=100)]
+    words: _Line
+
+
+class Hardware(TypedDict):
+    """Kind → its parts; and of which kinds some or all parts are not known."""
+
+    found: Annotated[
+        dict[Literal["chassis", "gpu", "network", "disk"], Annotated[list[Part], Field(max_length=300)]],
+        Field(max_length=4),
+    ]
+    unknown: Annotated[dict[_Name, _Line], Field(max_length=4)]
+
+
+class Readable(TypedDict):
+    path: _Line
+    owner: _Line
+    mode: Annotated[str, Field(max_length=5)]
+
+
+class Exposed(TypedDict):
+    """Private files that others than their owner can read; and where nobody looked to the end."""
+
+    found: Annotated[list[Readable], Field(max_length=200)]
+    more: Count
+    unknown: Annotated[dict[_Line, _Line], Field(max_length=40)]

@@ -14,7 +14,7 @@ from gpuadmin.config.schema.accounts import Accounts, Retired, Subids, User
 from gpuadmin.config.schema.applications import Applications, FormColumns, MemberColumns
 from gpuadmin.config.schema.base import HIGHEST_SUBID, Model
 from gpuadmin.config.schema.gpus import Gpus
-from gpuadmin.config.schema.hosts import Admin, Docker, Drift, Homes, Images
+from gpuadmin.config.schema.hosts import Admin, Audit, Compare, DeclaredAdmin, Docker, Drift, Homes, Images
 from gpuadmin.config.schema.limits import Limits
 from gpuadmin.config.schema.metrics import Metrics
 from gpuadmin.config.schema.slurm import Slurm
@@ -44,6 +44,13 @@ class Settings(Model):
 
     name: Annotated[Text, Field(description="The cluster's name, as people call it.")]
     admin: Annotated[Admin, Field(description="How gpuadmin reaches the hosts.")] = Admin()
+    admins: Annotated[
+        list[DeclaredAdmin] | None,
+        Field(
+            description="Who has power over the hosts, beside `admin.user`: `provision` makes their accounts, and ends "
+            "those of whoever is not in the list any more. Without this section gpuadmin leaves admins alone."
+        ),
+    ] = None
     accounts: Annotated[Accounts, Field(description="Where accounts come from and which ids they get.")] = Accounts()
     subids: Annotated[Subids, Field(description="Subordinate ids for rootless containers.")] = Subids()
     homes: Annotated[Homes, Field(description="People's homes.")] = Homes()
@@ -68,6 +75,8 @@ class Settings(Model):
     reset: Annotated[Reset, Field(description="What the end of a term does on the nodes.")] = Reset()
     applications: Annotated[Applications, Field(description="How survey exports are read.")] = Applications()
     drift: Annotated[Drift, Field(description="What is meant to differ.")] = Drift()
+    compare: Annotated[Compare, Field(description="Which settings of hosts are not compared.")] = Compare()
+    audit: Annotated[Audit, Field(description="What `gpuadmin audit` judges by.")] = Audit()
     runs: Annotated[Runs, Field(description="The record of past runs.")] = Runs()
 
     @model_validator(mode="after")
@@ -80,6 +89,18 @@ class Settings(Model):
                 f"subids: {people} people at {self.subids.size} ids each from {self.subids.base} end at {last}, "
                 f"above the highest id {HIGHEST_SUBID}; {fitting} people fit: lower accounts.uid_last"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _admins_differ(self) -> Settings:
+        names = [one.name for one in self.admins or ()]
+        uids = [one.uid for one in self.admins or ()]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"admins: {twice[0]} is there twice")
+        if self.admin.user in names:
+            raise ValueError(f"admins: {self.admin.user} is admin.user, the account that gpuadmin logs in as")
+        if shared := [uid for uid in uids if uids.count(uid) > 1]:
+            raise ValueError(f"admins: uid {shared[0]} is there twice")
         return self
 
     def is_protected(self, name: str) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gpuadmin.config.fields import HostName, Path, SshKey, Text
+from gpuadmin.config.fields import Date, HostName, Path, SshKey, Text, UserName
 from gpuadmin.config.schema.base import Model
 
 
@@ -19,6 +19,20 @@ class Admin(Model):
     ssh_key: Annotated[
         Text | None,
         Field(description="Private key file for that account; without it ssh's own defaults apply."),
+    ] = None
+
+
+class DeclaredAdmin(Model):
+    """Somebody who has power over the hosts, with an account of their own."""
+
+    name: Annotated[UserName, Field(description="Login name. It is none of users.yml: an admin's account is another.")]
+    uid: Annotated[
+        int, Field(ge=100, le=999, description="uid and gid, the same on every host; no service's and nobody else's.")
+    ]
+    keys: Annotated[list[SshKey], Field(min_length=1, description="ssh public keys.")]
+    sudo: Annotated[bool, Field(description="Whether they may become root, without a password.")] = True
+    until: Annotated[
+        Date | None, Field(description="The last day; from the next one on sshd and sudo refuse the account.")
     ] = None
 
 
@@ -75,6 +89,47 @@ class Drift(Model):
             "the whole line; a directory, with `/` at its end, stands for all below it. `drift` counts what it hides."
         ),
     ] = []
+
+
+class Compare(Model):
+    """What `gpuadmin compare` compares."""
+
+    ignore: Annotated[
+        list[Text],
+        Field(
+            description="What is meant to differ: a section (`packages`), or a setting with its section "
+            "(`ssh clientaliveinterval`). `compare` counts the settings that it hides."
+        ),
+    ] = []
+
+
+class AuditSsh(Model):
+    """How sshd should be set on every host. `gpuadmin audit` compares; nothing changes sshd."""
+
+    passwords: Annotated[
+        bool | None, Field(description="false: nobody logs in with a password. Without it this is not judged.")
+    ] = None
+    root: Annotated[
+        Literal["no", "keys"] | None,
+        Field(description="`no`: root does not log in; `keys`: with a key at most. Without it this is not judged."),
+    ] = None
+    client_alive_interval: Annotated[
+        int | None,
+        Field(ge=0, le=86400, description="ClientAliveInterval, seconds. Without it this is not judged."),
+    ] = None
+    client_alive_count_max: Annotated[
+        int | None, Field(ge=0, le=1000, description="ClientAliveCountMax. Without it this is not judged.")
+    ] = None
+
+
+class Audit(Model):
+    """What `gpuadmin audit` judges by."""
+
+    ssh: Annotated[AuditSsh, Field(description="How sshd should be set.")] = AuditSsh()
+    seconds: Annotated[
+        int,
+        Field(ge=1, le=3600, description="Seconds for a look at people's files that others can read, on each host."),
+    ] = 60
 
 
 class Images(Model):

@@ -33,7 +33,11 @@ from gpuadmin.actions.shared.welcome import with_account
 from gpuadmin.ansible.events import Collector
 from gpuadmin.ansible.reports import DEEPEST, REPORTS, OddError, of_text, parsed
 from gpuadmin.answers import Answers
+from gpuadmin.auditing.hardware import Seen, changes, merged
 from gpuadmin.common.cluster import of_texts
+from gpuadmin.common.sections import SECTIONS
+from gpuadmin.comparison.odd import compare
+from gpuadmin.comparison.words import lines
 from gpuadmin.config.memory import Memory
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.bundle import contents
@@ -82,6 +86,14 @@ GOOD: dict[str, Any] = {
     "privileges": {
         "found": [{"key": "minji in group sudo", "words": "may become root by sudo", "rank": "root"}], "aside": ["x"],
         "sshd": {"usedns": ["no"]}, "keys": {"gpuadmin": ["SHA256:x"]}, "unknown": {"modes": "late"},
+    },
+    "settings": {
+        "sections": {"ssh": {"clientaliveinterval": "300"}}, "unknown": {"firewall": "late"}, "names": ["gpu1"],
+        "addresses": ["192.0.2.1"],
+    },
+    "hardware": {"found": {"gpu": [{"id": "GPU-1", "words": "H100"}]}, "unknown": {"disk": "late"}},
+    "exposed": {
+        "found": [{"path": "/home/minji/.env", "owner": "minji", "mode": "0644"}], "more": 1, "unknown": {"/x": "late"},
     },
     "restored": {"target": "/srv/x", "files": 1},
     "deleted": {"minji": {"kept": 1, "words": ["a"], "bytes": 9, "deleted": 3}},
@@ -236,8 +248,23 @@ def _privileges(found: RunResult) -> None:
     json_text([one.document() for one in privileges.findings(answers, {"gpu": HOSTS})])
 
 
+def _settings(found: RunResult) -> None:
+    answers = {host: one for host, one in found.reported("settings").items() if one}
+    compared = compare(answers, {host: {"gpu"} for host in HOSTS}, SECTIONS)
+    json_text([one.document() for one in compared.found])
+    lines(compared, {}, ["ssh"])
+
+
+def _audit(found: RunResult) -> None:
+    seen = {host: Seen.of(one) for host, one in found.reported("hardware").items() if one}
+    record = merged({}, seen, list(HOSTS))
+    json_text([record, [one.document() for one in changes(record, seen)]])
+    json_text(found.reported("exposed"))
+
+
 READERS: tuple[Callable[[RunResult], None], ...] = (
     _reset, _images, _power, _gpus, _diagnosis, _status, _people, _idle, _disk, _command, _measured, _privileges,
+    _settings, _audit,
 )  # fmt: skip
 
 
@@ -448,6 +475,10 @@ ENDS: list[tuple[str, tuple[Any, ...], Any, Any]] = [
     ("privileges", ("found",), FOUND * 1000, FOUND * 1001),
     ("privileges", ("found", 0, "key"), "x" * 400, "x" * 401),
     ("privileges", ("aside",), ["x"] * 100, ["x"] * 101),
+    ("settings", ("sections", "ssh", "clientaliveinterval"), "x" * 8200, "x" * 8201),
+    ("settings", ("names",), ["x"] * 10, ["x"] * 11),
+    ("hardware", ("found", "gpu", 0, "id"), "x" * 100, "x" * 101),
+    ("exposed", ("found", 0, "owner"), "x" * 400, "x" * 401),
     ("privileges", ("sshd",), {str(one): [] for one in range(100)}, {str(one): [] for one in range(101)}),
     ("privileges", ("keys",), {str(one): [] for one in range(10)}, {str(one): [] for one in range(11)}),
     ("privileges", ("unknown",), {str(one): "" for one in range(100)}, {str(one): "" for one in range(101)}),

@@ -21,6 +21,7 @@ class Mount:
     fstype: str
     source: str
     options: str = ""  # of the file system itself: for btrfs with subvolid and subvol
+    flags: str = ""  # of this mount: ro, nosuid
 
     @property
     def subvolume_id(self) -> int | None:
@@ -39,7 +40,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
         left, separator, right = line.partition(" - ")
         parts, rest = left.split(" "), right.split(" ")
         if separator and len(parts) >= 6 and len(rest) >= 2:
-            mounts.append(Mount(_plain(parts[3]), _plain(parts[4]), rest[0], _plain(rest[1]), rest[-1]))
+            mounts.append(Mount(_plain(parts[3]), _plain(parts[4]), rest[0], _plain(rest[1]), rest[-1], parts[5]))
     return mounts
 
 

@@ -36,6 +36,7 @@ class Wanted:
     homes: str
     first: int
     last: int
+    setting: str = "admin.user"  # what to change where the name does not do
 
 
 @dataclass(frozen=True)
@@ -108,23 +109,23 @@ def below(path: str, top: str) -> bool:
 def plan(wanted: Wanted, observed: Observed) -> Plan:
     """Given what is wanted and what is there, return what is missing. Raises NodeError if it may not be made."""
     if not valid_name(wanted.name) or wanted.name == "root":
-        raise NodeError(f"admin.user is {quoted(wanted.name)}, which cannot be the name of its account")
+        raise NodeError(f"{wanted.setting} is {quoted(wanted.name)}, which cannot be the name of its account")
     if not KEY.match(wanted.key):
         raise NodeError("sshd cannot read the admin's public key")
     if observed.elsewhere:  # guard: a name that a directory gives is no admin account
-        raise NodeError(f"{wanted.name} comes from a directory (LDAP, SSSD); choose another admin.user")
+        raise NodeError(f"{wanted.name} comes from a directory (LDAP, SSSD); choose another {wanted.setting}")
     home = wanted.home if observed.uid is None else observed.home
     uid = wanted.uid if observed.uid is None else observed.uid
     if (
         uid == 0 or not home.startswith("/")  # guard: an account that is root is no admin account
     ):
-        raise NodeError(f"{wanted.name} has uid {uid} and home {quoted(home)} here; choose another admin.user")
+        raise NodeError(f"{wanted.name} has uid {uid} and home {quoted(home)} here; choose another {wanted.setting}")
     if wanted.first <= uid <= wanted.last:  # guard: the admin's uid is no person's
-        raise NodeError(f"{wanted.name} has uid {uid}, which is a person's; choose another admin.user")
+        raise NodeError(f"{wanted.name} has uid {uid}, which is a person's; choose another {wanted.setting}")
     if below(home, wanted.homes):  # guard: the admin's home is not where people's homes are mounted
         raise NodeError(
             f"the home of {wanted.name} is {home}, where people's homes are mounted over it; choose another "
-            f"admin.user, or move it: usermod -m -d /var/home/{wanted.name} {wanted.name}"
+            f"{wanted.setting}, or move it: usermod -m -d /var/home/{wanted.name} {wanted.name}"
         )
     if observed.uid is None and observed.holder is not None:  # guard: the admin's account does not share a uid
         raise NodeError(f"uid {wanted.uid} is {observed.holder}'s here; give --uid with one that all hosts have free")
@@ -142,14 +143,14 @@ def _refuse_service(wanted: Wanted, observed: Observed) -> None:
         way_out = f"; if it is meant, say so: --uid {uid}" if uid >= 100 else ""
         raise NodeError(
             f"{wanted.name} is a system account here (uid {uid}): what runs as it would get sudo; "
-            f"choose another admin.user{way_out}"
+            f"choose another {wanted.setting}{way_out}"
         )
 
 
 def _refuse_others_home(wanted: Wanted, observed: Observed, home: str) -> None:
     """Whoever can write into the home, or exchange it, could put a key of theirs into it, and with it gets sudo."""
     uid, gid = (wanted.uid, None) if observed.uid is None else (observed.uid, observed.gid)
-    way_out = "give --home with another" if observed.uid is None else "choose another admin.user"
+    way_out = "give --home with another" if observed.uid is None else f"choose another {wanted.setting}"
     for place in observed.above:
         if below(os.path.realpath(place.path), wanted.homes):
             raise NodeError(f"the home of {wanted.name}, {home}, is in {wanted.homes} by a link; {way_out}")
@@ -167,7 +168,9 @@ def _refuse_others_home(wanted: Wanted, observed: Observed, home: str) -> None:
         # guard: a file as home of the admin account is no home
         or not stat.S_ISDIR(there.mode)
     ):
-        raise NodeError(f"the home of {wanted.name}, {home}, is not a directory; make it, or choose another admin.user")
+        raise NodeError(
+            f"the home of {wanted.name}, {home}, is not a directory; make it, or choose another {wanted.setting}"
+        )
     elif reason := there.others(uid, gid):
         raise NodeError(f"{home}, the home of {wanted.name}, {reason}; correct that, or {way_out}")
 

@@ -38,7 +38,7 @@ def effective(place: Place) -> dict[str, list[str]]:
     done = look((PROGRAM, "-T"))
     if done.returncode != 0:
         raise NodeError(f"sshd does not accept its own settings: {short(done.stderr.strip().splitlines()[-1:])}")
-    return {**settings_of(done.stdout), "match": _matches(place)}
+    return {**settings_of(done.stdout), "match": matches(place)}
 
 
 def settings_of(text: str) -> dict[str, list[str]]:
@@ -105,7 +105,7 @@ def _comment(line: str) -> str:
     return re.sub(r"\A.*?\s[A-Za-z0-9+/]{40,}={0,3}\s*", "", line) or "without a name"
 
 
-def _matches(place: Place) -> list[str]:
+def matches(place: Place) -> list[str]:
     """The Match lines of sshd's files: what follows one is in effect for some people or addresses alone."""
     directory = place.path("/etc/ssh/sshd_config.d")
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []

@@ -1,0 +1,144 @@
+"""Private keys, tokens and the like that others than their owner can read: by name, mode and owner, never content."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .btrfs import open_directory
+from .budget import Budget
+from .diagnosis.subject import short
+from .errors import NodeError, in_words
+from .safe_walk import Entry, same_file_system, walk
+
+SECONDS = 60  # the whole look
+ENTRIES = 200_000  # of one person
+MOST = 200  # files that are named
+MOST_UNKNOWN = 20
+_SECRET = re.compile(
+    rb"id_(rsa|dsa|ecdsa|ed25519)(_sk)?|.*\.(pem|key|p12|pfx|ppk|kdbx)|\.env(\..+)?|\.netrc|\.pgpass|\.my\.cnf|\.pypirc"
+    rb"|\.git-credentials|\.npmrc|\.htpasswd|\.vault[-_]?(pass|token)|kubeconfig|credentials(\.json)?"
+    rb"|\.?((hf|huggingface|wandb|github|gitlab|slack|openai|api|access|auth|bot)[-_.]?)?token(\.txt)?"
+    rb"|.*service[-_]account.*\.json|secrets?\.(ya?ml|json|toml)|gpg-private.*|secring\.gpg",
+    re.IGNORECASE | re.DOTALL,  # a name may have a line feed in it
+)
+#: Names that are secrets in one place alone.
+_IN_PLACE = re.compile(
+    rb"(.*/)?(\.docker/config\.json|\.kube/config|\.aws/config|\.wandb/settings)", re.IGNORECASE | re.DOTALL
+)
+#: Certificates and what software brings: no secrets.
+_PUBLIC = re.compile(
+    rb"(.*/)?((site|dist)-packages|node_modules|pkgs|certs|ca-certificates|include|testdata|tests?)/.*"
+    rb"|(.*/)?[^/]*(example|sample|template|\.pub|cacert|ca-bundle|cert|chain|bundle|roots|public)[^/]*",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def collect(places: Sequence[str], *, seconds: float = SECONDS, entries: int = ENTRIES) -> dict[str, Any]:
+    """Look below each directory that others may enter, person by person.
+
+    ``found``: ``path``, ``owner``, ``mode``; the first MOST. ``more``: how many there are besides. ``unknown``: place →
+    what was not looked at to the end.
+    """
+    found: list[dict[str, str]] = []
+    unknown: dict[str, str] = {}
+    more = 0
+    end = time.monotonic() + seconds
+    for place in places:
+        try:
+            names = _people(place)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unknown[place] = in_words(error)
+            continue
+        for name in names:
+            path = short(os.path.join(place, os.fsdecode(name)))
+            left = min(max(end - time.monotonic(), 0), max(seconds / 4, 1))  # nobody's files take the time of all
+            budget = Budget(
+                left,
+                entries,  # guard: one person's files do not take the time of all -> 10**9
+                setting=False,
+            )
+            try:
+                for one in _below(place, name, budget):
+                    if len(found) < MOST:
+                        found.append(one)
+                    else:
+                        more += 1
+            except NodeError as error:
+                _note(unknown, path, str(error))
+            except OSError as error:
+                _note(unknown, path, in_words(error))
+    return {"found": found, "more": more, "unknown": unknown}
+
+
+def _note(unknown: dict[str, str], path: str, why: str) -> None:
+    if len(unknown) < MOST_UNKNOWN:
+        unknown[path] = short(why)
+
+
+def _people(place: str) -> list[bytes]:
+    top = open_directory(place)
+    try:
+        return sorted(os.fsencode(one) for one in os.listdir(top))
+    finally:
+        os.close(top)
+
+
+def _below(place: str, name: bytes, budget: Budget) -> Iterator[dict[str, str]]:
+    """What of one person can be read, as it is found. Raises OverBudget, OSError."""
+    top = open_directory(place)
+    try:
+        facts = os.stat(name, dir_fd=top, follow_symlinks=False)
+        if not stat.S_ISDIR(facts.st_mode) or not entered_by_others(facts):
+            return
+        home = open_directory(name, top)
+    except FileNotFoundError:
+        return
+    finally:
+        os.close(top)
+    base = os.path.join(os.fsencode(place), name)
+    try:
+        # what cannot be entered by us (a person's own FUSE) others cannot enter, either
+        for entry in walk(home, _enter, budget=budget, skip=lambda entry, why: None, again=True):
+            if is_secret(entry.path) and stat.S_ISREG(entry.facts.st_mode) and read_by_others(entry.facts):
+                yield {
+                    "path": short(os.fsdecode(os.path.join(base, entry.path)), 300),
+                    "owner": _owner(entry.facts.st_uid),
+                    "mode": f"{stat.S_IMODE(entry.facts.st_mode):04o}",
+                }
+    finally:
+        os.close(home)
+
+
+def is_secret(path: bytes) -> bool:
+    """Whether a file of this path usually holds something secret."""
+    name = path.rpartition(b"/")[2]
+    return bool((_SECRET.fullmatch(name) or _IN_PLACE.fullmatch(path)) and not _PUBLIC.fullmatch(path))
+
+
+def read_by_others(facts: os.stat_result) -> bool:
+    """By everybody, or by a group that is not the owner's own (its gid is the uid)."""
+    return bool(facts.st_mode & 0o004 or (facts.st_mode & 0o040 and facts.st_gid != facts.st_uid))
+
+
+def entered_by_others(facts: os.stat_result) -> bool:
+    return bool(facts.st_mode & 0o001 or (facts.st_mode & 0o010 and facts.st_gid != facts.st_uid))
+
+
+def _enter(entry: Entry, parent: os.stat_result) -> bool:
+    # guard: what others cannot enter is not walked -> same_file_system(entry, parent)
+    return same_file_system(entry, parent) and entered_by_others(entry.facts)
+
+
+def _owner(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"

@@ -1,0 +1,67 @@
+"""All sections, each in a process of its own with a deadline: only a section that hangs is unknown."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ..diagnosis.subject import confine, short
+from ..each import Failed, each
+from ..errors import NodeError, in_words
+from . import clock, files, firewall, firmware, kernel, mounting, packages, ssh, units
+from .place import SECONDS, Place, Settings, bounded
+
+_GENTLE = 10  # nice(2): people's work comes first
+Section = Callable[[Place], Settings]
+#: Their names are gpuadmin/common/sections.py's.
+SECTIONS: Mapping[str, Section] = {
+    "ssh": ssh.sshd,
+    "kernel": kernel.kernel,
+    "driver": kernel.driver,
+    "sysctl": kernel.sysctl,
+    "limits": files.limits,
+    "packages": packages.packages,
+    "repositories": files.repositories,
+    "mounts": mounting.mounts,
+    "dns": files.dns,
+    "time": clock.clock,
+    "pam": files.pam,
+    "nss": files.nss,
+    "units": units.units,
+    "timers": units.timers,
+    "cron": files.cron,
+    "sudo": files.sudoers,
+    "firewall": firewall.firewall,
+    "firmware": firmware.firmware,
+}
+
+
+def collect(
+    place: Place, *, only: frozenset[str] = frozenset(), seconds: float = SECONDS,
+    chosen: Mapping[str, Section] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """``sections``: section → its settings. ``unknown``: section → why it was not read. ``only``: these, if any."""
+    parts = {name: part for name, part in (chosen or SECTIONS).items() if not only or name in only}
+    outcome: dict[str, Any] = dict(
+        each(
+            partial(_look, parts=parts, place=place),
+            list(parts),
+            len(parts),
+            seconds,  # guard: a section that hangs is unknown, and no other is -> 60 * seconds
+            grace=0,
+        )
+    )
+    failed = {name: short(one.why) for name, one in outcome.items() if isinstance(one, Failed)}
+    return {"sections": {name: outcome[name] for name in parts if name not in failed}, "unknown": failed}
+
+
+def _look(name: str, *, parts: Mapping[str, Section], place: Place) -> Settings:
+    confine()
+    os.chdir("/")
+    os.nice(_GENTLE)
+    try:
+        return bounded(parts[name](place))
+    except OSError as error:  # not even a full disk ends the other sections
+        raise NodeError(in_words(error)) from None

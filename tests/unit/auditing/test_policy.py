@@ -1,0 +1,37 @@
+"""sshd against what a site wants."""
+
+import pytest
+
+from gpuadmin.auditing.policy import against
+from gpuadmin.config.schema.hosts import AuditSsh
+
+SSHD = {
+    "passwordauthentication": ["yes"], "kbdinteractiveauthentication": ["no"], "permitrootlogin": ["yes"],
+    "clientaliveinterval": ["300"], "clientalivecountmax": ["3"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("policy", "more", "words"),
+    [
+        ({}, {}, []),
+        ({"passwords": True}, {}, []),
+        ({"passwords": False}, {}, ["sshd passwordauthentication yes: the site wants no passwords"]),
+        ({"root": "no"}, {}, ["sshd permitrootlogin yes: the site wants root not to log in"]),
+        (
+            {"root": "no"},
+            {"permitrootlogin": ["without-password"]},
+            ["sshd permitrootlogin without-password: the site wants root not to log in"],
+        ),
+        ({"root": "keys"}, {"permitrootlogin": ["without-password"]}, []),
+        ({"root": "keys"}, {"permitrootlogin": ["no"]}, []),
+        ({"root": "keys"}, {}, ["sshd permitrootlogin yes: the site wants root to log in with a key at most"]),
+        ({"client_alive_interval": 0}, {}, ["sshd clientaliveinterval 300: the site wants 0"]),
+        ({"client_alive_interval": 300, "client_alive_count_max": 3}, {}, []),
+        ({"client_alive_count_max": 3}, {"clientalivecountmax": []}, [
+            "sshd clientalivecountmax not said: the site wants 3"
+        ]),
+    ],
+)  # fmt: skip
+def test_what_is_not_as_wanted(policy: dict[str, object], more: dict[str, list[str]], words: list[str]) -> None:
+    assert list(against(AuditSsh.model_validate(policy), SSHD | more)) == words
