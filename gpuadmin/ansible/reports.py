@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from gpuadmin.ansible.shapes import images, looks, people
+from gpuadmin.ansible.shapes import adoption, images, looks, people
 from gpuadmin.ansible.shapes.bounds import MOST, Words
 from gpuadmin.common.text import counted
 
@@ -57,6 +57,7 @@ REPORTS: Mapping[str, Any] = {
     "disk": looks.Disks,
     "pruned": list[str],
     "privileges": looks.Privileges,
+    "adoption": adoption.Adoption,
 }
 _KEPT = ConfigDict(
     extra="allow",
