@@ -1,4 +1,5 @@
-"""From hosts that people work on to a site, and a report of what does not fit gpuadmin yet. Hosts are only looked at."""
+"""From hosts that people work on to a site, and a report of what does not fit gpuadmin yet. Hosts are only looked"
+" at."""
 
 from __future__ import annotations
 
@@ -144,7 +145,8 @@ def _write(session: Session, directory: Path, site: Site | None, proposal: Propo
             echo(f"Wrote {directory}: {', '.join(written)}")
             if site is None:
                 echo(
-                    f"Next, in {directory}:\n  read {', '.join(written[-2:-1])}\n  gpuadmin check\n  gpuadmin provision --check"
+                    f"Next, in {directory}:\n  read {', '.join(written[-2:-1])}\n  gpuadmin check\n  gpuadmin"
+                    " provision --check"
                 )
     if site is not None and not (new or fresh):
         echo("Nothing new" + (f"; {counted(settled, 'conflict is', 'conflicts are')} settled." if settled else "."))

@@ -112,7 +112,8 @@ def conflicts(hosts: Sequence[Host], groups: Mapping[str, Grouped]) -> list[Conf
         found.append(
             Conflict(
                 "no storage host",
-                "no host exports homes by NFS, and none is free of GPUs: gpuadmin check accepts no site without a storage"
+                "no host exports homes by NFS, and none is free of GPUs: gpuadmin check accepts no site without a"
+                " storage"
                 " host, which people do not log in to",
                 "decide",
                 tuple(host.name for host in hosts),

@@ -16,7 +16,8 @@ def conflicts(hosts: Sequence[Host], people: People, settings: Settings) -> list
     return [
         *_uids(people),
         *_names(people),
-        *_groups(people, hosts),
+        *_groups(people),
+        *_taken(people, hosts),
         *_ends(people),
         *_passwords(people),
         *_keys(people, hosts),
@@ -118,12 +119,13 @@ def _names(people: People) -> Iterator[Conflict]:
             (),
             (name,),
             (
-                f"gpuadmin add-user {word(name)} --uid UID        # where it is a person after all, and out of protected",
+                f"gpuadmin add-user {word(name)} --uid UID        # where it is a person after all, and out of"
+                " protected",
             ),
         )
 
 
-def _groups(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+def _groups(people: People) -> Iterator[Conflict]:
     """Who has no group of their own with their uid as its gid."""
     whose: dict[str, list[str]] = {}
     for person in people.persons.values():
@@ -140,6 +142,23 @@ def _groups(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
             tuple(names),
             (on(name_hosts), *several(names[:5], 'getent group {} && groupmod -g "$(id -u {})" {}')),
         )
+
+
+def _taken(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+    """Whose uid is the gid of somebody else's group, which accounts refuse: a person's group has their uid as its gid."""
+    uids = {person.uid: person.name for person in people.persons.values() if person.user is not None}
+    for host in hosts:
+        for group in host.listed("groups"):
+            name = uids.get(group["gid"])
+            if name is not None and group["name"] != name and host.people.get(group["name"], {}).get("uid") is None:
+                yield Conflict(
+                    "gid taken",
+                    f"gid {group['gid']}, which is {name}'s by their uid, is the group {group['name']}'s",
+                    "stops",
+                    (host.name,),
+                    (name,),
+                    (on([host.name]), f"groupmod -g GID {word(group['name'])}        # and chgrp what is the group's"),
+                )
 
 
 def _ends(people: People) -> Iterator[Conflict]:
@@ -209,7 +228,8 @@ def _keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
             for one in keys["options"]:
                 yield Conflict(
                     "key with options",
-                    f"{name}: the key {one['fingerprint']} has {', '.join(one['names'])} in front of it; users.yml holds"
+                    f"{name}: the key {one['fingerprint']} has {', '.join(one['names'])} in front of it; users.yml"
+                    " holds"
                     " bare keys, so it stays in ~/.ssh/authorized_keys alone, which gpuadmin leaves to them",
                     "note",
                     (host.name,),
@@ -242,10 +262,11 @@ def _keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
             tuple(names),
         )
     without = [person.name for person in people.persons.values() if person.user is not None and not person.user.keys]
-    if without:
+    if without and not any(host.without_root for host in hosts):
         yield Conflict(
             "no key",
-            f"{counted(len(without), 'person has', 'people have')} no key in users.yml: {listed(without)}. They get in as"
+            f"{counted(len(without), 'person has', 'people have')} no key in users.yml: {listed(without)}. They get"
+            " in as"
             " they do now: passwords and ~/.ssh/authorized_keys stay",
             "note",
             (),

@@ -37,7 +37,8 @@ def uid_sentence(proposal: Proposal) -> str:
             f" ({span}), and no file has to change its owner."
         )
     return (
-        f"Hosts agree on the uids of {len(agree)} of {counted(len(persons), 'person', 'people')}. Keeping them is the cheap"
+        f"Hosts agree on the uids of {len(agree)} of {counted(len(persons), 'person', 'people')}. Keeping them is"
+        " the cheap"
         f" way ({span}): only the other {len(persons) - len(agree)} get another uid, on the hosts that differ."
     )
 
@@ -52,7 +53,8 @@ def _lines(proposal: Proposal, when: datetime) -> Iterator[str]:
     yield f"# {escaped(proposal.name)} as it is"
     yield ""
     yield (
-        f"`gpuadmin adopt` looked at {counted(hosts, 'host')} on {when:%Y-%m-%d %H:%M} and changed nothing there. The next"
+        f"`gpuadmin adopt` looked at {counted(hosts, 'host')} on {when:%Y-%m-%d %H:%M} and changed nothing there."
+        " The next"
         " run writes this page anew where somebody or something has come up; what you write into it is kept beside it."
     )
     yield ""

@@ -124,7 +124,8 @@ def new_uids(names: Sequence[str], found: Mapping[str, int], seen: set[int], set
 def people(hosts: Sequence[Host], settings: Settings, found: tuple[Any, ...], docker: set[str] | None) -> People:
     """Everybody with what users.yml says of them. `docker`: who uses Docker now; None: there is none anywhere."""
     accounts, uids, aside = found
-    seen = {account["uid"] for ones in accounts.values() for account in ones.values()}
+    seen = {one[kind] for host in hosts for one in host.listed("accounts") for kind in ("uid", "gid") if one[kind]}
+    seen |= {one["gid"] for host in hosts for one in host.listed("groups") if one["gid"]}
     refused = {name: why for name in accounts if (why := _refused(name, uids.get(name), settings)) is not None}
     without = [name for name in sorted(accounts) if name not in uids and name not in refused]
     uids = {**uids, **new_uids(without, uids, seen, settings)}

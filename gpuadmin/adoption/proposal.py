@@ -53,9 +53,8 @@ def _gpus(host: Host) -> dict[str, object]:
 def admin_of(hosts: Sequence[Host], login: str) -> str:
     """The account that gpuadmin logs in as from now on: the one given, where it is a system account everywhere."""
     found = [one for host in hosts for one in host.listed("accounts") if one["name"] == login]
-    fits = len(found) == len(hosts) and all(
-        one["uid"] is not None and 0 < one["uid"] < LOWEST_HUMAN_UID for one in found
-    )
+    fits = len(found) == len(hosts) and not any(host.without_root for host in hosts)
+    fits = fits and all(one["uid"] is not None and 0 < one["uid"] < LOWEST_HUMAN_UID for one in found)
     return login if fits else ADMIN
 
 

@@ -1,4 +1,5 @@
-"""A host as it was seen, in the words that decisions need. What it says is data, parsed by gpuadmin/ansible/reports.py."""
+"""A host as it was seen, in the words that decisions need. What it says is data, parsed by"
+" gpuadmin/ansible/reports.py."""
 
 from __future__ import annotations
 

@@ -103,10 +103,10 @@ def outside(
 def ask(session: Session, playbook: str, entrance: Entrance, variables: Mapping[str, Any] | None = None) -> Asked:
     """Look at all hosts of the session: their keys are shown and pinned first, root is asked for, and done without.
 
-    A host whose key is not pinned is not asked. One that lets nobody become root is asked once more, as whom it lets in.
+    A host whose key is not pinned is not asked. One that lets nobody become root is asked once more, without root.
     """
     given = {**(variables or {}), **entrance.variables()}
-    keys = pin(session, session.site.inventory.hosts)
+    keys = pin(session, session.site.inventory.hosts, place="a known_hosts of this run")
     absent = {
         name: HostResult("unreachable", message=key["message"] or "its host key is not pinned; it is shown above")
         for name, key in keys.items()
