@@ -286,16 +286,17 @@ def opened(
     check: bool = False,
     forget: Sequence[str] = (),
     exclusive: bool = True,
+    directory: Path | None = None,
 ) -> Iterator[Session]:
     """Load the site; for a verb that changes things hold its lock from before the plan to after the run.
 
     Such a verb is refused where users.yml contradicts what the site remembers; `forget`: names that are let go.
     `check`: nothing is changed, for another reason than --check. `exclusive`: False for a verb that leaves the site
-    alone (run): it goes on beside others. What ends a verb in the middle is in its record.
+    alone (run): it goes on beside others. `directory`: the site, where it is not the one that the options name. What ends a verb in the middle is in its record.
     """
     check = check or options.check or not changes
     with ExitStack() as stack:
-        directory = find_site(options.site)
+        directory = directory or find_site(options.site)
         if exclusive and not check:
             stack.enter_context(site_lock(directory / "runs", verb))  # guard: a verb that changes things holds the lock
         with slow(f"reading the site {directory}"):

@@ -145,7 +145,7 @@ def _groups(people: People) -> Iterator[Conflict]:
 
 
 def _taken(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
-    """Whose uid is the gid of somebody else's group, which accounts refuse: a person's group has their uid as its gid."""
+    """Whose uid is the gid of another group: a person's own group has their uid as its gid."""
     uids = {person.uid: person.name for person in people.persons.values() if person.user is not None}
     for host in hosts:
         for group in host.listed("groups"):

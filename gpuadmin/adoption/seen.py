@@ -15,8 +15,11 @@ NOBODY = 65534
 _NO_LOGIN = ("nologin", "false", "sync", "halt", "shutdown")
 #: Accounts that installers and images make for whoever sets a machine up.
 INSTALLERS = frozenset(
-    "ubuntu debian fedora centos rocky almalinux arch alarm pi vagrant ec2-user cloud-user opc azureuser".split()  # noqa: SIM905
-)
+    (
+        "ubuntu", "debian", "fedora", "centos", "rocky", "almalinux", "arch", "alarm", "pi", "vagrant", "ec2-user",
+        "cloud-user", "opc", "azureuser",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

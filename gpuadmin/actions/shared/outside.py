@@ -89,7 +89,7 @@ def outside(
             where, name="hosts", settings=settings, hosts=staged, known_hosts=known_hosts, schemas=False
         )  # fmt: skip
         try:
-            with opened(verb, replace(options, site=str(where), limit=None)) as session:
+            with opened(verb, options, directory=where) as session:
                 try:
                     yield session
                 finally:

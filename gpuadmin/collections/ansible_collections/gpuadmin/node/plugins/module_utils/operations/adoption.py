@@ -8,6 +8,8 @@ from ..adoption.collect import collect
 from ..answer import Answer
 from ..privileges.place import Place
 
+#: A task of this role need not name a field that the role has a variable for.
+ROLE = "node_state"
 #: A host's answer goes as one text: it has an entry for each person and each key.
 EACH = "adoption"
 
