@@ -61,6 +61,7 @@ class Session:
     record: Record | None = None  # from the first thing on that is done
     run_id: str = field(default_factory=lambda: token_hex(8))  # hosts know by it what this very run has begun
     result: dict[str, Any] = field(default_factory=dict)  # what the document says of a verb that an error ends
+    about: Path | None = None  # the site that its document names, where that is not the one that it runs on
     _plan: Plan | None = None
     _reached: str = NOTHING  # what an error can have left behind
     _saved: tuple[RegistryFile, Sequence[str]] | None = None
@@ -258,7 +259,7 @@ class Session:
         """Finish the record, if anything was done, and return the verb's document."""
         body = document(
             self.verb,
-            site=self.site.directory,
+            site=self.about or self.site.directory,
             run=None if self.record is None else self.record.id,
             check=self.check,
             status=status_of(code),
@@ -292,7 +293,8 @@ def opened(
 
     Such a verb is refused where users.yml contradicts what the site remembers; `forget`: names that are let go.
     `check`: nothing is changed, for another reason than --check. `exclusive`: False for a verb that leaves the site
-    alone (run): it goes on beside others. `directory`: the site, where it is not the one that the options name. What ends a verb in the middle is in its record.
+    alone (run): it goes on beside others. `directory`:
+    the site, where it is not the one that the options name. What ends a verb in the middle is in its record.
     """
     check = check or options.check or not changes
     with ExitStack() as stack:

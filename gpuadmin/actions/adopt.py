@@ -53,7 +53,7 @@ def adopt(options: Options, words: Sequence[str], *, login: str | None, identity
                 admin=ADMIN if site is None else site.settings.admin.user,
                 ssh_key=None if site is None else site.settings.admin.ssh_key,
                 known_hosts="" if site is None else read_known_hosts(site.known_hosts),
-                runs=directory / "runs",
+                site=directory,
             )
         )
         asked = ask(session, "adopt", Entrance(login, identity))
@@ -142,14 +142,14 @@ def _write(session: Session, directory: Path, site: Site | None, proposal: Propo
             pinned = read_known_hosts(session.site.known_hosts)
             written = write_new(directory, proposal, pinned) if site is None else write_news(site, new, pinned)
             written += write_report(directory, proposal, datetime.now().astimezone())
-            echo(f"Wrote {directory}: {', '.join(written)}")
+            session.console.print(f"Wrote {directory}: {', '.join(written)}")
             if site is None:
-                echo(
-                    f"Next, in {directory}:\n  read {', '.join(written[-2:-1])}\n  gpuadmin check\n  gpuadmin"
-                    " provision --check"
-                )
+                session.console.print(f"Next, in {directory}:")
+                session.console.print("  read adoption.md; correct what was guessed\n  gpuadmin check")
+                session.console.print("  gpuadmin provision --check")
     if site is not None and not (new or fresh):
-        echo("Nothing new" + (f"; {counted(settled, 'conflict is', 'conflicts are')} settled." if settled else "."))
+        gone = f"; {counted(settled, 'conflict is', 'conflicts are')} settled." if settled else "."
+        session.console.print(f"Nothing new{gone}")
     for host, why in answers.unknown.items():
         echo(f"{host}: was not looked at: {why}", err=True)
     return finish(session, answers.code, _result(proposal, new, fresh, settled, written), None)

@@ -130,14 +130,13 @@ def _login(hosts: Sequence[Host], login: str, settings: Settings) -> list[Confli
     ]
     if not missing:
         return []
-    why = "" if login == "root" else f"; {login}, who was logged in as, is not a system account on all hosts"
     names = " ".join(word(name) for name in missing)
     return [
         Conflict(
             "no admin account",
-            f"{settings.admin.user}, the account that gpuadmin logs in as, is made by bootstrap{why}",
+            f"{settings.admin.user}, the account that gpuadmin logs in as, is missing; bootstrap makes it",
             "stops",
             tuple(missing),
-            remedies=(f"gpuadmin bootstrap {names} --as {word(login)}",),
+            remedies=(f"gpuadmin bootstrap {names} --as {'USER' if login == settings.admin.user else word(login)}",),
         )
     ]

@@ -16,7 +16,9 @@ def account(name: str, uid: int, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def homes(*names: str, path: str = "/home", source: str = "/dev/sda1", fstype: str = "ext4", **more: Any) -> dict[str, Any]:
+def homes(
+    *names: str, path: str = "/home", source: str = "/dev/sda1", fstype: str = "ext4", **more: Any
+) -> dict[str, Any]:
     """A directory of homes with these in it, by name."""
     entries = [{"name": one, "kind": "directory", "uid": 1001, "owner": "minji", "mode": 0o700} for one in names]
     return {

@@ -74,12 +74,12 @@ def outside(
     admin: str,
     ssh_key: str | None = None,
     known_hosts: str = "",
-    runs: Path | None = None,
+    site: Path | None = None,
 ) -> Iterator[Session]:
     """A verb in progress on hosts that are in no site. `admin`: the account that gpuadmin has there, or will have.
 
-    `known_hosts`: the text of what is pinned already. What is pinned meanwhile is in the session's own file. `runs`:
-    where the record of it goes, if that is a directory by then; elsewhere nobody would find it.
+    `known_hosts`: the text of what is pinned already. What is pinned meanwhile is in the session's own file. `site`:
+    the one that this is about: the record of it goes there, if it is a directory by then.
     """
     with TemporaryDirectory(prefix="gpuadmin-") as there:
         where = Path(there) / "site"
@@ -90,12 +90,13 @@ def outside(
         )  # fmt: skip
         try:
             with opened(verb, options, directory=where) as session:
+                session.about = site
                 try:
                     yield session
                 finally:
                     connections.close(session.site.known_hosts)  # nobody finds them again
         finally:
-            if runs is not None and runs.is_dir():
+            if site is not None and (runs := site / "runs").is_dir():
                 for record in (one for one in (where / "runs").iterdir() if one.is_dir()):
                     shutil.copytree(record, runs / record.name)
 

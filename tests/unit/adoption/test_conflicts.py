@@ -128,7 +128,9 @@ def test_a_fault_is_the_conflict_that_it_is(fault: dict[str, Any], kinds: dict[s
         assert set(one.hosts) <= {"gpu1", "gpu2"}
 
 
-@pytest.mark.parametrize("kind", ["uid differs", "uid swapped", "in the group docker", "Docker of root's", "homes on the node"])
+@pytest.mark.parametrize(
+    "kind", ["uid differs", "uid swapped", "in the group docker", "Docker of root's", "homes on the node"]
+)
 def test_a_conflict_that_stops_provision_says_what_to_do(kind: str) -> None:
     fault = [fault for fault, kinds in FAULTS if list(kinds) == [kind]][-1]
     (one,) = conflicts(NAS, good(), good("gpu2", **fault))[kind]
@@ -220,5 +222,7 @@ def test_whatever_hosts_say_the_page_holds_it_as_data(name: str, home: str, entr
         if one.startswith("```"):
             inside = not inside
         elif not inside and one:
-            assert one.startswith(allowed) or one[0].isalnum() or one[0] in "\\/_'\".,:;()?=+$%^@" or not one[0].isascii()
+            assert (
+                one.startswith(allowed) or one[0].isalnum() or one[0] in "\\/_'\".,:;()?=+$%^@" or not one[0].isascii()
+            )
             assert "<" not in one.replace("\\<", "")

@@ -92,7 +92,9 @@ def test_everybody_has_one_uid_and_every_uid_one_name(cluster: list[dict[str, in
         if user.uid not in mine:
             assert user.uid not in {uid for one in cluster for uid in one.values()}, "a new one is nobody's"
     # the same cluster in another order of hosts is the same site
-    assert [(user.name, user.uid) for user in found(*reversed(hosts)).users] == [(user.name, user.uid) for user in users]
+    assert [(user.name, user.uid) for user in found(*reversed(hosts)).users] == [
+        (user.name, user.uid) for user in users
+    ]
 
 
 def test_a_new_uid_is_above_all_that_anybody_has() -> None:

@@ -26,7 +26,7 @@ def home(tmp_path: Path, text: str) -> str:
 @pytest.mark.holds("of a file of keys only public keys leave a host")
 def test_of_a_file_of_keys_only_public_keys_are_told(tmp_path: Path) -> None:
     secret = "c2VjcmV0LXByaXZhdGUta2V5"
-    text = f"# x\n{KEY}\n  {public_key('2')}\nfrom=\"10.*\",command=\"run --token t0ken\" {public_key('3')}\n"
+    text = f'# x\n{KEY}\n  {public_key("2")}\nfrom="10.*",command="run --token t0ken" {public_key("3")}\n'
     text += f"-----BEGIN OPENSSH PRIVATE KEY-----\n{secret}\nssh-ed25519 AAAA cut\npassword: hunter2\n"
     found = homes.of_home(home(tmp_path, text))
     assert found["plain"] == [KEY, public_key("2")]
