@@ -6,7 +6,7 @@ import pytest
 
 from gpuadmin.adoption.groups import conflicts, group, homes_of
 from gpuadmin.adoption.seen import Host
-from tests.support.adoptable import host, homes, storage
+from tests.support.adoptable import homes, host, storage
 
 NONE = {"bus": [], "devices": 0, "driver": None, "model": None}
 NFS = [homes(source="nas1:/srv/homes", fstype="nfs4", mounted=True)]

@@ -251,7 +251,8 @@ def _privileges(found: RunResult) -> None:
 
 
 READERS: tuple[Callable[[RunResult], None], ...] = (
-    _reset, _images, _power, _gpus, _diagnosis, _status, _people, _idle, _disk, _command, _measured, _privileges, _adoption,
+    _reset, _images, _power, _gpus, _diagnosis, _status, _people, _idle, _disk, _command, _measured, _privileges,
+    _adoption,
 )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """The whole look, as the operation answers: a part that hangs is unknown, and what is told is what the border takes."""
 
 import json
+import re
 import time
 from typing import Any
 
@@ -31,4 +32,4 @@ def test_what_this_very_machine_tells_is_understood() -> None:
     found = of_text("adoption", result["each"]["adoption"])
     assert set(found) == {*collect.PARTS, "unknown"}
     assert "root" in {one["name"] for one in found["accounts"]}
-    assert "$6$" not in json.dumps(found) and "$y$" not in json.dumps(found)
+    assert not re.search(r"\$(6|y|5|1)\$", json.dumps(found)), "no hash"

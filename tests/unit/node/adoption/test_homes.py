@@ -71,10 +71,10 @@ def test_somebody_with_too_many_keys(tmp_path: Path) -> None:
 @pytest.mark.holds("a home is read as its person")
 def test_keys_are_read_as_their_person(tmp_path: Path) -> None:
     """What the person cannot read is not read for them, though we are root; afterwards we are root again."""
-    os.chmod(tmp_path, 0o755)
+    tmp_path.chmod(0o755)
     for directory in tmp_path.parents:
         if directory.stat().st_mode & 0o005 != 0o005 and directory != Path("/"):
-            os.chmod(directory, directory.stat().st_mode | 0o055)
+            directory.chmod(directory.stat().st_mode | 0o055)
     path = tmp_path / "home/minji/.ssh"
     path.mkdir(parents=True)
     (path / "authorized_keys").write_text(KEY)
