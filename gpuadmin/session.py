@@ -19,7 +19,7 @@ import click
 
 from gpuadmin.ansible import runner
 from gpuadmin.ansible.admin_keys import AdminKeys
-from gpuadmin.ansible.invocation import Invocation, Secrets
+from gpuadmin.ansible.invocation import MAX_FORKS, Invocation, Secrets
 from gpuadmin.ansible.playbooks import groups_of
 from gpuadmin.config.find import find_site
 from gpuadmin.config.inventory import KEY, Host
@@ -178,14 +178,15 @@ class Session:
         doing: str | None = None,
         quiet: bool = False,
         secrets: Secrets | None = None,
+        at_once: int | None = None,
     ) -> RunResult:
         """Run a playbook, one of ours by its name or an admin's own by its path. Its output goes to the record's log.
 
         `hosts`: their names, if none then nothing runs; None: all that --limit leaves. `label`: what the log calls it.
         `doing`: a sentence that is shown meanwhile, instead of the names of tasks, which say what a check does not do.
-        `quiet`: what happens on hosts is not shown while it happens. `secrets`: instead of those asked for. What goes
-        wrong there is in the result, and so is an interruption; GpuadminError is raised only where Ansible could not be
-        started.
+        `quiet`: what happens on hosts is not shown while it happens. `secrets`: instead of those asked for. `at_once`:
+        on how many hosts at a time; each costs this machine memory. What goes wrong there is in the result, and so is
+        an interruption; GpuadminError is raised only where Ansible could not be started.
         """
         if hosts is not None and not hosts:  # guard: a run on no host is not one on all
             return RunResult({})
@@ -197,7 +198,7 @@ class Session:
             inventory=self.site.inventory.sources,
             # guard: a run is told the host keys of its site -> self.site.directory / 'x'
             known_hosts=self.site.known_hosts,
-            hosts=len(self.hosts if hosts is None else hosts),
+            hosts=min(len(self.hosts if hosts is None else hosts), at_once or MAX_FORKS),
             variables={
                 "gpuadmin_site": self.site.settings.model_dump(mode="json"),
                 "gpuadmin_run_id": self.run_id,
@@ -227,9 +228,16 @@ class Session:
             self._reached = NOTHING
         return found
 
-    def look(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> RunResult:
+    def look(
+        self,
+        playbook: str,
+        hosts: Sequence[str] | None,
+        variables: Mapping[str, Any],
+        *,
+        at_once: int | None = None,
+    ) -> RunResult:
         """Run a playbook in check mode, for what hosts report. Raises InterruptedRun or GpuadminError if it was cut."""
-        found = self.run(playbook, hosts, variables, check=True)
+        found = self.run(playbook, hosts, variables, check=True, at_once=at_once)
         return self.whole(found, f"interrupted while looking; {self.left_behind}")
 
     def predict(self, playbook: str, hosts: Sequence[str] | None, given: Mapping[str, Any], advice: str = "") -> None:

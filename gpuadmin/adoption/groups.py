@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuadmin.adoption.conflict import Conflict
@@ -104,10 +104,10 @@ def _without_gpus(hosts: Sequence[Host], path: str) -> str | None:
     return max(free, key=lambda host: (len(host.local_homes(path)), host.name)).name if free else None
 
 
-def conflicts(hosts: Sequence[Host], groups: Mapping[str, Grouped]) -> list[Conflict]:
-    """What of the guess nobody can leave as it is."""
+def conflicts(hosts: Sequence[Host], groups: Mapping[str, Grouped], others: Collection[str] = ()) -> list[Conflict]:
+    """What of the guess nobody can leave as it is. `others`: groups that further hosts of the site are in."""
     found = []
-    everywhere = {name for one in groups.values() for name in one.groups}
+    everywhere = {name for one in groups.values() for name in one.groups} | set(others)
     if "storage" not in everywhere:
         found.append(
             Conflict(

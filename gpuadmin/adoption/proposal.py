@@ -97,10 +97,11 @@ def propose(
     else:
         settings, chosen = {}, site.settings
     everybody = people(hosts, chosen, found, docker_users(hosts))
+    others = [] if site is None else [group for host in site.inventory.hosts for group in host.groups]
     admins = ["root", chosen.admin.user, *chosen.protected]
     conflicts = [
         *_login(hosts, login, chosen),
-        *(grouping.conflicts(hosts, groups) if site is None else ()),
+        *grouping.conflicts(hosts, groups, others),
         *of_people.conflicts(hosts, everybody, chosen),
         *of_hosts.conflicts(hosts, groups, homes, everybody, admins),
     ]

@@ -22,6 +22,8 @@ from gpuadmin.options import Options
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.session import Session, opened
 
+#: Hosts that are asked at a time: each has a process here, of some 20 MiB with what it answers.
+AT_ONCE = 8
 #: A group that no role decides anything by here: each host has to be in one.
 _GROUP = "gpu"
 _NAMED = re.compile(r"(?P<name>[^=]+?)(=(?P<address>[^=]+?))?(:(?P<port>[0-9]{1,5}))?")
@@ -118,12 +120,16 @@ def ask(session: Session, playbook: str, entrance: Entrance, variables: Mapping[
         for host in session.site.inventory.hosts
         if host.name not in absent  # guard: a host that is in no site is asked when its key is pinned
     ]
-    found = session.look(playbook, there, given)
+    found = session.look(playbook, there, given, at_once=AT_ONCE)
     refused = {
         name: host.message or "sudo refused it"
         for name, host in found.hosts.items()
         if host.bad and not host.reports and _NO_ROOT.search(host.message or "")
     }
-    again = session.look(playbook, list(refused), {**given, "ansible_become": False}) if refused else RunResult({})
+    again = (
+        session.look(playbook, list(refused), {**given, "ansible_become": False}, at_once=AT_ONCE)
+        if refused
+        else RunResult({})
+    )
     hosts = {**absent, **found.hosts, **again.hosts}
     return Asked(replace(found, hosts=hosts), refused)
