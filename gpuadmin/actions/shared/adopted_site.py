@@ -41,10 +41,9 @@ def news(proposal: Proposal, site: Site | None) -> News:
     if site is None:
         return News(tuple(proposal.site_hosts), tuple(proposal.people.users))
     registry = site.registry.registry
-    names = {user.name for user in registry.users} | {
-        entry.name
-        for entry in registry.retired  # guard: who was removed from a site is not adopted again
-    }
+    names = {user.name for user in registry.users}
+    # guard: who was removed from a site is not adopted again
+    names |= {entry.name for entry in registry.retired}
     uids = {user.uid for user in registry.users} | {entry.uid for entry in registry.retired}
     keys = {key.split()[1] for user in registry.users for key in user.keys}
     users = []

@@ -18,7 +18,11 @@ def test_one_part_that_hangs_or_fails_stops_no_other() -> None:
     def fails(place: Place) -> list[Any]:
         raise PermissionError(13, "Permission denied", "/etc/shadow")
 
-    parts = {"hangs": lambda place: time.sleep(600), "fails": fails, "groups": lambda place: ["x"]}
+    parts = {
+        "hangs": lambda place: time.sleep(600),  # a file server that is away
+        "fails": fails,
+        "groups": lambda place: ["x"],
+    }
     started = time.monotonic()
     answer = collect.collect(Place(), seconds=3, chosen=parts)
     assert time.monotonic() - started < 60

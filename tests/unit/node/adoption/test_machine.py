@@ -56,7 +56,7 @@ def test_repositories(tmp_path: Path) -> None:
     found = machine.repositories(
         place(
             tmp_path,
-            etc__apt__sources_list="# deb https://developer.download.nvidia.com/x\ndeb http://deb.debian.org x\n",
+            etc__apt__sources_list="# deb //developer.download.nvidia.com/x y\ndeb http://example.org x\n",
             etc__apt__sources_list_d__docker_list="deb https://download.docker.com/linux/debian trixie stable\n",
         )
     )
