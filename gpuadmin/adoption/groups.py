@@ -25,12 +25,16 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Homes:
-    """Where people's homes are: the path on nodes, the directory and the host that serve it (None: nobody does)."""
+    """Where people's homes are: the path on nodes, the directory and the host that serve it (None: nobody does).
+
+    `sources`: what nodes of gpuadmin mount there, and so may have mounted already.
+    """
 
     path: str = "/home"
     export: str | None = None
     server: str | None = None
     why: str = ""
+    sources: tuple[str, ...] = ()
 
 
 def homes_of(hosts: Sequence[Host]) -> Homes:

@@ -20,6 +20,8 @@ def on_node(host: Host, homes: Homes) -> Iterator[Conflict]:
     if there is None:
         return
     if there["mounted"]:
+        if there["source"] in homes.sources:
+            return
         source = there["source"] or "something"
         ours = (
             homes.export is not None

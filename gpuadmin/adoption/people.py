@@ -121,12 +121,25 @@ def new_uids(names: Sequence[str], found: Mapping[str, int], seen: set[int], set
     return given
 
 
-def people(hosts: Sequence[Host], settings: Settings, found: tuple[Any, ...], docker: set[str] | None) -> People:
-    """Everybody with what users.yml says of them. `docker`: who uses Docker now; None: there is none anywhere."""
+def people(
+    hosts: Sequence[Host],
+    settings: Settings,
+    found: tuple[Any, ...],
+    docker: set[str] | None,
+    registered: Mapping[str, User] | None = None,
+) -> People:
+    """Everybody with what users.yml says of them. `docker`: who uses Docker now; None: there is none anywhere.
+
+    `registered`: who is in users.yml already, as they are there.
+    """
     accounts, uids, aside = found
     seen = {one[kind] for host in hosts for one in host.listed("accounts") for kind in ("uid", "gid") if one[kind]}
     seen |= {one["gid"] for host in hosts for one in host.listed("groups") if one["gid"]}
-    refused = {name: why for name in accounts if (why := _refused(name, uids.get(name), settings)) is not None}
+    refused = {
+        name: why
+        for name in accounts
+        if name not in (registered or {}) and (why := _refused(name, uids.get(name), settings)) is not None
+    }
     without = [name for name in sorted(accounts) if name not in uids and name not in refused]
     uids = {**uids, **new_uids(without, uids, seen, settings)}
     owners = _key_owners(hosts, accounts)
@@ -134,7 +147,10 @@ def people(hosts: Sequence[Host], settings: Settings, found: tuple[Any, ...], do
     for name in sorted(accounts):
         why = refused.get(name) or (None if name in uids else "no uid is left for them")
         shared = tuple(sorted(blob for blob, who in owners.items() if name in who and len(who) > 1))
-        person = Person(name, accounts[name], uids.get(name), why, shared_keys=shared)
+        person = Person(name, accounts[name], uids.get(name), why, (registered or {}).get(name), shared)
+        if person.user is not None:
+            persons[name] = person
+            continue
         if why is None:
             keys = [line for blob, line in _keys_of(hosts, name).items() if len(owners[blob]) == 1]
             user = _user(person, keys[:_MOST_KEYS], None if docker is None else name in docker)

@@ -83,8 +83,9 @@ def propose(
         }
     if homes.server is None:
         homes = replace(homes, server=next((one for one, found in groups.items() if "storage" in found.groups), None))
-    registered = {} if site is None else {user.name: user.uid for user in site.registry.registry.users}
-    found = found_people(hosts, login, homes.server, registered)
+    homes = replace(homes, sources=_sources(homes, hosts, site))
+    registered = {} if site is None else {user.name: user for user in site.registry.registry.users}
+    found = found_people(hosts, login, homes.server, {name: user.uid for name, user in registered.items()})
     if site is None:
         admin = admin_of(hosts, login)
         settings: dict[str, Any] = {
@@ -96,7 +97,7 @@ def propose(
         chosen = Settings.model_validate({"name": name, **settings})
     else:
         settings, chosen = {}, site.settings
-    everybody = people(hosts, chosen, found, docker_users(hosts))
+    everybody = people(hosts, chosen, found, docker_users(hosts), registered)
     others = [] if site is None else [group for host in site.inventory.hosts for group in host.groups]
     admins = ["root", chosen.admin.user, *chosen.protected]
     conflicts = [
@@ -108,6 +109,15 @@ def propose(
     return Proposal(
         name, tuple(hosts), groups, homes, everybody, settings, chosen, tuple(conflicts), dict(silent or {})
     )
+
+
+def _sources(homes: Homes, hosts: Sequence[Host], site: Site | None) -> tuple[str, ...]:
+    """What nodes would mount: the storage host by its address in the cluster, or the automount before that."""
+    seen = [host.reached for host in hosts if host.name == homes.server]
+    known = () if site is None else [host.variables for host in site.inventory.hosts if host.name == homes.server]
+    reached = next(iter([*known, *seen]), {})
+    address = reached.get("gpuadmin_address") or reached.get("ansible_host") or homes.server
+    return (f"{address}:{homes.export}", "systemd-1")
 
 
 def _homes_of_site(site: Site, seen: Homes) -> Homes:

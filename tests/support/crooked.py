@@ -107,7 +107,7 @@ PLANTED: dict[str, tuple[set[str], str]] = {
     "root by another name": ({"plain2"}, "toor"),
     "subordinate ids overlap": ({"plain1"}, "jiho 130000-195535"),
     "subordinate ids damaged": ({"plain1"}, "nonsense"),
-    "sshd without Include": ({"plain2"}, "Include"),
+    "sshd without Include": ({"plain2"}, "does not include"),
     "account ends": ({"plain1", "plain2"}, "oldboy 2024-01-30"),
     "password locked": ({"plain2"}, "shin"),
     "key with options": ({"plain1"}, "from, command"),

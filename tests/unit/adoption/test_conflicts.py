@@ -151,6 +151,11 @@ def test_the_storage_host_is_told_apart_from_nodes() -> None:
     assert "Docker of root's" not in conflicts(server, good())
 
 
+@pytest.mark.parametrize("source", ["nas1:/srv/homes", "systemd-1"])
+def test_what_gpuadmin_itself_mounts_is_in_nobody_s_way(source: str) -> None:
+    assert conflicts(NAS, good(homes=[homes("minji", source=source, fstype="nfs4", mounted=True)])) == {}
+
+
 def test_a_look_without_root_says_so_and_claims_nothing_else() -> None:
     blind = Host("gpu2", {**good().answer, "keys": {}, "sshd": {"include": True, "settings": {}, "problem": "no"},
                           "sudo": [{"key": "/etc/sudoers", "words": "was not read"}],

@@ -33,10 +33,10 @@ _OPTION = re.compile(r'\s*,?([A-Za-z0-9-]+)(?:="(?:[^"\\]|\\.)*")?')
 
 def homes(place: Place, text: str | None = None) -> list[dict[str, Any]]:
     """Each directory that has people's homes: what it is on, and what is in it. ``text``: of mountinfo, for tests."""
-    mounts = parse_mountinfo(read_mountinfo() if text is None else text)
     found = []
     for path in roots([one["home"] for one in people(place)]):
-        under = nearest(path, mounts)
+        entries = _entries(place.path(path))  # an automount mounts now what it is for
+        under = nearest(path, parse_mountinfo(read_mountinfo() if text is None else text))
         found.append(
             {
                 "path": path,
@@ -44,7 +44,7 @@ def homes(place: Place, text: str | None = None) -> list[dict[str, Any]]:
                 "source": bounds.line(under.source) if under else None,
                 "mounted": under is not None and under.point == path,
                 "network": under is not None and NETWORK.match(under.fstype) is not None,
-                **_entries(place.path(path)),
+                **entries,
             }
         )
     return found
