@@ -65,6 +65,30 @@ def on_node(host: Host, homes: Homes) -> Iterator[Conflict]:
         )
 
 
+def disk(host: Host, homes: Homes) -> Iterator[Conflict]:
+    """What the homes are on, on the host that serves them."""
+    found = None if homes.export is None else host.disk(homes.export)
+    if found is None:
+        return
+    if found["point"] == "/":
+        yield Conflict(
+            "homes on the root file system",
+            f"{homes.export} is on the root file system: homes that fill it stop the host, and a disk that is not"
+            " mounted would not be noticed",
+            "stops",
+            (host.name,),
+            remedies=("# mount a disk of its own there, or name a directory of one as homes.export in gpuadmin.yml",),
+        )
+    elif found["fstype"] != "btrfs":
+        yield Conflict(
+            "homes without backups",
+            f"{homes.export} is on {found['fstype']}: backups of homes and the store of images need btrfs, and"
+            " everything else works",
+            "note",
+            (host.name,),
+        )
+
+
 def odd(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
     """Homes elsewhere, and entries that are nobody's home by their name."""
     elsewhere = {

@@ -24,6 +24,8 @@ def conflicts(
             found += of_homes.on_node(host, homes)
             found += of_root.docker(host)
             found += _root(host)
+        if host.name == homes.server:
+            found += of_homes.disk(host, homes)
         found += of_homes.odd(host, homes, people)
         found += of_homes.owners(host, people)
         found += of_root.subids(host)

@@ -91,7 +91,7 @@ def propose(
         settings: dict[str, Any] = {
             "admin": {"user": admin, **({"ssh_key": ssh_key} if ssh_key else {})},
             **id_ranges(found[1].values()),
-            **home_settings(homes),
+            **home_settings(homes, _mountpoint(homes, hosts)),
             **protected(found[2]),
         }
         chosen = Settings.model_validate({"name": name, **settings})
@@ -113,11 +113,19 @@ def propose(
 
 def _sources(homes: Homes, hosts: Sequence[Host], site: Site | None) -> tuple[str, ...]:
     """What nodes would mount: the storage host by its address in the cluster, or the automount before that."""
-    seen = [host.reached for host in hosts if host.name == homes.server]
-    known = () if site is None else [host.variables for host in site.inventory.hosts if host.name == homes.server]
-    reached = next(iter([*known, *seen]), {})
+    known: list[Mapping[str, object]] = [] if site is None else [host.variables for host in site.inventory.hosts]
+    names = [] if site is None else [host.name for host in site.inventory.hosts]
+    ways = {**{host.name: host.reached for host in hosts}, **dict(zip(names, known, strict=True))}
+    reached = ways.get(homes.server or "", {})
     address = reached.get("gpuadmin_address") or reached.get("ansible_host") or homes.server
     return (f"{address}:{homes.export}", "systemd-1")
+
+
+def _mountpoint(homes: Homes, hosts: Sequence[Host]) -> str | None:
+    """Where the disk of the homes is mounted on their host, so that none is made beside it; None for the root's."""
+    host = next((host for host in hosts if host.name == homes.server), None)
+    disk = None if host is None or homes.export is None else host.disk(homes.export)
+    return None if disk is None or disk["point"] == "/" else str(disk["point"])
 
 
 def _homes_of_site(site: Site, seen: Homes) -> Homes:

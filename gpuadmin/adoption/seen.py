@@ -78,6 +78,11 @@ class Host:
         """What it has at a directory of homes."""
         return next((one for one in self.listed("homes") if one["path"] == path), None)
 
+    def disk(self, path: str) -> Mapping[str, Any] | None:
+        """The file system that a path is on, of those that are disks or network file systems; None: it is not known."""
+        under = [one for one in self.listed("file_systems") if f"{path}/".startswith(f"{one['point'].rstrip('/')}/")]
+        return max(under, key=lambda one: len(one["point"]), default=None)
+
     def local_homes(self, path: str) -> list[str]:
         """The directories of people's in `path` that are on its own disk."""
         found = self.homes(path)

@@ -34,10 +34,10 @@ def id_ranges(uids: Collection[int]) -> dict[str, Any]:
     return {"accounts": accounts}
 
 
-def home_settings(homes: Homes) -> dict[str, Any]:
-    """`homes`, as far as it is not what gpuadmin says by itself."""
+def home_settings(homes: Homes, disk: str | None = None) -> dict[str, Any]:
+    """`homes`, as far as it is not what gpuadmin says by itself. `disk`: where that of the export is mounted."""
     found = {}
-    for name, value in (("path", homes.path), ("export", homes.export)):
+    for name, value in (("path", homes.path), ("export", homes.export), ("mountpoint", disk)):
         if value is not None:
             try:
                 found[name] = not_root_path(value)

@@ -67,5 +67,9 @@ def storage(name: str = "nas1", **parts: Any) -> Host:
     given = {
         "accounts": [ROOT], "keys": {}, "gpus": {"bus": [], "devices": 0, "driver": None, "model": None},
         "exports": [{"path": "/srv/homes", "clients": "*(rw)"}], "homes": [homes()],
+        "file_systems": [
+            *ANSWER["file_systems"],
+            {"point": "/srv", "fstype": "btrfs", "source": "/dev/sdb", "subvolume": "/", "network": False},
+        ],
     }  # fmt: skip
     return host(name, **{**given, **parts})

@@ -151,6 +151,22 @@ def test_the_storage_host_is_told_apart_from_nodes() -> None:
     assert "Docker of root's" not in conflicts(server, good())
 
 
+@pytest.mark.parametrize(
+    ("systems", "kinds", "mountpoint"),
+    [
+        ([("/", "ext4"), ("/srv", "btrfs")], set(), "/srv"),
+        ([("/", "ext4"), ("/srv", "xfs"), ("/srv/homesick", "btrfs")], {"homes without backups"}, "/srv"),
+        ([("/", "btrfs")], {"homes on the root file system"}, None),
+        ([], set(), None),
+    ],
+)
+def test_what_the_homes_are_on(systems: list[tuple[str, str]], kinds: set[str], mountpoint: str | None) -> None:
+    told = [{**ANSWER["file_systems"][0], "point": point, "fstype": fstype} for point, fstype in systems]
+    found = proposal(storage(accounts=[ROOT, GPUADMIN], file_systems=told), good())
+    assert {one.kind for one in found.conflicts} == kinds
+    assert found.chosen.homes.mountpoint == mountpoint
+
+
 @pytest.mark.parametrize("source", ["nas1:/srv/homes", "systemd-1"])
 def test_what_gpuadmin_itself_mounts_is_in_nobody_s_way(source: str) -> None:
     assert conflicts(NAS, good(homes=[homes("minji", source=source, fstype="nfs4", mounted=True)])) == {}
