@@ -99,7 +99,11 @@ def chosen_uids(
             votes[name, account["uid"]] += 2 + (host == server)
     found = {name: uid for name, uid in given.items() if name in accounts}
     for (name, uid), _ in sorted(votes.items(), key=lambda one: (-one[1], one[0])):
-        if name not in found and uid not in taken:  # guard: no two people get one uid
+        if (
+            name not in found
+            # guard: no two people get one uid
+            and uid not in taken
+        ):
             found[name] = uid
             taken.add(uid)
     return found

@@ -128,8 +128,9 @@ def test_a_later_run_adds_what_is_new_and_leaves_what_people_wrote(there: Hosts,
 
 
 @pytest.mark.holds("who was removed from a site is not adopted again")
-def test_who_was_removed_is_not_adopted_again(adopt: Run, tmp_path: Path) -> None:
+def test_who_was_removed_is_not_adopted_again(there: Hosts, adopt: Run, tmp_path: Path) -> None:
     adopt("gpu1", "nas1")
+    there.answers["gpu1"] = host(accounts=[ROOT, account("minji", 1001), account("jiho", 1050)]).answer
     path = tmp_path / "lab/users.yml"
     kept = path.read_text().partition("  - name: jiho")[0]
     path.write_text(f"{kept}\nretired:\n  - {{name: jiho, uid: 1002, removed: 2026-02-01}}\n")

@@ -45,6 +45,7 @@ def uids(*hosts: dict[str, int], server: str | None = None) -> dict[str, int]:
     return chosen_uids(given, server)
 
 
+@pytest.mark.holds("no two people get one uid")
 @pytest.mark.parametrize(
     ("hosts", "server", "chosen"),
     [
@@ -63,7 +64,6 @@ def test_which_uid_is_theirs(hosts: list[dict[str, int]], server: str | None, ch
     assert uids(*hosts, server=server) == chosen
 
 
-@pytest.mark.holds("no two people get one uid")
 def test_who_is_registered_keeps_their_uid() -> None:
     given = {"a": {"h": account("a", 1001)}, "b": {"h": account("b", 1002)}}
     assert chosen_uids(given, None, {"b": 1001}) == {"b": 1001}
