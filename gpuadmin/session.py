@@ -19,7 +19,7 @@ import click
 
 from gpuadmin.ansible import runner
 from gpuadmin.ansible.admin_keys import AdminKeys
-from gpuadmin.ansible.invocation import Invocation, Secrets
+from gpuadmin.ansible.invocation import MAX_FORKS, Invocation, Secrets
 from gpuadmin.ansible.playbooks import groups_of
 from gpuadmin.config.find import find_site
 from gpuadmin.config.inventory import KEY, Host
@@ -62,6 +62,7 @@ class Session:
     record: Record | None = None  # from the first thing on that is done
     run_id: str = field(default_factory=lambda: token_hex(8))  # hosts know by it what this very run has begun
     result: dict[str, Any] = field(default_factory=dict)  # what the document says of a verb that an error ends
+    about: Path | None = None  # the site that its document names, where that is not the one that it runs on
     _plan: Plan | None = None
     _reached: str = NOTHING  # what an error can have left behind
     _saved: tuple[RegistryFile, Sequence[str]] | None = None
@@ -179,14 +180,15 @@ class Session:
         doing: str | None = None,
         quiet: bool = False,
         secrets: Secrets | None = None,
+        at_once: int | None = None,
     ) -> RunResult:
         """Run a playbook, one of ours by its name or an admin's own by its path. Its output goes to the record's log.
 
         `hosts`: their names, if none then nothing runs; None: all that --limit leaves. `label`: what the log calls it.
         `doing`: a sentence that is shown meanwhile, instead of the names of tasks, which say what a check does not do.
-        `quiet`: what happens on hosts is not shown while it happens. `secrets`: instead of those asked for. What goes
-        wrong there is in the result, and so is an interruption; GpuadminError is raised only where Ansible could not be
-        started.
+        `quiet`: what happens on hosts is not shown while it happens. `secrets`: instead of those asked for. `at_once`:
+        on how many hosts at a time; each costs this machine memory. What goes wrong there is in the result, and so is
+        an interruption; GpuadminError is raised only where Ansible could not be started.
         """
         if hosts is not None and not hosts:  # guard: a run on no host is not one on all
             return RunResult({})
@@ -198,7 +200,7 @@ class Session:
             inventory=self.site.inventory.sources,
             # guard: a run is told the host keys of its site -> self.site.directory / 'x'
             known_hosts=self.site.known_hosts,
-            hosts=len(self.hosts if hosts is None else hosts),
+            hosts=min(len(self.hosts if hosts is None else hosts), at_once or MAX_FORKS),
             variables={
                 "gpuadmin_site": self.site.settings.model_dump(mode="json"),
                 "gpuadmin_run_id": self.run_id,
@@ -228,9 +230,16 @@ class Session:
             self._reached = NOTHING
         return found
 
-    def look(self, playbook: str, hosts: Sequence[str] | None, variables: Mapping[str, Any]) -> RunResult:
+    def look(
+        self,
+        playbook: str,
+        hosts: Sequence[str] | None,
+        variables: Mapping[str, Any],
+        *,
+        at_once: int | None = None,
+    ) -> RunResult:
         """Run a playbook in check mode, for what hosts report. Raises InterruptedRun or GpuadminError if it was cut."""
-        found = self.run(playbook, hosts, variables, check=True)
+        found = self.run(playbook, hosts, variables, check=True, at_once=at_once)
         return self.whole(found, f"interrupted while looking; {self.left_behind}")
 
     def predict(self, playbook: str, hosts: Sequence[str] | None, given: Mapping[str, Any], advice: str = "") -> None:
@@ -260,7 +269,7 @@ class Session:
         """Finish the record, if anything was done, and return the verb's document."""
         body = document(
             self.verb,
-            site=self.site.directory,
+            site=self.about or self.site.directory,
             run=None if self.record is None else self.record.id,
             check=self.check,
             status=status_of(code),
@@ -288,16 +297,18 @@ def opened(
     check: bool = False,
     forget: Sequence[str] = (),
     exclusive: bool = True,
+    directory: Path | None = None,
 ) -> Iterator[Session]:
     """Load the site; for a verb that changes things hold its lock from before the plan to after the run.
 
     Such a verb is refused where users.yml contradicts what the site remembers; `forget`: names that are let go.
     `check`: nothing is changed, for another reason than --check. `exclusive`: False for a verb that leaves the site
-    alone (run): it goes on beside others. What ends a verb in the middle is in its record.
+    alone (run): it goes on beside others. `directory`:
+    the site, where it is not the one that the options name. What ends a verb in the middle is in its record.
     """
     check = check or options.check or not changes
     with ExitStack() as stack:
-        directory = find_site(options.site)
+        directory = directory or find_site(options.site)
         if exclusive and not check:
             stack.enter_context(site_lock(directory / "runs", verb))  # guard: a verb that changes things holds the lock
         with slow(f"reading the site {directory}"):

@@ -30,12 +30,14 @@ def trust(options: Options, names: Sequence[str], *, replace: bool) -> int:
         return finish(session, ExitCode.HOST_UNREACHABLE if silent else ExitCode.DONE, {"hosts": states})
 
 
-def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> dict[str, dict[str, str | None]]:
+def pin(
+    session: Session, hosts: Sequence[Host], *, replace: bool = False, place: str | None = None
+) -> dict[str, dict[str, str | None]]:
     """Fetch the keys of hosts, show them, and pin those that are new, once that is confirmed; in check mode none.
 
     Returns for each host its `state` (pinned, new, differs, unreachable), `fingerprint` and `message`. Raises
     RefusedError if another key is pinned, or in the admin's own known_hosts, and `replace` is not given; and where the
-    file was changed while somebody was asked.
+    file was changed while somebody was asked. `place`: what people are told that the keys are pinned in.
     """
     path = session.site.known_hosts
     text = read_known_hosts(path)
@@ -74,7 +76,7 @@ def pin(session: Session, hosts: Sequence[Host], *, replace: bool = False) -> di
                 f"{path}: {error.strerror}; nothing was pinned",
                 hint="whoever runs this must be able to write to the site",
             ) from None
-        echo(f"{counted(len(new), 'host key')} pinned in {path}", err=True)
+        echo(f"{counted(len(new), 'host key')} pinned in {place or path}", err=True)
     elif states and all(state["state"] == "pinned" for state in states.values()):
         echo("Nothing to do: all of them are pinned.", err=True)
     return states

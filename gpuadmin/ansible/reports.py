@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from gpuadmin.ansible.shapes import images, looks, people
+from gpuadmin.ansible.shapes import adoption, images, looks, people
 from gpuadmin.ansible.shapes.bounds import MOST, Words
 from gpuadmin.common.text import counted
 
@@ -60,6 +60,7 @@ REPORTS: Mapping[str, Any] = {
     "settings": looks.HostSettings,
     "hardware": looks.Hardware,
     "exposed": looks.Exposed,
+    "adoption": adoption.Adoption,
 }
 _KEPT = ConfigDict(
     extra="allow",

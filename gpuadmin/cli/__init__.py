@@ -24,6 +24,7 @@ from gpuadmin.errors import ExitCode, GpuadminError, InterruptedRun, hint_of
 SECTIONS: dict[str, dict[str, str]] = {
     "A site": {
         "init": "Write a new site directory.",
+        "adopt": "Write a site for machines as they are.",
         "check": "Check a site for mistakes.",
         "trust": "Fetch, show and pin the ssh host keys of hosts.",
     },

@@ -248,6 +248,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "usage": (),
     "idle": (),
     "dashboard": ("--check",),
+    "adopt": ("--check",),
     "bootstrap": ("node1", "--check"),
     "provision": ("--check",),
     "drift": (),

@@ -8,7 +8,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +30,9 @@ from gpuadmin import privileges
 from gpuadmin.actions import disk, idle, list_backups, list_gpus, list_images, push_image, run, show_image, status
 from gpuadmin.actions.shared import accounts, images, screen
 from gpuadmin.actions.shared.welcome import with_account
+from gpuadmin.adoption import page as adoption_page
+from gpuadmin.adoption.proposal import propose
+from gpuadmin.adoption.seen import Host as adoption_of
 from gpuadmin.ansible.events import Collector
 from gpuadmin.ansible.reports import DEEPEST, REPORTS, OddError, of_text, parsed
 from gpuadmin.answers import Answers
@@ -51,6 +54,7 @@ from gpuadmin.jsontext import json_text
 from gpuadmin.power import Target, decide
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.facts import Facts
+from tests.support.adoptable import ANSWER
 from tests.support.sites import SETTINGS
 
 UUID = "aaaaaaaa-0000-0000-0000-000000000000"
@@ -95,6 +99,7 @@ GOOD: dict[str, Any] = {
     "exposed": {
         "found": [{"path": "/home/minji/.env", "owner": "minji", "mode": "0644"}], "more": 1, "unknown": {"/x": "late"},
     },
+    "adoption": ANSWER,
     "restored": {"target": "/srv/x", "files": 1},
     "deleted": {"minji": {"kept": 1, "words": ["a"], "bytes": 9, "deleted": 3}},
     "cleared": {"x/minji": {"archive": "/y"}},
@@ -243,6 +248,15 @@ def _measured(found: RunResult) -> None:
     of_texts({name: one["text"] for name, one in answers.known.items()}, answers.unknown, HOSTS, time.time())
 
 
+def _adoption(found: RunResult) -> None:
+    answers = Answers.of(found.hosts, HOSTS, "adoption")
+    hosts = [adoption_of(name, answer) for name, answer in answers.known.items()]
+    proposal = propose("lab", hosts, login="root", silent=answers.unknown)
+    when = datetime(2026, 12, 1)
+    text = adoption_page.page(proposal, when)
+    json_text(adoption_page.document(proposal, when, text))
+
+
 def _privileges(found: RunResult) -> None:
     answers = found.reported("privileges")
     json_text([one.document() for one in privileges.findings(answers, {"gpu": HOSTS})])
@@ -265,6 +279,7 @@ def _audit(found: RunResult) -> None:
 READERS: tuple[Callable[[RunResult], None], ...] = (
     _reset, _images, _power, _gpus, _diagnosis, _status, _people, _idle, _disk, _command, _measured, _privileges,
     _settings, _audit,
+    _adoption,
 )  # fmt: skip
 
 
@@ -472,6 +487,16 @@ ENDS: list[tuple[str, tuple[Any, ...], Any, Any]] = [
     ("store", ("b", "manifest", "streams"), MANIFEST["streams"], []),
     ("uids", ("seen",), {"9" * 10: "x"}, {"9" * 11: "x"}),
     ("uids", ("memory",), {"0": "x"}, {"": "x"}),
+    ("adoption", ("accounts",), ANSWER["accounts"][:1] * 5000, ANSWER["accounts"][:1] * 5001),
+    ("adoption", ("accounts", 0, "gecos"), "x" * 400, "x" * 401),
+    ("adoption", ("accounts", 0, "uid"), 10**10 - 1, 10**10),
+    (
+        "adoption",
+        ("keys",),
+        {str(one): ANSWER["keys"]["jiho"] for one in range(5000)},
+        {str(one): ANSWER["keys"]["jiho"] for one in range(5001)},
+    ),
+    ("adoption", ("keys", "jiho", "plain"), ["x" * 16384] * 50, ["x"] * 51),
     ("privileges", ("found",), FOUND * 1000, FOUND * 1001),
     ("privileges", ("found", 0, "key"), "x" * 400, "x" * 401),
     ("privileges", ("aside",), ["x"] * 100, ["x"] * 101),

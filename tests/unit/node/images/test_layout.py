@@ -155,7 +155,7 @@ def test_what_grub_must_do(config: str, kind: str, words: list[str]) -> None:
 
 
 def test_the_entry_that_the_docs_give_is_one_that_prepare_root_takes() -> None:
-    page = Path(__file__).parents[4].joinpath("docs/adopting.md").read_text()
+    page = Path(__file__).parents[4].joinpath("docs/your-cluster.md").read_text()
     (entry,) = (block for block in page.split("```") if "menuentry" in block)
     assert layout.boot_problems(entry, "ext4") == []
     assert "timeout=0" not in entry, "there would be no way to GRUB's prompt (docs/recovery.md)"

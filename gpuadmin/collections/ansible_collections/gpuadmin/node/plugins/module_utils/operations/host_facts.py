@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import grp
 import os
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from ..mounts import (
     read_mountinfo,
 )
 from ..paths import STATE
+from ..privileges.sshd import reads_directory as sshd_reads_directory
 from ..root import guard
 from ..slurm import queue as slurm
 from ..system import family, installed_packages, os_release, units
@@ -46,14 +46,6 @@ def docker_members() -> list[str]:
         return sorted(grp.getgrnam("docker").gr_mem)
     except KeyError:
         return []
-
-
-def sshd_reads_directory(path: str = "/etc/ssh/sshd_config") -> bool:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return bool(re.search(r"(?im)^\s*include\s+.*/etc/ssh/sshd_config\.d/", stream.read()))
-    except OSError:
-        return False
 
 
 def apparmor_profile_needed() -> bool:

@@ -41,6 +41,15 @@ def effective(place: Place) -> dict[str, list[str]]:
     return {**settings_of(done.stdout), "match": matches(place)}
 
 
+def reads_directory(path: str = "/etc/ssh/sshd_config") -> bool:
+    """Whether sshd reads the directory that gpuadmin writes to."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return bool(re.search(r"(?im)^\s*include\s+.*/etc/ssh/sshd_config\.d/", stream.read()))
+    except OSError:
+        return False
+
+
 def settings_of(text: str) -> dict[str, list[str]]:
     """What `sshd -T` printed, by keyword."""
     found: dict[str, list[str]] = {}

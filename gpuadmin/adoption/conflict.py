@@ -1,0 +1,57 @@
+"""Something that does not fit gpuadmin yet: where, whose, and what to do about it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from gpuadmin.text import one_line
+
+#: `stops`: provision refuses the host or the person until it is done. `decide`: an admin has to choose. `note`: nothing
+#: has to be done, but people may ask.
+Level = Literal["stops", "decide", "note"]
+LEVELS: Mapping[Level, str] = {
+    "stops": "In the way of `gpuadmin provision`",
+    "decide": "To be decided",
+    "note": "Good to know",
+}
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """`kind`: a name that stays the same; `hosts`, `people`: of whom it is so; `remedies`: commands, a line each.
+
+    A remedy that begins with `#` says where the next ones are to be run.
+    """
+
+    kind: str
+    words: str
+    level: Level
+    hosts: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What makes it another conflict than one that was reported before."""
+        return self.kind, self.words
+
+    def document(self) -> dict[str, Any]:
+        return {**asdict(self), "hosts": list(self.hosts), "people": list(self.people), "remedies": [*self.remedies]}
+
+
+def word(text: str) -> str:
+    """Foreign text as one word of a command that somebody will paste."""
+    return shlex.quote(one_line(text))
+
+
+def on(hosts: Iterable[str]) -> str:
+    """The line before commands: where they are to be run."""
+    return f"# as root on {', '.join(hosts)}"
+
+
+def several(people: Iterable[str], command: str) -> list[str]:
+    """A command for each person; `{}` in it is their name."""
+    return [command.replace("{}", word(name)) for name in people]

@@ -1,0 +1,301 @@
+"""What does not fit about people: their uids, names, keys, ends and groups on the hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from gpuadmin.adoption.conflict import Conflict, Level, on, several, word
+from gpuadmin.adoption.people import People, Person, by_uid, last_day, last_days
+from gpuadmin.adoption.seen import Host
+from gpuadmin.common.text import counted, listed
+from gpuadmin.config.schema import Settings
+
+
+def conflicts(hosts: Sequence[Host], people: People, settings: Settings) -> list[Conflict]:
+    """Everything about people that an admin has to know, one entry for what is the same of many."""
+    return [
+        *_uids(people),
+        *_names(people),
+        *_groups(people),
+        *_taken(people, hosts),
+        *_ends(people),
+        *_passwords(people),
+        *_keys(people, hosts),
+        *_shells(people, settings),
+    ]
+
+
+def _uids(people: People) -> Iterator[Conflict]:
+    """Who has another uid on some host than users.yml says; two who have each other's are one entry."""
+    persons = people.persons
+    swapped: set[str] = set()
+    for _uid, whose in by_uid(persons):
+        for one in sorted(whose):
+            for other in sorted(whose):
+                if one < other and not {one, other} & swapped and _swap(persons[one], persons[other]):
+                    swapped |= {one, other}
+                    yield _swapped(persons[one], persons[other])
+    for person in persons.values():
+        if person.name in swapped or person.uid is None:
+            continue
+        differing = [host for host, uid in person.uids.items() if uid != person.uid]
+        if differing:
+            yield Conflict(
+                "uid differs",
+                f"{person.name} has {_where(person)}; users.yml says {person.uid}",
+                "stops",
+                tuple(differing),
+                (person.name,),
+                (f"gpuadmin renumber {word(person.name)} --check", f"gpuadmin renumber {word(person.name)}"),
+            )
+    for uid, whose in by_uid(persons):
+        names = sorted(whose)
+        if set(names) <= swapped:
+            continue
+        keeps = next((name for name in names if persons[name].uid == uid), None)
+        hosts = sorted({host for ones in whose.values() for host in ones})
+        rest = [name for name in names if name != keeps]
+        words = "; ".join(f"{name} on {', '.join(whose[name])}" for name in names)
+        kept = f"users.yml gives it to {keeps}" if keeps else "users.yml gives it to none of them"
+        yield Conflict(
+            "uid shared",
+            f"uid {uid} is several people's: {words}; {kept}",
+            "stops",
+            tuple(hosts),
+            tuple(names),
+            tuple(several(rest, "gpuadmin renumber {}")),
+        )
+
+
+def _swap(one: Person, other: Person) -> bool:
+    """Whether two people have each other's uid: each on some host what the other has on another."""
+    return len(set(one.uids.values()) & set(other.uids.values())) > 1
+
+
+def _swapped(one: Person, other: Person) -> Conflict:
+    hosts = {host for person in (one, other) for host, uid in person.uids.items() if uid != person.uid}
+    return Conflict(
+        "uid swapped",
+        f"{one.name} and {other.name} have each other's uids: {one.name} has {_where(one)}, {other.name} has"
+        f" {_where(other)}; users.yml says {one.uid} and {other.uid}. On shared homes each reads and writes what is"
+        " the other's",
+        "stops",
+        tuple(sorted(hosts)),
+        (one.name, other.name),
+        (
+            f"gpuadmin renumber {word(one.name)} {word(other.name)} --check",
+            f"gpuadmin renumber {word(one.name)} {word(other.name)}        # both in one run: it exchanges them",
+        ),
+    )
+
+
+def _where(person: Person) -> str:
+    hosts: dict[int, list[str]] = {}
+    for host, uid in person.uids.items():
+        hosts.setdefault(uid, []).append(host)
+    return ", ".join(f"{uid} on {', '.join(names)}" for uid, names in sorted(hosts.items()))
+
+
+def _names(people: People) -> Iterator[Conflict]:
+    for person in people.persons.values():
+        if person.refused is not None:
+            yield Conflict(
+                "person left out",
+                f"{person.name} ({_where(person)}) cannot be in users.yml: {person.refused}",
+                "decide",
+                tuple(person.accounts),
+                (person.name,),
+                (
+                    on(person.accounts),
+                    f"usermod -l NEWNAME {word(person.name)} && groupmod -n NEWNAME {word(person.name)}",
+                    "# or put the name under `protected` in gpuadmin.yml, where it is a service's",
+                ),
+            )
+    for name, why in sorted(people.aside.items()):
+        yield Conflict(
+            "account that is no person's",
+            f"{name}: {why}. It is under `protected`, and not in users.yml",
+            "note",
+            (),
+            (name,),
+            (
+                f"gpuadmin add-user {word(name)} --uid UID        # where it is a person after all, and out of"
+                " protected",
+            ),
+        )
+
+
+def _groups(people: People) -> Iterator[Conflict]:
+    """Who has no group of their own with their uid as its gid."""
+    whose: dict[str, list[str]] = {}
+    for person in people.persons.values():
+        for host, account in person.accounts.items():
+            if account["gid"] != account["uid"] and person.user is not None:
+                whose.setdefault(person.name, []).append(host)
+    for name_hosts, names in _same(whose).items():
+        yield Conflict(
+            "group differs",
+            f"{listed(names)}: the first group is not one of their own with the uid as its gid, which provision makes"
+            " and gives them; a group of their name with another gid is refused",
+            "note",
+            name_hosts,
+            tuple(names),
+            (on(name_hosts), *several(names[:5], 'getent group {} && groupmod -g "$(id -u {})" {}')),
+        )
+
+
+def _taken(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+    """Whose uid is the gid of another group: a person's own group has their uid as its gid."""
+    uids = {person.uid: person.name for person in people.persons.values() if person.user is not None}
+    for host in hosts:
+        for group in host.listed("groups"):
+            name = uids.get(group["gid"])
+            if name is not None and group["name"] != name and host.people.get(group["name"], {}).get("uid") is None:
+                yield Conflict(
+                    "gid taken",
+                    f"gid {group['gid']}, which is {name}'s by their uid, is the group {group['name']}'s",
+                    "stops",
+                    (host.name,),
+                    (name,),
+                    (on([host.name]), f"groupmod -g GID {word(group['name'])}        # and chgrp what is the group's"),
+                )
+
+
+def _ends(people: People) -> Iterator[Conflict]:
+    over: dict[str, list[str]] = {}
+    for person in people.persons.values():
+        days = last_days(person)
+        known = {host: day for host, day in days.items() if day is not None}
+        if len(set(days.values())) > 1:
+            words = ", ".join(f"{day or 'no end'} on {host}" for host, day in days.items())
+            end = last_day(person)
+            yield Conflict(
+                "end differs",
+                f"{person.name} is valid until {words}; users.yml says {end or 'no end'}, the latest",
+                "decide",
+                tuple(days),
+                (person.name,),
+                (f"gpuadmin extend-user {word(person.name)} --expires YYYY-MM-DD",),
+            )
+        elif known:
+            over[person.name] = sorted(known)
+    for hosts, names in _same(over).items():
+        ends = ", ".join(f"{name} {last_day(people.persons[name])}" for name in names[:10])
+        yield Conflict(
+            "account ends",
+            f"the last day of {counted(len(names), 'account')} is known and in users.yml: {ends}",
+            "note",
+            hosts,
+            tuple(names),
+            ("gpuadmin check        # says who has expired", *several(names[:3], "gpuadmin remove-user {}")),
+        )
+
+
+def _passwords(people: People) -> Iterator[Conflict]:
+    """Who was shut out by hand, and who has no password at all."""
+    for state, kind, words, level, command in (
+        (
+            "locked", "password locked",
+            "the password is locked by hand, and they still get in by key; users.yml does not lock them", "decide",
+            "gpuadmin lock-user {}",
+        ),
+        ("empty", "no password", "the password is empty: whoever types the name is in", "decide", "passwd -l {}"),
+    ):  # fmt: skip
+        whose = {
+            person.name: [host for host, one in person.accounts.items() if one["password"] == state]
+            for person in people.persons.values()
+        }
+        for hosts, names in _same({name: ones for name, ones in whose.items() if ones}).items():
+            yield Conflict(
+                kind, f"{listed(names)}: {words}", _level(level), hosts, tuple(names), _on(hosts, command, names)
+            )
+
+
+def _level(word_: str) -> Level:
+    return "decide" if word_ == "decide" else "note"
+
+
+def _on(hosts: Sequence[str], command: str, names: Sequence[str]) -> tuple[str, ...]:
+    lines = several(names, command)
+    return tuple(lines) if command.startswith("gpuadmin") else (on(hosts), *lines)
+
+
+def _keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+    for host in hosts:
+        for name, keys in (host.part("keys") or {}).items():
+            if name not in people.persons:
+                continue
+            for one in keys["options"]:
+                yield Conflict(
+                    "key with options",
+                    f"{name}: the key {one['fingerprint']} has {', '.join(one['names'])} in front of it; users.yml"
+                    " holds"
+                    " bare keys, so it stays in ~/.ssh/authorized_keys alone, which gpuadmin leaves to them",
+                    "note",
+                    (host.name,),
+                    (name,),
+                )
+    shared: dict[str, list[str]] = {}
+    for person in people.persons.values():
+        for blob in person.shared_keys:
+            shared.setdefault(blob, []).append(person.name)
+    for names in shared.values():
+        yield Conflict(
+            "key shared",
+            f"{', '.join(names)} have the same key; it is in users.yml for none of them, and stays in their"
+            " ~/.ssh/authorized_keys",
+            "decide",
+            (),
+            tuple(names),
+            ("# ask whose it is", *several(names[:1], "gpuadmin change-user {} --add-key FILE.pub")),
+        )
+    odd = {
+        name: [host.name for host in hosts if ((host.part("keys") or {}).get(name) or {"odd": 0})["odd"]]
+        for name in people.persons
+    }
+    for where, names in _same({name: ones for name, ones in odd.items() if ones}).items():
+        yield Conflict(
+            "key damaged",
+            f"{listed(names)}: lines of ~/.ssh/authorized_keys are no public key that sshd takes, or are more than fit",
+            "note",
+            where,
+            tuple(names),
+        )
+    without = [person.name for person in people.persons.values() if person.user is not None and not person.user.keys]
+    if without and not any(host.without_root for host in hosts):
+        yield Conflict(
+            "no key",
+            f"{counted(len(without), 'person has', 'people have')} no key in users.yml: {listed(without)}. They get"
+            " in as"
+            " they do now: passwords and ~/.ssh/authorized_keys stay",
+            "note",
+            (),
+            tuple(without),
+            (*several(without[:3], "gpuadmin change-user {} --add-key FILE.pub"),),
+        )
+
+
+def _shells(people: People, settings: Settings) -> Iterator[Conflict]:
+    usual = settings.accounts.shell
+    whose: dict[str, list[str]] = {}
+    for person in people.persons.values():
+        other = [host for host, one in person.accounts.items() if one["shell"] != usual]
+        if other and person.user is not None:
+            whose[person.name] = other
+    for hosts, names in _same(whose).items():
+        yield Conflict(
+            "shell differs",
+            f"{listed(names)}: provision sets the login shell of everybody to {usual} (accounts.shell); a file such as"
+            " ~/.bash_profile can start another one",
+            "note",
+            hosts,
+            tuple(names),
+        )
+
+
+def _same(whose: Mapping[str, Sequence[str]]) -> dict[tuple[str, ...], list[str]]:
+    """Given the hosts of each name, return the names that have the same hosts together."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name, hosts in sorted(whose.items()):
+        found.setdefault(tuple(hosts), []).append(name)
+    return found

@@ -1,0 +1,178 @@
+"""adoption.md and adoption.json: what was found, what fits, and each conflict with its remedies."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from gpuadmin.adoption.conflict import LEVELS, Conflict
+from gpuadmin.adoption.proposal import Proposal
+from gpuadmin.common.text import counted, listed
+from gpuadmin.pages.render import escaped
+from gpuadmin.text import one_line
+
+PAGE, DOCUMENT = "adoption.md", "adoption.json"
+_FORMAT = 1
+_NOT_READ = (
+    "Password hashes and private keys: none was read. Who has an account on one host and gets one on another logs in"
+    " there by key until they have set a password.",
+    "How large homes, images and volumes are: nothing was walked.",
+    "Whether a rule of sudo's is meant: each is shown as it is.",
+)
+
+
+def uid_sentence(proposal: Proposal) -> str:
+    """What an admin wants to know first: whether uids can stay as they are."""
+    accounts = proposal.chosen.accounts
+    persons = [one for one in proposal.people.persons.values() if one.user is not None]
+    span = f"`accounts: {{uid_first: {accounts.uid_first}, uid_last: {accounts.uid_last}}}`"
+    agree = [one for one in persons if set(one.uids.values()) == {one.uid}]
+    if not persons:
+        return "Nobody has an account on these hosts yet."
+    if len(agree) == len(persons):
+        return (
+            f"All hosts agree on the uids of all {counted(len(persons), 'person', 'people')}: they stay as they are"
+            f" ({span}), and no file has to change its owner."
+        )
+    return (
+        f"Hosts agree on the uids of {len(agree)} of {counted(len(persons), 'person', 'people')}. Keeping them is"
+        " the cheap"
+        f" way ({span}): only the other {len(persons) - len(agree)} get another uid, on the hosts that differ."
+    )
+
+
+def page(proposal: Proposal, when: datetime) -> str:
+    """adoption.md. Everything in it that hosts said is escaped."""
+    return "\n".join(_lines(proposal, when)).rstrip("\n") + "\n"
+
+
+def _lines(proposal: Proposal, when: datetime) -> Iterator[str]:
+    hosts = len(proposal.hosts)
+    yield f"# {escaped(proposal.name)} as it is"
+    yield ""
+    yield (
+        f"`gpuadmin adopt` looked at {counted(hosts, 'host')} on {when:%Y-%m-%d %H:%M} and changed nothing there."
+        " The next"
+        " run writes this page anew where somebody or something has come up; what you write into it is kept beside it."
+    )
+    yield ""
+    yield f"- {uid_sentence(proposal)}"
+    users = proposal.people.users
+    out = [one for one in proposal.people.persons.values() if one.user is None]
+    yield f"- users.yml has {counted(len(users), 'person', 'people')}" + (
+        f"; {counted(len(out), 'person is', 'people are')} left out: {escaped(listed([one.name for one in out]))}."
+        if out
+        else "."
+    )
+    for level, title in LEVELS.items():
+        count = sum(one.level == level for one in proposal.conflicts)
+        yield f"- {title}: {count}."
+    yield from _hosts(proposal)
+    for level, title in LEVELS.items():
+        yield from _conflicts(title, [one for one in proposal.conflicts if one.level == level])
+    yield from _people(proposal)
+    yield from ("", "## What was not looked at", "")
+    yield from (f"- {one}" for one in _NOT_READ)
+    yield from ("", "## Next", "", "```")
+    yield from _next(proposal)
+    yield "```"
+
+
+def _next(proposal: Proposal) -> Iterator[str]:
+    yield "gpuadmin check                       # the files that were written, as you have corrected them"
+    yield "gpuadmin provision --check           # what is in the way, on all hosts, and what would change"
+    yield "gpuadmin adopt                       # again: what is new since, and what has been settled"
+
+
+def _hosts(proposal: Proposal) -> Iterator[str]:
+    yield from (
+        "",
+        "## Hosts",
+        "",
+        "| host | groups | why | system | GPUs | people |",
+        "| --- | --- | --- | --- | --- | --- |",
+    )
+    for host in proposal.hosts:
+        grouped = proposal.groups[host.name]
+        system = host.part("system")
+        cells = (
+            host.name,
+            ", ".join(grouped.groups) or "none",
+            "; ".join(grouped.why),
+            "not known" if system is None else f"{system['name']}, Linux {system['kernel']}",
+            str(host.has_gpus),
+            str(len(host.people)),
+        )
+        yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
+    for name, why in proposal.silent.items():
+        yield f"| {escaped(name)} | none | {escaped(why)} | not known | | |"
+
+
+def _conflicts(title: str, found: Sequence[Conflict]) -> Iterator[str]:
+    if not found:
+        return
+    yield from ("", f"## {title}")
+    kind = None
+    for one in sorted(found, key=lambda one: one.kind):
+        if one.kind != kind:
+            kind = one.kind
+            yield from ("", f"### {kind[0].upper()}{kind[1:]}")
+        where = f"**{escaped(', '.join(one.hosts))}**: " if one.hosts else ""
+        yield from ("", f"{where}{escaped(one.words)}")
+        if one.remedies:
+            # no line of these begins with what a host said, so none of them ends the fence
+            yield from ("", "```", *(one_line(line) for line in one.remedies), "```")
+
+
+def _people(proposal: Proposal) -> Iterator[str]:
+    if not proposal.people.users:
+        return
+    yield from ("", "## People", "", "| name | uid | keys | until | Docker | e-mail | hosts |")
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for user in proposal.people.users:
+        hosts = sorted(proposal.people.persons[user.name].accounts)
+        cells = (
+            user.name, str(user.uid), str(len(user.keys)), str(user.expires or ""), "yes" if user.docker else "no",
+            user.email or "", "all" if len(hosts) == len(proposal.hosts) > 1 else ", ".join(hosts),
+        )  # fmt: skip
+        yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
+
+
+def document(proposal: Proposal, when: datetime, page_text: str) -> dict[str, Any]:
+    """adoption.json: the same for programs, and for the next run, which says what is new."""
+    return {
+        "format": _FORMAT,
+        "when": when.isoformat(timespec="seconds"),
+        "page": hashlib.sha256(page_text.encode()).hexdigest(),
+        "uids": uid_sentence(proposal),
+        "hosts": {
+            host.name: {
+                "groups": list(proposal.groups[host.name].groups),
+                "why": list(proposal.groups[host.name].why),
+                "system": host.part("system"),
+                "gpus": host.has_gpus,
+                "people": sorted(host.people),
+                "without_root": host.without_root,
+                "file_systems": host.listed("file_systems"),
+                "exports": host.listed("exports"),
+                "docker": host.part("docker"),
+                "unknown": host.part("unknown"),
+            }
+            for host in proposal.hosts
+        },
+        "silent": dict(proposal.silent),
+        "people": {name: {"uid": one.uid, "hosts": one.uids} for name, one in proposal.people.persons.items()},
+        "conflicts": [one.document() for one in proposal.conflicts],
+    }
+
+
+def known(before: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Given an earlier adoption.json, return the conflicts in it by their keys; what is damaged counts as new again."""
+    found = set()
+    conflicts = before.get("conflicts")
+    for one in conflicts if isinstance(conflicts, list) else ():
+        if isinstance(one, Mapping):
+            found.add((str(one.get("kind")), str(one.get("words"))))
+    return found

@@ -1,0 +1,96 @@
+"""A host as it was seen, in the words that decisions need. What it says is data, parsed by"
+" gpuadmin/ansible/reports.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Any
+
+from gpuadmin.config.schema.base import LOWEST_HUMAN_UID
+
+NOBODY = 65534
+_NO_LOGIN = ("nologin", "false", "sync", "halt", "shutdown")
+#: Accounts that installers and images make for whoever sets a machine up.
+INSTALLERS = frozenset(
+    (
+        "ubuntu", "debian", "fedora", "centos", "rocky", "almalinux", "arch", "alarm", "pi", "vagrant", "ec2-user",
+        "cloud-user", "opc", "azureuser",
+    )
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host, and its answer. `reached`: its inventory variables. `without_root`: why root could not be had there."""
+
+    name: str
+    answer: Mapping[str, Any] = field(repr=False)
+    reached: Mapping[str, object] = field(default_factory=dict)
+    without_root: str | None = None
+
+    def part(self, name: str) -> Any:
+        """A part of its answer; None where it could not be looked at."""
+        return self.answer.get(name)
+
+    def listed(self, name: str) -> list[Any]:
+        """The same for a list: empty where it could not be looked at."""
+        return list(self.answer.get(name) or ())
+
+    @cached_property
+    def people(self) -> dict[str, Mapping[str, Any]]:
+        """Who has an account that somebody can log in with, by name: those with a uid that useradd gives people."""
+        return {one["name"]: one for one in self._human() if not one["shell"].endswith(_NO_LOGIN)}
+
+    @cached_property
+    def services(self) -> list[str]:
+        """Accounts with such a uid that nobody logs in with: a service that somebody has made by hand."""
+        return [one["name"] for one in self._human() if one["shell"].endswith(_NO_LOGIN)]
+
+    def _human(self) -> Iterator[Mapping[str, Any]]:
+        for one in self.listed("accounts"):
+            if one["uid"] is not None and LOWEST_HUMAN_UID <= one["uid"] < 2**32 - 1 and one["uid"] != NOBODY:
+                yield one
+
+    def members(self, group: str) -> list[str]:
+        """Who is in a group by the host's own files."""
+        return next((list(one["members"]) for one in self.listed("groups") if one["name"] == group), [])
+
+    @property
+    def has_gpus(self) -> int:
+        """How many GPUs it has, by its bus or else by its device files."""
+        gpus = self.part("gpus")
+        return 0 if gpus is None else len(gpus["bus"]) or int(gpus["devices"])
+
+    @property
+    def exported(self) -> list[str]:
+        """The directories that it exports by NFS, without the root of all exports of NFSv4."""
+        return [one["path"] for one in self.listed("exports") if one["path"] != "/"]
+
+    def active(self, *units: str) -> bool:
+        """Whether one of the units is active."""
+        services = self.part("services")
+        return services is not None and bool(set(units) & set(services["active"]))
+
+    def homes(self, path: str) -> Mapping[str, Any] | None:
+        """What it has at a directory of homes."""
+        return next((one for one in self.listed("homes") if one["path"] == path), None)
+
+    def disk(self, path: str) -> Mapping[str, Any] | None:
+        """The file system that a path is on, of those that are disks or network file systems; None: it is not known."""
+        under = [one for one in self.listed("file_systems") if f"{path}/".startswith(f"{one['point'].rstrip('/')}/")]
+        return max(under, key=lambda one: len(one["point"]), default=None)
+
+    def local_homes(self, path: str) -> list[str]:
+        """The directories of people's in `path` that are on its own disk."""
+        found = self.homes(path)
+        if found is None or found["network"]:
+            return []
+        return [one["name"] for one in found["entries"] if one["name"] != "lost+found"]
+
+
+def home_root(home: str) -> str:
+    """The directory that somebody's home is in."""
+    return str(PurePosixPath(home).parent)

@@ -1,0 +1,142 @@
+"""A cluster that people have grown by hand: adopt reads it, changes nothing there, and names all that is crooked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.config.load import load_site
+from tests.support import crooked, where
+from tests.support.lab_cluster import GPUADMIN, KEEP, LAB, REPOSITORY, Cluster
+from tests.support.labs import nothing_left
+
+pytestmark = pytest.mark.lab
+#: What adopt may not touch: all of a host but what logins, the kernel and services write by themselves.
+_LASTING = "/etc /home /data /root /srv /opt /usr /var/home /var/lib/docker /var/lib/gpuadmin"
+
+
+@pytest.fixture(scope="module")
+def grown() -> Iterator[Cluster]:
+    """Four hosts without gpuadmin, as somebody has grown them."""
+    if why := where.why_virtual():
+        pytest.skip(f"a grown cluster is of light hosts: {why}")
+    directory = REPOSITORY / ".cache" / "e2e-crooked"
+    found = Cluster(directory / "site", f"{LAB}-crooked", light=True)
+    try:
+        if "grown" in found.saved_states():
+            found.restore("grown")
+        else:
+            found.lab("up", "--light", "--nodes", "0", "--ordinary", "3", "--gpus", "2", "--site", str(found.site))
+            crooked.grow(found)
+            if KEEP:
+                found.save("grown")
+        yield found
+    finally:
+        found.end_commands()
+        if not KEEP:
+            found.lab("down", "--purge")
+            nothing_left(found.name)
+
+
+def gpuadmin(site: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
+    line = [GPUADMIN, *arguments, "--site", str(site), "--json"]
+    done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == code, done.stdout[-3000:] + done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def named(cluster: Cluster) -> list[str]:
+    hosts = json.loads(cluster.lab("status", "--json"))["hosts"]
+    return [f"{one['name']}=127.0.0.1:{one['ssh_port']}" for one in hosts]
+
+
+def touched(cluster: Cluster) -> dict[str, str]:
+    """The files of each host that are newer than its mark, which is set anew."""
+    line = f"test -e /run/mark && find {_LASTING} -xdev -newer /run/mark 2>/dev/null; touch /run/mark"
+    return {name: cluster.admin(name, line) for name in cluster.hosts()}
+
+
+def test_a_grown_cluster_is_read_and_everything_crooked_is_named(grown: Cluster, tmp_path: Path) -> None:
+    site = tmp_path / "lab"
+    key = str(load_site(str(grown.site)).settings.admin.ssh_key)
+    login = ("--admin", "gpuadmin", "--identity", key, "--yes")
+    touched(grown)
+    document = gpuadmin(site, "adopt", *named(grown), *login)
+    assert touched(grown) == dict.fromkeys(grown.hosts(), ""), "hosts are only looked at"
+    found = document["result"]["conflicts"]
+
+    # each thing that was planted has its name, its hosts, and words to find it by
+    for kind, (hosts, word) in crooked.PLANTED.items():
+        of_kind = [one for one in found if one["kind"] == kind]
+        assert of_kind, f"{kind} is not in the report"
+        assert {host for one in of_kind for host in one["hosts"]} == hosts, kind
+        assert any(word in one["words"] for one in of_kind), [one["words"] for one in of_kind]
+    assert {one["kind"] for one in found} - set(crooked.PLANTED) == {"no key", "root without images"}
+    assert all(one["remedies"] for one in found if one["level"] == "stops")
+
+    # the site is one, with people as most hosts have them
+    loaded = load_site(str(site))
+    assert gpuadmin(site, "check")["status"] == "ok"
+    groups = {one.name: set(one.groups) for one in loaded.inventory.hosts}
+    assert groups == {
+        "storage1": {"storage"}, "plain1": {"gpu", "golden"}, "plain2": {"gpu"}, "plain3": {"gpu"},
+    }  # fmt: skip
+    uids = {user.name: user.uid for user in loaded.registry.registry.users}
+    assert {name: uids[name] for name in ("minji", "jiho", "seo", "yuna", "dodam")} == {
+        "minji": 1001, "jiho": 1002, "seo": 1003, "yuna": 1004, "dodam": 1011,
+    }  # fmt: skip
+    assert uids["ham"] not in {1011, None}
+    assert len(set(uids.values())) == len(uids)
+    minji = loaded.registry.find("minji")
+    assert minji is not None
+    assert (minji.email, minji.keys) == ("minji@example.org", [crooked.KEYS["minji"]])
+    assert "Park.J" not in uids
+    assert loaded.settings.homes.export == "/srv/storage/oldhomes"
+
+    # nothing secret, and nothing that anything obeys
+    for path in (one for one in site.rglob("*") if one.is_file()):
+        text = path.read_text()
+        for secret in (crooked.TOKEN, crooked.SECRET, crooked.HASH):
+            assert secret not in text, path
+        assert not set("\x1b\x07\x9b") & set(text), path
+
+    # provision finds in the way what the report has, and nothing else
+    hosts = gpuadmin(site, "provision", "--check", code=3)["hosts"]
+    stops = [one for one in found if one["level"] == "stops"]
+    assert {name for name, one in hosts.items() if one["status"] == "failed"} == {
+        host for one in stops for host in one["hosts"] if "storage" not in groups[host]
+    }
+    for name, host in hosts.items():
+        if host["status"] == "failed":
+            told = {person for one in stops if name in one["hosts"] for person in one["people"]}
+            said = {
+                part.split()[1].rstrip(":") for part in str(host["message"]).split("; ") if part.startswith("user ")
+            }
+            assert said <= told, f"{name}: {host['message']}"
+
+    # again: nothing is new, and nothing is written
+    before = {path: path.read_bytes() for path in site.glob("*.*")}
+    again = gpuadmin(site, "adopt", "--yes")["result"]
+    assert (again["new"], again["written"]) == ({"hosts": [], "people": [], "conflicts": []}, [])
+    assert {path: path.read_bytes() for path in site.glob("*.*")} == before
+
+    # what is settled is gone, and whoever comes is new
+    grown.admin("plain1", "gpasswd -d minji docker; gpasswd -d yuna docker; useradd -m -u 1030 -s /bin/bash sora")
+    later = gpuadmin(site, "adopt", "--yes")["result"]
+    assert later["new"]["people"] == ["sora"]
+    assert "in the group docker" not in {one["kind"] for one in later["conflicts"]}
+    assert later["settled"] >= 1
+
+
+def test_a_cluster_that_gpuadmin_has_set_up_is_adopted_already(minji: Cluster, tmp_path: Path) -> None:
+    found = minji.gpuadmin("adopt", "--yes")["result"]
+    assert (found["new"]["hosts"], found["new"]["people"]) == ([], [])
+    assert {one["kind"] for one in found["conflicts"]} <= {"root without images"}, found["conflicts"]
+    for name in ("adoption.md", "adoption.json"):
+        (minji.site / name).unlink(missing_ok=True)

@@ -1,0 +1,249 @@
+"""What does not fit: a fault of a host or of a person gives the conflict of its kind, and nothing else does."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpuadmin.adoption import page as pages
+from gpuadmin.adoption.conflict import Conflict
+from gpuadmin.adoption.of_root import overlaps
+from gpuadmin.adoption.proposal import Proposal, propose
+from gpuadmin.adoption.seen import Host
+from tests.support.adoptable import ANSWER, ROOT, account, homes, host, keys, storage
+from tests.support.sites import public_key
+
+MINJI, JIHO = account("minji", 1001), account("jiho", 1002)
+GPUADMIN = account("gpuadmin", 900, home="/var/home/gpuadmin")
+WITH_KEYS = {"minji": keys(public_key("minji")), "jiho": keys(public_key("jiho"))}
+
+
+def proposal(*hosts: Host, login: str = "gpuadmin") -> Proposal:
+    return propose("lab", hosts, login=login)
+
+
+def conflicts(*hosts: Host, login: str = "gpuadmin") -> dict[str, list[Conflict]]:
+    found: dict[str, list[Conflict]] = {}
+    for one in proposal(*hosts, login=login).conflicts:
+        found.setdefault(one.kind, []).append(one)
+    return found
+
+
+def good(name: str = "gpu1", **parts: Any) -> Host:
+    return host(name, **{"accounts": [ROOT, GPUADMIN, MINJI, JIHO], "keys": WITH_KEYS, **parts})
+
+
+NAS = storage(accounts=[ROOT, GPUADMIN])
+
+
+def test_a_cluster_in_which_everything_fits_has_no_conflict() -> None:
+    assert conflicts(NAS, good(), good("gpu2")) == {}
+
+
+def accounts(*others: dict[str, Any]) -> dict[str, Any]:
+    names = {one["name"] for one in others}
+    return {"accounts": [one for one in (ROOT, GPUADMIN, MINJI, JIHO) if one["name"] not in names] + list(others)}
+
+
+def group(name: str, *members: str, gid: int = 990) -> dict[str, Any]:
+    return {"groups": [{"name": name, "gid": gid, "members": list(members)}]}
+
+
+def ranges(*lines: tuple[str, int | None, int | None]) -> dict[str, Any]:
+    told = [{"name": name, "start": start, "count": count} for name, start, count in lines]
+    return {"subids": {"subuid": told, "subgid": []}}
+
+
+def docker(**more: Any) -> dict[str, Any]:
+    return {"docker": {**ANSWER["docker"], **more}}
+
+
+def active(*units: str) -> dict[str, Any]:
+    return {"services": {"active": list(units), "repositories": []}}
+
+
+LDAP = {"sources": ["sss"], "accounts": [{"name": "hana", "uid": 1500}]}
+ODD_ENTRY = {"name": "a b", "kind": "link", "uid": 0, "owner": "root", "mode": 0o777}
+NOBODYS = {"name": "hana", "kind": "directory", "uid": 70001, "owner": None, "mode": 0o700}
+OPTIONED = keys(options=[{"names": ["command", "from"], "fingerprint": "SHA256:x"}])
+#: What differs on gpu2 from gpu1, where everything fits → the kinds of conflict, with a word of the first.
+FAULTS: list[tuple[dict[str, Any], dict[str, str]]] = [
+    (accounts(account("minji", 1005)), {"uid differs": "minji has 1001 on gpu1, 1005 on gpu2"}),
+    (accounts(account("minji", 1002), account("jiho", 1001)), {"uid swapped": "jiho and minji"}),
+    (accounts(account("ham", 1001)) | {"keys": {**WITH_KEYS, "ham": keys(public_key("ham"))}},
+     {"uid differs": "ham", "uid shared": "uid 1001 is several people's: ham on gpu2; minji on gpu1, gpu2"}),
+    (accounts(account("Park.J", 1007)), {"person left out": "Park.J (1007 on gpu2)"}),
+    (accounts(account("jenkins", 1015, shell="/sbin/nologin")), {"account that is no person's": "jenkins"}),
+    (accounts({**MINJI, "gid": 100}), {"group differs": "minji"}),
+    (group("lab", gid=1002), {"gid taken": "gid 1002, which is jiho's by their uid, is the group lab's"}),
+    (accounts({**MINJI, "expires": 19754}), {"end differs": "no end on gpu1, 2024-01-31 on gpu2"}),
+    (accounts({**MINJI, "password": "locked"}), {"password locked": "minji"}),
+    (accounts({**MINJI, "password": "empty"}), {"no password": "minji"}),
+    (accounts({**MINJI, "shell": "/bin/zsh"}), {"shell differs": "minji"}),
+    (accounts({**MINJI, "home": "/data/minji"}), {"home elsewhere": "minji has /data/minji"}),
+    (accounts(account("toor", 0)), {"root by another name": "toor"}),
+    ({"keys": {"minji": OPTIONED}}, {"key with options": "has command, from in front of it"}),
+    ({"keys": {"minji": keys(odd=2)}}, {"key damaged": "minji"}),
+    ({"keys": {"jiho": keys(public_key("minji"))}}, {"key shared": "jiho, minji", "no key": "minji"}),
+    ({"homes": [homes("minji")]}, {"homes on the node": "/home of gpu2 has 1 home on its own disk"}),
+    ({"homes": [homes(mounted=True, source="/dev/sdb1")]}, {"home mount": "/home is a mount of /dev/sdb1 (ext4)"}),
+    ({"homes": [homes(mounted=True, source="other:/x", fstype="nfs4")]}, {"home mount": "other:/x"}),
+    ({"homes": [{**homes(), "entries": [ODD_ENTRY]}]},
+     {"homes on the node": "a b", "home that is odd": "/home/a b is a symbolic link of root"}),
+    ({"homes": [{**homes(), "entries": [NOBODYS]}]},
+     {"homes on the node": "hana", "owner without an account": "/home/hana belongs to uid 70001"}),
+    ({"directory": LDAP}, {"names from elsewhere": "takes names from sss as well (/etc/nsswitch.conf): hana"}),
+    (group("docker", "minji"), {"in the group docker": "minji"}),
+    (docker(containers=1, volumes=["data"], volume_count=3),
+     {"Docker of root's": "1 container, 3 volumes (named: data)"}),
+    (active("docker.service"), {"Docker of root's": "docker.service runs as root"}),
+    (active("slurmctld.service"), {"another system": "Slurm"}),
+    ({"services": {"active": [], "repositories": ["docker"]}}, {"Docker from docker.com": "download.docker.com"}),
+    (ranges(("minji", 100000, 65536), ("jiho", 165535, 65536)), {"subordinate ids overlap": "jiho 165535-231070"}),
+    (ranges(("minji", 100000, 65536), ("jiho", 165536, 65536)), {}),
+    (ranges(("nonsense", None, None)), {"subordinate ids damaged": "1 line"}),
+    ({"sudo": [{"key": "sudo for minji in /etc/sudoers", "words": "minji ALL"}]}, {"sudo by hand": "minji ALL"}),
+    (group("sudo", "minji", "gpuadmin"), {"group of root's": "minji: in the group sudo"}),
+    ({"sshd": {"include": False, "settings": {}, "problem": None}}, {"sshd without Include": "include"}),
+    ({"sshd": {"include": True, "settings": {"allowusers": ["minji"]}, "problem": None}},
+     {"sshd keeps people out": "allowusers: minji"}),
+    ({"root": {"problems": ["the root is ext4"]}}, {"root without images": "the root is ext4"}),
+    ({"system": {**ANSWER["system"], "systemd": False}}, {"system": "without systemd"}),
+    ({"system": {**ANSWER["system"], "family": None, "name": "Slackware"}}, {"system": "runs Slackware"}),
+    ({"homes": None, "unknown": {"homes": "did not end within 20 seconds"}}, {"not read": "homes: did not end"}),
+    (accounts(account("ubuntu", 1000)), {"account that is no person's": "ubuntu"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fault", "kinds"), FAULTS, ids=[", ".join(kinds) or "none" for _, kinds in FAULTS])
+def test_a_fault_is_the_conflict_that_it_is(fault: dict[str, Any], kinds: dict[str, str]) -> None:
+    found = conflicts(NAS, good(), good("gpu2", **fault))
+    assert set(found) == set(kinds)
+    for kind, word in kinds.items():
+        (one,) = found[kind]
+        assert word in one.words
+        assert one.words.isprintable()
+        assert set(one.hosts) <= {"gpu1", "gpu2"}
+
+
+@pytest.mark.parametrize(
+    "kind", ["uid differs", "uid swapped", "in the group docker", "Docker of root's", "homes on the node"]
+)
+def test_a_conflict_that_stops_provision_says_what_to_do(kind: str) -> None:
+    fault = [fault for fault, kinds in FAULTS if list(kinds) == [kind]][-1]
+    (one,) = conflicts(NAS, good(), good("gpu2", **fault))[kind]
+    assert (one.level, bool(one.remedies)) == ("stops", True)
+
+
+def test_the_same_on_several_hosts_is_one_conflict() -> None:
+    fault = group("docker", "minji")
+    (one,) = conflicts(NAS, good("gpu1", **fault), good("gpu2", **fault))["in the group docker"]
+    assert one.hosts == ("gpu1", "gpu2")
+    assert one.remedies == ("# as root on gpu1, gpu2", "gpasswd -d minji docker")
+
+
+def test_the_storage_host_is_told_apart_from_nodes() -> None:
+    """People's homes and root's Docker are in nobody's way on the host that serves the homes."""
+    server = storage(accounts=[ROOT, GPUADMIN], homes=[homes("minji")], **active("docker.service"))
+    assert "homes on the node" not in conflicts(server, good())
+    assert "Docker of root's" not in conflicts(server, good())
+
+
+@pytest.mark.parametrize(
+    ("systems", "kinds", "mountpoint"),
+    [
+        ([("/", "ext4"), ("/srv", "btrfs")], set(), "/srv"),
+        ([("/", "ext4"), ("/srv", "xfs"), ("/srv/homesick", "btrfs")], {"homes without backups"}, "/srv"),
+        ([("/", "btrfs")], {"homes on the root file system"}, None),
+        ([], set(), None),
+    ],
+)
+def test_what_the_homes_are_on(systems: list[tuple[str, str]], kinds: set[str], mountpoint: str | None) -> None:
+    told = [{**ANSWER["file_systems"][0], "point": point, "fstype": fstype} for point, fstype in systems]
+    found = proposal(storage(accounts=[ROOT, GPUADMIN], file_systems=told), good())
+    assert {one.kind for one in found.conflicts} == kinds
+    assert found.chosen.homes.mountpoint == mountpoint
+
+
+@pytest.mark.parametrize("source", ["nas1:/srv/homes", "systemd-1"])
+def test_what_gpuadmin_itself_mounts_is_in_nobody_s_way(source: str) -> None:
+    assert conflicts(NAS, good(homes=[homes("minji", source=source, fstype="nfs4", mounted=True)])) == {}
+
+
+def test_a_look_without_root_says_so_and_claims_nothing_else() -> None:
+    blind = Host("gpu2", {**good().answer, "keys": {}, "sshd": {"include": True, "settings": {}, "problem": "no"},
+                          "sudo": [{"key": "/etc/sudoers", "words": "was not read"}],
+                          "unknown": {"x": "denied"}}, without_root="a password is required")  # fmt: skip
+    found = conflicts(NAS, good(), blind)
+    assert set(found) == {"read without root"}
+    assert found["read without root"][0].hosts == ("gpu2",)
+
+
+@pytest.mark.parametrize(
+    ("login", "uid", "admin"),
+    [("root", 0, "gpuadmin"), ("gpuadmin", 900, "gpuadmin"), ("ops", 950, "ops"), ("minji", 1001, "gpuadmin")],
+)
+def test_whom_gpuadmin_logs_in_as_from_now_on(login: str, uid: int, admin: str) -> None:
+    ones = [ROOT, account(login, uid)] if uid else [ROOT]
+    found = proposal(storage(accounts=ones), host(accounts=ones, keys={}), login=login)
+    assert found.chosen.admin.user == admin
+    made = [one for one in found.conflicts if one.kind == "no admin account"]
+    assert bool(made) == (login != admin), "bootstrap makes it where it is missing"
+
+
+def test_all_hosts_agree_is_said_first() -> None:
+    agreed = pages.uid_sentence(proposal(NAS, good(), good("gpu2")))
+    assert agreed.startswith("All hosts agree on the uids of all 2 people")
+    assert "uid_first: 1000" in agreed
+    crooked = pages.uid_sentence(proposal(NAS, good(), good("gpu2", **accounts(account("minji", 1005)))))
+    assert crooked.startswith("Hosts agree on the uids of 1 of 2 people")
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 200), st.integers(1, 50)), max_size=8))
+def test_ranges_that_overlap_are_found_and_no_others(many: list[tuple[str, int, int]]) -> None:
+    ranges = sorted(many, key=lambda one: one[1])
+    found = list(overlaps(ranges))
+    for left, right in found:
+        assert left[0] != right[0]
+        assert max(left[1], right[1]) < min(left[1] + left[2], right[1] + right[2])
+    some = any(
+        one[0] != other[0] and one[1] < other[1] + other[2] and other[1] < one[1] + one[2]
+        for place, one in enumerate(ranges)
+        for other in ranges[:place]
+    )
+    assert bool(found) == some
+
+
+_TEXT = st.text(max_size=40)
+
+
+@settings(deadline=None, max_examples=60)
+@given(_TEXT, _TEXT, _TEXT, _TEXT)
+def test_whatever_hosts_say_the_page_holds_it_as_data(name: str, home: str, entry: str, line: str) -> None:
+    """No line of the page begins with what a host said, nothing that a terminal obeys is in it, and fences are even."""
+    odd = {"name": entry, "kind": "other", "uid": 7, "owner": name, "mode": 0}
+    liar = good(
+        "gpu2",
+        homes=[{**homes(), "entries": [odd]}],
+        sudo=[{"key": line, "words": line}],
+        subids={"subuid": [{"name": line, "start": None, "count": None}], "subgid": []},
+        docker={**ANSWER["docker"], "volumes": [entry], "volume_count": 1, "data": home},
+        **accounts(account(name, 1009, home=home, gecos=line)),
+    )
+    found = proposal(NAS, good(), liar)
+    text = pages.page(found, datetime(2026, 12, 1))
+    assert not any(ord(one) < 32 and one != "\n" for one in text)
+    fence = [number for number, one in enumerate(text.split("\n")) if one.startswith("```")]
+    assert len(fence) % 2 == 0
+    allowed = ("#", "|", "-", "```", "`gpuadmin", "**", "")
+    inside = False
+    for one in text.split("\n"):
+        if one.startswith("```"):
+            inside = not inside
+        elif not inside and one:
+            assert (
+                one.startswith(allowed) or one[0].isalnum() or one[0] in "\\/_'\".,:;()?=+$%^@" or not one[0].isascii()
+            )
+            assert "<" not in one.replace("\\<", "")

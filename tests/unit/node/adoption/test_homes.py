@@ -1,0 +1,114 @@
+"""Homes and the public keys in them: no private key and no option's value is told, and nothing is followed."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.adoption import bounds, homes
+from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.sites import public_key
+
+KEY = public_key("minji")
+MOUNTS = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:50 / /home rw - nfs4 nas1:/srv/ho\\040mes rw\n"
+
+
+def home(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "minji" / ".ssh"
+    path.mkdir(parents=True)
+    (path / "authorized_keys").write_text(text)
+    return str(path.parent)
+
+
+@pytest.mark.holds("of a file of keys only public keys leave a host")
+def test_of_a_file_of_keys_only_public_keys_are_told(tmp_path: Path) -> None:
+    secret = "c2VjcmV0LXByaXZhdGUta2V5"
+    text = f'# x\n{KEY}\n  {public_key("2")}\nfrom="10.*",command="run --token t0ken" {public_key("3")}\n'
+    text += f"-----BEGIN OPENSSH PRIVATE KEY-----\n{secret}\nssh-ed25519 AAAA cut\npassword: hunter2\n"
+    found = homes.of_home(home(tmp_path, text))
+    assert found["plain"] == [KEY, public_key("2")]
+    assert [one["names"] for one in found["options"]] == [["from", "command"]]
+    assert found["odd"] == 4
+    told = json.dumps(found)
+    assert not [word for word in (secret, "t0ken", "hunter2", "10.*") if word in told]
+
+
+@given(st.text(max_size=80))
+def test_whatever_is_in_front_of_a_key_only_names_of_options_are_told(text: str) -> None:
+    for name in homes.option_names(f"{text} {KEY}"):
+        assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-")
+
+
+@pytest.mark.parametrize("odd", ["link to .ssh", "link to the file", "a pipe", "a directory"])
+def test_what_is_no_plain_file_is_not_read(tmp_path: Path, odd: str) -> None:
+    path = home(tmp_path, KEY)
+    file = tmp_path / "minji/.ssh/authorized_keys"
+    elsewhere = tmp_path / "elsewhere"
+    if odd == "link to .ssh":
+        (tmp_path / "minji/.ssh").rename(elsewhere)
+        (tmp_path / "minji/.ssh").symlink_to(elsewhere)
+    else:
+        file.rename(elsewhere)
+        {"link to the file": lambda: file.symlink_to(elsewhere), "a pipe": lambda: os.mkfifo(file),
+         "a directory": file.mkdir}[odd]()  # fmt: skip
+    found = homes.of_home(path)
+    assert (found["plain"], bool(found["problem"])) == ([], True)
+
+
+def test_a_home_without_keys_has_no_problem(tmp_path: Path) -> None:
+    assert homes.of_home(str(tmp_path / "missing")) == {"plain": [], "options": [], "odd": 0, "problem": None}
+
+
+def test_somebody_with_too_many_keys(tmp_path: Path) -> None:
+    found = homes.of_home(home(tmp_path, "".join(f"{public_key(str(one))}\n" for one in range(60))))
+    assert (len(found["plain"]), found["odd"]) == (bounds.MOST_OF_ONE, 10)
+
+
+@pytest.mark.root
+@pytest.mark.holds("a home is read as its person")
+def test_keys_are_read_as_their_person(tmp_path: Path) -> None:
+    """What the person cannot read is not read for them, though we are root; afterwards we are root again."""
+    tmp_path.chmod(0o755)
+    for directory in tmp_path.parents:
+        if directory.stat().st_mode & 0o005 != 0o005 and directory != Path("/"):
+            directory.chmod(directory.stat().st_mode | 0o055)
+    path = tmp_path / "home/minji/.ssh"
+    path.mkdir(parents=True)
+    (path / "authorized_keys").write_text(KEY)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text("minji:x:54321:54321::/home/minji:/bin/bash\n")
+    (tmp_path / "etc/shadow").write_text("")
+    (path / "authorized_keys").chmod(0o600)  # root's
+    place = Place(root=str(tmp_path))
+    assert homes.keys(place)["minji"]["problem"] == "Permission denied"
+    assert os.geteuid() == 0
+    os.chown(path / "authorized_keys", 54321, 54321)
+    assert homes.keys(place)["minji"]["plain"] == [KEY]
+
+
+def test_what_is_in_a_directory_of_homes(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text(
+        "minji:x:1001:1001::/home/minji:/bin/bash\ntaeho:x:1002:1002::/data/taeho:/bin/bash\nx:x:1003:1003::/:/bin/sh\n"
+    )
+    (tmp_path / "etc/shadow").write_text("")
+    (tmp_path / "home/minji").mkdir(parents=True)
+    (tmp_path / "home/x\ny\x1b[2J").mkdir()
+    (tmp_path / "home/link").symlink_to("/root")
+    found = homes.homes(Place(root=str(tmp_path)), MOUNTS)
+    first, second = found
+    assert (first["path"], first["fstype"], first["source"], first["mounted"], first["network"]) == (
+        "/home", "nfs4", "nas1:/srv/ho mes", True, True,
+    )  # fmt: skip
+    assert [(one["name"], one["kind"]) for one in first["entries"]] == [
+        ("link", "link"), ("minji", "directory"), ("x y?[2J", "directory"),
+    ]  # fmt: skip
+    assert (second["path"], second["problem"], second["network"]) == ("/data", "missing", False)
+
+
+def test_the_directories_that_homes_are_in() -> None:
+    assert homes.roots(["/data/a", "/data/b", "/x/c", "/", "/proc/1/x", "relative"]) == ["/home", "/data", "/x"]
+    assert len(homes.roots([f"/d{number}/x" for number in range(100)])) == homes.MOST_ROOTS
