@@ -57,6 +57,8 @@ REPORTS: Mapping[str, Any] = {
     "disk": looks.Disks,
     "pruned": list[str],
     "privileges": looks.Privileges,
+    "renumber": people.Renumbering,
+    "renumbered": people.Renumbered,
 }
 _KEPT = ConfigDict(
     extra="allow",
