@@ -52,8 +52,8 @@ def decide(seen: Mapping[str, Mapping[str, Any]], storage: Collection[str], want
     for name in wanted:
         uids = {host: answer["has"][name] for host, answer in seen.items() if name in answer["has"]}
         for host in storage:
-            # guard: whose files on the storage host are whose is not guessed
-            if name not in seen[host]["has"] and len(set(uids.values())) > 1:
+            several = name not in seen[host]["has"] and len(set(uids.values())) > 1
+            if several:  # guard: whose files on the storage host are whose is not guessed
                 said = ", ".join(
                     f"{uid} on {listed([one for one in uids if uids[one] == uid])}"
                     for uid in sorted(set(uids.values()))

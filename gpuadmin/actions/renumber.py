@@ -136,8 +136,10 @@ def _perform(
         PLAYBOOK, list(fresh.hosts), _given(fresh, people, "close"), check=False, doing="Closing the accounts"
     )
     if closed.bad or closed.interrupted or closed.error:
-        opened_again = [host for host in fresh.hosts if host not in closed.bad]
-        session.run(PLAYBOOK, opened_again, _given(fresh, people, "give-up"), check=False, doing="Opening them again")
+        # guard: what was closed for nothing is opened again
+        session.run(
+            PLAYBOOK, list(fresh.hosts), _given(fresh, people, "give-up"), check=False, doing="Opening them again"
+        )
         return report(session, closed, {}, advice="the table says why; nobody was renumbered")
     given = _given(fresh, people, "carry-out")
     given["gpuadmin_renumber"] |= {host: _document("carry-out", {}) for host in under_way}

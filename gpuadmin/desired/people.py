@@ -21,7 +21,7 @@ def accounts(cluster: Cluster, host: Host) -> dict[str, Any]:
         "absent": cluster.absent,
         "login": "gpu" in host.groups,
         "docker_data": cluster.docker_data(host),
-        **({} if cluster.asked("renumber") is None else {"renumber": cluster.asked("renumber").get(host.name)}),
+        "renumber": cluster.asked("renumber", {}).get(host.name),
     }
 
 

@@ -1,7 +1,6 @@
 """People who have each other's uid on some hosts get the one of users.yml on all, with all that carries the other."""
 
-import json
-import time
+import subprocess
 
 import pytest
 
@@ -10,8 +9,8 @@ from tests.support.lab_cluster import OPEN, Cluster
 pytestmark = pytest.mark.lab
 
 MINJI, JIHO = 20001, 20002
-#: By nothing of gpuadmin's: names, owners, modes, times, sizes, blocks and links of all that is theirs, what getxattr(2)
-#: says, and the flags of chattr. Owners are names, so that it is the same before and after.
+#: By nothing of gpuadmin's: names, owners, modes, times, sizes, blocks and links of all that is theirs, what
+#: getxattr(2) says, and the flags of chattr. Owners are names, so that it is the same before and after.
 MANIFEST = r"""
 import os, subprocess, sys
 names = {int(uid): name for name, uid in (word.split("=") for word in sys.argv[2:])}
@@ -38,9 +37,24 @@ for top in sys.argv[1].split(":"):
 """
 
 
+#: An ACL that names people, made by hand: setfacl is not everywhere.
+ACL = r"""
+import os, struct, sys
+nobody = 2**32 - 1
+people = sorted(int(one) for one in sys.argv[2:])
+entries = [(1, 6, nobody), *((2, 4, one) for one in people), (4, 4, nobody), (16, 6, nobody), (32, 0, nobody)]
+value = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries)
+os.setxattr(sys.argv[1], "system.posix_acl_access", value)
+"""
+
+
+def place(cluster: Cluster, host: str, name: str, program: str) -> None:
+    cluster.admin(host, f"cat > /root/{name} <<'END'\n{program}\nEND")
+
+
 def manifest(cluster: Cluster, host: str, minji: int, jiho: int) -> list[str]:
     """What they have on a host, by name. The databases are left out, in which the uids are text."""
-    cluster.admin(host, f"cat > /root/manifest.py <<'END'\n{MANIFEST}\nEND")
+    place(cluster, host, "manifest.py", MANIFEST)
     text = cluster.admin(
         host, f"python3 -I /root/manifest.py /srv/storage/homes:/local:/var/spool:/opt minji={minji} jiho={jiho}"
     )
@@ -74,6 +88,7 @@ def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
     register(cluster)
     for host in ("node1", "storage1"):
         swap(cluster, host)
+    place(cluster, "storage1", "acl.py", ACL)
     cluster.admin(
         "storage1", "cd /srv/storage/homes; for name in minji jiho; do install -d -m 700 -o $name -g $name $name; done"
     )
@@ -82,6 +97,9 @@ def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
         "cd /srv/storage/homes/minji; echo hers > file; ln file hard; truncate -s 1G sparse; cp /bin/true setuid; "
         "cp /bin/true capable; ln -s file link; touch still; chown -h minji:minji *; chmod 6755 setuid; "
         "setcap cap_net_raw+ep capable; chattr +i still; "
+        f"touch shared; python3 /root/acl.py shared {JIHO} {MINJI}; chown minji:minji shared; "
+        "mkdir many; cd many; for d in $(seq 60); do mkdir $d; (cd $d; touch $(seq 500)); done; cd ..; "
+        "chown -R minji:minji many; "
         "echo his > ../jiho/file; chown jiho:jiho ../jiho/file",
     )
     cluster.admin(
@@ -97,6 +115,14 @@ def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
     assert ids(cluster, "node1") == f"{JIHO} {JIHO} {MINJI} {MINJI}"
     assert {host: manifest(cluster, host, JIHO, MINJI) for host in before} == before
 
+    # the process that does it is killed in the middle, as soon as it is at work on the storage host
+    unit = "gpuadmin-renumber.service"
+    waits = f"until systemctl -q is-active {unit}; do sleep 0.05; done; sleep 0.7; systemctl kill -s KILL {unit}"
+    with subprocess.Popen([*cluster.ssh_command("admin", "storage1"), f"sudo sh -c '{waits}'"]):
+        killed = cluster.gpuadmin("renumber", "--yes", code=2)
+    assert killed["hosts"]["storage1"]["status"] == "failed"
+    assert cluster.ssh("minji", "node1", "true").returncode == 255, "nobody is in while their files are half another's"
+    assert cluster.admin("storage1", "getent shadow minji | cut -d: -f8").strip() == "1"
     done = cluster.gpuadmin("renumber", "--yes")
     assert done["result"]["renumbered"]["storage1"]["changed"] > 0
     for host in before:

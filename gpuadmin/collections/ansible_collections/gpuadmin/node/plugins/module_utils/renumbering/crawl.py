@@ -100,9 +100,9 @@ class Walker:
     def _enter(self, name: str, facts: os.stat_result, level: _Level) -> int:
         """Open a directory that was seen; -1 if it is not entered."""
         try:
-            if facts.st_dev != level.facts.st_dev and not same_mount(
-                Entry(b"", os.fsencode(name), level.handle, facts), level.facts
-            ):  # guard: what is mounted inside of a tree is not renumbered with it
+            other = facts.st_dev != level.facts.st_dev
+            seen = Entry(b"", os.fsencode(name), level.handle, facts)
+            if other and not same_mount(seen, level.facts):  # guard: what is mounted inside is not renumbered with it
                 return -1
             inner = open_directory(name, level.handle)
         except FileNotFoundError:

@@ -203,7 +203,7 @@ class Changer:
         try:
             work = self._decide(handle, path)
         except (OSError, attributes.OddAttribute) as error:
-            self.tally.say(path, in_words(error) if isinstance(error, OSError) else str(error))
+            self.tally.say(path, in_words(error))
             work = None
         if work is None:
             os.close(handle)

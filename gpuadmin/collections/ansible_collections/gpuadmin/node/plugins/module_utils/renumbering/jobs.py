@@ -15,6 +15,7 @@ AT_JOBS = ("var/spool/cron/atjobs", "var/spool/at")
 CRON = ("cron.service", "crond.service", "cronie.service", "atd.service")
 LARGEST = 16 << 20  # bytes; anything larger is not a job
 _HEADER = re.compile(rb"\A#!/bin/sh\n# atrun uid=\d+ gid=\d+\n")
+_COMMENT = re.compile(rb"\s*#(?![0-9])")  # in sudoers `#1001` is a uid
 #: Files of the system in which an admin may have written a uid.
 WRITTEN = ("etc/fstab", "etc/exports", "etc/exports.d", "etc/sudoers", "etc/sudoers.d", "etc/tmpfiles.d",
            "etc/security/limits.conf", "etc/security/limits.d", "etc/projid", "etc/auto.master.d")  # fmt: skip
@@ -66,6 +67,6 @@ def written(root: str, uids: list[int]) -> list[str]:
             if not os.path.isfile(file):
                 continue
             for number, line in enumerate((read_bytes(os.path.realpath(file)) or b"").split(b"\n"), 1):
-                if pattern is not None and not line.lstrip().startswith(b"#") and pattern.search(line):
+                if pattern is not None and not _COMMENT.match(line) and pattern.search(line):
                     found.append(f"{file}:{number}")
     return found[:50]

@@ -19,6 +19,7 @@ from .special import Specials, parse
 
 DIRECTORY = "renumber"
 FORMAT = 1
+BEGUN = "begun"  # the first step
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,11 @@ def load(state: str) -> Journal | None:
         return Journal(people, raw["closed"])
     except (ValueError, KeyError, TypeError) as error:
         raise NodeError(f"{path} is damaged ({error}): nothing was changed; it says who has which ids by now") from None
+
+
+def under_way(state: str) -> Journal | None:
+    """What was begun and has not ended; None: nothing was, though accounts may be closed for it."""
+    return load(state) if BEGUN in done(state) else None
 
 
 def begin(state: str, journal: Journal) -> None:

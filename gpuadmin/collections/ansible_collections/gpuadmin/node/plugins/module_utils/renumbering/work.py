@@ -211,7 +211,7 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
 
 def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool) -> dict[str, Any]:
     """What a host has of them, and what would happen; nothing is changed."""
-    under_way = journal.load(host.path(host.state))
+    under_way = journal.under_way(host.path(host.state))
     decided = decide(wanted, accounts.texts(host), numbers)
     people = decided.people if under_way is None else under_way.people
     report: dict[str, Any] = {
@@ -244,9 +244,10 @@ def close(
     """
     state = host.path(host.state)
     with flocked(host.path("run/gpuadmin/renumber.lock"), LOCK_SECONDS):
-        found = journal.load(state)
+        found = journal.under_way(state)
         if found is not None:
             return found, {}
+        _give_up(host)  # somebody was closed, and then the controller was killed
         decided: Decided = decide(wanted, accounts.texts(host), numbers)
         now = {one.name: [one.old, one.new] for one in decided.people}
         asked = {name: list(pair) for name, pair in expected.items()}
@@ -274,14 +275,18 @@ def _differs(now: Mapping[str, list[int]], asked: Mapping[str, list[int]], decid
 
 def give_up(host: Host) -> bool:
     """Open what was closed, if nothing else has begun. Returns whether it was so."""
-    state = host.path(host.state)
     with flocked(host.path("run/gpuadmin/renumber.lock"), LOCK_SECONDS):
-        found = journal.load(state)
-        if found is None or "begun" in journal.done(state):
-            return False
-        accounts.reopen(host, found)
-        journal.end(state)
-        return True
+        return _give_up(host)
+
+
+def _give_up(host: Host) -> bool:
+    state = host.path(host.state)
+    found = journal.load(state)
+    if found is None or journal.BEGUN in journal.done(state):  # guard: what was begun is not given up
+        return False
+    accounts.reopen(host, found)
+    journal.end(state)
+    return True
 
 
 def carry_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,7 +301,7 @@ def carry_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
         in_the_way = busy(found.people, host)
         if in_the_way:  # guard: nobody is renumbered who has begun something meanwhile
             raise NodeError("; ".join(f"{name} {words}" for name, words in in_the_way.items()))
-        journal.mark(state, "begun")
+        journal.mark(state, journal.BEGUN)
         plan = Plan.of(found.people)
         table = trees.observe()
         places = arguments.get("trees")  # of tests

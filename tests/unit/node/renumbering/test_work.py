@@ -189,12 +189,18 @@ def test_what_was_decided_for_other_ids_is_not_done(host: Host, disk: Path) -> N
     assert journal.load(host.path(host.state)) is None
 
 
+@pytest.mark.holds("what was begun is not given up")
 def test_what_was_closed_and_not_begun_is_given_up(host: Host, disk: Path) -> None:
     shadow = database(host, "shadow")
     work.close(SWAP, EXPECTED, Numbers(), host)
+    work.close(SWAP, EXPECTED, Numbers(), host)  # once more, after the controller was killed
     assert work.give_up(host)
     assert database(host, "shadow") == shadow
     assert not work.give_up(host)
+    work.close(SWAP, EXPECTED, Numbers(), host)
+    journal.mark(host.path(host.state), journal.BEGUN)
+    assert not work.give_up(host)
+    assert work.look(SWAP, Numbers(), host, measure=False)["under_way"]
 
 
 def owners(top: Path) -> set[int]:
