@@ -144,6 +144,14 @@ def _perform(
     given = _given(fresh, people, "carry-out")
     given["gpuadmin_renumber"] |= {host: _document("carry-out", {}) for host in under_way}
     run = session.run(PLAYBOOK, list(given["gpuadmin_renumber"]), given, check=False, doing="Renumbering")
+    if not (run.bad or run.interrupted or run.error):
+        # guard: nobody is let in anywhere before every host is done
+        given["gpuadmin_renumber"] = {
+            host: {**document, "step": "open"} for host, document in given["gpuadmin_renumber"].items()
+        }
+        last = session.run(PLAYBOOK, list(given["gpuadmin_renumber"]), given, check=False, doing="Opening the accounts")
+        if last.bad or last.interrupted or last.error:
+            run = last
     return report(session, run, _result(moves, seen, run), advice=f"the table says why; {GO_ON}")
 
 

@@ -119,7 +119,7 @@ def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
     unit = "gpuadmin-renumber.service"
     waits = f"until systemctl -q is-active {unit}; do sleep 0.05; done; sleep 0.7; systemctl kill -s KILL {unit}"
     with subprocess.Popen([*cluster.ssh_command("admin", "storage1"), f"sudo sh -c '{waits}'"]):
-        killed = cluster.gpuadmin("renumber", "--yes", code=2)
+        killed = cluster.gpuadmin("renumber", "--yes", code=3)
     assert killed["hosts"]["storage1"]["status"] == "failed"
     assert cluster.ssh("minji", "node1", "true").returncode == 255, "nobody is in while their files are half another's"
     assert cluster.admin("storage1", "getent shadow minji | cut -d: -f8").strip() == "1"

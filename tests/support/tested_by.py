@@ -30,7 +30,6 @@ TESTED_BY = {
     "causes/trial.py": ("support/broken_host.py", "test_faults.py makes a fault for each rule"),
     "causes/judge.py": ("support/broken_host.py", "test_faults.py makes a fault for each rule"),
     "renumbering/accounts.py": ("unit/node/renumbering/test_work.py", "closed, renumbered and opened again by it"),
-    "renumbering/crawl.py": ("unit/node/renumbering/test_work.py", "real trees, walked by several processes"),
     "renumbering/flags.py": ("unit/node/renumbering/test_work.py", "immutable files change hands there"),
     "renumbering/inode.py": ("unit/node/renumbering/test_work.py", "real inodes of all kinds, and somebody who races"),
     "renumbering/journal.py": ("unit/node/renumbering/test_work.py", "what a killed run goes on from"),

@@ -56,8 +56,8 @@ ALL = ("node1", "node2", "storage1")
 def test_looked_at_closed_and_carried_out(hosts: Hosts, cli: Cli) -> None:
     code, out, err = cli("renumber", "--yes", "--json")
     assert code == 0, err
-    assert [step for step, _ in hosts.asked] == ["look", "close", "carry-out"]
-    assert hosts.asked[1:] == [("close", ("node1",)), ("carry-out", ("node1",))]
+    assert [step for step, _ in hosts.asked] == ["look", "close", "carry-out", "open"]
+    assert {asked for _, asked in hosts.asked[1:]} == {("node1",)}
     assert json.loads(out)["result"]["hosts"] == {"node1": {"minji": [1001, 20000]}}
     assert "all hosts agree" not in err
 
@@ -86,6 +86,17 @@ def test_where_one_host_cannot_be_closed_all_are_opened_again(hosts: Hosts, cli:
     assert "nobody was renumbered" in err
 
 
+@pytest.mark.holds("nobody is let in anywhere before every host is done")
+def test_who_is_done_on_one_host_is_not_let_in_while_another_is_not(hosts: Hosts, cli: Cli) -> None:
+    """Their new uid is somebody else's there."""
+    hosts.looks["storage1"] = LOOK
+    hosts.fails["carry-out"] = {"storage1"}
+    code, _, err = cli("renumber", "--yes")
+    assert code != 0
+    assert [step for step, _ in hosts.asked] == ["look", "close", "carry-out"]
+    assert "stay locked out until it has ended" in " ".join(err.split())
+
+
 @pytest.mark.holds("nobody is renumbered before every host has spoken")
 def test_a_host_that_is_away_stops_it(hosts: Hosts, cli: Cli) -> None:
     hosts.looks["node2"] = None
@@ -109,7 +120,7 @@ def test_what_was_begun_goes_on_and_is_not_closed_again(hosts: Hosts, cli: Cli) 
     hosts.looks["node1"] = {**LOOK, "under_way": True}
     code, _, err = cli("renumber", "--yes")
     assert code == 0, err
-    assert hosts.asked[1:] == [("carry-out", ("node1",))]
+    assert hosts.asked[1:] == [("carry-out", ("node1",)), ("open", ("node1",))]
 
 
 def test_files_without_an_account_are_looked_for_by_what_the_nodes_say(hosts: Hosts, cli: Cli) -> None:

@@ -85,7 +85,7 @@ def test_check_mode_prunes_and_wipes_nothing(tmp_path: Path, begun: list[str], m
 
 
 @pytest.mark.holds("check mode renumbers nobody")
-@pytest.mark.parametrize("step", ["close", "carry-out", "give-up"])
+@pytest.mark.parametrize("step", ["close", "carry-out", "open", "give-up"])
 def test_check_mode_renumbers_nobody(step: str, tmp_path: Path, begun: list[str]) -> None:
     people = [{"name": "minji", "uid": 20001}]
     expected = {"minji": [1001, 20001]}

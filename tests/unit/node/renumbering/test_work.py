@@ -160,6 +160,8 @@ def test_killed_again_and_again_the_end_is_the_same(host: Host, disk: Path, seed
             continue
         break
     assert process.returncode == 0
+    assert "minji:!$y$hers:20000:0:99999:7::1:" in database(host, "shadow"), "other hosts may not be done"
+    assert work.reopen(host) == ["minji", "jiho"]
     assert kills, "it was too quick to be killed"
     assert manifest(disk, AFTER) == before
     assert f"minji:x:{JIHO}:{JIHO}:" in database(host, "passwd")
@@ -189,7 +191,7 @@ def test_what_was_decided_for_other_ids_is_not_done(host: Host, disk: Path) -> N
     assert journal.load(host.path(host.state)) is None
 
 
-@pytest.mark.holds("what was begun is not given up")
+@pytest.mark.holds("what was begun is not given up", "no account is opened whose files are half another's")
 def test_what_was_closed_and_not_begun_is_given_up(host: Host, disk: Path) -> None:
     shadow = database(host, "shadow")
     work.close(SWAP, EXPECTED, Numbers(), host)
@@ -200,6 +202,8 @@ def test_what_was_closed_and_not_begun_is_given_up(host: Host, disk: Path) -> No
     work.close(SWAP, EXPECTED, Numbers(), host)
     journal.mark(host.path(host.state), journal.BEGUN)
     assert not work.give_up(host)
+    with pytest.raises(NodeError, match="has not ended"):
+        work.reopen(host)
     assert work.look(SWAP, Numbers(), host, measure=False)["under_way"]
 
 

@@ -30,13 +30,14 @@ class Document:
     ``look`` reports who has which uid, what they run and, with ``measure``, what they have in each file system.
     ``close`` keeps them out and sees that they run nothing. ``carry-out`` does the work, in the unit
     ``gpuadmin-renumber.service``, which goes on when the controller is interrupted; after a kill or a power cut it goes
-    on where it was. ``give-up`` opens what ``close`` has closed, if nothing else was begun.
+    on where it was. ``open`` lets the people in again, once every host is done. ``give-up`` opens what ``close`` has
+    closed, if nothing else was begun.
     """
 
     #: The people, with the uids that they are to have.
     people: Sequence[Person]
     #: What to do.
-    step: Literal["look", "close", "carry-out", "give-up"] = "look"
+    step: Literal["look", "close", "carry-out", "open", "give-up"] = "look"
     #: Whether to walk the file systems.
     measure: bool = False
     #: Name → uid before and after, as it was decided; the host must still be like that.
@@ -66,6 +67,8 @@ def operate(document: Document, check: bool) -> Answer:
         found, busy = work.close(wanted, document.expected, numbers, host)
         conflicts = [f"{name} {text}" for name, text in busy.items()]
         return Answer([f"{one.name}: closed" for one in found.people] if not busy else (), {}, conflicts)
+    if document.step == "open":
+        return Answer([f"{name}: open again" for name in work.reopen(host)])
     if document.step == "give-up":
         return Answer(["what was closed is open again"] if work.give_up(host) else ())
     done = background.perform("renumber", work.carry_out, {"root": host.root, "state": host.state})

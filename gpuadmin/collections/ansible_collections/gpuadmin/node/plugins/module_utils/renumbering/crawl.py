@@ -44,13 +44,17 @@ class Walker:
 
     def begin(self) -> None:
         """The top itself, which is in no directory of the tree."""
-        os.fchdir(self.top)
-        facts = os.fstat(self.top)
+        self._itself(self.top, "")
+
+    def _itself(self, handle: int, path: str) -> None:
+        """Change an open directory: the top of a tree, or of a subvolume."""
+        os.fchdir(handle)
+        facts = os.fstat(handle)
         self.tally.seen += 1
         if not self.changer.task.apply:
             self.changer.measure(facts)
         if self.changer.look(".", facts, False):
-            self.changer.careful(["."], lambda: "", False)
+            self.changer.careful(["."], lambda: path, False)
 
     def walk(self, path: str, give: Connection | None = None) -> None:
         """Everything below the directory ``path`` of the tree."""
@@ -121,6 +125,7 @@ class Walker:
                 self.tally.snapshots += 1
                 os.close(inner)
                 return -1
+            self._itself(inner, f"{self._above()}{name}/")
         return inner
 
     def _leave(self) -> None:
@@ -152,6 +157,9 @@ class Walker:
                 for entry in entries:
                     try:
                         found = entry.stat(follow_symlinks=False)
+                        if found.st_dev != facts.st_dev and stat.S_ISDIR(found.st_mode):
+                            below.append((entry.name, found))  # a subvolume, or something that is mounted
+                            continue
                         seen += 1
                         if measured:
                             changer.measure(found)

@@ -19,7 +19,7 @@ from .special import Specials, parse
 
 DIRECTORY = "renumber"
 FORMAT = 1
-BEGUN = "begun"  # the first step
+BEGUN, WHOLE = "begun", "whole"  # the first step, and the last one before the accounts are opened
 
 
 @dataclass(frozen=True)

@@ -289,8 +289,24 @@ def _give_up(host: Host) -> bool:
     return True
 
 
+def reopen(host: Host) -> list[str]:
+    """Let those in again whose renumbering has ended, here and on all other hosts. Returns their names."""
+    state = host.path(host.state)
+    with flocked(host.path("run/gpuadmin/renumber.lock"), LOCK_SECONDS):
+        found = journal.load(state)
+        if found is None:
+            return []
+        if journal.WHOLE not in journal.done(state):  # guard: no account is opened whose files are half another's
+            raise NodeError("has not ended renumbering: run it again")
+        accounts.reopen(host, found)
+        journal.end(state)
+        return [one.name for one in found.people]
+
+
 def carry_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what is under way on this host, to its end. Raises NodeError with what is in the way; again goes on."""
+    """Do what is under way on this host, but leave the accounts closed: other hosts may have their files, and an id
+    that is somebody else's there. Raises NodeError with what is in the way; again goes on.
+    """
     host = Host(arguments.get("root", "/"), arguments.get("state", Host.state))
     state = host.path(host.state)
     begun = time.monotonic()
@@ -333,8 +349,7 @@ def carry_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
                  ("memory", lambda: accounts.remembered(host, found.people)), ("jobs", lambda: _jobs(host, found))],
                 sync,
             )  # fmt: skip
-        accounts.reopen(host, found)
-        journal.end(state)
+        journal.mark(state, journal.WHOLE)
     words = [one for tally in passed for one in tally.words if not tally.failed]
     return {
         "people": {one.name: [one.old, one.new] for one in found.people},
