@@ -76,12 +76,12 @@ def with_find(point: Path, people: int) -> None:
         run("find", point, "-xdev", "-uid", str(OLD + person), "-exec", "chown", "-h", new, "{}", "+")
 
 
-def walked(point: Path, people: int) -> Tally:
+def walked(point: Path, people: int, again: bool) -> Tally:
     plan = Plan.of([Renumbering(f"p{one}", NEW + one, OLD + one, NEW + one) for one in range(people)])
     handle = os.open(point, os.O_RDONLY | os.O_DIRECTORY)
     with tempfile.TemporaryFile() as written:
         try:
-            return crawl(handle, plan.task(1, "x", True), Specials(handle=written.fileno()), workers=workers())
+            return crawl(handle, plan.task(1, "x", True, again), Specials(handle=written.fileno()), workers=workers())
         finally:
             os.close(handle)
 
@@ -99,8 +99,8 @@ def measure(directory: Path, files: int, people: int) -> dict[str, Any]:
         run("umount", point)
     found: list[Tally] = []
     by_find = seconds(image, point, lambda: with_find(point, people))
-    change = seconds(image, point, lambda: found.append(walked(point, people)))
-    proof = seconds(image, point, lambda: found.append(walked(point, people)))
+    change = seconds(image, point, lambda: found.append(walked(point, people, False)))
+    proof = seconds(image, point, lambda: found.append(walked(point, people, True)))
     if found[0].changed < files or found[1].changed:
         raise SystemExit(f"{found[0].changed} of {files} changed hands, and then {found[1].changed}")
     image.unlink()

@@ -142,3 +142,17 @@ def test_what_a_mount_hides_is_seen_and_what_is_mounted_is_not(tmp_path: Path) -
         assert list(private.iterdir()) == []
     finally:
         run("umount", "-R", point)
+
+
+def test_what_a_second_walk_still_finds_is_looked_at_as_by_the_first(tmp_path: Path) -> None:
+    """Moved to where the first walk had been, say: it has its capability to lose like any other."""
+    file = tmp_path / "capable"
+    file.touch()
+    own(file)
+    value = b"\1\0\0\2" + b"\0\40\0\0" + bytes(12)
+    os.setxattr(file, "security.capability", value)
+    handle = os.open(tmp_path, os.O_RDONLY)
+    with (tmp_path / "specials").open("wb") as written:
+        crawl(handle, PLAN.task(1, "tree", True, again=True), Specials(handle=written.fileno()), workers=1)
+    os.close(handle)
+    assert (owner(file), os.getxattr(file, "security.capability")) == (NEW, value)

@@ -86,7 +86,7 @@ class Disk:
             raise Killed
         self.left -= 1
 
-    def sweep(self, phase: int, number: int, _apply: bool) -> Tally:
+    def sweep(self, phase: int, number: int, _again: bool) -> Tally:
         tally = Tally()
         for inode, owner in enumerate(self.trees[number]):
             becomes = self.maps[phase](owner)
@@ -142,7 +142,7 @@ def test_what_cannot_change_hands_stops_all_that_follows() -> None:
     swept: list[tuple[int, int]] = []
     done: set[str] = set()
 
-    def sweep(phase: int, number: int, _apply: bool) -> Tally:
+    def sweep(phase: int, number: int, _again: bool) -> Tally:
         swept.append((phase, number))
         return Tally(failed=1, words=["'home/file' Read-only file system"]) if number == 0 else Tally()
 

@@ -65,15 +65,15 @@ def disk(host: Host, tmp_path: Path) -> Iterator[Path]:
                 (place / f"f{file}").touch()
         (home / "link").symlink_to("/etc/passwd")
         os.mkfifo(home / "pipe")
-        for file in ("setuid", "capable", "still", "shared", "of-a-container", "in-a-container", "hard"):
-            (home / file).write_bytes(b"x")
+        for kind in ("setuid", "capable", "still", "shared", "of-a-container", "in-a-container", "hard"):
+            (home / kind).write_bytes(b"x")
         os.truncate(home / "hard", 1 << 30)
         (home / os.fsdecode(b"odd\xff\n")).touch()
         os.link(home / "capable", home / "d0/capable too")
         os.link(home / "setuid", home / "d1/setuid too")
         os.link(home / "hard", home / "d5/e5/hard too")
-        for one in (home, *home.rglob("*")):
-            os.lchown(one, uid, uid)
+        for entry in (home, *home.rglob("*")):
+            os.lchown(entry, uid, uid)
         (home / "d2/others").touch()
         os.chown(home / "d2/others", 33000, uid)
         os.setxattr(home / "shared", "system.posix_acl_access", acl(other, 33000))
@@ -84,8 +84,8 @@ def disk(host: Host, tmp_path: Path) -> Iterator[Path]:
         os.setxattr(home / "of-a-container", "security.capability", OF_A_NAMESPACE)
         subprocess.run(["chattr", "+i", str(home / "still"), str(home / "d4/e4/f7")], check=True)
     yield top
-    for home in ("minji", "jiho"):
-        subprocess.run(["chattr", "-i", str(top / home / "still"), str(top / home / "d4/e4/f7")], check=True)
+    for whose in ("minji", "jiho"):
+        subprocess.run(["chattr", "-i", str(top / whose / "still"), str(top / whose / "d4/e4/f7")], check=True)
 
 
 def manifest(top: Path, names: Mapping[int, str]) -> dict[str, tuple[object, ...]]:

@@ -65,7 +65,8 @@ def count(table: dict[Any, list[int]], key: object, entries: int, size: int) -> 
 class Task:
     """What a walk does. ``taken``: ids that must be nobody's, looked for where nothing is changed.
 
-    ``quiet_uids``, ``quiet_gids``: whose directories nobody can change meanwhile; None: nobody's.
+    ``quiet_uids``, ``quiet_gids``: whose directories nobody can change meanwhile. ``again``: a walk has just been there,
+    so what is theirs by now has no other ACL: only they and root could have given it one.
     """
 
     phase: int
@@ -77,6 +78,7 @@ class Task:
     taken_gids: Mapping = field(default_factory=lambda: Mapping(()))
     quiet_uids: Mapping = field(default_factory=lambda: Mapping(()))
     quiet_gids: Mapping = field(default_factory=lambda: Mapping(()))
+    again: bool = False
 
 
 @dataclass
@@ -139,7 +141,8 @@ class Changer:
         uid, gid = task.uid(facts.st_uid), task.gid(facts.st_gid)
         kind = facts.st_mode & 0o170000
         regular = kind == stat.S_IFREG
-        found = self._names(name) if self.attributes and (regular or kind == stat.S_IFDIR) else ()
+        known = task.again and uid is None and gid is None and task.quiet_uids(facts.st_uid) is not None
+        found = self._names(name) if self.attributes and not known and (regular or kind == stat.S_IFDIR) else ()
         odd = bool(found) and any(one in attributes.ACLS or one == attributes.CAPABILITY for one in found)
         if uid is None and gid is None:
             return odd or facts.st_ino in self.specials.known

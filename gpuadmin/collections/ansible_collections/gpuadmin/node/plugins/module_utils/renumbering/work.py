@@ -32,7 +32,7 @@ MOST_WORKERS = 16
 PASSES = 6  # over one tree in one phase: the last one must find nothing to do
 LOCK_SECONDS = 30.0
 
-#: Given phase, number of the tree, and whether to change: one walk.
+#: Given phase, number of the tree, and whether a whole walk has just been there: one walk, which changes.
 Sweep = Callable[[int, int, bool], Tally]
 
 
@@ -53,14 +53,14 @@ class Plan:
         """The phases that there are."""
         return (1, 2) if self.uid.second or self.gid.second else (1,)
 
-    def task(self, phase: int, tree: str, apply: bool) -> Task:
+    def task(self, phase: int, tree: str, apply: bool, again: bool = False) -> Task:
         uid, gid = (self.uid.first, self.gid.first) if phase == 1 else (self.uid.second, self.gid.second)
         if apply:
             theirs = [[*kind.first, *kind.second] for kind in (self.uid, self.gid)]
             quiet = [
                 Ids({*moves, *(Move(one.new, one.new, one.count) for one in moves)}) for moves in map(_unique, theirs)
             ]
-            return Task(phase, tree, Ids(uid), Ids(gid), True, quiet_uids=quiet[0], quiet_gids=quiet[1])
+            return Task(phase, tree, Ids(uid), Ids(gid), True, quiet_uids=quiet[0], quiet_gids=quiet[1], again=again)
         taken = [[Move(TEMPORARY.start, TEMPORARY.start, len(TEMPORARY)), *_new(kind)] for kind in (self.uid, self.gid)]
         return Task(phase, tree, Ids(uid), Ids(gid), False, Ids(taken[0]), Ids(taken[1]))
 
@@ -82,11 +82,13 @@ def workers() -> int:
     return min(MOST_WORKERS, len(os.sched_getaffinity(0)))
 
 
-def sweeps(plan: Plan, found: Sequence[trees.Tree], handles: Sequence[int], state: str) -> Sweep:
-    """How a host's trees are walked."""
+def sweeps(
+    plan: Plan, found: Sequence[trees.Tree], handles: Sequence[int], state: str
+) -> Callable[[int, int, bool, bool], Tally]:
+    """How a host's trees are walked: by phase, number, whether it is walked again, and whether to change."""
 
-    def sweep(phase: int, number: int, apply: bool) -> Tally:
-        task = plan.task(phase, found[number].key, apply)
+    def sweep(phase: int, number: int, again: bool, apply: bool) -> Tally:
+        task = plan.task(phase, found[number].key, apply, again)
         specials = journal.specials(state, phase, found[number].key) if apply else Specials()
         lock = os.open(
             os.path.join(journal.directory(state), "links"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
@@ -128,8 +130,10 @@ def drive(
             step = f"{phase} {name}"
             if step in done():
                 continue
+            again = False
             for _ in range(PASSES):
-                tally = sweep(phase, number, True)
+                tally = sweep(phase, number, again)
+                again = not tally.failed
                 tallies.append(tally)
                 if not tally.changed and not tally.failed:
                     sync(number)  # guard: a tree is on the disk before it counts as done
@@ -327,16 +331,16 @@ def carry_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
         with view as handles:
             base = sweeps(plan, local, handles, state)
 
-            def sweep(phase: int, number: int, apply: bool) -> Tally:
+            def sweep(phase: int, number: int, again: bool) -> Tally:
                 if not trees.is_read_only(handles[number]):
-                    return base(phase, number, apply)
+                    return base(phase, number, again, True)
                 if local[number].point != "/":
                     return Tally()  # the plan has said so
-                seen = base(phase, number, False)
+                seen = base(phase, number, False, False)
                 if not (seen.uids or seen.gids or seen.acls):
                     return Tally(seen=seen.seen)
                 with open_root(host.root, state=state, run=host.path("run/gpuadmin")):
-                    return base(phase, number, apply)
+                    return base(phase, number, again, True)
 
             def sync(number: int) -> None:
                 if not trees.is_read_only(handles[number]):
