@@ -57,15 +57,21 @@ def own(top: Path, people: int) -> None:
         run("chown", "-hR", f"{OLD + person}:{OLD + person}", top / f"p{person}")
 
 
-def seconds(image: Path, point: Path, action: Callable[[], object]) -> float:
-    """Seconds that something takes on the file system, which is mounted anew, with cold caches, and synced."""
+def processor() -> float:
+    """Seconds of processor time that this process and those that it waited for have had."""
+    return sum(os.times()[:4])
+
+
+def seconds(image: Path, point: Path, action: Callable[[], object]) -> tuple[float, float]:
+    """Seconds on the clock and of processors that something takes on the file system, which is mounted anew, with cold
+    caches, and synced."""
     run("mount", "-o", "loop,noatime", image, point)
     try:
         Path("/proc/sys/vm/drop_caches").write_text("3")
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), processor()
         action()
         run("sync", "-f", point)
-        return time.perf_counter() - begin
+        return time.perf_counter() - begin, processor() - used
     finally:
         run("umount", point)
 
@@ -98,14 +104,16 @@ def measure(directory: Path, files: int, people: int) -> dict[str, Any]:
     finally:
         run("umount", point)
     found: list[Tally] = []
-    by_find = seconds(image, point, lambda: with_find(point, people))
-    change = seconds(image, point, lambda: found.append(walked(point, people, False)))
-    proof = seconds(image, point, lambda: found.append(walked(point, people, True)))
+    by_find, find_used = seconds(image, point, lambda: with_find(point, people))
+    change, change_used = seconds(image, point, lambda: found.append(walked(point, people, False)))
+    proof, proof_used = seconds(image, point, lambda: found.append(walked(point, people, True)))
     if found[0].changed < files or found[1].changed:
         raise SystemExit(f"{found[0].changed} of {files} changed hands, and then {found[1].changed}")
     image.unlink()
     return {
         "people": people, "files": files, "find": by_find, "change": change, "proof": proof,
+        "find, processor": find_used, "change, processor": change_used, "proof, processor": proof_used,
+        "ratio of processor time": find_used / (change_used + proof_used),
         "ratio of the change": by_find / change, "ratio": by_find / (change + proof),
     }  # fmt: skip
 
@@ -117,7 +125,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=ROOT / "build/benchmark-renumber.json")
     options = parser.parse_args()
     rows = []
-    print("people  files    find -exec chown   change    proof    × (change)   × (with proof)")
+    print("people  files    find -exec chown   change    proof    × (change)   × (with proof)   × (processor)")
     with tempfile.TemporaryDirectory() as directory:
         for people in map(int, options.people.split(",")):
             row = measure(Path(directory), options.files, people)
@@ -125,6 +133,7 @@ def main() -> int:
             print(
                 f"{people:6}  {row['files']:7}  {row['find']:10.1f} s     {row['change']:6.1f} s {row['proof']:6.1f} s"
                 f"   {row['ratio of the change']:6.1f} ×   {row['ratio']:6.1f} ×"
+                f"          {row['ratio of processor time']:6.1f} ×"
             )
     options.json.parent.mkdir(exist_ok=True)
     options.json.write_text(json.dumps({"processors": workers(), "load": os.getloadavg(), "rows": rows}, indent=1))

@@ -11,10 +11,21 @@ from gpuadmin.common.text import counted, listed, size_words
 
 @dataclass(frozen=True)
 class Moves:
-    """``hosts``: host → name → uid before and after. ``left``: name → why they stay as they are, everywhere."""
+    """`hosts`: host → name → uid before and after. `left`: name → why they stay as they are, everywhere."""
 
     hosts: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     left: Mapping[str, str] = field(default_factory=dict)
+
+    def closed(self, seen: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, tuple[int, int]]]:
+        """Whom each host keeps out meanwhile: those who change elsewhere as well, since homes are on the network."""
+        found = {
+            # guard: who is renumbered somewhere is kept out everywhere
+            host: {name: (answer["has"][name],) * 2 for name in self.people if name in answer["has"]}
+            | dict(self.hosts.get(host, {}))
+            for host, answer in seen.items()
+            if not answer["under_way"]
+        }
+        return {host: people for host, people in found.items() if people}
 
     @property
     def people(self) -> list[str]:
@@ -45,9 +56,12 @@ def decide(seen: Mapping[str, Mapping[str, Any]], storage: Collection[str], want
     A person is renumbered on all hosts or on none, and whoever would get ids of somebody who stays, stays as well.
     """
     left: dict[str, str] = {}
+    moving = {name for answer in seen.values() for name in answer["people"]}
     for host, answer in sorted(seen.items()):
-        for reason in (answer["problems"], answer["busy"]):
-            for name, words in reason.items():
+        for name, words in answer["problems"].items():
+            left.setdefault(name, f"{host}: {words}")
+        for name, words in answer["busy"].items():
+            if name in moving:  # whoever stays as they are may run what they like
                 left.setdefault(name, f"{host}: {words}")
     for name in wanted:
         uids = {host: answer["has"][name] for host, answer in seen.items() if name in answer["has"]}
@@ -63,12 +77,15 @@ def decide(seen: Mapping[str, Mapping[str, Any]], storage: Collection[str], want
                 )
     while True:
         more = {}
-        for host, answer in seen.items():
+        for host, answer in sorted(seen.items()):
             holders = {pair[0]: name for name, pair in answer["people"].items()}
-            for name, (_old, new) in answer["people"].items():
-                holder = holders.get(new)
+            for name, pair in answer["people"].items():
+                holder = holders.get(pair[1])
                 if name not in left and holder is not None and holder != name and holder in left:
-                    more[name] = f"{host}: uid {new} is still {holder}'s there, who is left out"
+                    more[name] = f"{host}: uid {pair[1]} is still {holder}'s there, who is left out"
+                other = _over_the_network(name, pair, seen, moving - set(left)) if host in storage else None
+                if name not in left and other is not None:  # guard: nobody reaches a home while it changes hands
+                    more[name] = f"{host}: {other}, who would reach their files over the network: renumber both at once"
         if not more:
             break
         left.update(more)
@@ -77,6 +94,17 @@ def decide(seen: Mapping[str, Mapping[str, Any]], storage: Collection[str], want
         for host, answer in sorted(seen.items())
     }
     return Moves({host: moves for host, moves in hosts.items() if moves}, left)
+
+
+def _over_the_network(
+    name: str, pair: Collection[int], seen: Mapping[str, Mapping[str, Any]], kept_out: Collection[str]
+) -> str | None:
+    """Who else has one of a person's uids on some host, and is let in meanwhile."""
+    for host, answer in sorted(seen.items()):
+        for other, uid in answer["has"].items():
+            if uid in pair and other != name and other not in kept_out:
+                return f"uid {uid} is {other}'s on {host}"
+    return None
 
 
 def agree(seen: Mapping[str, Mapping[str, Any]], moves: Moves) -> bool:

@@ -131,7 +131,7 @@ def _perform(
     session: Session, moves: Moves, people: Sequence[User], seen: Mapping[str, Any], under_way: Sequence[str]
 ) -> int:
     """Close them on all hosts, then do it on all; where one of them cannot be closed, none is changed."""
-    fresh = Moves({host: of for host, of in moves.hosts.items() if host not in under_way}, moves.left)
+    fresh = Moves(moves.closed(seen), moves.left)
     closed = session.run(
         PLAYBOOK, list(fresh.hosts), _given(fresh, people, "close"), check=False, doing="Closing the accounts"
     )

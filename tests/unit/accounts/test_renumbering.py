@@ -12,7 +12,7 @@ WANTED = {"minji": 20001, "jiho": 20002}
 def host(has: dict[str, int] | None = None, **more: Any) -> dict[str, Any]:
     """A host's answer: who has which uid; whoever has another than they are to have is renumbered."""
     has = has or {}
-    people = {name: [uid, WANTED[name]] for name, uid in has.items() if uid != WANTED[name]}
+    people = {name: [uid, WANTED[name]] for name, uid in has.items() if uid != WANTED.get(name, uid)}
     for name in more.get("problems", {}):
         people.pop(name, None)
     return {"has": has, "people": people, "problems": {}, "busy": {}, "under_way": False, "written": [], **more}
@@ -59,6 +59,31 @@ def test_nodes_that_disagree_do_not_say_whose_files_the_storage_host_has() -> No
     found = decide(seen, ["nas"], WANTED)
     assert found.left["minji"].startswith("nas: has no account there, and the nodes say 1001 on a, 1005 on b")
     assert found.hosts == {}
+
+
+@pytest.mark.holds("nobody reaches a home while it changes hands")
+def test_somebody_who_has_such_a_uid_on_another_host_reaches_the_home() -> None:
+    seen = {"nas": host({"minji": 1001}), "a": host({"minji": 1001}), "b": {**host(), "has": {"sora": 1001}}}
+    found = decide(seen, ["nas"], WANTED)
+    assert found.left["minji"].startswith("nas: uid 1001 is sora's on b, who would reach")
+    # without the network nothing of theirs is the same
+    assert decide(seen, [], WANTED).left == {}
+    # and who is kept out meanwhile reaches nothing
+    seen["b"] = host({"jiho": 1001})
+    assert decide(seen, ["nas"], WANTED).left == {}
+    seen["b"]["busy"] = {"jiho": "runs vim"}
+    assert set(decide(seen, ["nas"], WANTED).left) == {"minji", "jiho"}
+
+
+@pytest.mark.holds("who is renumbered somewhere is kept out everywhere")
+def test_who_is_kept_out_where() -> None:
+    seen = {"a": host({"minji": 1001, "jiho": 20002}), "b": host({"minji": 20001, "sora": 1500}), "c": host()}
+    assert decide(seen, [], WANTED).closed(seen) == {"a": {"minji": (1001, 20001)}, "b": {"minji": (20001, 20001)}}
+
+
+def test_who_is_not_renumbered_may_run_what_they_like() -> None:
+    seen = {"a": host({"minji": 1001, "jiho": 20002}, busy={"jiho": "runs vim"})}
+    assert decide(seen, [], WANTED).left == {}
 
 
 @pytest.mark.parametrize(

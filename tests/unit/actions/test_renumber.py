@@ -57,7 +57,7 @@ def test_looked_at_closed_and_carried_out(hosts: Hosts, cli: Cli) -> None:
     code, out, err = cli("renumber", "--yes", "--json")
     assert code == 0, err
     assert [step for step, _ in hosts.asked] == ["look", "close", "carry-out", "open"]
-    assert {asked for _, asked in hosts.asked[1:]} == {("node1",)}
+    assert {asked for _, asked in hosts.asked} == {ALL}, "kept out everywhere"
     assert json.loads(out)["result"]["hosts"] == {"node1": {"minji": [1001, 20000]}}
     assert "all hosts agree" not in err
 
@@ -82,7 +82,7 @@ def test_where_one_host_cannot_be_closed_all_are_opened_again(hosts: Hosts, cli:
     hosts.fails["close"] = {"node1"}
     code, _, err = cli("renumber", "--yes")
     assert code != 0
-    assert hosts.asked[1:] == [("close", ("node1", "storage1")), ("give-up", ("node1", "storage1"))]
+    assert hosts.asked[1:] == [("close", ALL), ("give-up", ALL)]
     assert "nobody was renumbered" in err
 
 
@@ -117,10 +117,10 @@ def test_no_node_is_left_out_while_the_storage_host_is_in(hosts: Hosts, cli: Cli
 
 
 def test_what_was_begun_goes_on_and_is_not_closed_again(hosts: Hosts, cli: Cli) -> None:
-    hosts.looks["node1"] = {**LOOK, "under_way": True}
+    hosts.looks = {host: {**look, "under_way": True} for host, look in hosts.looks.items() if look}
     code, _, err = cli("renumber", "--yes")
     assert code == 0, err
-    assert hosts.asked[1:] == [("carry-out", ("node1",)), ("open", ("node1",))]
+    assert hosts.asked[1:] == [("carry-out", ALL), ("open", ALL)]
 
 
 def test_files_without_an_account_are_looked_for_by_what_the_nodes_say(hosts: Hosts, cli: Cli) -> None:

@@ -97,4 +97,4 @@ def test_whose_group_is_a_shared_one_gets_their_own_and_stays_a_member() -> None
 def test_files_of_somebody_without_an_account_here() -> None:
     found = decide([Wanted("minji", 20001, assumed=1001)], texts(("jiho", 1002)), Numbers())
     assert found.people == (Renumbering("minji", 1001, 20001, 1001, account=False),)
-    assert found.has == {"minji": 1001}
+    assert found.has == {"minji": 1001, "jiho": 1002}

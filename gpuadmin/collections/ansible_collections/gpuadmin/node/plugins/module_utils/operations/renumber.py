@@ -9,6 +9,7 @@ from typing import Literal
 from .. import background
 from ..accounts.converge import Host
 from ..answer import Answer
+from ..errors import NodeError
 from ..paths import STATE
 from ..renumbering import work
 from ..renumbering.decide import Numbers, Wanted
@@ -60,7 +61,9 @@ def operate(document: Document, check: bool) -> Answer:
     wanted = [Wanted(**asdict(one)) for one in document.people]
     if document.step == "look":
         return Answer((), {"renumber": work.look(wanted, numbers, host, measure=document.measure)})
-    words = [f"{name}: uid {pair[0]} becomes {pair[1]}" for name, pair in document.expected.items() if len(pair) == 2]
+    if any(len(pair) != 2 for pair in document.expected.values()):
+        raise NodeError("expected: each is a uid before and one after")
+    words = [f"{name}: uid {old} becomes {new}" for name, (old, new) in document.expected.items() if old != new]
     if check:  # guard: check mode renumbers nobody
         return Answer(words if document.step == "carry-out" else ())
     if document.step == "close":
@@ -72,5 +75,5 @@ def operate(document: Document, check: bool) -> Answer:
     if document.step == "give-up":
         return Answer(["what was closed is open again"] if work.give_up(host) else ())
     done = background.perform("renumber", work.carry_out, {"root": host.root, "state": host.state})
-    people = [f"{name}: uid {old} becomes {new}" for name, (old, new) in done["people"].items()]
+    people = [f"{name}: uid {old} becomes {new}" for name, (old, new) in done["people"].items() if old != new]
     return Answer(people, {"renumbered": done})

@@ -93,7 +93,7 @@ def close(host: Host, journal: Journal) -> None:
 
 def renumber(host: Host, journal: Journal) -> None:
     """Give the accounts their new ids, in all databases."""
-    _edit(host, lambda before: edited(before, journal.people))
+    _edit(host, lambda before: edited(before, [one for one in journal.people if one.changes]))
     _record(
         host, journal.people,
         lambda record, one: replace(record, user=replace(record.user, uid=one.new, gid=one.new)),

@@ -13,6 +13,7 @@ from .ids import TEMPORARY
 from .journal import Renumbering
 
 FILES = ("subuid", "subgid")
+PEOPLE = range(FIRST_HUMAN_UID, 65534)  # 65534 is nobody
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Decided:
-    """``people``: who is renumbered. ``problems``: name → what is in the way. ``has``: name → the uid here."""
+    """``people``: who is renumbered. ``problems``: name → what is in the way. ``has``: name → the uid here, of all
+    who are no system accounts."""
 
     people: tuple[Renumbering, ...]
     problems: Mapping[str, str]
@@ -51,7 +53,7 @@ def decide(wanted: Sequence[Wanted], texts: Mapping[str, str | None], numbers: N
     """Given who is to have which uid, and the databases, return who gets which ids."""
     data = Databases(texts)
     problems: dict[str, str] = {}
-    has: dict[str, int] = {}
+    has = {name: uid for uid, names in data.names_by_uid.items() for name in names if uid in PEOPLE}
     people: dict[str, Renumbering] = {}
     for one in wanted:
         found = data.passwd.get(one.name)
@@ -143,6 +145,15 @@ def _taken(people: Mapping[str, Renumbering], data: Databases, texts: Mapping[st
                     # guard: nobody gets subordinate ids that another keeps
                     found[one.name] = f"/etc/{file} gives {after}-{after + count - 1} to {quoted(other.owner)}"
     return found
+
+
+def unmoved(expected: Mapping[str, Sequence[int]], has: Mapping[str, int]) -> tuple[Renumbering, ...]:
+    """Those who keep their ids on this host, and are kept out all the same: elsewhere their files change hands."""
+    return tuple(
+        Renumbering(name, pair[0], pair[1], pair[1])
+        for name, pair in sorted(expected.items())
+        if pair[0] == pair[1] == has.get(name)
+    )
 
 
 def edited(texts: Mapping[str, str | None], people: Sequence[Renumbering]) -> dict[str, str]:

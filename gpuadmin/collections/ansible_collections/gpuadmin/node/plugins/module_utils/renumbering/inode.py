@@ -65,8 +65,8 @@ def count(table: dict[Any, list[int]], key: object, entries: int, size: int) -> 
 class Task:
     """What a walk does. ``taken``: ids that must be nobody's, looked for where nothing is changed.
 
-    ``quiet_uids``, ``quiet_gids``: whose directories nobody can change meanwhile. ``again``: a walk has just been there,
-    so what is theirs by now has no other ACL: only they and root could have given it one.
+    ``quiet_uids``, ``quiet_gids``: whose directories nobody can change meanwhile. ``again``: a walk has just been
+    there, so what is theirs by now has no other ACL: only they and root could have given it one.
     """
 
     phase: int

@@ -36,6 +36,11 @@ class Renumbering:
     subids: tuple[tuple[str, int, int, int], ...] = ()
     account: bool = True
 
+    @property
+    def changes(self) -> bool:
+        """Whether anything of theirs changes on this host."""
+        return bool(self.old != self.new or self.moves("uid") or self.moves("gid"))
+
     def moves(self, kind: str) -> list[Move]:
         """What becomes what: ``kind`` is uid or gid."""
         own = self.old if kind == "uid" else self.group

@@ -21,7 +21,7 @@ from ..people import Person
 from ..root.guard import open_root
 from . import accounts, jobs, journal, trees
 from .crawl import crawl
-from .decide import Decided, Numbers, Wanted, decide
+from .decide import Decided, Numbers, Wanted, decide, unmoved
 from .ids import TEMPORARY, Move, Phases, phases
 from .ids import Mapping as Ids
 from .inode import Tally, Task
@@ -222,7 +222,7 @@ def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: boo
         "has": dict(decided.has), "problems": dict(decided.problems),
         "people": {one.name: [one.old, one.new] for one in people},
         "under_way": under_way is not None,
-        "busy": {} if under_way is not None else busy(people, host, 1),
+        "busy": {} if under_way is not None else busy(_known(wanted, decided), host, 1),
         "written": jobs.written(host.root, [one.old for one in people]),
     }  # fmt: skip
     if measure and people and under_way is None:
@@ -231,11 +231,19 @@ def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: boo
             kind, number = key.split(" ")
             for one in people:
                 if any(move.new <= int(number) < move.new + move.count for move in one.moves(kind)):
-                    report["problems"].setdefault(
-                        one.name,
-                        f"{key} owns {counted(entries, 'entry', 'entries')} of {point} already, and is nobody's here",
-                    )
+                    words = f"{key} has {counted(entries, 'entry', 'entries')} of {point} already"
+                    report["problems"].setdefault(one.name, f"{words}: chown or delete them first")
     return report
+
+
+def _known(wanted: Sequence[Wanted], decided: Decided) -> list[Renumbering]:
+    """Everybody who was asked for and has an account here, whether it changes or not."""
+    moving = {one.name: one for one in decided.people}
+    return [
+        moving.get(one.name) or Renumbering(one.name, decided.has[one.name], one.uid)
+        for one in wanted
+        if one.name in decided.has
+    ]
 
 
 def close(
@@ -253,11 +261,12 @@ def close(
             return found, {}
         _give_up(host)  # somebody was closed, and then the controller was killed
         decided: Decided = decide(wanted, accounts.texts(host), numbers)
-        now = {one.name: [one.old, one.new] for one in decided.people}
+        people = (*decided.people, *unmoved(expected, decided.has))
+        now = {one.name: [one.old, one.new] for one in people}
         asked = {name: list(pair) for name, pair in expected.items()}
         if now != asked or decided.problems:  # guard: what was confirmed is what is done
             raise NodeError(f"is not as it was decided ({_differs(now, asked, decided)}); run it again")
-        made = Journal(decided.people, accounts.as_they_are(host, decided.people))
+        made = Journal(people, accounts.as_they_are(host, people))
         if not made.people:
             return made, {}
         Plan.of(made.people)
@@ -323,9 +332,10 @@ def carry_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
             raise NodeError("; ".join(f"{name} {words}" for name, words in in_the_way.items()))
         journal.mark(state, journal.BEGUN)
         plan = Plan.of(found.people)
-        table = trees.observe()
         places = arguments.get("trees")  # of tests
-        local = table.local if places is None else tuple(trees.Tree(one, one) for one in places)
+        local = trees.observe().local if places is None else tuple(trees.Tree(one, one) for one in places)
+        if not any(one.changes for one in found.people):
+            local = ()
         passed: list[Tally] = []
         view: AbstractContextManager[list[int]] = trees.seen(local)
         with view as handles:
