@@ -25,6 +25,10 @@ GO_ON = "gpuadmin renumber goes on where it was; those people stay locked out un
 def renumber(options: Options, names: Sequence[str]) -> int:
     """Renumber these people, or everybody whose uid differs from users.yml somewhere. Returns the exit code."""
     with opened("renumber", options, forget=names or None) as session:
+        if session.site.settings.accounts.source != "registry":
+            raise ConfigError(
+                "accounts.source is directory: uids are what the directory says", hint="change them there; then by hand"
+            )
         registry = session.site.registry
         people = [one for one in (known(registry, names) if names else registry.registry.users) if one.uid is not None]
         hosts = session.some("gpu", "storage")

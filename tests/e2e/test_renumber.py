@@ -55,10 +55,17 @@ def place(cluster: Cluster, host: str, name: str, program: str) -> None:
 def manifest(cluster: Cluster, host: str, minji: int, jiho: int) -> list[str]:
     """What they have on a host, by name. The databases are left out, in which the uids are text."""
     place(cluster, host, "manifest.py", MANIFEST)
+    names = {f"{name}={uid}" for name, uid in (("minji", minji), ("jiho", jiho))}
+    names |= {f"in-minjis-container={subid(minji)}"}
     text = cluster.admin(
-        host, f"python3 -I /root/manifest.py /srv/storage/homes:/local:/var/spool:/opt minji={minji} jiho={jiho}"
+        host, f"python3 -I /root/manifest.py /srv/storage/homes:/local:/var/spool:/opt {' '.join(sorted(names))}"
     )
     return sorted(text.splitlines())
+
+
+def subid(uid: int) -> int:
+    """One of those that are counted from a uid (docs/decisions/0002)."""
+    return 2**31 + (uid - 20000) * 65536 + 999
 
 
 def ids(cluster: Cluster, host: str) -> str:
@@ -78,7 +85,8 @@ def swap(cluster: Cluster, host: str) -> None:
     cluster.admin(
         host,
         f"{OPEN} 2>/dev/null; useradd -M -u {JIHO} -s /bin/bash minji && useradd -M -u {MINJI} -s /bin/bash jiho"
-        "; sed -i /^minji/d /etc/subuid /etc/subgid; sed -i /^jiho/d /etc/subuid /etc/subgid"
+        "; for file in subuid subgid; do sed -i -e /^minji/d -e /^jiho/d /etc/$file; "
+        f"echo minji:{subid(JIHO) - 999}:65536 >> /etc/$file; done"
         "; btrfs property set -ts / ro true 2>/dev/null; true",
     )
 
@@ -88,6 +96,8 @@ def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
     register(cluster)
     for host in ("node1", "storage1"):
         swap(cluster, host)
+    accounts = f"useradd -M -u {MINJI} -s /bin/bash minji && useradd -M -u {JIHO} -s /bin/bash jiho"
+    cluster.admin("node2", f"{OPEN} 2>/dev/null; {accounts}; btrfs property set -ts / ro true 2>/dev/null; true")
     place(cluster, "storage1", "acl.py", ACL)
     cluster.admin(
         "storage1", "cd /srv/storage/homes; for name in minji jiho; do install -d -m 700 -o $name -g $name $name; done"
@@ -103,7 +113,9 @@ def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
         "echo his > ../jiho/file; chown jiho:jiho ../jiho/file",
     )
     cluster.admin(
-        "node1", "install -d -o minji -g minji /local/minji; install -o jiho -g minji /dev/null /local/minji/both"
+        "node1",
+        "install -d -o minji -g minji /local/minji; install -o jiho -g minji /dev/null /local/minji/both; "
+        f"install -o {subid(JIHO)} -g {subid(JIHO)} /dev/null /local/minji/in-a-container",
     )
     cluster.admin("node1", "echo '0 4 * * * true' | crontab -u minji - || true")
     before = {host: manifest(cluster, host, JIHO, MINJI) for host in ("node1", "storage1")}
@@ -118,17 +130,21 @@ def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
     # the process that does it is killed in the middle, as soon as it is at work on the storage host
     unit = "gpuadmin-renumber.service"
     waits = f"until systemctl -q is-active {unit}; do sleep 0.05; done; sleep 0.7; systemctl kill -s KILL {unit}"
-    with subprocess.Popen([*cluster.ssh_command("admin", "storage1"), f"sudo sh -c '{waits}'"]):
+    with subprocess.Popen([*cluster.ssh_command("admin", "storage1"), f"sudo timeout 200 sh -c '{waits}'"]):
         killed = cluster.gpuadmin("renumber", "--yes", code=3)
     assert killed["hosts"]["storage1"]["status"] == "failed"
-    assert cluster.ssh("minji", "node1", "true").returncode == 255, "nobody is in while their files are half another's"
+    for host in ("node1", "node2"):
+        assert cluster.ssh("minji", host, "true").returncode == 255, "nobody is in while files are half another's"
+        assert cluster.admin(host, "getent shadow minji | cut -d: -f8").strip() == "1"
     assert cluster.admin("storage1", "getent shadow minji | cut -d: -f8").strip() == "1"
     done = cluster.gpuadmin("renumber", "--yes")
     assert done["result"]["renumbered"]["storage1"]["changed"] > 0
     for host in before:
         assert ids(cluster, host) == f"{MINJI} {MINJI} {JIHO} {JIHO}"
     assert {host: manifest(cluster, host, MINJI, JIHO) for host in before} == before
+    assert f"minji:{subid(MINJI) - 999}:65536" in cluster.admin("node1", "cat /etc/subuid")
     assert cluster.gpuadmin("renumber", "--yes")["result"] == {}
+    assert cluster.admin("node2", "getent shadow minji | cut -d: -f8").strip() == ""
 
     # what users.yml says is what hosts have by now: everybody is let in, with their own files
     cluster.gpuadmin("sync-users", "--yes")

@@ -144,3 +144,13 @@ def test_nothing_to_do(hosts: Hosts, cli: Cli) -> None:
     code, out, err = cli("renumber", "--yes")
     assert code == 0
     assert "Nothing to do" in out + err
+
+
+def test_where_a_directory_gives_the_uids_nobody_is_renumbered(hosts: Hosts, ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    path = ansible.site / "gpuadmin.yml"
+    path.write_text(path.read_text().replace("source: registry", "source: directory"))
+    code, _, err = cli("renumber", "--yes")
+    assert code != 0
+    assert "what the directory says" in " ".join(err.split())
+    assert hosts.asked == []
