@@ -18,14 +18,17 @@ class Moves:
 
     def closed(self, seen: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, tuple[int, int]]]:
         """Whom each host keeps out meanwhile: those who change elsewhere as well, since homes are on the network."""
-        found = {
-            # guard: who is renumbered somewhere is kept out everywhere
-            host: {name: (answer["has"][name],) * 2 for name in self.people if name in answer["has"]}
-            | dict(self.hosts.get(host, {}))
-            for host, answer in seen.items()
-            if not answer["under_way"]
-        }
-        return {host: people for host, people in found.items() if people}
+        found = {}
+        for host, answer in seen.items():
+            if answer["under_way"]:
+                continue
+            people = dict(self.hosts.get(host, {}))
+            for name in self.people:
+                if name in answer["has"]:  # guard: who is renumbered somewhere is kept out everywhere
+                    people.setdefault(name, (answer["has"][name], answer["has"][name]))
+            if people:
+                found[host] = people
+        return found
 
     @property
     def people(self) -> list[str]:

@@ -148,8 +148,8 @@ def _perform(
     given = _given(fresh, people, "carry-out")
     given["gpuadmin_renumber"] |= {host: _document("carry-out", {}) for host in under_way}
     run = session.run(PLAYBOOK, list(given["gpuadmin_renumber"]), given, check=False, doing="Renumbering")
-    if not (run.bad or run.interrupted or run.error):
-        # guard: nobody is let in anywhere before every host is done
+    whole = not (run.bad or run.interrupted or run.error)
+    if whole:  # guard: nobody is let in anywhere before every host is done -> True
         given["gpuadmin_renumber"] = {
             host: {**document, "step": "open"} for host, document in given["gpuadmin_renumber"].items()
         }
