@@ -2,11 +2,13 @@
 
 import os
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import trees
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import Walker, crawl
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import Walker, _Level, crawl
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.inode import Changer, Tally
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.special import Specials
@@ -156,3 +158,45 @@ def test_what_a_second_walk_still_finds_is_looked_at_as_by_the_first(tmp_path: P
         crawl(handle, PLAN.task(1, "tree", True, again=True), Specials(handle=written.fileno()), workers=1)
     os.close(handle)
     assert (owner(file), os.getxattr(file, "security.capability")) == (NEW, value)
+
+
+@pytest.mark.holds("a directory that was exchanged on the way in is not renumbered")
+def test_another_directory_than_the_one_that_was_seen_is_not_entered(tmp_path: Path) -> None:
+    for name in ("seen", "other"):
+        (tmp_path / name).mkdir()
+    facts = (tmp_path / "seen").lstat()
+    (tmp_path / "seen").rename(tmp_path / "gone")
+    (tmp_path / "other").rename(tmp_path / "seen")
+    handle = os.open(tmp_path, os.O_RDONLY)
+    walker = Walker(handle, Changer(PLAN.task(1, "tree", True), Specials()))
+    level = _Level("", handle, tmp_path.lstat(), [])
+    walker.path, walker.levels = "", [level]
+    assert walker._enter("seen", facts, level) == -1
+    os.close(handle)
+    assert walker.tally.words == ["'seen' was exchanged while it was looked at"]
+
+
+ORPHAN = """
+import os, sys, time
+sys.path[:0] = sys.argv[1:3]
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import _end_with
+us = os.getpid()
+if os.fork() == 0:
+    _end_with(us)
+    print(os.getpid(), flush=True)
+time.sleep(100)
+"""
+
+
+@pytest.mark.holds("no process of a walk goes on after the one that began it")
+def test_who_walks_ends_with_the_one_that_began_it() -> None:
+    root = Path(trees.__file__).parents[8]
+    words = [sys.executable, "-c", ORPHAN, str(root), str(root / "gpuadmin/collections")]
+    with subprocess.Popen(words, text=True, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        process.kill()
+    end = time.monotonic() + 20
+    while Path(f"/proc/{child}/stat").exists() and ") Z" not in Path(f"/proc/{child}/stat").read_text():
+        assert time.monotonic() < end, "it goes on"
+        time.sleep(0.05)  # the kernel's signal is on its way
