@@ -33,7 +33,6 @@ TESTED_BY = {
     "renumbering/flags.py": ("unit/node/renumbering/test_work.py", "immutable files change hands there"),
     "renumbering/inode.py": ("unit/node/renumbering/test_work.py", "real inodes of all kinds, and somebody who races"),
     "renumbering/journal.py": ("unit/node/renumbering/test_work.py", "what a killed run goes on from"),
-    "renumbering/special.py": ("unit/node/renumbering/test_work.py", "what a killed run gives back"),
     "qgroups.py": ("unit/node/limits/test_room.py", "what is decided there is done by it, on a real btrfs"),
     "disk/filling.py": ("unit/node/limits/test_room.py", "it says what is left there"),
     "disk/owned.py": ("unit/node/disk/test_command.py", "a file for each person, of whom it is"),

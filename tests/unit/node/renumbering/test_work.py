@@ -137,7 +137,7 @@ def database(host: Host, name: str) -> str:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.holds(
-    "what an inode would lose is on the disk before it changes hands", "setuid stays setuid", "a capability stays",
+    "setuid stays setuid", "a capability stays",
     "immutable stays immutable",
 )  # fmt: skip
 def test_killed_again_and_again_the_end_is_the_same(host: Host, disk: Path, seed: int) -> None:
