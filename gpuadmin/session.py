@@ -295,13 +295,14 @@ def opened(
     *,
     changes: bool = True,
     check: bool = False,
-    forget: Sequence[str] = (),
+    forget: Sequence[str] | None = (),
     exclusive: bool = True,
     directory: Path | None = None,
 ) -> Iterator[Session]:
     """Load the site; for a verb that changes things hold its lock from before the plan to after the run.
 
-    Such a verb is refused where users.yml contradicts what the site remembers; `forget`: names that are let go.
+    Such a verb is refused where users.yml contradicts what the site remembers; `forget`: names that are let go
+    (None: everybody who is registered).
     `check`: nothing is changed, for another reason than --check. `exclusive`: False for a verb that leaves the site
     alone (run): it goes on beside others. `directory`:
     the site, where it is not the one that the options name. What ends a verb in the middle is in its record.
@@ -314,7 +315,8 @@ def opened(
         with slow(f"reading the site {directory}"):
             site = load_site(str(directory))
             if exclusive and changes:
-                found = recall(directory).contradictions(site.registry.registry, but=forget)
+                but = [user.name for user in site.registry.registry.users] if forget is None else forget
+                found = recall(directory).contradictions(site.registry.registry, but=but)
                 refuse_contradictions(found, "users.yml")
         session = Session(verb, options, site, check, make_console(json=options.json))
         try:

@@ -61,6 +61,8 @@ REPORTS: Mapping[str, Any] = {
     "hardware": looks.Hardware,
     "exposed": looks.Exposed,
     "adoption": adoption.Adoption,
+    "renumber": people.Renumbering,
+    "renumbered": people.Renumbered,
 }
 _KEPT = ConfigDict(
     extra="allow",

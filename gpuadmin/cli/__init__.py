@@ -62,6 +62,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "lock-user": "Stop people from logging in.",
         "unlock-user": "Let locked people log in again.",
         "extend-user": "Set until when accounts are valid.",
+        "renumber": "Give people one uid on every host.",
         "list-users": "Show accounts and where they are missing.",
         "sync-users": "Bring every node to what users.yml says.",
         "user-guide": "Write the guide for your people.",

@@ -266,6 +266,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "add-user from a list": ("--from", "{site}/people.yml", "--check"),
     "change-user": ("minji", "--note", "lab 3", "--check"),
     "remove-user": ("minji", "--check"),
+    "renumber": ("--check",),
     "lock-user": ("minji", "--check"),
     "unlock-user": ("jiho", "--check"),
     "extend-user": ("minji", "--expires", "2028-02-28", "--check"),

@@ -7,7 +7,7 @@ from typing import Annotated, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
-from gpuadmin.ansible.shapes.bounds import Count, Stamp, Uids, Words
+from gpuadmin.ansible.shapes.bounds import Count, Seconds, Stamp, Uids, Words
 
 
 class Person(TypedDict):
@@ -87,3 +87,34 @@ class Deleted(TypedDict):
 
 
 People = dict[str, Person]
+
+
+_Name = Annotated[str, Field(max_length=64)]
+_Uid = Annotated[int, Field(ge=0, lt=2**32)]
+_Pair = Annotated[list[_Uid], Field(min_length=2, max_length=2)]
+_Line = Annotated[str, Field(max_length=1000)]
+_Lines = Annotated[list[_Line], Field(max_length=200)]
+
+
+class Renumbering(TypedDict):
+    """Who has which uid on a host, and what giving them another would mean. `trees`: files and bytes by person."""
+
+    has: dict[_Name, _Uid]
+    problems: dict[_Name, _Line]
+    people: dict[_Name, _Pair]
+    under_way: bool
+    busy: dict[_Name, _Line]
+    written: _Lines
+    trees: NotRequired[dict[_Line, dict[_Name, Annotated[list[Count], Field(min_length=2, max_length=2)]]]]
+    notes: NotRequired[_Lines]
+    unknown: NotRequired[_Lines]
+
+
+class Renumbered(TypedDict):
+    """What was done on a host."""
+
+    people: dict[_Name, _Pair]
+    changed: Count
+    seen: Count
+    words: _Lines
+    seconds: Seconds

@@ -27,6 +27,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuadmin import privileges
+from gpuadmin.accounts import renumbering
 from gpuadmin.actions import disk, idle, list_backups, list_gpus, list_images, push_image, run, show_image, status
 from gpuadmin.actions.shared import accounts, images, screen
 from gpuadmin.actions.shared.welcome import with_account
@@ -152,6 +153,12 @@ GOOD: dict[str, Any] = {
                    "copies": {"backup1": "2026-12-21T01:02:03Z"}, "uncopied": {"backup1": ["jiho"]}},
     },
     "command": {"status": 1, "output": "a\n", "errors": "b"},
+    "renumber": {
+        "has": {"minji": 1001}, "problems": {"jiho": "shares uid 1001"}, "people": {"minji": [1001, 20001]},
+        "under_way": False, "busy": {"minji": "runs sleep"}, "written": ["/etc/exports:3"],
+        "trees": {"/": {"minji": [12, 4096]}}, "notes": ["/: 1 ACL names them"], "unknown": ["/odd (orangefs)"],
+    },
+    "renumbered": {"people": {"minji": [1001, 20001]}, "changed": 12, "seen": 99, "words": ["x"], "seconds": 1.5},
     "disk": {"people": {"minji": {"homes": {"bytes": 5, "inodes": 1, "when": 1.8e9, "partial": True,
                                             "largest": [{"path": "/x", "bytes": 1, "inodes": 1}]}}}, "places": []},
 }  # fmt: skip
@@ -276,10 +283,25 @@ def _audit(found: RunResult) -> None:
     json_text(found.reported("exposed"))
 
 
+def _renumber(found: RunResult) -> None:
+    answers = Answers.of(found.hosts, HOSTS, "renumber")
+    known = dict(answers.known)
+    wanted = {"minji": 20001, "jiho": 20002}
+    moves = renumbering.decide(known, list(known), wanted)
+    renumbering.agree(known, moves)
+    renumbering.assumed(known, list(known), wanted)
+    for host, of in moves.hosts.items():
+        renumbering.steps(known[host], of)
+    for host, answer in known.items():
+        renumbering.notes(host, answer)
+    json_text(dict(found.reported("renumbered")))
+
+
 READERS: tuple[Callable[[RunResult], None], ...] = (
     _reset, _images, _power, _gpus, _diagnosis, _status, _people, _idle, _disk, _command, _measured, _privileges,
     _settings, _audit,
     _adoption,
+    _renumber,
 )  # fmt: skip
 
 

@@ -20,6 +20,8 @@ from .docker import has_docker, stage_askers, stage_docker, stage_subids
 from .observed import Observed
 from .plan import Plan, Request
 
+_RENUMBERED = "is being renumbered, and stays closed until that has ended: gpuadmin renumber goes on"
+
 
 def _accept(request: Request, plan: Plan) -> tuple[list[User], list[tuple[str, int]]]:
     """Check what came from outside; whoever is refused is reported, the others go on."""
@@ -179,6 +181,7 @@ def _stage_users(
         if registry:
             problem = (
                 conflict(user, data, settings)
+                or (_RENUMBERED if user.name in observed.renumbered else None)  # guard: who is renumbered stays closed
                 or refused.get(user.name)  # guard: who was refused a home gets no account
             )
             if problem:

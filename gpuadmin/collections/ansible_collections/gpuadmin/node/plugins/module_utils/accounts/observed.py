@@ -22,3 +22,4 @@ class Observed:
     identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     root: str = "/"
     today: int = 0
+    renumbered: frozenset[str] = frozenset()

@@ -1,0 +1,79 @@
+"""gpuadmin.node.renumber: the uids that people have on this host become those that they are to have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from .. import background
+from ..accounts.converge import Host
+from ..answer import Answer
+from ..errors import NodeError
+from ..paths import STATE
+from ..renumbering import work
+from ..renumbering.decide import Numbers, Wanted
+
+
+@dataclass(frozen=True)
+class Person:
+    """``assumed``: the uid that their files have where they have no account; 0: not known."""
+
+    name: str
+    uid: int
+    assumed: int = 0
+
+
+@dataclass(frozen=True)
+class Document:
+    """Give people other uids: their accounts, and everything on local file systems that carries the old ids.
+
+    ``look`` reports who has which uid, what they run and, with ``measure``, what they have in each file system.
+    ``close`` keeps them out and sees that they run nothing. ``carry-out`` does the work, in the unit
+    ``gpuadmin-renumber.service``, which goes on when the controller is interrupted; after a kill or a power cut it goes
+    on where it was. ``open`` lets the people in again, once every host is done. ``give-up`` opens what ``close`` has
+    closed, if nothing else was begun.
+    """
+
+    #: The people, with the uids that they are to have.
+    people: Sequence[Person]
+    #: What to do.
+    step: Literal["look", "close", "carry-out", "open", "give-up"] = "look"
+    #: Whether to walk the file systems.
+    measure: bool = False
+    #: Name → uid before and after, as it was decided; the host must still be like that.
+    expected: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    #: How subordinate ids are counted: first and last uid of people, first id, ids of each.
+    uid_first: int = 20000
+    uid_last: int = 49999
+    subid_base: int = 2147483648
+    subid_size: int = 65536
+    #: Directory of this host's own state.
+    state_directory: str = STATE
+
+
+ROLE = "accounts"
+
+
+def operate(document: Document, check: bool) -> Answer:
+    host = Host(state=document.state_directory)
+    numbers = Numbers(document.uid_first, document.uid_last, document.subid_base, document.subid_size)
+    wanted = [Wanted(**asdict(one)) for one in document.people]
+    if document.step == "look":
+        return Answer((), {"renumber": work.look(wanted, numbers, host, measure=document.measure)})
+    if any(len(pair) != 2 for pair in document.expected.values()):
+        raise NodeError("expected: each is a uid before and one after")
+    words = [f"{name}: uid {old} becomes {new}" for name, (old, new) in document.expected.items() if old != new]
+    if check:  # guard: check mode renumbers nobody
+        return Answer(words if document.step == "carry-out" else ())
+    if document.step == "close":
+        found, busy = work.close(wanted, document.expected, numbers, host)
+        conflicts = [f"{name} {text}" for name, text in busy.items()]
+        return Answer([f"{one.name}: closed" for one in found.people] if not busy else (), {}, conflicts)
+    if document.step == "open":
+        return Answer([f"{name}: open again" for name in work.reopen(host)])
+    if document.step == "give-up":
+        return Answer(["what was closed is open again"] if work.give_up(host) else ())
+    done = background.perform("renumber", work.carry_out, {"root": host.root, "state": host.state})
+    people = [f"{name}: uid {old} becomes {new}" for name, (old, new) in done["people"].items() if old != new]
+    return Answer(people, {"renumbered": done})

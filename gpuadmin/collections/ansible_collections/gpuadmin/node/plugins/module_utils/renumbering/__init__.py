@@ -1,0 +1,1 @@
+"""Giving people other uids on a host: accounts and all that carries the old ids, each inode once."""

@@ -1,0 +1,195 @@
+"""Who gets which ids on a host, by its account databases, and what is in the way. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..accounts.databases import Databases
+from ..accounts.subids import parse
+from ..fields import FIRST_HUMAN_UID, quoted, valid_name
+from ..textdb import number
+from .ids import TEMPORARY
+from .journal import Renumbering
+
+FILES = ("subuid", "subgid")
+PEOPLE = range(FIRST_HUMAN_UID, 65534)  # 65534 is nobody
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """``assumed``: the uid that their files have on this host where they have no account; 0: not known."""
+
+    name: str
+    uid: int
+    assumed: int = 0
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How subordinate ids are counted from a uid: ``base + (uid - first) * size``."""
+
+    first: int = 20000
+    last: int = 49999
+    base: int = 2147483648
+    size: int = 65536
+
+    def start(self, uid: int) -> int | None:
+        """The first subordinate id of a uid; None outside of the range of people's."""
+        return self.base + (uid - self.first) * self.size if self.first <= uid <= self.last else None
+
+
+@dataclass(frozen=True)
+class Decided:
+    """``people``: who is renumbered. ``problems``: name → what is in the way. ``has``: name → the uid here, of all
+    who are no system accounts."""
+
+    people: tuple[Renumbering, ...]
+    problems: Mapping[str, str]
+    has: Mapping[str, int]
+
+
+def decide(wanted: Sequence[Wanted], texts: Mapping[str, str | None], numbers: Numbers) -> Decided:
+    """Given who is to have which uid, and the databases, return who gets which ids."""
+    data = Databases(texts)
+    problems: dict[str, str] = {}
+    has = {name: uid for uid, names in data.names_by_uid.items() for name in names if uid in PEOPLE}
+    people: dict[str, Renumbering] = {}
+    for one in wanted:
+        found = data.passwd.get(one.name)
+        uid = one.assumed or None if found is None else number(found[2])
+        if uid is None or not valid_name(one.name):
+            continue
+        has[one.name] = uid
+        if uid == one.uid and (not data.has_group(one.name) or data.gid(one.name) == one.uid):
+            continue
+        problem = _problem(one, uid, data)
+        if problem is not None:
+            problems[one.name] = problem
+            continue
+        group = data.gid(one.name) if data.has_group(one.name) else (one.assumed or None if found is None else None)
+        people[one.name] = Renumbering(
+            one.name, uid, one.uid, group, _subids(one.name, uid, one.uid, texts, numbers), found is not None
+        )
+    while True:  # whoever is refused keeps their ids, and so may be in another's way
+        more = {name: words for name, words in _taken(people, data, texts).items() if name in people}
+        if not more:
+            return Decided(tuple(people.values()), problems, has)
+        problems.update(more)
+        for name in more:
+            del people[name]
+
+
+def _problem(one: Wanted, uid: int, data: Databases) -> str | None:
+    if uid < FIRST_HUMAN_UID or one.uid < FIRST_HUMAN_UID:  # guard: a system account is not renumbered
+        return f"uid {min(uid, one.uid)} is a system account's"
+    if one.uid >= TEMPORARY.start or uid >= TEMPORARY.start:
+        return f"uid {max(uid, one.uid)} is among those that are kept for swaps"
+    if data.passwd.count(one.name) > 1:
+        return "has more than one line in /etc/passwd"
+    others = [name for name in data.names_by_uid.get(uid, []) if name != one.name]
+    if others:  # guard: a uid that two accounts share is not renumbered
+        return f"shares uid {uid} with {quoted(others[0])}: whose a file is cannot be told"
+    if data.has_group(one.name):
+        gid = data.gid(one.name)
+        if gid is None or gid < FIRST_HUMAN_UID:
+            return f"the group '{one.name}' has gid {gid}, a system group's"
+        twins = [name for name in data.groups_by_gid.get(gid, []) if name != one.name]
+        if twins:
+            return f"the groups '{one.name}' and {quoted(twins[0])} share gid {gid}"
+        users = sorted(name for name in data.primary.get(gid, ()) if name != one.name)
+        if users:
+            return f"the group '{one.name}' is also the primary group of {quoted(users[0])}"
+    return None
+
+
+def _subids(
+    name: str, old: int, new: int, texts: Mapping[str, str | None], numbers: Numbers
+) -> tuple[tuple[str, int, int, int], ...]:
+    """The ranges that are counted from the old uid; others stay, because files belong to them (decision 2)."""
+    before, after = numbers.start(old), numbers.start(new)
+    if before is None or after is None or before == after:
+        return ()
+    return tuple(
+        (file, before, after, numbers.size)
+        for file in FILES
+        if any(
+            one.owner in (name, str(old)) and not one.problem and (one.start, one.count) == (before, numbers.size)
+            for one in parse(texts.get(file) or "")
+        )
+    )
+
+
+def _taken(people: Mapping[str, Renumbering], data: Databases, texts: Mapping[str, str | None]) -> dict[str, str]:
+    """Who would get ids of somebody who keeps them."""
+    found = {}
+    moving = {one.name: one for one in people.values()}
+    for one in people.values():
+        holders = [name for name in data.names_by_uid.get(one.new, []) if name != one.name and name not in moving]
+        if holders:  # guard: nobody gets a uid that another keeps
+            found[one.name] = f"uid {one.new} belongs to {quoted(holders[0])} here"
+        groups = [
+            name
+            for name in data.groups_by_gid.get(one.new, [])
+            if name != one.name and not (name in moving and moving[name].group == one.new)
+        ]
+        if groups:  # guard: nobody gets a gid that another group keeps
+            found.setdefault(one.name, f"gid {one.new} belongs to the group {quoted(groups[0])} here")
+        for file, _before, after, count in one.subids:
+            for other in parse(texts.get(file) or ""):
+                owner = moving.get(other.owner) or next(
+                    (two for two in moving.values() if str(two.old) == other.owner), None
+                )
+                leaves = owner is not None and any((file, other.start) == two[:2] for two in owner.subids)
+                if other.count and other.start < after + count and after < other.end and not leaves:
+                    # guard: nobody gets subordinate ids that another keeps
+                    found[one.name] = f"/etc/{file} gives {after}-{after + count - 1} to {quoted(other.owner)}"
+    return found
+
+
+def unmoved(expected: Mapping[str, Sequence[int]], has: Mapping[str, int]) -> tuple[Renumbering, ...]:
+    """Those who keep their ids on this host, and are kept out all the same: elsewhere their files change hands."""
+    return tuple(
+        Renumbering(name, pair[0], pair[1], pair[1])
+        for name, pair in sorted(expected.items())
+        if pair[0] == pair[1] == has.get(name)
+    )
+
+
+def edited(texts: Mapping[str, str | None], people: Sequence[Renumbering]) -> dict[str, str]:
+    """The databases with the new ids; again gives the same. Lines are found by names, which stay."""
+    data = Databases(texts)
+    for one in people:
+        found = data.passwd.get(one.name)
+        if found is None:
+            continue
+        before = number(found[3])
+        if not data.has_group(one.name):
+            data.add_group(one.name, one.new)
+        elif (group := data.group.get(one.name)) is not None:
+            data.group.set(one.name, [*group[:2], str(one.new), group[3]])
+        if before not in (one.group, one.new) and before is not None:
+            for shared in data.groups_by_gid.get(before, [])[:1]:  # what they may read as its member they still may
+                if shared != one.name and one.name not in data.groups_of(one.name):
+                    data.join(one.name, shared)
+        data.passwd.set(one.name, [*found[:2], str(one.new), str(one.new), *found[4:]])
+    result = data.texts()
+    for file in FILES:
+        text = texts.get(file)
+        if text is not None:
+            result[file] = _moved(file, text, people)
+    return result
+
+
+def _moved(file: str, text: str, people: Sequence[Renumbering]) -> str:
+    """/etc/subuid or /etc/subgid. A line of a uid becomes one of the name: it is the same line after a swap."""
+    lines = text.split("\n")
+    by_owner = {key: one for one in people for key in (str(one.old), one.name) if one.account}
+    for found in parse(text):
+        person = by_owner.get(found.owner)
+        if person is None or found.problem:
+            continue
+        counted = {(name, before, count): after for name, before, after, count in person.subids}
+        start = counted.get((file, found.start, found.count), found.start)
+        lines[found.line - 1] = f"{person.name}:{start}:{found.count}"
+    return "\n".join(lines)

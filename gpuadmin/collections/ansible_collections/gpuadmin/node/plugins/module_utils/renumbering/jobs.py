@@ -1,0 +1,72 @@
+"""What else on a host has ids inside: at jobs, and what cron has read already."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+
+from ..files import read_bytes, write_atomic
+from ..run import Runner, run_command
+from ..unit import UP
+from ..unit import state as state_of
+
+AT_JOBS = ("var/spool/cron/atjobs", "var/spool/at")
+CRON = ("cron.service", "crond.service", "cronie.service", "atd.service")
+LARGEST = 16 << 20  # bytes; anything larger is not a job
+_HEADER = re.compile(rb"\A#!/bin/sh\n# atrun uid=\d+ gid=\d+\n")
+_COMMENT = re.compile(rb"\s*#(?![0-9])")  # in sudoers `#1001` is a uid
+#: Files of the system in which an admin may have written a uid.
+WRITTEN = ("etc/fstab", "etc/exports", "etc/exports.d", "etc/sudoers", "etc/sudoers.d", "etc/tmpfiles.d",
+           "etc/security/limits.conf", "etc/security/limits.d", "etc/projid", "etc/auto.master.d")  # fmt: skip
+
+
+def correct_at_jobs(root: str, groups: dict[int, int]) -> int:
+    """Have each at job name its owner's ids: atd runs no other. ``groups``: uid → gid. Returns how many it changed."""
+    changed = 0
+    for directory in AT_JOBS:
+        path = os.path.join(root, directory)
+        for name in sorted(os.listdir(path)) if os.path.isdir(path) else ():
+            job = os.path.join(path, name)
+            facts = os.lstat(job)
+            # guard: only an at job is rewritten
+            if not stat.S_ISREG(facts.st_mode) or facts.st_size > LARGEST or facts.st_uid not in groups:
+                continue
+            data = read_bytes(job) or b""
+            head = b"#!/bin/sh\n# atrun uid=%d gid=%d\n" % (facts.st_uid, groups[facts.st_uid])
+            fixed = _HEADER.sub(head, data, count=1)
+            if fixed != data:
+                write_atomic(job, fixed, mode=stat.S_IMODE(facts.st_mode))
+                os.utime(job, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+                changed += 1
+    return changed
+
+
+def reread(run: Runner = run_command) -> list[str]:
+    """Start cron and atd again, where they run: they keep the uid of a crontab that they have read. Returns units."""
+    again = [unit for unit in CRON if state_of(unit, run) in UP]
+    for unit in again:
+        done = run(("systemctl", "try-restart", unit))
+        if done.returncode:
+            raise OSError(f"{unit} does not start again: {done.stderr.strip()}")
+    return again
+
+
+def written(root: str, uids: list[int]) -> list[str]:
+    """Where files of the system name one of these uids: an admin looks at them."""
+    pattern = (
+        re.compile(rb"(?<![0-9.])(?:%s)(?![0-9.])" % b"|".join(b"%d" % one for one in sorted(set(uids))))
+        if uids
+        else None
+    )
+    found: list[str] = []
+    for name in WRITTEN if pattern else ():
+        path = os.path.join(root, name)
+        files = [os.path.join(path, one) for one in sorted(os.listdir(path))] if os.path.isdir(path) else [path]
+        for file in files:
+            if not os.path.isfile(file):
+                continue
+            for number, line in enumerate((read_bytes(os.path.realpath(file)) or b"").split(b"\n"), 1):
+                if pattern is not None and not _COMMENT.match(line) and pattern.search(line):
+                    found.append(f"{file}:{number}")
+    return found[:50]

@@ -1,0 +1,135 @@
+"""What is under way on a host, in its state: a plan, what is done of it, and what inodes would lose on the way.
+
+``plan.json`` is written whole before anything happens, and goes when all is done. ``done`` has the steps that are done,
+``specials`` a line for each inode of special.py; both are on the disk before what follows from them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..errors import NodeError
+from ..files import make_directory, read_bytes, sync_directory, write_atomic
+from .ids import Move
+from .special import Specials, parse
+
+DIRECTORY = "renumber"
+FORMAT = 1
+BEGUN, WHOLE = "begun", "whole"  # the first step, and the last one before the accounts are opened
+
+
+@dataclass(frozen=True)
+class Renumbering:
+    """One person on one host. ``group``: the gid of the group of their name; None where there is none.
+
+    ``subids``: subordinate ids that are counted from the uid, (file, first before, first after, count).
+    """
+
+    name: str
+    old: int
+    new: int
+    group: int | None = None
+    subids: tuple[tuple[str, int, int, int], ...] = ()
+    account: bool = True
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything of theirs changes on this host."""
+        return bool(self.old != self.new or self.moves("uid") or self.moves("gid"))
+
+    def moves(self, kind: str) -> list[Move]:
+        """What becomes what: ``kind`` is uid or gid."""
+        own = self.old if kind == "uid" else self.group
+        file = f"sub{kind}"
+        single = [] if own is None or own == self.new else [Move(own, self.new)]
+        return single + [Move(start, to, count) for name, start, to, count in self.subids if name == file]
+
+
+@dataclass(frozen=True)
+class Journal:
+    """``closed``: name → the two fields of /etc/shadow that keep them out meanwhile, as they were, and whether
+    accounts.json had them locked (None: they are not in it)."""
+
+    people: tuple[Renumbering, ...]
+    closed: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def moves(self, kind: str) -> list[Move]:
+        return [move for one in self.people for move in one.moves(kind)]
+
+
+def directory(state: str) -> str:
+    return os.path.join(state, DIRECTORY)
+
+
+def load(state: str) -> Journal | None:
+    """What is under way; None: nothing. Raises NodeError for a damaged plan."""
+    path = os.path.join(directory(state), "plan.json")
+    data = read_bytes(path)
+    if data is None:
+        return None
+    try:
+        raw = json.loads(data)
+        if raw["format"] != FORMAT:
+            raise NodeError(f"{path} is of another version of gpuadmin: finish with that one (gpuadmin renumber)")
+        people = tuple(
+            Renumbering(**{**one, "subids": tuple((a, b, c, d) for a, b, c, d in one["subids"])})
+            for one in raw["people"]
+        )
+        return Journal(people, raw["closed"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise NodeError(f"{path} is damaged ({error}): nothing was changed; it says who has which ids by now") from None
+
+
+def under_way(state: str) -> Journal | None:
+    """What was begun and has not ended; None: nothing was, though accounts may be closed for it."""
+    return load(state) if BEGUN in done(state) else None
+
+
+def begin(state: str, journal: Journal) -> None:
+    """Write a plan, before anything of it happens. What an earlier one left goes first."""
+    make_directory(state, 0o755)
+    make_directory(directory(state), 0o700)
+    for name in ("done", "specials"):
+        path = os.path.join(directory(state), name)
+        if os.path.lexists(path):
+            os.unlink(path)
+    sync_directory(directory(state))
+    text = json.dumps({"format": FORMAT, **asdict(journal)})
+    write_atomic(os.path.join(directory(state), "plan.json"), text.encode(), mode=0o600)
+
+
+def end(state: str) -> None:
+    """All is done: the plan goes, and only then what belongs to it."""
+    os.unlink(os.path.join(directory(state), "plan.json"))
+    sync_directory(directory(state))
+
+
+def done(state: str) -> set[str]:
+    """The steps that are done."""
+    data = read_bytes(os.path.join(directory(state), "done"))
+    return set() if data is None else set(json.loads(data))
+
+
+def mark(state: str, step: str) -> None:
+    """A step is done, and on the disk."""
+    text = json.dumps(sorted(done(state) | {step}))
+    # guard: a step that is done stays done after a power cut
+    write_atomic(os.path.join(directory(state), "done"), text.encode(), mode=0o600)
+
+
+def specials(state: str, phase: int, tree: str) -> Specials:
+    """What inodes of a tree had to lose in a phase, and the file for more."""
+    path = os.path.join(directory(state), "specials")
+    found = Specials()
+    data = read_bytes(path) or b""
+    for one in parse(data):
+        if (one.phase, one.tree) == (phase, tree):
+            found.known.setdefault(one.inode, []).append(one)
+    found.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    if data and not data.endswith(b"\n"):
+        os.write(found.handle, b"\n")
+    return found

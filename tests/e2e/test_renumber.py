@@ -1,0 +1,152 @@
+"""People who have each other's uid on some hosts get the one of users.yml on all, with all that carries the other."""
+
+import subprocess
+
+import pytest
+
+from tests.support.lab_cluster import OPEN, Cluster
+
+pytestmark = pytest.mark.lab
+
+MINJI, JIHO = 20001, 20002
+#: By nothing of gpuadmin's: names, owners, modes, times, sizes, blocks and links of all that is theirs, what
+#: getxattr(2) says, and the flags of chattr. Owners are names, so that it is the same before and after.
+MANIFEST = r"""
+import os, subprocess, sys
+names = {int(uid): name for name, uid in (word.split("=") for word in sys.argv[2:])}
+for top in sys.argv[1].split(":"):
+    for path, directories, files in os.walk(os.fsencode(top)):
+        for entry in sorted([*directories, *files]):
+            full = os.path.join(path, entry)
+            facts = os.lstat(full)
+            if facts.st_uid not in names and facts.st_gid not in names:
+                continue
+            more = [names.get(facts.st_uid, facts.st_uid), names.get(facts.st_gid, facts.st_gid), oct(facts.st_mode)]
+            more += [facts.st_nlink, facts.st_size, facts.st_blocks, facts.st_mtime_ns]
+            for one in sorted(os.listxattr(full, follow_symlinks=False)):
+                value = os.getxattr(full, one, follow_symlinks=False)
+                if one.startswith("system.posix_acl"):
+                    parts = [value[at : at + 8] for at in range(4, len(value), 8)]
+                    ids = [int.from_bytes(part[4:], "little") for part in parts]
+                    value = sorted((part[:4].hex(), names.get(number, number)) for part, number in zip(parts, ids))
+                more.append((one, value))
+            if not os.path.islink(full) and os.path.isfile(full):
+                done = subprocess.run(["lsattr", "-d", full], capture_output=True)
+                more.append(done.stdout.split()[:1])
+            print(full, more)
+"""
+
+
+#: An ACL that names people, made by hand: setfacl is not everywhere.
+ACL = r"""
+import os, struct, sys
+nobody = 2**32 - 1
+people = sorted(int(one) for one in sys.argv[2:])
+entries = [(1, 6, nobody), *((2, 4, one) for one in people), (4, 4, nobody), (16, 6, nobody), (32, 0, nobody)]
+value = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries)
+os.setxattr(sys.argv[1], "system.posix_acl_access", value)
+"""
+
+
+def place(cluster: Cluster, host: str, name: str, program: str) -> None:
+    cluster.admin(host, f"cat > /root/{name} <<'END'\n{program}\nEND")
+
+
+def manifest(cluster: Cluster, host: str, minji: int, jiho: int) -> list[str]:
+    """What they have on a host, by name. The databases are left out, in which the uids are text."""
+    place(cluster, host, "manifest.py", MANIFEST)
+    names = {f"{name}={uid}" for name, uid in (("minji", minji), ("jiho", jiho))}
+    names |= {f"in-minjis-container={subid(minji)}"}
+    text = cluster.admin(
+        host, f"python3 -I /root/manifest.py /srv/storage/homes:/local:/var/spool:/opt {' '.join(sorted(names))}"
+    )
+    return sorted(text.splitlines())
+
+
+def subid(uid: int) -> int:
+    """One of those that are counted from a uid (docs/decisions/0002)."""
+    return 2**31 + (uid - 20000) * 65536 + 999
+
+
+def ids(cluster: Cluster, host: str) -> str:
+    return " ".join(cluster.admin(host, "id -u minji; id -g minji; id -u jiho; id -g jiho").split())
+
+
+def register(cluster: Cluster) -> None:
+    lines = [f"  - {{name: {name}, uid: {uid}, keys: ['{cluster.key(name)}']}}" for name, uid in PEOPLE.items()]
+    (cluster.site / "users.yml").write_text("users:\n" + "\n".join(lines) + "\nretired: []\n")
+
+
+PEOPLE = {"minji": MINJI, "jiho": JIHO}
+
+
+def swap(cluster: Cluster, host: str) -> None:
+    """Accounts by hand, with each other's uid."""
+    cluster.admin(
+        host,
+        f"{OPEN} 2>/dev/null; useradd -M -u {JIHO} -s /bin/bash minji && useradd -M -u {MINJI} -s /bin/bash jiho"
+        "; for file in subuid subgid; do sed -i -e /^minji/d -e /^jiho/d /etc/$file; "
+        f"echo minji:{subid(JIHO) - 999}:65536 >> /etc/$file; done"
+        "; btrfs property set -ts / ro true 2>/dev/null; true",
+    )
+
+
+@pytest.mark.story("renumber")
+def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
+    register(cluster)
+    for host in ("node1", "storage1"):
+        swap(cluster, host)
+    accounts = f"useradd -M -u {MINJI} -s /bin/bash minji && useradd -M -u {JIHO} -s /bin/bash jiho"
+    cluster.admin("node2", f"{OPEN} 2>/dev/null; {accounts}; btrfs property set -ts / ro true 2>/dev/null; true")
+    place(cluster, "storage1", "acl.py", ACL)
+    cluster.admin(
+        "storage1", "cd /srv/storage/homes; for name in minji jiho; do install -d -m 700 -o $name -g $name $name; done"
+    )
+    cluster.admin(
+        "storage1",
+        "cd /srv/storage/homes/minji; echo hers > file; ln file hard; truncate -s 1G sparse; cp /bin/true setuid; "
+        "cp /bin/true capable; ln -s file link; touch still; chown -h minji:minji *; chmod 6755 setuid; "
+        "setcap cap_net_raw+ep capable; chattr +i still; "
+        f"touch shared; python3 /root/acl.py shared {JIHO} {MINJI}; chown minji:minji shared; "
+        "mkdir many; cd many; for d in $(seq 60); do mkdir $d; (cd $d; touch $(seq 500)); done; cd ..; "
+        "chown -R minji:minji many; "
+        "echo his > ../jiho/file; chown jiho:jiho ../jiho/file",
+    )
+    cluster.admin(
+        "node1",
+        "install -d -o minji -g minji /local/minji; install -o jiho -g minji /dev/null /local/minji/both; "
+        f"install -o {subid(JIHO)} -g {subid(JIHO)} /dev/null /local/minji/in-a-container",
+    )
+    cluster.admin("node1", "echo '0 4 * * * true' | crontab -u minji - || true")
+    before = {host: manifest(cluster, host, JIHO, MINJI) for host in ("node1", "storage1")}
+    assert any("capable" in line for line in before["storage1"])
+
+    # a check changes nothing, and says what would happen
+    predicted = cluster.gpuadmin("renumber", "--check")
+    assert predicted["result"]["hosts"]["node1"] == {"minji": [JIHO, MINJI], "jiho": [MINJI, JIHO]}
+    assert ids(cluster, "node1") == f"{JIHO} {JIHO} {MINJI} {MINJI}"
+    assert {host: manifest(cluster, host, JIHO, MINJI) for host in before} == before
+
+    # the process that does it is killed in the middle, as soon as it is at work on the storage host
+    unit = "gpuadmin-renumber.service"
+    waits = f"until systemctl -q is-active {unit}; do sleep 0.05; done; sleep 0.7; systemctl kill -s KILL {unit}"
+    with subprocess.Popen([*cluster.ssh_command("admin", "storage1"), f"sudo timeout 200 sh -c '{waits}'"]):
+        killed = cluster.gpuadmin("renumber", "--yes", code=3)
+    assert killed["hosts"]["storage1"]["status"] == "failed"
+    for host in ("node1", "node2"):
+        assert cluster.ssh("minji", host, "true").returncode == 255, "nobody is in while files are half another's"
+        assert cluster.admin(host, "getent shadow minji | cut -d: -f8").strip() == "1"
+    assert cluster.admin("storage1", "getent shadow minji | cut -d: -f8").strip() == "1"
+    done = cluster.gpuadmin("renumber", "--yes")
+    assert done["result"]["renumbered"]["storage1"]["changed"] > 0
+    for host in before:
+        assert ids(cluster, host) == f"{MINJI} {MINJI} {JIHO} {JIHO}"
+    assert {host: manifest(cluster, host, MINJI, JIHO) for host in before} == before
+    assert f"minji:{subid(MINJI) - 999}:65536" in cluster.admin("node1", "cat /etc/subuid")
+    assert cluster.gpuadmin("renumber", "--yes")["result"] == {}
+    assert cluster.admin("node2", "getent shadow minji | cut -d: -f8").strip() == ""
+
+    # what users.yml says is what hosts have by now: everybody is let in, with their own files
+    cluster.gpuadmin("sync-users", "--yes")
+    assert cluster.person("minji", "node1", "cat file; id -u").split() == ["hers", str(MINJI)]
+    assert cluster.person("jiho", "node2", "cat file; id -u").split() == ["his", str(JIHO)]

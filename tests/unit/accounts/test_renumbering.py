@@ -1,0 +1,117 @@
+"""Who is renumbered on which host, by what all of them say."""
+
+from typing import Any
+
+import pytest
+
+from gpuadmin.accounts.renumbering import Moves, agree, assumed, decide, notes, steps
+
+WANTED = {"minji": 20001, "jiho": 20002}
+
+
+def host(has: dict[str, int] | None = None, **more: Any) -> dict[str, Any]:
+    """A host's answer: who has which uid; whoever has another than they are to have is renumbered."""
+    has = has or {}
+    people = {name: [uid, WANTED[name]] for name, uid in has.items() if uid != WANTED.get(name, uid)}
+    for name in more.get("problems", {}):
+        people.pop(name, None)
+    return {"has": has, "people": people, "problems": {}, "busy": {}, "under_way": False, "written": [], **more}
+
+
+def test_each_host_has_its_own_moves() -> None:
+    seen = {"a": host({"minji": 1001, "jiho": 1002}), "b": host({"minji": 20001, "jiho": 1001}), "c": host()}
+    found = decide(seen, [], WANTED)
+    assert found.hosts == {
+        "a": {"minji": (1001, 20001), "jiho": (1002, 20002)},
+        "b": {"jiho": (1001, 20002)},
+    }
+    assert found.people == ["jiho", "minji"]
+    assert not agree(seen, found)
+
+
+@pytest.mark.parametrize("reason", ["busy", "problems"])
+def test_who_is_in_the_way_on_one_host_stays_on_all(reason: str) -> None:
+    seen = {
+        "a": host({"minji": 1001, "jiho": 1002}),
+        "b": host({"minji": 1001, "jiho": 1002}, **{reason: {"minji": "runs python3"}}),
+    }
+    found = decide(seen, [], WANTED)
+    assert found.left == {"minji": "b: runs python3"}
+    assert {name for moves in found.hosts.values() for name in moves} == {"jiho"}
+
+
+def test_who_would_get_ids_of_somebody_who_stays_stays_as_well() -> None:
+    seen = {"a": host({"minji": 20002, "jiho": 20001}), "b": host({"minji": 20002}, busy={"minji": "runs vim"})}
+    found = decide(seen, [], WANTED)
+    assert found.hosts == {}
+    assert found.left == {"minji": "b: runs vim", "jiho": "a: uid 20002 is still minji's there, who is left out"}
+
+
+def test_files_on_the_storage_host_are_whose_all_nodes_say() -> None:
+    seen = {"nas": host({"jiho": 1002}), "a": host({"minji": 1001}), "b": host({"minji": 1001})}
+    assert assumed(seen, ["nas"], WANTED) == {"nas": {"minji": 1001}}
+
+
+@pytest.mark.holds("whose files on the storage host are whose is not guessed")
+def test_nodes_that_disagree_do_not_say_whose_files_the_storage_host_has() -> None:
+    seen = {"nas": host(), "a": host({"minji": 1001}), "b": host({"minji": 1005})}
+    assert assumed(seen, ["nas"], WANTED) == {}
+    found = decide(seen, ["nas"], WANTED)
+    assert found.left["minji"].startswith("nas: has no account there, and the nodes say 1001 on a, 1005 on b")
+    assert found.hosts == {}
+
+
+@pytest.mark.holds("nobody reaches a home while it changes hands")
+def test_somebody_who_has_such_a_uid_on_another_host_reaches_the_home() -> None:
+    seen = {"nas": host({"minji": 1001}), "a": host({"minji": 1001}), "b": {**host(), "has": {"sora": 1001}}}
+    found = decide(seen, ["nas"], WANTED)
+    assert found.left["minji"].startswith("nas: uid 1001 is sora's on b, who would reach")
+    # without the network nothing of theirs is the same
+    assert decide(seen, [], WANTED).left == {}
+    # and who is kept out meanwhile reaches nothing
+    seen["b"] = host({"jiho": 1001})
+    assert decide(seen, ["nas"], WANTED).left == {}
+    seen["b"]["busy"] = {"jiho": "runs vim"}
+    assert set(decide(seen, ["nas"], WANTED).left) == {"minji", "jiho"}
+
+
+@pytest.mark.holds("who is renumbered somewhere is kept out everywhere")
+def test_who_is_kept_out_where() -> None:
+    seen = {"a": host({"minji": 1001, "jiho": 20002}), "b": host({"minji": 20001, "sora": 1500}), "c": host()}
+    assert decide(seen, [], WANTED).closed(seen) == {"a": {"minji": (1001, 20001)}, "b": {"minji": (20001, 20001)}}
+
+
+def test_who_is_not_renumbered_may_run_what_they_like() -> None:
+    seen = {"a": host({"minji": 1001, "jiho": 20002}, busy={"jiho": "runs vim"})}
+    assert decide(seen, [], WANTED).left == {}
+
+
+@pytest.mark.parametrize(
+    ("seen", "agreed"),
+    [
+        ({"a": host({"minji": 1001}), "b": host({"minji": 1001, "jiho": 1002})}, True),
+        ({"a": host({"minji": 1001}), "b": host({"minji": 1005})}, False),
+        # one of them has it right already: keeping the other's would be two
+        ({"a": host({"minji": 1001}), "b": host({"minji": 20001})}, False),
+        ({"a": host({"minji": 1001}), "b": host({"jiho": 1001})}, False),
+        ({"a": host({"minji": 20001})}, False),
+    ],
+)
+def test_whether_keeping_the_uids_is_the_cheap_way(seen: dict[str, Any], agreed: bool) -> None:
+    assert agree(seen, decide(seen, [], WANTED)) == agreed
+
+
+def test_what_is_shown() -> None:
+    answer = host({"minji": 20002, "jiho": 20001}, trees={"/": {"minji": [1, 4096]}, "/local": {"minji": [2, 0]}})
+    moves = decide({"a": answer}, [], WANTED).hosts["a"]
+    assert steps(answer, moves) == [
+        "jiho: uid and gid 20001 become 20002 (changes places); no files",
+        "minji: uid and gid 20002 become 20001 (changes places); 1 file, 4.1 kB in /; 2 files, 0 bytes in /local",
+    ]
+    answer |= {"notes": ["/: 1 ACL names them"], "unknown": ["/odd (orangefs)"], "written": ["/etc/exports:3"]}
+    assert notes("a", answer) == [
+        "a: /: 1 ACL names them",
+        "a: not looked at: /odd (orangefs)",
+        "a: /etc/exports:3 names such a uid: look at it yourself",
+    ]
+    assert Moves().people == []

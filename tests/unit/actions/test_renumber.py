@@ -1,0 +1,156 @@
+"""gpuadmin renumber, from the command line to what hosts are asked, in which order, and what stops it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.results import HostResult, RunResult
+from tests.support.fake_ansible import Ansible, Cli, ansible
+
+__all__ = ["ansible"]
+LOOK: dict[str, Any] = {
+    "has": {"minji": 1001}, "people": {"minji": [1001, 20000]}, "problems": {}, "busy": {}, "under_way": False,
+    "written": [], "trees": {"/": {"minji": [3, 4096]}},
+}  # fmt: skip
+RIGHT: dict[str, Any] = {**LOOK, "has": {"minji": 20000}, "people": {}, "trees": {}}
+
+
+class Hosts:
+    """What the hosts answer to each step, and in which order they were asked what."""
+
+    def __init__(self, **looks: dict[str, Any] | None) -> None:
+        self.looks = {"storage1": RIGHT, "node1": LOOK, "node2": RIGHT, **looks}
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+        self.fails: dict[str, set[str]] = {}
+
+    def run(self, invocation: Invocation, **_: object) -> RunResult:
+        documents = invocation.variables["gpuadmin_renumber"]
+        (step,) = {one["step"] for one in documents.values()}
+        self.asked.append((step if not invocation.check or step == "look" else f"{step} (check)", tuple(documents)))
+        found = {}
+        for host in documents:
+            if step == "look":
+                answer = self.looks[host]
+                found[host] = HostResult("unreachable", message="is off") if answer is None else HostResult(
+                    "ok", reports={"renumber": answer}
+                )  # fmt: skip
+            elif host in self.fails.get(step, ()):
+                found[host] = HostResult("failed", message="minji runs python3")
+            else:
+                found[host] = HostResult("changed", changed=["minji: uid 1001 becomes 20000"])
+        return RunResult(found)
+
+
+@pytest.fixture
+def hosts(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Hosts:
+    found = Hosts()
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", found.run)
+    return found
+
+
+ALL = ("node1", "node2", "storage1")
+
+
+def test_looked_at_closed_and_carried_out(hosts: Hosts, cli: Cli) -> None:
+    code, out, err = cli("renumber", "--yes", "--json")
+    assert code == 0, err
+    assert [step for step, _ in hosts.asked] == ["look", "close", "carry-out", "open"]
+    assert {asked for _, asked in hosts.asked} == {ALL}, "kept out everywhere"
+    assert json.loads(out)["result"]["hosts"] == {"node1": {"minji": [1001, 20000]}}
+    assert "all hosts agree" not in err
+
+
+def test_a_check_asks_what_the_run_asks_and_changes_nothing(hosts: Hosts, cli: Cli) -> None:
+    code, _, err = cli("renumber", "minji", "--check")
+    assert code == 0, err
+    assert [step for step, _ in hosts.asked] == ["look", "carry-out (check)"]
+
+
+@pytest.mark.holds("renumber asks before it does something")
+def test_without_a_yes_nothing_is_done(hosts: Hosts, cli: Cli) -> None:
+    code, _, err = cli("renumber")
+    assert code != 0
+    assert "not confirmed" in err
+    assert [step for step, _ in hosts.asked] == ["look"]
+
+
+@pytest.mark.holds("what was closed for nothing is opened again")
+def test_where_one_host_cannot_be_closed_all_are_opened_again(hosts: Hosts, cli: Cli) -> None:
+    hosts.looks["storage1"] = LOOK
+    hosts.fails["close"] = {"node1"}
+    code, _, err = cli("renumber", "--yes")
+    assert code != 0
+    assert hosts.asked[1:] == [("close", ALL), ("give-up", ALL)]
+    assert "nobody was renumbered" in err
+
+
+@pytest.mark.holds("nobody is let in anywhere before every host is done")
+def test_who_is_done_on_one_host_is_not_let_in_while_another_is_not(hosts: Hosts, cli: Cli) -> None:
+    """Their new uid is somebody else's there."""
+    hosts.looks["storage1"] = LOOK
+    hosts.fails["carry-out"] = {"storage1"}
+    code, _, err = cli("renumber", "--yes")
+    assert code != 0
+    assert [step for step, _ in hosts.asked] == ["look", "close", "carry-out"]
+    assert "stay locked out until it has ended" in " ".join(err.split())
+
+
+@pytest.mark.holds("nobody is renumbered before every host has spoken")
+def test_a_host_that_is_away_stops_it(hosts: Hosts, cli: Cli) -> None:
+    hosts.looks["node2"] = None
+    code, _, err = cli("renumber", "--yes")
+    assert code != 0
+    assert "who has which uid is not known: node2 (is off)" in err
+    assert [step for step, _ in hosts.asked] == ["look"]
+
+
+@pytest.mark.holds("nobody's home changes hands while a host that uses it is left out")
+def test_no_node_is_left_out_while_the_storage_host_is_in(hosts: Hosts, cli: Cli) -> None:
+    code, _, err = cli("renumber", "--yes", "--limit", "storage1,node1")
+    assert code != 0
+    assert "leaves out node2" in err
+    assert hosts.asked == []
+    code, _, err = cli("renumber", "--yes", "--limit", "node1")
+    assert code == 0, err
+
+
+def test_what_was_begun_goes_on_and_is_not_closed_again(hosts: Hosts, cli: Cli) -> None:
+    hosts.looks = {host: {**look, "under_way": True} for host, look in hosts.looks.items() if look}
+    code, _, err = cli("renumber", "--yes")
+    assert code == 0, err
+    assert hosts.asked[1:] == [("carry-out", ALL), ("open", ALL)]
+
+
+def test_files_without_an_account_are_looked_for_by_what_the_nodes_say(hosts: Hosts, cli: Cli) -> None:
+    hosts.looks["storage1"] = {**RIGHT, "has": {}}
+    hosts.looks["node2"] = LOOK
+    code, _, err = cli("renumber", "--yes")
+    assert code == 0, err
+    assert hosts.asked[:2] == [("look", ALL), ("look", ("storage1",))]
+
+
+def test_whoever_runs_something_is_named(hosts: Hosts, cli: Cli) -> None:
+    hosts.looks["node1"] = {**LOOK, "busy": {"minji": "runs python3 (2 processes)"}}
+    code, _, err = cli("renumber", "--yes")
+    assert code != 0
+    assert "node1: runs python3 (2 processes)" in err
+    assert [step for step, _ in hosts.asked] == ["look"]
+
+
+def test_nothing_to_do(hosts: Hosts, cli: Cli) -> None:
+    hosts.looks["node1"] = RIGHT
+    code, out, err = cli("renumber", "--yes")
+    assert code == 0
+    assert "Nothing to do" in out + err
+
+
+def test_where_a_directory_gives_the_uids_nobody_is_renumbered(hosts: Hosts, ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    path = ansible.site / "gpuadmin.yml"
+    path.write_text(path.read_text().replace("source: registry", "source: directory"))
+    code, _, err = cli("renumber", "--yes")
+    assert code != 0
+    assert "what the directory says" in " ".join(err.split())
+    assert hosts.asked == []

@@ -1,0 +1,40 @@
+"""Accounts of people who are being renumbered are left alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import Settings
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.renumbered import PLAN
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+USERS = [
+    {"name": name, "uid": uid, "gid": uid, "home": f"/home/{name}"} for name, uid in (("minji", 20001), ("jiho", 20002))
+]
+
+
+def plan(host: Host, text: str) -> None:
+    path = Path(host.path(host.state)) / PLAN
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+
+
+@pytest.mark.holds("who is renumbered stays closed")
+def test_who_is_being_renumbered_is_left_alone_and_the_others_are_not(host: Host) -> None:
+    converge(Request(Settings(), USERS), host)
+    shadow = Path(host.path("etc/shadow"))
+    shadow.write_text(shadow.read_text().replace("minji:*:", "minji:!*:"))
+    plan(host, json.dumps({"people": [{"name": "minji"}]}))
+    locked = [{**one, "locked": True} for one in USERS]
+    found = converge(Request(Settings(), locked), host).plan
+    assert "being renumbered" in str(found.users["minji"].problem)
+    assert found.users["jiho"].operations == ["lock"]
+    assert "minji:!*:" in shadow.read_text()
+
+
+def test_a_damaged_plan_opens_nobody(host: Host) -> None:
+    plan(host, "[")
+    with pytest.raises(NodeError, match="damaged"):
+        converge(Request(Settings(), USERS), host)

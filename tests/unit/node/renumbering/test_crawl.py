@@ -1,0 +1,202 @@
+"""A walk over real trees: all that is in one, once, and nothing that is not."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import trees
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import Walker, _Level, crawl
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.inode import Changer, Tally
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.special import Specials
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.work import Plan
+
+from tests.support.deep_tree import descend, plant
+from tests.support.storage import mounted, run
+
+pytestmark = pytest.mark.root
+
+OLD, NEW = 31001, 31002
+PLAN = Plan.of([Renumbering("minji", OLD, NEW, OLD)])
+
+
+def walk(top: Path, workers: int = 2, *, apply: bool = True) -> Tally:
+    handle = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return crawl(handle, PLAN.task(1, "tree", apply), Specials(), workers=workers)
+    finally:
+        os.close(handle)
+
+
+def own(*paths: Path) -> None:
+    for path in paths:
+        os.lchown(path, OLD, OLD)
+
+
+def owner(path: Path) -> int:
+    return path.lstat().st_uid
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_each_entry_once_however_many_walk(tmp_path: Path, workers: int) -> None:
+    for number in range(300):
+        place = tmp_path / "top" / f"a{number % 7}" / f"b{number % 31}" / f"c{number}"
+        place.mkdir(parents=True)
+        (place / "file").touch()
+        (place / "link").symlink_to("/etc/passwd")
+    everything = [tmp_path / "top", *(tmp_path / "top").rglob("*")]
+    own(*everything)
+    looked = walk(tmp_path / "top", workers, apply=False)
+    assert (looked.seen, looked.uids[OLD][0], looked.changed) == (len(everything), len(everything), 0)
+    assert walk(tmp_path / "top", workers).changed == len(everything)
+    assert {owner(path) for path in everything} == {NEW}
+    assert walk(tmp_path / "top", workers).changed == 0
+    assert owner(Path("/etc/passwd")) == 0
+
+
+def test_what_no_path_reaches_is_reached(tmp_path: Path) -> None:
+    """Deeper than there are descriptors, and than a path may be long."""
+    parts = ["d" * 30] * 1500
+    plant(tmp_path, parts)
+    here = descend(tmp_path, parts)
+    os.chown("bottom", OLD, OLD, dir_fd=here)
+    assert walk(tmp_path).changed == 1
+    assert os.stat("bottom", dir_fd=here).st_uid == NEW
+    os.close(here)
+    subprocess.run(["rm", "-rf", str(tmp_path / parts[0])], check=True)
+
+
+@pytest.mark.holds("the way up leads to where the renumbering came from")
+def test_who_moves_a_deep_directory_leads_the_walk_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl.KEPT_OPEN", 1)
+    top, outside = tmp_path / "top", tmp_path / "outside"
+    (top / "a/b/c/d").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "roots").mkdir()
+    own(outside / "roots")
+    changer = Changer(PLAN.task(1, "tree", True), Specials())
+    handle = os.open(top, os.O_RDONLY)
+    walker = Walker(handle, changer)
+    visit = walker._visit
+
+    def visited(inner: int, facts: os.stat_result) -> object:
+        found = visit(inner, facts)
+        if not found:  # the bottom: what is above it goes elsewhere now
+            (top / "a/b/c").rename(outside / "c")
+        return found
+
+    monkeypatch.setattr(walker, "_visit", visited)
+    before = os.open(".", os.O_RDONLY)
+    try:
+        walker.walk("")
+    finally:
+        os.fchdir(before)
+        os.close(before)
+        os.close(handle)
+    assert owner(outside / "roots") == OLD
+    assert "was moved while it was looked at" in walker.tally.words[0]
+
+
+@pytest.mark.btrfs
+@pytest.mark.holds("what is mounted inside is not renumbered with it")
+def test_subvolumes_are_entered_and_mounts_and_snapshots_are_not(tmp_path: Path) -> None:
+    with mounted(tmp_path / "image", tmp_path / "point", 200) as point:
+        run("btrfs", "subvolume", "create", point / "inner")
+        (point / "inner/file").touch()
+        (point / "hidden").mkdir()
+        own(point, point / "inner", point / "inner/file", point / "hidden")
+        run("btrfs", "subvolume", "snapshot", "-r", point / "inner", point / "backup")
+        run("mount", "-t", "tmpfs", "tmpfs", point / "hidden")
+        (point / "hidden/other").touch()
+        own(point / "hidden", point / "hidden/other")
+        found = walk(point)
+        assert (found.snapshots, found.failed) == (1, 0)
+        assert [owner(point / name) for name in (".", "inner", "inner/file")] == [NEW] * 3
+        assert [owner(point / name) for name in ("backup", "backup/file", "hidden", "hidden/other")] == [OLD] * 4
+        run("umount", point / "hidden")
+
+
+PROGRAM = """
+import os, sys
+sys.path[:0] = sys.argv[1:3]
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import trees
+trees.RUN = sys.argv[3]
+with trees.seen([trees.Tree("x", one) for one in sys.argv[4:]]) as handles:
+    print([sorted(os.listdir(one)) for one in handles], [trees.is_read_only(one) for one in handles])
+"""
+
+
+def test_what_a_mount_hides_is_seen_and_what_is_mounted_is_not(tmp_path: Path) -> None:
+    point, private = tmp_path / "point", tmp_path / "run"
+    for path in (point, private):
+        path.mkdir(mode=0o700)
+    run("mount", "-t", "tmpfs", "tmpfs", point)
+    try:
+        (point / "home/before").mkdir(parents=True)
+        run("mount", "-t", "tmpfs", "-o", "ro", "tmpfs", point / "home")
+        root = Path(trees.__file__).parents[8]
+        words = [str(root), str(root / "gpuadmin/collections"), str(private), str(point), str(point / "home")]
+        found = run("python3", "-c", PROGRAM, *words)
+        assert found.strip() == "[['home'], []] [False, True]"
+        assert list(private.iterdir()) == []
+    finally:
+        run("umount", "-R", point)
+
+
+def test_what_a_second_walk_still_finds_is_looked_at_as_by_the_first(tmp_path: Path) -> None:
+    """Moved to where the first walk had been, say: it has its capability to lose like any other."""
+    file = tmp_path / "capable"
+    file.touch()
+    own(file)
+    value = b"\1\0\0\2" + b"\0\40\0\0" + bytes(12)
+    os.setxattr(file, "security.capability", value)
+    handle = os.open(tmp_path, os.O_RDONLY)
+    with (tmp_path / "specials").open("wb") as written:
+        crawl(handle, PLAN.task(1, "tree", True, again=True), Specials(handle=written.fileno()), workers=1)
+    os.close(handle)
+    assert (owner(file), os.getxattr(file, "security.capability")) == (NEW, value)
+
+
+@pytest.mark.holds("a directory that was exchanged on the way in is not renumbered")
+def test_another_directory_than_the_one_that_was_seen_is_not_entered(tmp_path: Path) -> None:
+    for name in ("seen", "other"):
+        (tmp_path / name).mkdir()
+    facts = (tmp_path / "seen").lstat()
+    (tmp_path / "seen").rename(tmp_path / "gone")
+    (tmp_path / "other").rename(tmp_path / "seen")
+    handle = os.open(tmp_path, os.O_RDONLY)
+    walker = Walker(handle, Changer(PLAN.task(1, "tree", True), Specials()))
+    level = _Level("", handle, tmp_path.lstat(), [])
+    walker.path, walker.levels = "", [level]
+    assert walker._enter("seen", facts, level) == -1
+    os.close(handle)
+    assert walker.tally.words == ["'seen' was exchanged while it was looked at"]
+
+
+ORPHAN = """
+import os, sys, time
+sys.path[:0] = sys.argv[1:3]
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import _end_with
+us = os.getpid()
+if os.fork() == 0:
+    _end_with(us)
+    print(os.getpid(), flush=True)
+time.sleep(100)
+"""
+
+
+@pytest.mark.holds("no process of a walk goes on after the one that began it")
+def test_who_walks_ends_with_the_one_that_began_it() -> None:
+    root = Path(trees.__file__).parents[8]
+    words = [sys.executable, "-c", ORPHAN, str(root), str(root / "gpuadmin/collections")]
+    with subprocess.Popen(words, text=True, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        process.kill()
+    end = time.monotonic() + 20
+    while Path(f"/proc/{child}/stat").exists() and ") Z" not in Path(f"/proc/{child}/stat").read_text():
+        assert time.monotonic() < end, "it goes on"
+        time.sleep(0.05)  # the kernel's signal is on its way

@@ -1,0 +1,100 @@
+"""Who gets which ids by a host's databases, and who does not."""
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.decide import Numbers, Wanted, decide, edited
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
+
+BASE = 2**31
+
+
+def texts(
+    *people: tuple[str, int], groups: tuple[tuple[str, int], ...] = (), subids: str = ""
+) -> dict[str, str | None]:
+    """Databases of people whose group is theirs, and more groups."""
+    passwd = "root:x:0:0:root:/root:/bin/bash\n" + "".join(
+        f"{name}:x:{uid}:{uid}::/home/{name}:/bin/sh\n" for name, uid in people
+    )
+    shadow = "root:*:1:0:99999:7:::\n" + "".join(f"{name}:$y$x:1:0:99999:7:::\n" for name, _ in people)
+    own = dict(people) | dict(groups)
+    group = "root:x:0:\n" + "".join(f"{name}:x:{gid}:\n" for name, gid in own.items())
+    return {"passwd": passwd, "shadow": shadow, "group": group, "gshadow": None, "subuid": subids, "subgid": subids}
+
+
+def test_a_swap() -> None:
+    found = decide([Wanted("minji", 1002), Wanted("jiho", 1001)], texts(("minji", 1001), ("jiho", 1002)), Numbers())
+    assert found.people == (Renumbering("minji", 1001, 1002, 1001), Renumbering("jiho", 1002, 1001, 1002))
+    assert found.problems == {}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given", "words"),
+    [
+        ([("minji", 20001)], texts(("minji", 999)), "system account"),
+        ([("minji", 999)], texts(("minji", 1001)), "system account"),
+        ([("minji", 20001)], texts(("minji", 1001), ("twin", 1001)), "shares uid 1001"),
+        ([("minji", 20001)], texts(("minji", 1001), ("minji", 1001)), "more than one line"),
+        ([("minji", 1002)], texts(("minji", 1001), ("jiho", 1002)), "uid 1002 belongs to 'jiho'"),
+        ([("minji", 20001)], texts(("minji", 1001), groups=(("lab", 20001),)), "gid 20001 belongs to the group 'lab'"),
+        ([("minji", 20001)], texts(("minji", 1001), groups=(("minji", 50),)), "a system group's"),
+        ([("minji", 20001)], texts(("minji", 1001), groups=(("lab", 1001),)), "share gid 1001"),
+        (
+            [("minji", 20003)],
+            texts(("minji", 20001), subids=f"minji:{BASE + 65536}:65536\ncontainers:{BASE + 3 * 65536}:65536\n"),
+            "to 'containers'",
+        ),
+        # minji waits for jiho, who cannot go
+        (
+            [("minji", 1002), ("jiho", 1003)],
+            texts(("minji", 1001), ("jiho", 1002), ("root2", 1003)),
+            "uid 1002 belongs to 'jiho'",
+        ),
+    ],
+)
+@pytest.mark.holds(
+    "a system account is not renumbered", "a uid that two accounts share is not renumbered",
+    "nobody gets a uid that another keeps", "nobody gets a gid that another group keeps",
+    "nobody gets subordinate ids that another keeps",
+)  # fmt: skip
+def test_who_stays(wanted: list[tuple[str, int]], given: dict[str, str | None], words: str) -> None:
+    found = decide([Wanted(*one) for one in wanted], given, Numbers())
+    assert words in found.problems["minji"]
+    assert found.people == ()
+
+
+def test_ranges_that_are_counted_from_the_uid_move_with_it_and_others_stay() -> None:
+    given = texts(("minji", 20001), ("jiho", 1002), subids=f"minji:{BASE + 65536}:65536\n1002:100000:65536\n# kept\n")
+    found = decide([Wanted("minji", 20003), Wanted("jiho", 20002)], given, Numbers())
+    after = edited(given, found.people)
+    assert after["subuid"] == f"minji:{BASE + 3 * 65536}:65536\njiho:100000:65536\n# kept\n"
+    assert found.people[0].subids == (
+        ("subuid", BASE + 65536, BASE + 3 * 65536, 65536), ("subgid", BASE + 65536, BASE + 3 * 65536, 65536),
+    )  # fmt: skip
+
+
+def test_databases_are_edited_by_name_and_again_gives_the_same() -> None:
+    given = texts(
+        ("minji", 20001), ("jiho", 20002), subids=f"20001:{BASE + 65536}:65536\n20002:{BASE + 131072}:65536\n"
+    )
+    found = decide([Wanted("minji", 20002), Wanted("jiho", 20001)], given, Numbers())
+    once = edited(given, found.people)
+    assert "minji:x:20002:20002:" in once["passwd"]
+    assert "jiho:x:20001:" in once["group"]
+    assert once["subuid"] == f"minji:{BASE + 131072}:65536\njiho:{BASE + 65536}:65536\n"
+    assert edited({**given, **once}, found.people) == once
+
+
+def test_whose_group_is_a_shared_one_gets_their_own_and_stays_a_member() -> None:
+    given = texts(("minji", 1001))
+    given["passwd"] = "minji:x:1001:100::/home/minji:/bin/sh\n"
+    given["group"] = "users:x:100:\n"
+    found = decide([Wanted("minji", 20001)], given, Numbers())
+    assert found.people == (Renumbering("minji", 1001, 20001, None),)
+    after = edited(given, found.people)
+    assert after["passwd"] == "minji:x:20001:20001::/home/minji:/bin/sh\n"
+    assert after["group"] == "users:x:100:minji\nminji:x:20001:\n"
+
+
+def test_files_of_somebody_without_an_account_here() -> None:
+    found = decide([Wanted("minji", 20001, assumed=1001)], texts(("jiho", 1002)), Numbers())
+    assert found.people == (Renumbering("minji", 1001, 20001, 1001, account=False),)
+    assert found.has == {"minji": 1001, "jiho": 1002}
