@@ -64,11 +64,22 @@ def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
         "enabled": takes_jobs(cluster.site, cluster.hosts, host),
         "name": host.name,
         "homes": cluster.plain["homes"]["path"],
-        "policy": {"extend": section.extend, "hours": {one["name"]: one["hours"] for one in _groups(section)}},
+        "policy": _policy(section),
         "controller": controllers[0].cluster_address if controllers else "",
         "key": cluster.asked("slurm_key", ""),
         "host": controllers[0].name if controllers else host.name,
         "away": _away(cluster, host),
+    }
+
+
+def _policy(section: Slurm) -> dict[str, Any]:
+    """What people may ask a node for that only operators of the queue may do."""
+    book = {one.name: one.book or section.book for one in section.groups} | {EVERYBODY: section.book}
+    return {
+        "extend": section.extend,
+        "hours": {one["name"]: one["hours"] for one in _groups(section)},
+        "book": {name: one.model_dump() for name, one in book.items() if one is not None},
+        "booked": section.booked,
     }
 
 

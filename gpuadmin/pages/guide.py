@@ -78,6 +78,7 @@ def values(
         "granted": "granted" in (settings.gpus.access, *(one.get("gpus_access") for one in own)),
         "queue": settings.slurm is not None,
         "extend": None if settings.slurm is None else settings.slurm.extend,
+        "book": _book(settings),
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),
@@ -92,6 +93,13 @@ def values(
         "mail": settings.mail is not None,
         "notice_hours": settings.metrics.idle_notice_hours,
     }
+
+
+def _book(settings: Settings) -> int | None:
+    """For how long somebody may book, in hours; None where nobody may."""
+    section = settings.slurm
+    found = [] if section is None else [section.book, *(group.book for group in section.groups)]
+    return min((one.hours for one in found if one is not None), default=None)
 
 
 def guide(

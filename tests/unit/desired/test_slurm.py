@@ -40,6 +40,16 @@ def test_the_controller_has_groups_and_nodes() -> None:
     ]  # fmt: skip
 
 
+def test_what_people_may_book() -> None:
+    assert of(0, {})["slurm_node_policy"] == {"extend": "free", "hours": {"people": 24}, "book": {}, "booked": 50}
+    book = {"gpus": 2, "hours": 8, "days": 3, "standing": 2}
+    given = {"booked": 25, "book": book, "groups": [LAB, {"name": "phd", "people": ["jiho"], "book": {"gpus": 8}}]}
+    assert of(0, given)["slurm_node_policy"]["book"] == {
+        "people": book, "lab": book, "phd": {"gpus": 8, "hours": 8, "days": 7, "standing": 1},
+    }  # fmt: skip
+    assert of(0, {"groups": [{**LAB, "book": {}}]})["slurm_node_policy"]["book"].keys() == {"lab"}
+
+
 def test_nodes_that_take_jobs_and_one_that_does_not() -> None:
     assert [of(number, {})["slurm_node_enabled"] for number in range(4)] == [True, False, True, False]
     assert of(0, {})["slurm_node_controller"] == "10.0.0.9"
@@ -64,6 +74,10 @@ def test_without_a_section_or_a_host_there_is_no_queue(section: Any, hosts: tupl
         ({"groups": [LAB, {**LAB, "name": "other"}]}, "'minji' is named twice"),
         ({"constrain": ["devices"]}, "constrain"),
         ({"hours": 0}, "hours"),
+        ({"gpus": 2, "book": {"gpus": 3}}, "book: 3 GPUs are more than one person may have at once .2."),
+        ({"hours": 4, "book": {}}, "book: 8 hours are more than a job may take .4."),
+        ({"gpus": 4, "book": {"gpus": 3}, "groups": [{**LAB, "gpus": 2}]}, "lab: book: 3 GPUs are more than"),
+        ({"book": {}, "groups": [{**LAB, "hours": 4}]}, "lab: book: 8 hours are more than"),
     ],
 )
 def test_sections_that_mean_nothing(section: Any, message: str) -> None:

@@ -80,6 +80,9 @@ def test_gpus_that_a_queue_gives(language: str) -> None:
     assert "SLURM_JOB_GPUS" not in text, "where there is no Docker"
     assert {"ko": "연장할 수 없으니", "en": "is not possible here"}[language] in text
     assert "systemd-run --user" not in text, "nobody is asked but the queue"
+    assert "gpu book" not in text, "where nobody may"
+    group = {"name": "phd", "people": ["minji"], "book": {"hours": 3}}
+    assert "gpu book 2 --at 09:00 --hours 3 " in guide(language, settings(slurm={"groups": [group]}), NODES)
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
