@@ -1,8 +1,11 @@
 """The queue's variables: groups, nodes that take jobs, and the one controller."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from jinja2.nativetypes import NativeEnvironment
 from pydantic import ValidationError
 
 from gpuadmin.config.inventory import Host
@@ -11,6 +14,7 @@ from gpuadmin.config.schema import Settings
 from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.hosts import variables
 
+ROOT = Path(__file__).resolve().parents[3]
 HOSTS = (
     Host("gpu1", ("gpu",), {"gpuadmin_address": "10.0.0.1", "gpus": 8, "gpu_model": "H100"}),
     Host("gpu2", ("gpu",), {"slurm_node": False}),
@@ -48,6 +52,21 @@ def test_what_people_may_book() -> None:
         "people": book, "lab": book, "phd": {"gpus": 8, "hours": 8, "days": 7, "standing": 1},
     }  # fmt: skip
     assert of(0, {"groups": [{**LAB, "book": {}}]})["slurm_node_policy"]["book"].keys() == {"lab"}
+
+
+@pytest.mark.parametrize("role", ["slurm_node", "slurm_controller"])
+def test_a_slurm_that_is_too_old_is_refused(role: str) -> None:
+    """What is installed counts; before that, what the distribution has."""
+    entries = yaml.safe_load((ROOT / f"roles/{role}/meta/preflight.yml").read_text())["obstacles"]
+    (entry,) = [one for one in entries if "older than 23.11" in one["say"]]
+    fine = NativeEnvironment().compile_expression(entry["that"])
+    daemon = {"slurm_node": "slurmd", "slurm_controller": "slurmctld"}[role]
+    for codename, installed, expected in (
+        ("bookworm", None, False), ("bookworm", [22, 5], False), ("bookworm", [24, 11], True), ("jammy", None, False),
+        ("trixie", None, True), ("noble", [23, 11], True), ("trixie", [23, 2], False), ("", None, True),
+    ):  # fmt: skip
+        facts = {"codename": codename, "queue": {daemon: installed}}
+        assert fine(ansible_facts={"gpuadmin": facts}) is expected, (codename, installed)
 
 
 def test_nodes_that_take_jobs_and_one_that_does_not() -> None:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuadmin.common.names import SLURM_WORDS
+
 from ..errors import NodeError
 from ..fields import quoted, whole_number
 
@@ -43,7 +45,7 @@ def known(
     for one in declared:
         name, address = one.get("name"), one.get("address")
         # guard: no line for Slurm is made of a name
-        if not isinstance(name, str) or not _NAME.match(name):
+        if not isinstance(name, str) or not _NAME.match(name) or name.upper() in SLURM_WORDS:
             raise NodeError(f"{quoted(name)} is no name for a node of Slurm's")
         # guard: no line for Slurm is made of an address
         if not isinstance(address, str) or not _ADDRESS.match(address):
