@@ -5,7 +5,7 @@ import pwd
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu, gpu_words
 
 from tests.support.fake_slurm import row, slurm
 
@@ -98,15 +98,28 @@ def test_who_stops_waiting_keeps_their_place(bin: Path, capsys: pytest.CaptureFi
     assert [one.split()[0] for one in called(bin)] == ["sbatch"]
 
 
-def test_a_controller_that_goes_away_meanwhile_is_waited_for(bin: Path) -> None:
-    def sleep(seconds: float) -> None:
-        if (bin / "jobs").exists() and not (bin / "once").exists():
-            (bin / "once").touch()
-            (bin / "jobs").unlink()  # squeue fails
-        else:
-            jobs(bin, row("12", ME, "RUNNING", end=1795608428, nodes="gpu1"))
+@pytest.mark.parametrize("fails", ["ping", "squeue"])
+def test_a_controller_that_goes_away_meanwhile_is_waited_for(
+    bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fails: str
+) -> None:
+    waits = row("12", ME, "PENDING", reason="Resources")
+    turns = iter([waits, "", "", waits, row("12", ME, "RUNNING", end=1795608428, nodes="gpu1,gpu2")])
 
+    def sleep(seconds: float) -> None:
+        turn = next(turns)
+        down = "echo 'Slurmctld(primary) at nas is DOWN'"
+        slurm(bin, monkeypatch, scontrol=UP if turn or fails == "squeue" else down)
+        jobs(bin, turn)
+        if not turn and fails == "squeue":
+            (bin / "jobs").unlink()
+
+    monkeypatch.setattr(gpu_words.socket, "gethostname", lambda: "gpu3")
     assert gpu.main(["get"], sleep=sleep) == 0
+    _, place, away, again, have, there = capsys.readouterr().out.splitlines()
+    assert place == again == "Your place in the queue: 1. You are next, as soon as enough GPUs are free."
+    assert away == "The queue does not answer now. You keep your place, and this goes on waiting."
+    assert have.startswith("1 GPU on gpu1, gpu2 until ")
+    assert there == "You are on gpu3: ssh gpu1; ssh gpu2"
 
 
 def test_a_job_that_has_ended_before_it_was_seen(bin: Path, capsys: pytest.CaptureFixture[str]) -> None:

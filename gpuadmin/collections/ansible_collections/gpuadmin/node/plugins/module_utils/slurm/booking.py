@@ -50,8 +50,15 @@ class Reservation:
 
 def reservations() -> list[Reservation]:
     """All of Slurm's, in their order. Raises NodeError, also for an answer that is not understood."""
+    found = _read(queue.ask(RESERVATIONS))
+    if found is None:  # guard: a reservation that is not understood is not left out
+        raise NodeError("scontrol's answer on reservations is not understood")
+    return sorted(found, key=lambda one: (one.begin, one.name))
+
+
+def _read(text: str) -> list[Reservation] | None:
     try:
-        found = [
+        return [
             Reservation(
                 str(one["name"]),
                 _several(queue.names(one["node_list"])),
@@ -59,12 +66,10 @@ def reservations() -> list[Reservation]:
                 int(one["start_time"]["number"]),
                 int(one["end_time"]["number"]),
             )
-            for one in json.loads(queue.ask(RESERVATIONS))["reservations"]
+            for one in json.loads(text)["reservations"]
         ]
     except (ValueError, LookupError, TypeError, AttributeError):
-        # guard: a reservation that is not understood is not left out -> return []
-        raise NodeError("scontrol's answer on reservations is not understood") from None
-    return sorted(found, key=lambda one: (one.begin, one.name))
+        return None
 
 
 def _several(text: str) -> list[str]:

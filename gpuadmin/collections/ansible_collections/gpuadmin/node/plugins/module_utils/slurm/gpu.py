@@ -106,14 +106,20 @@ def get(asked: Asked, sleep: Callable[[float], None]) -> int:
     if not asked.wait:
         print(words["kept"].format(job))
         return 0
-    said, first = "", 0.0
+    said, first, away = "", 0.0, False
     try:
         while True:
             sleep(POLL if said else 0.5)  # the queue tells nobody
             try:
+                queue.alive()  # squeue would ask one that is away for nine seconds
                 mine = [one for one in queue.ask_jobs() if one["id"] == job]
             except NodeError:  # it is started again; the place is kept
+                if not away:
+                    print(words["waits-on"], flush=True)
+                said, away = "away", True
                 continue
+            if away:
+                said, away = "", False
             if not mine:
                 print(words["ended"].format(job))
                 return 1

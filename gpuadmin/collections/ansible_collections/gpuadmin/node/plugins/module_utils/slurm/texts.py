@@ -48,6 +48,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "kept": "You keep your place. `gpu why` shows it, `gpu release {0}` gives it up.",
         "ended": "Job {0} has ended.",
         "away": "The queue does not answer. What has a GPU goes on; nobody gets a new one now. Try again later.",
+        "waits-on": "The queue does not answer now. You keep your place, and this goes on waiting.",
         "failed": "Slurm refuses: {0}",
         "impossible": "No node has that: {0}. `gpu list` shows the nodes.",
         "too-much": "That is more than one person may have at once, or for longer: ask your admins what is allowed.",
@@ -82,6 +83,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "ended": "작업 {0}이(가) 끝났습니다.",
         "away": "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 "
         "지금은 새로 받을 수 없습니다. 나중에 다시 시도하십시오.",
+        "waits-on": "대기열이 지금 응답하지 않습니다. 대기 순서는 유지되며, 계속 기다립니다.",
         "failed": "Slurm이 거부했습니다: {0}",
         "impossible": "조건에 맞는 노드가 없습니다: {0}. 노드 목록은 `gpu list`로 볼 수 있습니다.",
         "too-much": "한 사람이 동시에 쓸 수 있는 GPU 수나 시간을 넘습니다. 허용량은 관리자에게 문의하십시오.",
