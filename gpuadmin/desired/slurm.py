@@ -69,6 +69,7 @@ def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
         "key": cluster.asked("slurm_key", ""),
         "host": controllers[0].name if controllers else host.name,
         "away": _away(cluster, host),
+        "told": _told(cluster, host),
     }
 
 
@@ -91,6 +92,14 @@ def _away(cluster: Cluster, host: Host) -> dict[str, Any]:
         return {}
     waits = given.pop("waits")
     return {"host": cluster.members("slurm")[0].name, "waits": waits, "asked": {"nodes": [host.name], **given}}
+
+
+def _told(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """What Slurm's controller is told again where GPUs of a node are divided; empty for all other verbs."""
+    if not cluster.asked("divide_gpus", {}) or not takes_jobs(cluster.site, cluster.hosts, host):
+        return {}
+    controller = slurm_controller(cluster, cluster.members("slurm")[0])
+    return {name: controller[name] for name in ("nodes", "hours", "address")}
 
 
 def _name(site: str) -> str:

@@ -29,10 +29,11 @@ HEARD = {
 ELSEWHERE = {
     ("roles/backups/tasks/remote.yml", "{{ backups_remote.host }}"), ("roles/image_build/tasks/seal.yml", "localhost"),
     ("roles/power/tasks/main.yml", "localhost"),  # waiting alone
-    # the node's name is the inventory's; of the node itself is the release of its slurmd, which is numbers or refused
+    # the node's name is the inventory's; of the node itself is the release of its slurmd, which is numbers or refused,
+    # and what it has, as in provision
     *(
         (f"roles/slurm_node/tasks/{name}.yml", "{{ slurm_node_away.host | default(inventory_hostname) }}")
-        for name in ("away", "back", "empty")
+        for name in ("away", "back", "divided", "empty")
     ),
     ("roles/slurm_node/tasks/order.yml", "{{ slurm_node_host }}"),
 }  # fmt: skip

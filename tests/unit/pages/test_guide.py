@@ -92,8 +92,8 @@ def test_gpus_that_a_queue_gives(language: str) -> None:
         "ko": ("요청하지 않고 누구나 쓸 수 있습니다", "관리자에게 요청해서 받습니다", "에"),
         "en": ("open to everybody, without asking", "given by your administrators", " is"),
     }[language]
-    for node, beside in (("gpu2", opened), ("gpu3", granted)):
-        (line,) = [one for one in text.splitlines() if one.startswith(f"{node}{end}")]
+    for name, beside in (("gpu2", opened), ("gpu3", granted)):
+        (line,) = [one for one in text.splitlines() if one.startswith(f"{name}{end}")]
         assert beside in line
     assert f"gpu1{end}" not in text
     group = {"name": "phd", "people": ["minji"], "book": {"hours": 3}}

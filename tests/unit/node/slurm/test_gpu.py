@@ -89,6 +89,38 @@ def test_a_type_by_a_part_of_its_name(
     assert "Types of GPUs: gpu1 h100-80gb, gpu2 a100, gpu4 a100-pcie" in capsys.readouterr().out
 
 
+@pytest.mark.holds("who asks for a GPU is given no part of one")
+def test_mig_devices_are_asked_for_by_name(
+    bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gpu.queue, "TYPES", ("cat", str(bin / "types")))
+
+    def given(*arguments: str, nodes: dict[str, str]) -> str:
+        (bin / "types").write_text("".join(f"{node:<64}\x1f{gres:<256}\x1f\n" for node, gres in nodes.items()))
+        assert gpu.main(["get", *arguments, "--no-wait"]) == 0
+        return called(bin)[-1]
+
+    one = {"gpu1": "gpu:h100:1,gpu:1g.10gb:7(S:0-1)", "gpu2": "gpu:h100:8"}
+    assert "--gres=gpu:1g.10gb:2 " in given("2", "--mig", "1G.10gb", nodes=one)
+    assert "you asked for 2 × 1g.10gb for 1 h" in capsys.readouterr().out
+    # Slurm would take a MIG device for a GPU
+    assert "--gres=gpu:h100:1 " in given(nodes=one)
+    several = {**one, "gpu3": "gpu:a100:4"}
+    asked = given(nodes=several)
+    assert "--gres=gpu:1 " in asked
+    assert "--exclude=gpu1 " in asked
+    assert "--gres=gpu:h100:1 " in given("--node", "gpu1", nodes=several)
+    assert "--exclude" not in given(nodes={"gpu2": "gpu:h100:8", "gpu3": "gpu:a100:4"})
+    (bin / "types").write_text(f"{'gpu1':<64}\x1f{one['gpu1']:<256}\x1f\n")
+    before = called(bin)
+    assert gpu.main(["get", "--mig", "3g.40gb"]) == 1
+    assert "3g.40gb: no node has such MIG devices. There are: 1g.10gb" in capsys.readouterr().err
+    assert gpu.main(["get", "--mig", "h100"]) == 2
+    assert called(bin) == before
+    assert gpu.main(["list"]) == 0
+    assert "MIG devices: gpu1: 7 × 1g.10gb" in capsys.readouterr().out
+
+
 def test_who_stops_waiting_keeps_their_place(bin: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def sleep(seconds: float) -> None:
         raise KeyboardInterrupt

@@ -73,34 +73,34 @@ def refusal(text: str, words: Mapping[str, str]) -> str:
     return words["failed"].format(text)
 
 
-def command_of(asked: Asked, type: str = "", booked: Reservation | None = None, minutes: int = 60) -> list[str]:
-    """What sbatch is called with. ``type``: of the GPUs, as Slurm calls it. ``booked``: whose GPUs it is to use."""
+def command_of(
+    asked: Asked, type: str = "", booked: Reservation | None = None, minutes: int = 60, without: Sequence[str] = ()
+) -> list[str]:
+    """What sbatch is called with. ``type``: of the GPUs, as Slurm calls it. ``booked``: whose GPUs it is to use.
+    ``without``: nodes that it is not to use."""
     gres = f"gpu:{type}:{asked.gpus}" if type else f"gpu:{asked.gpus}"
     return [
         "sbatch", "--parsable", f"--job-name={NAME}", "--nodes=1", f"--gres={gres}",
         f"--time={minutes // 60}:{minutes % 60:02}:00", "--chdir=/", "--output=/dev/null", "--export=NIL",
         *([f"--nodelist={asked.node}"] if asked.node else []),
+        *([f"--exclude={','.join(without)}"] if without else []),
         *([f"--reservation={booked.name}"] if booked else []), f"--wrap={JOB_DOES}",
     ]  # fmt: skip
 
 
 def get(asked: Asked, sleep: Callable[[float], None]) -> int:
     words = TEXTS[asked.language]
-    type = ""
-    if asked.type:
-        there = queue.types(queue.ask(queue.TYPES))
-        meant = sorted({one for one in there.values() if asked.type == one} or
-                       {one for one in there.values() if asked.type in one})  # fmt: skip
-        if len(meant) != 1:  # guard: it is not guessed which type of GPUs somebody means
-            print(words["types"].format(asked.type, ", ".join(sorted(set(there.values()))) or "–"), file=sys.stderr)
-            return 1
-        type = meant[0]
+    found = _kind(asked, words)
+    if found is None:
+        return 1
+    type, without = found
     now = time.time()
     booked = gpu_book.usable(asked, type, now)
     minutes = gpu_book.minutes(asked, booked, now)
-    job = queue.ask(command_of(asked, type, booked, minutes)).strip().partition(";")[0]
+    job = queue.ask(command_of(asked, type, booked, minutes, without)).strip().partition(";")[0]
     if booked is None:
-        print(words["asked"].format(job, gpus(asked.gpus, words), asked.hours or 1), flush=True)
+        what = f"{asked.gpus} × {asked.mig}" if asked.mig else gpus(asked.gpus, words)
+        print(words["asked"].format(job, what, asked.hours or 1), flush=True)
     else:
         print(words["booked"].format(job, gpus(asked.gpus, words), clock(booked.end)), flush=True)
     if not asked.wait:
@@ -139,6 +139,38 @@ def get(asked: Asked, sleep: Callable[[float], None]) -> int:
         return 130
 
 
+def _kind(asked: Asked, words: Mapping[str, str]) -> tuple[str, list[str]] | None:
+    """The type that a job asks for, and the nodes that it is not to use. None: there is none such, which is said."""
+    there = queue.ask(queue.TYPES)
+    kinds = queue.kinds(there)
+    if asked.mig:
+        profiles = {one for of in kinds.values() for one in of if queue.PROFILE.match(one)}
+        if asked.mig in profiles:
+            return asked.mig, []
+        print(words["profiles"].format(asked.mig, ", ".join(sorted(profiles)) or "–"), file=sys.stderr)
+        return None
+    if not asked.type:
+        return whole(asked, kinds)
+    types = set(queue.types(there).values())
+    meant = sorted({one for one in types if asked.type == one} or {one for one in types if asked.type in one})
+    if len(meant) != 1:  # guard: it is not guessed which type of GPUs somebody means
+        print(words["types"].format(asked.type, ", ".join(sorted(types)) or "–"), file=sys.stderr)
+        return None
+    return meant[0], []
+
+
+def whole(asked: Asked, kinds: Mapping[str, Mapping[str, int]]) -> tuple[str, list[str]]:
+    """Of which type GPUs are that somebody asks for without one, and which nodes cannot give them: Slurm would take a
+    MIG device for a GPU."""
+    nodes = [one for one in kinds if asked.node in ("", one)]
+    # guard: who asks for a GPU is given no part of one -> []
+    divided = [one for one in nodes if any(queue.PROFILE.match(kind) for kind in kinds[one])]
+    types = {kind for one in nodes for kind in kinds[one] if not queue.PROFILE.match(kind)}
+    if not divided:
+        return "", []
+    return (types.pop(), []) if len(types) == 1 else ("", divided)
+
+
 def show(asked: Asked, sleep: Callable[[float], None]) -> int:
     words = TEXTS[asked.language]
     there = [one for one in queue.ask_jobs() if one["gpus"]]
@@ -157,6 +189,10 @@ def show(asked: Asked, sleep: Callable[[float], None]) -> int:
     kinds = queue.types(queue.ask(queue.TYPES))
     if kinds:
         print(words["kinds"].format(", ".join(f"{node} {kind}" for node, kind in kinds.items())))
+    for node_name, of in queue.kinds(queue.ask(queue.TYPES)).items():
+        devices = ", ".join(f"{number} × {kind}" for kind, number in of.items() if queue.PROFILE.match(kind))
+        if devices:
+            print(words["devices"].format(node_name, devices))
     for node in queue.nodes(queue.ask(queue.NODES)):
         if node["reason"]:
             print(words["closed"].format(node["name"], node["reason"]))

@@ -53,13 +53,13 @@ def usable(asked: Asked, type: str, now: float) -> Reservation | None:
         if not mine:
             return None
         there = queue.ask(queue.TYPES)
-        has, kinds, jobs = queue.counts(there), queue.types(there), queue.ask_jobs()
+        has, kinds, jobs = queue.counts(there), queue.kinds(there), queue.ask_jobs()
     except NodeError:  # without it they wait as everybody does
         return None
     fitting = []
     for one in mine:
         used = sum(job["gpus"] for job in jobs if job["booking"] == one.name)
-        free = [node for node in one.nodes if asked.node in ("", node) and (not type or kinds.get(node) == type)]
+        free = [node for node in one.nodes if asked.node in ("", node) and (not type or type in kinds[node])]
         if free and sum(has.get(node, 0) for node in free) - used >= asked.gpus:
             fitting.append(one)
     return max(fitting, key=lambda one: one.end, default=None)

@@ -36,6 +36,7 @@ class Asked:
     hours: int = 0
     node: str = ""
     type: str = ""
+    mig: str = ""
     wait: bool = True
     jobs: list[str] = field(default_factory=list)
     at: int | None = None
@@ -52,7 +53,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], now: float) 
         option, equals, given = word.partition("=")
         if word in ("-h", "--help"):
             return None
-        if option in ("--hours", "--node", "--type", "--language", "--at", "--cancel"):
+        if option in ("--hours", "--node", "--type", "--mig", "--language", "--at", "--cancel"):
             if not equals:
                 if not rest:
                     raise UsageError(words["lacks"].format(option))
@@ -98,6 +99,10 @@ def _option(asked: Asked, option: str, given: str, now: float) -> None:
         if not _TYPE.match(given):
             raise UsageError(words["not-a-type"].format(given[:60]))
         asked.type = given.lower()
+    elif option == "--mig":
+        if not queue.PROFILE.match(given.lower()):
+            raise UsageError(words["not-a-profile"].format(given[:60]))
+        asked.mig = given.lower()
     elif given not in LANGUAGES:
         raise UsageError(words["language"])
 

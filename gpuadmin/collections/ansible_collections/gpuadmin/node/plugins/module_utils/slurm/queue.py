@@ -144,6 +144,20 @@ def types(text: str) -> dict[str, str]:
     return found
 
 
+#: What a MIG device is called: `1g.10gb`, `1c.3g.20gb`, `1g.10gb+me`.
+PROFILE = re.compile(r"(?:[0-9]c\.)?[0-9]g\.[0-9]{1,4}gb(?:\+[a-z.]{1,8})*\Z")
+
+
+def kinds(text: str) -> dict[str, dict[str, int]]:
+    """Node → type → how many it has, MIG devices included; those without a type are left out."""
+    found: dict[str, dict[str, int]] = {}
+    for line in text.splitlines():
+        name, _, gres = line.partition(BETWEEN)
+        pairs = re.findall(r"(?:^|,)gpu:([a-z0-9.+-]+):(\d+)", gres.strip(f" {BETWEEN}"))
+        found[name.strip()] = {kind: int(number) for kind, number in pairs}
+    return found
+
+
 def counts(text: str) -> dict[str, int]:
     """Node → how many GPUs it has: Slurm writes ``gpu:h100:8(S:0-1),gpu:4``."""
     found: dict[str, int] = {}

@@ -5,12 +5,13 @@ from __future__ import annotations
 LANGUAGES = ("en", "ko")
 
 USAGE = {
-    "en": """usage: gpu get [N] [--hours H] [--type T] [--node NODE] [--no-wait] | list | why [JOB]
+    "en": """usage: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | list | why [JOB]
            | extend [JOB] [--hours H] | release [JOB...]
            | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
 
 gpu get [N]          ask for N GPUs (1) of one node, for H hours (1), and wait for them
                      --type h100: of that type; a part of its name is enough
+                     --mig 1g.10gb: N MIG devices instead; `gpu list` shows which there are
 gpu list             who has GPUs, who waits for some, and which types there are
 gpu why [JOB]        your place in the queue, and what you wait for
 gpu extend [JOB]     H more hours (1) for what you have, up to the longest that you may
@@ -20,12 +21,13 @@ gpu book [N]         where your admins allow it: a node with N GPUs or more is y
 
 --no-wait returns at once; you keep your place. squeue, sbatch, srun, salloc and scancel work as well.
 --language ko|en""",
-    "ko": """사용법: gpu get [N] [--hours H] [--type T] [--node NODE] [--no-wait] | list | why [JOB]
+    "ko": """사용법: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | list | why [JOB]
              | extend [JOB] [--hours H] | release [JOB...]
              | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
 
 gpu get [N]          한 노드의 GPU N개(기본 1)를 H시간(기본 1) 동안 요청하고 차례를 기다립니다
                      --type h100: GPU 종류를 지정합니다. 이름의 일부만 적어도 됩니다
+                     --mig 1g.10gb: GPU 대신 MIG 장치 N개. 종류는 `gpu list`에 나옵니다
 gpu list             누가 쓰고 누가 기다리는지, 어떤 종류가 있는지 보여 줍니다
 gpu why [JOB]        대기 순서와 기다리는 이유를 보여 줍니다
 gpu extend [JOB]     받은 GPU를 H시간(기본 1) 연장합니다. 허용된 최대 시간까지 가능합니다
@@ -70,6 +72,9 @@ TEXTS: dict[str, dict[str, str]] = {
         "not-known": "{0!r} is not known",
         "not-a-node": "--node: {0!r} is not a node",
         "not-a-type": "--type: {0!r} is no type of GPUs; `gpu list` shows them",
+        "not-a-profile": "--mig: {0!r} is no profile of MIG devices, such as 1g.10gb; `gpu list` shows them",
+        "profiles": "{0}: no node has such MIG devices. There are: {1}",
+        "devices": "MIG devices: {0}: {1}",
         "not-a-time": "--at: {0!r} is no time: 09:00, or '2026-11-26 09:00'",
         "language": "--language is ko or en",
     },
@@ -105,6 +110,9 @@ TEXTS: dict[str, dict[str, str]] = {
         "not-known": "{0!r}: 알 수 없는 명령입니다",
         "not-a-node": "--node: {0!r}은(는) 노드 이름이 아닙니다",
         "not-a-type": "--type: {0!r}은(는) GPU 종류가 아닙니다. 종류는 `gpu list`에 나옵니다",
+        "not-a-profile": "--mig: {0!r}은(는) MIG 프로필이 아닙니다. 1g.10gb처럼 적으십시오. `gpu list`에 나옵니다",
+        "profiles": "{0}: 이 MIG 장치를 가진 노드가 없습니다. 있는 것: {1}",
+        "devices": "MIG 장치: {0}: {1}",
         "not-a-time": "--at: {0!r}은(는) 시각이 아닙니다. 09:00 또는 '2026-11-26 09:00'처럼 적으십시오",
         "language": "--language는 ko 또는 en입니다",
     },
