@@ -22,7 +22,7 @@ SECTION = (
 HEARD = {
     "gpuadmin_address": "",
     "__homes_server_homes": "gpuadmin.node.refusals",
-    "ansible_facts": "'hardware'",  # three numbers: slurm/nodes.py
+    "ansible_facts": "'hardware'",  # numbers, a model and MIG devices, each checked: slurm/nodes.py, slurm/divided.py
     "__image_store_found": "",  # a text, of which the node that gets it checks the signature
 }
 #: Where something is done on another host than the play's, with what the play's host said.

@@ -163,7 +163,7 @@ def _settled(queue: Cluster) -> None:
         drained = "drain" in queue.admin(CONTROLLER, f"sinfo --noheader --nodes={NODE} --format=%T")
         return exact(queue) and (bool(owners(queue)) or drained)
 
-    until(fine, "all is exact")
+    until(fine, "all is exact", 300)  # an epilog that was killed: the timer closes it
 
 
 def _a_hundred_jobs(queue: Cluster) -> None:
