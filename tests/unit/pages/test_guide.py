@@ -71,7 +71,8 @@ def test_what_the_inventory_says_of_a_node_counts() -> None:
 def test_gpus_that_a_queue_gives(language: str) -> None:
     text = guide(language, settings(gpus={"access": "granted"}, slurm={}), NODES)
     for part in (
-        "gpu get --node gpu1", "gpu get --type h100", "gpu get --mig 1g.10gb", "gpu extend --hours 2", "--requeue", "conda.sh; conda activate",
+        "gpu get --node gpu1", "gpu get --type h100", "gpu get --mig 1g.10gb",
+        "gpu extend --hours 2", "--requeue", "conda.sh; conda activate",
         "SLURM_JOB_GPUS", "(#jupyter", "torchrun --nnodes=2", "`gpu release`", "`gpu get`",
     ):  # fmt: skip
         assert part in text, part
