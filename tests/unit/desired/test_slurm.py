@@ -44,6 +44,15 @@ def test_the_controller_has_groups_and_nodes() -> None:
     ]  # fmt: skip
 
 
+def test_what_the_controller_is_told_again_where_gpus_are_divided() -> None:
+    settings = Settings.model_validate({"name": "x", "slurm": {}})
+    asked = {"gpuadmin_slurm_key": "k", "gpuadmin_divide_gpus": {"gpu1": [0]}}
+    told = [variables(Cluster(settings, HOSTS, asked), HOSTS[number])["slurm_node_told"] for number in (0, 1)]
+    assert told[0]["address"] == "10.0.0.9"
+    assert [one["name"] for one in told[0]["nodes"]] == ["gpu1", "gpu3"]
+    assert told[1] == of(0, {})["slurm_node_told"] == {}, "it takes no jobs; another verb"
+
+
 def test_what_people_may_book() -> None:
     assert of(0, {})["slurm_node_policy"] == {"extend": "free", "hours": {"people": 24}, "book": {}, "booked": 50}
     book = {"gpus": 2, "hours": 8, "days": 3, "standing": 2}
