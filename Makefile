@@ -17,6 +17,8 @@ AS_ROOT := $(if $(filter 0,$(UID)),,sudo --preserve-env=CI,PATH,ANSIBLE_COLLECTI
 # lanes of the lab often wait for a host: what needs no lab runs in the time that they leave, and the lane that takes longest
 # goes first. Not by $(MAKE): make runs a line that has it even when it is only to print what it would do (make -n).
 LAB = $(PYTEST) -v --durations=15 -m "lab and not slow$(NOT_ROOT)" tests/e2e --lane
+# A test on light hosts waits for two thirds of its time: two processes, each with a lab of its own.
+TWO = -n 2 --dist loadfile --no-loadscope-reorder
 # Files with few tests have the long ones: not last, as pytest-xdist would have it.
 FAST = $(PYTEST) -q --durations=20 -n auto --dist loadfile --no-loadscope-reorder -m "not lab and not slow$(NOT_ROOT)" tests
 SLOW = $(PYTEST) -q --durations=20 -n auto --dist load -m "not lab and slow$(NOT_ROOT)" tests
@@ -41,7 +43,7 @@ test: $(READY) system-test ## checks, unit, contract, install; roles and verbs o
 	@: >.cache/virtual.log >.cache/light.log
 	@failed=0; \
 	$(LAB) virtual >.cache/virtual.log 2>&1 & virtual=$$!; \
-	nice -n 5 $(LAB) light >.cache/light.log 2>&1 & light=$$!; \
+	nice -n 5 $(LAB) light $(TWO) >.cache/light.log 2>&1 & light=$$!; \
 	nice -n 10 scripts/lint || failed=1; \
 	nice -n 10 $(FAST) || failed=1; \
 	tail -n +1 -f --pid=$$light .cache/light.log; wait $$light || failed=1; \

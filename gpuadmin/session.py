@@ -42,6 +42,7 @@ from gpuadmin.options import Options
 from gpuadmin.plan import Plan
 from gpuadmin.progress import Progress, slow
 from gpuadmin.records import CONFIRMED, NOTHING, SENT, Record, prune_runs
+from gpuadmin.rehearsed import refuse_another
 from gpuadmin.report import document, status_of
 from gpuadmin.results import RunResult, way_out, with_all
 from gpuadmin.terminal import SafeConsole
@@ -116,6 +117,7 @@ class Session:
         """Show what is about to be done, and record it. Returns whether there is anything to do."""
         show_plan(self.console, plan, check=self.check)
         self.planned(plan)
+        refuse_another(plan)
         return not plan.empty
 
     def planned(self, plan: Plan) -> None:

@@ -12,10 +12,13 @@ from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.schema import User
 from gpuadmin.errors import ConfigError
 
+#: What `change-user` writes as it is given, and empties.
+TEXTS = ("email", "note", "group")
+
 
 @dataclass(frozen=True)
 class Wanted:
-    """What change-user was asked for. None: stays as it is. An empty text takes an address or a note away.
+    """What change-user was asked for. None: stays as it is. An empty text takes an address, a note or a group away.
 
     `keys`: these, and no others. `remove_keys`: each a key, a file of keys, a fingerprint, or a key's comment.
     """
@@ -25,11 +28,12 @@ class Wanted:
     remove_keys: tuple[str, ...] = ()
     email: str | None = None
     note: str | None = None
+    group: str | None = None
     docker: bool | None = None
 
     @property
     def for_hosts(self) -> bool:
-        """Whether hosts have a part in it: an address and a note are the site's alone."""
+        """Whether all nodes have a part in it: an address, a note and a group are the site's, or the queue's."""
         return bool(self.keys is not None or self.add_keys or self.remove_keys or self.docker is not None)
 
 
@@ -42,7 +46,7 @@ def change(user: User, wanted: Wanted) -> User:
     there = {_blob(key) for key in keys}
     keys += [key for key in _valid(user, wanted.add_keys) if _blob(key) not in there]
     fields = user.model_dump() | {"keys": keys}
-    for field in ("email", "note"):
+    for field in TEXTS:
         value = getattr(wanted, field)
         if value is not None:
             fields[field] = value or None
@@ -65,7 +69,7 @@ def on_site(before: User, after: User) -> list[str]:
     """What becomes another for a person in users.yml alone, a line each."""
     return [
         f"{after.name}: {field} {getattr(before, field) or 'none'} → {getattr(after, field) or 'none'}"
-        for field in ("email", "note")
+        for field in TEXTS
         if getattr(before, field) != getattr(after, field)
     ]
 

@@ -18,7 +18,7 @@ from gpuadmin.reading import decode_table, decoded, read_limited, separator
 
 MOST_OF_KEYS = 1024 * 1024  # bytes of a file of public keys
 MOST_ROWS = 20_000
-COLUMNS = ("name", "uid", "email", "key", "expires", "docker", "note")
+COLUMNS = ("name", "uid", "email", "key", "expires", "docker", "group", "note")
 ENCODINGS = ("utf-8", "cp949")  # the default of `applications.encodings`; Korean Excel writes the second
 YES, NO = ("yes", "true", "1", "y", "예"), ("no", "false", "0", "n", "아니오")
 

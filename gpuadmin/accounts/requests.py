@@ -29,11 +29,12 @@ class Request:
     keys: tuple[str, ...] | None = None
     expires: date | None = None
     docker: bool | None = None
+    group: str | None = None
     note: str | None = None
 
     def fields(self) -> dict[str, Any]:
         """The fields that were given, without the name."""
-        given = {field: getattr(self, field) for field in ("uid", "email", "expires", "docker", "note")}
+        given = {field: getattr(self, field) for field in ("uid", "email", "expires", "docker", "group", "note")}
         given["keys"] = list(self.keys) if self.keys is not None else None
         return {field: value for field, value in given.items() if value is not None}
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gpuadmin.accounts.changing import Wanted, change, notes, on_nodes, on_site
 from gpuadmin.accounts.importing import read_keys
 from gpuadmin.accounts.requests import known
-from gpuadmin.actions.shared.accounts import Change, account_result, converge, perform
+from gpuadmin.actions.shared.accounts import Change, account_result, converge, limits_later, perform
 from gpuadmin.errors import ExitCode
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish, nothing
@@ -26,9 +26,10 @@ def change_user(
     remove_keys: Sequence[str] = (),
     email: str | None = None,
     note: str | None = None,
+    group: str | None = None,
     docker: bool | None = None,
 ) -> int:
-    """Change keys, Docker, address or note of one person. Returns the exit code.
+    """Change keys, Docker, address, note or group of one person. Returns the exit code.
 
     Keys are given as they are, or as a file of them; what is not given stays as it is. Hosts are asked only where they
     have a part in it: an address and a note are in users.yml alone.
@@ -39,6 +40,7 @@ def change_user(
         remove_keys=tuple(remove_keys),
         email=email,
         note=note,
+        group=group,
         docker=docker,
     )
     with opened("change-user", options) as session:
@@ -51,14 +53,17 @@ def change_user(
         nodes = on_nodes(before, after)
         found = converge(session, registry, [after], title=title, describe=lambda user, _: nodes)
         builder = PlanBuilder(title, steps=list(found.plan.steps), warnings=list(found.plan.warnings))
-        if not wanted.for_hosts:
-            builder = PlanBuilder(title)
+        queue = session.named("slurm") if before.group != after.group else []
+        for_hosts = wanted.for_hosts or bool(queue)
+        if not for_hosts:
+            builder = PlanBuilder(title, warnings=limits_later(session, [after]))
+        builder.add_all(queue, [f"{name}: {after.group or 'no group'} in the queue"])
         for line in on_site(before, after):
             builder.add("site", line)
         for line in notes(before, after):
             builder.warn(line)
         made = replace(found, plan=builder.build())
-        return perform(session, made) if wanted.for_hosts else _write(session, made)
+        return perform(session, made) if for_hosts else _write(session, made)
 
 
 def _write(session: Session, made: Change) -> int:

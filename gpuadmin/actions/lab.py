@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gpuadmin.common.text import counted
+from gpuadmin.config.load import Site, load_site
 from gpuadmin.console import echo, echo_document
-from gpuadmin.lab import cluster, commands, report, seed, snapshots, state
+from gpuadmin.lab import cluster, commands, hosts, report, seed, snapshots, state, twin
 from gpuadmin.lab import ssh as lab_ssh
+from gpuadmin.lab.paths import state_directory
 from gpuadmin.lab.progress import Progress
+from gpuadmin.lab.state import Lab
 from gpuadmin.report import local_document
 
 
@@ -26,14 +29,24 @@ def up(
     gpus: int | None,
     site: Path | None,
     as_json: bool,
+    like: Path | None = None,
 ) -> int:
-    """Bring a lab up and write its site: `site`, where it was before, or ./lab-site. Returns the exit code."""
+    """Bring a lab up and write its site: `site`, where it was before, or ./lab-site. Returns the exit code.
+
+    `like`: the site whose twin it becomes, in place of `nodes`, `ordinary` and `gpus`.
+    """
     known = state.load(name)
-    directory = site or (Path(known.site) if known and known.site else Path("lab-site"))
+    like = like or (Path(known.like) if known and known.like else None)
+    real = None if like is None else load_site(str(like))
+    directory = site or (
+        Path(known.site) if known and known.site else Path("lab-site" if real is None else "twin-site")
+    )
+    if real is not None:
+        light, gpus = True, twin.gpus_of(real)
     lab = cluster.up(
         name,
-        nodes=nodes,
-        ordinary=ordinary,
+        wanted=hosts.wanted_hosts(nodes, ordinary) if real is None else twin.wanted_hosts(real),
+        twin_of=real,
         memory_mib=memory,
         firmware=firmware,
         light=light,
@@ -44,6 +57,26 @@ def up(
     count = counted(len(lab.hosts), "host is", "hosts are")
     summary = f"{count} up. Their site is {directory}: try  gpuadmin check --site {directory}"
     return _done("up", report.facts(name) if as_json else {}, summary, as_json=as_json)
+
+
+def up_twin(name: str, real: Site) -> Lab:
+    """Bring a site's twin up; its own site is in the lab's directory."""
+    return cluster.up(
+        name,
+        wanted=twin.wanted_hosts(real),
+        twin_of=real,
+        memory_mib=1024,
+        firmware=None,
+        light=True,
+        gpus=twin.gpus_of(real),
+        site_directory=twin_site(name),
+        progress=Progress(),
+    )
+
+
+def twin_site(name: str) -> Path:
+    """Where the site of a twin is that nobody chose a place for."""
+    return state_directory() / name / "site"
 
 
 def here() -> str:

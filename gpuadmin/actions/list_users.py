@@ -75,7 +75,9 @@ def _state(expires: date | None, locked: bool) -> str:
 
 def _show(result: dict[str, Any]) -> None:
     console = make_console(json=False)
-    table = make_table("Name", "uid", "State", "Until", "Docker", "Keys", "Hosts", right=("uid", "Keys"))
+    grouped = any(row["group"] for row in result["users"])
+    columns = ("Name", "uid", *(("Group",) if grouped else ()), "State", "Until", "Docker", "Keys", "Hosts")
+    table = make_table(*columns, right=("uid", "Keys"))
     for column in table.columns[:-1]:
         column.no_wrap = True
     for row in result["users"]:
@@ -83,6 +85,7 @@ def _show(result: dict[str, Any]) -> None:
         table.add_row(
             row["name"],
             str(row["uid"] or "—"),
+            *((row["group"] or "—",) if grouped else ()),
             Text(row["state"], style=style),
             str(row["expires"] or "—"),
             "yes" if row["docker"] else "no",

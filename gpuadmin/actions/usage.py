@@ -74,7 +74,8 @@ def _groups(session: Session) -> dict[str, list[str]]:
 def _accounts(session: Session) -> dict[str, str]:
     """The account in the queue of each person who is in a group of the site's own."""
     section = session.site.settings.slurm
-    return {} if section is None else {name: group.name for group in section.groups for name in group.people}
+    shared = {group.name for group in section.groups} if section is not None else set()
+    return {one.name: one.group for one in session.site.registry.registry.users if one.group in shared}
 
 
 def _document(row: Usage) -> dict[str, object]:

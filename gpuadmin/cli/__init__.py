@@ -54,7 +54,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "People": {
         "add-user": "Give people an account on every node.",
-        "change-user": "Change keys, address, note or Docker.",
+        "change-user": "Change keys, address, note, group or Docker.",
         "remove-user": "Lock and remove accounts; homes stay.",
         "lock-user": "Stop people from logging in.",
         "unlock-user": "Let locked people log in again.",
@@ -90,6 +90,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "prune-images": "Delete images and roots that nobody needs.",
     },
     "Around it": {
+        "rehearse": "Run a verb on a twin of the site, then for real.",
         "runs": "List past runs, or show one.",
         "lab": "A virtual cluster on this machine.",
         "schema": "Print the JSON Schema of a site's files.",

@@ -26,6 +26,7 @@ from gpuadmin.options import MailOptions, Options
 @click.option("--uid", type=int, help="uid and gid. [default: the next one that nobody ever had]")
 @click.option("--expires", metavar="DATE", help="Last day of validity, YYYY-MM-DD.")
 @click.option("--docker/--no-docker", default=None, help="Whether they may use rootless Docker. [default: yes]")
+@click.option("--group", help="The group of people that they are in, such as a lab (no Unix group).")
 @click.option("--note", help="A remark for the admins.")
 @click.option(
     "--mail/--no-mail",
@@ -43,6 +44,7 @@ def command(
     uid: int | None,
     expires: str | None,
     docker: bool | None,
+    group: str | None,
     note: str | None,
     send: bool | None,
     mail: MailOptions,
@@ -59,7 +61,8 @@ def command(
     """
     from gpuadmin.actions.add_user import add_user
 
-    given: dict[str, Any] = {"email": email, "uid": uid, "expires": expires, "docker": docker, "note": note}
+    given: dict[str, Any] = {"email": email, "uid": uid, "expires": expires, "docker": docker, "group": group}
+    given["note"] = note
     fields = {field: value for field, value in given.items() if value is not None}
     if bool(names) == bool(source):
         raise click.UsageError("name the people to add, or give --from FILE (one of the two)")

@@ -37,6 +37,7 @@ from gpuadmin.options import Options
 )
 @click.option("--email", help="Where mails about the account go; '' for no address.")
 @click.option("--note", help="A remark for the admins; '' for none.")
+@click.option("--group", help="The group of people that they are in; '' for none.")
 @click.option("--docker/--no-docker", default=None, help="Whether they are set up for rootless Docker.")
 @run_options()
 def command(
@@ -46,10 +47,11 @@ def command(
     remove_keys: tuple[str, ...],
     email: str | None,
     note: str | None,
+    group: str | None,
     docker: bool | None,
     options: Options,
 ) -> int:
-    """Change a person's ssh keys, address, note or Docker: in users.yml, and on every node.
+    """Change a person's ssh keys, address, note, group or Docker: in users.yml, and on every node.
 
     What is not named stays as it is. After a failure: gpuadmin sync-users
 
@@ -61,8 +63,9 @@ def command(
 
     if keys and (add_keys or remove_keys):
         raise click.UsageError("--key names all keys; leave --add-key and --remove-key out")
-    if not (keys or add_keys or remove_keys) and (email, note, docker) == (None, None, None):
-        raise click.UsageError("say what to change: --key, --add-key, --remove-key, --email, --note, --docker")
+    if not (keys or add_keys or remove_keys) and (email, note, group, docker) == (None,) * 4:
+        raise click.UsageError("say what to change: --key, --add-key, --remove-key, --email, --note, --group, --docker")
     return change_user(
-        options, name, keys=keys, add_keys=add_keys, remove_keys=remove_keys, email=email, note=note, docker=docker
+        options, name, keys=keys, add_keys=add_keys, remove_keys=remove_keys, email=email, note=note, group=group,
+        docker=docker,
     )  # fmt: skip

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import click
+from click.core import ParameterSource
 
 from gpuadmin.cli._options import WholeNumber, json_option
 
@@ -50,17 +51,24 @@ def command() -> None:
 @click.option("--gpus", type=WholeNumber(0, 40), default=None,
               help="GPUs of each light node, which can be opened and held and compute nothing.  "
                    "[default: 0, or what the lab has]")  # fmt: skip
+@click.option("--like", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="SITE",
+              help="Make the twin of a site: light hosts by its names and groups, with its people, without keys, "
+                   "addresses and mails.")  # fmt: skip
 @click.option("--site", type=click.Path(file_okay=False, path_type=Path), default=None,
-              help="Where to write the lab's site.  [default: ./lab-site, or where it was written before]")  # fmt: skip
+              help="Where to write the lab's site.  "
+                   "[default: ./lab-site, ./twin-site with --like, or where it was written before]")  # fmt: skip
 @json_option
 @NAME
+@click.pass_context
 def up(
+    ctx: click.Context,
     nodes: int,
     ordinary: int,
     memory: int,
     firmware: Literal["bios", "uefi"] | None,
     light: bool | None,
     gpus: int | None,
+    like: Path | None,
     site: Path | None,
     name: str,
     as_json: bool,
@@ -71,8 +79,12 @@ def up(
     """
     from gpuadmin.actions import lab
 
+    given = [one for one in ("nodes", "ordinary", "memory", "firmware", "gpus")
+             if ctx.get_parameter_source(one) is ParameterSource.COMMANDLINE]  # fmt: skip
+    if like is not None and given:
+        raise click.UsageError(f"--like takes its hosts from the site; leave --{given[0]} out")
     return lab.up(name, nodes=nodes, ordinary=ordinary, memory=memory, firmware=firmware, light=light, gpus=gpus,
-                  site=site, as_json=as_json)  # fmt: skip
+                  site=site, as_json=as_json, like=like)  # fmt: skip
 
 
 @command.command()

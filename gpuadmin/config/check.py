@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -222,12 +222,22 @@ def _limits(site: Site) -> Iterator[Finding]:
     if strange and site.settings.accounts.source == "registry":
         message = f"{listed([repr(name) for name in strange])} {'is' if len(strange) == 1 else 'are'} not in users.yml"
         yield Finding("warning", f"{where}.people", message, "correct the name if it is a slip")
+    yield from _nobody_in(site, f"{where}.people", [group for entry in limits.people for group in entry.groups])
     if any_amount(limits, hosts, "home") and not site.inventory.group("monitor"):
         message = "nobody is told how large their home is: nothing measures homes without a monitor host"
         yield Finding("warning", f"{where}.home", message, "put a host into the group monitor: docs/monitoring.md")
     if any_amount(limits, hosts, "docker") and limits.disk_reserve == NONE:
         message = "nothing enforces it: limits.disk_reserve is 0, so quotas of btrfs are off"
         yield Finding("warning", f"{where}.docker", message, "give limits.disk_reserve a share or a size, such as 5%")
+
+
+def _nobody_in(site: Site, where: str, groups: Iterable[str]) -> Iterator[Finding]:
+    """Groups of people that nobody is in."""
+    there = {user.group for user in site.registry.registry.users if user.group is not None}
+    for group in dict.fromkeys(groups):
+        if group not in there:
+            hint = did_you_mean(group, there) or "gpuadmin change-user NAME --group GROUP"
+            yield Finding("warning", where, f"nobody in users.yml has `group: {group}`", hint)
 
 
 def _people(site: Site, today: date) -> Iterator[Finding]:
@@ -383,7 +393,4 @@ def _slurm(site: Site) -> Iterator[Finding]:
             f"people can use GPUs without waiting for their turn on {listed(open_nodes)}: they are open to everybody"
         )
         yield Finding("warning", "gpuadmin.yml: gpus.access", message, "set it to granted")
-    strange = [one for group in section.groups for one in group.people if site.registry.find(one) is None]
-    if strange and site.settings.accounts.source == "registry":
-        message = f"{listed([repr(name) for name in strange])} {'is' if len(strange) == 1 else 'are'} not in users.yml"
-        yield Finding("warning", "gpuadmin.yml: slurm.groups", message, "correct the name if it is a slip")
+    yield from _nobody_in(site, "gpuadmin.yml: slurm.groups", [group.name for group in section.groups])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from gpuadmin.common.amounts import NONE
 from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.inventory import Host
-from gpuadmin.config.schema.limits import AMOUNTS, Limits, any_amount
+from gpuadmin.config.schema.limits import AMOUNTS, Limits, OwnLimits, any_amount
 from gpuadmin.desired.cluster import Cluster
 
 
@@ -66,13 +67,15 @@ def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
     section = cluster.site.limits
     found = Limits.model_validate({**(section or Limits()).model_dump(), **own})  # a number of tasks becomes text
     scratch, data = cluster.node(host, cluster.plain["reset"]["scratch"], []), cluster.docker_data(host)
+    people = [one for own in found.people if (one := _of_groups(cluster, own)).names]
     own_amounts = [
         {"names": one.names, **{place: getattr(one, place) for place in AMOUNTS}}
-        for one in found.people
+        for one in people
         if any(getattr(one, place) is not None for place in AMOUNTS)
     ]
     return {
-        **found.model_dump(mode="json", exclude={"people": {"__all__": set(AMOUNTS)}}),
+        **found.model_dump(mode="json", exclude={"people"}),
+        "people": [one.model_dump(mode="json", exclude={"groups", *AMOUNTS}) for one in people],
         "amounts": _amounts(cluster),
         "amounts_people": own_amounts,
         "amounts_homes": cluster.storage(host, cluster.plain["homes"]["export"]),
@@ -89,6 +92,14 @@ def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
         "login": "gpu" in host.groups,
         "admin": cluster.plain["admin"]["user"],
     }
+
+
+def _of_groups(cluster: Cluster, own: OwnLimits) -> OwnLimits:
+    """Somebody's own limits, with whoever is in one of the groups among the names."""
+    if not own.groups:
+        return own
+    members = [one["name"] for one in json.loads(cluster.users) if one.get("group") in own.groups]
+    return own.model_copy(update={"names": list(dict.fromkeys([*own.names, *members]))})
 
 
 def _amounts(cluster: Cluster) -> bool:

@@ -50,10 +50,10 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
 def _groups(section: Slurm) -> list[dict[str, Any]]:
     """The groups of people, the first of everybody who is in no other."""
     everybody = {name: getattr(section, name) for name in ("share", "gpus", "hours", "queued")}
-    groups: list[dict[str, Any]] = [{"name": EVERYBODY, "people": [], **everybody}]
+    groups: list[dict[str, Any]] = [{"name": EVERYBODY, **everybody}]
     for group in section.groups:
         own = {name: getattr(group, name) for name in everybody if getattr(group, name) is not None}
-        groups.append({"name": group.name, "people": group.people, **everybody, **own})
+        groups.append({"name": group.name, **everybody, **own})
     return groups
 
 

@@ -11,13 +11,15 @@ from pathlib import Path
 
 from gpuadmin.common.text import counted, listed
 from gpuadmin.config.hosts_file import HOSTS_FILE
+from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError
-from gpuadmin.lab import accel, disk, hosts, image, machines, network, site, ssh, state
+from gpuadmin.lab import accel, disk, hosts, image, machines, network, site, ssh, state, twin
 from gpuadmin.lab.commands import require
 from gpuadmin.lab.firmware import ovmf
 from gpuadmin.lab.light.disk import require_root
 from gpuadmin.lab.light.gpus import require as require_gpus
 from gpuadmin.lab.light.host import remove_switch
+from gpuadmin.lab.light.machine import allow_instances
 from gpuadmin.lab.paths import state_directory
 from gpuadmin.lab.progress import Progress
 from gpuadmin.lab.state import Host, Lab
@@ -29,35 +31,38 @@ SHUTDOWN_LIMIT = 60.0
 def up(
     name: str,
     *,
-    nodes: int,
-    ordinary: int,
+    wanted: Sequence[hosts.Wanted],
     memory_mib: int,
     firmware: disk.Firmware | None,
     site_directory: Path,
     progress: Progress,
     light: bool | None = None,
     gpus: int | None = None,
+    twin_of: Site | None = None,
 ) -> Lab:
     """Bring a lab up and return it: its hosts answer ssh, its site is written.
 
     What runs is kept, what is down is started, what is missing is added. `firmware` None: what the lab has, BIOS in a
     new one; `light` None: what the lab has, virtual machines in a new one; `gpus` of each node None: what the lab has,
-    0 in a new one. Raises ConfigError if it has the other.
+    0 in a new one. `twin_of`: the site whose twin it is, of which `wanted` are the hosts. Raises ConfigError if it has
+    the other.
     """
     require("ssh", "ssh-keygen")
     with state.locked(name):
-        lab = state.load(name) or _new_lab(name, memory_mib, firmware or "bios", bool(light), gpus or 0)
-        _refuse_another(lab, firmware, light, gpus)
+        lab = state.load(name) or _new_lab(name, memory_mib, firmware or "bios", bool(light), gpus or 0, twin_of)
+        _refuse_another(lab, firmware, light, gpus, twin_of)
         if lab.light:
             require_root()
             require_gpus(lab.gpus)
+            if changed := allow_instances(sum(len(one.hosts) for one in state.all_labs()) + len(wanted)):
+                progress.line(changed)
         else:
             require("qemu-system-x86_64", "qemu-img")
         if lab.firmware == "uefi":
             ovmf()
-        bases, chosen = _bases(lab, nodes, ordinary, progress)
+        bases, chosen = _bases(lab, wanted, progress)
         taken = _foreign_ports(name)
-        lab = hosts.with_hosts(lab, nodes, ordinary, bases, taken)
+        lab = hosts.with_hosts(lab, wanted, bases, taken)
         lab = hosts.with_free_ports(lab, taken)
         # Before anything is started: what runs can be found again, whenever this is interrupted.
         state.save(lab)
@@ -65,14 +70,16 @@ def up(
         for host in lab.hosts:
             hosts.prepare(lab, host)
         (lab.directory / "known_hosts").write_text(ssh.known_hosts(lab))
-        lab = _with_site(lab, site_directory, progress)  # refused before minutes are spent
+        lab = _with_site(lab, site_directory, progress, twin_of)  # refused before minutes are spent
         if chosen is not None:
             progress.line(accel.why(chosen))
         start_all(lab, lab.hosts, chosen, progress)
     return lab
 
 
-def _refuse_another(lab: Lab, firmware: disk.Firmware | None, light: bool | None, gpus: int | None) -> None:
+def _refuse_another(
+    lab: Lab, firmware: disk.Firmware | None, light: bool | None, gpus: int | None, twin_of: Site | None
+) -> None:
     """Raise ConfigError where a lab was made otherwise than it is wanted now, or cannot be made so."""
     problem = ""
     if light not in (None, lab.light):
@@ -81,6 +88,8 @@ def _refuse_another(lab: Lab, firmware: disk.Firmware | None, light: bool | None
         problem = f"lab {lab.name} boots by {lab.firmware.upper()}, not by {str(firmware).upper()}"
     elif gpus not in (None, lab.gpus):
         problem = f"the nodes of lab {lab.name} have {counted(lab.gpus, 'GPU')} each, not {gpus}"
+    elif lab.like != (str(twin_of.directory) if twin_of else None):
+        problem = f"lab {lab.name} is " + (f"the twin of {lab.like}" if lab.like else "no twin of a site")
     if problem:
         raise ConfigError(
             problem, hint=f"--name chooses another lab; gpuadmin lab down --purge --name {lab.name} deletes this one"
@@ -89,9 +98,9 @@ def _refuse_another(lab: Lab, firmware: disk.Firmware | None, light: bool | None
         raise ConfigError("virtual machines have no GPUs", hint="--light --gpus N makes light hosts with some")
 
 
-def _with_site(lab: Lab, directory: Path, progress: Progress) -> Lab:
+def _with_site(lab: Lab, directory: Path, progress: Progress, twin_of: Site | None = None) -> Lab:
     """Write the lab's site, and note where it is."""
-    others = site.write(lab, directory)
+    others = twin.write(lab, twin_of, directory) if twin_of else site.write(lab, directory)
     if others:
         progress.line(f"{directory}/{HOSTS_FILE} names hosts that this lab does not have; they stay: {listed(others)}")
     lab = replace(lab, site=str(directory))
@@ -99,15 +108,16 @@ def _with_site(lab: Lab, directory: Path, progress: Progress) -> Lab:
     return lab
 
 
-def _new_lab(name: str, memory_mib: int, firmware: disk.Firmware, light: bool, gpus: int) -> Lab:
+def _new_lab(name: str, memory_mib: int, firmware: disk.Firmware, light: bool, gpus: int, twin_of: Site | None) -> Lab:
     port = network.free_multicast_port({other.cluster_port for other in state.all_labs()})
-    return Lab(name, memory_mib, port, firmware=firmware, light=light, gpus=gpus)
+    lab = Lab(name, memory_mib, port, firmware=firmware, light=light, gpus=gpus)
+    return replace(lab, data=twin.place_of_data(twin_of), like=str(twin_of.directory)) if twin_of else lab
 
 
-def _bases(lab: Lab, nodes: int, ordinary: int, progress: Progress) -> tuple[dict[str, Path], accel.Accel | None]:
+def _bases(lab: Lab, wanted: Sequence[hosts.Wanted], progress: Progress) -> tuple[dict[str, Path], accel.Accel | None]:
     """Return layout → base image for the layouts that new hosts need, and the accelerator."""
     known = {host.name for host in lab.hosts}
-    new = {lab.layout(kind).name for host, kind, _ in hosts.wanted_hosts(nodes, ordinary) if host not in known}
+    new = {lab.layout(one.kind).name for one in wanted if one.name not in known}
     if lab.light:
         return ({layout: image.ensure_light(progress) for layout in sorted(new)}), None
     bases = {layout: image.ensure(disk.LAYOUTS[layout], progress).disk for layout in sorted(new)}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError
@@ -14,17 +14,35 @@ from gpuadmin.lab.paths import guest_directory
 from gpuadmin.lab.state import Host, Kind, Lab
 
 
-def wanted_hosts(nodes: int, ordinary: int) -> list[tuple[str, Kind, str]]:
-    """Given how many nodes and ordinary nodes, return (name, kind, address) of every host."""
+@dataclass(frozen=True)
+class Wanted:
+    """A host that a lab is to have (see `state.Host`)."""
+
+    name: str
+    kind: Kind
+    address: str
+    golden: bool = False
+    has_gpus: bool = True
+    writable: bool = False
+
+
+def wanted_hosts(nodes: int, ordinary: int) -> list[Wanted]:
+    """Given how many nodes and ordinary nodes, return every host."""
     if not 0 <= nodes <= 40 or not 0 <= ordinary <= 40:
         raise ConfigError("a lab has between 0 and 40 nodes of each kind")
-    hosts: list[tuple[str, Kind, str]] = [("storage1", "storage", network.storage_address())]
-    hosts += [(f"node{number}", "node", network.node_address(number)) for number in range(1, nodes + 1)]
-    hosts += [(f"plain{number}", "plain", network.plain_address(number)) for number in range(1, ordinary + 1)]
+    hosts = [Wanted("storage1", "storage", network.storage_address())]
+    hosts += [
+        Wanted(f"node{number}", "node", network.node_address(number), golden=number == 1)
+        for number in range(1, nodes + 1)
+    ]
+    hosts += [
+        Wanted(f"plain{number}", "plain", network.plain_address(number), writable=True)
+        for number in range(1, ordinary + 1)
+    ]
     return hosts
 
 
-def with_hosts(lab: Lab, nodes: int, ordinary: int, bases: Mapping[str, Path], taken: set[int]) -> Lab:
+def with_hosts(lab: Lab, wanted: Sequence[Wanted], bases: Mapping[str, Path], taken: set[int]) -> Lab:
     """Given a lab, return it with the wanted hosts added; those it has are kept, also if they are more.
 
     `bases`: layout → base image. `taken`: ports of other labs.
@@ -32,21 +50,18 @@ def with_hosts(lab: Lab, nodes: int, ordinary: int, bases: Mapping[str, Path], t
     known = {host.name for host in lab.hosts}
     ports = taken | {host.ssh_port for host in lab.hosts}
     added = []
-    for name, kind, address in wanted_hosts(nodes, ordinary):
-        if name in known:
+    for one in wanted:
+        if one.name in known:
             continue
         port = network.free_port(ports)
         ports.add(port)
         added.append(
             Host(
-                name=name,
-                kind=kind,
-                golden=name == "node1",
-                address=address,
+                **asdict(one),
                 ssh_port=port,
-                uplink_mac=network.mac(lab.name, name, "uplink"),
-                cluster_mac=network.mac(lab.name, name, "cluster"),
-                base=str(bases[lab.layout(kind).name]),
+                uplink_mac=network.mac(lab.name, one.name, "uplink"),
+                cluster_mac=network.mac(lab.name, one.name, "cluster"),
+                base=str(bases[lab.layout(one.kind).name]),
             )
         )
     return replace(lab, hosts=lab.hosts + tuple(added))
@@ -74,7 +89,7 @@ def prepare(lab: Lab, host: Host) -> None:
     (directory / "seed.tar").write_bytes(_seed(lab, host))
     if lab.light:
         seed_tar = (directory / "seed.tar").read_bytes()
-        light_disk.make(directory / "disk.img", Path(host.base), seed_tar, host.kind)
+        light_disk.make(directory / "disk.img", Path(host.base), seed_tar, host, lab.data)
         if host.kind == "storage":
             light_disk.make_data(directory / "data.img")
         return

@@ -68,6 +68,8 @@ def hosts_file(lab: Lab, host: Host) -> str:
     lines = ["127.0.0.1 localhost", f"{NETWORK}.10 storage1"]
     lines += [f"{NETWORK}.{10 + number} node{number}" for number in range(1, 41)]
     lines += [f"{NETWORK}.{50 + number} plain{number}" for number in range(1, 41)]
+    if lab.like:
+        lines = [lines[0], *(f"{one.address} {one.name}" for one in lab.hosts)]
     return "\n".join(lines) + "\n"
 
 

@@ -30,18 +30,26 @@ def ssh_command(
 ) -> Command:
     """Return the command that logs in to a host, or runs something there.
 
-    As the admin with the lab's key, unless `login` and `identity` (a private key) say otherwise. With `batch` it
+    As the admin with the lab's key, unless `login` and `identity` (a private key) say otherwise; people of a twin have
+    keys of their own. With `batch` it
     never asks, and gives up after ten seconds without a connection.
     """
+    own = key_of(lab, login)
+    identity = identity or (own if own.exists() else lab.ssh_key)
     options: Command = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10") if batch else ()
     return (
-        "ssh", "-F", "none", "-o", f"IdentityFile={file_word(identity or lab.ssh_key)}", "-p", str(host.ssh_port),
+        "ssh", "-F", "none", "-o", f"IdentityFile={file_word(identity)}", "-p", str(host.ssh_port),
         "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes",
         # that a host closes the connection, as it does for a locked account, ssh says at INFO
         "-o", f"LogLevel={'ERROR' if batch else 'INFO'}",
         "-o", f"UserKnownHostsFile={file_word(lab.directory / 'known_hosts')}",
         *options, f"{login}@127.0.0.1", *(("--", *command) if command else ()),
     )  # fmt: skip
+
+
+def key_of(lab: Lab, name: str) -> Path:
+    """Where the private key of somebody's twin is."""
+    return lab.directory / "keys" / name
 
 
 def make_key(path: Path, comment: str) -> None:

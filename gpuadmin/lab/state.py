@@ -34,6 +34,9 @@ class Host:
     cluster_mac: str
     #: What its disk is a layer above.
     base: str
+    has_gpus: bool = True
+    #: Whether the root of a light host is writable. One that takes images has none that is, nor has `storage1`.
+    writable: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,10 @@ class Lab:
     light: bool = False
     #: How many GPUs each node has: only light hosts have some.
     gpus: int = 0
+    #: Where the storage host has the disk of homes. Light hosts of a twin have it where the site has theirs.
+    data: str = "/srv/storage"
+    #: The site whose twin it is.
+    like: str | None = None
 
     @property
     def directory(self) -> Path:
@@ -72,7 +79,7 @@ class Lab:
 
     def gpus_of(self, host: Host) -> int:
         """How many GPUs a host has."""
-        return 0 if host.kind == "storage" else self.gpus
+        return self.gpus if host.has_gpus and host.kind != "storage" else 0
 
     def layout(self, kind: Kind) -> disk.Layout:
         """Given a kind of host, return the disk layout that it has in this lab."""

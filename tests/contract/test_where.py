@@ -19,6 +19,7 @@ ENTRIES = list(where.everything())
 ELSEWHERE = {
     "init", "check", "trust", "schema", "completion", "man", "runs", "lab", "notify", "import-applications",
     "clear-leftovers",
+    "rehearse",  # the twin is of light hosts
     "usage",  # against a real Prometheus, in tests/unit/monitoring
     "dashboard",  # against a real service, there, and on light hosts in test_dashboard.py
     # on light hosts: virtual machines have no GPUs

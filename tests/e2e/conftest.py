@@ -45,7 +45,7 @@ def hosts(request: pytest.FixtureRequest) -> str:
 def provisioned(hosts: str) -> Iterator[Cluster]:
     """A storage host and two nodes, set up once and saved; nothing of an earlier session is left in them."""
     if hosts == where.LIGHT:
-        directory = REPOSITORY / ".cache" / "e2e-light"
+        directory = REPOSITORY / ".cache" / f"e2e-{LAB}-light"
         with provisioned_lab(f"{LAB}-light", directory, "--light", "--nodes", "2", "--gpus", "2") as cluster:
             yield cluster
         if not KEEP:

@@ -18,8 +18,8 @@ from gpuadmin.lab import ssh, state
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
-#: Another name lets a second checkout run its tests beside this one.
-LAB = os.environ.get("GPUADMIN_TEST_LAB", "test")
+#: Another name lets a second checkout run its tests beside this one; each process of pytest-xdist has a lab of its own.
+LAB = "-".join(filter(None, (os.environ.get("GPUADMIN_TEST_LAB", "test"), os.environ.get("PYTEST_XDIST_WORKER", ""))))
 #: Seconds that a command may take; a machine that does other things needs more.
 PATIENCE = float(os.environ.get("GPUADMIN_TEST_PATIENCE", "1800"))
 KEEP = bool(os.environ.get("GPUADMIN_KEEP_LAB"))

@@ -287,6 +287,7 @@ CALLS: dict[str, tuple[str, ...]] = {
     "show-image": ("2027-01",),
     "verify-image": ("2027-01",),
     "prune-images": ("--check",),
+    "rehearse": ("--twin-only", "add-user", "yuna"),
     "runs": (),
     "runs of one": (RUN["id"],),
 }

@@ -103,6 +103,8 @@ def converge(
     for user in users:
         if user.expires is not None and user.expires < date.today():
             builder.warn(f"{user.name}: valid until {user.expires}, which is past: the account is closed")
+    for line in limits_later(session, users):
+        builder.warn(line)
     keyless = [user.name for user in users if not user.keys and not user.locked]
     if keyless and settings.accounts.source == "registry":
         has = "has" if len(keyless) == 1 else "have"
@@ -111,6 +113,19 @@ def converge(
             "gpuadmin change-user NAME --add-key FILE.pub"
         )
     return Change(registry, builder.build(), variables(settings, users, absent) | (extra or {}), forget)
+
+
+def limits_later(session: Session, users: Sequence[User]) -> list[str]:
+    """What to say of people who come into a group or leave one that has limits: a verb about accounts changes none."""
+    section = session.site.settings.limits
+    limited = {group for entry in (section.people if section else []) for group in entry.groups}
+    before = {user.name: session.site.registry.find(user.name) for user in users}
+    moved = [
+        user.name
+        for user in users
+        if (old := getattr(before[user.name], "group", None)) != user.group and {old, user.group} & limited
+    ]
+    return [f"{listed(moved)}: limits follow the group with the next gpuadmin provision"] if moved else []
 
 
 def _locks(session: Session, user: User) -> bool:

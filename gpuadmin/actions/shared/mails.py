@@ -68,7 +68,7 @@ class Post:
     renderer: Renderer
     ledger: Ledger
     open_transport: Callable[[], Transport]
-    directory: Path | None = None  # --mail-dir
+    directory: Path | None = None  # --mail-dir, or mail.directory
 
     @classmethod
     def of(cls, session: Session, options: MailOptions) -> Post:
@@ -78,8 +78,8 @@ class Post:
         carried = {"welcome": guide_pages(site)} if mail is not None and mail.attach_guide else {}
         renderer = Renderer(site.settings, site.directory, carried)
         assert mail is not None  # Renderer says so
-        if options.directory is not None:
-            directory = Path(options.directory).expanduser().absolute()
+        if chosen := options.directory or mail.directory:
+            directory = Path(chosen).expanduser().absolute()
             return cls(renderer, Ledger.of(site.directory), lambda: Folder(directory), directory)
         # made now, so that a missing password is found before anything is changed, and by --check
         server = None if options.preview else Smtp(mail)

@@ -73,6 +73,13 @@ class User(Model):
         Text | None,
         Field(description="The term after which the person stays: its reset leaves them alone (`extend-term`)."),
     ] = None
+    group: Annotated[
+        UserName | None,
+        Field(
+            description="The group of people that they are in, such as a lab: for limits (`limits.people[].groups`) "
+            "and shares of the queue (`slurm.groups`). It is no Unix group."
+        ),
+    ] = None
     note: Annotated[Text | None, Field(description="A remark for the admins.")] = None
 
 

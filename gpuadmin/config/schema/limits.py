@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from gpuadmin.common.amounts import (
     UNLIMITED,
@@ -32,7 +32,10 @@ Weight = Annotated[int, Field(ge=1, le=10000)]
 class OwnLimits(Model):
     """Limits of certain people. What is left out is as for everybody."""
 
-    names: Annotated[list[UserName], Field(min_length=1, description="Whose limits these are.")]
+    names: Annotated[list[UserName], Field(description="Whose limits these are.")] = []
+    groups: Annotated[
+        list[UserName], Field(description="Groups of people (`group` in users.yml) whose limits these are, too.")
+    ] = []
     memory: Annotated[Memory | None, Field(description="As `limits.memory`.")] = None
     swap: Annotated[Swap | None, Field(description="As `limits.swap`.")] = None
     tasks: Annotated[Tasks | None, Field(description="As `limits.tasks`.")] = None
@@ -40,6 +43,12 @@ class OwnLimits(Model):
     processor_weight: Annotated[Weight | None, Field(description="As `limits.processor_weight`.")] = None
     home: Annotated[Disk | None, Field(description="As `limits.home`.")] = None
     docker: Annotated[Disk | None, Field(description="As `limits.docker`.")] = None
+
+    @model_validator(mode="after")
+    def _somebody(self) -> OwnLimits:
+        if not (self.names or self.groups):
+            raise ValueError("say whose limits these are: names or groups")
+        return self
 
 
 class Limits(Model):

@@ -30,10 +30,9 @@ class Book(Model):
 
 
 class OwnShare(Model):
-    """A group of people with a share and limits of its own. What is left out is as for everybody."""
+    """A group of people (`group` in users.yml) with its own share and limits. What is left out is as for everybody."""
 
-    name: Annotated[UserName, Field(description="What the group is called in Slurm: an account, and a QOS.")]
-    people: Annotated[list[UserName], Field(min_length=1, description="Who is in it.")]
+    name: Annotated[UserName, Field(description="The group's name; in Slurm that of an account, and of a QOS.")]
     share: Annotated[Share | None, Field(description="As `slurm.share`.")] = None
     gpus: Annotated[Gpus | None, Field(description="As `slurm.gpus`.")] = None
     hours: Annotated[Hours | None, Field(description="As `slurm.hours`.")] = None
@@ -97,10 +96,6 @@ class Slurm(Model):
         for name in names:
             if names.count(name) > 1:  # QOSs of Slurm's own, and of `gpuadmin grant`
                 raise ValueError(f"groups: {name!r} is taken; choose another name")
-        members = [one for group in self.groups for one in group.people]
-        for one in members:
-            if members.count(one) > 1:
-                raise ValueError(f"groups: {one!r} is named twice; a person is in one group")
         return self
 
     @model_validator(mode="after")

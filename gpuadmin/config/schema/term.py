@@ -89,6 +89,10 @@ class Mail(Model):
         ),
     ] = False
     timeout: Annotated[int, Field(ge=1, le=600, description="Seconds to wait for the server.")] = 30
+    directory: Annotated[
+        LocalFile | None,
+        Field(description="Where mails are written to, a file each, in place of being sent; to try things out."),
+    ] = None
 
     @model_validator(mode="after")
     def _safe(self) -> Mail:

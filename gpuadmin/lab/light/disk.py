@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpuadmin.errors import RefusedError
 from gpuadmin.lab.commands import LIGHT, require, run
-from gpuadmin.lab.state import Kind
+from gpuadmin.lab.state import Host, Kind
 
 HERE = Path(__file__).parent
 DISK_SIZE, DATA_SIZE = 10 << 30, 8 << 30  # bytes; both sparse
@@ -83,8 +83,8 @@ def root_subvolume(kind: Kind) -> str:
     return "@rootfs" if kind == "plain" else "roots/base"
 
 
-def make(target: Path, base: Path, seed: bytes, kind: Kind) -> None:
-    """Make a host's disk, with its identity (a tar of files, see seed.py); an ordinary node's root is writable."""
+def make(target: Path, base: Path, seed: bytes, host: Host, data: str) -> None:
+    """Make a host's disk, with its identity (a tar of files, see seed.py). `data`: where a storage host has its own."""
     if target.exists():
         return
     part = target.with_name(target.name + ".new")
@@ -95,7 +95,8 @@ def make(target: Path, base: Path, seed: bytes, kind: Kind) -> None:
         top = Path(place) / "top"
         top.mkdir()
         run(("unshare", "--mount", "--propagation", "private", "sh", "-euc", _TAKE_IDENTITY, "sh",
-             device, str(top), str(tar), root_subvolume(kind), "false" if kind == "plain" else "true"))  # fmt: skip
+             device, str(top), str(tar), root_subvolume(host.kind), "false" if host.writable else "true",
+             data if host.kind == "storage" else ""))  # fmt: skip
     part.rename(target)
 
 
@@ -107,6 +108,7 @@ btrfs property set -ts "$2/roots/base" ro false
 mount -t btrfs -o noatime,subvol=/state "$1" "$root/var"
 tar -xpf "$3" -C "$root"
 umount "$root/var"
+[ -z "$6" ] || mkdir -p "$root$6"
 btrfs filesystem sync "$2"
 btrfs property set -ts "$root" ro "$5"
 umount "$2"

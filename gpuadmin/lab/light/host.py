@@ -97,7 +97,7 @@ def _launch(lab: Lab, host: Host, disk: str, data: str) -> subprocess.Popen[byte
         "unshare", *NAMESPACES, "--propagation", "private", "--fork", "--kill-child=KILL",
         "sh", str(HERE / "init.sh"), str(directory), disk, host.name,
         data if host.kind == "storage" else "", "" if host.kind == "storage" else data, root_subvolume(host.kind),
-        str(lab.gpus_of(host)),
+        str(lab.gpus_of(host)), lab.data,
     )  # fmt: skip
     with (directory / "console.log").open("ab") as console:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT)
@@ -148,7 +148,7 @@ def remove_switch(lab: Lab) -> None:
 
 def connect(lab: Lab, host: Host, pid: int) -> None:
     """Plug a host in: `pid` is its process 1."""
-    name, outside = switch(lab), f"p-{host.name}"
+    name, outside = switch(lab), f"p-{host.address.rpartition('.')[2]}"  # at most 15 characters, whatever its name
     # what an earlier start left plugged in goes with its namespace, which an open connection may keep for a moment
     if f" {outside}@" in run(("ip", "-n", name, "-oneline", "link", "show")):
         run(("ip", "-n", name, "link", "delete", outside))

@@ -1,17 +1,18 @@
 #!/bin/sh
 # Process 1 of a light host, until systemd is. It has its own mount, pid, network, hostname, ipc and cgroup namespaces.
 # $1: the host's directory; $2: the loop device of its disk; $3: its name; $4: the storage host's data, if this is it;
-# $5: that data, if this is a node; $6: the subvolume that is its root; $7: how many GPUs it has (gpus.py).
+# $5: that data, if this is a node; $6: the subvolume that is its root; $7: how many GPUs it has (gpus.py); $8: where the
+# storage host has its data.
 # Nothing here is seen outside: the mounts are this namespace's own.
 set -eu
-directory=$1 disk=$2 name=$3 data=$4 shared=$5 subvolume=$6 gpus=$7
+directory=$1 disk=$2 name=$3 data=$4 shared=$5 subvolume=$6 gpus=$7 place=$8
 root=$directory/root
 mkdir -p "$root"
 mount -t btrfs -o noatime,subvol=/$subvolume "$disk" "$root"
 mount -t btrfs -o noatime,subvol=/state "$disk" "$root/var"
 mount -t btrfs -o noatime,subvol=/local "$disk" "$root/local"
 mount --bind "$root/usr/lib/sysimage/dpkg" "$root/var/lib/dpkg"
-[ -z "$data" ] || mount -t btrfs -o noatime "$data" "$root/srv/storage"
+[ -z "$data" ] || mount -t btrfs -o noatime "$data" "$root$place"
 cd "$root"
 mount -t proc -o nosuid,nodev,noexec proc proc
 mount -t sysfs -o ro,nosuid,nodev,noexec sysfs sys
@@ -56,6 +57,7 @@ rm run/boot-id
 if [ -n "$shared" ]; then
 	mkdir run/gpuadmin-lab run/gpuadmin-lab/storage # mergerfs goes in as the person whose file it is
 	mount -t btrfs -o noatime "$shared" run/gpuadmin-lab/storage
+	echo "$place" >run/gpuadmin-lab/place
 fi
 hostname "$name"
 pivot_root . mnt

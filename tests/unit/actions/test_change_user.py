@@ -55,6 +55,31 @@ def test_an_address_is_the_sites_alone(ansible: Ansible, cli: Cli) -> None:
     assert ansible.asked == []
 
 
+def test_a_group_is_of_the_site_and_its_limits_come_with_provision(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    settings = ansible.site / "gpuadmin.yml"
+    text = settings.read_text().replace("limits:\n", "limits:\n  people: [{groups: [phd], memory: 8G}]\n", 1)
+    settings.write_text(text)
+    code, out, err = cli("change-user", "minji", "--group", "phd", "--yes")
+    assert code == 0, err
+    assert "group none → phd" in out
+    assert "minji: limits follow the group with the next gpuadmin provision" in out + err
+    assert "group: phd" in users(ansible)
+    assert ansible.asked == [], "without a queue no host has a part in it"
+
+
+def test_a_queue_knows_a_group_at_once(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    settings = ansible.site / "gpuadmin.yml"
+    settings.write_text(settings.read_text() + "slurm: {groups: [{name: phd}]}\n")
+    (ansible.site / "inventory/queue.yml").write_text("slurm: {hosts: {storage1: {}}}\n")
+    code, out, err = cli("change-user", "minji", "--group", "phd", "--yes")
+    assert code == 0, err
+    assert "phd in the queue" in out
+    (invocation,) = ansible.asked
+    assert invocation.variables["gpuadmin_users"][0]["group"] == "phd"
+
+
 BAD = {
     "nothing to change": ["minji"],
     "all keys and one more": ["minji", "--key", OTHER, "--add-key", KEY],

@@ -335,10 +335,14 @@ CHECKS = {
     ),
     "a group of nobody's": (
         {
-            "gpuadmin.yml": "name: x\nslurm: {groups: [{name: lab, people: [minij]}]}\n",
+            "gpuadmin.yml": "name: x\nslurm: {groups: [{name: labb}]}\n",
             "inventory/queue.yml": QUEUE,
         },
-        "warning", "slurm.groups", "'minij' is not in users.yml",
+        "warning", "slurm.groups", "nobody in users.yml has `group: labb`",
+    ),
+    "limits of a group of nobody's": (
+        {"gpuadmin.yml": "name: x\nlimits: {people: [{groups: [labb], memory: 8G}]}\n"},
+        "warning", "limits.people", "nobody in users.yml has `group: labb`",
     ),
     "a home's amount that nobody measures": (
         {"gpuadmin.yml": "name: x\nlimits: {home: 500G}\n"},

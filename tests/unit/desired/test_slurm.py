@@ -21,7 +21,7 @@ HOSTS = (
     Host("gpu3", ("gpu",), {}),
     Host("nas1", ("storage", "slurm"), {"gpuadmin_address": "10.0.0.9"}),
 )
-LAB = {"name": "lab", "people": ["minji"], "share": 30, "hours": 72}
+LAB = {"name": "lab", "share": 30, "hours": 72}
 
 
 def of(number: int, section: Any, hosts: tuple[Host, ...] = HOSTS) -> dict[str, Any]:
@@ -34,8 +34,8 @@ def test_the_controller_has_groups_and_nodes() -> None:
     assert found["slurm_controller_enabled"] is True
     assert found["slurm_controller_cluster"] == "ai-lab-2"
     assert found["slurm_controller_groups"] == [
-        {"name": "people", "people": [], "share": 10, "gpus": 4, "hours": 24, "queued": 20},
-        {"name": "lab", "people": ["minji"], "share": 30, "gpus": 4, "hours": 72, "queued": 20},
+        {"name": "people", "share": 10, "gpus": 4, "hours": 24, "queued": 20},
+        {"name": "lab", "share": 30, "gpus": 4, "hours": 72, "queued": 20},
     ]
     assert found["slurm_controller_hours"] == 72, "of all groups"
     assert found["slurm_controller_nodes"] == [
@@ -99,7 +99,6 @@ def test_without_a_section_or_a_host_there_is_no_queue(section: Any, hosts: tupl
         ({"groups": [LAB, LAB]}, "'lab' is taken"),
         ({"groups": [{**LAB, "name": "people"}]}, "'people' is taken"),
         ({"groups": [{**LAB, "name": "normal"}]}, "'normal' is taken"),
-        ({"groups": [LAB, {**LAB, "name": "other"}]}, "'minji' is named twice"),
         ({"constrain": ["devices"]}, "constrain"),
         ({"hours": 0}, "hours"),
         ({"gpus": 2, "book": {"gpus": 3}}, "book: 3 GPUs are more than one person may have at once .2."),

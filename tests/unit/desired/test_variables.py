@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
@@ -181,6 +182,25 @@ def test_amounts_of_the_site_of_a_host_and_of_people() -> None:
     # a host of the inventory alone has one; and the site has none
     assert of("gpu2", limits={})["limits_amounts"]
     assert of("gpu2")["limits_amounts"] is False
+
+
+def test_limits_of_a_group_are_those_of_its_people() -> None:
+    """A group that nobody is in limits nobody."""
+    users = [{**PEOPLE[0], "group": "lab"}, {**PEOPLE[1], "group": "other"}]
+    own = [
+        {"names": ["sora"], "groups": ["lab"], "memory": "8G"},
+        {"groups": ["lab"], "home": "1T"},
+        {"groups": ["empty"], "memory": "1G"},
+    ]
+    found = of("gpu2", {"users": users}, limits={"people": own})
+    assert [(one["names"], one["memory"]) for one in found["limits_people"]] == [
+        (["sora", "minji"], "8G"),
+        (["minji"], None),
+    ]
+    assert all("groups" not in one for one in found["limits_people"])
+    assert found["limits_amounts_people"] == [{"names": ["minji"], "home": "1T", "docker": None}]
+    with pytest.raises(ValidationError, match="names or groups"):
+        Settings.model_validate({"name": "lab", "limits": {"people": [{"memory": "8G"}]}})
 
 
 def test_limits_of_the_site_and_of_a_host() -> None:

@@ -20,9 +20,9 @@ def directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def lab() -> state.Lab:
-    return hosts.with_hosts(state.Lab("default", 1024, 5555), 2, 1, BASES, set())
+    return hosts.with_hosts(state.Lab("default", 1024, 5555), hosts.wanted_hosts(2, 1), BASES, set())
 
 
 @pytest.fixture
 def uefi_lab() -> state.Lab:
-    return hosts.with_hosts(state.Lab("default", 1024, 5555, firmware="uefi"), 2, 1, BASES, set())
+    return hosts.with_hosts(state.Lab("default", 1024, 5555, firmware="uefi"), hosts.wanted_hosts(2, 1), BASES, set())

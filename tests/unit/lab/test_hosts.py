@@ -21,7 +21,7 @@ BASES = {"node": Path("/cache/node.qcow2"), "ordinary": Path("/cache/ordinary.qc
     ],
 )
 def test_wanted_hosts(nodes: int, ordinary: int, expected: list[str]) -> None:
-    assert [f"{name} {address}" for name, _, address in hosts.wanted_hosts(nodes, ordinary)] == expected
+    assert [f"{one.name} {one.address}" for one in hosts.wanted_hosts(nodes, ordinary)] == expected
 
 
 def test_too_many_hosts_are_refused() -> None:
@@ -41,11 +41,11 @@ def test_groups_and_variables(lab: state.Lab) -> None:
 
 
 def test_hosts_are_kept_when_fewer_are_asked_for(lab: state.Lab) -> None:
-    assert hosts.with_hosts(lab, 0, 0, {}, set()) == lab
+    assert hosts.with_hosts(lab, hosts.wanted_hosts(0, 0), {}, set()) == lab
 
 
 def test_added_hosts_leave_the_others_alone(lab: state.Lab) -> None:
-    more = hosts.with_hosts(lab, 4, 1, BASES, set())
+    more = hosts.with_hosts(lab, hosts.wanted_hosts(4, 1), BASES, set())
     assert more.hosts[: len(lab.hosts)] == lab.hosts
     assert [host.name for host in more.hosts[len(lab.hosts) :]] == ["node3", "node4"]
 
@@ -82,8 +82,7 @@ def test_a_lab_keeps_its_firmware(lab: state.Lab, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="BIOS, not by UEFI"):
         cluster.up(
             "default",
-            nodes=2,
-            ordinary=1,
+            wanted=hosts.wanted_hosts(2, 1),
             memory_mib=1024,
             firmware="uefi",
             site_directory=tmp_path,
@@ -98,8 +97,7 @@ def test_without_ovmf_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(GpuadminError) as caught:
         cluster.up(
             "default",
-            nodes=1,
-            ordinary=0,
+            wanted=hosts.wanted_hosts(1, 0),
             memory_mib=1024,
             firmware="uefi",
             site_directory=tmp_path,

@@ -23,8 +23,8 @@ def light(lab: state.Lab) -> state.Lab:
 
 def up(directory: Path, *, light: bool | None, **options: int) -> state.Lab:
     return cluster.up(
-        "default", nodes=1, ordinary=0, memory_mib=1024, firmware=None, light=light, site_directory=directory,
-        progress=Progress(), **options,
+        "default", wanted=hosts.wanted_hosts(1, 0), memory_mib=1024, firmware=None, light=light,
+        site_directory=directory, progress=Progress(), **options,
     )  # fmt: skip
 
 
@@ -112,7 +112,9 @@ def test_a_launcher_is_found_by_lab_and_host(light: state.Lab, lab_name: str, fo
 
 
 def test_hosts_of_a_light_lab_have_the_same_names_and_addresses(light: state.Lab) -> None:
-    more = hosts.with_hosts(light, 3, 0, {"node": Path("/cache/light.img"), "ordinary": Path("/x")}, set())
+    more = hosts.with_hosts(
+        light, hosts.wanted_hosts(3, 0), {"node": Path("/cache/light.img"), "ordinary": Path("/x")}, set()
+    )
     assert [(host.name, host.address) for host in more.hosts][-1] == ("node3", "10.77.0.13")
 
 

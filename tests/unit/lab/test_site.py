@@ -24,7 +24,7 @@ def with_keys(lab: state.Lab) -> state.Lab:
 
 @pytest.fixture
 def small() -> state.Lab:
-    return with_keys(hosts.with_hosts(state.Lab("default", 1024, 5555), 1, 0, BASES, set()))
+    return with_keys(hosts.with_hosts(state.Lab("default", 1024, 5555), hosts.wanted_hosts(1, 0), BASES, set()))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_what_was_edited_stays_when_a_host_is_added(small: state.Lab, written: P
     inventory.write_text(text)
     known = written / "known_hosts"
     known.write_text(known.read_text() + f"gateway.example.org {public_key('gateway', comment='')}\n")
-    more = with_keys(hosts.with_hosts(small, 1, 1, BASES, set()))
+    more = with_keys(hosts.with_hosts(small, hosts.wanted_hosts(1, 1), BASES, set()))
     site.write(more, written)
     groups = {host.name: set(host.groups) for host in load_site(str(written)).inventory.hosts}
     assert groups["storage1"] >= {"storage", "monitor"}
@@ -101,7 +101,7 @@ def test_an_inventory_of_another_shape_is_refused(small: state.Lab, written: Pat
 def test_the_site_of_another_cluster_is_refused(small: state.Lab, written: Path, settings: str) -> None:
     (written / "gpuadmin.yml").write_text(settings)
     before = {path: path.read_bytes() for path in written.rglob("*") if path.is_file()}
-    more = with_keys(hosts.with_hosts(small, 1, 1, BASES, set()))
+    more = with_keys(hosts.with_hosts(small, hosts.wanted_hosts(1, 1), BASES, set()))
     with pytest.raises(ConfigError, match="another cluster"):
         site.write(more, written)
     assert {path: path.read_bytes() for path in written.rglob("*") if path.is_file()} == before
@@ -110,7 +110,7 @@ def test_the_site_of_another_cluster_is_refused(small: state.Lab, written: Path,
 def test_in_a_lab_s_site_its_lab_is_meant(
     small: state.Lab, written: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    other = with_keys(hosts.with_hosts(state.Lab("other", 1024, 5556), 1, 0, BASES, set()))
+    other = with_keys(hosts.with_hosts(state.Lab("other", 1024, 5556), hosts.wanted_hosts(1, 0), BASES, set()))
     site.write(other, tmp_path / "other-site")
     state.save(replace(other, site=str(tmp_path / "other-site")))
     state.save(replace(small, site=str(written)))

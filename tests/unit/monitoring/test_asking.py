@@ -153,7 +153,9 @@ def queued(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with prometheus(base, blocks(base, lines)) as port:
         place = site(base / "site", port)
         settings = place / "gpuadmin.yml"
-        settings.write_text(f"{settings.read_text()}\nslurm: {{groups: [{{name: lab, people: [minji]}}]}}\n")
+        settings.write_text(f"{settings.read_text()}\nslurm: {{groups: [{{name: lab}}]}}\n")
+        own = "{name: minji, uid: 20000, group: lab}, {name: junho, uid: 20001}"
+        (place / "users.yml").write_text(f"users: [{own}]\nretired: []\n")
         (place / "inventory/queue.yml").write_text("slurm: {hosts: {nas1: {}}}\n")
         yield place
 

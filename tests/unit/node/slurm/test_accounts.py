@@ -15,7 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.accounts impor
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.booking import Reservation
 
 EVERYBODY = Group("people", 10, 24, 20)
-LAB = Group("lab", 30, 72, 50, gpus=4, people=("minji",))
+LAB = Group("lab", 30, 72, 50, gpus=4)
 GROUPS = (EVERYBODY, LAB)
 TODAY = 20000
 
@@ -117,7 +117,8 @@ def test_limits_that_were_changed_by_hand_come_back() -> None:
 
 def test_whose_account_is_over_or_who_has_left_is_locked() -> None:
     users = [
-        {"name": "jiho"}, {"name": "minji", "locked": True}, {"name": "sora", "expires": TODAY - 1},
+        {"name": "jiho", "group": "elsewhere"}, {"name": "minji", "locked": True, "group": "lab"},
+        {"name": "sora", "expires": TODAY - 1},
         {"name": "yuna", "expires": TODAY},
     ]  # fmt: skip
     found = people_of(users, [{"name": "gone"}], GROUPS, TODAY)

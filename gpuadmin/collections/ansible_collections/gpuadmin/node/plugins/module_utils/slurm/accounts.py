@@ -29,7 +29,6 @@ class Group:
     hours: int
     queued: int
     gpus: int | None = None
-    people: Sequence[str] = ()
 
     @property
     def limits(self) -> tuple[str, ...]:
@@ -83,7 +82,7 @@ def people_of(
     users: Iterable[Mapping[str, object]], absent: Iterable[Mapping[str, object]], groups: Sequence[Group], today: int
 ) -> list[Person]:
     """``users``, ``absent``: as for accounts. ``today``: days since 1970. Raises NodeError for what is no name."""
-    group = {name: one.name for one in groups for name in one.people}
+    shared = {one.name for one in groups}
     found = []
     for one, gone in [*((one, False) for one in users), *((one, True) for one in absent)]:
         name, expires = one.get("name"), one.get("expires")
@@ -91,7 +90,8 @@ def people_of(
         if not isinstance(name, str) or not valid_name(name):
             raise NodeError(f"{quoted(name)} is no name")
         over = isinstance(expires, int) and expires < today
-        found.append(Person(name, group.get(name, EVERYBODY), gone or bool(one.get("locked")) or over))
+        group = one.get("group")  # for limits alone, where the queue has no such group
+        found.append(Person(name, group if group in shared else EVERYBODY, gone or bool(one.get("locked")) or over))
     return found
 
 

@@ -1,0 +1,109 @@
+"""Run a verb on the site's twin first, and then on the real hosts, with the same plan."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gpuadmin import __version__
+from gpuadmin.actions.lab import twin_site, up_twin
+from gpuadmin.config.find import SETTINGS_FILE, USERS_FILE
+from gpuadmin.config.hosts_file import HOSTS_FILE
+from gpuadmin.config.load import Site, load_site
+from gpuadmin.config.yamlfile import write_atomically
+from gpuadmin.console import echo
+from gpuadmin.errors import ConfigError, ExitCode, GpuadminError
+from gpuadmin.jsontext import json_text
+from gpuadmin.lab import snapshots, twin
+from gpuadmin.lab.progress import Progress
+from gpuadmin.records import history
+from gpuadmin.rehearsed import VARIABLE
+from gpuadmin.similar import did_you_mean
+
+#: What light hosts can show. They have no boot loader, and no monitor that has measured for days.
+VERBS = (
+    "provision", "reboot", "shutdown", "grant", "revoke", "drain", "resume",
+    "add-user", "change-user", "remove-user", "lock-user", "unlock-user", "extend-user", "sync-users", "announce",
+    "import-applications", "notify", "extend-term", "semester-reset",
+    "backup", "verify-backup", "restore-home", "clear-leftovers",
+)  # fmt: skip
+_READY, _KEY = "ready", "ready.key"
+
+
+def rehearse(given: str | None, verb: str, arguments: Sequence[str], *, twin_only: bool) -> int:
+    """Run a verb on the twin of the site `given`, and, unless `twin_only`, on the site. Returns the exit code."""
+    if verb not in VERBS:
+        hint = did_you_mean(verb, VERBS) or f"it rehearses: {', '.join(VERBS)}"
+        raise ConfigError(f"{verb!r} cannot be rehearsed on light hosts", hint=hint)
+    for one in ("--site", "--check", "--yes", "--json"):
+        if any(word == one or word.startswith(f"{one}=") for word in arguments):
+            raise ConfigError(f"{one} has no meaning after {verb}", hint=f"gpuadmin rehearse [--site DIR] {verb} …")
+    real = load_site(given)
+    directory = _ready(real)
+    began = time.monotonic()
+    before = {run["id"] for run, _ in history(directory / "runs")}
+    code = _gpuadmin(verb, directory, ("--yes", *arguments))
+    words = f"Rehearsed on the twin of {real.settings.name} in {time.monotonic() - began:.0f} s: it ended with {code}."
+    if code != ExitCode.DONE:
+        echo(f"{words} Nothing was done on the real hosts. The twin is as the verb left it: {directory}", err=True)
+        return code
+    echo(words, err=True)
+    mails = directory / twin.MAILS
+    if mails.is_dir():
+        echo(f"What would have been mailed: {mails}", err=True)
+    if twin_only:
+        return code
+    plans = [run["plan"] for run, _ in history(directory / "runs") if run["id"] not in before and run["verb"] == verb]
+    rehearsed = directory / "rehearsed.json"
+    # a verb that had nothing to do has no record: it is to have nothing to do on the real hosts either
+    write_atomically(rehearsed, json_text(plans[-1] if plans else {}))
+    echo("Now the real hosts.", err=True)
+    return _gpuadmin(verb, real.directory, arguments, {VARIABLE: str(rehearsed)})
+
+
+def name_of(site: str) -> str:
+    """What the lab of a site's twin is called."""
+    return f"twin-{re.sub(r'[^a-z0-9]+', '-', site.lower()).strip('-')[:25] or 'site'}".rstrip("-")
+
+
+def _ready(real: Site) -> Path:
+    """Have the twin as the site is now, with nothing of an earlier rehearsal. Returns its site's directory."""
+    name = name_of(real.settings.name)
+    # what an earlier rehearsal registered, mailed or recorded is as unknown as it is to the real site
+    shutil.rmtree(twin_site(name), ignore_errors=True)
+    lab = up_twin(name, real)
+    directory = Path(str(lab.site))
+    key = _key(directory)
+    marked = lab.directory / _KEY
+    if _READY in lab.snapshots and marked.is_file() and marked.read_text() == key:
+        snapshots.restore(name, _READY, Progress())
+        return directory
+    if _gpuadmin("provision", directory, ("--yes",)) != ExitCode.DONE:
+        raise GpuadminError(
+            f"the twin of {real.settings.name} could not be provisioned; nothing was done on the real hosts",
+            hint=f"gpuadmin provision --site {directory}; gpuadmin lab down --purge --name {name} begins anew",
+        )
+    snapshots.save(name, _READY, Progress(), replace=True)
+    marked.write_text(key)
+    return directory
+
+
+def _key(directory: Path) -> str:
+    """What a twin that is ready was made from."""
+    digest = hashlib.sha256(__version__.encode())
+    for name in (SETTINGS_FILE, USERS_FILE, HOSTS_FILE):
+        digest.update((directory / name).read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _gpuadmin(verb: str, site: Path, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+    """Run gpuadmin as somebody types it."""
+    command = [sys.executable, "-m", "gpuadmin", verb, "--site", str(site), *arguments]
+    return subprocess.run(command, check=False, env={**os.environ, **(environment or {})}).returncode

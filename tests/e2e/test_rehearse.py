@@ -1,0 +1,60 @@
+"""A verb is run on the twin of a site first, and then, with the same plan, on the real hosts."""
+
+import os
+import pty
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from gpuadmin.actions.rehearse import name_of
+from tests.support.lab_cluster import GPUADMIN, Cluster
+from tests.support.labs import nothing_left
+
+pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow]  # another lab beside the one that is there
+
+
+@pytest.fixture
+def rehearsed(cluster: Cluster) -> Iterator[Cluster]:
+    yield cluster
+    name = name_of(cluster.name)
+    subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", name], check=True)
+    nothing_left(name)
+
+
+def rehearse(cluster: Cluster, *words: str, answer: str = "") -> tuple[int, str]:
+    """Run it as somebody does at a terminal, who answers so. Returns the exit code, and what was printed."""
+    master, slave = pty.openpty()
+    command = [GPUADMIN, "rehearse", "--site", str(cluster.site), *words]
+    process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+    os.close(slave)
+    os.write(master, answer.encode())
+    said = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # the last program that had it has ended
+            break
+        if not part:
+            break
+        said += part
+    os.close(master)
+    return process.wait(), said.decode(errors="replace")
+
+
+def test_a_person_is_added_to_the_twin_and_then_for_real(rehearsed: Cluster) -> None:
+    add = ("add-user", "minji", "--key", rehearsed.key("minji"))
+    code, said = rehearse(rehearsed, "--twin-only", *add)
+    assert code == 0, said
+    assert "it ended with 0" in said
+    assert "minji" not in (rehearsed.site / "users.yml").read_text(), "the site knows nothing of it"
+    assert rehearsed.ssh("admin", "node1", "id minji").returncode != 0
+
+    code, said = rehearse(rehearsed, *add, answer="y\n")
+    assert code == 0, said
+    assert said.count("account minji, uid 20000") == 2, "the plan of the twin, and of the real hosts"
+    assert rehearsed.admin("node1", "id -u minji").strip() == "20000"
+
+    code, said = rehearse(rehearsed, "lock-user", "sora")
+    assert code != 0
+    assert "Nothing was done on the real hosts" in said
