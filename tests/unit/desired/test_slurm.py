@@ -56,7 +56,7 @@ def test_what_the_controller_is_told_again_where_gpus_are_divided() -> None:
 def test_what_people_may_book() -> None:
     assert of(0, {})["slurm_node_policy"] == {"extend": "free", "hours": {"people": 24}, "book": {}, "booked": 50}
     book = {"gpus": 2, "hours": 8, "days": 3, "standing": 2}
-    given = {"booked": 25, "book": book, "groups": [LAB, {"name": "phd", "people": ["jiho"], "book": {"gpus": 8}}]}
+    given = {"booked": 25, "book": book, "groups": [LAB, {"name": "phd", "book": {"gpus": 8}}]}
     assert of(0, given)["slurm_node_policy"]["book"] == {
         "people": book, "lab": book, "phd": {"gpus": 8, "hours": 8, "days": 7, "standing": 1},
     }  # fmt: skip

@@ -97,7 +97,7 @@ def test_gpus_that_a_queue_gives(language: str) -> None:
         (line,) = [one for one in text.splitlines() if one.startswith(f"{name}{end}")]
         assert beside in line
     assert f"gpu1{end}" not in text
-    group = {"name": "phd", "people": ["minji"], "book": {"hours": 3}}
+    group = {"name": "phd", "book": {"hours": 3}}
     assert "gpu book 2 --at 09:00 --hours 3 " in guide(language, settings(slurm={"groups": [group]}), NODES)
 
 
