@@ -82,7 +82,6 @@ def test_a_node_is_booked_for_that_person_alone(controller: Controller) -> None:
 
 
 @pytest.mark.holds(
-    "nobody books where the site says nothing of it",
     "no booking is longer than the site allows",
     "nobody books further ahead than the site allows",
     "nobody has more bookings than the site allows",
@@ -122,6 +121,7 @@ def test_what_is_refused(controller: Controller, request_: str, there: list[Any]
     assert controller.done() == []
 
 
+@pytest.mark.holds("nobody books where the site says nothing of it")
 def test_where_the_site_says_nothing(controller: Controller) -> None:
     assert answer(f"book 1 1 {NOW + DAY}", Policy("free", {"people": 24})) == (1, "no-booking")
     controller.answers("true", account="")
