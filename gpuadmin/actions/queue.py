@@ -8,6 +8,7 @@ from typing import Any
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.now import plain_table
 from gpuadmin.actions.shared.queue import ask, controller
+from gpuadmin.common.text import listed
 from gpuadmin.display import make_console
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
@@ -29,7 +30,7 @@ def show_queue(options: Options) -> int:
 
 
 def _show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) -> None:
-    """Print a row for each job; then the nodes that take none."""
+    """Print a row for each job; then what is booked, and the nodes that take none."""
     console = make_console(json=False)
     for answer in hosts.values():
         jobs = answer["jobs"]
@@ -41,6 +42,9 @@ def _show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) ->
             console.print(plain_table(("Job", "Person", "Group", "GPUs", "Node", "Until, or place", "Why"), rows))
         else:
             console.print("Nobody has a GPU of the queue, and nobody waits for one.")
+        for one in answer.get("reservations", ()):
+            who, nodes = listed(one["users"]) or "nobody in particular", ", ".join(one["nodes"]) or "no node"
+            console.print(f"{nodes}: booked for {who}, {clock(one['begin'])} to {clock(one['end'])} ({one['name']})")
         for node in answer["nodes"]:
             if node["reason"]:
                 console.print(f"{node['name']} takes no jobs ({node['state']}): {node['reason']}")

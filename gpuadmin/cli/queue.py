@@ -11,7 +11,7 @@ from gpuadmin.options import Options
 @click.command("queue")
 @run_options(changes=False, limit=False)
 def command(options: Options) -> int:
-    """Show who has GPUs of the queue, who waits for some and why, and which nodes take no jobs.
+    """Show who has GPUs of the queue, who waits for some and why, what is booked, and which nodes take no jobs.
 
     People see the same with `gpu list` on their nodes.
     """

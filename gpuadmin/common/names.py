@@ -13,3 +13,5 @@ KEY_TYPES = (
 #: An image's name becomes a path, a word in grubenv and a kernel argument. `+` is not in it: roots/NAME+2 is the second
 #: root made from an image.
 IMAGE = r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*"
+#: What Slurm understands as something else where a node's name stands, in any case of letters (slurm.conf(5)).
+SLURM_WORDS = ("ALL", "DEFAULT")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from gpuadmin.common.amounts import NONE
+from gpuadmin.common.names import SLURM_WORDS
 from gpuadmin.common.text import listed
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.host_variables import LIMITS
@@ -352,6 +353,15 @@ def _slurm(site: Site) -> Iterator[Finding]:
         hint = "put one host into the inventory's group slurm; the storage host may be that"
         yield Finding("error", "gpuadmin.yml: slurm", message, hint)
     nodes = site.inventory.group("gpu")
+    for host in site.inventory.hosts:
+        if host.variables.get("slurm_node") is True and host not in nodes:
+            message = "slurm_node does nothing: only hosts of the group gpu take jobs"
+            yield Finding(
+                "error", f"inventory: {host.name}", message, "put it into the group gpu, or remove slurm_node"
+            )
+        if host.name.upper() in SLURM_WORDS and takes_jobs(site.settings, site.inventory.hosts, host):
+            message = "is called by a word of Slurm's, which would take it for something else"
+            yield Finding("error", f"inventory: {host.name}", message, "rename it, or set slurm_node: false for it")
     if hosts and nodes and not any(takes_jobs(site.settings, site.inventory.hosts, one) for one in nodes):
         message = "no node takes jobs: slurm_node is false for all of them"
         yield Finding("error", "inventory: slurm_node", message, "set slurm_node: true for a node, or remove it")

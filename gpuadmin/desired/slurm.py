@@ -64,11 +64,23 @@ def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
         "enabled": takes_jobs(cluster.site, cluster.hosts, host),
         "name": host.name,
         "homes": cluster.plain["homes"]["path"],
-        "policy": {"extend": section.extend, "hours": {one["name"]: one["hours"] for one in _groups(section)}},
+        "policy": _policy(section),
         "controller": controllers[0].cluster_address if controllers else "",
         "key": cluster.asked("slurm_key", ""),
         "host": controllers[0].name if controllers else host.name,
         "away": _away(cluster, host),
+        "told": _told(cluster, host),
+    }
+
+
+def _policy(section: Slurm) -> dict[str, Any]:
+    """What people may ask a node for that only operators of the queue may do."""
+    book = {one.name: one.book or section.book for one in section.groups} | {EVERYBODY: section.book}
+    return {
+        "extend": section.extend,
+        "hours": {one["name"]: one["hours"] for one in _groups(section)},
+        "book": {name: one.model_dump() for name, one in book.items() if one is not None},
+        "booked": section.booked,
     }
 
 
@@ -80,6 +92,14 @@ def _away(cluster: Cluster, host: Host) -> dict[str, Any]:
         return {}
     waits = given.pop("waits")
     return {"host": cluster.members("slurm")[0].name, "waits": waits, "asked": {"nodes": [host.name], **given}}
+
+
+def _told(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """What Slurm's controller is told again where GPUs of a node are divided; empty for all other verbs."""
+    if not cluster.asked("divide_gpus", {}) or not takes_jobs(cluster.site, cluster.hosts, host):
+        return {}
+    controller = slurm_controller(cluster, cluster.members("slurm")[0])
+    return {name: controller[name] for name in ("nodes", "hours", "address")}
 
 
 def _name(site: str) -> str:

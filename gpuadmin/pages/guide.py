@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.queue import takes_jobs
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.schema.limits import AMOUNTS, any_amount
 from gpuadmin.errors import ConfigError
@@ -78,6 +79,8 @@ def values(
         "granted": "granted" in (settings.gpus.access, *(one.get("gpus_access") for one in own)),
         "queue": settings.slurm is not None,
         "extend": None if settings.slurm is None else settings.slurm.extend,
+        "beside_queue": _beside_queue(settings, hosts),
+        "book": _book(settings),
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),
@@ -92,6 +95,24 @@ def values(
         "mail": settings.mail is not None,
         "notice_hours": settings.metrics.idle_notice_hours,
     }
+
+
+def _beside_queue(settings: Settings, hosts: Sequence[Host]) -> dict[str, str]:
+    """Nodes that the queue does not have, each with how its GPUs are given: `open` or `granted`. Empty: it has all."""
+    if settings.slurm is None:
+        return {}
+    return {
+        host.name: str(host.variables.get("gpus_access") or settings.gpus.access)
+        for host in hosts
+        if "gpu" in host.groups and not takes_jobs(settings, hosts, host)
+    }
+
+
+def _book(settings: Settings) -> int | None:
+    """For how long somebody may book, in hours; None where nobody may."""
+    section = settings.slurm
+    found = [] if section is None else [section.book, *(group.book for group in section.groups)]
+    return min((one.hours for one in found if one is not None), default=None)
 
 
 def guide(

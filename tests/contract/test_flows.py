@@ -22,17 +22,18 @@ SECTION = (
 HEARD = {
     "gpuadmin_address": "",
     "__homes_server_homes": "gpuadmin.node.refusals",
-    "ansible_facts": "'hardware'",  # three numbers: slurm/nodes.py
+    "ansible_facts": "'hardware'",  # numbers, a model and MIG devices, each checked: slurm/nodes.py, slurm/divided.py
     "__image_store_found": "",  # a text, of which the node that gets it checks the signature
 }
 #: Where something is done on another host than the play's, with what the play's host said.
 ELSEWHERE = {
     ("roles/backups/tasks/remote.yml", "{{ backups_remote.host }}"), ("roles/image_build/tasks/seal.yml", "localhost"),
     ("roles/power/tasks/main.yml", "localhost"),  # waiting alone
-    # the node's name is the inventory's; of the node itself is the release of its slurmd, which is numbers or refused
+    # the node's name is the inventory's; of the node itself is the release of its slurmd, which is numbers or refused,
+    # and what it has, as in provision
     *(
         (f"roles/slurm_node/tasks/{name}.yml", "{{ slurm_node_away.host | default(inventory_hostname) }}")
-        for name in ("away", "back", "empty")
+        for name in ("away", "back", "divided", "empty")
     ),
     ("roles/slurm_node/tasks/order.yml", "{{ slurm_node_host }}"),
 }  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpuadmin.actions.shared.queue import mark_of
 from tests.support.gated_cluster import NODE, PROBE, kept, opened
 from tests.support.lab_cluster import MAKE_IMAGE, Cluster
 from tests.support.queued_cluster import CONTROLLER, SLURM, queued
@@ -149,18 +150,56 @@ def test_an_exception_has_no_limits_and_is_an_admin_s_alone(queue: Cluster) -> N
 
 
 @pytest.mark.slow
+def test_what_somebody_has_booked_is_theirs_alone(cluster: Cluster) -> None:
+    with queued(cluster, "slurm: {constrain: [], hours: 4, gpus: 4, book: {gpus: 2, hours: 2}}") as queue:
+        at = queue.person("minji", NODE, "date -d '+90 seconds' '+%F %H:%M'").strip()
+        assert f"{NODE} with its GPUs (2) is yours" in queue.person(
+            "minji", NODE, f"gpu book --at '{at}' --node {NODE}"
+        )
+        for name, asked, why in (
+            ("minji", "23:59", "You may have 1 at a time"), ("jiho", "23:59 --hours 3", "2 h at most"),
+            ("jiho", f"'{at}'", "More than 50 % of all GPUs"), ("jiho", "2030-01-01T10:00", "within 7 days"),
+        ):  # fmt: skip
+            refused = queue.ssh(name, "node2", f"gpu book --at {asked}")
+            assert (refused.returncode, why in refused.stderr) == (1, True), refused
+        assert queue.person("jiho", NODE, f"python3 -c '{ASK}' 'cancel 1'") == "1 not-booked 1\n"
+        assert f"minji: {NODE} from {at}" in queue.person("jiho", NODE, "gpu list")
+        (booked,) = queue.gpuadmin("queue")["result"]["hosts"][CONTROLLER]["reservations"]
+        assert (booked["users"], booked["nodes"]) == (["minji"], [NODE])
+        # nobody's job may be there when it begins
+        queue.person("jiho", NODE, f"gpu get 1 --node {NODE} --no-wait")
+        queue.wait(lambda: queue.ssh("jiho", NODE, "gpu why | grep 'Somebody has booked the node'"))
+        queue.wait(
+            lambda: queue.ssh("admin", NODE, f"[ $(date +%s) -gt {booked['begin']:.0f} ] && echo so"), seconds=150
+        )
+        assert "of what you have booked" in queue.person("minji", "node2", "gpu get 2")
+        assert [opened(queue, name) for name in ("minji", "jiho")] == ["01", ""]
+        denied = queue.ssh("jiho", NODE, f"sbatch --reservation={booked['name']} -D / --wrap true")
+        assert "Access denied to requested reservation" in denied.stderr
+        assert "You have booked it until" in queue.ssh("minji", NODE, "gpu extend --hours 2").stderr
+        assert "gpu release` first" in queue.ssh("minji", NODE, "gpu book --cancel 1").stderr
+        queue.person("minji", NODE, "gpu release")
+        queue.wait(lambda: queue.ssh("minji", NODE, "gpu book --cancel 1"))
+        # it is the next one's now; and whoever is locked keeps nothing that they have booked
+        _until(queue, "jiho", "0")
+        queue.person("jiho", NODE, "gpu book --at 23:59 --node node2")
+        queue.gpuadmin("lock-user", "jiho", "--yes")
+        assert queue.gpuadmin("queue")["result"]["hosts"][CONTROLLER]["reservations"] == []
+
+
+@pytest.mark.slow
 def test_a_verb_takes_a_node_away_and_lets_it_take_jobs_again(queue: Cluster) -> None:
     queue.person("minji", NODE, f"gpu get 1 --node {NODE}")
     reboot = queue.start("reboot", NODE, "--when-idle", "--yes")
     mine = '[ "$(sinfo --noheader --nodes={} --format=%E)" {} "none" ] && echo so'
     queue.wait(lambda: queue.ssh("admin", CONTROLLER, mine.format(NODE, "!=")))
-    assert f"{NODE} takes no jobs now: gpuadmin reboot: by" in queue.person("jiho", NODE, "gpu list")
+    assert f"{NODE} takes no jobs now: {mark_of('reboot', queue.site)} by" in queue.person("jiho", NODE, "gpu list")
     # called off, it lets it take jobs again
     reboot.send_signal(signal.SIGINT)
     reboot.communicate()
     queue.wait(lambda: queue.ssh("admin", CONTROLLER, mine.format(NODE, "=")))
     # what one that was cut off has left is its own; what an admin has drained is not
-    left = "Reason='gpuadmin reboot: by root@elsewhere'"
+    left = f"Reason='{mark_of('reboot', queue.site)} by root@elsewhere'"
     queue.admin(CONTROLLER, f'scontrol update NodeName={NODE} State=DRAIN "{left}"'.replace("'", ""))
     queue.person("minji", NODE, "gpu release")
     queue.gpuadmin("drain", "node2", "--reason", "fan is loud", "--yes")

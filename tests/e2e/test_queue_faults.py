@@ -1,6 +1,7 @@
 """The queue while its parts are killed: nobody opens a GPU that Slurm has given to somebody else."""
 
 import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 
@@ -106,6 +107,15 @@ def test_jobs_go_on_whatever_is_killed(queue: Cluster) -> None:
     until(lambda: exact(queue), "all is as before the power cut", 120)
     assert owners(queue) == before
     usable(queue)
+    # two jobs of one person on one node, which end in any order
+    for first in (0, 1):
+        jobs = [submitted(queue, "minji", f"--gres=gpu:1 --nodelist={NODE}") for _ in range(2)]
+        until(lambda: len(owners(queue)) == 2 and exact(queue), "both begin")
+        queue.person("minji", NODE, f"scancel {jobs[first]}")
+        until(lambda: len(owners(queue)) == 1 and exact(queue), "one is left")
+        queue.person("minji", NODE, f"scancel {jobs[1 - first]}")
+        until(lambda: not owners(queue) and exact(queue), "none is left")
+    _a_hundred_jobs(queue)
 
 
 def test_killed_in_the_middle_of_a_job_s_start_and_end(queue: Cluster) -> None:
@@ -118,7 +128,7 @@ def test_killed_in_the_middle_of_a_job_s_start_and_end(queue: Cluster) -> None:
         submitted(queue, "jiho", f"--gres=gpu:1 --nodelist={NODE}")
         _settled(queue)
         usable(queue)
-    for unit in ("slurmd", "slurmctld"):
+    for unit in ("slurmd", "slurmctld", "slurm-epilog"):
         submitted(queue, "minji", f"--gres=gpu:1 --nodelist={NODE}")
         until(lambda: opened(queue, "minji", NODE) != set(), "minji's job begins")
         _held(queue, 12)
@@ -153,4 +163,24 @@ def _settled(queue: Cluster) -> None:
         drained = "drain" in queue.admin(CONTROLLER, f"sinfo --noheader --nodes={NODE} --format=%T")
         return exact(queue) and (bool(owners(queue)) or drained)
 
-    until(fine, "all is exact")
+    until(fine, "all is exact", 300)  # an epilog that was killed: the timer closes it
+
+
+def _a_hundred_jobs(queue: Cluster) -> None:
+    """They leave nothing behind."""
+    one = "systemctl show user-$(id -u {}).slice -p DeviceAllow | sed 's/DeviceAllow=/\\n/g' | sort"
+    slices = "; ".join(one.format(name) for name in PEOPLE)
+    loop = "for one in $(seq 50); do srun --gres=gpu:1 -D / true || exit 1; done"
+    queue.person("minji", NODE, "srun --gres=gpu:1 --nodelist=node1 -D / true")
+    queue.person("jiho", NODE, "srun --gres=gpu:1 --nodelist=node1 -D / true")
+    until(lambda: exact(queue), "all is closed")
+    before = queue.admin(NODE, slices)
+    other = queue.ssh_command("jiho", NODE)
+    with subprocess.Popen([*other, loop], stdout=subprocess.DEVNULL) as beside:
+        queue.person("minji", NODE, loop)
+        assert beside.wait(600) == 0
+    until(lambda: exact(queue), "all is closed")
+    assert queue.admin(NODE, slices) == before
+    for node in NODES:
+        assert queue.admin(node, "ls /var/lib/gpuadmin/gpu-grants").split() == []
+        assert queue.admin(CONTROLLER, f"sinfo --noheader --nodes={node} --format=%T").strip() == "idle"

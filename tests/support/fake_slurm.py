@@ -20,6 +20,7 @@ def row(
     name: str = "wrap",
     comment: str = "open",
     qos: str = "people",
+    booking: str = "(null)",
     reason: str = "None",
 ) -> str:
     """A line of squeue's, with the fields that queue.ask_jobs asks for."""
@@ -37,6 +38,7 @@ def row(
         name,
         comment,
         qos,
+        booking,
         reason,
     )
     widths = queue._FIELDS.values()
@@ -48,12 +50,15 @@ _MARKED = """said=$({{ {}; }}) || exit $?
 token=$(printf %s "$*" | sed -n 's/.*\\x1e\\([0-9a-f]*\\).*/\\1/p')
 [ -z "$said" ] || printf '%s\\n' "$said" | sed "s/\\x1f/\\x1f$token/g; s/\\$/\\x1e$token/"
 """
+_NO_RESERVATIONS = """case "$*" in *reservation) echo '{"reservations": []}'; exit;; esac
+"""
 
 
 def slurm(directory: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> None:
     """These programs alone are there, each a script of the shell."""
     for name, script in programs.items():
         path = directory / name
-        path.write_text(f"#!/bin/sh\n{_MARKED.format(script) if name == 'squeue' else script}\n")
+        none = _NO_RESERVATIONS if name == "scontrol" and "reservation" not in script else ""
+        path.write_text(f"#!/bin/sh\n{none}{_MARKED.format(script) if name == 'squeue' else script}\n")
         path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{directory}:/usr/bin:/bin")

@@ -5,6 +5,9 @@ from __future__ import annotations
 #: Files whose tests are elsewhere than in tests/unit/node/PACKAGE/test_FILE.py: the tests, and why they are there.
 TESTED_BY = {
     "adoption/bounds.py": ("unit/node/adoption/test_accounts.py", "what is told is bounded by it"),
+    "slurm/gpu_book.py": ("unit/node/slurm/test_booking.py", "what people see of bookings"),
+    "slurm/gpu_words.py": ("unit/node/slurm/test_gpu.py", "what `gpu` understands and says"),
+    "slurm/policy.py": ("unit/node/slurm/test_asked.py", "what a service of a node may do"),
     "accounts/docker.py": ("unit/node/accounts/test_compute.py", "a part of the decision on accounts"),
     "accounts/observed.py": ("unit/node/accounts/test_compute.py", "a record without code: what plans are made from"),
     "accounts/plan.py": ("unit/node/accounts/test_compute.py", "what is asked and what is decided, as data"),

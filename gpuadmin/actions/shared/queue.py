@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from gpuadmin.actions.shared.grants import clock
@@ -146,6 +149,14 @@ class Away:
             echo(f"The queue does not say which nodes take jobs ({why}): gpuadmin queue", err=True)
 
 
+def mark_of(verb: str, site: Path) -> str:
+    """How the reason begins of a node that a verb takes away: with the verb, and with this clone of the site, whose
+    lock one run at a time holds. What the verb of another clone has drained is not this one's: that may be at work."""
+    # guard: what another clone of the site has drained is not this one's -> ''
+    clone = f"{socket.gethostname()}:{site.resolve()}"
+    return f"gpuadmin {verb} {hashlib.sha256(clone.encode()).hexdigest()[:8]}:"
+
+
 def away(session: Session, names: Sequence[str]) -> Away:
     """Ask the queue about nodes that this verb takes away. Asks nobody where none of them takes jobs."""
     inventory = session.site.inventory
@@ -154,7 +165,7 @@ def away(session: Session, names: Sequence[str]) -> Away:
         for one in inventory.hosts
         if one.name in names and takes_jobs(session.site.settings, inventory.hosts, one)
     )
-    mark = f"gpuadmin {session.verb}:"
+    mark = mark_of(session.verb, session.site.directory)
     if not nodes:
         return Away(session)
     host = controller(session)

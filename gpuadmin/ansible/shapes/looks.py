@@ -113,9 +113,20 @@ class QueueNode(TypedDict):
     reason: str
 
 
+class Reservation(TypedDict):
+    """Nodes that are somebody's from a time on; `users`: empty where they are of nobody in particular."""
+
+    name: str
+    nodes: list[str]
+    users: list[str]
+    begin: When
+    end: When
+
+
 class Queue(TypedDict):
     jobs: list[Job]
     nodes: list[QueueNode]
+    reservations: NotRequired[list[Reservation]]
     version: NotRequired[list[Count] | None]
 
 

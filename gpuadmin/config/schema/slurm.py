@@ -18,6 +18,17 @@ Hours = Annotated[int, Field(ge=1, le=8784)]
 Queued = Annotated[int, Field(ge=1, le=100000)]
 
 
+class Book(Model):
+    """What one person may book in advance: GPUs of one node for themselves, from a time on (`gpu book`)."""
+
+    gpus: Annotated[Gpus, Field(description="How many GPUs a booking may have.")] = 1
+    hours: Annotated[Hours, Field(description="The longest booking, in hours.")] = 8
+    days: Annotated[int, Field(ge=1, le=60, description="How many days ahead a booking may begin at most.")] = 7
+    standing: Annotated[
+        int, Field(ge=1, le=20, description="How many bookings one person may have that are not over yet.")
+    ] = 1
+
+
 class OwnShare(Model):
     """A group of people (`group` in users.yml) with its own share and limits. What is left out is as for everybody."""
 
@@ -26,6 +37,7 @@ class OwnShare(Model):
     gpus: Annotated[Gpus | None, Field(description="As `slurm.gpus`.")] = None
     hours: Annotated[Hours | None, Field(description="As `slurm.hours`.")] = None
     queued: Annotated[Queued | None, Field(description="As `slurm.queued`.")] = None
+    book: Annotated[Book | None, Field(description="As `slurm.book`.")] = None
 
 
 class Slurm(Model):
@@ -54,6 +66,18 @@ class Slurm(Model):
             "start: `free` while nobody waits for GPUs."
         ),
     ] = "free"
+    book: Annotated[
+        Book | None,
+        Field(description="What people may book in advance; without it only those whose group says so can."),
+    ] = None
+    booked: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=100,
+            description="How much of the queue's GPUs may be booked at one time, by all people together, in percent.",
+        ),
+    ] = 50
     half_life: Annotated[
         int, Field(ge=1, le=365, description="Days after which what somebody has used counts half.")
     ] = 7
@@ -72,4 +96,16 @@ class Slurm(Model):
         for name in names:
             if names.count(name) > 1:  # QOSs of Slurm's own, and of `gpuadmin grant`
                 raise ValueError(f"groups: {name!r} is taken; choose another name")
+        return self
+
+    @model_validator(mode="after")
+    def _usable(self) -> Slurm:
+        """A booking is used by jobs, which have limits of their own."""
+        groups = [(f"groups: {one.name}: ", one.book, one.gpus, one.hours) for one in self.groups]
+        for where, *own in (("", None, None, None), *groups):
+            book, gpus, hours = own[0] or self.book, own[1] or self.gpus, own[2] or self.hours
+            if book is not None and gpus is not None and book.gpus > gpus:
+                raise ValueError(f"{where}book: {book.gpus} GPUs are more than one person may have at once ({gpus})")
+            if book is not None and book.hours > hours:
+                raise ValueError(f"{where}book: {book.hours} hours are more than a job may take ({hours})")
         return self

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuadmin.actions.shared.queue import mark_of
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.results import HostResult, RunResult
 from tests.support.image_cluster import B, Cli, Cluster, cluster, manifest, node
@@ -198,13 +199,15 @@ def queue(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     "whoever has a job of the queue on a node keeps it from a new image",
     "an image is not booted where the queue does not say whose jobs are there",
 )
-def test_a_push_waits_for_jobs_of_the_queue(cli: Cli, cluster: Cluster, queue: dict[str, HostResult]) -> None:
+def test_a_push_waits_for_jobs_of_the_queue(
+    cli: Cli, cluster: Cluster, queue: dict[str, HostResult], tmp_path: Path
+) -> None:
     code, out, err = cli("push-image", "b", "--yes")
     assert code == 0, err
     assert "node1 is left out: runs a; in use by minji (job 4, until" in out
     (run,) = cluster.changing
     assert run.limit == "node2"
-    assert run.variables["gpuadmin_away"]["mark"] == "gpuadmin push-image:"
+    assert run.variables["gpuadmin_away"]["mark"] == mark_of("push-image", tmp_path / "site")
     cluster.asked.clear()
     queue["storage1"] = HostResult("failed", message="slurmctld does not answer")
     assert cli("push-image", "b", "--yes")[0] == 5
@@ -231,17 +234,18 @@ def test_an_image_with_a_newer_slurmd_is_refused(cli: Cli, cluster: Cluster, que
 
 
 def test_what_an_interrupted_push_has_drained_takes_jobs_again(
-    cli: Cli, cluster: Cluster, queue: dict[str, HostResult]
+    cli: Cli, cluster: Cluster, queue: dict[str, HostResult], tmp_path: Path
 ) -> None:
     """It came to its end on the node, and nobody was there to tell the queue."""
+    mark = mark_of("push-image", tmp_path / "site")
     drained = [{"name": one, "state": "drained", "reason": why} for one, why in
-               (("node1", "gpuadmin push-image: by root@ctl"), ("node2", "fan is loud"))]  # fmt: skip
+               (("node1", f"{mark} by root@ctl"), ("node2", "fan is loud"))]  # fmt: skip
     queue["storage1"] = HostResult("ok", reports={"queue": {"jobs": [], "nodes": drained}})
     held = {"bytes": 0, "parent": None, "held": True}
     cluster.nodes = {name: node(running="b", current="b", image="b", receives=held) for name in ("node1", "node2")}
     code, out, err = cli("push-image", "b", "--yes")
     assert code == 0, err
-    assert "takes jobs of the queue again (gpuadmin push-image: by root@ctl)" in out
+    assert f"takes jobs of the queue again ({mark} by root@ctl)" in out
     (run,) = cluster.changing
     assert (run.playbook, run.limit) == ("drain", "storage1")
-    assert run.variables["gpuadmin_drain"] == {"nodes": ["node1"], "resume": True, "mark": "gpuadmin push-image:"}
+    assert run.variables["gpuadmin_drain"] == {"nodes": ["node1"], "resume": True, "mark": mark}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpuadmin.actions.shared import power as action
+from gpuadmin.actions.shared.queue import mark_of
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.errors import ConfigError
 from gpuadmin.power import Target, decide, moment
@@ -135,7 +136,9 @@ def queue(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 @pytest.mark.holds("whoever has a job of the queue on a node is on it")
-def test_a_node_with_a_job_waits_for_it(cluster: Cluster, queue: dict[str, HostResult], cli: Cli) -> None:
+def test_a_node_with_a_job_waits_for_it(
+    cluster: Cluster, queue: dict[str, HostResult], cli: Cli, tmp_path: Path
+) -> None:
     code, _, err = cli("reboot", "node1", "--yes")
     assert code == 5
     assert "in use by minji (job 4, until" in err
@@ -144,7 +147,7 @@ def test_a_node_with_a_job_waits_for_it(cluster: Cluster, queue: dict[str, HostR
     assert "takes no further job of the queue until it is as it should be; there now: minji (job 4" in out
     assert "node2 takes no jobs of the queue, and takes none afterwards: fan is loud" in out
     away = cluster.asked[0].variables["gpuadmin_away"]
-    assert (away["mark"], away["force"], away["waits"]) == ("gpuadmin reboot:", False, 2880)
+    assert (away["mark"], away["force"], away["waits"]) == (mark_of("reboot", tmp_path / "site"), False, 2880)
     assert away["reason"].startswith("by ")
 
 
@@ -159,10 +162,25 @@ def test_a_queue_that_does_not_answer_keeps_its_nodes(cluster: Cluster, queue: d
     assert cluster.asked[0].variables["gpuadmin_away"]["force"] is True
 
 
-def test_a_node_that_a_failed_reboot_leaves_drained_is_named(
-    cluster: Cluster, queue: dict[str, HostResult], cli: Cli
+@pytest.mark.holds("what another clone of the site has drained is not this one's")
+def test_what_another_clone_of_the_site_has_drained_is_not_this_one_s(
+    cluster: Cluster, queue: dict[str, HostResult], cli: Cli, tmp_path: Path
 ) -> None:
-    drained = {"name": "node2", "state": "drained", "reason": "gpuadmin reboot: by root@ctl"}
+    """Its admin may be in the middle of a reboot there."""
+    for site, line in (("site", "until it is as it should be"), ("clone", "and takes none afterwards")):
+        reason = f"{mark_of('reboot', tmp_path / site)} by root@ctl"
+        drained = {"name": "node2", "state": "drained", "reason": reason}
+        queue["storage1"] = HostResult("ok", reports={"queue": {"jobs": [], "nodes": [drained]}})
+        code, out, err = cli("reboot", "node2", "--yes")
+        assert code == 0, err
+        assert line in out, site
+
+
+def test_a_node_that_a_failed_reboot_leaves_drained_is_named(
+    cluster: Cluster, queue: dict[str, HostResult], cli: Cli, tmp_path: Path
+) -> None:
+    reason = f"{mark_of('reboot', tmp_path / 'site')} by root@ctl"
+    drained = {"name": "node2", "state": "drained", "reason": reason}
     queue["storage1"] = HostResult("ok", reports={"queue": {"jobs": [], "nodes": [drained]}})
     cluster.bad[("node2", "switch")] = HostResult("failed", message="is not back")
     code, _, err = cli("reboot", "node2", "--yes")

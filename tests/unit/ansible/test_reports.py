@@ -128,6 +128,8 @@ GOOD: dict[str, Any] = {
                   "asked": 1.8e9, "start": None, "end": None, "why": "others come first",
                   "exception": {"id": "ab", "who": "root@nas", "reason": "paper"}}],
         "nodes": [{"name": "gpu1", "state": "drained", "reason": "Prolog error"}],
+        "reservations": [
+            {"name": "gpu-book-minji-1", "nodes": ["gpu1"], "users": ["minji"], "begin": 1.8e9, "end": 1.81e9}],
         "version": [24, 11],
     },
     "mig": {"steps": [{"gpu": 0, "state": "waits", "words": "whole (now 7g.80gb)", "people": ["minji holds it"]}]},

@@ -293,6 +293,20 @@ CHECKS = {
         {"gpuadmin.yml": "name: x\nslurm: {}\n", "inventory/queue.yml": QUEUE.replace("storage1", "node1")},
         "error", "inventory: node1", "is in the groups slurm and gpu",
     ),
+    "a host that takes no jobs, whatever it says": (
+        {
+            "gpuadmin.yml": "name: x\nslurm: {}\n",
+            "inventory/queue.yml": "slurm: {hosts: {storage1: {slurm_node: true}}}\n",
+        },
+        "error", "inventory: storage1", "slurm_node does nothing",
+    ),
+    "a node that is called by a word of Slurm's": (
+        {
+            "gpuadmin.yml": "name: x\nslurm: {}\n",
+            "inventory/queue.yml": f"{QUEUE}gpu: {{hosts: {{default: {{ansible_host: 10.0.0.9}}}}}}\n",
+        },
+        "error", "inventory: default", "is called by a word of Slurm's",
+    ),
     "two queues": (
         {"gpuadmin.yml": "name: x\nslurm: {}\n", "inventory/queue.yml": "slurm: {hosts: {storage1: {}, x: {}}}\n"},
         "error", "inventory: slurm", "holds storage1, x",

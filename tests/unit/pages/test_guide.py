@@ -71,7 +71,8 @@ def test_what_the_inventory_says_of_a_node_counts() -> None:
 def test_gpus_that_a_queue_gives(language: str) -> None:
     text = guide(language, settings(gpus={"access": "granted"}, slurm={}), NODES)
     for part in (
-        "gpu get --node gpu1", "gpu get --type h100", "gpu extend --hours 2", "--requeue", "conda.sh; conda activate",
+        "gpu get --node gpu1", "gpu get --type h100", "gpu get --mig 1g.10gb",
+        "gpu extend --hours 2", "--requeue", "conda.sh; conda activate",
         "SLURM_JOB_GPUS", "(#jupyter", "torchrun --nnodes=2", "`gpu release`", "`gpu get`",
     ):  # fmt: skip
         assert part in text, part
@@ -80,6 +81,24 @@ def test_gpus_that_a_queue_gives(language: str) -> None:
     assert "SLURM_JOB_GPUS" not in text, "where there is no Docker"
     assert {"ko": "연장할 수 없으니", "en": "is not possible here"}[language] in text
     assert "systemd-run --user" not in text, "nobody is asked but the queue"
+    assert "gpu book" not in text, "where nobody may"
+    hosts = [
+        Host("nas1", ("slurm", "storage"), {}),
+        Host("gpu1", ("gpu",), {}),
+        Host("gpu2", ("gpu",), {"slurm_node": False}),
+        Host("gpu3", ("gpu",), {"slurm_node": False, "gpus_access": "granted"}),
+    ]
+    text = guide(language, settings(slurm={}), NODES, hosts=hosts)
+    opened, granted, end = {
+        "ko": ("요청하지 않고 누구나 쓸 수 있습니다", "관리자에게 요청해서 받습니다", "에"),
+        "en": ("open to everybody, without asking", "given by your administrators", " is"),
+    }[language]
+    for name, beside in (("gpu2", opened), ("gpu3", granted)):
+        (line,) = [one for one in text.splitlines() if one.startswith(f"{name}{end}")]
+        assert beside in line
+    assert f"gpu1{end}" not in text
+    group = {"name": "phd", "book": {"hours": 3}}
+    assert "gpu book 2 --at 09:00 --hours 3 " in guide(language, settings(slurm={"groups": [group]}), NODES)
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])

@@ -49,6 +49,24 @@ def test_what_is_refused_is_told_and_ends_nothing(place: Path, monkeypatch: pyte
     assert "add user minji" in (place / "called").read_text()
 
 
+def test_only_what_has_not_begun_is_taken_from_who_is_locked(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has begun is used by jobs, which end meanwhile; and where slurmctld does not say, people are locked."""
+    (place / "registered").touch()
+    ends = {"end_time": {"number": 4_000_000_000}, "node_list": "gpu1", "users": "jiho"}
+    found = [
+        {"name": f"gpu-book-jiho-{number}", "start_time": {"number": begin}, **ends}
+        for number, begin in ((1, 1), (2, 3_000_000_000))
+    ]
+    (place / "reserved").write_text(json.dumps({"reservations": found}))
+    answers = f'ping) echo "at nas is UP";; *reservation) cat {place}/reserved'
+    slurm(place, monkeypatch, scontrol=f'case "$*" in {answers};; *) echo "$*" >>{place}/called;; esac')
+    slurm_accounts.operate(DOCUMENT, False)
+    assert (place / "called").read_text().splitlines()[1:3] == [
+        "scancel --user=jiho",
+        "delete ReservationName=gpu-book-jiho-2",
+    ]
+
+
 def test_a_check_says_it_and_does_nothing(place: Path) -> None:
     (place / "registered").touch()
     result = slurm_accounts.operate(DOCUMENT, True).result()

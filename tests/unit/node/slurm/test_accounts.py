@@ -1,5 +1,7 @@
 """People in Slurm's accounting: what sacctmgr is told, and what it is not."""
 
+from dataclasses import replace
+
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.accounts import (
@@ -10,6 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.accounts impor
     people_of,
     seen,
 )
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.booking import Reservation
 
 EVERYBODY = Group("people", 10, 24, 20)
 LAB = Group("lab", 30, 72, 50, gpus=4)
@@ -48,6 +51,17 @@ def test_a_new_cluster() -> None:
 def test_nothing_is_told_twice() -> None:
     people = [Person("jiho", "people", False), Person("minji", "lab", False), Person("sora", "people", True)]
     assert words(GROUPS, people, settled("people|jiho|1|\nlab|minji|1|\npeople|sora|1|0\n")) == []
+
+
+@pytest.mark.holds("whoever is locked keeps nothing from others that they have booked")
+def test_what_somebody_has_booked_who_is_locked_goes() -> None:
+    people = [Person("jiho", "people", True), Person("minji", "lab", False)]
+    booked = [
+        Reservation(f"gpu-book-{name}-1", ["gpu1"], users, 1, 2)
+        for name, users in (("jiho", ["jiho"]), ("minji", ["minji"]), ("jiho", ["jiho", "minji"]), ("sora", ["jiho"]))
+    ]
+    there = settled("people|jiho|1|0\nlab|minji|1|\n")
+    assert words(GROUPS, people, replace(there, bookings=booked)) == ["scontrol delete ReservationName=gpu-book-jiho-1"]
 
 
 def test_who_is_locked_submits_nothing_and_what_they_have_ends_then() -> None:

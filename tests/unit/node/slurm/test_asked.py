@@ -14,14 +14,21 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import peercred_service
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import asked, gpu
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import Bookable, Policy, policy_of
 
 from tests.support.fake_slurm import row, slurm
 
 HOUR = 3600
 START = 1_900_000_000
 ME = pwd.getpwuid(os.getuid()).pw_name
-POLICY = asked.Policy("free", {"people": 4})
-NONE = "echo 'No reservations in the system'"
+POLICY = Policy("free", {"people": 4})
+NONE = "echo '{\"reservations\": []}'"
+
+
+def reserved(users: str, nodes: str) -> str:
+    at = {"number": START + 9000}
+    one = {"name": "a", "node_list": nodes, "users": users, "start_time": at, "end_time": {"number": START + 18000}}
+    return f"echo '{json.dumps({'reservations': [one]})}'"
 
 
 @pytest.fixture
@@ -73,11 +80,10 @@ def test_more_time_up_to_the_longest(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ("request_", "policy", "waits", "reserved", "user", "why"),
     [
         ("extend 4 3", POLICY, "", NONE, ME, f"too-long 4 {START + 4 * HOUR}"),
-        ("extend 4 1", asked.Policy("never", {"people": 4}), "", NONE, ME, "never"),
-        ("extend 4 1", asked.Policy("always", {"phd": 4}), "", NONE, ME, "unknown"),
+        ("extend 4 1", Policy("never", {"people": 4}), "", NONE, ME, "never"),
+        ("extend 4 1", Policy("always", {"phd": 4}), "", NONE, ME, "unknown"),
         ("extend 4 1", POLICY, "jiho Priority", NONE, ME, "others 1"),
-        ("extend 4 1", POLICY, "", f"echo 'ReservationName=a StartTime={START + 9000} Nodes=gpu[1-2] Users=jiho'", ME,
-         f"booked {START + 9000}"),
+        ("extend 4 1", POLICY, "", reserved("jiho", "gpu[1-2]"), ME, f"taken-from {START + 9000}"),
         ("extend 4 1", POLICY, "", NONE, "jiho", "not-running 4"),
         ("extend 5 1", POLICY, f"{ME} Priority", NONE, ME, "not-running 5"),
         ("extend 4 1 TimeLimit=9999", POLICY, "", NONE, ME, "not-understood"),
@@ -102,11 +108,11 @@ def test_who_waits_for_no_gpu_of_others_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: str
 ) -> None:
     name, reason = waits.split()
-    mine = f"echo 'ReservationName=a StartTime={START + 9000} Nodes=gpu1 Users={ME}'"
+    mine = reserved(ME, "gpu1")
     with cluster(tmp_path, monkeypatch, row("5", name, "PENDING", reason=reason), reserved=mine):
         assert answer("extend 4 1")[0] == 0
     with cluster(tmp_path, monkeypatch, row("5", "jiho", "PENDING", reason="Priority")):
-        assert answer("extend 4 1", asked.Policy("always", {"people": 4}))[0] == 0
+        assert answer("extend 4 1", Policy("always", {"people": 4}))[0] == 0
 
 
 def test_a_controller_that_is_away_or_refuses(
@@ -120,15 +126,18 @@ def test_a_controller_that_is_away_or_refuses(
 
 
 def test_a_policy_that_nobody_wrote() -> None:
-    assert asked.policy_of(b'{"extend": "free", "hours": {"people": 24}}') == asked.Policy("free", {"people": 24})
-    for text in (None, b"{}", b"[]", b'{"extend": "free", "hours": 3}'):
+    assert policy_of(b'{"extend": "free", "hours": {"people": 24}}') == Policy("free", {"people": 24})
+    one = b'{"gpus": 1, "hours": 2, "days": 3, "standing": 4}'
+    book = b'{"extend": "free", "hours": {}, "booked": 50, "book": {"a": %s}}' % one
+    assert policy_of(book) == Policy("free", {}, {"a": Bookable(1, 2, 3, 4)}, 50)
+    for text in (None, b"{}", b"[]", b'{"extend": "free", "hours": 3}', book.replace(b"standing", b"stand")):
         with pytest.raises(NodeError, match="is not what gpuadmin provision writes"):
-            asked.policy_of(text)
+            policy_of(text)
 
 
 def test_only_systemd_starts_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert asked.main() == 2
-    assert "people run gpu extend" in capsys.readouterr().err
+    assert "people run gpu extend and gpu book" in capsys.readouterr().err
 
 
 @pytest.mark.holds("who sends nothing holds nobody else up")

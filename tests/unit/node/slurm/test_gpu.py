@@ -5,7 +5,7 @@ import pwd
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu, gpu_words
 
 from tests.support.fake_slurm import row, slurm
 
@@ -89,6 +89,38 @@ def test_a_type_by_a_part_of_its_name(
     assert "Types of GPUs: gpu1 h100-80gb, gpu2 a100, gpu4 a100-pcie" in capsys.readouterr().out
 
 
+@pytest.mark.holds("who asks for a GPU is given no part of one")
+def test_mig_devices_are_asked_for_by_name(
+    bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gpu.queue, "TYPES", ("cat", str(bin / "types")))
+
+    def given(*arguments: str, nodes: dict[str, str]) -> str:
+        (bin / "types").write_text("".join(f"{node:<64}\x1f{gres:<256}\x1f\n" for node, gres in nodes.items()))
+        assert gpu.main(["get", *arguments, "--no-wait"]) == 0
+        return called(bin)[-1]
+
+    one = {"gpu1": "gpu:h100:1,gpu:1g.10gb:7(S:0-1)", "gpu2": "gpu:h100:8"}
+    assert "--gres=gpu:1g.10gb:2 " in given("2", "--mig", "1G.10gb", nodes=one)
+    assert "you asked for 2 × 1g.10gb for 1 h" in capsys.readouterr().out
+    # Slurm would take a MIG device for a GPU
+    assert "--gres=gpu:h100:1 " in given(nodes=one)
+    several = {**one, "gpu3": "gpu:a100:4"}
+    asked = given(nodes=several)
+    assert "--gres=gpu:1 " in asked
+    assert "--exclude=gpu1 " in asked
+    assert "--gres=gpu:h100:1 " in given("--node", "gpu1", nodes=several)
+    assert "--exclude" not in given(nodes={"gpu2": "gpu:h100:8", "gpu3": "gpu:a100:4"})
+    (bin / "types").write_text(f"{'gpu1':<64}\x1f{one['gpu1']:<256}\x1f\n")
+    before = called(bin)
+    assert gpu.main(["get", "--mig", "3g.40gb"]) == 1
+    assert "3g.40gb: no node has such MIG devices. There are: 1g.10gb" in capsys.readouterr().err
+    assert gpu.main(["get", "--mig", "h100"]) == 2
+    assert called(bin) == before
+    assert gpu.main(["list"]) == 0
+    assert "MIG devices: gpu1: 7 × 1g.10gb" in capsys.readouterr().out
+
+
 def test_who_stops_waiting_keeps_their_place(bin: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def sleep(seconds: float) -> None:
         raise KeyboardInterrupt
@@ -98,15 +130,28 @@ def test_who_stops_waiting_keeps_their_place(bin: Path, capsys: pytest.CaptureFi
     assert [one.split()[0] for one in called(bin)] == ["sbatch"]
 
 
-def test_a_controller_that_goes_away_meanwhile_is_waited_for(bin: Path) -> None:
-    def sleep(seconds: float) -> None:
-        if (bin / "jobs").exists() and not (bin / "once").exists():
-            (bin / "once").touch()
-            (bin / "jobs").unlink()  # squeue fails
-        else:
-            jobs(bin, row("12", ME, "RUNNING", end=1795608428, nodes="gpu1"))
+@pytest.mark.parametrize("fails", ["ping", "squeue"])
+def test_a_controller_that_goes_away_meanwhile_is_waited_for(
+    bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fails: str
+) -> None:
+    waits = row("12", ME, "PENDING", reason="Resources")
+    turns = iter([waits, "", "", waits, row("12", ME, "RUNNING", end=1795608428, nodes="gpu1,gpu2")])
 
+    def sleep(seconds: float) -> None:
+        turn = next(turns)
+        down = "echo 'Slurmctld(primary) at nas is DOWN'"
+        slurm(bin, monkeypatch, scontrol=UP if turn or fails == "squeue" else down)
+        jobs(bin, turn)
+        if not turn and fails == "squeue":
+            (bin / "jobs").unlink()
+
+    monkeypatch.setattr(gpu_words.socket, "gethostname", lambda: "gpu3")
     assert gpu.main(["get"], sleep=sleep) == 0
+    _, place, away, again, have, there = capsys.readouterr().out.splitlines()
+    assert place == again == "Your place in the queue: 1. You are next, as soon as enough GPUs are free."
+    assert away == "The queue does not answer now. You keep your place, and this goes on waiting."
+    assert have.startswith("1 GPU on gpu1, gpu2 until ")
+    assert there == "You are on gpu3: ssh gpu1; ssh gpu2"
 
 
 def test_a_job_that_has_ended_before_it_was_seen(bin: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,4 +234,4 @@ def test_what_is_not_understood_is_given_to_no_program(
 @pytest.mark.parametrize("typed", [[], ["-h"], ["get", "--help"], ["--language", "ko"]])
 def test_help(bin: Path, capsys: pytest.CaptureFixture[str], typed: list[str]) -> None:
     assert gpu.main(typed) == 0
-    assert "usage: gpu get" in capsys.readouterr().out
+    assert ("사용법: gpu get" if "ko" in typed else "usage: gpu get") in capsys.readouterr().out

@@ -40,7 +40,15 @@ def test_a_node_of_which_nothing_is_known_is_left_out(has: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "odd", [{"name": "a b"}, {"name": "gpu1\nPartitionName=x"}, {"address": "10.0.0.1 Gres=gpu:99"}, {"address": None}]
+    "odd",
+    [
+        {"name": "a b"},
+        {"name": "gpu1\nPartitionName=x"},
+        {"address": "10.0.0.1 Gres=gpu:99"},
+        {"address": None},
+        {"name": "Default"},
+        {"name": "ALL"},
+    ],
 )
 def test_no_line_of_slurm_s_is_made_of_a_name(odd: dict[str, Any]) -> None:
     with pytest.raises(NodeError):
@@ -81,6 +89,19 @@ def test_what_nodes_have_is_remembered(tmp_path: Path) -> None:
     text = (tmp_path / "etc/nodes.conf").read_text()
     assert "NodeName=gpu1" in text
     assert "NodeName=gpu2 NodeAddr=10.0.0.2 CPUs=64 RealMemory=95000 Gres=gpu:2 " in text
+
+
+def test_what_is_not_given_stays(tmp_path: Path) -> None:
+    """Where GPUs of a node have been divided, only what is said of nodes is written."""
+    (tmp_path / "etc").mkdir()
+    parts = [{"profile": "7g.80gb", "files": ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap3"]}]
+    slurm_nodes.operate(replace(document(tmp_path, {"gpu1": HAS}), slurm_conf="A=1\n"), False, state=str(tmp_path))
+    again = document(tmp_path, {"gpu1": {**HAS, "gpus": 1, "parts": parts}})
+    slurm_nodes.operate(again, False, state=str(tmp_path))
+    assert (tmp_path / "etc/slurm.conf").read_text() == "A=1\n"
+    assert "Type=7g.80gb MultipleFiles=/dev/nvidia0," in (tmp_path / "etc/gres.conf").read_text()
+    slurm_nodes.operate(document(tmp_path, {}), False, state=str(tmp_path))
+    assert "Type=7g.80gb" in (tmp_path / "etc/gres.conf").read_text(), "it is remembered"
 
 
 def test_a_check_writes_nothing(tmp_path: Path) -> None:

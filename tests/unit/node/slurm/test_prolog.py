@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, reconcile
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import prolog
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import divided, prolog
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.prolog import Job, job_of
 
 from tests.support.gated_host import GatedHost, gated_host
@@ -45,6 +46,24 @@ def test_a_job_as_slurmd_says_it() -> None:
     assert job_of({**SAID, "SLURM_JOB_GPUS": "1,3"}, NOW).gpus == [1, 3]
     assert job_of({**SAID, "SLURM_JOB_GPUS": ""}, NOW).gpus == []
     assert job_of({**SAID, "SLURM_JOB_END_TIME": ""}, NOW).until == NOW + prolog.UNKNOWN_END
+
+
+def test_a_mig_device_is_opened_alone(host: GatedHost) -> None:
+    """Slurm's numbers are the lines of the file that slurmd has fetched."""
+    caps = [["/dev/nvidia0", f"/dev/nvidia-caps/nvidia-cap{one}"] for one in (3, 4)]
+    there = {"GPU-a": ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap3", "/dev/nvidia-caps/nvidia-cap4"],
+             "GPU-b": ["/dev/nvidia1"], "MIG-x": caps[0], "MIG-y": caps[1]}  # fmt: skip
+    Path(host.places.settings).write_text(json.dumps({"access": "granted", "gpus": there, "exempt": []}))
+    fetched = Path(host.places.root, divided.FETCHED)
+    fetched.parent.mkdir(parents=True)
+    lines = ["File=/dev/nvidia1", *(f"MultipleFiles={','.join(one)}" for one in caps)]
+    fetched.write_text("".join(f"NodeName=gpu1 Name=gpu Type=x {line}\n" for line in lines))
+    job = replace(JOB, node="gpu1", gpus=[2])
+    assert begin(host, job)["user-20000.slice"] == sorted(caps[1])
+    (grant,) = recorded(host)
+    assert grant.gpus == ["MIG-y"]
+    with pytest.raises(NodeError, match=r"GPU 3 .* does not answer on this host; where GPUs were divided since"):
+        begin(host, replace(job, id="13", gpus=[3]))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
     "       cli.py announcements | gpu-devices | gpu-check | gpu-gate [close] | gpu-mig | disk-usage\n"
-    "       cli.py gpu get | list | why | release | extend\n"
+    "       cli.py gpu get | list | why | release | extend | book\n"
     "       cli.py slurm-prolog | slurm-epilog | queue-told | queue-measured | queue-asked\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"

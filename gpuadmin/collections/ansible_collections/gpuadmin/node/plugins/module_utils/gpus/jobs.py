@@ -43,10 +43,12 @@ def ended(found: Iterable[Grant], command: Runner, now: float) -> list[Grant]:
     if not asked:
         return []
     done = _asked(command, ("scontrol", "listjobs"))
+    # where there is none it says so as an error, and succeeds (seen)
+    said = (done.stdout or done.stderr) if done is not None and done.returncode == 0 else ""
     # guard: an answer that nobody understands ends no job's grant
-    if done is None or done.returncode != 0 or not re.match(r"JOBID|No slurmstepd", done.stdout):
+    if not re.match(r"JOBID|No slurmstepd", said):
         return []
-    here = set(_LISTED.findall(done.stdout))
+    here = set(_LISTED.findall(said))
     return [one for one in asked if one.id[len(SOURCE) + 1 :] not in here]
 
 

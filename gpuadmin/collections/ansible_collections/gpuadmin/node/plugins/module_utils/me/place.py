@@ -8,7 +8,8 @@ from typing import Any
 
 from ..diagnosis.subject import Subject
 from ..slurm import queue
-from ..slurm.gpu import PROGRAM, clock, gpus, waiting
+from ..slurm.gpu import PROGRAM
+from ..slurm.gpu_words import clock, gpus, waiting
 from ..slurm.texts import LOGIN, TEXTS
 
 

@@ -7,11 +7,11 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from ..answer import Answer
 from ..errors import NodeError
-from ..gpus import device_files, grants, jobs, kernels, pci, reconcile
+from ..gpus import device_files, grants, jobs, kernels, mig_devices, pci, reconcile
 from ..mounts import (
     Mount,
     nearest,
@@ -21,6 +21,7 @@ from ..mounts import (
 from ..paths import STATE
 from ..privileges.sshd import reads_directory as sshd_reads_directory
 from ..root import guard
+from ..slurm import divided
 from ..slurm import queue as slurm
 from ..system import family, installed_packages, os_release, units
 
@@ -71,18 +72,20 @@ def look_at(path: str, mounts: list[Mount]) -> dict[str, object]:
     }
 
 
-def hardware() -> dict[str, int | str | None]:
+def hardware() -> dict[str, object]:
     """What jobs can have of a host: processors, MiB of memory, GPUs that answer, and what all of them are (None: not
-    known).
+    known). ``parts``: where a GPU is divided, all that a job can have of GPUs.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
     try:
         there = device_files.gpus(reconcile.settings_of(reconcile.Places()))
     except NodeError:  # a damaged file, which the role gpu_stack is about to write again
-        gpus = None
+        gpus, parts = None, []
     else:
+        parts = divided.parts_of(there, mig_devices.read())
         gpus = len([one for one in there if not one.startswith("MIG-")])
-    return {"processors": os.cpu_count() or 1, "memory": memory, "gpus": gpus, "model": device_files.model()}
+    return {"processors": os.cpu_count() or 1, "memory": memory, "gpus": gpus, "model": device_files.model(),
+            "parts": [asdict(one) for one in parts]}  # fmt: skip
 
 
 def queue(state: str = STATE) -> dict[str, object]:

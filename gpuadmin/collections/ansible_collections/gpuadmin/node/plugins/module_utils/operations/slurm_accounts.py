@@ -12,8 +12,9 @@ from ..answer import Answer
 from ..documents import entries
 from ..errors import NodeError
 from ..run import run
-from ..slurm import accounts
+from ..slurm import accounts, booking, queue
 from ..slurm.accounts import ASK_PEOPLE, ASK_QOS, Group
+from ..slurm.booking import Reservation
 
 ROLE = "slurm_controller"
 #: Seconds for slurmctld to register the cluster with slurmdbd, once both have started.
@@ -46,7 +47,7 @@ def operate(document: Document, check: bool) -> Answer:
         there = accounts.Seen()
     else:
         _wait()
-        there = accounts.seen(run(ASK_PEOPLE), run(ASK_QOS))
+        there = accounts.seen(run(ASK_PEOPLE), run(ASK_QOS), _bookings())
     found = accounts.commands(document.groups, people, there)
     problems = []
     for command in [] if check else found:
@@ -57,6 +58,15 @@ def operate(document: Document, check: bool) -> Answer:
     if problems:
         raise NodeError("; ".join(problems))
     return Answer([_words(one) for one in found])
+
+
+def _bookings() -> Sequence[Reservation]:
+    """Those that have not begun. Where slurmctld does not say, nobody is kept from being locked."""
+    try:
+        queue.alive()
+        return [one for one in booking.reservations() if one.begin > time.time()]
+    except NodeError:
+        return ()
 
 
 def _words(command: Sequence[str]) -> str:

@@ -44,13 +44,13 @@ class Document:
 
     #: The nodes that jobs run on.
     nodes: Sequence[DeclaredNode]
-    #: Node → ``processors``, ``memory`` (MiB), ``gpus`` and ``model``, of those that this run has looked at.
+    #: Node → ``processors``, ``memory`` (MiB), ``gpus``, ``model`` and ``parts``, of those that this run has looked at.
     hardware: Any
     #: The longest job of all groups.
     hours: int
     #: Where nodes reach the controller, which is this host.
     address: str
-    #: The contents of slurm.conf and cgroup.conf.
+    #: The contents of slurm.conf and cgroup.conf; without them those that are there stay.
     slurm_conf: str = ""
     cgroup_conf: str = ""
     directory: str = "/etc/slurm"
@@ -74,13 +74,13 @@ def operate(document: Document, check: bool, state: str = STATE) -> Answer:
         one.name: {
             "processors": one.processors,
             "memory": one.memory,
-            **{key: (now.get(one.name) or before[one.name]).get(key) for key in ("gpus", "model")},
+            **{key: (now.get(one.name) or before[one.name]).get(key) for key in ("gpus", "model", "parts")},
         }
         for one in found
     }
+    given = {"slurm.conf": document.slurm_conf, "cgroup.conf": document.cgroup_conf}
     contents = {
-        "slurm.conf": document.slurm_conf,
-        "cgroup.conf": document.cgroup_conf,
+        **{name: text or _there(document.directory, name) for name, text in given.items()},
         "nodes.conf": nodes.nodes_conf(found, document.hours, (os.uname().nodename, document.address)),
         "gres.conf": nodes.gres_conf(found),
     }
@@ -89,6 +89,11 @@ def operate(document: Document, check: bool, state: str = STATE) -> Answer:
         write_atomic(path, json.dumps(record, indent=1).encode(), mode=0o644)
     wanted = [files.WantedFile(f"{document.directory}/{name}", text) for name, text in contents.items()]
     return files.operate(files.Document(files=wanted, after=document.after), check)
+
+
+def _there(directory: str, name: str) -> str:
+    """What is in place, where nothing else is given."""
+    return (read_bytes(os.path.join(directory, name)) or b"").decode()
 
 
 def read_by_slurm(contents: Mapping[str, str]) -> None:

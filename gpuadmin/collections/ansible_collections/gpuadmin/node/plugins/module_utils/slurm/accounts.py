@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from ..errors import NodeError
 from ..fields import quoted, valid_name
+from .booking import Reservation
 
 #: Jobs that an admin makes in somebody's name (operations/slurm_exception.py) have no limits and come first. It is in
 #: nobody's associations, so people cannot ask for it.
@@ -48,19 +49,20 @@ class Person:
 @dataclass(frozen=True)
 class Seen:
     """What sacctmgr prints. ``accounts``: share by account; ``qos``: limits by name; ``people``: account → person →
-    at most so many jobs, as text."""
+    at most so many jobs, as text. ``bookings``: one that has begun ends by itself, when nobody uses it."""
 
     accounts: Mapping[str, str] = field(default_factory=dict)
     qos: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     people: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    bookings: Sequence[Reservation] = ()
 
 
 ASK_PEOPLE = ("sacctmgr", "-nP", "show", "assoc", "format=account,user,fairshare,maxsubmitjobs")
 ASK_QOS = ("sacctmgr", "-nP", "show", "qos", "format=name,flags,maxtresperuser,maxwall,maxsubmitjobsperuser")
 
 
-def seen(people: str, qos: str) -> Seen:
-    """What the two questions are answered with."""
+def seen(people: str, qos: str, bookings: Sequence[Reservation] = ()) -> Seen:
+    """What the two questions are answered with. ``bookings``: those that have not begun."""
     accounts: dict[str, str] = {}
     of: dict[str, dict[str, str]] = {}
     for line in people.splitlines():
@@ -73,7 +75,7 @@ def seen(people: str, qos: str) -> Seen:
     for line in qos.splitlines():
         name, *rest = line.split("|")
         limits[name] = tuple(rest)
-    return Seen(accounts, limits, of)
+    return Seen(accounts, limits, of, bookings)
 
 
 def people_of(
@@ -114,6 +116,12 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
                 )
             )
             found += [("scancel", f"--user={name}") for name in closing]  # it takes one
+    found += [
+        ("scontrol", "delete", f"ReservationName={one.name}")
+        for one in there.bookings
+        # guard: whoever is locked keeps nothing from others that they have booked
+        if any(person.locked and one.number(person.name) is not None for person in people)
+    ]
     if EXCEPTION not in there.qos:
         found.append((*change, "add", "qos", EXCEPTION, "Priority=1", "Flags=PartitionTimeLimit"))
     for one in groups:

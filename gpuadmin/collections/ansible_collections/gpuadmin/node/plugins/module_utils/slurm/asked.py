@@ -1,54 +1,33 @@
-"""What people ask of the queue that only operators may do: more time for a job of theirs. A service of the node does
-it for whoever asks; the kernel says who that is, and the site's policy how much.
+"""What people ask of the queue that only operators may do: more time for a job of theirs, and bookings. A service of
+the node does it for whoever asks; the kernel says who that is, and the site's policy how much.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import peercred_service
 from ..errors import NodeError
 from ..files import read_bytes
 from ..lookup import name_of
-from ..paths import STATE
 from ..run import run
-from . import queue
+from . import booking, queue
+from .policy import PATH, Policy, RefusedError, policy_of
 
 SOCKET = "/run/gpuadmin-queue.sock"
-POLICY = os.path.join(STATE, "queue-policy.json")
 HOUR = 3600
 #: Reasons of those who wait for GPUs that somebody else has (queue.WHY); others wait for themselves, or a node.
 FOR_OTHERS = ("priority", "resources", "unread", "other")
-RESERVATIONS = ("scontrol", "--oneliner", "show", "reservation")
-_REQUEST = re.compile(r"extend ([1-9][0-9]{0,9}(?:_[0-9]{1,7})?) ([1-9][0-9]{0,3})\Z")
-
-
-class RefusedError(NodeError):
-    """It is not done; ``str(error)`` is the word for why, and its values: texts.ASKED has the sentences."""
-
-
-@dataclass(frozen=True)
-class Policy:
-    """``extend``: never, free (while nobody waits) or always. ``hours``: the longest job, by group of people."""
-
-    extend: str
-    hours: Mapping[str, int]
-
-
-def policy_of(text: bytes | None) -> Policy:
-    """What the site says. Raises NodeError."""
-    try:
-        found = json.loads(text or b"")
-        return Policy(str(found["extend"]), {str(name): int(hours) for name, hours in found["hours"].items()})
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise NodeError(f"{POLICY} is not what gpuadmin provision writes") from None
+_NUMBER, _NODE = "[1-9][0-9]{0,3}", "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+_REQUESTS = {
+    "extend": re.compile(rf"extend ([1-9][0-9]{{0,9}}(?:_[0-9]{{1,7}})?) ({_NUMBER})\Z"),
+    "book": re.compile(rf"book ({_NUMBER}) ({_NUMBER}) ([1-9][0-9]{{0,11}})((?: {_NODE})?)\Z"),
+    "cancel": re.compile(rf"cancel ({_NUMBER})\Z"),
+}
 
 
 def extend(user: str, id: str, hours: int, policy: Policy, now: float) -> str:
@@ -79,39 +58,37 @@ def extend(user: str, id: str, hours: int, policy: Policy, now: float) -> str:
     # guard: nobody keeps a GPU longer that others wait for
     if policy.extend == "free" and waiting - {user}:
         raise RefusedError(f"others {len(waiting - {user})}")
-    for begin, nodes, users in reservations(queue.ask(RESERVATIONS)):
+    for one in booking.reservations():
         # guard: nobody keeps a GPU into somebody else's reservation
-        if begin < until and user not in users and set(nodes) & set(mine["nodes"].split(",")):
-            raise RefusedError(f"booked {begin}")
+        if one.begin < until and user not in one.users and set(one.nodes) & set(mine["nodes"].split(",")):
+            raise RefusedError(f"taken-from {one.begin}")
+        # Slurm ends the job then, whatever its time is
+        # guard: a job gets no time beyond the booking that it runs in
+        if one.name == mine["booking"] and until > one.end:
+            raise RefusedError(f"booked-until {one.end}")
     minutes = -(-(until - mine["start"]) // 60)
     # not `+60`: asked twice at once, it is done once
     run(["scontrol", "update", f"JobId={id}", f"TimeLimit={minutes}"])
     return f"extended {id} {until}"
 
 
-def reservations(text: str) -> list[tuple[int, Sequence[str], Sequence[str]]]:
-    """What scontrol says of reservations: when each begins, its nodes, and its people. Those without a word of these
-    are left out."""
-    found: list[tuple[int, Sequence[str], Sequence[str]]] = []
-    for line in text.splitlines():
-        begin, nodes, users = (re.search(rf"\b{name}=(\S+)", line) for name in ("StartTime", "Nodes", "Users"))
-        if begin is not None and begin[1].isdecimal() and nodes is not None:
-            people = users[1].split(",") if users is not None else []
-            found.append((int(begin[1]), queue.names(nodes[1]).split(","), people))
-    return found
-
-
 def answered(uid: int, request: str, policy: Policy, now: float) -> tuple[int, str]:
     """Given who asks and what, do it or say why not: an exit status, and a word with its values."""
-    match = _REQUEST.match(request)
+    word = request.partition(" ")[0]
+    match = _REQUESTS[word].match(request) if word in _REQUESTS else None
     # guard: what is no request of ours is not understood as one
-    if match is None or int(match[2]) > queue.MOST_HOURS:
+    if match is None or int(match[2 if word != "cancel" else 1]) > queue.MOST_HOURS:
         return 1, "not-understood"
     try:
         name = name_of(uid)
         if name is None:
             raise RefusedError("unknown")
-        done = extend(name, match[1], int(match[2]), policy, now)
+        if word == "extend":
+            done = extend(name, match[1], int(match[2]), policy, now)
+        elif word == "book":
+            done = booking.book(name, int(match[1]), int(match[2]), int(match[3]), match[4].strip(), policy, now)
+        else:
+            done = booking.cancel(name, int(match[1]))
     except RefusedError as error:
         return 1, str(error)
     except queue.AwayError:
@@ -123,11 +100,11 @@ def answered(uid: int, request: str, policy: Policy, now: float) -> tuple[int, s
     return 0, done
 
 
-def main(path: str = POLICY, clock: Callable[[], float] = time.time) -> int:
+def main(path: str = PATH, clock: Callable[[], float] = time.time) -> int:
     """What the unit runs: its socket is given by systemd. Raises NodeError."""
     listener = peercred_service.given_socket()
     if listener is None:
-        print("this is started by gpuadmin-queue-asked.socket; people run gpu extend", file=sys.stderr)
+        print("this is started by gpuadmin-queue-asked.socket; people run gpu extend and gpu book", file=sys.stderr)
         return 2
     with listener:
         policy = policy_of(read_bytes(path))

@@ -7,120 +7,50 @@ What they get is a job that does nothing: the grant that comes with it opens the
 from __future__ import annotations
 
 import os
-import re
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
-
-from gpuadmin.common.text import language
 
 from ..errors import NodeError
 from ..lookup import name_of
-from . import queue
+from . import booking, gpu_book, queue
 from .asked import ask
-from .texts import ASKED, LANGUAGES, TEXTS, USAGE, WHY
+from .booking import Reservation
+from .gpu_words import Asked, UsageError, clock, gpus, had, parse, said, spoken, waiting
+from .texts import ASKED, TEXTS, USAGE
 
-WORDS = ("get", "list", "why", "release", "extend")
 #: Where it is on nodes of the queue.
 PROGRAM = "/usr/local/bin/gpu"
 #: What a job of `gpu get` is called: only these are given back without their number.
 NAME = "gpu-get"
 POLL = 5.0  # seconds between two questions, from all who wait
-MOST_GPUS = 64
 #: Slurm says RUNNING while the prolog still opens the GPUs; this runs after it.
 OPEN, OPENING = "open", 60.0  # seconds for it
 JOB_DOES = f"scontrol update JobId=$SLURM_JOB_ID Comment={OPEN}; exec sleep infinity"
-_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}\Z")
-_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-
-
-class UsageError(Exception):
-    """What was typed is not understood."""
 
 
 class NotYoursError(Exception):
     """A job that somebody names is not theirs, or has ended."""
 
 
-@dataclass
-class Asked:
-    """What was typed. ``jobs``: numbers of jobs."""
-
-    word: str
-    language: str
-    gpus: int = 1
-    hours: int = 1
-    node: str = ""
-    type: str = ""
-    wait: bool = True
-    jobs: list[str] = field(default_factory=list)
-
-
-def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Asked | None:
-    """None: only help is asked for. Raises UsageError."""
-    asked = Asked("", language(environment))
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        option, equals, given = word.partition("=")
-        if word in ("-h", "--help"):
-            return None
-        if option in ("--hours", "--node", "--type", "--language"):
-            if not equals:
-                if not rest:
-                    raise UsageError(f"{option} lacks its value")
-                given = rest.pop(0)
-            if option == "--hours":
-                asked.hours = _number(given, queue.MOST_HOURS, asked.language)
-            elif option == "--node":
-                if not _NODE.match(given):
-                    raise UsageError(f"--node: {given[:60]!r} is not a node")
-                asked.node = given
-            elif option == "--type":
-                if not _TYPE.match(given):
-                    raise UsageError(f"--type: {given[:60]!r} is no type of GPUs; `gpu list` shows them")
-                asked.type = given.lower()
-            elif given not in LANGUAGES:
-                raise UsageError("--language is ko or en")
-            else:
-                asked.language = given
-        elif word == "--no-wait":
-            asked.wait = False
-        elif not asked.word and word in WORDS:
-            asked.word = word
-        elif asked.word == "get":
-            asked.gpus = _number(word, MOST_GPUS, asked.language)
-        elif asked.word in ("why", "release", "extend") and queue.JOB.match(word):
-            asked.jobs.append(word)
-        else:
-            raise UsageError(f"{word[:60]!r} is not known")
-    return asked if asked.word else None
-
-
-def _number(text: str, most: int, language: str) -> int:
-    number = queue.number(text)
-    if number is None or not 1 <= number <= most:
-        raise UsageError(TEXTS[language]["number"].format(text[:20], 1, most))
-    return number
-
-
 def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.sleep) -> int:
     """Exit 0; 1 where the queue refuses or does not answer; 2 for what cannot be asked; 130 for who stops waiting."""
+    usage = USAGE[spoken(arguments, os.environ)]
     try:
-        asked = parse(arguments, os.environ)
+        asked = parse(arguments, os.environ, time.time())
     except UsageError as error:
-        print(f"{error}\n{USAGE}", file=sys.stderr)
+        print(f"{error}\n{usage}", file=sys.stderr)
         return 2
     if asked is None:
-        print(USAGE)
+        print(usage)
         return 0
     words = TEXTS[asked.language]
     try:
         queue.alive()
-        return {"get": get, "list": show, "why": why, "release": release, "extend": extend}[asked.word](asked, sleep)
+        return {"get": get, "list": show, "why": why, "release": release, "extend": extend, "book": book}[asked.word](
+            asked, sleep
+        )
     except NotYoursError as error:
         print(error, file=sys.stderr)
         return 1
@@ -143,40 +73,53 @@ def refusal(text: str, words: Mapping[str, str]) -> str:
     return words["failed"].format(text)
 
 
-def command_of(asked: Asked, type: str = "") -> list[str]:
-    """What sbatch is called with. ``type``: of the GPUs, as Slurm calls it."""
+def command_of(
+    asked: Asked, type: str = "", booked: Reservation | None = None, minutes: int = 60, without: Sequence[str] = ()
+) -> list[str]:
+    """What sbatch is called with. ``type``: of the GPUs, as Slurm calls it. ``booked``: whose GPUs it is to use.
+    ``without``: nodes that it is not to use."""
     gres = f"gpu:{type}:{asked.gpus}" if type else f"gpu:{asked.gpus}"
     return [
         "sbatch", "--parsable", f"--job-name={NAME}", "--nodes=1", f"--gres={gres}",
-        f"--time={asked.hours}:00:00", "--chdir=/", "--output=/dev/null", "--export=NIL",
-        *([f"--nodelist={asked.node}"] if asked.node else []), f"--wrap={JOB_DOES}",
+        f"--time={minutes // 60}:{minutes % 60:02}:00", "--chdir=/", "--output=/dev/null", "--export=NIL",
+        *([f"--nodelist={asked.node}"] if asked.node else []),
+        *([f"--exclude={','.join(without)}"] if without else []),
+        *([f"--reservation={booked.name}"] if booked else []), f"--wrap={JOB_DOES}",
     ]  # fmt: skip
 
 
 def get(asked: Asked, sleep: Callable[[float], None]) -> int:
     words = TEXTS[asked.language]
-    type = ""
-    if asked.type:
-        there = queue.types(queue.ask(queue.TYPES))
-        meant = sorted({one for one in there.values() if asked.type == one} or
-                       {one for one in there.values() if asked.type in one})  # fmt: skip
-        if len(meant) != 1:  # guard: it is not guessed which type of GPUs somebody means
-            print(words["types"].format(asked.type, ", ".join(sorted(set(there.values()))) or "–"), file=sys.stderr)
-            return 1
-        type = meant[0]
-    job = queue.ask(command_of(asked, type)).strip().partition(";")[0]
-    print(words["asked"].format(job, gpus(asked.gpus, words), asked.hours), flush=True)
+    found = _kind(asked, words)
+    if found is None:
+        return 1
+    type, without = found
+    now = time.time()
+    booked = gpu_book.usable(asked, type, now)
+    minutes = gpu_book.minutes(asked, booked, now)
+    job = queue.ask(command_of(asked, type, booked, minutes, without)).strip().partition(";")[0]
+    if booked is None:
+        what = f"{asked.gpus} × {asked.mig}" if asked.mig else gpus(asked.gpus, words)
+        print(words["asked"].format(job, what, asked.hours or 1), flush=True)
+    else:
+        print(words["booked"].format(job, gpus(asked.gpus, words), clock(booked.end)), flush=True)
     if not asked.wait:
         print(words["kept"].format(job))
         return 0
-    said, first = "", 0.0
+    said, first, away = "", 0.0, False
     try:
         while True:
             sleep(POLL if said else 0.5)  # the queue tells nobody
             try:
+                queue.alive()  # squeue would ask one that is away for nine seconds
                 mine = [one for one in queue.ask_jobs() if one["id"] == job]
             except NodeError:  # it is started again; the place is kept
+                if not away:
+                    print(words["waits-on"], flush=True)
+                said, away = "away", True
                 continue
+            if away:
+                said, away = "", False
             if not mine:
                 print(words["ended"].format(job))
                 return 1
@@ -196,18 +139,36 @@ def get(asked: Asked, sleep: Callable[[float], None]) -> int:
         return 130
 
 
-def waiting(one: Mapping[str, Any], language: str) -> str:
-    reason = WHY[language][queue.code(one["reason"])].format(one["reason"])
-    return TEXTS[language]["place"].format(one["place"], reason)
+def _kind(asked: Asked, words: Mapping[str, str]) -> tuple[str, list[str]] | None:
+    """The type that a job asks for, and the nodes that it is not to use. None: there is none such, which is said."""
+    there = queue.ask(queue.TYPES)
+    kinds = queue.kinds(there)
+    if asked.mig:
+        profiles = {one for of in kinds.values() for one in of if queue.PROFILE.match(one)}
+        if asked.mig in profiles:
+            return asked.mig, []
+        print(words["profiles"].format(asked.mig, ", ".join(sorted(profiles)) or "–"), file=sys.stderr)
+        return None
+    if not asked.type:
+        return whole(asked, kinds)
+    types = set(queue.types(there).values())
+    meant = sorted({one for one in types if asked.type == one} or {one for one in types if asked.type in one})
+    if len(meant) != 1:  # guard: it is not guessed which type of GPUs somebody means
+        print(words["types"].format(asked.type, ", ".join(sorted(types)) or "–"), file=sys.stderr)
+        return None
+    return meant[0], []
 
 
-def had(one: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
-    """What is said of GPUs that somebody has: where, and until when."""
-    lines = [words["have"].format(gpus(one["gpus"], words), one["nodes"], clock(one["end"]))]
-    here = socket.gethostname()
-    if one["nodes"] != here:
-        lines.append(words["there"].format(here, one["nodes"]))
-    return lines
+def whole(asked: Asked, kinds: Mapping[str, Mapping[str, int]]) -> tuple[str, list[str]]:
+    """Of which type GPUs are that somebody asks for without one, and which nodes cannot give them: Slurm would take a
+    MIG device for a GPU."""
+    nodes = [one for one in kinds if asked.node in ("", one)]
+    # guard: who asks for a GPU is given no part of one -> []
+    divided = [one for one in nodes if any(queue.PROFILE.match(kind) for kind in kinds[one])]
+    types = {kind for one in nodes for kind in kinds[one] if not queue.PROFILE.match(kind)}
+    if not divided:
+        return "", []
+    return (types.pop(), []) if len(types) == 1 else ("", divided)
 
 
 def show(asked: Asked, sleep: Callable[[float], None]) -> int:
@@ -223,9 +184,15 @@ def show(asked: Asked, sleep: Callable[[float], None]) -> int:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
     else:
         print(words["empty"])
+    for line in gpu_book.lines(booking.reservations(), asked.language):
+        print(line)
     kinds = queue.types(queue.ask(queue.TYPES))
     if kinds:
         print(words["kinds"].format(", ".join(f"{node} {kind}" for node, kind in kinds.items())))
+    for node_name, of in queue.kinds(queue.ask(queue.TYPES)).items():
+        devices = ", ".join(f"{number} × {kind}" for kind, number in of.items() if queue.PROFILE.match(kind))
+        if devices:
+            print(words["devices"].format(node_name, devices))
     for node in queue.nodes(queue.ask(queue.NODES)):
         if node["reason"]:
             print(words["closed"].format(node["name"], node["reason"]))
@@ -239,6 +206,8 @@ def why(asked: Asked, sleep: Callable[[float], None]) -> int:
         print("\n".join(f"{one['id']}: {line}" for line in lines))
     if not mine:
         print(words["none"])
+    for line in gpu_book.lines(gpu_book.own(booking.reservations()), asked.language):
+        print(line)
     return 0
 
 
@@ -267,16 +236,11 @@ def extend(asked: Asked, sleep: Callable[[float], None]) -> int:
     if len(running) > 1:  # guard: it is not guessed which job somebody means
         print(sentences["which"].format(" ".join(running)), file=sys.stderr)
         return 2
-    found = ask(f"extend {running[0]} {asked.hours}")
-    if found is None:
-        print(sentences["silent"], file=sys.stderr)
-        return 1
-    status, (word, *values) = found
-    if word in ("extended", "too-long", "booked") and values[-1].isdecimal():
-        values[-1] = clock(int(values[-1]))
-    text = sentences.get(word, sentences["failed"]).format(*values, "?", "?")
-    print(text, file=sys.stderr if status else sys.stdout)
-    return status
+    return said(ask(f"extend {running[0]} {asked.hours or 1}"), sentences)
+
+
+def book(asked: Asked, sleep: Callable[[float], None]) -> int:
+    return gpu_book.book(asked)
 
 
 def _mine(asked: Asked) -> list[dict[str, Any]]:
@@ -287,12 +251,3 @@ def _mine(asked: Asked) -> list[dict[str, Any]]:
         if all(one["id"] != job for one in mine):
             raise NotYoursError(TEXTS[asked.language]["not-yours"].format(job))
     return [one for one in mine if not asked.jobs or one["id"] in asked.jobs]
-
-
-def gpus(number: int, words: Mapping[str, str]) -> str:
-    one, _, several = words["gpus"].partition("|")
-    return (several or one if number != 1 else one).format(number)
-
-
-def clock(seconds: int | None) -> str:
-    return "?" if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -6,15 +6,21 @@ A node of which nothing is known yet is left out: it joins with its first `provi
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuadmin.common.names import SLURM_WORDS
+
 from ..errors import NodeError
 from ..fields import quoted, whole_number
+from .divided import Part, parts
 
 #: Of a node's memory jobs get so much; the rest is the system's.
 FOR_JOBS = 0.95
 PARTITION = "gpu"
+#: The type of a whole GPU beside MIG devices where nobody says what it is: Slurm takes types of all or of none.
+WHOLE = "whole"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}\Z")
 HEAD = "# Managed by gpuadmin.\n"
@@ -23,7 +29,7 @@ HEAD = "# Managed by gpuadmin.\n"
 @dataclass(frozen=True)
 class Node:
     """A node that jobs run on. ``memory``: MiB. ``type``: of all its GPUs; empty: they
-    differ, or it is not known."""
+    differ, or it is not known. ``parts``: where some are divided, all that jobs can have, in Slurm's order."""
 
     name: str
     address: str
@@ -31,6 +37,14 @@ class Node:
     memory: int
     gpus: int
     type: str = ""
+    parts: Sequence[Part] = ()
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """Type of what jobs can have → how many. Whole GPUs beside MIG devices have one, too."""
+        if not self.parts:
+            return {self.type: self.gpus} if self.gpus else {}
+        return dict(Counter(one.profile or self.type or WHOLE for one in self.parts))
 
 
 def known(
@@ -43,7 +57,7 @@ def known(
     for one in declared:
         name, address = one.get("name"), one.get("address")
         # guard: no line for Slurm is made of a name
-        if not isinstance(name, str) or not _NAME.match(name):
+        if not isinstance(name, str) or not _NAME.match(name) or name.upper() in SLURM_WORDS:
             raise NodeError(f"{quoted(name)} is no name for a node of Slurm's")
         # guard: no line for Slurm is made of an address
         if not isinstance(address, str) or not _ADDRESS.match(address):
@@ -56,7 +70,12 @@ def known(
         if not processors or not memory or gpus is None or gpus < 0:
             continue
         model = one.get("model") or has.get("model")
-        found.append(Node(name, address, processors, memory, gpus, type_of(model) if isinstance(model, str) else ""))
+        there: Sequence[Part] = parts(has.get("parts"))
+        # guard: MIG devices are given to jobs only where all GPUs are there
+        if len({part.files[0] for part in there}) != gpus:
+            there = ()
+        type = type_of(model) if isinstance(model, str) else ""
+        found.append(Node(name, address, processors, memory, gpus, type, there))
     return found
 
 
@@ -72,14 +91,14 @@ def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -
     of a node for each processor and GPU; what counts as used is hours of GPUs. Raises NodeError."""
     lines = [
         f"NodeName={one.name} NodeAddr={one.address} CPUs={one.processors} RealMemory={int(one.memory * FOR_JOBS)}"
-        + (f" Gres=gpu:{one.type}:{one.gpus}" if one.gpus and one.type else f" Gres=gpu:{one.gpus}" if one.gpus else "")
+        + (f" Gres={','.join(_gres(type, number) for type, number in one.kinds.items())}" if one.kinds else "")
         + " State=UNKNOWN\n"
         for one in nodes
     ]
     # also of jobs without GPUs, which would have a node's whole memory if nothing were said
     share = f" DefMemPerCPU={max(1, min(int(one.memory * FOR_JOBS) // one.processors for one in nodes))}"
     if dividing := [one for one in nodes if one.gpus]:
-        share += f" DefCpuPerGPU={max(1, min(one.processors // one.gpus for one in dividing))}"
+        share += f" DefCpuPerGPU={max(1, min(one.processors // sum(one.kinds.values()) for one in dividing))}"
     lines.append(
         f"PartitionName={PARTITION} Nodes={','.join(one.name for one in nodes)} Default=YES State=UP"
         f" MaxTime={hours}:00:00 DefaultTime=1:00:00 TRESBillingWeights=GRES/gpu=1.0{share}\n"
@@ -89,11 +108,18 @@ def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -
     return f"{HEAD}SlurmctldHost={controller[0]}({controller[1]})\n" + "".join(lines)
 
 
+def _gres(type: str, number: int) -> str:
+    return f"gpu:{type}:{number}" if type else f"gpu:{number}"
+
+
 def gres_conf(nodes: Sequence[Node]) -> str:
-    """Slurm's numbers of GPUs are those of their device files: a prolog is told nothing else."""
+    """Slurm numbers what it gives by the order of these lines; a prolog is told the number (divided.py)."""
     lines = []
     for one in nodes:
-        if one.gpus:
+        for part in one.parts:
+            files = f"MultipleFiles={','.join(part.files)}" if part.profile else f"File={part.files[0]}"
+            lines.append(f"NodeName={one.name} Name=gpu Type={part.profile or one.type or WHOLE} {files}\n")
+        if one.gpus and not one.parts:
             kind = f" Type={one.type}" if one.type else ""
             path = f"/dev/nvidia[0-{one.gpus - 1}]" if one.gpus > 1 else "/dev/nvidia0"
             lines.append(f"NodeName={one.name} Name=gpu{kind} File={path}\n")

@@ -21,7 +21,7 @@ from ..gpus.grants import Grant
 from ..gpus.jobs import SOURCE
 from ..gpus.reconcile import Places
 from ..limits import applying
-from . import raised
+from . import divided, raised
 
 #: Seconds that a job whose end nobody says is granted; the reconciler asks before they are over.
 UNKNOWN_END = 900
@@ -85,7 +85,8 @@ def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
         if owner is None or owner[0] != job.uid:
             raise NodeError(f"job {job.id}: {job.user[:40]!r} has not the uid {job.uid} on this host")
         there = device_files.gpus(settings, places.root)
-        names = [_name(number, there, job) for number in job.gpus]
+        fetched = divided.listed(job.node, places.root)
+        names = [_name(number, there, fetched, job) for number in job.gpus]
         found, problems = grants.read(places.state, places.run)
         if problems:  # guard: where a grant cannot be read no job has a GPU
             raise NodeError(problems[0])
@@ -134,12 +135,14 @@ def end(job: Job, places: Places) -> list[str]:
     return [*outcome.done, *_raise(places, time.time())]
 
 
-def _name(number: int, there: Mapping[str, Sequence[str]], job: Job) -> str:
-    """The GPU that Slurm calls by this number: gres.conf lists the files in this order."""
-    path = f"/dev/nvidia{number}"
-    found = next((name for name, files in there.items() if list(files[:1]) == [path]), None)
+def _name(number: int, there: Mapping[str, Sequence[str]], fetched: Sequence[Sequence[str]] | None, job: Job) -> str:
+    found = divided.name_of(number, there, fetched)
     if found is None:
-        raise NodeError(f"job {job.id}: GPU {number} ({path}) does not answer on this host")
+        files = [f"/dev/nvidia{number}"] if fetched is None else fetched[number : number + 1]
+        raise NodeError(
+            f"job {job.id}: GPU {number} ({files or 'not in gres.conf'}) does not answer on this host; where GPUs were "
+            "divided since: gpuadmin provision"
+        )
     return found
 
 

@@ -22,7 +22,8 @@ _SECONDS = {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
 BETWEEN = "\x1f"  # two fields
 _FIELDS = {
     "JobArrayID": 32, "UserName": 64, "Account": 64, "State": 24, "PriorityLong": 20, "SubmitTime": 24, "StartTime": 24,
-    "EndTime": 24, "NodeList": 1024, "tres-alloc": 256, "Name": 64, "Comment": 32, "QOS": 32, "Reason": 256,
+    "EndTime": 24, "NodeList": 1024, "tres-alloc": 256, "Name": 64, "Comment": 32, "QOS": 32, "Reservation": 256,
+    "Reason": 256,
 }  # fmt: skip
 _NODES = list(_FIELDS).index("NodeList")  # a longer list would be cut
 _STATES = "--states=PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
@@ -45,6 +46,7 @@ WHY = {
     "limit": "that person has as many GPUs as one may have at once",
     "longest": "asks for longer than its group may",
     "node": "its node takes no jobs now",
+    "booked": "its node is booked before its time would be over",
     "later": "starts again soon: its node failed",
     "held": "was held: scontrol release starts it",
     "unread": "was not looked at yet",
@@ -56,6 +58,7 @@ _REASONS = (
     (r"Resources|Licenses", "resources"),
     (r"(QOS|Assoc)\w*(GRES|TRES|Jobs|Cpu|Node|Mem)\w*", "limit"),
     (r"(QOS|Assoc|Partition)\w*(Wall|Time)\w*", "longest"),
+    (r"ReqNodeNotAvail, May be reserved for other job|Reservation", "booked"),
     (r"ReqNodeNotAvail.*|Nodes required for job are .*", "node"),
     (r"BeginTime", "later"),
     (r"JobHeld\w*|launch failed requeued held", "held"),
@@ -94,17 +97,18 @@ def jobs(text: str) -> list[dict[str, Any]]:
         # guard: a job that is not understood is not left out
         if len(parts) != len(_FIELDS) + 1 or not raw[_NODES].endswith(" "):
             raise NodeError("squeue's answer is not understood")
-        id, user, group, state, priority, asked, start, end, nodes, tres, name, comment, qos, reason = parts[
+        id, user, group, state, priority, asked, start, end, nodes, tres, name, comment, qos, booking, reason = parts[
             : len(_FIELDS)
         ]
         gpus = _GPUS.search(tres)
+        booking = "" if booking == "(null)" else booking
         waits = state in ("PENDING", "CONFIGURING")
         found.append(
             {
                 "id": id, "user": user, "group": group, "waits": waits, "priority": number(priority) or 0,
                 "asked": number(asked), "start": number(start), "end": number(end), "nodes": names(nodes),
                 "gpus": int(gpus[1]) if gpus else 0, "name": name[:64], "comment": comment, "qos": qos,
-                "reason": reason[:LONGEST], "place": 0,
+                "booking": booking, "reason": reason[:LONGEST], "place": 0,
                 **({"start": None, "end": None, "nodes": ""} if waits else {"reason": ""}),
             }
         )  # fmt: skip
@@ -137,6 +141,29 @@ def types(text: str) -> dict[str, str]:
         match = re.search(r"(?:^|,)gpu:([a-z0-9-]*[a-z-][a-z0-9-]*):\d", gres.strip(f" {BETWEEN}"))
         if match:
             found[name.strip()] = match[1]
+    return found
+
+
+#: What a MIG device is called: `1g.10gb`, `1c.3g.20gb`, `1g.10gb+me`.
+PROFILE = re.compile(r"(?:[0-9]c\.)?[0-9]g\.[0-9]{1,4}gb(?:\+[a-z.]{1,8})*\Z")
+
+
+def kinds(text: str) -> dict[str, dict[str, int]]:
+    """Node → type → how many it has, MIG devices included; those without a type are left out."""
+    found: dict[str, dict[str, int]] = {}
+    for line in text.splitlines():
+        name, _, gres = line.partition(BETWEEN)
+        pairs = re.findall(r"(?:^|,)gpu:([a-z0-9.+-]+):(\d+)", gres.strip(f" {BETWEEN}"))
+        found[name.strip()] = {kind: int(number) for kind, number in pairs}
+    return found
+
+
+def counts(text: str) -> dict[str, int]:
+    """Node → how many GPUs it has: Slurm writes ``gpu:h100:8(S:0-1),gpu:4``."""
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        name, _, gres = line.partition(BETWEEN)
+        found[name.strip()] = sum(map(int, re.findall(r"(?:^|,)gpu:(?:[^:,(]+:)?(\d+)", gres.strip(f" {BETWEEN}"))))
     return found
 
 

@@ -4,28 +4,53 @@ from __future__ import annotations
 
 LANGUAGES = ("en", "ko")
 
-USAGE = """usage: gpu get [N] [--hours H] [--type T] [--node NODE] [--no-wait] | list | why [JOB]
+USAGE = {
+    "en": """usage: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | list | why [JOB]
            | extend [JOB] [--hours H] | release [JOB...]
+           | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
 
 gpu get [N]          ask for N GPUs (1) of one node, for H hours (1), and wait for them
                      --type h100: of that type; a part of its name is enough
+                     --mig 1g.10gb: N MIG devices instead; `gpu list` shows which there are
 gpu list             who has GPUs, who waits for some, and which types there are
 gpu why [JOB]        your place in the queue, and what you wait for
 gpu extend [JOB]     H more hours (1) for what you have, up to the longest that you may
 gpu release [JOB]    give back what you got with `gpu get`, or leave the queue
+gpu book [N]         where your admins allow it: a node with N GPUs or more is yours from TIME on, for H hours (1)
+                     TIME: 09:00, or "2026-11-26 09:00". `gpu get` uses it then; alone it shows what you have booked
 
 --no-wait returns at once; you keep your place. squeue, sbatch, srun, salloc and scancel work as well.
---language ko|en"""
+--language ko|en""",
+    "ko": """사용법: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | list | why [JOB]
+             | extend [JOB] [--hours H] | release [JOB...]
+             | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
+
+gpu get [N]          한 노드의 GPU N개(기본 1)를 H시간(기본 1) 동안 요청하고 차례를 기다립니다
+                     --type h100: GPU 종류를 지정합니다. 이름의 일부만 적어도 됩니다
+                     --mig 1g.10gb: GPU 대신 MIG 장치 N개. 종류는 `gpu list`에 나옵니다
+gpu list             누가 쓰고 누가 기다리는지, 어떤 종류가 있는지 보여 줍니다
+gpu why [JOB]        대기 순서와 기다리는 이유를 보여 줍니다
+gpu extend [JOB]     받은 GPU를 H시간(기본 1) 연장합니다. 허용된 최대 시간까지 가능합니다
+gpu release [JOB]    `gpu get`으로 받은 GPU를 반납하거나 대기를 취소합니다
+gpu book [N]         관리자가 허용한 경우, GPU가 N개 이상인 노드를 TIME부터 H시간(기본 1) 예약합니다
+                     TIME: 09:00 또는 "2026-11-26 09:00". 그때 `gpu get`을 하면 예약한 노드를 씁니다
+                     시각 없이 실행하면 본인의 예약을 보여 줍니다
+
+--no-wait: 기다리지 않고 바로 끝냅니다. 대기 순서는 유지됩니다. squeue, sbatch, srun, salloc, scancel도 쓸 수 있습니다.
+--language ko|en""",
+}
 
 TEXTS: dict[str, dict[str, str]] = {
     "en": {
         "asked": "Job {0}: you asked for {1} for {2} h.",
+        "booked": "Job {0}: {1} of what you have booked, until {2}.",
         "place": "Your place in the queue: {0}. {1}.",
         "have": "{0} on {1} until {2}. It is open in all your shells and containers on {1}.",
-        "there": "You are on {0}: ssh {1}",
+        "there": "You are on {0}: {1}",
         "kept": "You keep your place. `gpu why` shows it, `gpu release {0}` gives it up.",
         "ended": "Job {0} has ended.",
         "away": "The queue does not answer. What has a GPU goes on; nobody gets a new one now. Try again later.",
+        "waits-on": "The queue does not answer now. You keep your place, and this goes on waiting.",
         "failed": "Slurm refuses: {0}",
         "impossible": "No node has that: {0}. `gpu list` shows the nodes.",
         "too-much": "That is more than one person may have at once, or for longer: ask your admins what is allowed.",
@@ -43,16 +68,27 @@ TEXTS: dict[str, dict[str, str]] = {
         "types": "{0}: name one of these types: {1}",
         "kinds": "Types of GPUs: {0}",
         "number": "{0!r} is no number from {1} to {2}",
+        "lacks": "{0} lacks its value",
+        "not-known": "{0!r} is not known",
+        "not-a-node": "--node: {0!r} is not a node",
+        "not-a-type": "--type: {0!r} is no type of GPUs; `gpu list` shows them",
+        "not-a-profile": "--mig: {0!r} is no profile of MIG devices, such as 1g.10gb; `gpu list` shows them",
+        "profiles": "{0}: no node has such MIG devices. There are: {1}",
+        "devices": "MIG devices: {0}: {1}",
+        "not-a-time": "--at: {0!r} is no time: 09:00, or '2026-11-26 09:00'",
+        "language": "--language is ko or en",
     },
     "ko": {
         "asked": "작업 {0}: {1}를 {2}시간 동안 요청했습니다.",
+        "booked": "작업 {0}: 예약한 노드의 {1}, {2}까지.",
         "place": "대기 순서: {0}번째. {1}.",
         "have": "{1}의 {0}, {2}까지. {1}에 있는 모든 셸과 컨테이너에서 사용할 수 있습니다.",
-        "there": "현재 노드는 {0}입니다: ssh {1}",
+        "there": "현재 노드는 {0}입니다: {1}",
         "kept": "대기 순서는 유지됩니다. `gpu why`로 확인하고, `gpu release {0}`로 취소합니다.",
         "ended": "작업 {0}이(가) 끝났습니다.",
         "away": "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 "
         "지금은 새로 받을 수 없습니다. 나중에 다시 시도하십시오.",
+        "waits-on": "대기열이 지금 응답하지 않습니다. 대기 순서는 유지되며, 계속 기다립니다.",
         "failed": "Slurm이 거부했습니다: {0}",
         "impossible": "조건에 맞는 노드가 없습니다: {0}. 노드 목록은 `gpu list`로 볼 수 있습니다.",
         "too-much": "한 사람이 동시에 쓸 수 있는 GPU 수나 시간을 넘습니다. 허용량은 관리자에게 문의하십시오.",
@@ -70,6 +106,15 @@ TEXTS: dict[str, dict[str, str]] = {
         "types": "{0}: 다음 중 하나를 적으십시오: {1}",
         "kinds": "GPU 종류: {0}",
         "number": "{0!r}: {1}에서 {2} 사이의 숫자를 적으십시오",
+        "lacks": "{0}에 값이 없습니다",
+        "not-known": "{0!r}: 알 수 없는 명령입니다",
+        "not-a-node": "--node: {0!r}은(는) 노드 이름이 아닙니다",
+        "not-a-type": "--type: {0!r}은(는) GPU 종류가 아닙니다. 종류는 `gpu list`에 나옵니다",
+        "not-a-profile": "--mig: {0!r}은(는) MIG 프로필이 아닙니다. 1g.10gb처럼 적으십시오. `gpu list`에 나옵니다",
+        "profiles": "{0}: 이 MIG 장치를 가진 노드가 없습니다. 있는 것: {1}",
+        "devices": "MIG 장치: {0}: {1}",
+        "not-a-time": "--at: {0!r}은(는) 시각이 아닙니다. 09:00 또는 '2026-11-26 09:00'처럼 적으십시오",
+        "language": "--language는 ko 또는 en입니다",
     },
 }
 
@@ -81,6 +126,7 @@ WHY = {
         "limit": "You have as many GPUs as one person may have at once",
         "longest": "You asked for longer than you may",
         "node": "The node that you asked for takes no jobs now",
+        "booked": "Somebody has booked the node before your time would be over: ask for less, or wait",
         "later": "It starts again soon: its node failed",
         "held": "It was held, by you or an admin",
         "unread": "It was not looked at yet",
@@ -92,6 +138,7 @@ WHY = {
         "limit": "한 사람이 동시에 쓸 수 있는 GPU를 이미 모두 쓰고 있습니다",
         "longest": "허용된 시간보다 길게 요청했습니다",
         "node": "요청한 노드가 지금 작업을 받지 않습니다",
+        "booked": "요청한 시간이 끝나기 전에 다른 사람이 그 노드를 예약했습니다. 시간을 줄이거나 기다리십시오",
         "later": "노드에 문제가 있어 곧 다시 시작합니다",
         "held": "본인이나 관리자가 보류했습니다",
         "unread": "아직 확인되지 않았습니다",
@@ -129,7 +176,7 @@ LOGIN = {
     },
 }
 
-#: What the service answers that may give more time (asked.py), by its word.
+#: What the service answers that gives more time, and books (asked.py), by its word; and what else is said of bookings.
 ASKED = {
     "en": {
         "extended": "Job {0}: yours until {1} now.",
@@ -138,7 +185,25 @@ ASKED = {
         "unknown": "You have no account in the queue: tell your admins.",
         "too-long": "A job may take {0} h: yours until {1} at most.",
         "others": "People who wait for GPUs: {0}. You keep yours until its end, and no longer.",
-        "booked": "Somebody has booked it from {0} on.",
+        "taken-from": "Somebody has booked it from {0} on.",
+        "booked-until": "You have booked it until {0}, and no longer.",
+        "booked": "Booking {0}: {1} with its GPUs ({2}) is yours from {3} to {4}. `gpu get` uses it then; "
+        "after half an hour without a job it ends.",
+        "unbooked": "Booking {0} is given back.",
+        "no-booking": "Your admins allow you no bookings: ask with `gpu get`.",
+        "book-long": "A booking may take {0} h at most.",
+        "book-many": "A booking may be of a node with {0} GPUs at most, and no such node has as many as you ask for.",
+        "past": "That time is over.",
+        "ahead": "A booking may begin within {0} days.",
+        "standing": "You may have {0} at a time: `gpu book` shows yours, `gpu book --cancel NUMBER` gives one back.",
+        "no-node": "There is no node {0} in the queue.",
+        "full": "More than {0} % of all GPUs would be booked then: choose another time.",
+        "taken": "Then each such node is booked, or somebody's job runs: choose another time.",
+        "not-booked": "You have no booking {0}: `gpu book` shows yours.",
+        "in-use": "You have a job in booking {0}: `gpu release` first.",
+        "no-bookings": "You have booked nothing.",
+        "yours": "You (booking {0})",
+        "line": "Booked: {0}: {1} from {2} to {3}",
         "which": "You have several: name one of {0}.",
         "away": "The queue does not answer. What has a GPU goes on; nobody gets more time now. Try again later.",
         "silent": "The node does not answer. Try again; if that does not help, tell your admins.",
@@ -153,7 +218,26 @@ ASKED = {
         "unknown": "대기열에 계정이 없습니다. 관리자에게 알리십시오.",
         "too-long": "작업 하나는 최대 {0}시간입니다. {1}까지만 연장할 수 있습니다.",
         "others": "GPU를 기다리는 사람이 {0}명 있어 연장할 수 없습니다. 원래 시각까지는 쓸 수 있습니다.",
-        "booked": "{0}부터 다른 사람이 예약했습니다.",
+        "taken-from": "{0}부터 다른 사람이 예약했습니다.",
+        "booked-until": "예약은 {0}까지이며, 그 뒤로는 연장할 수 없습니다.",
+        "booked": "예약 {0}: {1}(GPU {2}개)을(를) {3}부터 {4}까지 쓸 수 있습니다. "
+        "그때 `gpu get`을 하면 이 노드를 씁니다. 30분 동안 작업이 없으면 예약이 끝납니다.",
+        "unbooked": "예약 {0}을(를) 취소했습니다.",
+        "no-booking": "예약이 허용되어 있지 않습니다. `gpu get`으로 요청하십시오.",
+        "book-long": "예약 하나는 최대 {0}시간입니다.",
+        "book-many": "GPU가 {0}개 이하인 노드만 예약할 수 있고, 그중에 요청한 만큼 가진 노드가 없습니다.",
+        "past": "이미 지난 시각입니다.",
+        "ahead": "예약은 {0}일 안에 시작해야 합니다.",
+        "standing": "예약은 한 번에 {0}개까지입니다. "
+        "`gpu book`으로 확인하고 `gpu book --cancel NUMBER`로 취소할 수 있습니다.",
+        "no-node": "대기열에 {0}이라는 노드가 없습니다.",
+        "full": "그 시간에는 전체 GPU의 {0}%를 넘게 예약하게 되어 예약할 수 없습니다. 다른 시간을 고르십시오.",
+        "taken": "그 시간에는 해당하는 노드가 모두 예약되었거나 사용 중입니다. 다른 시간을 고르십시오.",
+        "not-booked": "예약 {0}이(가) 없습니다. `gpu book`으로 확인하십시오.",
+        "in-use": "예약 {0}에서 실행 중인 작업이 있습니다. 먼저 `gpu release`로 반납하십시오.",
+        "no-bookings": "예약한 노드가 없습니다.",
+        "yours": "본인(예약 {0})",
+        "line": "예약: {0}: {1}, {2}부터 {3}까지",
         "which": "받은 GPU가 여럿입니다. 다음 중 하나를 적으십시오: {0}",
         "away": "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 지금은 연장할 수 없습니다. "
         "나중에 다시 시도하십시오.",

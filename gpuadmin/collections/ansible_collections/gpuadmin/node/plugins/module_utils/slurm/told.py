@@ -12,7 +12,7 @@ from ..errors import NodeError
 from ..fields import valid_name
 from ..files import read_bytes, write_atomic
 from . import queue
-from .gpu import gpus, waiting
+from .gpu_words import gpus, waiting
 from .texts import LANGUAGES, LOGIN
 
 DIRECTORY = "/run/gpuadmin-queue"

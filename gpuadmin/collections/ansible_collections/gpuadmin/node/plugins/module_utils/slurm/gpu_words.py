@@ -1,0 +1,165 @@
+"""What somebody has typed after `gpu`, and how answers are put into words."""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuadmin.common.text import language
+
+from . import queue
+from .texts import LANGUAGES, TEXTS, WHY
+
+WORDS = ("get", "list", "why", "release", "extend", "book")
+MOST_GPUS = 64
+_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}\Z")
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+
+
+class UsageError(Exception):
+    """What was typed is not understood; in words, in the language of whoever typed it."""
+
+
+@dataclass
+class Asked:
+    """What was typed. ``hours``: 0 where nothing was said. ``jobs``: numbers of jobs. ``at``: seconds since 1970.
+    ``cancel``: which booking."""
+
+    word: str
+    language: str
+    gpus: int = 1
+    hours: int = 0
+    node: str = ""
+    type: str = ""
+    mig: str = ""
+    wait: bool = True
+    jobs: list[str] = field(default_factory=list)
+    at: int | None = None
+    cancel: int = 0
+
+
+def parse(arguments: Sequence[str], environment: Mapping[str, str], now: float) -> Asked | None:
+    """None: only help is asked for. Raises UsageError."""
+    asked = Asked("", spoken(arguments, environment))
+    words = TEXTS[asked.language]
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        option, equals, given = word.partition("=")
+        if word in ("-h", "--help"):
+            return None
+        if option in ("--hours", "--node", "--type", "--mig", "--language", "--at", "--cancel"):
+            if not equals:
+                if not rest:
+                    raise UsageError(words["lacks"].format(option))
+                given = rest.pop(0)
+            _option(asked, option, given, now)
+        elif word == "--no-wait":
+            asked.wait = False
+        elif not asked.word and word in WORDS:
+            asked.word = word
+        elif asked.word in ("get", "book"):
+            asked.gpus = _number(word, MOST_GPUS, words)
+        elif asked.word in ("why", "release", "extend") and queue.JOB.match(word):
+            asked.jobs.append(word)
+        else:
+            raise UsageError(words["not-known"].format(word[:60]))
+    return asked if asked.word else None
+
+
+def spoken(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The language that is asked for, wherever it stands; otherwise that of the environment."""
+    for word, after in zip(arguments, [*arguments[1:], ""]):
+        option, equals, given = word.partition("=")
+        if option == "--language" and (given if equals else after) in LANGUAGES:
+            return given if equals else after
+    return language(environment)
+
+
+def _option(asked: Asked, option: str, given: str, now: float) -> None:
+    words = TEXTS[asked.language]
+    if option == "--hours":
+        asked.hours = _number(given, queue.MOST_HOURS, words)
+    elif option == "--cancel":
+        asked.cancel = _number(given, MOST_GPUS, words)
+    elif option == "--at":
+        asked.at = moment(given, now)
+        if asked.at is None:
+            raise UsageError(words["not-a-time"].format(given[:60]))
+    elif option == "--node":
+        if not _NODE.match(given):
+            raise UsageError(words["not-a-node"].format(given[:60]))
+        asked.node = given
+    elif option == "--type":
+        if not _TYPE.match(given):
+            raise UsageError(words["not-a-type"].format(given[:60]))
+        asked.type = given.lower()
+    elif option == "--mig":
+        if not queue.PROFILE.match(given.lower()):
+            raise UsageError(words["not-a-profile"].format(given[:60]))
+        asked.mig = given.lower()
+    elif given not in LANGUAGES:
+        raise UsageError(words["language"])
+
+
+def _number(text: str, most: int, words: Mapping[str, str]) -> int:
+    number = queue.number(text)
+    if number is None or not 1 <= number <= most:
+        raise UsageError(words["number"].format(text[:20], 1, most))
+    return number
+
+
+def moment(text: str, now: float) -> int | None:
+    """``09:00``, which is to come, or ``2026-11-26 09:00``: seconds since 1970, in the node's zone. None: neither."""
+    for form in ("%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M"):
+        try:
+            return int(time.mktime(time.strptime(text, form)))
+        except (ValueError, OverflowError):
+            continue
+    try:
+        then, today = time.strptime(text, "%H:%M"), time.localtime(now)
+    except ValueError:
+        return None
+    for day in (today.tm_mday, today.tm_mday + 1):
+        at = time.mktime((today.tm_year, today.tm_mon, day, then.tm_hour, then.tm_min, 0, 0, 0, -1))
+        if at > now:
+            break
+    return int(at)
+
+
+def waiting(one: Mapping[str, Any], language: str) -> str:
+    reason = WHY[language][queue.code(one["reason"])].format(one["reason"])
+    return TEXTS[language]["place"].format(one["place"], reason)
+
+
+def had(one: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
+    """What is said of GPUs that somebody has: where, and until when."""
+    nodes = one["nodes"].split(",")
+    lines = [words["have"].format(gpus(one["gpus"], words), ", ".join(nodes), clock(one["end"]))]
+    here = socket.gethostname()
+    if here not in nodes:
+        lines.append(words["there"].format(here, "; ".join(f"ssh {node}" for node in nodes)))
+    return lines
+
+
+def gpus(number: int, words: Mapping[str, str]) -> str:
+    one, _, several = words["gpus"].partition("|")
+    return (several or one if number != 1 else one).format(number)
+
+
+def clock(seconds: int | None) -> str:
+    return "?" if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def said(answer: tuple[int, Sequence[str]] | None, words: Mapping[str, str]) -> int:
+    """Say what the service of the node answered (asked.py), by its word. Returns the exit status."""
+    status, (word, *values) = (1, ["silent"]) if answer is None else answer
+    values = [clock(int(one)) if re.fullmatch(r"[0-9]{9,12}", one) else one for one in values]
+    text = words.get(word, words["failed"]).format(*values, *"?????")
+    print(text, file=sys.stderr if status else sys.stdout)
+    return int(status)
