@@ -146,8 +146,9 @@ def picture(found: Mapping[str, object]) -> str:
             "steady": "12 ask for one a day",
             "late": "6 come on day 8",
         }
-        lines.append(f'<rect x="{60 + 235 * place}" y="536" width="14" height="4" fill="{COLOURS[kind]}"/>')
-        lines.append(f'<text x="{80 + 235 * place}" y="542">{kind}: {words[kind]}</text>')
+        x = (60, 330, 550)[place]
+        lines.append(f'<rect x="{x}" y="536" width="14" height="4" fill="{COLOURS[kind]}"/>')
+        lines.append(f'<text x="{x + 20}" y="542">{kind}: {words[kind]}</text>')
     return "\n".join([*lines, "</svg>\n"])
 
 
@@ -161,7 +162,14 @@ def _panel(title: str, top: float, of: Mapping[str, Sequence[tuple[float, float]
     for day in range(0, DAYS + 1, 2):
         yield f'<text x="{60 + 680 * day / DAYS:.0f}" y="{y + 206}" text-anchor="middle" fill="#555">day {day}</text>'
     for name, line in of.items():
-        points = " ".join(f"{60 + 680 * when / DAYS:.1f},{y + 190 - 190 * value / top:.1f}" for when, value in line)
+        values = [value for _, value in line]
+        # what lies on a level line between two others says nothing more
+        turns = [
+            one
+            for place, one in enumerate(line)
+            if place in (0, len(line) - 1) or not values[place - 1] == values[place] == values[place + 1]
+        ]
+        points = " ".join(f"{60 + 680 * when / DAYS:.1f},{y + 190 - 190 * value / top:.1f}" for when, value in turns)
         yield f'<polyline fill="none" stroke="{COLOURS[kind_of(name)]}" stroke-opacity="0.7" points="{points}"/>'
 
 

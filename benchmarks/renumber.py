@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/renumber.py [--files 1000000] [--people 1,10,40] [--json FILE]
 
 Method. `files` empty files lie in directories of 100 on an ext4 in a file, freshly mounted with cold caches before each
-measurement, and belong to P people in equal parts. What the page about existing machines told an admin to do until now is
+measurement, and belong to P people in equal parts. What an admin does by hand is
 `find TOP -uid OLD -exec chown -h NEW:NEW {} +` for each of them. gpuadmin then gives everybody the old uid again, by
 the code that hosts run: one walk for all people, with as many processes as there are processors, which reads ACLs
 and capabilities, too; then the same walk once more, which must find nothing, and a sync. `change` is the first walk,

@@ -101,9 +101,9 @@ class Slurm(Model):
     @model_validator(mode="after")
     def _usable(self) -> Slurm:
         """A booking is used by jobs, which have limits of their own."""
-        groups = [(f"groups: {one.name}: ", one.book, one.gpus, one.hours) for one in self.groups]
-        for where, *own in (("", None, None, None), *groups):
-            book, gpus, hours = own[0] or self.book, own[1] or self.gpus, own[2] or self.hours
+        sections: list[tuple[str, Slurm | OwnShare]] = [("", self)]
+        for where, own in [*sections, *((f"groups: {one.name}: ", one) for one in self.groups)]:
+            book, gpus, hours = own.book or self.book, own.gpus or self.gpus, own.hours or self.hours
             if book is not None and gpus is not None and book.gpus > gpus:
                 raise ValueError(f"{where}book: {book.gpus} GPUs are more than one person may have at once ({gpus})")
             if book is not None and book.hours > hours:
