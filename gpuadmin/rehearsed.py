@@ -24,26 +24,28 @@ _OWN = (
 )
 
 
-def refuse_another(plan: Plan) -> None:
-    """Raise RefusedError where something was rehearsed, and this plan has other steps."""
+def refuse_another(plan: Plan, left_behind: str, *, part: bool = False) -> None:
+    """Raise RefusedError where something was rehearsed, and this plan has other steps.
+
+    `left_behind`: what then is done already, in words. `part`: the plan is a part of the rehearsed one.
+    """
     path = os.environ.get(VARIABLE)
     if path is None:
         return
-    other = differences(json.loads(read_text(Path(path))), plan.document())
+    other = differences(json.loads(read_text(Path(path))), plan.document(), part=part)
     if other:  # guard: nothing is done on real hosts that was not rehearsed
         more = [f"and {len(other) - _MOST} more"] if len(other) > _MOST else []
         raise RefusedError(
-            "\n  ".join(["this is not what was rehearsed; nothing was changed:", *other[:_MOST], *more]),
+            "\n  ".join([f"this is not what was rehearsed; {left_behind}:", *other[:_MOST], *more]),
             hint="find out why the hosts differ (gpuadmin drift), or run the verb itself",
         )
 
 
-def differences(rehearsed: Mapping[str, Any], real: Mapping[str, Any]) -> list[str]:
+def differences(rehearsed: Mapping[str, Any], real: Mapping[str, Any], *, part: bool = False) -> list[str]:
     """Given two plans as their runs' records have them, return the steps that only one of them has, a line each."""
     there, here = _steps(rehearsed), _steps(real)
-    return [f"rehearsed alone: {step}" for step in there if step not in here] + [
-        f"new: {step}" for step in here if step not in there
-    ]
+    left = [] if part else [f"rehearsed alone: {step}" for step in there if step not in here]
+    return left + [f"new: {step}" for step in here if step not in there]
 
 
 def _steps(plan: Mapping[str, Any]) -> list[str]:

@@ -118,7 +118,7 @@ class Session:
         """Show what is about to be done, and record it. Returns whether there is anything to do."""
         show_plan(self.console, plan, check=self.check)
         self.planned(plan)
-        refuse_another(plan)
+        refuse_another(plan, self.left_behind)
         return not plan.empty
 
     def planned(self, plan: Plan) -> None:

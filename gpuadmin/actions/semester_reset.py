@@ -24,6 +24,7 @@ from gpuadmin.display import show_hosts, styled
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish
+from gpuadmin.rehearsed import refuse_another
 from gpuadmin.results import RunResult
 from gpuadmin.semester.machine import LOCK, REOPEN, WIPE
 from gpuadmin.semester.plans import of_decision
@@ -58,7 +59,9 @@ def _go(reset: Reset, names: Sequence[str]) -> int:
     head = of_decision(reset.decision, reset.facts.waiting())
     if reset.check and (reason := _waits(reset, names)):
         head.warn(reason)
-    reset.planned("decision", head.build())
+    decided = head.build()
+    reset.planned("decision", decided)
+    refuse_another(decided, session.left_behind, part=True)
     phases = [OBJECTS[name](reset) for name in names]
     if not reset.check:
         _refuse_first(reset, phases)  # guard: what is known to refuse a reset refuses it before anything is done

@@ -21,7 +21,7 @@ def command(verb: str, arguments: tuple[str, ...], twin_only: bool, site: str | 
 
     \b
     gpuadmin rehearse remove-user minji
-    gpuadmin rehearse --twin-only semester-reset --term 2026-2
+    gpuadmin rehearse --twin-only semester-reset
     """
     from gpuadmin.actions.rehearse import rehearse
 

@@ -53,6 +53,7 @@ def test_audit_says_what_moved_and_who_has_power(minji: Cluster) -> None:
     )
 
 
+@pytest.mark.slow
 def test_declared_admins_get_power_and_lose_it_by_themselves(cluster: Cluster) -> None:
     """An account with sudo on every host; after its last day sshd refuses it; who is declared no more is out."""
 

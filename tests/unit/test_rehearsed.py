@@ -33,9 +33,18 @@ def test_a_host_or_a_person_more_is_one() -> None:
 @pytest.mark.holds("nothing is done on real hosts that was not rehearsed")
 def test_another_plan_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = plan(("node1", "lock minji")), plan(("node1", "lock jiho"))
-    refuse_another(other)  # nothing was rehearsed
+    refuse_another(other, "nothing was changed")  # nothing was rehearsed
     (tmp_path / "plan.json").write_text(json_text(one.document()))
     monkeypatch.setenv(VARIABLE, str(tmp_path / "plan.json"))
-    refuse_another(one)
-    with pytest.raises(RefusedError, match="new: node1: lock jiho"):
-        refuse_another(other)
+    refuse_another(one, "nothing was changed")
+    with pytest.raises(RefusedError, match="nothing was changed:\n  rehearsed alone: .*\n  new: node1: lock jiho"):
+        refuse_another(other, "nothing was changed")
+
+
+def test_a_part_has_fewer_steps_and_no_others() -> None:
+    """Of a reset, who leaves is decided before its phases have plans."""
+    whole = plan(("leaves", "minji (uid 20000)"), ("site", "lock minji"))
+    assert differences(whole.document(), plan(("leaves", "minji (uid 20000)")).document(), part=True) == []
+    assert differences(whole.document(), plan(("leaves", "jiho (uid 20001)")).document(), part=True) == [
+        "new: leaves: jiho (uid 20001)"
+    ]
