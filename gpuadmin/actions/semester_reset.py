@@ -61,7 +61,7 @@ def _go(reset: Reset, names: Sequence[str]) -> int:
         head.warn(reason)
     decided = head.build()
     reset.planned("decision", decided)
-    refuse_another(decided, session.left_behind, part=True)
+    refuse_another(decided, reset.session.left_behind, part=True)
     phases = [OBJECTS[name](reset) for name in names]
     if not reset.check:
         _refuse_first(reset, phases)  # guard: what is known to refuse a reset refuses it before anything is done

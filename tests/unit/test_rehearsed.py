@@ -37,7 +37,7 @@ def test_another_plan_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "plan.json").write_text(json_text(one.document()))
     monkeypatch.setenv(VARIABLE, str(tmp_path / "plan.json"))
     refuse_another(one, "nothing was changed")
-    with pytest.raises(RefusedError, match="nothing was changed:\n  rehearsed alone: .*\n  new: node1: lock jiho"):
+    with pytest.raises(RefusedError, match=r"nothing was changed:\n  rehearsed alone: .*\n  new: node1: lock jiho"):
         refuse_another(other, "nothing was changed")
 
 
