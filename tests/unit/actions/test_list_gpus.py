@@ -78,6 +78,11 @@ def test_what_is_wrong_has_its_words(ansible: Ansible, cli: Cli) -> None:
     assert [line.split()[1:3] for line in out.splitlines() if line.split()[:1] == ["node1"]][1] == ["1", "GPU_IS_LOST"]
 
 
+def test_mig_is_on_and_its_devices_are_not_known(ansible: Ansible, cli: Cli) -> None:
+    out = shown(ansible, cli, node(GPU | {"mig": True, "mig_pending": True, "mig_devices": None}))
+    assert "device" not in " ".join(row(out))
+
+
 def test_mig_devices_are_below_their_gpu(ansible: Ansible, cli: Cli) -> None:
     mig = {"index": 2, "uuid": "MIG-1", "name": "H100 MIG 1g.10gb", "memory": 10200547328, "unknown": {}, "lacks": []}
     out = shown(ansible, cli, node(GPU | {"mig": True, "mig_pending": True, "mig_devices": [mig]}))
