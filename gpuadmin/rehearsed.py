@@ -20,7 +20,7 @@ _MOST = 10
 _OWN = (
     (re.compile(r"\S+@\S+"), "ADDRESS"),
     (re.compile(r"\d{8}T\d{6}|\d{4}-\d\d-\d\dT[\d:+]+"), "TIME"),
-    (re.compile(r"\d[\d.,]* ?(bytes|[kMGT]i?B|files?|homes?)\b"), "AMOUNT"),
+    (re.compile(r"\d[\d.,]* ?(bytes|[kMGT]i?B|files?)\b"), "AMOUNT"),
 )
 
 

@@ -42,8 +42,14 @@ def rehearse(given: str | None, verb: str, arguments: Sequence[str], *, twin_onl
     if verb not in VERBS:
         hint = did_you_mean(verb, VERBS) or f"it rehearses: {', '.join(VERBS)}"
         raise ConfigError(f"{verb!r} cannot be rehearsed on light hosts", hint=hint)
-    for one in ("--site", "--check", "--yes", "--json"):
-        if any(word == one or word.startswith(f"{one}=") for word in arguments):
+    for one, forms in (
+        ("--site", "--site"),
+        ("--check", "--check"),
+        ("--yes", "--yes|-[A-Za-z]*y[A-Za-z]*"),
+        ("--json", "--json"),
+    ):
+        # guard: the real hosts are asked about, whatever was typed for the twin
+        if any(re.fullmatch(f"({forms})(=.*)?", word, re.DOTALL) for word in arguments):
             raise ConfigError(f"{one} has no meaning after {verb}", hint=f"gpuadmin rehearse [--site DIR] {verb} …")
     real = load_site(given)
     # guard: a second rehearsal waits for no twin that a first one uses

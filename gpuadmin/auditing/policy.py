@@ -13,6 +13,9 @@ _ROOT = {"no": "no", "forced-commands-only": "keys", "without-password": "keys",
 
 def against(policy: AuditSsh, sshd: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Given a host's settings of sshd in effect, yield in words what is not as the site wants it."""
+    if not sshd and policy != AuditSsh():  # guard: what sshd does not say is not what the site wants
+        yield "sshd does not say how it is set (sshd -T): it cannot be judged"
+        return
     if policy.passwords is False:
         for keyword in _PASSWORDS:
             if "yes" in sshd.get(keyword, ()):

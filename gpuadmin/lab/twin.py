@@ -88,6 +88,8 @@ def settings(lab: Lab, real: Settings, directory: Path) -> dict[str, Any]:
     _without(found, "gpus", "driver", "version", "hold", "repository", "toolkit", "mig", "modules")
     _without(found, "docker", "repository")
     _without(found, "applications", "form")
+    _without(found, "images", "signing_key", "signers")
+    found.pop("admins", None)  # people with keys of theirs, and sudo
     return found
 
 

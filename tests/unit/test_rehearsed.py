@@ -20,6 +20,11 @@ def test_what_a_twin_cannot_have_is_no_difference() -> None:
     assert differences(twin.document(), real.document()) == []
 
 
+def test_how_many_homes_is_one() -> None:
+    twin, real = plan(("nas1", "wipe 1 homes")), plan(("nas1", "wipe 9 homes"))
+    assert len(differences(twin.document(), real.document())) == 2
+
+
 def test_a_host_or_a_person_more_is_one() -> None:
     twin = plan(("node1", "account minji, uid 20000"))
     real = plan(("node1", "account minji, uid 20001"), ("node2", "account minji, uid 20000"))

@@ -105,6 +105,8 @@ def test_what_fails_on_the_twin_is_not_done_for_real(what: Callable[[], tuple[st
         (["push-image", "x"], "cannot be rehearsed"),
         (["lock-usr", "minji"], "lock-user"),
         (["lock-user", "minji", "--yes"], "--yes has no meaning"),
+        (["lock-user", "minji", "-y"], "--yes has no meaning"),
+        (["lock-user", "-vy", "minji"], "--yes has no meaning"),
         (["lock-user", "--site=/x", "minji"], "--site has no meaning"),
     ],
 )

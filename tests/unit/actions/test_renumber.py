@@ -107,12 +107,15 @@ def test_a_host_that_is_away_stops_it(hosts: Hosts, cli: Cli) -> None:
 
 
 @pytest.mark.holds("nobody's home changes hands while a host that uses it is left out")
-def test_no_node_is_left_out_while_the_storage_host_is_in(hosts: Hosts, cli: Cli) -> None:
+def test_no_host_is_left_out(hosts: Hosts, cli: Cli) -> None:
     code, _, err = cli("renumber", "--yes", "--limit", "storage1,node1")
     assert code != 0
     assert "leaves out node2" in err
     assert hosts.asked == []
-    code, _, err = cli("renumber", "--yes", "--limit", "node1")
+    code, _, err = cli("renumber", "--yes", "--limit", "node1,node2")
+    assert code != 0, "the storage host may be in the middle"
+    assert hosts.asked == []
+    code, _, err = cli("renumber", "--check", "--limit", "node1")
     assert code == 0, err
 
 

@@ -35,3 +35,10 @@ SSHD = {
 )  # fmt: skip
 def test_what_is_not_as_wanted(policy: dict[str, object], more: dict[str, list[str]], words: list[str]) -> None:
     assert list(against(AuditSsh.model_validate(policy), SSHD | more)) == words
+
+
+@pytest.mark.holds("what sshd does not say is not what the site wants")
+def test_settings_that_are_not_known_are_no_good_ones() -> None:
+    (words,) = against(AuditSsh(passwords=False), {})
+    assert "cannot be judged" in words
+    assert list(against(AuditSsh(), {})) == []

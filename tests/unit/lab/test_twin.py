@@ -25,6 +25,8 @@ SETTINGS = {
              "password_file": "~/.smtp"},
     "metrics": {"mail_to": ["admin@example.org"], "webhook": "https://hooks.example.org/secret", "idle_hours": 3},
     "gpus": {"driver": "distribution", "access": "granted"},
+    "admins": [{"name": "kim", "uid": 950, "keys": [KEY]}],
+    "images": {"signing_key": "~/keys/real_signing_key", "signers": [KEY]},
     "docker": {"repository": {"url": "https://repository.example.org"}},
 }  # fmt: skip
 HOSTS = (
@@ -90,6 +92,8 @@ def test_nothing_of_it_is_secret_or_leads_outside(made: tuple[state.Lab, Path]) 
     _, directory = made
     text = "\n".join(path.read_text() for path in directory.rglob("*") if path.is_file() and ".schema" not in path.name)
     for word in (
+        "real_signing_key",
+        KEY.split()[1],
         "smtp.example",
         "@example.org",
         "hooks.example",

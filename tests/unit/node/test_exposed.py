@@ -96,3 +96,14 @@ def test_what_is_reported_has_bounds(tmp_path: Path) -> None:
     found = exposed.collect([str(tmp_path)])
     assert len(found["found"]) == exposed.MOST
     assert found["more"] == 51
+
+
+@pytest.mark.holds("whose files were not looked at is said, or how many they are")
+def test_who_was_not_looked_at_is_counted(tmp_path: Path) -> None:
+    for number in range(exposed.MOST_UNKNOWN + 5):
+        many = home(tmp_path, f"p{number:02}")
+        for name in range(20):
+            (many / f"{name}").touch()
+    unknown = exposed.collect([str(tmp_path)], entries=5)["unknown"]
+    assert len(unknown) == exposed.MOST_UNKNOWN + 1
+    assert unknown[exposed.OTHERS] == "5 more were not looked at to the end"

@@ -19,7 +19,7 @@ from .safe_walk import Entry, same_file_system, walk
 SECONDS = 60  # the whole look
 ENTRIES = 200_000  # of one person
 MOST = 200  # files that are named
-MOST_UNKNOWN = 20
+MOST_UNKNOWN, OTHERS = 20, "others"
 _SECRET = re.compile(
     rb"id_(rsa|dsa|ecdsa|ed25519)(_sk)?|.*\.(pem|key|p12|pfx|ppk|kdbx)|\.env(\..+)?|\.netrc|\.pgpass|\.my\.cnf|\.pypirc"
     rb"|\.git-credentials|\.npmrc|\.htpasswd|\.vault[-_]?(pass|token)|kubeconfig|credentials(\.json)?"
@@ -47,7 +47,7 @@ def collect(places: Sequence[str], *, seconds: float = SECONDS, entries: int = E
     """
     found: list[dict[str, str]] = []
     unknown: dict[str, str] = {}
-    more = 0
+    more = others = 0
     end = time.monotonic() + seconds
     for place in places:
         try:
@@ -65,6 +65,7 @@ def collect(places: Sequence[str], *, seconds: float = SECONDS, entries: int = E
                 entries,  # guard: one person's files do not take the time of all -> 10**9
                 setting=False,
             )
+            why = ""
             try:
                 for one in _below(place, name, budget):
                     if len(found) < MOST:
@@ -72,15 +73,16 @@ def collect(places: Sequence[str], *, seconds: float = SECONDS, entries: int = E
                     else:
                         more += 1
             except NodeError as error:
-                _note(unknown, path, str(error))
+                why = str(error)
             except OSError as error:
-                _note(unknown, path, in_words(error))
+                why = in_words(error)
+            if why and len(unknown) < MOST_UNKNOWN:
+                unknown[path] = short(why)
+            elif why:
+                others += 1
+    if others:  # guard: whose files were not looked at is said, or how many they are
+        unknown[OTHERS] = f"{others} more were not looked at to the end"
     return {"found": found, "more": more, "unknown": unknown}
-
-
-def _note(unknown: dict[str, str], path: str, why: str) -> None:
-    if len(unknown) < MOST_UNKNOWN:
-        unknown[path] = short(why)
 
 
 def _people(place: str) -> list[bytes]:
