@@ -86,6 +86,15 @@ class Session:
             )
         return names
 
+    def those(self, patterns: Sequence[str], *groups: str) -> list[str]:
+        """Of the hosts in these groups those that somebody names, in their order; without a name all.
+
+        Raises ConfigError for a name that the inventory does not have.
+        """
+        limited = self.some(*groups)
+        named = [one.name for part in patterns for one in self.site.inventory.limited(part, "HOST")]
+        return [name for name in dict.fromkeys(named) if name in limited] if patterns else limited
+
     def storage(self) -> list[str]:
         """The storage hosts that --limit leaves. Raises ConfigError if there is none: nobody would be asked."""
         if not (names := self.named("storage")):

@@ -79,9 +79,7 @@ def audit(options: Options, patterns: Sequence[str], *, record: bool) -> int:
 
 
 def _hosts(session: Session, patterns: Sequence[str]) -> list[str]:
-    limited = session.some(*GROUPS)
-    named = [one.name for part in patterns for one in session.site.inventory.limited(part, "HOST")]
-    hosts = [name for name in dict.fromkeys(named) if name in limited] if patterns else limited
+    hosts = session.those(patterns, *GROUPS)
     if not hosts:
         raise ConfigError("this names no host of the site", hint="gpuadmin status shows its hosts")
     return hosts

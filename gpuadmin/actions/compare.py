@@ -55,9 +55,7 @@ def compare_hosts(options: Options, patterns: Sequence[str], sections: Sequence[
 
 def _hosts(session: Session, patterns: Sequence[str]) -> list[str]:
     """The hosts to compare. Raises ConfigError for fewer than two."""
-    limited = session.some(*OF_SITE)
-    named = [one.name for part in patterns for one in session.site.inventory.limited(part, "HOST")]
-    hosts = [name for name in dict.fromkeys(named) if name in limited] if patterns else limited
+    hosts = session.those(patterns, *OF_SITE)
     if len(hosts) < 2:
         raise ConfigError(
             f"{counted(len(hosts), 'host')} cannot be compared",

@@ -34,7 +34,7 @@ TESTED_BY = {
     "causes/trial.py": ("support/broken_host.py", "test_faults.py makes a fault for each rule"),
     "causes/judge.py": ("support/broken_host.py", "test_faults.py makes a fault for each rule"),
     "renumbering/accounts.py": ("unit/node/renumbering/test_work.py", "closed, renumbered and opened again by it"),
-    "renumbering/flags.py": ("unit/node/renumbering/test_work.py", "immutable files change hands there"),
+    "inode_flags.py": ("unit/node/renumbering/test_work.py", "immutable files change hands there"),
     "renumbering/inode.py": ("unit/node/renumbering/test_work.py", "real inodes of all kinds, and somebody who races"),
     "renumbering/journal.py": ("unit/node/renumbering/test_work.py", "what a killed run goes on from"),
     "qgroups.py": ("unit/node/limits/test_room.py", "what is decided there is done by it, on a real btrfs"),

@@ -123,7 +123,7 @@ def test_who_is_refused(host: Path, admin: Admin) -> None:
 @pytest.mark.holds("a check makes no admins")
 def test_a_check_makes_nobody(ran: list[str]) -> None:
     document = operation.Document(
-        [operation.WantedAdmin("jiwon", 901, [KEY])], people_homes="/home", uid_first=20000, uid_last=49999
+        [operation.Admin("jiwon", 901, [KEY])], people_homes="/home", uid_first=20000, uid_last=49999
     )
     planned = operation.operate(document, True)
     assert ran == []

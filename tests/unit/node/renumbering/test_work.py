@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import inode_flags
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import flags, journal, work
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import journal, work
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.decide import Numbers, Wanted
 
 pytestmark = [pytest.mark.root, pytest.mark.needs("setcap", "chattr")]
@@ -110,8 +111,8 @@ def manifest(top: Path, names: Mapping[int, str]) -> dict[str, tuple[object, ...
             attributes.append((one, parts))
         flag = 0
         if regular:
-            handle = flags.opened(str(full))
-            flag = flags.flags_of(handle) & flags.STOPS
+            handle = inode_flags.opened(str(full))
+            flag = inode_flags.flags_of(handle) & inode_flags.STOPS
             os.close(handle)
         found[str(full.relative_to(top))] = (
             name(facts.st_uid), name(facts.st_gid), oct(facts.st_mode), facts.st_nlink, facts.st_size,

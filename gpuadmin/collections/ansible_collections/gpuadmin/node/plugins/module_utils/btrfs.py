@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from . import inode_flags
 from .btrfs_tree import FIRST_INODE, children
 from .errors import NodeError
 from .run import run
@@ -24,8 +25,6 @@ _GET_SUBVOL_INFO = 0x81F8943C
 _SUBVOL_SETFLAGS = 0x4008941A
 _SUBVOL_CREATE = 0x5000940E
 _FS_INFO, _FS_GENERATION = 0x8400941F, 2
-_GETFLAGS, _SETFLAGS = 0x80086601, 0x40086602
-_IMMUTABLE_OR_APPEND = 0x10 | 0x20
 _INFO = struct.Struct("=Q256sQQQQ16s16s16s")
 _READ_ONLY = 1
 _SNAP_CREATE_V2, _SNAP_READ_ONLY = 0x50009417, 2
@@ -291,15 +290,6 @@ def set_read_only(handle: int) -> None:
 
 def make_movable(handle: int) -> None:
     """Take from an open directory what keeps it from being renamed: chattr's flags, and being read-only."""
-    clear_flags(handle)
+    inode_flags.clear(handle)
     if subvolume_of(handle) is not None and os.fstat(handle).st_ino == SUBVOLUME_INODE:
         set_writable(handle)
-
-
-def clear_flags(handle: int) -> None:
-    """Take chattr's +i and +a from an open file or directory."""
-    buffer = array.array("B", bytes(8))
-    if _asked(handle, _GETFLAGS, buffer):
-        (flags,) = struct.unpack_from("=L", buffer)
-        if flags & _IMMUTABLE_OR_APPEND:
-            fcntl.ioctl(handle, _SETFLAGS, struct.pack("=LL", flags & ~_IMMUTABLE_OR_APPEND, 0))

@@ -18,7 +18,7 @@ def flags_of(handle: int) -> int:
     try:
         fcntl.ioctl(handle, _GET, buffer, True)
     except OSError as error:
-        if error.errno in (errno.ENOTTY, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+        if error.errno in (errno.ENOTTY, errno.EOPNOTSUPP, errno.EINVAL):
             return 0
         raise
     return buffer[0] & 0xFFFFFFFF
@@ -27,6 +27,13 @@ def flags_of(handle: int) -> int:
 def set_flags(handle: int, value: int) -> None:
     """Give an open file these flags. Raises OSError."""
     fcntl.ioctl(handle, _SET, array.array("L", [value]))
+
+
+def clear(handle: int) -> None:
+    """Take chattr's +i and +a from an open file or directory. Raises OSError."""
+    found = flags_of(handle)
+    if found & STOPS:
+        set_flags(handle, found & ~STOPS)
 
 
 def opened(path: str) -> int:

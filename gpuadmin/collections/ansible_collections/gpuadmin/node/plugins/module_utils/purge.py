@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from . import btrfs, extents
+from . import btrfs, extents, inode_flags
 from .budget import unlimited
 from .errors import NodeError, in_words
 from .lookup import owner
@@ -269,10 +269,10 @@ def _remove(entry: Entry, directory: bool) -> None:
 
 def _take_flags(entry: Entry, directory: bool) -> None:
     """chattr's +i or +a on the entry or on the directory that it is in."""
-    btrfs.clear_flags(entry.at)
+    inode_flags.clear(entry.at)
     if directory or stat.S_ISREG(entry.facts.st_mode):
         handle = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=entry.at)
         try:
-            btrfs.clear_flags(handle)
+            inode_flags.clear(handle)
         finally:
             os.close(handle)

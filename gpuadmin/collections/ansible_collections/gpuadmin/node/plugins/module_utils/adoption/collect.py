@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ..diagnosis.subject import confine, short
+from ..diagnosis.subject import GENTLE, look_at, short
 from ..each import Failed, each
-from ..errors import NodeError, in_words
 from ..privileges.place import Place
 from . import accounts, homes, machine
 
 SECONDS = 20.0  # the whole look
-_GENTLE = 10  # nice(2): people's work comes first
 
 Part = Callable[[Place], object]
 PARTS: Mapping[str, Part] = {
@@ -41,7 +38,7 @@ def collect(place: Place, *, seconds: float = SECONDS, chosen: Mapping[str, Part
     parts = PARTS if chosen is None else chosen
     answer: dict[str, Any] = {"unknown": {}}
     looked = each(
-        partial(_look, parts=parts, place=place),
+        partial(look_at, parts=parts, of=place, nice=GENTLE),
         list(parts),
         4,  # people compute here meanwhile
         seconds,  # guard: a part of a look that hangs is unknown, and no other is -> 60 * seconds
@@ -54,13 +51,3 @@ def collect(place: Place, *, seconds: float = SECONDS, chosen: Mapping[str, Part
         else:
             answer[name] = result
     return answer
-
-
-def _look(name: str, *, parts: Mapping[str, Part], place: Place) -> object:
-    confine()
-    os.chdir("/")
-    os.nice(_GENTLE)
-    try:
-        return parts[name](place)
-    except OSError as error:  # not even a full disk ends the other parts
-        raise NodeError(in_words(error)) from None

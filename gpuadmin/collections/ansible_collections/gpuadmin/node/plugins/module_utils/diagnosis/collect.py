@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from ..each import Failed, each
-from ..errors import NodeError, in_words
 from . import account, amounts, dns, docker, gpus, granted, home, host, pam, sessions, trial
-from .subject import Subject, confine
+from .subject import Subject, look_at
 
 SECONDS = 3.0  # the whole answer must be there within five, Ansible's own time included
 
@@ -69,7 +67,7 @@ def collect(subject: Subject, *, seconds: float = SECONDS, chosen: Mapping[str, 
     """The facts by part, and ``unknown``: part → why it could not be looked at. ``late``: those that did not answer."""
     wanted = parts(subject) if chosen is None else dict(chosen)
     facts: dict[str, Any] = {"node": subject.node, "unknown": {}, "late": []}
-    look = partial(_look, wanted=wanted, subject=subject)
+    look = partial(look_at, parts=wanted, of=subject)
 
     def bound(name: str) -> float:
         return max(seconds, trial.LONGEST) if name == "trial" else seconds
@@ -83,12 +81,3 @@ def collect(subject: Subject, *, seconds: float = SECONDS, chosen: Mapping[str, 
             facts["late"].append(name)
     facts["late"].sort()
     return facts
-
-
-def _look(name: str, *, wanted: Mapping[str, Part], subject: Subject) -> object:
-    confine()
-    os.chdir("/")
-    try:
-        return wanted[name](subject)
-    except OSError as error:  # a full disk is one of the questions, and must not end the whole
-        raise NodeError(in_words(error)) from None

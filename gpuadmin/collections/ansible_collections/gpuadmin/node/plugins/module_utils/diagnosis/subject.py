@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ..causes.cause import Person
 from ..each import bound_memory
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import CONTROL, quoted, valid_name, whole_number
 from ..paths import STATE
 
+Asked = TypeVar("Asked")
+GENTLE = 10  # nice(2) of a look that nobody waits for
 LONGEST_TEXT = 300  # characters of a foreign text in a report
 LARGEST_FILE = 256 << 10  # bytes that are read of a file that a person may have written
 MEMORY = 1 << 30  # bytes of address space for one part: what a person makes large ends that part alone
@@ -103,6 +106,17 @@ def confine() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
+
+
+def look_at(name: str, *, parts: Mapping[str, Callable[[Asked], object]], of: Asked, nice: int = 0) -> object:
+    """One part of a look, in a process of its own (each.py). ``nice``: nice(2), where people's work comes first."""
+    confine()
+    os.chdir("/")
+    os.nice(nice)
+    try:
+        return parts[name](of)
+    except OSError as error:  # a full disk may be what is asked about, and must not end the other parts
+        raise NodeError(in_words(error)) from None
 
 
 def read_small(path: str, directory: int | None = None, most: int = LARGEST_FILE) -> bytes:

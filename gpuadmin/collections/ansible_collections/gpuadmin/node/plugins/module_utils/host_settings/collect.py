@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ..diagnosis.subject import confine, short
+from ..diagnosis.subject import GENTLE, look_at, short
 from ..each import Failed, each
-from ..errors import NodeError, in_words
 from . import clock, files, firewall, firmware, kernel, mounting, packages, ssh, units
 from .place import SECONDS, Place, Settings, bounded
 
-_GENTLE = 10  # nice(2): people's work comes first
 Section = Callable[[Place], Settings]
 #: Their names are gpuadmin/common/sections.py's.
 SECTIONS: Mapping[str, Section] = {
@@ -43,10 +40,10 @@ def collect(
     chosen: Mapping[str, Section] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """``sections``: section → its settings. ``unknown``: section → why it was not read. ``only``: these, if any."""
-    parts = {name: part for name, part in (chosen or SECTIONS).items() if not only or name in only}
+    parts = {name: partial(_bounded, part) for name, part in (chosen or SECTIONS).items() if not only or name in only}
     outcome: dict[str, Any] = dict(
         each(
-            partial(_look, parts=parts, place=place),
+            partial(look_at, parts=parts, of=place, nice=GENTLE),
             list(parts),
             len(parts),
             seconds,  # guard: a section that hangs is unknown, and no other is -> 60 * seconds
@@ -57,11 +54,5 @@ def collect(
     return {"sections": {name: outcome[name] for name in parts if name not in failed}, "unknown": failed}
 
 
-def _look(name: str, *, parts: Mapping[str, Section], place: Place) -> Settings:
-    confine()
-    os.chdir("/")
-    os.nice(_GENTLE)
-    try:
-        return bounded(parts[name](place))
-    except OSError as error:  # not even a full disk ends the other sections
-        raise NodeError(in_words(error)) from None
+def _bounded(part: Section, place: Place) -> Settings:
+    return bounded(part(place))

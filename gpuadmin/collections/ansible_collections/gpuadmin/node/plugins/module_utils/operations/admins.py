@@ -13,15 +13,6 @@ ROLE = "node_state"
 
 
 @dataclass(frozen=True)
-class WantedAdmin:
-    name: str
-    uid: int
-    keys: Sequence[str]
-    sudo: bool = True
-    expires: int | None = None
-
-
-@dataclass(frozen=True)
 class Document:
     """The site's declared admins: accounts, keys, sudo, and until when.
 
@@ -30,7 +21,7 @@ class Document:
     """
 
     #: Who is declared. ``expires``: days since 1970, the first day without the account.
-    admins: Sequence[WantedAdmin]
+    admins: Sequence[Admin]
     #: Where people's homes are mounted.
     people_homes: str
     #: The first of people's uids.
@@ -40,8 +31,7 @@ class Document:
 
 
 def operate(document: Document, check: bool) -> Answer:
-    wanted = [Admin(one.name, one.uid, one.keys, one.sudo, one.expires) for one in document.admins]
-    found = look(wanted, Place(document.people_homes, document.uid_first, document.uid_last))
+    found = look(document.admins, Place(document.people_homes, document.uid_first, document.uid_last))
     if not check:  # guard: a check makes no admins
         converge(found)
     return Answer(found.operations)

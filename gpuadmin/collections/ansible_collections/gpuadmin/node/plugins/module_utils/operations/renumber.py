@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from .. import background
@@ -13,15 +13,6 @@ from ..errors import NodeError
 from ..paths import STATE
 from ..renumbering import work
 from ..renumbering.decide import Numbers, Wanted
-
-
-@dataclass(frozen=True)
-class Person:
-    """``assumed``: the uid that their files have where they have no account; 0: not known."""
-
-    name: str
-    uid: int
-    assumed: int = 0
 
 
 @dataclass(frozen=True)
@@ -36,7 +27,7 @@ class Document:
     """
 
     #: The people, with the uids that they are to have.
-    people: Sequence[Person]
+    people: Sequence[Wanted]
     #: What to do.
     step: Literal["look", "close", "carry-out", "open", "give-up"] = "look"
     #: Whether to walk the file systems.
@@ -58,7 +49,7 @@ ROLE = "accounts"
 def operate(document: Document, check: bool) -> Answer:
     host = Host(state=document.state_directory)
     numbers = Numbers(document.uid_first, document.uid_last, document.subid_base, document.subid_size)
-    wanted = [Wanted(**asdict(one)) for one in document.people]
+    wanted = document.people
     if document.step == "look":
         return Answer((), {"renumber": work.look(wanted, numbers, host, measure=document.measure)})
     if any(len(pair) != 2 for pair in document.expected.values()):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ..diagnosis.subject import confine, short
+from ..diagnosis.subject import GENTLE, look_at, short
 from ..each import Failed, each
-from ..errors import NodeError, in_words
 from . import accounts, modes, packages, setuid, sshd, sudo
 from .place import DIFFERS, LONGEST, MOST, ROOT, Found, Place
 
 SECONDS = 9.0  # the whole look: people wait for it, and disks work for it
-_GENTLE = 10  # nice(2): people's work comes first
 
 Part = Callable[[Place], object]
 #: Each gives findings; or findings and what was not looked at; `sshd` and `keys` what hosts are compared by, too.
@@ -44,7 +41,7 @@ def collect(place: Place, *, seconds: float = SECONDS, chosen: Mapping[str, Part
     answer: dict[str, Any] = {"found": [], "sshd": {}, "keys": {}, "aside": [], "unknown": {}}
     outcome: dict[str, Any] = dict(
         each(
-            partial(_look, parts=parts, place=place),
+            partial(look_at, parts=parts, of=place, nice=GENTLE),
             list(parts),
             len(parts),
             seconds,  # guard: a part that hangs is unknown, and no other is -> 60 * seconds
@@ -74,13 +71,3 @@ def _bounded(part: str, found: list[Found]) -> list[dict[str, str]]:
         more = Found(part, f"and {len(first) - MOST} more", ROOT if first[MOST].rank == ROOT else DIFFERS)
         first = [*first[:MOST], more]
     return [{**one.document(), "key": short(one.key, LONGEST), "words": short(one.words, LONGEST)} for one in first]
-
-
-def _look(name: str, *, parts: Mapping[str, Part], place: Place) -> object:
-    confine()
-    os.chdir("/")
-    os.nice(_GENTLE)
-    try:
-        return parts[name](place)
-    except OSError as error:  # not even a full disk ends the other parts
-        raise NodeError(in_words(error)) from None

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import in_words
-from . import attributes, flags
+from ..inode_flags import STOPS, flags_of, opened, set_flags
+from . import attributes
 from .ids import Mapping
 from .special import Special, Specials
 
@@ -252,9 +253,9 @@ class Changer:
         if before.mode >= 0 and work.mode < 0 and stat.S_IMODE(work.facts.st_mode) != before.mode:
             work.mode = before.mode
         if before.flags:
-            handle = flags.opened(work.proc)
+            handle = opened(work.proc)
             try:
-                if flags.flags_of(handle) & flags.STOPS != before.flags or work.chown or work.acls or work.special:
+                if flags_of(handle) & STOPS != before.flags or work.chown or work.acls or work.special:
                     work.flags = before.flags
             finally:
                 os.close(handle)
@@ -272,7 +273,7 @@ class Changer:
             try:
                 self._do(work)
             except PermissionError:
-                handle = flags.opened(work.proc)
+                handle = opened(work.proc)
                 try:
                     if not self._lift(work, handle):
                         raise
@@ -280,9 +281,9 @@ class Changer:
                 finally:
                     os.close(handle)
             if work.flags:
-                handle = flags.opened(work.proc)
+                handle = opened(work.proc)
                 try:
-                    flags.set_flags(handle, flags.flags_of(handle) | work.flags)  # guard: immutable stays immutable
+                    set_flags(handle, flags_of(handle) | work.flags)  # guard: immutable stays immutable
                 finally:
                     os.close(handle)
             self.tally.changed += 1
@@ -291,12 +292,12 @@ class Changer:
 
     def _lift(self, work: _Work, handle: int) -> bool:
         """Take the flags off that keep it from changing hands; returns whether there are any."""
-        found = flags.flags_of(handle)
-        if not found & flags.STOPS:
+        found = flags_of(handle)
+        if not found & STOPS:
             return False
-        work.flags |= found & flags.STOPS
+        work.flags |= found & STOPS
         self.specials.write([self._record(work)])
-        flags.set_flags(handle, found & ~flags.STOPS)
+        set_flags(handle, found & ~STOPS)
         return True
 
     def _do(self, work: _Work) -> None:
