@@ -376,6 +376,9 @@ def test_a_second_admin_is_told_who_is_at_it(sleeping: subprocess.Popen[str], tm
 def test_a_killed_controller_takes_ansible_with_it_and_can_be_run_again(
     sleeping: subprocess.Popen[str], tmp_path: Path
 ) -> None:
+    (playbook,) = interrupt._children(sleeping.pid)
+    sleeping.send_signal(signal.SIGSTOP)
+    os.kill(playbook, signal.SIGHUP)  # of the two signals that gpuadmin's end brings, this one now comes first
     sleeping.kill()
     sleeping.communicate()
     deadline = time.monotonic() + 60
