@@ -1,0 +1,283 @@
+"""Move people's homes from the disks of nodes to the storage host, and delete the old ones when an admin says so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from gpuadmin.accounts.requests import known
+from gpuadmin.actions.shared.moving_homes import PLAYBOOK, Moving, moving_of
+from gpuadmin.adoption import home_plan
+from gpuadmin.adoption.home_plan import Decision, Home
+from gpuadmin.common.amounts import disk_amount
+from gpuadmin.common.text import counted, listed, size_words
+from gpuadmin.config.host_variables import LIMITS
+from gpuadmin.config.schema.limits import Limits
+from gpuadmin.errors import ConfigError, ExitCode, RefusedError
+from gpuadmin.options import Options
+from gpuadmin.outcome import nothing, report
+from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.session import Session, opened
+
+GO_ON = "gpuadmin move-homes goes on where it was"
+
+
+def _people(session: Session, names: Iterable[str]) -> dict[str, int]:
+    registry = session.site.registry
+    chosen = known(registry, list(names)) if names else registry.registry.users
+    return {one.name: one.uid for one in chosen if one.uid is not None}
+
+
+def _mains(session: Session, given: Sequence[str], moving: Moving) -> dict[str, str]:
+    found = {}
+    for one in given:
+        name, separator, host = one.partition("=")
+        if not separator or host not in moving.nodes:
+            raise ConfigError(f"--main {one}: give USER=HOST, where HOST is a node: {listed(moving.nodes)}")
+        found[known(session.site.registry, [name])[0].name] = host
+    return found
+
+
+def _limits(session: Session, server: str, people: Collection[str]) -> dict[str, int]:
+    """What each of them may have in their home, where that is limited."""
+    host = next(one for one in session.site.inventory.hosts if one.name == server)
+    section = session.site.settings.limits or Limits()
+    text = str(host.variables.get(next(name for name, of in LIMITS.items() if of == "home"), None) or section.home)
+    groups = {one.name: one.group for one in session.site.registry.registry.users}
+    found = {}
+    for name in people:
+        own = text
+        for one in section.people:
+            if one.home is not None and (name in one.names or groups.get(name) in (one.groups or ())):
+                own = str(one.home)
+        size = disk_amount(own)
+        if size is not None:
+            found[name] = size
+    return found
+
+
+def move_homes(options: Options, names: Sequence[str], mains: Sequence[str]) -> int:
+    """Move the homes of these people, or of everybody who has one on a node. Returns the exit code."""
+    with opened("move-homes", options) as session:
+        moving = moving_of(session)
+        asked = _mains(session, mains, moving)
+        wanted = _people(session, names)
+        seen = _look(moving, wanted)
+        said = {name for answer in seen.values() for name in answer["closed"]}
+        # guard: who is kept out and in users.yml no more stops nobody else -> said
+        closed = {name for name in said if session.site.registry.find(name) is not None}
+        if closed - set(wanted):  # guard: who is still kept out is part of the next run
+            wanted |= _people(session, sorted(closed - set(wanted)))
+            seen = _look(moving, wanted)
+        if seen[moving.server]["working"] and not session.check:  # guard: nothing is begun beside a job that goes on
+            raise RefusedError(
+                f"{moving.server} is still at work on a run that was cut off (gpuadmin-move-homes.service)",
+                hint="run it again when that has ended; those people stay locked out until then",
+            )
+        found = home_plan.decide(
+            wanted,
+            home_plan.Cluster({host: seen[host] for host in moving.nodes}, moving.server, seen[moving.server], asked,
+                              _limits(session, moving.server, wanted)),
+        )  # fmt: skip
+        stale = {name: wanted[name] for name in sorted(closed - set(found.people)) if name in wanted}
+        strangers = sorted(said - closed)
+        if not session.plan(_plan(found, moving, stale, strangers)):
+            if found.left:
+                raise RefusedError("; ".join(f"{name} ({why})" for name, why in sorted(found.left.items())[:5]))
+            return nothing(session)
+        session.confirm()  # guard: move-homes asks before it does something
+        if session.check:
+            documents = {
+                host: moving.document(host, "aside", old=[one.old() for one in found.fetch if one.host == host])
+                for host in moving.nodes
+            }
+            given = {"gpuadmin_move_homes": documents}
+            return report(session, session.run(PLAYBOOK, list(documents), given, check=True), _result(found, (), {}))
+        return _perform(moving, found, seen, stale)
+
+
+def _look(moving: Moving, wanted: Mapping[str, int]) -> dict[str, Any]:
+    people = [{"name": name, "uid": uid} for name, uid in wanted.items()]
+    return moving.look({host: moving.document(host, "look", people=people) for host in moving.hosts}, "who has a home")
+
+
+def _plan(found: Decision, moving: Moving, stale: Mapping[str, int], strangers: Sequence[str]) -> Plan:
+    builder = PlanBuilder("Move homes from nodes to the storage host", destroys=True)
+    for one in found.finish:
+        builder.add(one.host, f"{one.name}: is on {moving.server} already: rename the old home")
+    for one in found.fetch:
+        builder.add(one.host, home_plan.steps(one, found.why[one.name]))
+    for name in stale:
+        builder.add(moving.server, f"{name}: let in again, everywhere: nothing of theirs is under way")
+    for name in strangers:
+        builder.warn(
+            f"{name} is kept out since a run that was cut off, and not in users.yml any more: stays so until they are "
+            "in it again and this runs once more"
+        )
+    for name, why in sorted(found.left.items()):
+        builder.warn(f"{name} is left as they are: {why}")
+    if found.people:
+        builder.warn(
+            f"{counted(len(found.people), 'person', 'people')} cannot log in from when their homes are copied until "
+            "they are moved"
+        )
+    for words in found.notes:
+        builder.warn(words)
+    return builder.build()
+
+
+def _perform(moving: Moving, found: Decision, seen: Mapping[str, Any], stale: Mapping[str, int]) -> int:
+    """Copy while they work; close, fetch the rest, rename in, rename the old ones; let them in."""
+    moving.placed = {one.name for one in found.finish}
+    done: set[tuple[str, str]] = set()
+    if _copy(moving, found, seen):
+        done = _take(moving, found, {name: uid for name, uid in found.people.items() if name not in moving.problems})
+    else:
+        # guard: who may be fetched by a job that goes on is not let in -> set()
+        moving.unknown = {one.name for one in found.fetch}
+    _open(moving, found, stale, done)
+    _let_out(moving, found)
+    for name, words in sorted(moving.problems.items()):
+        moving.session.console.print(f"{name} is left as they are: {words}")
+    code = ExitCode.HOST_FAILED if moving.problems and not moving.last.code else None
+    result = _result(found, done, moving.problems)
+    return report(moving.session, moving.last, result, code=code, advice=f"the table says why; {GO_ON}")
+
+
+def _copy(moving: Moving, found: Decision, seen: Mapping[str, Any]) -> bool:
+    """Let the storage host in on the nodes, and have it copy homes while their people work."""
+    if not found.fetch:
+        return True
+    nodes = sorted({one.host for one in found.fetch})
+    addresses = {host.name: host.cluster_address for host in moving.session.hosts}
+    known_nodes = {host: {"address": addresses[host], "key": seen[host]["host_key"]} for host in nodes}
+    if not moving.run({moving.server: moving.document(moving.server, "key", nodes=known_nodes)}, "Making a key"):
+        return False
+    key = str(moving.last.hosts[moving.server].reports.get("move_key", ""))
+    documents = {
+        host: moving.document(host, "let-in", key=key, old=[one.old() for one in found.fetch if one.host == host])
+        for host in nodes
+    }
+    if not moving.run(documents, "Letting the storage host in on the nodes"):
+        return False
+    return moving.run({moving.server: _fetching(moving, "copy", found.fetch)}, "Copying while people work")
+
+
+def _fetching(moving: Moving, step: str, homes: Sequence[Home]) -> dict[str, Any]:
+    addresses = {host.name: host.cluster_address for host in moving.session.hosts}
+    return moving.document(moving.server, step, parts=[one.part(addresses[one.host]) for one in homes])
+
+
+def _take(moving: Moving, found: Decision, people: Mapping[str, int]) -> set[tuple[str, str]]:
+    """Returns which homes are moved, and their old ones set aside: by person and node."""
+    given = [{"name": name, "uid": uid} for name, uid in people.items()]
+    closing = {host: moving.document(host, "close", people=given) for host in moving.hosts}
+    if not people or not moving.run(closing, "Closing the accounts"):
+        return set()
+    fetch = [one for one in found.fetch if one.name in people and one.name not in moving.problems]
+    old = [one for one in found.finish if one.name in people and one.name not in moving.problems]
+    if fetch:
+        if not moving.run({moving.server: _fetching(moving, "take", fetch)}, "Fetching what has changed"):
+            moving.unknown = {one.name for one in fetch}
+            return set()
+        sums = {(one["name"], one["host"]): one["checksum"] for one in moving.said(moving.server)}
+        old += [replace(one, checksum=sums[one.name, one.host]) for one in fetch if (one.name, one.host) in sums]
+        moving.placed |= {name for name, _ in sums}
+    asides = {
+        host: moving.document(host, "aside", old=[one.old() for one in old if one.host == host])
+        for host in sorted({one.host for one in old})
+    }
+    if not asides:
+        return set()
+    moving.run(asides, "Renaming the old homes")
+    named = {(one["name"], host) for host in asides for one in moving.said(host)}
+    done = {(one.name, one.host) for one in old} & named
+    parts = [{"name": name, "host": host} for name, host in sorted(done)]
+    if parts and not moving.run({moving.server: moving.document(moving.server, "noted", parts=parts)}, "Noting it"):
+        return set()
+    return done
+
+
+def _open(moving: Moving, found: Decision, stale: Mapping[str, int], done: set[tuple[str, str]]) -> None:
+    """Let in those whose homes are all at one place: moved, or as they were. What is not known stays closed."""
+    homes = [*found.fetch, *found.finish]
+    # guard: nobody is let in between two homes -> set()
+    between = moving.unknown | {
+        one.name for one in homes if one.name in moving.placed and (one.name, one.host) not in done
+    }
+    given = [{"name": name, "uid": uid} for name, uid in {**found.people, **stale}.items() if name not in between]
+    if given and not moving.last.interrupted:
+        moving.run({host: moving.document(host, "open", people=given) for host in moving.hosts}, "Letting them in")
+
+
+def _let_out(moving: Moving, found: Decision) -> None:
+    """The key is taken away. After a kill the next run does it, and sshd itself after some days."""
+    if moving.last.interrupted:
+        return
+    documents = {host: moving.document(host, "let-out") for host in sorted({one.host for one in found.fetch})}
+    moving.run({**documents, moving.server: moving.document(moving.server, "drop-key")}, "Taking the key away")
+
+
+def _result(found: Decision, done: Collection[tuple[str, str]], problems: Mapping[str, str]) -> dict[str, Any]:
+    homes = [
+        {"name": one.name, "host": one.host, "main": one.main, "files": one.files, "bytes": one.bytes,
+         "moved": (one.name, one.host) in done}
+        for one in (*found.fetch, *found.finish)
+    ]  # fmt: skip
+    return {"homes": homes, "why": dict(found.why), "left": {**found.left, **problems}}
+
+
+def discard_homes(options: Options, names: Sequence[str]) -> int:
+    """Delete the old homes of what was moved. Returns the exit code."""
+    with opened("move-homes", options) as session:
+        moving = moving_of(session)
+        chosen = set(names)
+        server = moving.look({moving.server: moving.document(moving.server, "look")}, "what was moved")[moving.server]
+        parts = [
+            one for one in server["parts"]
+            if one["step"] == "aside" and one["host"] in moving.nodes and (not chosen or one["name"] in chosen)
+        ]  # fmt: skip
+        if not parts:
+            session.plan(Plan("Delete old homes"))
+            return nothing(session)
+        asked = [{"name": one["name"], "host": one["host"]} for one in parts]
+        compared = moving.look(
+            {moving.server: moving.document(moving.server, "compare", parts=asked)}, "what became of them", "moved"
+        )[moving.server]
+        missing = {(one["name"], one["host"]): one["missing"] for one in compared["parts"]}
+        homes = {
+            (one["name"], one["host"]): Home(
+                one["name"], one["uid"], one["host"], one["main"], one["there"], one["device"], one["inode"],
+                one["files"], one["bytes"], one["checksum"],
+            )
+            for one in parts
+        }  # fmt: skip
+        builder = PlanBuilder("Delete the old homes of what was moved", destroys=True)
+        for key, lacks in missing.items():
+            one = homes[key]
+            lacking = f"; {lacks} of its entries are not in the new one any more" if lacks else ""
+            builder.add(one.host, f"delete {one.name}'s old home: {counted(one.files, 'file')}, "
+                                  f"{size_words(one.bytes)}{lacking}")  # fmt: skip
+        for name, words in sorted(compared["problems"].items()):
+            builder.warn(f"{name}'s old home is kept: {words}")
+        if not session.plan(builder.build(question="Delete them?")):
+            return nothing(session)
+        session.confirm()  # guard: old homes go when that was confirmed
+        going = [homes[key] for key in missing]
+        documents = {
+            host: moving.document(host, "discard", old=[one.old() for one in going if one.host == host])
+            for host in sorted({one.host for one in going})
+        }
+        if session.check:
+            run = session.run(PLAYBOOK, list(documents), {"gpuadmin_move_homes": documents}, check=True)
+            return report(session, run, {"discard": [[one.name, one.host] for one in going]})
+        moving.run(documents, "Deleting old homes")
+        said = {(one["name"], host) for host in documents for one in moving.said(host)}
+        # guard: a node says only of its own old homes that they are gone -> said
+        gone = [{"name": one.name, "host": one.host} for one in going if (one.name, one.host) in said]
+        moving.run({moving.server: moving.document(moving.server, "forget", parts=gone)}, "Noting it")
+        for name, words in sorted(moving.problems.items()):
+            session.console.print(f"{name}'s old home is kept: {words}")
+        code = ExitCode.HOST_FAILED if moving.problems and not moving.last.code else None
+        return report(session, moving.last, {"discarded": gone, "kept": moving.problems}, code=code)

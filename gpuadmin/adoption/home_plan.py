@@ -1,0 +1,250 @@
+"""Whose homes on nodes' disks are moved to the storage host, and whose are left, by what the hosts say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuadmin.common.text import counted, listed, size_words
+
+Answer = Mapping[str, Any]
+COPIED = ("copied", "changing")  # steps of record.py on the storage host in which most of a home is there
+
+
+@dataclass(frozen=True)
+class Home:
+    """A person's home on a node. ``main``: it becomes the home. ``checksum``: of what the storage host has placed."""
+
+    name: str
+    uid: int
+    host: str
+    main: bool
+    there: bool
+    device: int
+    inode: int
+    files: int = 0
+    bytes: int = 0
+    checksum: str = ""
+
+    def part(self, address: str) -> dict[str, Any]:
+        """As the storage host is told of it."""
+        keys = ("name", "uid", "host", "main", "there", "device", "inode")
+        return {**{key: getattr(self, key) for key in keys}, "address": address, "size": self.bytes}
+
+    def old(self) -> dict[str, Any]:
+        """As its node is told of it."""
+        return {key: getattr(self, key) for key in ("name", "uid", "device", "inode", "checksum")}
+
+
+@dataclass(frozen=True)
+class Move:
+    """`main`: the node whose home becomes theirs; None: the storage host has one already. `why`: the reason.
+
+    `others`: the nodes whose homes go into it as `before-NODE`.
+    """
+
+    main: str | None
+    why: str
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """``fetch``: homes that are moved. ``finish``: those that are at their place; the old ones have their names yet.
+
+    ``left``: who is left as they are, and why. ``why``: name → why that home becomes the main one. ``notes``: words.
+    """
+
+    fetch: tuple[Home, ...] = ()
+    finish: tuple[Home, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
+    why: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def people(self) -> dict[str, int]:
+        return dict(sorted({one.name: one.uid for one in (*self.fetch, *self.finish)}.items()))
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What hosts said (`looking.py`): nodes by name, and the storage host.
+
+    ``main``: person → the node that an admin named. ``limits``: person → bytes that a home may have.
+    """
+
+    nodes: Mapping[str, Answer]
+    server: str
+    storage: Answer
+    main: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+    def records(self, name: str) -> dict[str, Answer]:
+        return {one["host"]: one for one in self.storage["parts"] if one["name"] == name}
+
+    def has(self, name: str) -> dict[str, Answer]:
+        return {host: answer["homes"][name] for host, answer in sorted(self.nodes.items()) if name in answer["homes"]}
+
+
+def decide(people: Mapping[str, int], cluster: Cluster) -> Decision:
+    """Given people with the uids of users.yml, return whose homes are moved. Of a person all homes go, or none."""
+    left: dict[str, str] = {}
+    why: dict[str, str] = {}
+    fetch: dict[str, list[Home]] = {}
+    finish: list[Home] = []
+    for name, uid in sorted(people.items()):
+        finish += _unfinished(name, uid, cluster)
+        homes = _to_fetch(name, cluster)
+        if name in cluster.main and cluster.main[name] not in homes and homes:
+            left[name] = f"--main: {cluster.main[name]} has no home of theirs that is to be moved"
+            continue
+        reason = _problem(name, uid, homes, cluster)
+        if reason is not None:
+            if homes or _anything(name, cluster):
+                left[name] = reason
+            continue
+        if not homes:
+            continue
+        move = _move(name, homes, cluster)
+        clash = _clash(name, move, homes, cluster)
+        if clash is not None:
+            left[name] = clash
+            continue
+        why[name] = move.why
+        fetch[name] = [_home(name, uid, host, move, homes[host]) for host in homes]
+    for name in _without_room(fetch, cluster, left):
+        del fetch[name]
+    notes = [*_notes(fetch, cluster)]
+    return Decision(tuple(one for own in fetch.values() for one in own), tuple(finish), left, why, tuple(notes))
+
+
+def _home(name: str, uid: int, host: str, move: Move, found: Answer) -> Home:
+    return Home(name, uid, host, move.main == host, move.main is None, found["device"], found["inode"], found["files"],
+                found["bytes"])  # fmt: skip
+
+
+def _to_fetch(name: str, cluster: Cluster) -> dict[str, Answer]:
+    """The person's homes on nodes that the storage host has not placed."""
+    records = cluster.records(name)
+    return {
+        host: home for host, home in cluster.has(name).items() if not records.get(host, {"placed": False})["placed"]
+    }
+
+
+def _unfinished(name: str, uid: int, cluster: Cluster) -> Iterator[Home]:
+    """Homes that are at their place on the storage host while the old ones are not set aside, or not known to be."""
+    for host, one in cluster.records(name).items():
+        if one["placed"] and one["step"] != "aside" and host in cluster.nodes:
+            yield Home(name, uid, host, one["main"], one["there"], one["device"], one["inode"], one["files"],
+                       one["bytes"], one["checksum"])  # fmt: skip
+
+
+def _anything(name: str, cluster: Cluster) -> bool:
+    """Whether there is something of theirs on a node's disk that a reader would miss."""
+    return any(name in answer["problems"] for answer in cluster.nodes.values())
+
+
+def _problem(name: str, uid: int, homes: Mapping[str, Answer], cluster: Cluster) -> str | None:
+    """Why a person's homes stay where they are: the first reason, by host."""
+    for host, answer in sorted(cluster.nodes.items()):
+        if host in homes or name in answer["problems"]:
+            found = _on_node(name, uid, homes.get(host), answer)
+            if found is not None:
+                return f"{host}: {found}"
+    its = cluster.storage["uids"].get(name, uid)
+    if homes and its != uid:
+        return f"{cluster.server}: {_other_uid(name, uid, its)}"
+    if name in cluster.storage["problems"]:
+        return f"{cluster.server}: {cluster.storage['problems'][name]}"
+    again = [host for host in homes if cluster.records(name).get(host, {"step": ""})["step"] == "aside"]
+    return f"{again[0]}: has a new home there since it was moved: move or delete it by hand" if again else None
+
+
+def _on_node(name: str, uid: int, home: Answer | None, answer: Answer) -> str | None:
+    its = answer["uids"].get(name)
+    if its != uid:  # guard: manifests have uids: a person has one everywhere
+        return _other_uid(name, uid, its)
+    if name in answer["problems"]:
+        return str(answer["problems"][name])
+    if name in answer["elsewhere"]:
+        return f"their home there is {answer['elsewhere'][name]}"
+    if home is not None and home["odd"]:  # guard: a home that holds another file system is not moved in part
+        return str(home["odd"][0])
+    return None if answer["host_key"] else "has no ssh host key of ed25519: ssh-keygen -A"
+
+
+def _other_uid(name: str, uid: int, its: int | None) -> str:
+    if its is None:
+        return f"has a home there, and no account: useradd -M -u {uid} {name}, if it is theirs"
+    return f"has uid {its} there, and {uid} in users.yml: gpuadmin renumber {name}"
+
+
+def _move(name: str, homes: Mapping[str, Answer], cluster: Cluster) -> Move:
+    """Which home becomes the one: what the storage host has, what an admin says, or the largest."""
+    there = cluster.storage["there"].get(name, {"kind": "none"})["kind"]
+    if there == "theirs":  # guard: a home that somebody has used is not replaced
+        return Move(None, f"{cluster.server} has one already", tuple(homes))
+    if name in cluster.main:
+        return _chosen(homes, cluster.main[name], "--main says so")
+    main = max(homes, key=lambda host: (homes[host]["bytes"], [-ord(letter) for letter in host]))
+    return _chosen(homes, main, f"it is the largest, {size_words(homes[main]['bytes'])}")
+
+
+def _chosen(own: Collection[str], main: str, why: str) -> Move:
+    return Move(main, why if len(own) > 1 else "there is no other", tuple(host for host in own if host != main))
+
+
+def _clash(name: str, move: Move, homes: Mapping[str, Answer], cluster: Cluster) -> str | None:
+    """Whether something has the name already that a further home would get."""
+    if move.main is None and name in cluster.main:
+        return f"{cluster.server}: has a home of theirs that is in use: --main replaces none"
+    there = cluster.storage["there"].get(name, {}) if move.main is None else homes[move.main]
+    taken = [host for host in move.others if f"before-{host}" in there.get("before", [])]
+    if taken:  # guard: a home goes where nothing is
+        where = move.main or cluster.server
+        return f"{where}: their home there has a before-{taken[0]} already: rename it first"
+    return None
+
+
+def _size(homes: Collection[Home]) -> int:
+    return sum(one.bytes for one in homes)
+
+
+def _without_room(fetch: Mapping[str, list[Home]], cluster: Cluster, left: dict[str, str]) -> list[str]:
+    """Who would have more than they may, or for whom there is no room beside those who have less."""
+    gone, free = [], int(cluster.storage["free"])
+    for name, homes in sorted(fetch.items(), key=lambda one: (_size(one[1]), one[0])):
+        limit, size = cluster.limits.get(name), _size(homes)
+        if limit is not None and size > limit:  # guard: nobody gets a home that is larger than it may be
+            left[name] = (
+                f"{cluster.server}: has {size_words(size)} on {listed([one.host for one in homes])}, and may have "
+                f"{size_words(limit)} (limits.home)"
+            )
+            gone.append(name)
+            continue
+        records = cluster.records(name)
+        asked = sum(one.bytes for one in homes if records.get(one.host, {"step": ""})["step"] not in COPIED)
+        if asked > free:  # guard: what does not fit is not begun
+            left[name] = f"{cluster.server}: has no room for {size_words(asked)}, {size_words(free)} are free"
+            gone.append(name)
+            continue
+        free -= asked
+    return gone
+
+
+def _notes(fetch: Mapping[str, list[Home]], cluster: Cluster) -> Iterator[str]:
+    for host, answer in [*sorted(cluster.nodes.items()), (cluster.server, cluster.storage)]:
+        for name, words in sorted(answer["busy"].items()):
+            if name in fetch:
+                yield (
+                    f"{name} {words} on {host}: their homes are copied, and moved only if they are logged out by then"
+                )
+
+
+def steps(home: Home, why: str) -> str:
+    """What happens to a home, in words."""
+    size = f"{counted(home.files, 'file')}, {size_words(home.bytes)}"
+    if home.main:
+        return f"{home.name}: {size}: becomes the home ({why})"
+    return f"{home.name}: {size}: goes into the home as before-{home.host}/"

@@ -1,0 +1,59 @@
+"""The key of the storage host on a node: one command, an end, and nothing of it is left afterwards."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.moving import access, record
+
+KEY = "ssh-ed25519 " + "A" * 68
+OWN = 'restrict,command="x" ssh-ed25519 BBBB gpuadmin-backups@nas1'
+
+
+@pytest.mark.root
+def test_let_in_for_one_command_and_out_again(host: Host) -> None:
+    keys = Path(host.path("root/.ssh/authorized_keys"))
+    keys.parent.mkdir(parents=True)
+    keys.write_text(f"{OWN}\n")
+    for _ in range(2):  # again: one line
+        access.let_in(host, KEY, "/home", [{"name": "minji", "uid": 20001, "device": 1, "inode": 2}])
+    own, line = keys.read_text().splitlines()
+    assert own == OWN
+    assert line.startswith('restrict,expiry-time="2')
+    assert line.endswith(f" {KEY} gpuadmin-move-homes")
+    # what the key runs, as sshd runs it: the code is all there, and nothing else is given away
+    command = line.split('command="')[1].split('"')[0]
+    asked = {**os.environ, "SSH_ORIGINAL_COMMAND": "home jiho"}
+    done = subprocess.run(command.split(), env=asked, cwd="/", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "Error: not understood: the storage host may ask for homes that are "
+                                                 "being moved\n")  # fmt: skip
+    assert command.split()[0] == sys.executable
+    access.let_out(host)
+    assert keys.read_text() == f"{OWN}\n"
+    assert list(Path(record.directory(host.path(host.state))).iterdir()) == []
+    access.let_out(host)
+
+
+@pytest.mark.parametrize("text", ["", "ssh-rsa " + "A" * 68, 'ssh-ed25519 A" command="x', "ssh-ed25519 short"])
+def test_what_is_no_key_is_refused(text: str) -> None:
+    with pytest.raises(NodeError, match="no public key"):
+        access.public_key(text)
+
+
+@pytest.mark.needs("ssh-keygen")
+def test_a_key_for_the_run_and_only_nodes_that_are_known(tmp_path: Path) -> None:
+    state = str(tmp_path / "state")
+    key = access.make_key(state, {"gpu1": {"address": "10.0.0.1", "key": f"{KEY} root@gpu1"}})
+    assert access.public_key(key) == key
+    assert access.make_key(state, {}) == key, "the same one after a kill"
+    access.make_key(state, {"gpu1": {"address": "10.0.0.1", "key": f"{KEY} root@gpu1"}})
+    assert Path(access.known_hosts(state)).read_text() == f"10.0.0.1 {KEY}\n"
+    assert Path(access.key_file(state)).stat().st_mode & 0o777 == 0o600
+    with pytest.raises(NodeError, match="no address"):
+        access.make_key(state, {"gpu1": {"address": "10.0.0.1 evil\n", "key": KEY}})
+    access.drop_key(state)
+    assert list(Path(record.directory(state)).iterdir()) == []

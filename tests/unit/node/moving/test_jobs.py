@@ -1,0 +1,184 @@
+"""Homes of two nodes become one on the storage host: with everything in them, killed anywhere and gone on with."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import renaming
+from ansible_collections.gpuadmin.node.plugins.module_utils.moving import jobs, placing, record, taking
+
+from tests.support.moving_homes import Cluster, differ, facts, own
+from tests.support.storage import mounted
+
+pytestmark = pytest.mark.root
+MINJI = 31601
+ODD = b"odd\nname \xff \x1b[2J"
+
+
+def two_homes(base: Path, storage: Path | None = None) -> Cluster:
+    """minji's homes on two nodes, and the untouched one that provisioning made on the storage host."""
+    found = Cluster(base, storage)
+    one = found.home("gpu1", "minji", MINJI, {"thesis": b"precious\n", "a/b/c": b"deep", ".profile": b"hers\n"})
+    (one / "a" / "again").hardlink_to(one / "thesis")
+    (one / "link").symlink_to("/etc/shadow")
+    with (one / "sparse").open("wb") as stream:
+        stream.truncate(1 << 32)
+        stream.seek(1 << 31)
+        stream.write(b"in the middle")
+    os.setxattr(one / "thesis", "user.note", b"seen")
+    (one / os.fsdecode(ODD)).write_bytes(b"odd")
+    os.mkfifo(one / "pipe")
+    own(one, MINJI)
+    (one / "a" / "b" / "c").chmod(0o640)
+    found.home("gpu2", "minji", MINJI, {"thesis": b"another\n", "results/1": b"1" * 5000})
+    found.home("storage", "minji", MINJI, {".profile": b"umask 022\n"})
+    return found
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return two_homes(tmp_path / "c")
+
+
+def trees(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    return {host: facts(cluster.base / host / "home" / "minji") for host in ("gpu1", "gpu2")}
+
+
+def moved_differ(cluster: Cluster, before: dict[str, dict[str, Any]]) -> list[str]:
+    """How her home on the storage host differs from what the two nodes had."""
+    home = cluster.homes / "minji"
+    aside = cluster.base / "looked-at"
+    (home / "before-gpu2").rename(aside)
+    try:
+        return differ(before["gpu1"], home) + differ(before["gpu2"], aside)
+    finally:
+        aside.rename(home / "before-gpu2")
+
+
+def test_two_homes_become_one_and_the_old_ones_stay(cluster: Cluster) -> None:
+    before = trees(cluster)
+    parts = cluster.parts("minji", MINJI, "gpu1", "gpu2")
+    assert cluster.do("copy", parts)["problems"] == {}
+    done = cluster.do("take", parts)
+    assert done["problems"] == {}
+    assert moved_differ(cluster, before) == []
+    cluster.aside(done["parts"])
+    for host, found in before.items():
+        assert not (cluster.base / host / "home" / "minji").exists()
+        assert differ(found, cluster.base / host / "home.before" / "minji") == []
+    assert list((cluster.homes / ".gpuadmin-moving" / "minji").iterdir()) == []
+
+
+@pytest.mark.btrfs
+def test_on_btrfs_where_an_open_directory_does_not_show_what_is_new(tmp_path: Path) -> None:
+    with mounted(tmp_path / "image", tmp_path / "point", 300) as point:
+        cluster = two_homes(tmp_path / "c", point)
+        before = trees(cluster)
+        parts = cluster.parts("minji", MINJI, "gpu1", "gpu2")
+        assert cluster.do("copy", parts)["problems"] == {}
+        assert cluster.do("take", parts)["problems"] == {}
+        assert differ(before["gpu1"], cluster.homes / "minji")[0] == "b'before-gpu2' is new"
+
+
+def test_what_changes_after_the_copy_is_fetched(cluster: Cluster) -> None:
+    parts = cluster.parts("minji", MINJI, "gpu1", "gpu2")
+    cluster.do("copy", parts)
+    home = cluster.base / "gpu1" / "home" / "minji"
+    (home / "thesis").write_bytes(b"better\n")  # and its other name, a/again
+    (home / "a" / "b" / "c").unlink()
+    (home / "new" / "er").mkdir(parents=True)
+    with (home / "sparse").open("r+b") as stream:
+        stream.truncate(1 << 20)
+        stream.seek(1 << 19)
+        stream.write(b"smaller")
+    (home / "link").unlink()
+    (home / "link").mkdir()
+    own(home, MINJI)
+    (home / "a").chmod(0o711)
+    before = trees(cluster)
+    assert cluster.do("take", parts)["problems"] == {}
+    assert moved_differ(cluster, before) == []
+
+
+def everything(cluster: Cluster, parts: list[dict[str, Any]]) -> None:
+    """What a run does after another was cut off anywhere, as actions/move_homes.py orders it."""
+    known = {one["host"]: one for one in cluster.parts_there("minji")}
+    unplaced = [one for one in parts if not known.get(one["host"], {"placed": False})["placed"]]
+    done = [one for one in known.values() if one["placed"]]
+    if unplaced:
+        assert cluster.do("copy", unplaced)["problems"] == {}
+        taken = cluster.do("take", unplaced)
+        assert taken["problems"] == {}
+        done += taken["parts"]
+    cluster.aside(done)
+    placing.leave(str(cluster.homes), str(cluster.state), str(cluster.skeleton))
+
+
+@pytest.mark.parametrize("job", ["copy", "take"])
+def test_killed_before_each_step_and_gone_on_with(tmp_path: Path, job: str) -> None:
+    """kill -9 of the storage host's job, at each of its steps in turn; then everything once more."""
+    step, cut = 0, True
+    while cut:
+        step += 1
+        cluster = two_homes(tmp_path / f"{step}")
+        before = trees(cluster)
+        parts = cluster.parts("minji", MINJI, "gpu1", "gpu2")
+        if job == "take":
+            cluster.do("copy", parts)
+            (cluster.base / "gpu1" / "home" / "minji" / "thesis").write_bytes(b"changed since\n")
+            before["gpu1"] = facts(cluster.base / "gpu1" / "home" / "minji")
+        cut = cluster.killed(job, parts, step)
+        # nothing is lost at any moment: the old homes are as they were
+        for host, found in before.items():
+            assert differ(found, cluster.base / host / "home" / "minji") == [], (step, host)
+        everything(cluster, parts)
+        home = cluster.homes / "minji"
+        assert moved_differ(cluster, before) == [], step
+        assert not (cluster.homes / ".gpuadmin-moving").exists(), step
+        assert home.stat().st_uid == MINJI
+    assert step > 8, "there were steps to be killed at"
+
+
+@pytest.mark.holds("a copy is on the disk before it counts")
+@pytest.mark.holds("what is renamed in is on the disk")
+@pytest.mark.holds("a home has its name on the disk before the old one is set aside")
+def test_what_counts_after_a_power_cut_is_on_the_disk(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+
+    def noted(name: str, function: Any) -> Any:
+        def called(*arguments: Any) -> Any:
+            events.append(f"{name} {arguments[1].step}" if name == "save" else name)
+            return function(*arguments)
+
+        return called
+
+    monkeypatch.setattr(jobs, "each", lambda function, tasks, *_: [(task, function(task)) for task in tasks])
+    monkeypatch.setattr(record, "save", noted("save", record.save))
+    for module in (taking, placing):
+        monkeypatch.setattr(module, "sync_filesystem", noted("sync", module.sync_filesystem))
+    monkeypatch.setattr(placing, "exchange", noted("exchange", renaming.exchange))
+    parts = cluster.parts("minji", MINJI, "gpu1")
+    cluster.do("copy", parts)
+    cluster.do("take", parts)
+    assert events == [
+        "save begun", "sync", "save copied", "save changing", "sync", "save changing", "sync", "exchange", "sync",
+        "save placed",
+    ]  # fmt: skip
+
+
+@pytest.mark.holds("what was changed in part is read before it counts as known")
+def test_what_a_cut_has_left_of_a_difference_is_read_first(cluster: Cluster) -> None:
+    parts = cluster.parts("minji", MINJI, "gpu1")
+    cluster.do("copy", parts)
+    known = record.load(str(cluster.state), "minji", "gpu1")
+    assert known is not None
+    record.save(str(cluster.state), replace(known, step=record.CHANGING))
+    for home in (cluster.base / "gpu1" / "home" / "minji", cluster.homes / ".gpuadmin-moving" / "minji" / "gpu1"):
+        (home / "new").write_bytes(b"it had come already\n")
+        own(home, MINJI)
+    before = facts(cluster.base / "gpu1" / "home" / "minji")
+    assert cluster.do("copy", parts)["problems"] == {}
+    assert cluster.do("take", parts)["problems"] == {}
+    assert differ(before, cluster.homes / "minji") == []

@@ -1,0 +1,134 @@
+"""What gets its name on the storage host: in place of nothing, or of an untouched home that provisioning made."""
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import renaming
+from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import open_directory
+from ansible_collections.gpuadmin.node.plugins.module_utils.moving import jobs, placing, record
+
+from tests.support.moving_homes import Cluster, differ, facts
+
+pytestmark = pytest.mark.root
+MINJI = 31301
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    found = Cluster(tmp_path / "c")
+    found.home("gpu1", "minji", MINJI, {"thesis": b"precious\n"})
+    found.home("gpu2", "minji", MINJI, {"other": b"other\n"})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("files", "untouched"),
+    [
+        ({}, True),
+        ({".profile": b"umask 022\n"}, True),
+        ({".profile": b"umask 002\n"}, False),
+        ({".profile": b"umask 022\n", "x": b""}, False),
+        ({".profile/x": b""}, False),
+    ],
+)
+def test_what_is_an_untouched_home(cluster: Cluster, files: dict[str, bytes], untouched: bool) -> None:
+    top = cluster.home("storage", "jiho", 31302, files)
+    handle = open_directory(str(top))
+    try:
+        assert placing.untouched(handle, str(cluster.skeleton), 31302) is untouched
+        os.lchown(top, 0, 0)
+        if files:
+            os.lchown(next(top.iterdir()), 0, 0)
+            assert not placing.untouched(handle, str(cluster.skeleton), 31302), "not all of it is theirs"
+    finally:
+        os.close(handle)
+
+
+@pytest.mark.holds("a home that somebody has used stays theirs")
+def test_a_home_that_was_used_meanwhile_is_not_replaced(cluster: Cluster) -> None:
+    parts = cluster.parts("minji", MINJI, "gpu1")
+    cluster.do("copy", parts)
+    used = cluster.home("storage", "minji", MINJI, {"work": b"begun\n"})
+    found = facts(used)
+    assert "not empty any more" in cluster.do("take", parts)["problems"]["minji"]
+    assert differ(found, used) == []
+
+
+def test_into_a_home_that_is_there_all_go_as_before(cluster: Cluster) -> None:
+    used = cluster.home("storage", "minji", MINJI, {"work": b"begun\n"})
+    parts = cluster.parts("minji", MINJI, "gpu1", "gpu2", there=True)
+    cluster.do("copy", parts)
+    assert cluster.do("take", parts)["problems"] == {}
+    assert sorted(one.name for one in used.iterdir()) == ["before-gpu1", "before-gpu2", "work"]
+
+
+@pytest.mark.parametrize("what", ["directory", "link"])
+def test_what_has_the_name_already_is_not_replaced(cluster: Cluster, what: str) -> None:
+    """A link of that name in her home would lead elsewhere."""
+    used = cluster.home("storage", "minji", MINJI, {"work": b"begun\n"})
+    parts = cluster.parts("minji", MINJI, "gpu1", "gpu2", there=True)
+    cluster.do("copy", parts)
+    place = used / "before-gpu2"
+    if what == "link":
+        place.symlink_to("/etc")
+    else:
+        place.mkdir()
+    assert "before-gpu2 already" in cluster.do("take", parts)["problems"]["minji"]
+    assert sorted(one.name for one in used.iterdir()) == ["before-gpu2", "work"], "none of them, or all"
+
+
+@pytest.mark.holds("a person's homes get their names together, or none does")
+def test_where_one_home_cannot_be_fetched_none_of_hers_gets_its_name(cluster: Cluster) -> None:
+    parts = cluster.parts("minji", MINJI, "gpu1", "gpu2")
+    cluster.do("copy", parts)
+    (cluster.base / "gpu2" / "home" / "minji" / "other").unlink()
+    (cluster.base / "gpu2" / "home" / "minji").rename(cluster.base / "gpu2" / "home" / "gone")
+    cluster.home("gpu2", "minji", MINJI, {"other": b"other\n"})
+    problems = jobs.take(cluster.arguments(parts))["problems"]
+    assert "another directory" in problems["minji"]
+    assert not (cluster.homes / "minji").exists()
+
+
+@pytest.mark.holds("what came out is looked at again")
+def test_a_home_that_is_used_in_the_last_moment_gets_its_name_back(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = cluster.home("storage", "minji", MINJI, {".profile": b"umask 022\n"})
+    parts = cluster.parts("minji", MINJI, "gpu1")
+    cluster.do("copy", parts)
+    exchange = renaming.exchange
+
+    def late(one: str, other: str) -> None:
+        if not (used / "late").exists() and Path(other) == used:
+            (used / "late").write_text("work")
+            os.chown(used / "late", MINJI, MINJI)
+        exchange(one, other)
+
+    monkeypatch.setattr(placing, "exchange", late)
+    assert "was just used" in cluster.do("take", parts)["problems"]["minji"]
+    assert (used / "late").read_text() == "work"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_who_has_a_home_in_two_places_after_a_failure_is_named(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    """The disk fails, or the one of the records is full, right after the rename."""
+    parts = cluster.parts("minji", MINJI, "gpu1")
+    cluster.do("copy", parts)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    known = record.load(str(cluster.state), "minji", "gpu1")
+    assert known is not None
+    taken = replace(known, step=record.CHANGING)
+    monkeypatch.setattr(record if there else placing, "save" if there else "rename_new", full)
+    monkeypatch.setattr(jobs, "each", lambda function, tasks, *_: [(one, taken) for one in tasks])
+    done = cluster.do("take", parts)
+    assert "No space" in done["problems"]["minji"]
+    assert done["between"] == (["minji"] if there else [])
+    assert (cluster.homes / "minji").exists() is there
