@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuadmin.common.text import counted, listed, size_words
+from gpuadmin.common.text import counted, listed
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,58 @@ class Moves:
         return sorted({name for moves in self.hosts.values() for name in moves})
 
 
+def moving(seen: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Whose uid changes somewhere, if nothing is in the way."""
+    return {name for answer in seen.values() for name in answer["people"]}
+
+
+def in_queue(seen: Mapping[str, Mapping[str, Any]], names: Collection[str], jobs: Mapping[str, int]) -> dict[str, str]:
+    """Name → in words what somebody of these has in the queue, which has the uid of when it was asked for.
+
+    ``jobs``: how many somebody has, by their name, or by a uid that has no name where the queue is.
+    """
+    found = {}
+    for name in names:
+        theirs = {name, *(str(uid) for answer in seen.values() for uid in answer["people"].get(name, ()))} & set(jobs)
+        count = sum(jobs[one] for one in theirs)
+        if count:  # guard: a job in the queue keeps its uid
+            which = "it" if count == 1 else "them"
+            found[name] = (
+                f"has {counted(count, 'job')} in the queue: cancel {which} (scancel -u {','.join(sorted(theirs))})"
+            )
+    return found
+
+
+def begun(seen: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Name → the uid that they get by what an earlier run has begun somewhere, whatever users.yml says by now."""
+    return {name: pair[1] for answer in seen.values() if answer["under_way"] for name, pair in answer["people"].items()}
+
+
+def shut_out(seen: Mapping[str, Mapping[str, Any]], moves: Moves) -> dict[str, list[str]]:
+    """Host → whom an earlier run has closed there and begun nowhere, and who is not renumbered by this one either."""
+    kept = {
+        *moves.people,
+        *begun(seen),  # guard: nobody is opened on one host who is half renumbered on another
+    }
+    found = {host: sorted(set(answer["closed"]) - kept) for host, answer in sorted(seen.items())}
+    return {host: names for host, names in found.items() if names}
+
+
 def assumed(
     seen: Mapping[str, Mapping[str, Any]], storage: Collection[str], wanted: Collection[str]
 ) -> dict[str, dict[str, int]]:
     """Host → name → the uid that their files have on a storage host where they have no account: what all nodes say.
 
-    Nobody is in it of whom the nodes say different things: whose the files are is then not known.
+    Nobody is in it of whom the nodes say different things: whose the files are is then not known. Where a run was cut
+    off some nodes are done, and what it had decided for the host still holds.
     """
     found: dict[str, dict[str, int]] = {}
     for host in storage:
         for name in wanted:
             if name in seen[host]["has"]:
+                continue
+            if name in seen[host]["closed"]:
+                found.setdefault(host, {})[name] = seen[host]["closed"][name][0]
                 continue
             uids = {answer["has"][name] for other, answer in seen.items() if other != host and name in answer["has"]}
             if len(uids) == 1:
@@ -53,23 +94,31 @@ def assumed(
     return found
 
 
-def decide(seen: Mapping[str, Mapping[str, Any]], storage: Collection[str], wanted: Mapping[str, int]) -> Moves:
+def decide(
+    seen: Mapping[str, Mapping[str, Any]],
+    storage: Collection[str],
+    wanted: Mapping[str, int],
+    jobs: Mapping[str, int] | None = None,
+) -> Moves:
     """Given each host's answer, return who is renumbered where.
 
     A person is renumbered on all hosts or on none, and whoever would get ids of somebody who stays, stays as well.
     """
     left: dict[str, str] = {}
-    moving = {name for answer in seen.values() for name in answer["people"]}
+    changing = moving(seen)
     for host, answer in sorted(seen.items()):
         for name, words in answer["problems"].items():
             left.setdefault(name, f"{host}: {words}")
         for name, words in answer["busy"].items():
-            if name in moving:  # whoever stays as they are may run what they like
+            if name in changing:  # whoever stays as they are may run what they like
                 left.setdefault(name, f"{host}: {words}")
+    for name, words in in_queue(seen, sorted(changing), jobs or {}).items():
+        left.setdefault(name, words)
     for name in wanted:
         uids = {host: answer["has"][name] for host, answer in seen.items() if name in answer["has"]}
         for host in storage:
-            several = name not in seen[host]["has"] and len(set(uids.values())) > 1
+            known = name in seen[host]["has"] or name in seen[host]["people"]  # an earlier run has decided it
+            several = not known and len(set(uids.values())) > 1
             if several:  # guard: whose files on the storage host are whose is not guessed
                 said = ", ".join(
                     f"{uid} on {listed([one for one in uids if uids[one] == uid])}"
@@ -86,7 +135,7 @@ def decide(seen: Mapping[str, Mapping[str, Any]], storage: Collection[str], want
                 holder = holders.get(pair[1])
                 if name not in left and holder is not None and holder != name and holder in left:
                     more[name] = f"{host}: uid {pair[1]} is still {holder}'s there, who is left out"
-                other = _over_the_network(name, pair, seen, moving - set(left)) if host in storage else None
+                other = _over_the_network(name, pair, seen, changing - set(left)) if host in storage else None
                 if name not in left and other is not None:  # guard: nobody reaches a home while it changes hands
                     more[name] = f"{host}: {other}, who would reach their files over the network: renumber both at once"
         if not more:
@@ -108,39 +157,3 @@ def _over_the_network(
             if uid in pair and other != name and other not in kept_out:
                 return f"uid {uid} is {other}'s on {host}"
     return None
-
-
-def agree(seen: Mapping[str, Mapping[str, Any]], moves: Moves) -> bool:
-    """Whether every host says the same of everybody who would be renumbered: then keeping the uids is the cheap way."""
-    said: dict[str, set[int]] = {}
-    for people in moves.hosts.values():
-        for name, (old, _new) in people.items():
-            said.setdefault(name, set()).add(old)
-    for answer in seen.values():
-        for name, uids in said.items():
-            if name in answer["has"]:
-                uids.add(answer["has"][name])
-    taken = [uid for uids in said.values() for uid in uids]
-    return bool(said) and all(len(uids) == 1 for uids in said.values()) and len(set(taken)) == len(taken)
-
-
-def steps(answer: Mapping[str, Any], moves: Mapping[str, tuple[int, int]]) -> list[str]:
-    """What happens on one host, a line for each person, with what they have there."""
-    lines = []
-    for name, (old, new) in moves.items():
-        parts = []
-        for tree, people in sorted(answer.get("trees", {}).items()):
-            if name in people:
-                entries, size = people[name]
-                parts.append(f"{counted(entries, 'file')}, {size_words(size)} in {tree}")
-        swap = " (changes places)" if any(pair[0] == new for other, pair in moves.items() if other != name) else ""
-        lines.append(f"{name}: uid and gid {old} become {new}{swap}; {'; '.join(parts) or 'no files'}")
-    return lines
-
-
-def notes(host: str, answer: Mapping[str, Any]) -> list[str]:
-    """What an admin has to know of a host beside."""
-    lines = [f"{host}: {text}" for text in answer.get("notes", [])]
-    lines += [f"{host}: not looked at: {text}" for text in answer.get("unknown", [])]
-    lines += [f"{host}: {text} names such a uid: look at it yourself" for text in answer.get("written", [])]
-    return lines

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuadmin.accounts import renumbering
+from gpuadmin.accounts.renumber_plan import plan
 from gpuadmin.accounts.renumbering import Moves
 from gpuadmin.accounts.requests import known
+from gpuadmin.actions.shared.queue import ask, controller
 from gpuadmin.answers import Answers
-from gpuadmin.common.text import counted, listed
-from gpuadmin.config.schema import User
-from gpuadmin.errors import ConfigError, RefusedError
+from gpuadmin.common.text import listed
+from gpuadmin.config.queue import there
+from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
-from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 
 PLAYBOOK = "renumber"
 GO_ON = "gpuadmin renumber goes on where it was; those people stay locked out until it has ended"
+NOBODY = "nobody was renumbered"
 
 
 def renumber(options: Options, names: Sequence[str]) -> int:
@@ -30,7 +33,8 @@ def renumber(options: Options, names: Sequence[str]) -> int:
                 "accounts.source is directory: uids are what the directory says", hint="change them there; then by hand"
             )
         registry = session.site.registry
-        people = [one for one in (known(registry, names) if names else registry.registry.users) if one.uid is not None]
+        people = known(registry, names) if names else registry.registry.users
+        wanted = {one.name: one.uid for one in people if one.uid is not None}
         hosts = session.some("gpu", "storage")
         left_out = {host.name for host in session.site.inventory.hosts if {"gpu", "storage"} & set(host.groups)} - set(
             hosts
@@ -42,24 +46,56 @@ def renumber(options: Options, names: Sequence[str]) -> int:
                 f"--limit leaves out {listed(sorted(left_out))}: homes could be another's there",
                 hint="leave --limit out; with --check it only looks",
             )
-        seen = _look(session, hosts, people)
-        moves = renumbering.decide(seen, storage, {one.name: one.uid or 0 for one in people})
+        seen = _look(session, hosts, wanted)
+        begun = renumbering.begun(seen)
+        if not begun.items() <= wanted.items():
+            # guard: what was begun for somebody is brought to its end on all hosts, whatever was asked for since
+            wanted |= begun
+            seen = _look(session, hosts, wanted)
+        moves = renumbering.decide(seen, storage, wanted, _jobs(session) if renumbering.moving(seen) else {})
         under_way = [host for host, answer in seen.items() if answer["under_way"]]
-        if not session.plan(_plan(seen, moves, under_way)):
+        opening = renumbering.shut_out(seen, moves)
+        if not session.plan(plan(seen, moves, under_way, opening)):
             if moves.left:
                 raise RefusedError("; ".join(f"{name} ({why})" for name, why in sorted(moves.left.items())[:5]))
             return nothing(session)
+        if stopped := sorted(set(moves.left) & set(begun)):
+            # guard: nobody is let in who is renumbered on one host and cannot be on another
+            raise RefusedError(
+                "; ".join(f"{name} ({moves.left[name]})" for name in stopped),
+                hint="they are half renumbered and locked out: settle this, then run it again",
+            )
         session.confirm()  # guard: renumber asks before it does something
-        session.save(registry, forget=[*moves.people, *({name for host in under_way for name in seen[host]["people"]})])
+        session.save(registry, forget=sorted({*moves.people, *begun}))
+        shut = {host: _document("give-up", {}) for host in opening if host not in moves.closed(seen)}
         if session.check:
-            run = session.run(PLAYBOOK, list(moves.hosts), _given(moves, people, "carry-out"), check=True)
+            given = {"gpuadmin_renumber": shut | _given(moves, wanted, "carry-out")["gpuadmin_renumber"]}
+            run = session.run(PLAYBOOK, list(given["gpuadmin_renumber"]), given, check=True)
             return report(session, run, _result(moves, seen))
-        return _perform(session, moves, people, seen, under_way)
+        if shut:
+            given = {"gpuadmin_renumber": shut}
+            run = session.run(PLAYBOOK, list(shut), given, check=False, doing="Opening the accounts")
+            if _failed(run) or not (moves.hosts or under_way):
+                return report(session, run, _result(moves, seen))
+        return _perform(session, moves, wanted, seen, under_way)
 
 
-def _look(session: Session, hosts: Sequence[str], people: Sequence[User]) -> dict[str, Any]:
+def _failed(run: RunResult) -> bool:
+    return bool(run.bad or run.interrupted or run.error)
+
+
+def _jobs(session: Session) -> dict[str, int]:
+    """How many jobs people have in the queue, if there is one: such a job has the uid of when it was asked for."""
+    if not there(session.site.settings, session.site.inventory.hosts):
+        return {}
+    answers, run = ask(session, controller(session))
+    session.whole(run, f"interrupted while looking; {session.left_behind}")
+    answers.require("whose jobs are in the queue")  # guard: where the queue does not answer nobody is renumbered
+    return Counter(job["user"] for answer in answers.known.values() for job in answer["jobs"])
+
+
+def _look(session: Session, hosts: Sequence[str], wanted: Mapping[str, int]) -> dict[str, Any]:
     """Ask all hosts; where homes are without accounts, once more with the uids that the nodes say."""
-    wanted = {one.name: one.uid or 0 for one in people}
     answers = _ask(session, hosts, {host: _document("look", wanted, measure=True) for host in hosts})
     seen = dict(answers)
     assumed = renumbering.assumed(seen, [host for host in session.named("storage") if host in seen], wanted)
@@ -93,14 +129,13 @@ def _document(
     }
 
 
-def _given(moves: Moves, people: Sequence[User], step: str) -> dict[str, Any]:
+def _given(moves: Moves, wanted: Mapping[str, int], step: str) -> dict[str, Any]:
     """What the hosts are asked to do. Whoever has no account there is named with the uid that their files have."""
-    uids = {one.name: one.uid or 0 for one in people}
     return {
         "gpuadmin_renumber": {
             host: _document(
                 step,
-                {name: uids[name] for name in of},
+                {name: wanted[name] for name in of},
                 expected=of,
                 assumed={name: pair[0] for name, pair in of.items()},
             )
@@ -109,57 +144,40 @@ def _given(moves: Moves, people: Sequence[User], step: str) -> dict[str, Any]:
     }
 
 
-def _plan(seen: Mapping[str, Any], moves: Moves, under_way: Sequence[str]) -> Plan:
-    builder = PlanBuilder("Give people one uid on every host", destroys=True)
-    for host in under_way:
-        builder.add(host, f"go on with what was begun: {listed(sorted(seen[host]['people']))}")
-    for host, of in moves.hosts.items():
-        if host not in under_way:
-            builder.add_all([host], renumbering.steps(seen[host], of))
-    if renumbering.agree(seen, moves):
-        builder.warn(
-            "all hosts agree on these people's uids already: to keep them costs nothing and is often right. "
-            "accounts.uid_first: 1000 in gpuadmin.yml, and the uids that they have in users.yml (docs/renumber.md)"
-        )
-    for name, why in sorted(moves.left.items()):
-        builder.warn(f"{name} is left as they are: {why}")
-    if moves.hosts:
-        builder.warn(f"{counted(len(moves.people), 'person', 'people')} cannot log in until it has ended")
-        builder.warn(
-            "reboot all hosts first (gpuadmin reboot), and let nobody log in until it has ended: not every process "
-            "of theirs, and none of others in their groups, is seen (docs/renumber.md)"
-        )
-    for host, answer in sorted(seen.items()):
-        if host in moves.hosts:
-            for line in renumbering.notes(host, answer):
-                builder.warn(line)
-    return builder.build()
+def _asked_meanwhile(session: Session, seen: Mapping[str, Any], moves: Moves) -> dict[str, str]:
+    """Who has asked the queue for something since it was looked at, or that it does not say so any more."""
+    try:
+        # guard: who asks the queue for something while they are being closed is not renumbered -> {}
+        return renumbering.in_queue(seen, moves.people, _jobs(session))
+    except GpuadminError as error:
+        return {"the queue:": error.format_message()}
 
 
 def _perform(
-    session: Session, moves: Moves, people: Sequence[User], seen: Mapping[str, Any], under_way: Sequence[str]
+    session: Session, moves: Moves, wanted: Mapping[str, int], seen: Mapping[str, Any], under_way: Sequence[str]
 ) -> int:
     """Close them on all hosts, then do it on all; where one of them cannot be closed, none is changed."""
     fresh = Moves(moves.closed(seen), moves.left)
-    closed = session.run(
-        PLAYBOOK, list(fresh.hosts), _given(fresh, people, "close"), check=False, doing="Closing the accounts"
-    )
-    if closed.bad or closed.interrupted or closed.error:
-        # guard: what was closed for nothing is opened again
-        session.run(
-            PLAYBOOK, list(fresh.hosts), _given(fresh, people, "give-up"), check=False, doing="Opening them again"
-        )
-        return report(session, closed, {}, advice="the table says why; nobody was renumbered")
-    given = _given(fresh, people, "carry-out")
+    hosts = list(fresh.hosts)
+    closed = session.run(PLAYBOOK, hosts, _given(fresh, wanted, "close"), check=False, doing="Closing the accounts")
+    late = {} if _failed(closed) else _asked_meanwhile(session, seen, moves)
+    if _failed(closed) or late:
+        if not under_way:  # guard: who is half renumbered somewhere is opened nowhere -> True
+            given = _given(fresh, wanted, "give-up")
+            # guard: what was closed for nothing is opened again
+            session.run(PLAYBOOK, hosts, given, check=False, doing="Opening them again")
+        if late:
+            raise RefusedError("; ".join(f"{name} {words}" for name, words in sorted(late.items())))
+        return report(session, closed, {}, advice=f"the table says why; {GO_ON if under_way else NOBODY}")
+    given = _given(fresh, wanted, "carry-out")
     given["gpuadmin_renumber"] |= {host: _document("carry-out", {}) for host in under_way}
     run = session.run(PLAYBOOK, list(given["gpuadmin_renumber"]), given, check=False, doing="Renumbering")
-    whole = not (run.bad or run.interrupted or run.error)
-    if whole:  # guard: nobody is let in anywhere before every host is done -> True
+    if not _failed(run):  # guard: nobody is let in anywhere before every host is done -> True
         given["gpuadmin_renumber"] = {
             host: {**document, "step": "open"} for host, document in given["gpuadmin_renumber"].items()
         }
         last = session.run(PLAYBOOK, list(given["gpuadmin_renumber"]), given, check=False, doing="Opening the accounts")
-        if last.bad or last.interrupted or last.error:
+        if _failed(last):
             run = last
     return report(session, run, _result(moves, seen, run), advice=f"the table says why; {GO_ON}")
 

@@ -4,9 +4,10 @@ import subprocess
 
 import pytest
 
+from tests.support import by_hand
 from tests.support.lab_cluster import OPEN, Cluster
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 MINJI, JIHO = 20001, 20002
 #: By nothing of gpuadmin's: names, owners, modes, times, sizes, blocks and links of all that is theirs, what
@@ -72,9 +73,8 @@ def ids(cluster: Cluster, host: str) -> str:
     return " ".join(cluster.admin(host, "id -u minji; id -g minji; id -u jiho; id -g jiho").split())
 
 
-def register(cluster: Cluster) -> None:
-    lines = [f"  - {{name: {name}, uid: {uid}, keys: ['{cluster.key(name)}']}}" for name, uid in PEOPLE.items()]
-    (cluster.site / "users.yml").write_text("users:\n" + "\n".join(lines) + "\nretired: []\n")
+def register(cluster: Cluster, **uids: int) -> None:
+    by_hand.register(cluster, PEOPLE | uids)
 
 
 PEOPLE = {"minji": MINJI, "jiho": JIHO}
@@ -151,6 +151,25 @@ def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
     assert f"minji:{subid(MINJI) - 999}:65536" in cluster.admin("node1", "cat /etc/subuid")
     assert cluster.gpuadmin("renumber", "--yes")["result"] == {}
     assert cluster.admin("node2", "getent shadow minji | cut -d: -f8").strip() == ""
+
+    # the controller is killed when jiho is kept out and nothing of theirs has changed; then somebody changes their mind
+    register(cluster, jiho=20009)
+    process = cluster.start("renumber", "jiho", "--yes")
+    closed = "getent shadow jiho | cut -d: -f8"
+    cluster.admin("storage1", f"timeout 200 sh -c 'until [ \"$({closed})\" = 1 ]; do sleep 0.02; done'")
+    process.kill()
+    process.communicate()
+    register(cluster)
+    begun = "/var/lib/gpuadmin/renumber/done"
+    assert [cluster.admin(host, f"ls {begun} 2>/dev/null || true") for host in ("node1", "node2", "storage1")] == [
+        ""
+    ] * 3
+    predicted = cluster.gpuadmin("renumber", "--check")
+    assert {host["changed"][0] for host in predicted["hosts"].values()} == {"jiho: open again"}
+    assert cluster.admin("storage1", closed).strip() == "1"
+    cluster.gpuadmin("renumber", "--yes")
+    assert cluster.admin("storage1", closed).strip() == ""
+    assert cluster.gpuadmin("renumber", "--yes")["result"] == {}
 
     # what users.yml says is what hosts have by now: everybody is let in, with their own files
     cluster.gpuadmin("sync-users", "--yes")

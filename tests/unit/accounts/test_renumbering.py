@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.accounts.renumbering import Moves, agree, assumed, decide, notes, steps
+from gpuadmin.accounts.renumber_plan import agree, notes, steps
+from gpuadmin.accounts.renumbering import Moves, assumed, begun, decide, in_queue, shut_out
 
 WANTED = {"minji": 20001, "jiho": 20002}
 
@@ -15,7 +16,16 @@ def host(has: dict[str, int] | None = None, **more: Any) -> dict[str, Any]:
     people = {name: [uid, WANTED[name]] for name, uid in has.items() if uid != WANTED.get(name, uid)}
     for name in more.get("problems", {}):
         people.pop(name, None)
-    return {"has": has, "people": people, "problems": {}, "busy": {}, "under_way": False, "written": [], **more}
+    return {
+        "has": has,
+        "people": people,
+        "problems": {},
+        "busy": {},
+        "under_way": False,
+        "closed": {},
+        "written": [],
+        **more,
+    }
 
 
 def test_each_host_has_its_own_moves() -> None:
@@ -115,3 +125,47 @@ def test_what_is_shown() -> None:
         "a: /etc/exports:3 names such a uid: look at it yourself",
     ]
     assert Moves().people == []
+
+
+CLOSED = {"minji": [1001, 20001]}
+
+
+def test_who_was_closed_for_nothing_is_opened_again() -> None:
+    """A run was killed before it changed anything, and users.yml has the old uid again."""
+    seen = {"a": host({"sora": 1500}, closed=CLOSED), "b": host({"jiho": 1002}, closed={"jiho": [1002, 20002]})}
+    assert shut_out(seen, decide(seen, [], WANTED)) == {"a": ["minji"]}, "jiho is closed again by this run"
+
+
+@pytest.mark.holds("nobody is opened on one host who is half renumbered on another")
+def test_who_was_begun_elsewhere_is_not_opened() -> None:
+    seen = {"a": host({"minji": 1001}, closed=CLOSED), "b": host({"minji": 1001}, under_way=True)}
+    moves = decide(seen, [], WANTED)
+    assert begun(seen) == {"minji": 20001}
+    assert shut_out(seen, moves) == {}
+    seen["a"]["busy"] = {"minji": "runs vim"}
+    assert shut_out(seen, decide(seen, [], WANTED)) == {}
+
+
+def test_what_was_decided_for_a_host_without_accounts_holds_when_some_nodes_are_done() -> None:
+    seen = {"nas": host(closed=CLOSED), "a": host({"minji": 20001}, under_way=True), "b": host({"minji": 1001})}
+    assert assumed(seen, ["nas"], WANTED) == {"nas": {"minji": 1001}}
+    for done in ({"closed": CLOSED}, {"under_way": True}):
+        seen["nas"] = {**host(**done), "people": CLOSED}
+        assert decide(seen, ["nas"], WANTED).left == {}
+
+
+@pytest.mark.holds("a job in the queue keeps its uid")
+@pytest.mark.parametrize(
+    ("jobs", "words"),
+    [
+        ({"minji": 2, "jiho": 0}, "has 2 jobs in the queue: cancel them (scancel -u minji)"),
+        ({"1001": 1}, "has 1 job in the queue: cancel it (scancel -u 1001)"),
+        ({"minji": 1, "20001": 1}, "has 2 jobs in the queue: cancel them (scancel -u 20001,minji)"),
+    ],
+)
+def test_jobs_of_the_queue_are_in_the_way(jobs: dict[str, int], words: str) -> None:
+    seen = {"a": host({"minji": 1001}), "b": host({"minji": 20001, "jiho": 20002})}
+    found = decide(seen, [], WANTED, jobs)
+    assert (found.left, found.hosts) == ({"minji": words}, {})
+    assert in_queue(seen, ["minji"], {"sora": 4, "20002": 1}) == {}
+    assert decide(seen, [], WANTED, {"jiho": 3}).left == {}, "who stays as they are may ask for what they like"

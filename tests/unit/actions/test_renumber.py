@@ -12,7 +12,7 @@ from tests.support.fake_ansible import Ansible, Cli, ansible
 __all__ = ["ansible"]
 LOOK: dict[str, Any] = {
     "has": {"minji": 1001}, "people": {"minji": [1001, 20000]}, "problems": {}, "busy": {}, "under_way": False,
-    "written": [], "trees": {"/": {"minji": [3, 4096]}},
+    "closed": {}, "written": [], "trees": {"/": {"minji": [3, 4096]}},
 }  # fmt: skip
 RIGHT: dict[str, Any] = {**LOOK, "has": {"minji": 20000}, "people": {}, "trees": {}}
 
@@ -24,10 +24,18 @@ class Hosts:
         self.looks = {"storage1": RIGHT, "node1": LOOK, "node2": RIGHT, **looks}
         self.asked: list[tuple[str, tuple[str, ...]]] = []
         self.fails: dict[str, set[str]] = {}
+        self.jobs: list[list[str] | None] = []  # whose there are, each time that the queue is asked; None: it is away
 
     def run(self, invocation: Invocation, **_: object) -> RunResult:
+        if invocation.playbook == "queue":
+            self.asked.append(("queue", ("storage1",)))
+            jobs = self.jobs.pop(0)
+            if jobs is None:
+                return RunResult({"storage1": HostResult("failed", message="slurmctld does not answer")})
+            queue = {"jobs": [{"user": one} for one in jobs]}
+            return RunResult({"storage1": HostResult("ok", reports={"queue": queue})})
         documents = invocation.variables["gpuadmin_renumber"]
-        (step,) = {one["step"] for one in documents.values()}
+        step = " and ".join(sorted({one["step"] for one in documents.values()}))
         self.asked.append((step if not invocation.check or step == "look" else f"{step} (check)", tuple(documents)))
         found = {}
         for host in documents:
@@ -124,6 +132,113 @@ def test_what_was_begun_goes_on_and_is_not_closed_again(hosts: Hosts, cli: Cli) 
     code, _, err = cli("renumber", "--yes")
     assert code == 0, err
     assert hosts.asked[1:] == [("carry-out", ALL), ("open", ALL)]
+
+
+@pytest.fixture
+def killed(hosts: Hosts) -> Hosts:
+    """A run was killed when minji was closed, and before anything was changed; users.yml has their old uid again."""
+    hosts.looks = {host: {**RIGHT, "closed": {"minji": [20000, 20005]}} for host in ALL}
+    return hosts
+
+
+def test_who_was_closed_for_nothing_is_opened_again(killed: Hosts, cli: Cli) -> None:
+    code, out, err = cli("renumber", "--yes")
+    assert code == 0, err
+    assert killed.asked == [("look", ALL), ("give-up", ALL)]
+    assert "open again minji: closed by a run that ended before it had changed anything" in " ".join(
+        (out + err).split()
+    )
+
+
+def test_a_check_says_whom_it_would_open(killed: Hosts, cli: Cli) -> None:
+    code, out, err = cli("renumber", "--check")
+    assert code == 0, err
+    assert "open again minji" in out + err
+    assert killed.asked == [("look", ALL), ("give-up (check)", ALL)]
+
+
+def test_nobody_is_opened_without_a_yes(killed: Hosts, cli: Cli) -> None:
+    assert cli("renumber")[0] != 0
+    assert killed.asked == [("look", ALL)]
+
+
+def test_who_is_left_out_now_is_opened_and_the_others_go_on(hosts: Hosts, cli: Cli) -> None:
+    hosts.looks["node2"] = {**RIGHT, "has": {"jiho": 20001}, "closed": {"jiho": [20001, 20001]}}
+    code, _, err = cli("renumber", "--yes")
+    assert code == 0, err
+    assert hosts.asked[1:3] == [("give-up", ("node2",)), ("close", ("node1", "storage1"))]
+
+
+@pytest.mark.holds("what was begun for somebody is brought to its end on all hosts, whatever was asked for since")
+def test_what_was_begun_for_others_goes_on_on_all_hosts(hosts: Hosts, cli: Cli) -> None:
+    """Minji's was begun on one host; now somebody asks for jiho alone."""
+    hosts.looks["node1"] = {**LOOK, "under_way": True}
+    code, _, err = cli("renumber", "jiho", "--yes")
+    assert code == 0, err
+    assert [step for step, _ in hosts.asked] == ["look", "look", "close", "carry-out", "open"]
+    assert set(hosts.asked[3][1]) == set(ALL)
+
+
+@pytest.mark.holds("nobody is let in who is renumbered on one host and cannot be on another")
+def test_who_is_half_renumbered_and_in_the_way_elsewhere_is_not_opened(hosts: Hosts, cli: Cli) -> None:
+    hosts.looks["node1"] = {**LOOK, "under_way": True}
+    hosts.looks["node2"] = {**LOOK, "busy": {"minji": "runs vim"}}
+    code, _, err = cli("renumber", "--yes")
+    assert code != 0
+    assert "minji (node2: runs vim)" in err
+    assert [step for step, _ in hosts.asked] == ["look"]
+
+
+@pytest.mark.holds("who is half renumbered somewhere is opened nowhere")
+def test_where_something_was_begun_nobody_is_opened_because_a_host_cannot_be_closed(hosts: Hosts, cli: Cli) -> None:
+    hosts.looks["node1"] = {**LOOK, "under_way": True}
+    hosts.fails["close"] = {"storage1"}
+    code, _, err = cli("renumber", "--yes")
+    assert code != 0
+    assert [step for step, _ in hosts.asked] == ["look", "close"]
+    assert "stay locked out until it has ended" in " ".join(err.split())
+
+
+@pytest.fixture
+def queue(hosts: Hosts, ansible: Ansible) -> Hosts:
+    assert ansible.site is not None
+    with (ansible.site / "gpuadmin.yml").open("a") as stream:
+        stream.write("slurm: {}\n")
+    (ansible.site / "inventory/queue.yml").write_text("slurm: {hosts: {storage1: {}}}\n")
+    return hosts
+
+
+def test_who_has_jobs_in_the_queue_is_named(queue: Hosts, cli: Cli) -> None:
+    queue.jobs = [["minji", "minji", "jiho"]]
+    code, _, err = cli("renumber", "--yes")
+    assert code != 0
+    assert "has 2 jobs in the queue: cancel them (scancel -u minji)" in " ".join(err.split())
+    assert [step for step, _ in queue.asked] == ["look", "queue"]
+
+
+@pytest.mark.holds("where the queue does not answer nobody is renumbered")
+def test_a_queue_that_does_not_answer_stops_it(queue: Hosts, cli: Cli) -> None:
+    queue.jobs = [None]
+    code, _, err = cli("renumber", "--yes")
+    assert code != 0
+    assert "whose jobs are in the queue is not known: storage1 (slurmctld does not answer)" in err
+    assert [step for step, _ in queue.asked] == ["look", "queue"]
+
+
+@pytest.mark.holds("who asks the queue for something while they are being closed is not renumbered")
+@pytest.mark.parametrize("then", [["minji"], None])
+def test_a_job_that_was_asked_for_meanwhile(queue: Hosts, cli: Cli, then: list[str] | None) -> None:
+    queue.jobs = [[], then]
+    code, _, err = cli("renumber", "--yes")
+    assert code != 0
+    assert [step for step, _ in queue.asked] == ["look", "queue", "close", "queue", "give-up"]
+    assert ("has 1 job in the queue" if then else "slurmctld does not answer") in " ".join(err.split())
+
+
+def test_nobody_in_the_queue(queue: Hosts, cli: Cli) -> None:
+    queue.jobs = [["jiho"], ["jiho"]]
+    code, _, err = cli("renumber", "--yes")
+    assert code == 0, err
 
 
 def test_files_without_an_account_are_looked_for_by_what_the_nodes_say(hosts: Hosts, cli: Cli) -> None:

@@ -29,9 +29,16 @@ def test_who_is_being_renumbered_is_left_alone_and_the_others_are_not(host: Host
     plan(host, json.dumps({"people": [{"name": "minji"}]}))
     locked = [{**one, "locked": True} for one in USERS]
     found = converge(Request(Settings(), locked), host).plan
-    assert "being renumbered" in str(found.users["minji"].problem)
+    assert "by gpuadmin renumber until" in str(found.users["minji"].problem)
     assert found.users["jiho"].operations == ["lock"]
     assert "minji:!*:" in shadow.read_text()
+
+
+def test_the_verb_that_keeps_somebody_out_is_named(host: Host) -> None:
+    converge(Request(Settings(), USERS), host)
+    plan(host, json.dumps({"people": [{"name": "minji"}], "verb": "move-homes"}))
+    found = converge(Request(Settings(), [{**one, "locked": True} for one in USERS]), host).plan
+    assert "gpuadmin move-homes goes on" in str(found.users["minji"].problem)
 
 
 def test_a_damaged_plan_opens_nobody(host: Host) -> None:

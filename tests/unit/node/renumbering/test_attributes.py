@@ -26,10 +26,17 @@ def test_an_acl_of_others_stays() -> None:
     assert attributes.acl_moved(acl(OWNER, (0x02, 6, 1003), MASK, OTHER), SWAP, SWAP) is None
 
 
-@pytest.mark.parametrize("odd", [b"", b"\2\0\0\0abc", acl(OWNER, version=1), acl((0x02, 6, 1001), (0x02, 4, 20001))])
+@pytest.mark.parametrize("odd", [b"", b"\2\0\0\0abc", acl(OWNER, version=1)])
 def test_an_acl_that_is_odd_is_not_rewritten(odd: bytes) -> None:
     with pytest.raises(attributes.OddAttribute):
         attributes.acl_moved(odd, {1001: 20001}.get, SWAP)
+
+
+def test_an_acl_that_names_the_new_id_already_is_the_moved_one_s() -> None:
+    """Anybody can write down an id that is nobody's: that stops nobody's renumbering."""
+    before = acl(OWNER, (0x02, 4, 1001), (0x02, 6, 20001), (0x08, 1, 1001), (0x08, 7, 20001), MASK, OTHER)
+    after = acl(OWNER, (0x02, 4, 20001), (0x08, 1, 20001), MASK, OTHER)
+    assert attributes.acl_moved(before, {1001: 20001}.get, {1001: 20001}.get) == after
 
 
 def capability(revision: int, root: int | None) -> bytes:

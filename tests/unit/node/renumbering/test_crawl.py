@@ -1,18 +1,22 @@
 """A walk over real trees: all that is in one, once, and nothing that is not."""
 
 import os
+import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import trees
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import Walker, _Level, crawl
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.inode import Changer, Tally
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import crawl
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.inode import Changer
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.special import Specials
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.work import Plan
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.sweeping import Plan
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.walker import Walker, _Level
 
 from tests.support.deep_tree import descend, plant
 from tests.support.storage import mounted, run
@@ -71,7 +75,7 @@ def test_what_no_path_reaches_is_reached(tmp_path: Path) -> None:
 
 @pytest.mark.holds("the way up leads to where the renumbering came from")
 def test_who_moves_a_deep_directory_leads_the_walk_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl.KEPT_OPEN", 1)
+    monkeypatch.setattr("ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.walker.KEPT_OPEN", 1)
     top, outside = tmp_path / "top", tmp_path / "outside"
     (top / "a/b/c/d").mkdir(parents=True)
     outside.mkdir()
@@ -80,15 +84,15 @@ def test_who_moves_a_deep_directory_leads_the_walk_nowhere(tmp_path: Path, monke
     changer = Changer(PLAN.task(1, "tree", True), Specials())
     handle = os.open(top, os.O_RDONLY)
     walker = Walker(handle, changer)
-    visit = walker._visit
+    visit = changer.directory
 
-    def visited(inner: int, facts: os.stat_result) -> object:
-        found = visit(inner, facts)
+    def visited(inner: int, facts: os.stat_result, above: Callable[[], str]) -> object:
+        found = visit(inner, facts, above)
         if not found:  # the bottom: what is above it goes elsewhere now
             (top / "a/b/c").rename(outside / "c")
         return found
 
-    monkeypatch.setattr(walker, "_visit", visited)
+    monkeypatch.setattr(changer, "directory", visited)
     before = os.open(".", os.O_RDONLY)
     try:
         walker.walk("")
@@ -161,7 +165,9 @@ def test_what_a_second_walk_still_finds_is_looked_at_as_by_the_first(tmp_path: P
 
 
 @pytest.mark.holds("a directory that was exchanged on the way in is not renumbered")
-def test_another_directory_than_the_one_that_was_seen_is_not_entered(tmp_path: Path) -> None:
+def test_another_directory_than_the_one_that_was_seen_is_not_entered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("seen", "other"):
         (tmp_path / name).mkdir()
     facts = (tmp_path / "seen").lstat()
@@ -171,9 +177,41 @@ def test_another_directory_than_the_one_that_was_seen_is_not_entered(tmp_path: P
     walker = Walker(handle, Changer(PLAN.task(1, "tree", True), Specials()))
     level = _Level("", handle, tmp_path.lstat(), [])
     walker.path, walker.levels = "", [level]
-    assert walker._enter("seen", facts, level) == -1
+    inner, found = walker._enter("seen", facts, level)
+    assert (found.st_ino, os.fstat(inner).st_ino) == ((tmp_path / "seen").stat().st_ino,) * 2, (
+        "it is looked at as itself"
+    )
+    os.close(inner)
+    assert walker.tally.moved == 0
+    monkeypatch.setattr("ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.walker.TRIES", 1)
+    assert walker._enter("seen", facts, level)[0] == -1
     os.close(handle)
-    assert walker.tally.words == ["'seen' was exchanged while it was looked at"]
+    assert (walker.tally.moved, walker.tally.failed) == (1, 0)
+    assert "'seen' is exchanged again and again" in walker.tally.words[0]
+
+
+def test_a_file_of_anybody_s_with_more_attributes_than_can_be_listed(tmp_path: Path) -> None:
+    """Any person can make such a one: it stops nobody's renumbering, and its ACL is moved all the same."""
+
+    def acl(uid: int) -> bytes:
+        nobody = 2**32 - 1
+        entries = [(1, 7, nobody), (2, 4, uid), (4, 5, nobody), (16, 7, nobody), (32, 0, nobody)]
+        return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries)
+
+    run("mount", "-t", "tmpfs", "tmpfs", tmp_path)
+    try:
+        odd = tmp_path / "odd"
+        odd.touch()
+        os.setxattr(odd, "system.posix_acl_access", acl(OLD))
+        for number in range(300):
+            os.setxattr(odd, f"user.{number:03d}{'x' * 240}", b"")
+        with pytest.raises(OSError, match="Argument list too long"):
+            os.listxattr(odd)
+        tally = walk(tmp_path, 1)
+        assert (tally.failed, tally.acls) == (0, 1)
+        assert os.getxattr(odd, "system.posix_acl_access") == acl(NEW)
+    finally:
+        run("umount", tmp_path)
 
 
 ORPHAN = """

@@ -42,6 +42,9 @@ def test_a_swap() -> None:
             texts(("minji", 20001), subids=f"minji:{BASE + 65536}:65536\ncontainers:{BASE + 3 * 65536}:65536\n"),
             "to 'containers'",
         ),
+        ([("minji", 20001)], texts(("minji", 1001), subids="kim:20000:65536\n"), "20001 to 'kim'"),
+        ([("minji", 20001)], {**texts(("minji", 1001)), "group": "minji:x:1001:minji,kim\n"}, "has the member 'kim'"),
+        ([("minji", 20001)], {**texts(("minji", 1001)), "gshadow": "minji:!::kim\n"}, "has the member 'kim'"),
         # minji waits for jiho, who cannot go
         (
             [("minji", 1002), ("jiho", 1003)],
@@ -54,6 +57,7 @@ def test_a_swap() -> None:
     "a system account is not renumbered", "a uid that two accounts share is not renumbered",
     "nobody gets a uid that another keeps", "nobody gets a gid that another group keeps",
     "nobody gets subordinate ids that another keeps",
+    "what others may read by somebody's group changes hands with nobody in it",
 )  # fmt: skip
 def test_who_stays(wanted: list[tuple[str, int]], given: dict[str, str | None], words: str) -> None:
     found = decide([Wanted(*one) for one in wanted], given, Numbers())
@@ -69,6 +73,35 @@ def test_ranges_that_are_counted_from_the_uid_move_with_it_and_others_stay() -> 
     assert found.people[0].subids == (
         ("subuid", BASE + 65536, BASE + 3 * 65536, 65536), ("subgid", BASE + 65536, BASE + 3 * 65536, 65536),
     )  # fmt: skip
+
+
+COUNTED = f"minji:{BASE + 65536}:65536\n"
+
+
+@pytest.mark.holds("nobody is renumbered whose subordinate ids are also another's")
+@pytest.mark.parametrize(
+    ("subids", "stay"),
+    [
+        (f"{COUNTED}jiho:{BASE + 65536 + 60000}:65536\n", {"minji", "jiho"}),
+        (f"jiho:{BASE + 1000}:65536\n20001:{BASE + 65536}:65536\n", {"minji", "jiho"}),
+        (f"{COUNTED}sora:{BASE}:131072\n", {"minji"}),
+        ("20002:19990:100\n", {"minji", "jiho"}),  # a uid in another's range: a file may be of either
+        (f"{COUNTED}jiho:{BASE + 131072}:65536\n", set()),
+        # what stays as it is is mixed up no more than it was
+        ("minji:100000:65536\njiho:100000:65536\n", set()),
+        (f"{COUNTED}minji:{BASE + 65536}:100\n", set()),
+    ],
+)
+def test_whose_ranges_overlap_both_stay(subids: str, stay: set[str]) -> None:
+    given = texts(("minji", 20001), ("jiho", 20002), ("sora", 1500), subids=subids)
+    found = decide([Wanted("minji", 20011), Wanted("jiho", 20012)], given, Numbers())
+    assert set(found.problems) == stay
+    assert {one.name for one in found.people} == {"minji", "jiho"} - stay
+    if stay:
+        other = "sora" if "sora" in subids else "jiho"
+        assert f"to '{other}' as well: whose a file is cannot be told" in found.problems["minji"]
+    if "jiho" in stay:
+        assert "to 'minji' as well" in found.problems["jiho"]
 
 
 def test_databases_are_edited_by_name_and_again_gives_the_same() -> None:

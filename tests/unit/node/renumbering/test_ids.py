@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import work
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import sweeping
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.ids import Mapping, Move, Phases, phases
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.inode import Tally
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,7 +110,7 @@ class Disk:
 
     def go_on(self, steps: int) -> None:
         self.left = steps
-        work.drive(
+        sweeping.drive(
             ["/", "/local"], self.numbers, self.sweep, lambda: self.steps, self.mark,
             [("accounts", self.rename)], self.sync,
         )  # fmt: skip
@@ -147,6 +147,6 @@ def test_what_cannot_change_hands_stops_all_that_follows() -> None:
         return Tally(failed=1, words=["'home/file' Read-only file system"]) if number == 0 else Tally()
 
     with pytest.raises(NodeError, match="Read-only"):
-        work.drive(["a", "b"], (1, 2), sweep, lambda: done, done.add, [("accounts", swept.clear)], lambda _: None)
+        sweeping.drive(["a", "b"], (1, 2), sweep, lambda: done, done.add, [("accounts", swept.clear)], lambda _: None)
     assert {phase for phase, _ in swept} == {1}
     assert done == {"1 b"}

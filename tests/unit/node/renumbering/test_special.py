@@ -20,7 +20,17 @@ def file(tmp_path: Path) -> Path:
 def special(file: Path) -> Special:
     facts = file.lstat()
     owner = (facts.st_uid, facts.st_gid)
-    return Special(1, "/ /", "a/file", facts.st_ino, ((1001, 1001), owner), mode=0o4755, flags=16)
+    return Special(
+        1,
+        "/ /",
+        "a/file",
+        facts.st_ino,
+        ((1001, 1001), owner),
+        mode=0o4755,
+        flags=16,
+        size=facts.st_size,
+        written=facts.st_mtime_ns,
+    )
 
 
 @pytest.mark.holds("nobody gets a setuid bit that was another file's")
@@ -37,6 +47,15 @@ def test_what_was_written_down_several_times_is_put_together(file: Path) -> None
     more = replace(first, mode=-1, flags=32, capability="00")
     found = Specials({facts.st_ino: [first, more]}).of("a/file", facts)
     assert found == replace(first, flags=48, capability="00")
+
+
+@pytest.mark.holds("what was written meanwhile gets no setuid bit and no capability")
+def test_what_was_written_meanwhile_gets_back_its_flags_alone(file: Path) -> None:
+    one = replace(special(file), capability="00")
+    file.write_text("another program")
+    found = Specials({one.inode: [one]}).of("a/file", file.lstat())
+    assert found is not None
+    assert (found.mode, found.capability, found.flags) == (-1, "", 16)
 
 
 @pytest.mark.holds("what an inode would lose is on the disk before it changes hands")

@@ -1,4 +1,4 @@
-"""Who is being renumbered on a host: their accounts are left alone until that has ended."""
+"""Who is being renumbered, or has their homes moved: their accounts are left alone until that has ended."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ from ..files import read_bytes
 PLAN = "renumber/plan.json"  # in the state; renumbering/journal.py writes it
 
 
-def renumbered(state: str) -> frozenset[str]:
-    """Their names. Raises NodeError for a plan that is damaged: whose account is closed for it is not known."""
+def renumbered(state: str) -> dict[str, str]:
+    """Their names, and the verb that keeps them out.
+
+    Raises NodeError for a plan that is damaged: whose account is closed for it is not known.
+    """
     path = os.path.join(state, PLAN)
     data = read_bytes(path)
     try:
-        return frozenset() if data is None else frozenset(str(one["name"]) for one in json.loads(data)["people"])
+        if data is None:
+            return {}
+        raw = json.loads(data)
+        verb = str(raw.get("verb", "renumber"))
+        return {str(one["name"]): verb for one in raw["people"]}
     except (ValueError, KeyError, TypeError) as error:
         raise NodeError(f"{path} is damaged ({error}): it says who has which ids by now; nothing was changed") from None

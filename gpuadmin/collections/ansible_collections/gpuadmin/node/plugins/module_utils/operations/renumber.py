@@ -11,7 +11,7 @@ from ..accounts.converge import Host
 from ..answer import Answer
 from ..errors import NodeError
 from ..paths import STATE
-from ..renumbering import work
+from ..renumbering import looking, work
 from ..renumbering.decide import Numbers, Wanted
 
 
@@ -51,12 +51,13 @@ def operate(document: Document, check: bool) -> Answer:
     numbers = Numbers(document.uid_first, document.uid_last, document.subid_base, document.subid_size)
     wanted = document.people
     if document.step == "look":
-        return Answer((), {"renumber": work.look(wanted, numbers, host, measure=document.measure)})
+        return Answer((), {"renumber": looking.look(wanted, numbers, host, measure=document.measure)})
     if any(len(pair) != 2 for pair in document.expected.values()):
         raise NodeError("expected: each is a uid before and one after")
     words = [f"{name}: uid {old} becomes {new}" for name, (old, new) in document.expected.items() if old != new]
     if check:  # guard: check mode renumbers nobody
-        return Answer(words if document.step == "carry-out" else ())
+        given_up = [f"{name}: open again" for name in looking.closed(host)] if document.step == "give-up" else []
+        return Answer(words if document.step == "carry-out" else given_up)
     if document.step == "close":
         found, busy = work.close(wanted, document.expected, numbers, host)
         conflicts = [f"{name} {text}" for name, text in busy.items()]
@@ -64,7 +65,7 @@ def operate(document: Document, check: bool) -> Answer:
     if document.step == "open":
         return Answer([f"{name}: open again" for name in work.reopen(host)])
     if document.step == "give-up":
-        return Answer(["what was closed is open again"] if work.give_up(host) else ())
+        return Answer([f"{name}: open again" for name in work.give_up(host)])
     done = background.perform("renumber", work.carry_out, {"root": host.root, "state": host.state})
     people = [f"{name}: uid {old} becomes {new}" for name, (old, new) in done["people"].items() if old != new]
     return Answer(people, {"renumbered": done})

@@ -113,8 +113,12 @@ def reopen(host: Host, journal: Journal) -> None:
         data = Databases(before)
         for name, (word, expiry, _locked) in journal.closed.items():
             fields = data.shadow.get(name)
-            if fields is not None and fields[1].lstrip("!") == word.lstrip("!"):  # else somebody has set another
-                data.shadow.set(name, [fields[0], word, *fields[2:7], expiry, *fields[8:]])
+            if fields is None:
+                continue
+            # guard: a password that somebody has set meanwhile stays -> word
+            password = word if fields[1].lstrip("!") == word.lstrip("!") else fields[1]
+            until = expiry if fields[7] == CLOSED_SINCE else fields[7]  # guard: another expiry stays -> expiry
+            data.shadow.set(name, [fields[0], password, *fields[2:7], until, *fields[8:]])
         return data.texts()
 
     _edit(host, opened)

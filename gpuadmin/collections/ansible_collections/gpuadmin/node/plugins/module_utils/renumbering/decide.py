@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from ..accounts.databases import Databases
 from ..accounts.subids import parse
-from ..fields import FIRST_HUMAN_UID, quoted, valid_name
+from ..fields import FIRST_HUMAN_UID, valid_name
 from ..textdb import number
-from .ids import TEMPORARY
+from . import obstacles
 from .journal import Renumbering
+from .obstacles import FILES
 
-FILES = ("subuid", "subgid")
 PEOPLE = range(FIRST_HUMAN_UID, 65534)  # 65534 is nobody
 
 
@@ -63,7 +63,7 @@ def decide(wanted: Sequence[Wanted], texts: Mapping[str, str | None], numbers: N
         has[one.name] = uid
         if uid == one.uid and (not data.has_group(one.name) or data.gid(one.name) == one.uid):
             continue
-        problem = _problem(one, uid, data)
+        problem = obstacles.problem(one.name, uid, one.uid, data)
         if problem is not None:
             problems[one.name] = problem
             continue
@@ -71,36 +71,16 @@ def decide(wanted: Sequence[Wanted], texts: Mapping[str, str | None], numbers: N
         people[one.name] = Renumbering(
             one.name, uid, one.uid, group, _subids(one.name, uid, one.uid, texts, numbers), found is not None
         )
+    # guard: nobody is renumbered whose subordinate ids are also another's
+    problems.update(obstacles.shared(people, data, texts))
+    people = {name: one for name, one in people.items() if name not in problems}
     while True:  # whoever is refused keeps their ids, and so may be in another's way
-        more = {name: words for name, words in _taken(people, data, texts).items() if name in people}
+        more = {name: words for name, words in obstacles.taken(people, data, texts).items() if name in people}
         if not more:
             return Decided(tuple(people.values()), problems, has)
         problems.update(more)
         for name in more:
             del people[name]
-
-
-def _problem(one: Wanted, uid: int, data: Databases) -> str | None:
-    if uid < FIRST_HUMAN_UID or one.uid < FIRST_HUMAN_UID:  # guard: a system account is not renumbered
-        return f"uid {min(uid, one.uid)} is a system account's"
-    if one.uid >= TEMPORARY.start or uid >= TEMPORARY.start:
-        return f"uid {max(uid, one.uid)} is among those that are kept for swaps"
-    if data.passwd.count(one.name) > 1:
-        return "has more than one line in /etc/passwd"
-    others = [name for name in data.names_by_uid.get(uid, []) if name != one.name]
-    if others:  # guard: a uid that two accounts share is not renumbered
-        return f"shares uid {uid} with {quoted(others[0])}: whose a file is cannot be told"
-    if data.has_group(one.name):
-        gid = data.gid(one.name)
-        if gid is None or gid < FIRST_HUMAN_UID:
-            return f"the group '{one.name}' has gid {gid}, a system group's"
-        twins = [name for name in data.groups_by_gid.get(gid, []) if name != one.name]
-        if twins:
-            return f"the groups '{one.name}' and {quoted(twins[0])} share gid {gid}"
-        users = sorted(name for name in data.primary.get(gid, ()) if name != one.name)
-        if users:
-            return f"the group '{one.name}' is also the primary group of {quoted(users[0])}"
-    return None
 
 
 def _subids(
@@ -118,33 +98,6 @@ def _subids(
             for one in parse(texts.get(file) or "")
         )
     )
-
-
-def _taken(people: Mapping[str, Renumbering], data: Databases, texts: Mapping[str, str | None]) -> dict[str, str]:
-    """Who would get ids of somebody who keeps them."""
-    found = {}
-    moving = {one.name: one for one in people.values()}
-    for one in people.values():
-        holders = [name for name in data.names_by_uid.get(one.new, []) if name != one.name and name not in moving]
-        if holders:  # guard: nobody gets a uid that another keeps
-            found[one.name] = f"uid {one.new} belongs to {quoted(holders[0])} here"
-        groups = [
-            name
-            for name in data.groups_by_gid.get(one.new, [])
-            if name != one.name and not (name in moving and moving[name].group == one.new)
-        ]
-        if groups:  # guard: nobody gets a gid that another group keeps
-            found.setdefault(one.name, f"gid {one.new} belongs to the group {quoted(groups[0])} here")
-        for file, _before, after, count in one.subids:
-            for other in parse(texts.get(file) or ""):
-                owner = moving.get(other.owner) or next(
-                    (two for two in moving.values() if str(two.old) == other.owner), None
-                )
-                leaves = owner is not None and any((file, other.start) == two[:2] for two in owner.subids)
-                if other.count and other.start < after + count and after < other.end and not leaves:
-                    # guard: nobody gets subordinate ids that another keeps
-                    found[one.name] = f"/etc/{file} gives {after}-{after + count - 1} to {quoted(other.owner)}"
-    return found
 
 
 def unmoved(expected: Mapping[str, Sequence[int]], has: Mapping[str, int]) -> tuple[Renumbering, ...]:

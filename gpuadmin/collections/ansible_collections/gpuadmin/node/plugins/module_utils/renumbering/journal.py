@@ -19,6 +19,7 @@ from .special import Specials, parse
 
 DIRECTORY = "renumber"
 FORMAT = 1
+VERB = "renumber"
 BEGUN, WHOLE = "begun", "whole"  # the first step, and the last one before the accounts are opened
 
 
@@ -52,10 +53,11 @@ class Renumbering:
 @dataclass(frozen=True)
 class Journal:
     """``closed``: name → the two fields of /etc/shadow that keep them out meanwhile, as they were, and whether
-    accounts.json had them locked (None: they are not in it)."""
+    accounts.json had them locked (None: they are not in it). ``verb``: what they are kept out for."""
 
     people: tuple[Renumbering, ...]
     closed: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    verb: str = VERB
 
     def moves(self, kind: str) -> list[Move]:
         return [move for one in self.people for move in one.moves(kind)]
@@ -79,14 +81,22 @@ def load(state: str) -> Journal | None:
             Renumbering(**{**one, "subids": tuple((a, b, c, d) for a, b, c, d in one["subids"])})
             for one in raw["people"]
         )
-        return Journal(people, raw["closed"])
+        return Journal(people, raw["closed"], raw.get("verb", VERB))
     except (ValueError, KeyError, TypeError) as error:
         raise NodeError(f"{path} is damaged ({error}): nothing was changed; it says who has which ids by now") from None
 
 
+def load_own(state: str) -> Journal | None:
+    """The same. Raises NodeError where people are kept out for another verb, which has to end first."""
+    found = load(state)
+    if found is not None and found.verb != VERB:  # guard: who is kept out for another verb is not let in by this one
+        raise NodeError(f"people are kept out for gpuadmin {found.verb}, which has not ended: run that again first")
+    return found
+
+
 def under_way(state: str) -> Journal | None:
     """What was begun and has not ended; None: nothing was, though accounts may be closed for it."""
-    return load(state) if BEGUN in done(state) else None
+    return load_own(state) if BEGUN in done(state) else None
 
 
 def begin(state: str, journal: Journal) -> None:

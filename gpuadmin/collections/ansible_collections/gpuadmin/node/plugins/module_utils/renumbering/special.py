@@ -14,7 +14,10 @@ from dataclasses import asdict, dataclass, field
 @dataclass(frozen=True)
 class Special:
     """``path`` within its tree, as os.fsdecode has it. ``owners``: uid, gid before and after. The rest is what it is to
-    have then: ``mode`` (-1: whatever it has), ``capability`` in hex, ``flags`` of chattr that were lifted."""
+    have then: ``mode`` (-1: whatever it has), ``capability`` in hex, ``flags`` of chattr that were lifted.
+
+    ``size`` and ``written`` (nanoseconds since 1970): what was in it has changed if they have.
+    """
 
     phase: int
     tree: str
@@ -24,6 +27,12 @@ class Special:
     mode: int = -1
     capability: str = ""
     flags: int = 0
+    size: int = -1
+    written: int = -1
+
+    def is_unchanged(self, facts: os.stat_result) -> bool:
+        """Whether it still has what it had in it."""
+        return (facts.st_size, facts.st_mtime_ns) == (self.size, self.written)
 
     def is_of(self, facts: os.stat_result) -> bool:
         """Whether it is still the same thing, of the same owner."""
@@ -46,10 +55,15 @@ class Specials:
         flags, capability, mode = 0, "", -1
         for one in found:
             flags |= one.flags
+            # guard: what was written meanwhile gets no setuid bit and no capability -> False
+            if not one.is_unchanged(facts):
+                continue
             capability = one.capability or capability
             mode = one.mode if one.mode >= 0 else mode
         last = found[-1]
-        return Special(last.phase, last.tree, path, last.inode, last.owners, mode, capability, flags)
+        return Special(
+            last.phase, last.tree, path, last.inode, last.owners, mode, capability, flags, last.size, last.written
+        )
 
     def write(self, specials: Iterable[Special]) -> None:
         """Add some, durably, before anything happens to them."""

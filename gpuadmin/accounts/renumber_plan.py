@@ -1,0 +1,72 @@
+"""What an admin sees of a renumbering before it happens. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuadmin.accounts.renumbering import Moves
+from gpuadmin.common.text import counted, listed, size_words, the_page
+from gpuadmin.plan import Plan, PlanBuilder
+
+
+def plan(seen: Mapping[str, Any], moves: Moves, under_way: Sequence[str], opening: Mapping[str, Sequence[str]]) -> Plan:
+    """What an admin is shown before anything happens. ``opening``: host → whom it opens again, and no more."""
+    builder = PlanBuilder("Give people one uid on every host", destroys=True)
+    for host, names in opening.items():
+        builder.add(host, f"open again {listed(names)}: closed by a run that ended before it had changed anything")
+    for host in under_way:
+        builder.add(host, f"go on with what was begun: {listed(sorted(seen[host]['people']))}")
+    for host, of in moves.hosts.items():
+        if host not in under_way:
+            builder.add_all([host], steps(seen[host], of))
+    if agree(seen, moves):
+        builder.warn(
+            "all hosts agree on these people's uids already: to keep them costs nothing and is often right. "
+            f"accounts.uid_first: 1000 in gpuadmin.yml, and their uids in users.yml: {the_page('renumber')}"
+        )
+    for name, why in sorted(moves.left.items()):
+        builder.warn(f"{name} is left as they are: {why}")
+    if moves.hosts:
+        builder.warn(f"{counted(len(moves.people), 'person', 'people')} cannot log in until it has ended")
+    for host, answer in sorted(seen.items()):
+        if host in moves.hosts:
+            for line in notes(host, answer):
+                builder.warn(line)
+    return builder.build()
+
+
+def agree(seen: Mapping[str, Mapping[str, Any]], moves: Moves) -> bool:
+    """Whether every host says the same of everybody who would be renumbered: then keeping the uids is the cheap way."""
+    said: dict[str, set[int]] = {}
+    for people in moves.hosts.values():
+        for name, (old, _new) in people.items():
+            said.setdefault(name, set()).add(old)
+    for answer in seen.values():
+        for name, uids in said.items():
+            if name in answer["has"]:
+                uids.add(answer["has"][name])
+    taken = [uid for uids in said.values() for uid in uids]
+    return bool(said) and all(len(uids) == 1 for uids in said.values()) and len(set(taken)) == len(taken)
+
+
+def steps(answer: Mapping[str, Any], moves: Mapping[str, tuple[int, int]]) -> list[str]:
+    """What happens on one host, a line for each person, with what they have there."""
+    lines = []
+    for name, (old, new) in moves.items():
+        parts = []
+        for tree, people in sorted(answer.get("trees", {}).items()):
+            if name in people:
+                entries, size = people[name]
+                parts.append(f"{counted(entries, 'file')}, {size_words(size)} in {tree}")
+        swap = " (changes places)" if any(pair[0] == new for other, pair in moves.items() if other != name) else ""
+        lines.append(f"{name}: uid and gid {old} become {new}{swap}; {'; '.join(parts) or 'no files'}")
+    return lines
+
+
+def notes(host: str, answer: Mapping[str, Any]) -> list[str]:
+    """What an admin has to know of a host beside."""
+    lines = [f"{host}: {text}" for text in answer.get("notes", [])]
+    lines += [f"{host}: not looked at: {text}" for text in answer.get("unknown", [])]
+    lines += [f"{host}: {text} names such a uid: look at it yourself" for text in answer.get("written", [])]
+    return lines

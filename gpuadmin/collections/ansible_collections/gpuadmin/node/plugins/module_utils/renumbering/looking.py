@@ -1,0 +1,102 @@
+"""What a host has of people, what would happen, and what an earlier run has left; nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gpuadmin.common.text import counted
+
+from ..accounts.converge import Host
+from . import accounts, jobs, journal, trees
+from .crawl import crawl
+from .decide import Decided, Numbers, Wanted, decide
+from .ids import Mapping as Ids
+from .journal import Journal, Renumbering
+from .running import busy
+from .special import Specials
+from .sweeping import Plan, workers
+
+
+def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool) -> dict[str, Any]:
+    """What a host has of them, and what would happen; nothing is changed."""
+    under_way = journal.under_way(host.path(host.state))
+    decided = decide(wanted, accounts.texts(host), numbers)
+    people = decided.people if under_way is None else under_way.people
+    report: dict[str, Any] = {
+        "has": dict(decided.has), "problems": dict(decided.problems),
+        "people": {one.name: [one.old, one.new] for one in people},
+        "under_way": under_way is not None, "closed": closed(host) if under_way is None else {},
+        "busy": {} if under_way is not None else busy(_known(wanted, decided), host, 1),
+        "written": jobs.written(host.root, [one.old for one in people]),
+    }  # fmt: skip
+    if measure and people and under_way is None:
+        report.update(_measured(people))
+        for key, (entries, _size, point) in sorted(report.pop("taken").items()):
+            kind, number = key.split(" ")
+            for one in people:
+                if any(move.new <= int(number) < move.new + move.count for move in one.moves(kind)):
+                    words = f"{key} has {counted(entries, 'entry', 'entries')} of {point} already"
+                    report["problems"].setdefault(one.name, f"{words}: chown or delete them first")
+    return report
+
+
+def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
+    """What people have in the trees of this host, and what is in the way there."""
+    plan = Plan.of(people)
+    table = trees.observe()
+    report: dict[str, Any] = {
+        "trees": {}, "network": list(table.network), "unknown": list(table.unknown),
+        "notes": [], "taken": {}, "seen": 0,
+    }  # fmt: skip
+    with trees.seen(table.local) as handles:
+        for tree, handle in zip(table.local, handles):
+            tally = crawl(handle, plan.task(1, tree.key, False), Specials(), workers=workers())
+            report["seen"] += tally.seen
+            theirs = {}
+            for one in people:
+                uids, gids = Ids(one.moves("uid")), Ids(one.moves("gid"))
+                parts = [value for uid, value in tally.uids.items() if uids(uid) is not None]
+                parts += [value for gid, value in tally.gids.items() if gids(gid) is not None]
+                if parts:
+                    theirs[one.name] = [sum(part[0] for part in parts), sum(part[1] for part in parts)]
+            if theirs:
+                report["trees"][tree.point] = theirs
+                if trees.is_read_only(handle) and tree.point != "/":
+                    report["notes"].append(f"{tree.point} is read-only: what is there keeps the old ids")
+            if tally.acls:
+                report["notes"].append(f"{tree.point}: {counted(tally.acls, 'ACL')} name them")
+            if tally.snapshots:
+                report["notes"].append(
+                    f"{tree.point}: {counted(tally.snapshots, 'read-only subvolume')} not looked at: what is in them "
+                    "keeps the old ids"
+                )
+            report["notes"] += [f"{tree.point}: {words}" for words in tally.words]
+            for key, (entries, size) in tally.taken.items():
+                counts = report["taken"].setdefault(key, [0, 0, tree.point])
+                counts[0] += entries
+                counts[1] += size
+    return report
+
+
+def _known(wanted: Sequence[Wanted], decided: Decided) -> list[Renumbering]:
+    """Everybody who was asked for and has an account here, whether it changes or not."""
+    moving = {one.name: one for one in decided.people}
+    return [
+        moving.get(one.name) or Renumbering(one.name, decided.has[one.name], one.uid)
+        for one in wanted
+        if one.name in decided.has
+    ]
+
+
+def closed(host: Host) -> dict[str, list[int]]:
+    """Whom a run has closed that has begun nothing else, and the uids that it was for."""
+    found = not_begun(host)
+    return {} if found is None else {one.name: [one.old, one.new] for one in found.people}
+
+
+def not_begun(host: Host) -> Journal | None:
+    """What accounts were closed for, and nothing else was done of. Raises NodeError as ``journal.load_own`` does."""
+    state = host.path(host.state)
+    # guard: what was begun is not given up -> journal.load_own(state)
+    return None if journal.BEGUN in journal.done(state) else journal.load_own(state)

@@ -1,0 +1,196 @@
+"""One process of a walk: it takes a directory and all below, and gives away what others could do.
+
+A directory is opened by its name in the one above, never through a link, and must be the one that was seen there. The
+upper levels stay open; below them the way up is ``..``, which must lead to where we came from. What is mounted inside
+is not entered, and a read-only subvolume is not either: it is counted.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from ..btrfs import open_directory, subvolume_of
+from ..errors import in_words
+from ..safe_walk import Entry, identity, same_mount
+from .inode import Changer
+from .task import measure
+
+KEPT_OPEN = 200  # levels; what is deeper goes up by ".."
+LONGEST = 4096  # characters of a path that are kept
+TRIES = 3  # at a directory that is exchanged while it is looked at
+MOST_GIVEN = 64  # directories that are given away at once
+
+
+@dataclass
+class _Level:
+    name: str
+    handle: int  # -1: closed, because there are many below
+    facts: os.stat_result
+    below: list[tuple[str, os.stat_result]]
+
+
+class Walker:
+    """Walks subtrees of ``top``. ``hungry``: a byte that is not 0 while another process has nothing to do."""
+
+    def __init__(self, top: int, changer: Changer, hungry: mmap.mmap | None = None) -> None:
+        self.top, self.changer, self.hungry = top, changer, hungry
+        self.tally = changer.tally
+        self.levels: list[_Level] = []
+        self.empty = 0  # levels above this one have nothing left: each is asked once
+
+    def begin(self) -> None:
+        """The top itself, which is in no directory of the tree."""
+        self._itself(self.top, "")
+
+    def _itself(self, handle: int, path: str) -> None:
+        """Change an open directory: the top of a tree, or of a subvolume."""
+        os.fchdir(handle)
+        facts = os.fstat(handle)
+        self.tally.seen += 1
+        if not self.changer.task.apply:
+            measure(self.changer.task, self.tally, facts)
+        if self.changer.look(".", facts, False):
+            self.changer.careful(["."], lambda: path, False)
+
+    def walk(self, path: str, give: Connection | None = None) -> None:
+        """Everything below the directory ``path`` of the tree."""
+        handle = self._descend(path)
+        if handle < 0:
+            return
+        self.path = f"{path}/" if path else ""
+        self.levels, self.empty = [_Level("", handle, os.fstat(handle), [])], 0
+        self.levels[0].below = self.changer.directory(handle, self.levels[0].facts, self._above)
+        while self.levels:
+            level = self.levels[-1]
+            if not level.below:
+                self._leave()
+                self.empty = max(0, min(self.empty, len(self.levels) - 1))
+                continue
+            if give is not None and self.hungry is not None and self.hungry[0]:
+                self._give(give)
+                if not level.below:
+                    continue
+            name, facts = level.below.pop()
+            inner, facts = self._enter(name, facts, level)
+            if inner < 0:
+                continue
+            if len(self.levels) > KEPT_OPEN:
+                os.close(level.handle)
+                level.handle = -1
+            self.levels.append(_Level(name, inner, facts, []))
+            self.levels[-1].below = self.changer.directory(inner, facts, self._above)
+
+    def _above(self) -> str:
+        """The path of the directory that we are in, or the end of one that is very long: it is asked for at each level,
+        and all of it each time would be the square of the depth."""
+        parts: list[str] = []
+        length = 0
+        for place in range(len(self.levels) - 1, 0, -1):
+            if length > LONGEST:
+                break
+            parts.append(f"{self.levels[place].name}/")
+            length += len(parts[-1])
+        else:
+            parts.append(self.path)
+        return "".join(reversed(parts))[-LONGEST:]
+
+    def _descend(self, path: str) -> int:
+        """Open a directory of the tree by its path; -1 if it has gone."""
+        here = os.dup(self.top)
+        for name in filter(None, path.split("/")):
+            try:
+                inner = open_directory(name, here)
+            except OSError as error:
+                if not isinstance(error, FileNotFoundError):
+                    self.tally.say(path, in_words(error))
+                return -1
+            finally:
+                os.close(here)
+            here = inner
+        return here
+
+    def _enter(self, name: str, facts: os.stat_result, level: _Level) -> tuple[int, os.stat_result]:
+        """Open a directory that was seen; -1 if it is not entered. Another in its place is looked at as itself."""
+        for left in reversed(range(TRIES)):
+            try:
+                other = facts.st_dev != level.facts.st_dev
+                seen = Entry(b"", os.fsencode(name), level.handle, facts)
+                # guard: what is mounted inside is not renumbered with it
+                if other and not same_mount(seen, level.facts):
+                    return -1, facts
+                inner = open_directory(name, level.handle)
+            except FileNotFoundError:
+                return -1, facts
+            except OSError as error:
+                if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                    break  # something else is there by now
+                self.tally.say(self._above() + name, f"cannot be entered: {in_words(error)}")
+                return -1, facts
+            # guard: a directory that was exchanged on the way in is not renumbered
+            if identity(os.fstat(inner)) == identity(facts):
+                return self._entered(name, inner, facts, level)
+            os.close(inner)
+            try:
+                now = os.stat(name, dir_fd=level.handle, follow_symlinks=False)
+            except FileNotFoundError:
+                break
+            if not left or not stat.S_ISDIR(now.st_mode):
+                break
+            facts = now
+        self.tally.moves(
+            self._above() + name, f"is exchanged again and again (its directory is of uid {level.facts.st_uid})"
+        )
+        return -1, facts
+
+    def _entered(self, name: str, inner: int, facts: os.stat_result, level: _Level) -> tuple[int, os.stat_result]:
+        if facts.st_dev != level.facts.st_dev:
+            found = subvolume_of(inner)
+            if found is not None and found.read_only:
+                self.tally.snapshots += 1
+                os.close(inner)
+                return -1, facts
+            self._itself(inner, f"{self._above()}{name}/")
+        return inner, facts
+
+    def _leave(self) -> None:
+        done = self.levels.pop()
+        if self.levels and self.levels[-1].handle < 0:
+            above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=done.handle)
+            # guard: the way up leads to where the renumbering came from
+            if identity(os.fstat(above)) != identity(self.levels[-1].facts):
+                os.close(above)
+                self.tally.moves(self._above(), "was moved while it was looked at")
+                self._back()
+            else:
+                self.levels[-1].handle = above
+        os.close(done.handle)
+
+    def _back(self) -> None:
+        """Go on where a directory is still open: what is between was moved, and another walk finds it."""
+        while self.levels[-1].handle < 0:
+            self.levels.pop()
+
+    def _give(self, give: Connection) -> None:
+        """Give away half of what waits in the uppermost level."""
+        for depth in range(self.empty, len(self.levels)):
+            level = self.levels[depth]
+            if not level.below:
+                self.empty = depth
+            else:
+                if depth == len(self.levels) - 1 and len(level.below) < 2:
+                    return
+                prefix = self.path + "".join(f"{one.name}/" for one in self.levels[1 : depth + 1])
+                amount = min(MOST_GIVEN, (len(level.below) + 1) // 2)
+                given, level.below = level.below[:amount], level.below[amount:]
+                own = [(name, facts) for name, facts in given if facts.st_dev != level.facts.st_dev]
+                level.below += own  # whether a subvolume is entered is asked from the directory above
+                paths = [prefix + name for name, facts in given if facts.st_dev == level.facts.st_dev]
+                if paths and self.hungry is not None:
+                    self.hungry[0] = 0
+                    give.send(("more", paths))
+                return
