@@ -7,7 +7,6 @@ only images are shown on them: they need machines that boot. The rest is then sh
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -20,13 +19,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import demo_grown
+from demo_steps import BOLD, CYAN, GPUADMIN, GREEN, RESET, expect, run, title, until
+
 from gpuadmin.lab import accel, image, state
 from gpuadmin.lab.progress import Progress
 
-GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 SITE = Path(os.environ.get("GPUADMIN_DEMO_SITE", "demo-site")).absolute()
 LAB = "demo"
 #: Images need machines that boot: where the rest is shown on light hosts, these have a lab and a site of their own.
+GROWN_LAB = "demo-grown"
 MACHINES_LAB, MACHINES_SITE = "demo-images", SITE.with_name(f"{SITE.name}-images")
 
 
@@ -45,10 +47,13 @@ PARTS = {
         "a fair queue: a GPU asked for by `gpu get`, a place in the queue, and all of it taken away again", 4, 0
     ),
     "semester": Part("the end of a semester, and somebody who comes back", 2, 5),
+    "adopt": Part("a cluster that people have set up by hand: read, put in order, taken over", 4, 0),
     "images": Part("an image on all nodes, and one that is broken", 25, 25),
 }
 #: Those that light hosts can show, too.
-ON_LIGHT = frozenset({"accounts", "slurm", "semester"})
+ON_LIGHT = frozenset({"accounts", "slurm", "semester", "adopt"})
+#: Those that have a cluster of their own there, and need none of what `accounts` makes.
+OWN_CLUSTER = frozenset({"adopt", "images"})
 TIMES = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gpuadmin" / "demo.json"
 PEOPLE = ("minji", "jiho")
 #: A file more in the inventory: the group of the host that has Prometheus.
@@ -58,10 +63,6 @@ MONITOR_FILE = Path("inventory/monitor.yml")
 QUEUE, QUEUE_FILE = "slurm: {hosts: {storage1: {}}}", Path("inventory/queue.yml")
 SLURM = "slurm: {constrain: [], gpus: 2}"
 GRANTED = "gpus: {access: granted}"
-STEPS = itertools.count(1)
-BOLD, CYAN, GREEN, RESET = ("\033[1m", "\033[36m", "\033[32m", "\033[0m")
-if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
-    BOLD = CYAN = GREEN = RESET = ""
 
 # The image is made of what the node has: a shell, a few small programs and the libraries they need.
 MAKE_IMAGE = (
@@ -90,24 +91,6 @@ BREAK_SSHD = """---
 """
 
 
-def title(text: str) -> None:
-    print(f"\n{BOLD}{next(STEPS)}. {text}{RESET}", flush=True)
-
-
-def run(*command: str, check: bool = True, capture: bool = False, typed: str = "") -> str:
-    """Print a command as it would be typed, run it, and return what it printed."""
-    line = [Path(word).name if word == GPUADMIN else word for word in command]
-    print(f"{CYAN}{typed or f'$ {shlex.join(line)}'}{RESET}", flush=True)
-    if not capture:
-        subprocess.run(command, check=check)
-        return ""
-    done = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    print(done.stdout, end="", flush=True)
-    if check and done.returncode != 0:
-        raise SystemExit(f"the demo stopped: that command ended with {done.returncode}")
-    return done.stdout
-
-
 def person(name: str, host: str, command: str, *, check: bool = True) -> str:
     """Run a command as a person on a host, over ssh with their own key, as a login shell would."""
     login = ("lab", "ssh", "--name", LAB, "--login", name, "--identity", os.path.relpath(key(name)), host)
@@ -126,20 +109,6 @@ def admin(lab: str, host: str, command: str) -> str:
 
 def key(name: str) -> Path:
     return SITE / "keys" / name
-
-
-def expect(condition: bool, text: str) -> None:
-    if not condition:
-        raise SystemExit(f"the demo stopped: expected that {text}")
-    print(f"{GREEN}✓ {text}{RESET}", flush=True)
-
-
-def until(comes: Callable[[], bool], text: str, seconds: float = 60) -> None:
-    """Look until it is so: Slurm starts and ends jobs when it looks at its queue."""
-    end = time.monotonic() + seconds
-    while not (there := comes()) and time.monotonic() < end:
-        time.sleep(2)  # Slurm tells nobody
-    expect(there, text)
 
 
 def all_measured(seconds: float = 180) -> bool:
@@ -218,10 +187,18 @@ def slurm(light: bool) -> None:
     person(minji, "node1", "gpu release")
     person(jiho, "node1", "scancel --me")
     until(lambda: "opened" not in person(minji, "node1", OPEN_GPUS, check=False), f"{minji}'s GPU is closed")
-    expect("opened" not in person(jiho, "node2", OPEN_GPUS, check=False), "nobody opens one any more")
+    until(lambda: "opened" not in person(jiho, "node2", OPEN_GPUS, check=False), "nobody opens one any more")
     settings.write_text(settings.read_text().replace(f"{SLURM}\n", ""))
     run(GPUADMIN, "provision", "--yes")
     QUEUE_FILE.unlink()
+
+
+def adopt(light: bool) -> None:
+    """A cluster that is there already; hosts without gpuadmin's part are light ones."""
+    if not light:
+        print("A cluster that people have set up by hand is shown on light hosts: as root, where there is no KVM.")
+        return
+    demo_grown.show(GROWN_LAB, SITE.with_name(GROWN_LAB))
 
 
 def images(light: bool) -> None:
@@ -302,8 +279,14 @@ def announce(parts: list[str], light: bool) -> None:
         print("Light hosts are parts of this machine, quick without KVM (docs/lab.md); images need machines that boot.")
     elif not fast and os.geteuid() != 0:
         print("As root, accounts and semester would run on light hosts, in minutes: sudo make demo")
-    labs = sorted({MACHINES_LAB if light and name not in ON_LIGHT else LAB for name in parts})
+    labs = sorted({_lab(name, light) for name in parts})
     print("Ctrl-C stops it. What is there then goes by", " and ".join(map(purge, labs)), flush=True)
+
+
+def _lab(part: str, light: bool) -> str:
+    if light and part in OWN_CLUSTER:
+        return GROWN_LAB if part in ON_LIGHT else MACHINES_LAB
+    return LAB
 
 
 def finished(part: str, light: bool, seconds: float, rest: list[str]) -> None:
@@ -334,11 +317,9 @@ def main() -> None:
     started = time.monotonic()
     parts = chosen(sys.argv[1:])
     light = light_hosts()
-    begins = "accounts" in parts or (light and parts == ["images"])  # which then has a cluster of its own
+    begins = "accounts" in parts or (light and {*parts} <= OWN_CLUSTER)
     if not begins and not key(PEOPLE[0]).exists():
-        raise SystemExit(
-            f"make demo PARTS={','.join(parts)}: needs what the part accounts makes: make demo PARTS=accounts"
-        )
+        parts = ["accounts", *parts]  # the others go on with what it makes
     announce(parts, light)
     for index, part in enumerate(parts):
         begun = time.monotonic()
@@ -450,7 +431,7 @@ def dashboard() -> None:
 
 #: What shows each part, given whether there are light hosts.
 SHOWS: Mapping[str, Callable[[bool], None]] = {
-    "accounts": accounts, "slurm": slurm, "semester": semester, "images": images,
+    "accounts": accounts, "slurm": slurm, "semester": semester, "adopt": adopt, "images": images,
 }  # fmt: skip
 
 
@@ -467,13 +448,13 @@ def purge(lab: str) -> str:
 
 def removing() -> list[str]:
     """The commands that remove the labs of the demo that are there."""
-    return [purge(lab) for lab in (LAB, MACHINES_LAB) if state.load(lab)]
+    return [purge(lab) for lab in (LAB, GROWN_LAB, MACHINES_LAB) if state.load(lab)]
 
 
 def farewell(seconds: float) -> None:
     """Show what the cluster does now, and say what one can try on it: it is still up."""
     minji, jiho = PEOPLE
-    if not SITE.exists():  # only images were shown
+    if not SITE.exists():  # only what has a cluster of its own was shown
         print(f"\n{BOLD}Done in {seconds:.0f} seconds.{RESET} What is there goes by {' and '.join(removing())}")
         return
     os.chdir(SITE)

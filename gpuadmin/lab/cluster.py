@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from gpuadmin.common.text import counted, listed
 from gpuadmin.config.hosts_file import HOSTS_FILE
 from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError
-from gpuadmin.lab import accel, disk, hosts, image, machines, network, site, ssh, state, twin
+from gpuadmin.lab import accel, disk, hosts, image, machines, network, site, ssh, state, twin, twin_state
 from gpuadmin.lab.commands import require
 from gpuadmin.lab.firmware import ovmf
 from gpuadmin.lab.light.disk import require_root
@@ -22,10 +22,13 @@ from gpuadmin.lab.light.host import remove_switch
 from gpuadmin.lab.light.machine import allow_instances
 from gpuadmin.lab.paths import state_directory
 from gpuadmin.lab.progress import Progress
+from gpuadmin.lab.releases import RELEASES
 from gpuadmin.lab.state import Host, Lab
 
 #: Seconds that `down` gives guests to shut down by themselves.
 SHUTDOWN_LIMIT = 60.0
+#: Layout and release → base image.
+_Bases = dict[tuple[str, int], Path]
 
 
 def up(
@@ -39,18 +42,24 @@ def up(
     light: bool | None = None,
     gpus: int | None = None,
     twin_of: Site | None = None,
+    releases: Mapping[str, int] | None = None,
+    seen: Path | None = None,
 ) -> Lab:
     """Bring a lab up and return it: its hosts answer ssh, its site is written.
 
     What runs is kept, what is down is started, what is missing is added. `firmware` None: what the lab has, BIOS in a
     new one; `light` None: what the lab has, virtual machines in a new one; `gpus` of each node None: what the lab has,
-    0 in a new one. `twin_of`: the site whose twin it is, of which `wanted` are the hosts. Raises ConfigError if it has
-    the other.
+    0 in a new one. `twin_of`: the site whose twin it is, of which `wanted` are the hosts; `seen`: what adopt wrote of
+    it. `releases`: see `hosts.with_releases`. Raises ConfigError if it has the other.
     """
     require("ssh", "ssh-keygen")
     with state.locked(name):
-        lab = state.load(name) or _new_lab(name, memory_mib, firmware or "bios", bool(light), gpus or 0, twin_of)
+        there = state.load(name)
+        crooked = twin_state.of(state_directory() / name, seen, new=there is None) if twin_of else None
+        lab = there or _new_lab(name, memory_mib, firmware or "bios", bool(light), gpus or 0, twin_of)
         _refuse_another(lab, firmware, light, gpus, twin_of)
+        wanted = hosts.with_releases(lab, wanted, releases or {})
+        _refuse_untried(lab, wanted)
         if lab.light:
             require_root()
             require_gpus(lab.gpus)
@@ -66,6 +75,8 @@ def up(
         lab = hosts.with_free_ports(lab, taken)
         # Before anything is started: what runs can be found again, whenever this is interrupted.
         state.save(lab)
+        if crooked:
+            twin_state.keep(lab, crooked)
         ssh.make_key(lab.ssh_key, f"gpuadmin lab {name}")
         for host in lab.hosts:
             hosts.prepare(lab, host)
@@ -74,6 +85,8 @@ def up(
         if chosen is not None:
             progress.line(accel.why(chosen))
         start_all(lab, lab.hosts, chosen, progress)
+        if twin_of and crooked:
+            twin_state.plant(lab, twin_of, crooked, lab.hosts, progress)
     return lab
 
 
@@ -98,6 +111,17 @@ def _refuse_another(
         raise ConfigError("virtual machines have no GPUs", hint="--light --gpus N makes light hosts with some")
 
 
+def _refuse_untried(lab: Lab, wanted: Sequence[hosts.Wanted]) -> None:
+    """Raise ConfigError for virtual machines of a release that none was ever booted with."""
+    others = [f"{one.name} with Debian {one.release}" for one in wanted if not RELEASES[one.release].boots]
+    if others and not lab.light:
+        has = ", ".join(str(number) for number, one in RELEASES.items() if one.boots)
+        raise ConfigError(
+            f"virtual machines have Debian {has}, and --release wants {listed(others)}",
+            hint="--light makes light hosts, which have any of them",
+        )
+
+
 def _with_site(lab: Lab, directory: Path, progress: Progress, twin_of: Site | None = None) -> Lab:
     """Write the lab's site, and note where it is."""
     others = twin.write(lab, twin_of, directory) if twin_of else site.write(lab, directory)
@@ -114,13 +138,13 @@ def _new_lab(name: str, memory_mib: int, firmware: disk.Firmware, light: bool, g
     return replace(lab, data=twin.place_of_data(twin_of), like=str(twin_of.directory)) if twin_of else lab
 
 
-def _bases(lab: Lab, wanted: Sequence[hosts.Wanted], progress: Progress) -> tuple[dict[str, Path], accel.Accel | None]:
-    """Return layout → base image for the layouts that new hosts need, and the accelerator."""
+def _bases(lab: Lab, wanted: Sequence[hosts.Wanted], progress: Progress) -> tuple[_Bases, accel.Accel | None]:
+    """Return the base images that new hosts need, and the accelerator."""
     known = {host.name for host in lab.hosts}
-    new = {lab.layout(one.kind).name for one in wanted if one.name not in known}
+    new = sorted({(lab.layout(one.kind).name, one.release) for one in wanted if one.name not in known})
     if lab.light:
-        return ({layout: image.ensure_light(progress) for layout in sorted(new)}), None
-    bases = {layout: image.ensure(disk.LAYOUTS[layout], progress).disk for layout in sorted(new)}
+        return {(layout, release): image.ensure_light(progress, release) for layout, release in new}, None
+    bases = {(layout, release): image.ensure(disk.LAYOUTS[layout], progress, release).disk for layout, release in new}
     return bases, chosen_accel(lab, progress)
 
 

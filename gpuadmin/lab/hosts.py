@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from gpuadmin.common.text import listed
 from gpuadmin.errors import ConfigError
 from gpuadmin.lab import machines, network, qemu, seed, ssh
 from gpuadmin.lab.commands import run
 from gpuadmin.lab.light import disk as light_disk
 from gpuadmin.lab.paths import guest_directory
+from gpuadmin.lab.releases import DEFAULT as DEFAULT_RELEASE
 from gpuadmin.lab.state import Host, Kind, Lab
 
 
@@ -24,6 +26,7 @@ class Wanted:
     golden: bool = False
     has_gpus: bool = True
     writable: bool = False
+    release: int = DEFAULT_RELEASE
 
 
 def wanted_hosts(nodes: int, ordinary: int) -> list[Wanted]:
@@ -42,10 +45,33 @@ def wanted_hosts(nodes: int, ordinary: int) -> list[Wanted]:
     return hosts
 
 
-def with_hosts(lab: Lab, wanted: Sequence[Wanted], bases: Mapping[str, Path], taken: set[int]) -> Lab:
+def with_releases(lab: Lab, wanted: Sequence[Wanted], releases: Mapping[str, int]) -> list[Wanted]:
+    """Return the wanted hosts with their releases. `releases`: host → release, that of all under the empty name.
+
+    A host that the lab has keeps its own; raises ConfigError where another one is asked for, and for a host that is
+    not wanted.
+    """
+    names = {one.name for one in wanted}
+    if strangers := sorted(set(releases) - names - {""}):
+        raise ConfigError(f"--release names {listed(strangers)}, and the lab has {listed(sorted(names))}")
+    known = {host.name: host.release for host in lab.hosts}
+    found = []
+    for one in wanted:
+        asked = releases.get(one.name, releases.get(""))
+        number = known.get(one.name, asked or DEFAULT_RELEASE)
+        if asked not in (None, number):
+            raise ConfigError(
+                f"{one.name} of lab {lab.name} has Debian {number}, not {asked}",
+                hint=f"--name chooses another lab; gpuadmin lab down --purge --name {lab.name} deletes this one",
+            )
+        found.append(replace(one, release=number))
+    return found
+
+
+def with_hosts(lab: Lab, wanted: Sequence[Wanted], bases: Mapping[tuple[str, int], Path], taken: set[int]) -> Lab:
     """Given a lab, return it with the wanted hosts added; those it has are kept, also if they are more.
 
-    `bases`: layout → base image. `taken`: ports of other labs.
+    `bases`: layout and release → base image. `taken`: ports of other labs.
     """
     known = {host.name for host in lab.hosts}
     ports = taken | {host.ssh_port for host in lab.hosts}
@@ -61,7 +87,7 @@ def with_hosts(lab: Lab, wanted: Sequence[Wanted], bases: Mapping[str, Path], ta
                 ssh_port=port,
                 uplink_mac=network.mac(lab.name, one.name, "uplink"),
                 cluster_mac=network.mac(lab.name, one.name, "cluster"),
-                base=str(bases[lab.layout(one.kind).name]),
+                base=str(bases[lab.layout(one.kind).name, one.release]),
             )
         )
     return replace(lab, hosts=lab.hosts + tuple(added))

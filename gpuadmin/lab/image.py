@@ -5,17 +5,18 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpuadmin.lab import accel, builder, disk, rootfs
-from gpuadmin.lab.commands import run
+from gpuadmin.lab.commands import Command, run
 from gpuadmin.lab.light import disk as light_disk
 from gpuadmin.lab.mirror import mirror
 from gpuadmin.lab.paths import cache_directory, guest_directory
 from gpuadmin.lab.progress import Progress
+from gpuadmin.lab.releases import DEFAULT, RELEASES
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,10 @@ class BaseImage:
     disk: Path
 
 
-def image_key(mirror_uri: str | None) -> str:
-    """Given the mirror, return a key of everything that goes into an image: 16 hexadecimal digits."""
+def image_key(mirror_uri: str | None, release: int = DEFAULT, *, machines: bool = False) -> str:
+    """Given mirror and release, return a key of everything that goes into an image: 16 hexadecimal digits."""
     digest = hashlib.sha256()
-    digest.update(repr(rootfs.mmdebstrap_command(Path("/"), mirror_uri)).encode())
+    digest.update(repr(rootfs.mmdebstrap_command(Path("/"), mirror_uri, RELEASES[release], machines=machines)).encode())
     digest.update(repr(disk.LAYOUTS).encode())
     base = guest_directory()
     for path in sorted(base.rglob("*")):
@@ -38,23 +39,28 @@ def image_key(mirror_uri: str | None) -> str:
     return digest.hexdigest()[:16]
 
 
-def ensure_root(progress: Progress) -> Path:
-    """Return the root that all disks begin with, and its kernel, making it if the cache does not have it."""
+def ensure_root(progress: Progress, release: int = DEFAULT, *, machines: bool = False) -> Path:
+    """Return the root that disks begin with, and its kernel, making it if the cache does not have it.
+
+    That of virtual machines (`machines`) has more installed than that of light hosts (`rootfs.MACHINES`).
+    """
     uri = mirror()
-    directory = cache_directory() / "images" / image_key(uri)
+    directory = cache_directory() / "images" / image_key(uri, release, machines=machines)
     root = directory / "root"
     if not root.exists():
         rootfs.check_machine()
         with _locked(directory, progress):
             if not root.exists():
-                with progress.phase("making the hosts' root file system (mmdebstrap)"):
-                    _make_root(root, uri, directory)
+                with progress.phase(f"making the root file system of Debian {release} (mmdebstrap)"):
+                    _make_root(
+                        root, lambda at: rootfs.mmdebstrap_command(at, uri, RELEASES[release], machines=machines)
+                    )
     return root
 
 
-def ensure(layout: disk.Layout, progress: Progress) -> BaseImage:
-    """Return the base image of a layout, making it if the cache does not have it."""
-    root = ensure_root(progress)
+def ensure(layout: disk.Layout, progress: Progress, release: int = DEFAULT) -> BaseImage:
+    """Return the base image of a layout and release, making it if the cache does not have it."""
+    root = ensure_root(progress, release, machines=True)
     target = root.parent / f"{layout.name}.qcow2"
     if not target.exists():
         rootfs.check_machine()
@@ -70,15 +76,15 @@ def ensure(layout: disk.Layout, progress: Progress) -> BaseImage:
     return BaseImage(root.parent.name, target)
 
 
-def ensure_light(progress: Progress) -> Path:
-    """Return the disk that light hosts begin with, making it if the cache does not have it."""
-    root = ensure_root(progress)
+def ensure_light(progress: Progress, release: int = DEFAULT) -> Path:
+    """Return the disk that light hosts of a release begin with, making it if the cache does not have it."""
+    root = ensure_root(progress, release)
     target = root.parent / f"light-{light_disk.key()}.img"
     if not target.exists():
         rootfs.check_machine()
         with _locked(root.parent, progress):
             if not target.exists():
-                with progress.phase("making the light hosts' disk"):
+                with progress.phase(f"making the light hosts' disk of Debian {release}"):
                     light_disk.build(target, root / "root.tar")
     return target
 
@@ -89,10 +95,10 @@ def kernel() -> Path:
     return found[0] if found else Path("/nonexistent")
 
 
-def _make_root(root: Path, uri: str | None, directory: Path) -> None:
-    with _workplace(directory / "root.part") as place:
+def _make_root(root: Path, command: Callable[[Path], Command]) -> None:
+    with _workplace(root.with_name("root.part")) as place:
         rootfs.write_files_tar(place / "files.tar")
-        run(rootfs.mmdebstrap_command(place, uri), log=directory / "mmdebstrap.log")
+        run(command(place), log=root.with_name("mmdebstrap.log"))
         place.rename(root)
 
 

@@ -22,6 +22,7 @@ def facts(name: str) -> Facts:
             "name": host.name,
             "kind": host.kind,
             "golden": host.golden,
+            "release": host.release,
             "running": pid is not None,
             "ssh": pid is not None and ssh.greets(host.ssh_port),
             "pid": pid,
@@ -56,7 +57,8 @@ def as_text(found: Facts) -> str:
         condition = "up" if host["ssh"] else "no ssh" if host["running"] else "off"
         role = "golden node" if host["golden"] else {"plain": "ordinary node"}.get(host["kind"], host["kind"])
         lines.append(
-            f"{host['name']:<{width}}  {condition:<6}  {host['address']:<11}  127.0.0.1:{host['ssh_port']:<5}  {role}"
+            f"{host['name']:<{width}}  {condition:<6}  {host['address']:<11}  127.0.0.1:{host['ssh_port']:<5}"
+            f"  Debian {host['release']}  {role}"
         )
     names = ", ".join(found["snapshots"]) or "none"
     return "\n".join([*lines, "", f"snapshots: {names}"])

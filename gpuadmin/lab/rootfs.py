@@ -11,8 +11,8 @@ from pathlib import Path
 from gpuadmin.errors import GpuadminError
 from gpuadmin.lab.commands import Command, missing_error, require
 from gpuadmin.lab.paths import guest_directory
+from gpuadmin.lab.releases import Release
 
-SUITE = "trixie"
 ARCHITECTURE = "amd64"
 #: The keys that Debian signs its archive with, where the package debian-archive-keyring puts them.
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -22,6 +22,13 @@ INSTALLED = (
     "btrfs-progs", "busybox-static", "ca-certificates", "dbus", "e2fsprogs", "fdisk", "grub-common", "grub-pc-bin",
     "initramfs-tools", "iproute2", "kmod", "libpam-systemd", "linux-image-cloud-amd64", "openssh-server",
     "procps", "python3", "python3-apt", "sudo", "systemd", "systemd-sysv", "udev", "zstd",
+)  # fmt: skip
+
+#: What else virtual machines have, disabled until a role wants it: installing these takes apt ten minutes and more
+#: under software emulation. On light hosts the roles install them.
+MACHINES = (
+    "dbus-user-session", "docker-cli", "docker.io", "iptables", "nfs-common", "nfs-kernel-server", "polkitd",
+    "prometheus-node-exporter", "rootlesskit", "slirp4netns", "uidmap",
 )  # fmt: skip
 
 #: What the builder VM needs besides the tar; customize.sh leaves it in /boot/builder.
@@ -54,33 +61,38 @@ def downloaded_packages() -> tuple[str, ...]:
     return tuple(line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#"))
 
 
-def customize_hook() -> str:
+def customize_hook(release: Release) -> str:
     """Return the shell text of the customize hook.
 
     It is given to mmdebstrap as text and not as a file: in its user namespace a file below a home directory
     that is 0700 cannot be read.
     """
     text = (guest_directory() / "customize.sh").read_text()
-    return text.replace("@PACKAGES@", " ".join(downloaded_packages()))
+    return text.replace("@PACKAGES@", " ".join(release.named(downloaded_packages())))
 
 
-def mmdebstrap_command(directory: Path, mirror: str | None) -> Command:
-    """Given a working directory and a mirror (None: mmdebstrap's default), return the command that makes root.tar."""
+def mmdebstrap_command(directory: Path, mirror: str | None, release: Release, *, machines: bool = False) -> Command:
+    """Given a working directory and a mirror (None: mmdebstrap's default), return the command that makes root.tar.
+
+    `machines`: the root of virtual machines, which has more installed.
+    """
+    installed = (*INSTALLED, *(release.named(MACHINES) if machines else ()))
     files = directory / "files.tar"
     downloads = (f"--customize-hook=download /boot/builder/{name} {directory / name}" for name in BUILDER_FILES)
     return (
         "mmdebstrap",
         "--variant=minbase",
         f"--architectures={ARCHITECTURE}",
-        f"--include={','.join(INSTALLED)}",
+        f"--include={','.join(installed)}",
         '--aptopt=APT::Install-Recommends "false"',
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in _EXCLUDED),
         "--skip=cleanup/apt",
         "--format=tar",
         f"--essential-hook=tar-in {files} /",
-        f"--customize-hook={customize_hook()}",
+        f"--customize-hook={customize_hook(release)}",
+        *release.options,
         *downloads,
-        SUITE,
+        release.suite,
         str(directory / "root.tar"),
         *((mirror,) if mirror else ()),
     )

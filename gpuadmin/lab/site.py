@@ -15,6 +15,7 @@ from gpuadmin.lab import ssh
 from gpuadmin.lab.light import gpus
 from gpuadmin.lab.seed import ADMIN
 from gpuadmin.lab.state import Host, Kind, Lab
+from gpuadmin.reading import expanded
 
 _GROUPS: dict[Kind, tuple[str, ...]] = {"storage": ("storage",), "node": ("gpu",), "plain": ("gpu",)}
 
@@ -48,7 +49,7 @@ def write(lab: Lab, directory: Path) -> list[str]:
         )  # fmt: skip
         return []
     key = load_settings(directory).admin.ssh_key
-    if key is None or Path(key).expanduser() != lab.ssh_key:  # guard: a lab writes into no other cluster's site
+    if key is None or expanded(key) != lab.ssh_key:  # guard: a lab writes into no other cluster's site
         raise ConfigError(
             f"{directory}: is the site of another cluster: its admin.ssh_key is not that of lab {lab.name}",
             hint="nothing was written; --site names another directory for the lab's",

@@ -16,6 +16,7 @@ from gpuadmin.config.find import find_site
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
 from gpuadmin.lab import disk
 from gpuadmin.lab.paths import state_directory
+from gpuadmin.lab.releases import DEFAULT as DEFAULT_RELEASE
 
 DEFAULT = "default"
 Kind = Literal["storage", "node", "plain"]
@@ -37,6 +38,8 @@ class Host:
     has_gpus: bool = True
     #: Whether the root of a light host is writable. One that takes images has none that is, nor has `storage1`.
     writable: bool = False
+    #: Which Debian it has.
+    release: int = DEFAULT_RELEASE
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -26,6 +26,7 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.lab import network, site, ssh
 from gpuadmin.lab.hosts import Wanted
 from gpuadmin.lab.state import Host, Lab
+from gpuadmin.reading import expanded
 
 MAILS = "mails"
 DOMAIN = "twin.invalid"  # no name server knows it (RFC 2606)
@@ -35,8 +36,11 @@ _HEAD = "# Made by `gpuadmin lab up --like` from another site, and written anew 
 _NOT_OF_A_TWIN = ("gpus", "gpu_model", "gpus_mig", "gpus_driver", "gpus_version", "gpus_hold")
 
 
-def wanted_hosts(real: Site) -> list[Wanted]:
-    """Return the twin of each host, that with the homes first. Raises ConfigError where a lab has no room."""
+def wanted_hosts(real: Site, without_images: Collection[str] = ()) -> list[Wanted]:
+    """Return the twin of each host, that with the homes first. Raises ConfigError where a lab has no room.
+
+    `without_images`: nodes whose root is known to be an ordinary one.
+    """
     server = real.settings.homes.server
     hosts = sorted(real.inventory.hosts, key=lambda one: (one.name != server, "storage" not in one.groups))
     if not hosts or "storage" not in hosts[0].groups:
@@ -46,7 +50,10 @@ def wanted_hosts(real: Site) -> list[Wanted]:
             f"{real.directory}: a lab has no room for {len(hosts)} hosts", hint=f"at most {_LAST - _FIRST}"
         )
     images = any("golden" in one.groups for one in hosts)
-    return [_wanted(one, f"{network.NETWORK}.{_FIRST + number}", images) for number, one in enumerate(hosts)]
+    return [
+        _wanted(one, f"{network.NETWORK}.{_FIRST + number}", images and one.name not in without_images)
+        for number, one in enumerate(hosts)
+    ]
 
 
 def _wanted(real: Real, address: str, images: bool) -> Wanted:
@@ -112,11 +119,11 @@ def _person(lab: Lab, user: User) -> dict[str, Any]:
     return {
         **found,
         **({"email": f"{user.name}@{DOMAIN}"} if user.email is not None else {}),
-        **({"keys": [_key(lab, user.name)]} if user.keys else {}),
+        **({"keys": [key(lab, user.name)]} if user.keys else {}),
     }
 
 
-def _key(lab: Lab, name: str) -> str:
+def key(lab: Lab, name: str) -> str:
     """The public key of somebody's twin."""
     private = ssh.key_of(lab, name)
     ssh.make_key(private, f"{name}@{DOMAIN}")
@@ -147,7 +154,7 @@ def write(lab: Lab, real: Site, directory: Path) -> list[str]:
     if (directory / SETTINGS_FILE).exists():
         there = load_settings(directory).admin.ssh_key
         # guard: a twin is written over no site of people's
-        if there is None or Path(there).expanduser() != lab.ssh_key:
+        if there is None or expanded(there) != lab.ssh_key:
             raise ConfigError(
                 f"{directory}: is the site of another cluster, not that of lab {lab.name}",
                 hint="nothing was written; --site names another directory for the twin's",

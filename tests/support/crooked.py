@@ -95,6 +95,7 @@ PLANTED: dict[str, tuple[set[str], str]] = {
     "uid differs": ({"plain2"}, "yuna has 1004 on plain1, 1010 on plain2"),
     "uid shared": ({"plain1", "plain2"}, "1011"),
     "homes on the node": ({"plain1", "plain2"}, "/home of "),
+    "several homes": ({"plain1", "plain2"}, "becomes the home"),
     "home mount": ({"plain3"}, "storage1:/srv/storage/oldhomes"),
     "home elsewhere": ({"plain2"}, "taeho has /data/taeho"),
     "home that is odd": ({"plain1"}, "/home/minji old"),

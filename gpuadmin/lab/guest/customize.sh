@@ -12,6 +12,11 @@ in_root install -d /local /srv/storage /boot/grub /usr/lib/sysimage
 
 in_root systemctl enable ssh.service systemd-networkd.service gpuadmin-lab-clock.service
 in_root systemctl set-default multi-user.target
+# What virtual machines have installed for roles (rootfs.MACHINES) starts where a role says so.
+for unit in docker.service docker.socket containerd.service nfs-server.service rpcbind.service rpcbind.socket \
+	nfs-blkmap.service prometheus-node-exporter.service; do
+	[ ! -e "$root/usr/lib/systemd/system/$unit" ] || in_root systemctl disable "$unit"
+done
 # What a virtual machine of a few hours has no use for. Each costs a tenth of a second to a second of every boot.
 in_root systemctl mask \
 	systemd-networkd-wait-online.service systemd-networkd-persistent-storage.service systemd-network-generator.service \
@@ -61,7 +66,7 @@ copy_exec /usr/sbin/mkfs.btrfs /gpuadmin/mkfs.btrfs
 copy_exec /usr/sbin/mke2fs /gpuadmin/mke2fs
 copy_exec /usr/sbin/sfdisk /gpuadmin/sfdisk
 copy_exec "$(find /boot/builder/esp -type f -name mkfs.fat)" /gpuadmin/mkfs.fat
-manual_add_modules vfat nls_cp437 nls_ascii
+manual_add_modules virtio_pci vfat nls_cp437 nls_ascii
 HOOK
 chmod 0755 "$builder/conf/hooks/gpuadmin-lab-builder"
 in_root mkinitramfs -d /boot/builder/conf -o /boot/builder/initrd "${kernel#vmlinuz-}"

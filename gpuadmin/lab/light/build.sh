@@ -20,7 +20,11 @@ mount -t proc proc "$root/proc"
 in_root() { DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
 in_root apt-get -qq --no-download install --yes mergerfs
 # No NFS in this machine's kernel, as far as anybody may count on: a directory of the storage host stands in for it.
-in_root dpkg-divert --local --rename --quiet --add /usr/sbin/mount.nfs4
+# Where its package says that it is: before Debian 13 in /sbin, which is the same directory under another name.
+case $(. "$root/etc/os-release" && echo "$VERSION_CODENAME") in
+bullseye | bookworm) in_root dpkg-divert --local --rename --quiet --add /sbin/mount.nfs4 ;;
+*) in_root dpkg-divert --local --rename --quiet --add /usr/sbin/mount.nfs4 ;;
+esac
 install -m 0755 "$here/mount.nfs4" "$root/usr/sbin/mount.nfs4"
 cat >"$root/etc/systemd/system/nfs-server.service" <<'UNIT'
 [Unit]
@@ -34,6 +38,14 @@ ExecReload=/bin/true
 WantedBy=multi-user.target
 UNIT
 ln -s /dev/null "$root/etc/systemd/system/run-rpc_pipefs.mount"
+# Modules are this machine's: an older kmod fails where there is no directory of the running kernel.
+mkdir -p "$root/etc/systemd/system/systemd-modules-load.service.d"
+printf '[Service]\nSuccessExitStatus=1\n' >"$root/etc/systemd/system/systemd-modules-load.service.d/10-gpuadmin-lab.conf"
+# logind has a /proc of its own, with this machine's boot id and not the host's (init.sh): since systemd 262 it takes nobody's
+# session then.
+mkdir -p "$root/etc/systemd/system/systemd-logind.service.d"
+printf '[Service]\nBindReadOnlyPaths=/run/host/boot-id:/proc/sys/kernel/random/boot_id\n' \
+	>"$root/etc/systemd/system/systemd-logind.service.d/10-gpuadmin-lab.conf"
 cp "$here/fstab" "$root/etc/fstab"
 # Without a compiler here light hosts have no Slurm.
 if command -v cc >/dev/null; then

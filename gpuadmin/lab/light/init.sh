@@ -50,10 +50,9 @@ mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs tmp
 # systemd-nspawn it is in a place where nobody looks.
 mkdir -p -m 0 run/host/proc
 mount -t proc proc run/host/proc
-cat /proc/sys/kernel/random/uuid >run/boot-id
-mount --bind run/boot-id proc/sys/kernel/random/boot_id
+cat /proc/sys/kernel/random/uuid >run/host/boot-id
+mount --bind run/host/boot-id proc/sys/kernel/random/boot_id
 mount -o remount,bind,ro proc/sys/kernel/random/boot_id
-rm run/boot-id
 if [ -n "$shared" ]; then
 	mkdir run/gpuadmin-lab run/gpuadmin-lab/storage # mergerfs goes in as the person whose file it is
 	mount -t btrfs -o noatime "$shared" run/gpuadmin-lab/storage

@@ -13,6 +13,7 @@ import pytest
 from gpuadmin.lab import disk, image, rootfs, seed, state
 from gpuadmin.lab.commands import search_path
 from gpuadmin.lab.paths import guest_directory
+from gpuadmin.lab.releases import RELEASES
 
 
 def partitions(sector: bytes) -> list[tuple[int, int, int, int]]:
@@ -190,11 +191,15 @@ def test_files_for_guests_have_their_modes(tmp_path: Path) -> None:
 
 
 def test_mmdebstrap_command() -> None:
-    command = rootfs.mmdebstrap_command(Path("/w"), "http://m.example/debian")
+    command = rootfs.mmdebstrap_command(Path("/w"), "http://m.example/debian", RELEASES[13])
     assert command[-3:] == ("trixie", "/w/root.tar", "http://m.example/debian")
-    assert rootfs.mmdebstrap_command(Path("/w"), None)[-1] == "/w/root.tar"
+    assert rootfs.mmdebstrap_command(Path("/w"), None, RELEASES[13])[-1] == "/w/root.tar"
     hook = next(word for word in command if "useradd" in word)
     assert "@PACKAGES@" not in hook
+    (includes,) = (word for word in command if word.startswith("--include="))
+    assert "docker.io" not in includes
+    more = rootfs.mmdebstrap_command(Path("/w"), None, RELEASES[12], machines=True)
+    assert any(word.startswith(f"{includes},") and ",docker.io," in word and "docker-cli" not in word for word in more)
     assert "docker.io" in hook
 
 
@@ -202,6 +207,7 @@ def test_image_key_follows_what_it_is_made_from(monkeypatch: pytest.MonkeyPatch)
     first = image.image_key("http://a.example/debian")
     assert first == image.image_key("http://a.example/debian")
     assert first != image.image_key("http://b.example/debian")
+    assert first != image.image_key("http://a.example/debian", machines=True)
     monkeypatch.setattr(rootfs, "downloaded_packages", lambda: ("acl",))
     assert first != image.image_key("http://a.example/debian")
 

@@ -1,0 +1,50 @@
+"""Releases of Debian: what the lab, the roles and the page say of them agrees."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jinja2.nativetypes import NativeEnvironment
+
+from gpuadmin.lab.releases import RELEASES
+from gpuadmin.lab.rootfs import downloaded_packages
+from tests.support.scripts import load
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = (ROOT / "docs/releases.toml").read_text(encoding="utf-8")
+
+
+def docker_packages(distribution: str, codename: str) -> set[str]:
+    names = yaml.safe_load((ROOT / "roles/rootless_docker/vars/debian.yml").read_text(encoding="utf-8"))
+    facts = {"gpuadmin": {"distribution": distribution, "codename": codename}}
+    found: set[str] = set()
+    for name in ("_rootless_docker_packages", "_rootless_docker_helpers"):
+        found |= set(NativeEnvironment().from_string(names[name]).render(ansible_facts=facts))
+    return found
+
+
+@pytest.mark.parametrize("number", RELEASES)
+def test_a_light_host_has_the_packages_of_docker(number: int) -> None:
+    wanted = docker_packages("debian", RELEASES[number].suite)
+    assert wanted <= set(RELEASES[number].named(downloaded_packages()))
+    assert ("docker-cli" in wanted) == (number > 12)
+
+
+def test_ubuntus_docker_has_its_client_inside() -> None:
+    assert "docker-cli" not in docker_packages("ubuntu", "noble")
+    assert "polkitd" in docker_packages("ubuntu", "jammy")
+
+
+def test_the_page_has_a_column_for_each_release() -> None:
+    data: dict[str, Any] = tomllib.loads(DATA)
+    assert data["releases"] == list(RELEASES)
+    assert all(len(row) == len(RELEASES) for row in data["versions"].values())
+
+
+def test_a_cell_that_says_something_else_is_refused() -> None:
+    with pytest.raises(ValueError, match="drift: fine"):
+        load("pages").releases.page(
+            DATA.replace("[verbs]", '[verbs]\ndrift = { 13 = "fine", what = "" }', 1).split("\ndrift = { 11")[0]
+        )

@@ -1,0 +1,99 @@
+"""Which Debian a lab's hosts have."""
+
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.errors import ConfigError
+from gpuadmin.lab import cluster, hosts, image, report, rootfs, state
+from gpuadmin.lab.progress import Progress
+from gpuadmin.lab.releases import RELEASES, parse
+
+
+def test_for_all_and_for_one() -> None:
+    assert parse(["12", "node1=14", "storage1=11"]) == {"": 12, "node1": 14, "storage1": 11}
+    assert parse([]) == {}
+
+
+@pytest.mark.parametrize("word", ["10", "trixie", "", "=12", "node1=", "node1=trixie", "node1=15", "१३"])
+def test_what_is_no_release_is_refused(word: str) -> None:
+    with pytest.raises(ConfigError, match="is no release"):
+        parse([word])
+
+
+def test_two_releases_of_one_host_are_refused() -> None:
+    with pytest.raises(ConfigError, match="two releases of node1: 12 and 13"):
+        parse(["node1=12", "node1=13"])
+    with pytest.raises(ConfigError, match="two releases of all hosts"):
+        parse(["12", "13"])
+
+
+def numbers(wanted: list[hosts.Wanted]) -> dict[str, int]:
+    return {one.name: one.release for one in wanted}
+
+
+def test_new_hosts_have_what_was_asked_for() -> None:
+    empty = state.Lab("default", 1024, 5555)
+    wanted = hosts.wanted_hosts(2, 0)
+    assert numbers(hosts.with_releases(empty, wanted, {})) == {"storage1": 13, "node1": 13, "node2": 13}
+    found = hosts.with_releases(empty, wanted, {"": 12, "node2": 14})
+    assert numbers(found) == {"storage1": 12, "node1": 12, "node2": 14}
+    bases = {("node", release): Path(f"/cache/{release}") for release in RELEASES}
+    made = hosts.with_hosts(empty, found, bases, set())
+    assert {one.name: one.base for one in made.hosts} == {
+        "storage1": "/cache/12", "node1": "/cache/12", "node2": "/cache/14",
+    }  # fmt: skip
+    assert numbers(hosts.with_releases(made, wanted, {})) == numbers(found), "hosts that are there keep theirs"
+
+
+def test_a_host_that_is_there_gets_no_other(lab: state.Lab) -> None:
+    with pytest.raises(ConfigError, match="storage1 of lab default has Debian 13, not 12"):
+        hosts.with_releases(lab, hosts.wanted_hosts(2, 1), {"": 12})
+
+
+def test_a_host_that_there_is_not(lab: state.Lab) -> None:
+    with pytest.raises(ConfigError, match="--release names gpu9"):
+        hosts.with_releases(lab, hosts.wanted_hosts(2, 1), {"gpu9": 12})
+
+
+def test_what_another_release_calls_otherwise() -> None:
+    packages = ["docker.io", "docker-cli", "polkitd"]
+    assert RELEASES[11].named(packages) == ("docker.io", "policykit-1")
+    assert RELEASES[12].named(packages) == ("docker.io", "polkitd")
+    assert RELEASES[13].named(packages) == RELEASES[14].named(packages) == tuple(packages)
+
+
+def test_each_release_has_an_image_of_its_own() -> None:
+    keys = {number: image.image_key("http://a.example/debian", number) for number in RELEASES}
+    assert len(set(keys.values())) == len(RELEASES)
+    assert keys[13] == image.image_key("http://a.example/debian")
+
+
+@pytest.mark.parametrize("number", RELEASES)
+def test_its_suite_and_packages_go_into_the_command(number: int) -> None:
+    command = rootfs.mmdebstrap_command(Path("/w"), None, RELEASES[number])
+    assert command[-2] == RELEASES[number].suite
+    hook = next(word for word in command if "useradd" in word)
+    assert (" docker-cli " in hook) == (number > 12)
+
+
+def test_virtual_machines_of_a_release_that_was_not_booted_are_refused(lab: state.Lab, tmp_path: Path) -> None:
+    words = "have Debian 12, 13, 14, and --release wants node1 with Debian 11"
+    with pytest.raises(ConfigError, match=words):
+        cluster.up(
+            "other",
+            wanted=hosts.wanted_hosts(1, 0),
+            memory_mib=1024,
+            firmware=None,
+            site_directory=tmp_path,
+            progress=Progress(),
+            releases={"node1": 11, "storage1": 12},
+        )
+    assert state.load("other") is None
+
+
+def test_it_is_shown(lab: state.Lab) -> None:
+    state.save(lab)
+    found = report.facts("default")
+    assert [host["release"] for host in found["hosts"]] == [13] * 4
+    assert "Debian 13  golden node" in report.as_text(found)
