@@ -8,7 +8,8 @@ Method. A lab of its own, of light hosts, is provisioned with a queue. All figur
 - People: on the queue's host, in one process with the node's own code, the operation that brings accounts to people who
   are all new; the programs of Slurm's that it starts are counted; then the same once more, with nothing to do.
 - Queue: one person has so many jobs that wait; `gpuadmin queue` on the controller, from the start of Python to its last
-  line, `gpuadmin --version` beside it, and on a node `gpu list`.
+  line, and the same by a playbook (`-v`), `gpuadmin --version` beside it, and on a node `gpu list`. Processor time is
+  that of the controller, of all that the verb starts there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -99,13 +101,20 @@ def script(cluster: Cluster, login: str, host: str, text: str, *arguments: objec
     return json.loads(done.stdout)
 
 
-def timed(cluster: Cluster, *words: str, times: int = 5) -> list[float]:
-    found = []
+def timed(cluster: Cluster, *words: str, times: int = 5) -> tuple[list[float], list[float]]:
+    """Seconds on the clock, and of the controller's processors."""
+    clock, processor = [], []
     for _ in range(times):
-        began = time.perf_counter()
+        began, used = time.perf_counter(), _used()
         subprocess.run([GPUADMIN, *words], cwd=cluster.site, check=True, capture_output=True)
-        found.append(time.perf_counter() - began)
-    return found
+        clock.append(time.perf_counter() - began)
+        processor.append(_used() - used)
+    return clock, processor
+
+
+def _used() -> float:
+    found = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found.ru_utime + found.ru_stime
 
 
 def measure(cluster: Cluster, arguments: argparse.Namespace) -> dict[str, object]:
@@ -121,16 +130,19 @@ def measure(cluster: Cluster, arguments: argparse.Namespace) -> dict[str, object
     assert isinstance(sruns, dict)
     found["start"] = {what: spread(times) for what, times in {**prologs, **sruns}.items()}
     found["people"] = script(cluster, "admin", CONTROLLER, PEOPLE, arguments.people)
-    empty = spread(timed(cluster, "queue", "--json"))
+    empty = timed(cluster, "queue", "--json")
     submit = "sbatch --parsable --gres=gpu:2 -N2 -D / -o /dev/null --wrap true >/dev/null"
     cluster.person("minji", NODE, "sbatch --parsable --gres=gpu:2 -N2 -D / -o /dev/null --wrap 'sleep 3000'")
     cluster.person("minji", NODE, f"for one in $(seq {arguments.waiting}); do {submit}; done")
     found["waiting"] = len(cluster.gpuadmin("queue")["result"]["hosts"][CONTROLLER]["jobs"])
-    found["queue"] = {
+    times = {
+        "gpuadmin queue": timed(cluster, "queue", "--json"),
         "the same, of nobody": empty,
-        "gpuadmin queue": spread(timed(cluster, "queue", "--json")),
-        "gpuadmin --version": spread(timed(cluster, "--version")),
+        "by a playbook": timed(cluster, "queue", "--json", "-v"),
+        "gpuadmin --version": timed(cluster, "--version"),
     }
+    found["queue"] = {what: spread(clock) for what, (clock, _) in times.items()}
+    found["queue, processor"] = {what: spread(processor) for what, (_, processor) in times.items()}
     began = time.perf_counter()
     cluster.person("minji", NODE, "gpu list >/dev/null")
     found["gpu list, by ssh"] = time.perf_counter() - began
@@ -152,12 +164,15 @@ def main() -> int:
         queued(cluster, SLURM),
     ):
         found = measure(cluster, arguments)
-    start, people, queue = found["start"], found["people"], found["queue"]
+    start, people, queue, used = (found[one] for one in ("start", "people", "queue", "queue, processor"))
     assert isinstance(start, dict)
     assert isinstance(people, list)
     assert isinstance(queue, dict)
+    assert isinstance(used, dict)
     for what, row in {**start, **queue}.items():
         print(f"{what:<20} {' / '.join(f'{one:.0f}' for one in row.values())} ms (median / p95 / most)")
+    for what, row in used.items():
+        print(f"{what:<20} {row['median']:.0f} ms of the controller's processors (median)")
     (new, programs), (nothing, _) = people
     print(f"{arguments.people} new people: {new:.2f} s, {programs} programs; nothing to do: {nothing:.2f} s")
     print(

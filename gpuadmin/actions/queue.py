@@ -7,9 +7,10 @@ from typing import Any
 
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.now import plain_table
-from gpuadmin.actions.shared.queue import ask, controller
+from gpuadmin.actions.shared.queue import controller, look, way_back
 from gpuadmin.common.text import listed
-from gpuadmin.display import make_console
+from gpuadmin.common.waiting import FAILED, SILENT
+from gpuadmin.display import make_console, show_table
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
@@ -24,7 +25,7 @@ def show_queue(options: Options) -> int:
             builder = PlanBuilder("Show the queue")
             builder.add(host, "ask Slurm's controller who has GPUs, and who waits")
             session.planned(builder.build())
-        answers, run = ask(session, host)
+        answers, run = look(session, host)
         result = {"hosts": dict(answers.known), "unknown": dict(answers.unknown)}
         return report(session, run, result, show=lambda: _show(answers.known, answers.unknown), unknown=[answers])
 
@@ -39,15 +40,17 @@ def _show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) ->
             for one in jobs
         ]
         if rows:
-            console.print(plain_table(("Job", "Person", "Group", "GPUs", "Node", "Until, or place", "Why"), rows))
+            show_table(console, plain_table(("Job", "Person", "Group", "GPUs", "Node", "Until, or place", "Why"), rows))
         else:
-            console.print("Nobody has a GPU of the queue, and nobody waits for one.")
+            console.print("Nobody has a GPU from the queue, and nobody is waiting for one.")
         for one in answer.get("reservations", ()):
             who, nodes = listed(one["users"]) or "nobody in particular", ", ".join(one["nodes"]) or "no node"
             console.print(f"{nodes}: booked for {who}, {clock(one['begin'])} to {clock(one['end'])} ({one['name']})")
         for node in answer["nodes"]:
             if node["reason"]:
                 console.print(f"{node['name']} takes no jobs ({node['state']}): {node['reason']}")
+                if node["reason"] in (SILENT, *FAILED):  # it is nobody's wish
+                    console.print(f"    {way_back(node['reason'])}")
     for host, why in unknown.items():
         console.print(f"{host}: unknown: {why}")
 

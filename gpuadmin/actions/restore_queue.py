@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuadmin.actions.restore_home import BACKUP
 from gpuadmin.actions.shared.queue import controller
+from gpuadmin.common.text import the_page
 from gpuadmin.config.queue import saved
 from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
@@ -21,7 +22,7 @@ def restore_queue(options: Options, backup: str | None) -> int:
         if not saved(session.site.settings, session.site.inventory.hosts):
             raise ConfigError(
                 f"no backup has the accounting of {host}: backups are of what the storage host has",
-                hint="docs/slurm.md says how a dump of your own is loaded",
+                hint=f"{the_page('slurm')} says how a dump of your own is loaded",
             )
         builder = PlanBuilder(f"Restore the queue's accounting from {backup or 'the newest verified backup'}")
         builder.add(host, "load it beside the database that is there, compare it, and put it in its place")

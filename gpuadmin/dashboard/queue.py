@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..common.samples import Sample, by
+from ..common.waiting import OTHER, WHY
 
 OLD = 300  # seconds: what was measured before that says nothing of now
-#: Why a job waits (queue.WHY of the node code): those for which texts.py has a sentence.
-REASONS = ("priority", "resources", "limit", "longest", "node", "later", "held", "unread")
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def queue(samples: Iterable[Sample], now: float) -> Queue | None:
 
 
 def _why(reason: str) -> str:
-    return reason if reason in REASONS else "other"
+    return reason if reason in WHY else OTHER
 
 
 def queue_page(found: Queue, viewer: str) -> dict[str, Any]:

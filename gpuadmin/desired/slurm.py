@@ -10,6 +10,9 @@ from gpuadmin.config.queue import takes_jobs
 from gpuadmin.config.schema.slurm import EVERYBODY, Slurm
 from gpuadmin.desired.cluster import Cluster
 
+#: What Slurm keeps a job from taking → the controller of cgroup v2 for it. Where it lacks slurmd does not start.
+CONTROLLERS = {"cores": "cpuset", "memory": "memory"}
+
 
 def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `slurm_controller`."""
@@ -49,12 +52,14 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 def _groups(section: Slurm) -> list[dict[str, Any]]:
     """The groups of people, the first of everybody who is in no other."""
-    everybody = {name: getattr(section, name) for name in ("share", "gpus", "hours", "queued")}
+    names = ("share", "gpus", "hours", "queued", "cpus", "memory", "nodes")
+    everybody = {name: getattr(section, name) for name in names}
     groups: list[dict[str, Any]] = [{"name": EVERYBODY, **everybody}]
     for group in section.groups:
         own = {name: getattr(group, name) for name in everybody if getattr(group, name) is not None}
         groups.append({"name": group.name, **everybody, **own})
-    return groups
+    # GiB, as a number
+    return [{**one, "memory": one["memory"] and int(one["memory"].removesuffix("G"))} for one in groups]
 
 
 def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
@@ -65,6 +70,7 @@ def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
         "name": host.name,
         "homes": cluster.plain["homes"]["path"],
         "policy": _policy(section),
+        "controllers": [CONTROLLERS[one] for one in section.constrain],
         "controller": controllers[0].cluster_address if controllers else "",
         "key": cluster.asked("slurm_key", ""),
         "host": controllers[0].name if controllers else host.name,
@@ -76,9 +82,11 @@ def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
 def _policy(section: Slurm) -> dict[str, Any]:
     """What people may ask a node for that only operators of the queue may do."""
     book = {one.name: one.book or section.book for one in section.groups} | {EVERYBODY: section.book}
+    groups = _groups(section)
     return {
         "extend": section.extend,
-        "hours": {one["name"]: one["hours"] for one in _groups(section)},
+        "hours": {one["name"]: one["hours"] for one in groups},
+        "limits": {one["name"]: one for one in groups},
         "book": {name: one.model_dump() for name, one in book.items() if one is not None},
         "booked": section.booked,
     }

@@ -107,6 +107,7 @@ def test_jobs_go_on_whatever_is_killed(queue: Cluster) -> None:
     until(lambda: exact(queue), "all is as before the power cut", 120)
     assert owners(queue) == before
     usable(queue)
+    _two_nodes(queue)
     # two jobs of one person on one node, which end in any order
     for first in (0, 1):
         jobs = [submitted(queue, "minji", f"--gres=gpu:1 --nodelist={NODE}") for _ in range(2)]
@@ -164,6 +165,28 @@ def _settled(queue: Cluster) -> None:
         return exact(queue) and (bool(owners(queue)) or drained)
 
     until(fine, "all is exact", 300)  # an epilog that was killed: the timer closes it
+
+
+def _two_nodes(queue: Cluster) -> None:
+    """A job over both nodes begins while slurmctld is killed, and ends while there is none."""
+    _held(queue, 20)
+    submitted(queue, "jiho", "-N2 --gres=gpu:1")
+    time.sleep(8)  # Slurm writes down within five seconds which jobs there are: a younger one would be lost with it
+    _kill_beside(queue, "slurmctld", "slurm-prolog")
+    _settled(queue)
+    usable(queue)
+    queue.person("jiho", NODE, "rm -f end")
+    ends = "-D ~ -o /dev/null --wrap 'srun sh -c \"while ! test -e end; do sleep 1; done\"'"
+    queue.person("jiho", NODE, f"sbatch -N2 --gres=gpu:1 {ends}")
+    until(lambda: len(owners(queue)) == 2 and exact(queue), "jiho's job begins on both")
+    queue.admin(CONTROLLER, "systemctl kill --signal=KILL slurmctld; systemctl stop slurmctld")
+    queue.person("jiho", NODE, "touch end")
+    queue.wait(lambda: queue.ssh("jiho", NODE, "! pgrep --euid jiho srun && echo ended"))
+    # nobody tells the nodes to end the job, and nobody is given its GPUs meanwhile: they are his until its time is over
+    assert [opened(queue, "jiho", node) for node in NODES] != [set(), set()]
+    queue.admin(CONTROLLER, "systemctl start slurmctld")
+    until(lambda: not any(opened(queue, "jiho", node) for node in NODES), "both nodes are closed", 300)
+    usable(queue)
 
 
 def _a_hundred_jobs(queue: Cluster) -> None:

@@ -14,8 +14,8 @@ SLURM = "slurm: {constrain: [], hours: 4}"
 
 
 @contextmanager
-def queued(cluster: Cluster, slurm: str = SLURM) -> Iterator[Cluster]:
-    """minji and jiho are on it. ``slurm``: the section of gpuadmin.yml."""
+def queued(cluster: Cluster, slurm: str = SLURM, *, gpus: int = 2) -> Iterator[Cluster]:
+    """minji and jiho are on it. ``slurm``: the section of gpuadmin.yml; ``gpus``: how many each node has."""
     for name in ("minji", "jiho"):
         cluster.add(name)
     inventory = cluster.site / "inventory/hosts.yml"
@@ -24,7 +24,7 @@ def queued(cluster: Cluster, slurm: str = SLURM) -> Iterator[Cluster]:
     tree["all"]["children"]["slurm"] = {"hosts": {CONTROLLER: {}}}
     for node in tree["all"]["children"]["gpu"]["hosts"].values():
         # stand-ins are counted only once a gate knows them, and have no name
-        node |= {"gpus": 2, "gpu_model": "NVIDIA H100 PCIe"}
+        node |= {"gpus": gpus, "gpu_model": "NVIDIA H100 PCIe"}
     inventory.write_text(yaml.safe_dump(tree))
     try:
         with cluster.settings(lambda text: f"{text}\ngpus: {{access: granted}}\n{slurm}\n"):

@@ -10,26 +10,45 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpuadmin.actions.shared import directly
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.answers import Answers
-from gpuadmin.common.text import counted
+from gpuadmin.common.text import counted, the_page
+from gpuadmin.common.waiting import FAILED, SILENT, settled
 from gpuadmin.config.queue import takes_jobs, there
 from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError
-from gpuadmin.outcome import report
+from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session
 from gpuadmin.who import who
 
+#: What to do about a node whose slurmd does not answer; `gpuadmin resume` is no way out of it.
+SILENT_NODE = (
+    "slurmd there does not answer the queue's controller: systemctl status slurmd on the node, and the network between "
+    "them; once it answers the node takes jobs"
+)
+#: What to do about one that Slurm has drained itself: if it were resumed as it is, the next job would drain it again.
+FAILED_NODE = "journalctl -u slurmd on the node says what failed there; then gpuadmin resume NODE"
+
+
+def way_back(reason: str) -> str:
+    """What to do about a node that takes no jobs, for this reason of Slurm's."""
+    if reason == SILENT:
+        return SILENT_NODE
+    return FAILED_NODE if reason in FAILED else "gpuadmin resume NODE"
+
 
 def controller(session: Session) -> str:
     """The host that has the queue. Raises ConfigError where there is none."""
     if not there(session.site.settings, session.site.inventory.hosts):
-        raise ConfigError(
-            "this site has no queue: gpuadmin.yml has no section slurm, or no host is in the group slurm",
-            hint="docs/slurm.md says how one is set up",
+        lacks = (
+            "gpuadmin.yml has no section slurm"
+            if session.site.settings.slurm is None
+            else "no host is in the group slurm"
         )
+        raise ConfigError(f"this site has no queue: {lacks}", hint=f"{the_page('slurm')} says how one is set up")
     return session.site.inventory.group("slurm")[0].name
 
 
@@ -39,8 +58,18 @@ def ask(session: Session, host: str) -> tuple[Answers, RunResult]:
     return Answers.of(run.hosts, [host], "queue"), run
 
 
-def change(session: Session, names: Sequence[str], wanted: Mapping[str, Any]) -> int:
-    """Have nodes take no further jobs, or take jobs again (`wanted`: `reason`, `resume`). Returns the exit code."""
+def look(session: Session, host: str) -> tuple[Answers, RunResult]:
+    """The same for people to see, without a playbook where that host can answer so."""
+    given = session.options
+    # Ansible hands on passwords, and shows its output
+    slowly = given.ask_pass or given.ask_become_pass or given.verbose
+    run = None if slowly else directly.answer(session.site, host, "queue", "queue-shown")
+    return ask(session, host) if run is None else (Answers.of(run.hosts, [host], "queue"), run)
+
+
+def change(session: Session, names: Sequence[str], wanted: Mapping[str, Any], *, keep: bool = False) -> int:
+    """Have nodes take no further jobs, or take jobs again (`wanted`: `reason`, `resume`). `keep`: one that
+    takes none keeps the reason that it has. Returns the exit code."""
     host, inventory = controller(session), session.site.inventory
     nodes = list(dict.fromkeys(one.name for name in names for one in inventory.limited(name, "HOST")))
     for one in inventory.hosts:
@@ -53,14 +82,27 @@ def change(session: Session, names: Sequence[str], wanted: Mapping[str, Any]) ->
         return report(session, run, {}, unknown=[answers])
     queue = answers.known[host]
     builder = PlanBuilder("Let nodes take jobs again" if wanted["resume"] else "Let nodes take no further jobs")
+    so = {one["name"]: one for one in queue["nodes"] if one["name"] in nodes and settled(one, **wanted, keep=keep)}
+    for one in so.values():
+        session.console.print(_is_so_already(one))
+    nodes = [node for node in nodes if node not in so]
+    if not nodes:
+        return nothing(session, [answers])
     for node in nodes:
         builder.add(node, _words(node, queue, wanted))
     session.plan(builder.build())
-    session.confirm()
+    session.confirm()  # guard: a node takes no jobs, or takes them again, once that is confirmed
     given = {"gpuadmin_drain": {"nodes": nodes, **wanted}}
     run = session.run("drain", [host], given, check=session.check)
     after = Answers.of(run.hosts, [host], "queue")
     return report(session, run, {"nodes": after.known[host]["nodes"] if host in after.known else None})
+
+
+def _is_so_already(node: Mapping[str, Any]) -> str:
+    name, state, reason = node["name"], node["state"], node["reason"]
+    if reason == SILENT:
+        return f"{name} is not drained ({state}). {SILENT_NODE}"
+    return f"{name} takes no jobs already ({state}: {reason})" if reason else f"{name} is not drained ({state})"
 
 
 def _words(node: str, queue: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
@@ -74,6 +116,22 @@ def _words(node: str, queue: Mapping[str, Any], wanted: Mapping[str, Any]) -> st
     until = max((one["end"] for one in jobs if one["end"]), default=None)
     runs = f"; {counted(len(jobs), 'job')} there, the last until {clock(until)}" if until else ""
     return f"takes no further job ({seen['state']} now{why}){runs}"
+
+
+def say_drained(session: Session, run: RunResult) -> None:
+    """After a run that has set the queue up: say which nodes take no jobs all the same. Slurm remembers what somebody
+    has drained, also from before the queue was taken away."""
+    if session.check or not there(session.site.settings, session.site.inventory.hosts):
+        return
+    host = controller(session)
+    if host not in run.hosts or run.hosts[host].bad:
+        return
+    answers, _ = look(session, host)
+    for answer in answers.known.values():
+        for one in answer["nodes"]:
+            if one["reason"] not in ("", SILENT):  # slurmd may be starting
+                back = way_back(one["reason"]).replace("NODE", one["name"])
+                echo(f"{one['name']} takes no jobs ({one['state']}: {one['reason']}): {back}", err=True)
 
 
 WAITS = 86400 // 30  # how often a verb looks whether jobs are still there: for a day, each half minute

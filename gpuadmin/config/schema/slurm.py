@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from gpuadmin.config.fields import UserName
+from gpuadmin.config.fields import GroupName
 from gpuadmin.config.schema.base import Model
 
 #: The group of everybody who is in no other.
@@ -16,6 +16,9 @@ Share = Annotated[int, Field(ge=1, le=10000)]
 Gpus = Annotated[int, Field(ge=1, le=10000)]
 Hours = Annotated[int, Field(ge=1, le=8784)]
 Queued = Annotated[int, Field(ge=1, le=100000)]
+Cpus = Annotated[int, Field(ge=1, le=1000000)]
+Memory = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}G$")]
+Nodes = Annotated[int, Field(ge=1, le=10000)]
 
 
 class Book(Model):
@@ -24,6 +27,15 @@ class Book(Model):
     gpus: Annotated[Gpus, Field(description="How many GPUs a booking may have.")] = 1
     hours: Annotated[Hours, Field(description="The longest booking, in hours.")] = 8
     days: Annotated[int, Field(ge=1, le=60, description="How many days ahead a booking may begin at most.")] = 7
+    lead: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=168,
+            description="How many hours ahead people must book at least. A booking that nobody uses ends after half "
+            "an hour, and its person cannot have the next one any sooner.",
+        ),
+    ] = 12
     standing: Annotated[
         int, Field(ge=1, le=20, description="How many bookings one person may have that are not over yet.")
     ] = 1
@@ -32,11 +44,14 @@ class Book(Model):
 class OwnShare(Model):
     """A group of people (`group` in users.yml) with its own share and limits. What is left out is as for everybody."""
 
-    name: Annotated[UserName, Field(description="The group's name; in Slurm that of an account, and of a QOS.")]
+    name: Annotated[GroupName, Field(description="The group's name; in Slurm that of an account, and of a QOS.")]
     share: Annotated[Share | None, Field(description="As `slurm.share`.")] = None
     gpus: Annotated[Gpus | None, Field(description="As `slurm.gpus`.")] = None
     hours: Annotated[Hours | None, Field(description="As `slurm.hours`.")] = None
     queued: Annotated[Queued | None, Field(description="As `slurm.queued`.")] = None
+    cpus: Annotated[Cpus | None, Field(description="As `slurm.cpus`.")] = None
+    memory: Annotated[Memory | None, Field(description="As `slurm.memory`.")] = None
+    nodes: Annotated[Nodes | None, Field(description="As `slurm.nodes`.")] = None
     book: Annotated[Book | None, Field(description="As `slurm.book`.")] = None
 
 
@@ -59,6 +74,20 @@ class Slurm(Model):
     ] = None
     hours: Annotated[Hours, Field(description="The longest time for which somebody may ask, in hours.")] = 24
     queued: Annotated[Queued, Field(description="How many jobs one person may have, waiting ones counted.")] = 20
+    cpus: Annotated[
+        Cpus | None,
+        Field(
+            description="How many processors the jobs of one person may have at once, those without GPUs counted: what "
+            "they take of a node can keep its GPUs from others. Without it there is no limit."
+        ),
+    ] = None
+    memory: Annotated[
+        Memory | None, Field(description="As `cpus`, of memory: a number of GiB with a G, such as `400G`.")
+    ] = None
+    nodes: Annotated[
+        Nodes | None,
+        Field(description="On how many nodes the jobs of one person may run at once; each job counts a node again."),
+    ] = None
     extend: Annotated[
         Literal["never", "free", "always"],
         Field(
@@ -85,7 +114,7 @@ class Slurm(Model):
         list[Literal["cores", "memory"]],
         Field(
             description="What Slurm keeps a job from taking beyond what it asked for, besides GPUs. Nodes need the "
-            "controllers `cpuset` and `memory` of cgroup v2 for it."
+            "controllers `cpuset` and `memory` of cgroup v2 for it: `[]` where they lack them."
         ),
     ] = ["cores", "memory"]
     groups: Annotated[list[OwnShare], Field(description="Groups of people with other shares or limits.")] = []
@@ -108,4 +137,6 @@ class Slurm(Model):
                 raise ValueError(f"{where}book: {book.gpus} GPUs are more than one person may have at once ({gpus})")
             if book is not None and book.hours > hours:
                 raise ValueError(f"{where}book: {book.hours} hours are more than a job may take ({hours})")
+            if book is not None and book.lead >= book.days * 24:
+                raise ValueError(f"{where}book: lead ({book.lead} hours) leaves nothing of the {book.days} days")
         return self

@@ -1,38 +1,18 @@
 """`gpuadmin queue`: what it prints of what Slurm says; and that nobody else gives away what the queue has."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.results import HostResult, RunResult
+from tests.support import queue_verb
 from tests.support.fake_ansible import Ansible, Cli, ansible
+from tests.support.queue_verb import JOB, NODES, WAITS, queue, says
 
-__all__ = ["ansible"]
-JOB = {
-    "id": "4", "user": "minji", "group": "people", "gpus": 2, "nodes": "node1", "place": 0, "asked": 1, "start": 2,
-    "end": 1795608428, "why": "",
-}  # fmt: skip
-WAITS = {**JOB, "id": "5", "user": "jiho", "nodes": "", "place": 1, "end": None, "why": "others come first"}
-NODES = [
-    {"name": "node1", "state": "idle", "reason": ""},
-    {"name": "node2", "state": "drained", "reason": "Prolog error"},
-]
-
-
-@pytest.fixture
-def queue(ansible: Ansible) -> Ansible:
-    """A site with a queue."""
-    assert ansible.site is not None
-    settings = ansible.site / "gpuadmin.yml"
-    settings.write_text(f"{settings.read_text()}\nslurm: {{}}\n")
-    (ansible.site / "inventory/queue.yml").write_text("slurm: {hosts: {storage1: {}}}\n")
-    return ansible
-
-
-def says(queue: Ansible, *jobs: dict[str, Any]) -> None:
-    report = {"queue": {"jobs": list(jobs), "nodes": NODES}}
-    queue.answer = RunResult({"storage1": HostResult("ok", reports=report)})
+__all__ = ["ansible", "queue"]
 
 
 def test_who_has_and_who_waits(queue: Ansible, cli: Cli) -> None:
@@ -41,7 +21,7 @@ def test_who_has_and_who_waits(queue: Ansible, cli: Cli) -> None:
     assert code == 0
     assert "place 1" in out
     assert "others come first" in out
-    assert "node2 takes no jobs (drained): Prolog error" in out
+    assert "node2 takes no jobs (drained): Prolog error\n    journalctl -u slurmd on the node says what failed" in out
     (asked,) = queue.asked
     assert (asked.playbook, asked.limit, asked.check) == ("queue", "storage1", True)
     code, out, _ = cli("queue", "--json")
@@ -50,21 +30,23 @@ def test_who_has_and_who_waits(queue: Ansible, cli: Cli) -> None:
 
 def test_nobody(queue: Ansible, cli: Cli) -> None:
     says(queue)
-    assert "nobody waits for one" in cli("queue")[1]
+    assert "nobody is waiting for one" in cli("queue")[1]
 
 
 def test_a_controller_that_does_not_answer_is_not_an_empty_queue(queue: Ansible, cli: Cli) -> None:
     queue.answer = RunResult({"storage1": HostResult("failed", message="slurmctld does not answer")})
     code, out, err = cli("queue")
     assert code == 3
-    assert "nobody waits" not in out
+    assert "nobody is waiting" not in out
     assert "slurmctld does not answer" in out + err
 
 
 def test_a_site_without_a_queue(ansible: Ansible, cli: Cli) -> None:
     code, _, err = cli("queue")
     assert code == 2
-    assert "this site has no queue" in err
+    lacks, hint = err.splitlines()
+    assert lacks.endswith("this site has no queue: gpuadmin.yml has no section slurm")
+    assert hint.startswith('Hint: the page "slurm" ')
 
 
 @pytest.mark.parametrize(
@@ -75,6 +57,7 @@ def test_a_site_without_a_queue(ansible: Ansible, cli: Cli) -> None:
             {"reason": "new image", "resume": False},
             "1 job there, the last until",
         ),
+        (("drain", "node2", "--reason", "a"), {"reason": "a", "resume": False}, "drained now: Prolog error"),
         (("resume", "node2"), {"reason": "", "resume": True}, "drained now: Prolog error"),
     ],
 )
@@ -90,6 +73,40 @@ def test_a_node_is_drained_and_takes_jobs_again(
     assert done.variables["gpuadmin_drain"] == {"nodes": [words[1]], **given}
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("resume", "node1"), "node1 is not drained (idle)"),
+        (("drain", "node2", "--reason", "Prolog error"), "node2 takes no jobs already (drained: Prolog error)"),
+        (("drain", "node2"), "node2 takes no jobs already (drained: Prolog error)"),
+    ],
+)
+def test_what_is_so_already_is_no_change(queue: Ansible, cli: Cli, words: tuple[str, ...], said: str) -> None:
+    says(queue)
+    code, out, err = cli(*words)
+    assert (code, said in out, "Nothing to do." in out) == (0, True, True), err
+    assert [one.check for one in queue.asked] == [True], "and nobody is asked"
+    code, out, _ = cli("resume", "node1", "node2", "--yes")
+    assert (code, "node1 is not drained (idle)" in out) == (0, True)
+    assert queue.asked[-1].variables["gpuadmin_drain"]["nodes"] == ["node2"]
+
+
+@pytest.mark.parametrize("state", ["idle", "down"])
+def test_resume_is_no_way_out_of_a_node_that_does_not_answer(queue: Ansible, cli: Cli, state: str) -> None:
+    nodes = [{"name": "node1", "state": state, "reason": "Not responding"}]
+    queue.answer = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": nodes}})})
+    code, out, _ = cli("resume", "node1")
+    assert (code, f"node1 is not drained ({state}). slurmd there does not answer" in out) == (0, True), out
+
+
+def test_a_node_that_does_not_answer_is_drained_all_the_same(queue: Ansible, cli: Cli) -> None:
+    """Slurm itself lets it take jobs as soon as it answers."""
+    nodes = [{"name": "node1", "state": "down", "reason": "Not responding"}]
+    queue.answer = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": nodes}})})
+    assert cli("drain", "node1", "--yes")[0] == 0
+    assert queue.asked[-1].variables["gpuadmin_drain"]["nodes"] == ["node1"]
+
+
 def test_what_is_not_drained(queue: Ansible, cli: Cli) -> None:
     says(queue)
     assert cli("drain", "storage1", "--yes")[0] == 2
@@ -97,6 +114,25 @@ def test_what_is_not_drained(queue: Ansible, cli: Cli) -> None:
     queue.answer = RunResult({"storage1": HostResult("failed", message="slurmctld does not answer")})
     assert cli("drain", "node1", "--yes")[0] == 3
     assert all(one.check for one in queue.asked)
+
+
+@pytest.mark.holds(
+    "a node takes no jobs, or takes them again, once that is confirmed",
+    "somebody comes before all others once that is confirmed",
+)
+@pytest.mark.parametrize(
+    "words",
+    [("drain", "node1"), ("resume", "node2"), ("grant", "minji", "node1", "--hours", "1", "--reason", "paper")],
+    ids=["drain", "resume", "exception"],
+)
+def test_nothing_is_done_that_was_not_confirmed(
+    queue: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: False)
+    says(queue, JOB)
+    code, _, err = cli(*words)
+    assert (code != 0, "not confirmed" in err, {one.check for one in queue.asked}) == (True, True, {True})
 
 
 @pytest.mark.holds("what an admin has drained is not taken for a verb's")
@@ -122,7 +158,7 @@ def test_an_exception_is_made_by_slurm_alone(queue: Ansible, cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("node1",), 2, "why somebody does not wait has to be said"),
+        (("node1",), 2, "does not have to wait"),
         (("node1", "--reason", "x", "--gpu", "0"), 5, "Slurm chooses which GPUs of node1"),
         (("node1", "--reason", "x", "--mig", "1g.10gb"), 5, "Slurm chooses which GPUs of node1"),
         (("node2", "--reason", "x"), 5, "node2 takes no jobs: Prolog error"),
@@ -134,6 +170,14 @@ def test_an_exception_that_is_refused(
     says(queue)
     found, _, err = cli("grant", "minji", *words, "--hours", "1", "--yes")
     assert (found, said in " ".join(err.split())) == (code, True), err
+    assert all(one.check for one in queue.asked)
+
+
+@pytest.mark.holds("nobody comes before all others where nobody knows who is there")
+def test_where_the_queue_does_not_answer_nobody_comes_before_all_others(queue: Ansible, cli: Cli) -> None:
+    queue.answer = RunResult({"storage1": HostResult("failed", message="slurmctld does not answer")})
+    code, _, err = cli("grant", "minji", "node1", "--hours", "1", "--reason", "paper", "--yes")
+    assert (code, "slurmctld does not answer" in err) == (3, True), err
     assert all(one.check for one in queue.asked)
 
 
@@ -158,6 +202,33 @@ def test_who_has_made_an_exception_is_shown(queue: Ansible, cli: Cli) -> None:
 
 
 @pytest.mark.holds("a grant of a job's ends with the job, or Slurm would give nobody that GPU")
+def test_provision_names_the_nodes_that_are_still_drained(
+    queue: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm remembers it over the time in which there was no queue."""
+    states = [
+        {"name": "node1", "state": "drained", "reason": "the queue goes"},
+        {"name": "node2", "state": "idle", "reason": "Not responding"},
+    ]
+    monkeypatch.setattr(queue_verb, "NODES", states)
+    says(queue)
+    _, out, err = cli("provision", "--yes")
+    assert "node1 takes no jobs (drained: the queue goes): gpuadmin resume node1\n" in err
+    assert "node2 takes no jobs" not in err, "slurmd there may be starting"
+    assert "the queue is removed" not in out
+    assert "takes no jobs" not in cli("provision", "--check")[2]
+
+
+def test_provision_says_that_the_queue_goes(queue: Ansible, cli: Cli) -> None:
+    assert queue.site is not None
+    settings = queue.site / "gpuadmin.yml"
+    settings.write_text(settings.read_text().replace("slurm: {}", ""))
+    says(queue)
+    _, out, err = cli("provision", "--yes")
+    assert "has no section slurm: the queue is removed from node1, node2, storage1, if" in " ".join(out.split())
+    assert "takes no jobs" not in err
+
+
 def test_what_the_queue_has_given_is_revoked_by_ending_its_job(queue: Ansible, cli: Cli) -> None:
     answer = {"access": "granted", "gpus": ["GPU-a"], "grants": [GRANT]}
     nodes = {name: HostResult("ok", reports={"grants": answer}) for name in ("node1", "node2")}
@@ -168,6 +239,33 @@ def test_what_the_queue_has_given_is_revoked_by_ending_its_job(queue: Ansible, c
     (done,) = [one for one in queue.asked if not one.check]
     assert (done.playbook, done.limit) == ("grant", "storage1")
     assert done.variables["gpuadmin_cancel"] == ["4"]
+
+
+@pytest.mark.holds("who stops it while grants end cancels no job")
+def test_who_stops_it_while_grants_end_cancels_no_job(
+    queue: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    answer = {"access": "granted", "gpus": ["GPU-a", "GPU-b"], "grants": [GRANT, {**GRANT, "id": "a1"}]}
+    queue.answer = RunResult({"node1": HostResult("ok", reports={"grants": answer}), "storage1": HostResult("ok")})
+
+    def run(invocation: Invocation, **callbacks: object) -> RunResult:
+        found = queue.run(invocation, **callbacks)
+        return replace(found, interrupted=not invocation.check)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    assert cli("revoke", "minji", "--yes")[0] == 130
+    assert [one.variables.get("gpuadmin_cancel") for one in queue.asked if not one.check] == [None]
+
+
+@pytest.mark.holds("a grant of a job's ends with the job, or Slurm would give nobody that GPU")
+def test_a_job_s_grant_stays_where_the_site_has_no_queue_any_more(ansible: Ansible, cli: Cli) -> None:
+    """The section was removed from gpuadmin.yml while jobs run: Slurm goes on, and the site does not know it."""
+    answer = {"access": "granted", "gpus": ["GPU-a"], "grants": [GRANT]}
+    ansible.answer = RunResult({name: HostResult("ok", reports={"grants": answer}) for name in ("node1", "node2")})
+    code, out, err = cli("revoke", "minji", "--yes")
+    assert code == 0, err
+    assert "`scancel 4` on the queue's host ends it" in out + err
+    assert [one for one in ansible.asked if not one.check] == []
 
 
 RESTORED = {"target": "slurm_acct_db", "backup": "20261221T010203Z-daily", "aside": "slurm_acct_db_before_x"}

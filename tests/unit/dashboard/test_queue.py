@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.common.samples import Sample
+from gpuadmin.common.waiting import WHY
 from gpuadmin.dashboard.queue import OLD, queue
+from gpuadmin.dashboard.texts import TEXTS
 from tests.support.dashboard_app import Scene, get, plain, rows
 from tests.support.metrics_cluster import line, node
 from tests.support.prometheus import blocks, prometheus
@@ -63,7 +65,7 @@ def test_ones_own_place_and_everybody(queued: Scene) -> None:
     assert "gpu01 : &lt;b&gt;new image" in text
     assert "GPUs: 2, on gpu01, until" in plain(get(client, "/queue", "minji")[1])
     assert "GPU 2개(gpu01)" in plain(get(client, "/queue", "minji", **{"accept-language": "ko"})[1])
-    assert "You have no GPU of the queue" in plain(get(client, "/queue", "seoyeon")[1])
+    assert "You have no GPU from the queue" in plain(get(client, "/queue", "seoyeon")[1])
     assert 'href="/queue"' in get(client, "/")[1]
 
 
@@ -87,3 +89,11 @@ def test_a_queue_that_does_not_answer_is_not_empty() -> None:
         away = queue(found, now)
         assert away is not None
         assert not away.known
+
+
+@pytest.mark.parametrize(("code", "why"), [*((one, one) for one in WHY), ("something-new", "other")])
+def test_each_reason_that_nodes_know_has_its_sentence(code: str, why: str) -> None:
+    found = queue(measured(1000, sample("gpuadmin_queue_place", 1, id="5", user="jiho", gpus="2", why=code)), 1000)
+    assert found is not None
+    assert [one.why for one in found.waits] == [why]
+    assert f"queue-why-{why}" in TEXTS

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import slurm_accounts
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.accounts import Group
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import Group
 
 from tests.support.fake_slurm import slurm
 

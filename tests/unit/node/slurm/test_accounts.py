@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.accounts import (
-    Group,
     Person,
     Seen,
     commands,
@@ -13,6 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.accounts impor
     seen,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.booking import Reservation
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import Group
 
 EVERYBODY = Group("people", 10, 24, 20)
 LAB = Group("lab", 30, 72, 50, gpus=4)
@@ -38,14 +38,28 @@ def test_a_new_cluster() -> None:
     assert words(GROUPS, people, Seen()) == [
         "add qos exception Priority=1 Flags=PartitionTimeLimit",
         "add qos people",
-        "modify qos people set Flags=DenyOnLimit MaxTRESPerUser=gres/gpu=-1 MaxWall=1-00:00:00 MaxSubmitJobsPerUser=20",
+        "modify qos people set Flags=DenyOnLimit MaxTRESPerUser=cpu=-1,gres/gpu=-1,mem=-1,node=-1 MaxWall=1-00:00:00 "
+        "MaxSubmitJobsPerUser=20",
         "add account people fairshare=10",
         "add qos lab",
-        "modify qos lab set Flags=DenyOnLimit MaxTRESPerUser=gres/gpu=4 MaxWall=3-00:00:00 MaxSubmitJobsPerUser=50",
+        "modify qos lab set Flags=DenyOnLimit MaxTRESPerUser=cpu=-1,gres/gpu=4,mem=-1,node=-1 MaxWall=3-00:00:00 "
+        "MaxSubmitJobsPerUser=50",
         "add account lab fairshare=30",
         "add user jiho,sora account=people qos=people defaultqos=people",
         "add user minji account=lab qos=lab defaultqos=lab",
     ]
+
+
+@pytest.mark.parametrize(("memory", "said"), [(400, "400G"), (2048, "2T"), (1536, "1.50T"), (1300, "1.27T")])
+def test_what_the_jobs_of_one_person_may_have(memory: int, said: str) -> None:
+    """Memory as Slurm 24.11 prints it, or each run would set it again."""
+    lab = Group("lab", 30, 72, 50, gpus=4, cpus=64, memory=memory, nodes=2)
+    accounts = "root||1|\nlab||30|\n"
+    tres = f"cpu=64,gres/gpu=4,mem={said},node=2"
+    before = seen(accounts, "exception||||\nlab|DenyOnLimit|gres/gpu=4|3-00:00:00|50\n")
+    told = "modify qos lab set Flags=DenyOnLimit MaxTRESPerUser={} MaxWall=3-00:00:00 MaxSubmitJobsPerUser=50"
+    assert words((lab,), [], before) == [told.format(tres.replace(said, f"{memory}G"))]
+    assert words((lab,), [], seen(accounts, f"exception||||\nlab|DenyOnLimit|{tres}|3-00:00:00|50\n")) == []
 
 
 def test_nothing_is_told_twice() -> None:
@@ -72,6 +86,17 @@ def test_who_is_locked_submits_nothing_and_what_they_have_ends_then() -> None:
     ]
 
 
+def test_what_closes_comes_first() -> None:
+    """Whatever Slurm refuses of the rest, or whenever the run is cut off."""
+    people = [Person("minji", "lab", False), Person("jiho", "people", True)]
+    booked = [Reservation("gpu-book-jiho-1", ["gpu1"], ["jiho"], 1, 2)]
+    found = words(GROUPS, people, replace(seen("people||10|\npeople|jiho|1|\n", ""), bookings=booked))
+    assert found[:3] == [
+        "modify user where name=jiho account=people set maxsubmitjobs=0", "scancel --user=jiho",
+        "scontrol delete ReservationName=gpu-book-jiho-1",
+    ]  # fmt: skip
+
+
 def test_jobs_of_several_people_end_one_person_after_the_other() -> None:
     """scancel knows no list of people: it took `jiho,sora` for a name."""
     people = [Person("jiho", "people", True), Person("sora", "people", True)]
@@ -89,6 +114,16 @@ def test_who_may_not_is_not_added() -> None:
 def test_who_is_unlocked_may_again() -> None:
     assert words(GROUPS, [Person("jiho", "people", False)], settled("people|jiho|1|0\n")) == [
         "modify user where name=jiho account=people set maxsubmitjobs=-1"
+    ]
+
+
+@pytest.mark.holds("nobody asks by a group that they have left", "what whoever is locked has used stays where it was")
+def test_who_changes_groups_while_they_are_locked() -> None:
+    both = settled("people|minji|1|0\nlab|minji|1|0\n")
+    assert words(GROUPS, [Person("minji", "lab", True)], both) == []
+    assert words(GROUPS, [Person("minji", "lab", False)], both) == [
+        "delete user where name=minji account=people",
+        "modify user where name=minji account=lab set maxsubmitjobs=-1",
     ]
 
 
@@ -110,7 +145,8 @@ def test_limits_that_were_changed_by_hand_come_back() -> None:
         "exception||||\npeople|DenyOnLimit|gres/gpu=9|1-00:00:00|20\nlab|DenyOnLimit|gres/gpu=4|3-00:00:00|50\n",
     )
     assert words(GROUPS, [], there) == [
-        "modify qos people set Flags=DenyOnLimit MaxTRESPerUser=gres/gpu=-1 MaxWall=1-00:00:00 MaxSubmitJobsPerUser=20",
+        "modify qos people set Flags=DenyOnLimit MaxTRESPerUser=cpu=-1,gres/gpu=-1,mem=-1,node=-1 MaxWall=1-00:00:00 "
+        "MaxSubmitJobsPerUser=20",
         "modify account people set fairshare=10",
     ]
 
@@ -130,5 +166,5 @@ def test_whose_account_is_over_or_who_has_left_is_locked() -> None:
 
 @pytest.mark.parametrize("name", ["-x", "a b", "a,b", "", None, "root;"])
 def test_what_is_no_name_is_given_to_no_program(name: object) -> None:
-    with pytest.raises(NodeError, match="is no name"):
+    with pytest.raises(NodeError, match="is not a name"):
         people_of([{"name": name}], [], GROUPS, TODAY)

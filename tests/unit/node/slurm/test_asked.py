@@ -7,11 +7,12 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import peercred_service
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Settings, save
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import asked, gpu
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import Bookable, Policy, policy_of
@@ -40,11 +41,16 @@ def short_tmp() -> Iterator[Path]:
 
 @contextmanager
 def cluster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *waiting: str, reserved: str = NONE, user: str = ME
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *waiting: str,
+    reserved: str = NONE,
+    user: str = ME,
+    qos: str = "people",
 ) -> Iterator[Path]:
     """A job that began an hour ago and ends in one; who waits; what is booked. scontrol's changes are written down."""
     rows = [
-        row("4", user, "RUNNING", start=START, end=START + 2 * HOUR, nodes="gpu1", name="x UserId=root(0)"),
+        row("4", user, "RUNNING", start=START, end=START + 2 * HOUR, nodes="gpu1", name="x UserId=root(0)", qos=qos),
         *waiting,
     ]
     (tmp_path / "said").write_text("\n".join(rows))
@@ -54,7 +60,8 @@ def cluster(
         f'case "$*" in ping) echo "at nas1 is UP";; *reservation) {reserved};; '
         f'*) echo "$*" >> {done};; esac'
     )  # fmt: skip
-    slurm(tmp_path, monkeypatch, scontrol=script, squeue=f"cat {tmp_path}/said")
+    noted = f'case "$*" in *admin_comment*) cat {tmp_path}/noted;; *) cat {tmp_path}/said;; esac'
+    slurm(tmp_path, monkeypatch, scontrol=script, squeue=noted)
     yield done
 
 
@@ -103,6 +110,24 @@ def test_what_is_refused(
         assert done.read_text() == ""
 
 
+@pytest.mark.holds("an exception gets more time from an admin alone")
+def test_an_exception_is_an_admin_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be shorter than what its person may have: an admin has said until when."""
+    monkeypatch.setattr(gpu, "ask", lambda request: (answer(request)[0], answer(request)[1].split(" ")))
+    with cluster(tmp_path, monkeypatch, qos="exception") as done:
+        (tmp_path / "noted").write_text(f"{'4':<32}\x1f{json.dumps({'who': 'root @ctl'}):<4096}\x1f\n")
+        assert answer("extend 4 1") == (1, f"exception 4 {START + 2 * HOUR} root@ctl")
+        assert gpu.main(["extend"]) == 1
+        said = capsys.readouterr().err
+        assert "Job 4 is an exception: an admin (root@ctl) gave it to you until 2030-03-1" in said
+        assert "Only an admin can extend it" in said
+        (tmp_path / "noted").unlink()
+        assert answer("extend 4 1") == (1, f"exception 4 {START + 2 * HOUR} ?")
+        assert done.read_text() == ""
+
+
 @pytest.mark.parametrize("waits", [f"{ME} Priority", "jiho QOSMaxGRESPerUser", "jiho JobHeldUser"])
 def test_who_waits_for_no_gpu_of_others_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: str
@@ -113,6 +138,17 @@ def test_who_waits_for_no_gpu_of_others_holds_nobody_up(
         assert answer("extend 4 1")[0] == 0
     with cluster(tmp_path, monkeypatch, row("5", "jiho", "PENDING", reason="Priority")):
         assert answer("extend 4 1", Policy("always", {"people": 4}))[0] == 0
+    with cluster(
+        tmp_path, monkeypatch, reserved=reserved("jiho", "gpu1").replace(str(START + 9000), str(START + 3 * HOUR))
+    ):
+        assert answer("extend 4 1")[0] == 0, "it is over when that begins"
+    with cluster(tmp_path, monkeypatch, row("5", "jiho", "PENDING", reason="Priority", tres="cpu=1,mem=1G")):
+        assert answer("extend 4 1")[0] == 0, "they want no GPU"
+
+
+@pytest.mark.parametrize("request_", ["extend 4 1", f"book 1 1 {START}", "cancel 1"])
+def test_who_has_no_account_here_is_nobody(request_: str) -> None:
+    assert asked.answered(2**31 - 2, request_, POLICY, START) == (1, "unknown")
 
 
 def test_a_controller_that_is_away_or_refuses(
@@ -161,6 +197,34 @@ def test_who_sends_nothing_holds_nobody_else_up() -> None:
     for one in pairs.values():
         one[0].close()
         one[1].close()
+
+
+@pytest.mark.holds("nobody keeps others from the queue by subordinate ids")
+def test_who_comes_with_many_ids_is_refused_before_their_turn(
+    tmp_path: Path, short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has subordinate ids can connect as each of them; held until their turn they take all descriptors."""
+    save(str(tmp_path), DesiredState(Settings(uid_first=20000, uid_last=29999)))
+    monkeypatch.setattr(peercred_service.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(peercred_service, "IDLE", 0.5)
+    several = iter([2**31 + 1, 0, 2**31 + 2, 29999, 30000])
+    monkeypatch.setattr(peercred_service, "peer_uid", lambda _connection: next(several))
+    served: list[int] = []
+    monkeypatch.setattr(asked, "answered", lambda uid, *_: (served.append(uid), (0, "done"))[1])
+    (tmp_path / "policy").write_text('{"extend": "free", "hours": {}}')
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(short_tmp / "s"))
+        listener.listen()
+        channels = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(5)]
+        for channel in channels:
+            channel.connect(str(short_tmp / "s"))
+            channel.sendall(b"extend 4 1\n")
+        monkeypatch.setattr(peercred_service, "given_socket", lambda: listener)
+        assert asked.main(str(tmp_path / "policy"), state=str(tmp_path)) == 0
+        said = [channel.recv(99).decode() for channel in channels]
+    assert served == [0, 29999]
+    assert said == ["1 unknown\n", "0 done\n", "1 unknown\n", "0 done\n", "1 unknown\n"]
 
 
 @pytest.mark.holds("it is not guessed which job somebody means")

@@ -249,7 +249,7 @@ def test_what_people_read(
     assert sent[2] == "cancel 2"
     assert "The node does not answer" in capsys.readouterr().err
     assert gpu.main(["book", "--at", "nine"]) == 2
-    assert "'nine' is no time" in capsys.readouterr().err
+    assert "'nine' is not a time" in capsys.readouterr().err
     controller.reserved(
         reservation(f"gpu-book-{ME}-1", ME, "gpu1", NOW), reservation("course", "", "gpu[2-3]", NOW),
         reservation("gpu-book-jiho-1", "jiho", "gpu4", NOW),
@@ -261,3 +261,23 @@ def test_what_people_read(
         assert "Booked: You (booking 1): gpu1 from 2030-03-1" in out
     assert "Booked: course: gpu2, gpu3 from" in out
     assert "Booked: jiho: gpu4 from" in out
+
+
+@pytest.mark.holds("who does not use a booking cannot have the next one at once")
+def test_who_never_uses_a_booking_keeps_a_node_from_nobody_for_long(controller: Controller) -> None:
+    """Slurm ends each after half an hour, and their person asks for the next one every minute, for two days."""
+    policy = Policy("free", {"people": 24}, {"people": Bookable(gpus=8, hours=8, days=7, standing=1, lead=12)}, 50)
+    made: list[int] = []
+    kept = 0
+    for now in range(NOW, NOW + 2 * DAY, 900):
+        there = [one for one in made if now < one + booking.UNUSED * 60]
+        controller.reserved(*(reservation(f"gpu-book-{ME}-1", ME, "gpu4", one, 8) for one in there))
+        kept += any(one <= now for one in there)
+        for begin in (now, now + 12 * HOUR - 1, now + 12 * HOUR):
+            status, said = asked.answered(os.getuid(), f"book 8 8 {begin} gpu4", policy, now)
+            if status == 0:
+                made.append(begin)
+                break
+            assert there or said == "soon 12"
+    assert len(made) >= 2
+    assert kept * 900 <= 2 * DAY * 0.05

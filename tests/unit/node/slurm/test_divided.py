@@ -85,6 +85,13 @@ def test_a_number_is_what_the_fetched_file_says(tmp_path: Path) -> None:
     assert divided.name_of(1, swapped, fetched) is None
 
 
+def test_a_gpu_with_one_mig_device_is_not_taken_for_it() -> None:
+    """The same files open both."""
+    one = {"GPU-b": CAPS[0], "MIG-x": CAPS[0]}
+    assert divided.name_of(0, one, [CAPS[0]]) == "MIG-x"
+    assert divided.name_of(0, one, [CAPS[0][:1]]) == "GPU-b"
+
+
 @pytest.mark.holds("where GPUs are divided a number that nobody explains is no GPU")
 def test_where_nothing_was_fetched_a_number_is_that_of_its_file() -> None:
     whole = {"GPU-a": ["/dev/nvidia0"], "GPU-b": ["/dev/nvidia1"]}

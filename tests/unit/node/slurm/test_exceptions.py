@@ -5,13 +5,15 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import slurm_exception
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, NothingBegun
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import slurm_exception, slurm_queue
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import exceptions
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.accounts import EXCEPTION
 
 from tests.support.fake_slurm import row, slurm
 
 SAID = {"id": "ab", "who": "root@ctl", "reason": "paper; QOS=normal"}
+NOTHING = {"id": "", "who": "", "reason": ""}
 UP = "echo 'Slurmctld(primary) at nas is UP'"
 
 
@@ -21,9 +23,10 @@ def bin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     log = f"printf '%s\\n' \"${{0##*/}} $*\" >>{tmp_path}/called"
     slurm(
         tmp_path, monkeypatch, sbatch=f"{log}; echo 9", scancel=log,
-        squeue=f"cat {tmp_path}/jobs",
+        squeue=f"""case "$*" in *admin_comment*) echo "$*" >>{tmp_path}/noted; cat {tmp_path}/shown;;
+            *) cat {tmp_path}/jobs;; esac""",
         sinfo=f"cat {tmp_path}/nodes",
-        scontrol=f"case $1 in ping) {UP};; --json) cat {tmp_path}/shown;; *) {log};; esac",
+        scontrol=f"case $1 in ping) {UP};; *) {log};; esac",
     )  # fmt: skip
     (tmp_path / "nodes").write_text("gpu1|mixed|none\n")
     (tmp_path / "shown").write_text("")
@@ -35,8 +38,10 @@ def says(bin: Path, *jobs: str) -> None:
     (bin / "jobs").write_text("".join(f"{one}\n" for one in jobs))
 
 
-def shown(admin_comment: str, **more: str) -> str:
-    return json.dumps({"jobs": [{**more, "admin_comment": admin_comment}]})
+def shown(bin: Path, **comments: str) -> None:
+    """What squeue prints of these jobs' AdminComment: `job9="…"`."""
+    rows = [f"{job[3:]:<32}\x1f{text:<4096}\x1f\n" for job, text in comments.items()]
+    (bin / "shown").write_text("".join(rows))
 
 
 def called(bin: Path) -> list[str]:
@@ -48,6 +53,20 @@ def make(bin: Path) -> str:
     return exceptions.make(20000, "gpu1", 2, int(time.time()) + 7200, SAID, sleep=lambda seconds: None)
 
 
+def test_slurmctld_knows_an_exception_by_its_name() -> None:
+    """job_submit.lua lets root alone change what root submits by that name, before it has the QOS as well."""
+    text = (Path(__file__).parents[4] / "roles/slurm_controller/files/job_submit.lua").read_text()
+    assert f'local EXCEPTION = "{EXCEPTION}"' in text
+    assert f"--job-name={EXCEPTION}" in exceptions.command(20000, "gpu1")
+
+
+@pytest.mark.holds("an exception starts once")
+def test_an_exception_starts_once() -> None:
+    """`scontrol requeue` is for everybody's own jobs: it would have its time, which the admin has given, again."""
+    words = exceptions.command(20000, "gpu1")
+    assert "--no-requeue" in words[: words.index(next(one for one in words if one.startswith("--wrap=")))]
+
+
 def test_slurm_is_told_who_has_made_it_and_why(bin: Path) -> None:
     says(bin, row("9", "minji", "RUNNING", nodes="gpu1", qos="exception"))
     assert make(bin) == "9"
@@ -55,7 +74,7 @@ def test_slurm_is_told_who_has_made_it_and_why(bin: Path) -> None:
     assert "--hold --uid=20000 --gid=20000" in submit
     assert "--nodelist=gpu1 --time=1 " in submit, "no limit of the person's is to keep it out"
     assert first == f"scontrol update JobId=9 QOS=exception AdminComment={json.dumps(SAID)}"
-    assert second == "scontrol update JobId=9 TimeLimit=120 TresPerNode=gres/gpu:2"
+    assert second == "scontrol update JobId=9 TimeLimit=120 TresPerNode=gres/gpu:2 Requeue=0"
     assert release == "scontrol release 9"
 
 
@@ -64,24 +83,48 @@ def test_what_does_not_start_is_called_off_and_names_who_has_the_gpus(bin: Path)
     waits = row("9", "minji", "PENDING", qos="exception", reason="Resources")
     says(bin, waits, row("4", "jiho", "RUNNING", nodes="gpu1,gpu2"), row("5", "yuna", "RUNNING", nodes="gpu2"))
     with pytest.raises(
-        NodeError, match=r"gpu1 has no 2 free now \(Resources\); there: jiho \(job 4, 1 GPU\)\. Nothing"
+        NodeError, match=r"of gpu1 are free now for 2 more \(Resources\); there: jiho \(job 4, 1 GPU\)\. Nothing"
     ):
         make(bin)
     assert called(bin)[-1] == "scancel 9"
     (bin / "nodes").write_text("gpu1|drained|fan is loud\n")
-    with pytest.raises(NodeError, match="gpu1 takes no jobs: fan is loud"):
+    # what is called off before it began leaves nothing to be done
+    with pytest.raises(NothingBegun, match="gpu1 takes no jobs: fan is loud"):
         make(bin)
 
 
 def test_one_whose_gpus_are_not_opened_is_called_off(bin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exceptions, "STARTS", 0.2)
-    says(bin, row("9", "minji", "RUNNING", nodes="gpu1", qos="exception", comment=""))
-    with pytest.raises(NodeError, match="not opened in time"):
+    others = row("4", "jiho", "PENDING", reason="Resources")
+    says(bin, row("9", "minji", "RUNNING", nodes="gpu1", qos="exception", comment=""), others)
+    with pytest.raises(NodeError, match="not opened in time") as caught:
         make(bin)
+    assert not isinstance(caught.value, NothingBegun), "it had begun to run"
     assert called(bin)[-1] == "scancel 9"
     says(bin)
     with pytest.raises(NodeError, match="has ended at once"):
         make(bin)
+
+
+@pytest.mark.holds("nobody makes more of an exception than an admin has given")
+@pytest.mark.parametrize(
+    ("nodes", "gpus"), [("gpu1", 8), ("gpu2", 2), ("gpu1,gpu2", 2)], ids=["more", "elsewhere", "on two"]
+)
+def test_one_that_its_person_has_changed_is_called_off(bin: Path, nodes: str, gpus: int) -> None:
+    """Whoever has a job that waits may change what it asks for: `scontrol update JobId=9 TresPerNode=gres/gpu:8`."""
+    says(bin, row("9", "minji", "RUNNING", nodes=nodes, qos="exception", tres=f"cpu=1,gres/gpu={gpus}"))
+    with pytest.raises(NodeError, match=rf"was changed meanwhile: it has {gpus} GPUs of {nodes}"):
+        make(bin)
+    assert called(bin)[-1] == "scancel 9"
+
+
+@pytest.mark.holds("what is no number of a job is given to no program of Slurm's")
+@pytest.mark.parametrize("said", ["", "12,13", "Submitted batch job 12"])
+def test_a_job_of_which_nobody_says_the_number(bin: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    slurm(bin, monkeypatch, sbatch=f"echo '{said}'")
+    with pytest.raises(NodeError, match="sbatch does not say which job"):
+        make(bin)
+    assert called(bin) == []
 
 
 def test_somebody_with_as_many_jobs_as_one_may_have(bin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,13 +133,29 @@ def test_somebody_with_as_many_jobs_as_one_may_have(bin: Path, monkeypatch: pyte
         make(bin)
 
 
-def test_what_a_person_writes_into_a_job_is_not_taken_for_an_admin_s(bin: Path) -> None:
-    forged = '\n   AdminComment={"id": "x", "who": "mallory", "reason": "y"}\n'
-    (bin / "shown").write_text(shown(json.dumps(SAID), name=forged, comment=forged))
-    assert exceptions.said("9") == SAID
-    for odd in ("{odd\n", "[]\n", '{"jobs": []}', shown("{odd"), shown("[1]"), shown("")):
-        (bin / "shown").write_text(odd)
-        assert exceptions.said("9") == {"id": "", "who": "", "reason": ""}
+def test_what_cannot_be_read_is_empty(bin: Path) -> None:
+    shown(bin, job9=json.dumps(SAID))
+    assert exceptions.said(["9"]) == {"9": SAID}
+    assert exceptions.said(["8"]) == {"8": NOTHING}
+    for odd in ("{odd", "[1]", "", json.dumps(SAID)[:-1]):
+        shown(bin, job9=odd)
+        assert exceptions.said(["9"]) == {"9": NOTHING}
+    (bin / "shown").unlink()
+    assert exceptions.said(["9"]) == {"9": NOTHING}
+    assert exceptions.said([]) == {}
+
+
+def test_slurm_is_asked_once_about_all(bin: Path) -> None:
+    there = [row(one, "minji", "RUNNING", nodes="gpu1", qos="exception") for one in ("8", "9")]
+    says(bin, *there, row("10", "jiho", "RUNNING", nodes="gpu1"))
+    shown(bin, job8=json.dumps({**SAID, "reason": "thesis"}), job9=json.dumps(SAID))
+    jobs = slurm_queue.report()["queue"]["jobs"]
+    assert [one["exception"] and one["exception"]["reason"] for one in jobs] == ["thesis", SAID["reason"], None]
+    (asked,) = (bin / "noted").read_text().rstrip("\n").split("\n")
+    assert "--jobs=8,9 " in asked
+    says(bin, row("10", "jiho", "RUNNING", nodes="gpu1"))
+    slurm_queue.report()
+    assert (bin / "noted").read_text() == f"{asked}\n", "there is none to ask about"
 
 
 def wanted(
@@ -108,10 +167,18 @@ def wanted(
 
 def test_one_that_is_there_already_is_not_made_again(bin: Path) -> None:
     says(bin, row("9", "minji", "RUNNING", nodes="gpu1", qos="exception"))
-    (bin / "shown").write_text(shown(json.dumps(SAID)))
+    shown(bin, job9=json.dumps(SAID))
     answer = slurm_exception.operate(wanted(), False).result()
     assert (answer["changed"], called(bin)) == (False, [])
     assert str(SAID) in str(answer["report"])
+
+
+@pytest.mark.holds("an exception that cannot be read hides no queue")
+def test_an_exception_that_cannot_be_read_hides_no_queue(bin: Path) -> None:
+    says(bin, row("9", "minji", "RUNNING", nodes="gpu1", qos="exception"))
+    (bin / "shown").unlink()
+    (one,) = slurm_queue.report()["queue"]["jobs"]
+    assert one["exception"] == {"id": "", "who": "", "reason": ""}
 
 
 @pytest.mark.holds("an exception is of whoever has the uid on this host")

@@ -1,11 +1,12 @@
 """What people type, and what they are told."""
 
+import json
 import os
 import pwd
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu, gpu_words
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu, gpu_words, policy
 
 from tests.support.fake_slurm import row, slurm
 
@@ -30,6 +31,14 @@ def bin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def jobs(place: Path, *rows: str) -> None:
     (place / "jobs").write_text("".join(f"{one}\n" for one in rows))
+
+
+def types(place: Path, monkeypatch: pytest.MonkeyPatch, *nodes: tuple[str, str, str]) -> None:
+    """What each node has, and what of it jobs have, as sinfo prints it."""
+    (place / "types").write_text(
+        "".join(f"{node:<64}\x1f{gres:<256}\x1f{used:<256}\x1f\n" for node, gres, used in nodes)
+    )
+    monkeypatch.setattr(gpu.queue, "TYPES", ("cat", str(place / "types")))
 
 
 def called(place: Path) -> list[str]:
@@ -68,35 +77,39 @@ def test_get_asks_and_waits(bin: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_a_type_by_a_part_of_its_name(
     bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = (
-        ("gpu1", "gpu:h100-80gb:8(S:0-1)"),
-        ("gpu2", "gpu:a100:4,mps:8"),
-        ("gpu3", "gpu:8"),
-        ("gpu4", "gpu:a100-pcie:4"),
-    )
-    (bin / "types").write_text("".join(f"{node:<64}\x1f{gres:<256}\x1f\n" for node, gres in there))
-    monkeypatch.setattr(gpu.queue, "TYPES", ("cat", str(bin / "types")))
+    types(
+        bin, monkeypatch, ("gpu1", "gpu:h100-80gb:8(S:0-1)", "gpu:h100-80gb:3(IDX:0,2-3)"),
+        ("gpu2", "gpu:a100:4,mps:8", "gpu:a100:0(IDX:N/A),mps:0"),
+        ("gpu3", "gpu:a100:2,gpu:6(S:0-1)", "gpu:a100:1(IDX:1),gpu:(null):2(IDX:3,7)"),
+        ("gpu4", "gpu:a100-pcie:4", "gpu:a100-pcie:4(IDX:0-3)"),
+    )  # fmt: skip
     for typed, given in (("H100", "h100-80gb"), ("a100", "a100"), ("pcie", "a100-pcie")):
         assert gpu.main(["get", "2", "--type", typed, "--no-wait"]) == 0
         assert f"--gres=gpu:{given}:2" in called(bin)[-1]
     before = called(bin)
     for typed in ("100", "v100"):
         assert gpu.main(["get", "--type", typed]) == 1
-        assert f"{typed}: name one of these types: a100, a100-pcie, h100-80gb" in capsys.readouterr().err
+        assert (
+            f"{typed}: no type of GPUs, or more than one, has that in its name. There are: a100, a100-pcie, h100-80gb"
+            in capsys.readouterr().err
+        )
     assert gpu.main(["get", "--type", "h100:8,x"]) == 2
     assert called(bin) == before
     assert gpu.main(["list"]) == 0
-    assert "Types of GPUs: gpu1 h100-80gb, gpu2 a100, gpu4 a100-pcie" in capsys.readouterr().out
+    free = (
+        "GPUs: gpu1: 8 × h100-80gb (5 free); gpu2: 4 × a100; gpu3: 2 × a100 (1 free), 6 (4 free); "
+        "gpu4: 4 × a100-pcie (0 free)\n"
+    )
+    assert free in capsys.readouterr().out, "gpu2 takes no jobs, so none of its GPUs is to be had"
 
 
 @pytest.mark.holds("who asks for a GPU is given no part of one")
 def test_mig_devices_are_asked_for_by_name(
     bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gpu.queue, "TYPES", ("cat", str(bin / "types")))
 
     def given(*arguments: str, nodes: dict[str, str]) -> str:
-        (bin / "types").write_text("".join(f"{node:<64}\x1f{gres:<256}\x1f\n" for node, gres in nodes.items()))
+        types(bin, monkeypatch, *((node, gres, "gpu:(null):0(IDX:N/A)") for node, gres in nodes.items()))
         assert gpu.main(["get", *arguments, "--no-wait"]) == 0
         return called(bin)[-1]
 
@@ -111,14 +124,25 @@ def test_mig_devices_are_asked_for_by_name(
     assert "--exclude=gpu1 " in asked
     assert "--gres=gpu:h100:1 " in given("--node", "gpu1", nodes=several)
     assert "--exclude" not in given(nodes={"gpu2": "gpu:h100:8", "gpu3": "gpu:a100:4"})
-    (bin / "types").write_text(f"{'gpu1':<64}\x1f{one['gpu1']:<256}\x1f\n")
+    types(bin, monkeypatch, ("gpu1", one["gpu1"], "gpu:h100:1(IDX:7),gpu:1g.10gb:2(IDX:0-1)"))
     before = called(bin)
     assert gpu.main(["get", "--mig", "3g.40gb"]) == 1
     assert "3g.40gb: no node has such MIG devices. There are: 1g.10gb" in capsys.readouterr().err
     assert gpu.main(["get", "--mig", "h100"]) == 2
     assert called(bin) == before
     assert gpu.main(["list"]) == 0
-    assert "MIG devices: gpu1: 7 × 1g.10gb" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "GPUs: gpu1: 1 × h100 (0 free)\n" in out
+    assert "MIG devices: gpu1: 7 × 1g.10gb (5 free)\n" in out
+
+
+def test_jobs_that_have_more_than_a_node_has_leave_none(
+    bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They go on where GPUs were taken out."""
+    types(bin, monkeypatch, ("gpu1", "gpu:h100:4", "gpu:h100:8(IDX:0-7)"))
+    assert gpu.main(["list"]) == 0
+    assert "gpu1: 4 × h100 (0 free)\n" in capsys.readouterr().out
 
 
 def test_who_stops_waiting_keeps_their_place(bin: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,8 +172,8 @@ def test_a_controller_that_goes_away_meanwhile_is_waited_for(
     monkeypatch.setattr(gpu_words.socket, "gethostname", lambda: "gpu3")
     assert gpu.main(["get"], sleep=sleep) == 0
     _, place, away, again, have, there = capsys.readouterr().out.splitlines()
-    assert place == again == "Your place in the queue: 1. You are next, as soon as enough GPUs are free."
-    assert away == "The queue does not answer now. You keep your place, and this goes on waiting."
+    assert place == again == "Your place in the queue: 1. Next, as soon as enough GPUs are free."
+    assert away == "The queue does not answer now. You keep your place, and this keeps waiting."
     assert have.startswith("1 GPU on gpu1, gpu2 until ")
     assert there == "You are on gpu3: ssh gpu1; ssh gpu2"
 
@@ -202,7 +226,7 @@ def test_a_queue_that_does_not_answer(
         ),
         (
             "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit)",
-            "more than one",
+            "than one person may have",
         ),
         ("sbatch: error: Batch job submission failed: Invalid account or account/partition combination", "no account"),
         ("sbatch: error: something else", "Slurm refuses: something else"),
@@ -217,6 +241,45 @@ def test_refusals_say_what_to_do(
 
 
 @pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"gpus": 2, "queued": 20}, "You may have 2 GPUs at once, for 30 h each time, and 20 jobs"),
+        ({"queued": 5}, "You may have GPUs for 30 h each time, and 5 jobs, waiting ones counted. If you need"),
+        (
+            {"queued": 5, "cpus": 64, "memory": 400, "nodes": 1},
+            "You may have GPUs for 30 h each time, and 5 jobs, waiting ones counted. All your jobs together may have "
+            "64 processors, 400 GiB of memory, 1 node. If you need more",
+        ),
+        (None, "Ask your admins what is allowed."),
+    ],
+)
+def test_a_refusal_names_the_limits(
+    bin: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    limits: dict[str, int] | None,
+    words: str,
+) -> None:
+    """As the site says them: a node does not reach slurmdbd."""
+    path = tmp_path / "policy.json"
+    monkeypatch.setattr(policy, "PATH", str(path))
+    says = "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, …)"
+    own = {"phd": {"name": "phd", "share": 10, "hours": 30, **limits}} if limits else {}
+    others = {"people": {"name": "people", "share": 10, "hours": 1, "gpus": 1, "queued": 1}}
+    path.write_text(json.dumps({"extend": "free", "hours": {"people": 1, "phd": 30}, "limits": {**others, **own}}))
+    up = "*ping*) echo 'Slurmctld(primary) at nas is UP';;"
+    group = f"*assoc_mgr*users={ME}*) echo 'UserName={ME}({os.getuid()}) DefAccount=phd ';;"
+    slurm(bin, monkeypatch, sbatch=f"echo '{says}' >&2; exit 1", scontrol=f'case "$*" in {up} {group} *) exit 1;; esac')
+    assert gpu.main(["get", "9"]) == 1
+    assert capsys.readouterr().err.startswith(f"That is more than one person may have at once, or for longer. {words}")
+    for odd in (tmp_path / "none", path / "below a file"):  # one that is not there, and one that cannot be read
+        monkeypatch.setattr(policy, "PATH", str(odd))
+        assert gpu.main(["get", "9", "--language", "ko"]) == 1
+        assert capsys.readouterr().err.endswith("허용량은 관리자에게 문의하십시오.\n")
+
+
+@pytest.mark.parametrize(
     "typed",
     [
         ["get", "0"], ["get", "65"], ["get", "x"], ["get", "--hours", "0"], ["get", "--hours"], ["get", "--node", "-x"],
@@ -227,7 +290,9 @@ def test_what_is_not_understood_is_given_to_no_program(
     bin: Path, capsys: pytest.CaptureFixture[str], typed: list[str]
 ) -> None:
     assert gpu.main(typed) == 2
-    assert "usage: gpu get" in capsys.readouterr().err
+    error = capsys.readouterr().err.splitlines()
+    assert len(error) == 2, "what is wrong, and where to read more"
+    assert "`gpu --help`" in error[1]
     assert called(bin) == []
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import slurm_nodes
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.divided import Part
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.nodes import (
     Node,
     gres_conf,
@@ -34,7 +35,9 @@ def test_what_the_inventory_says_of_gpus_wins() -> None:
     assert node.gpus == 4
 
 
-@pytest.mark.parametrize("has", [None, {}, {**HAS, "memory": 0}, {**HAS, "gpus": None}, {**HAS, "processors": "many"}])
+@pytest.mark.parametrize(
+    "has", [None, {}, {**HAS, "memory": 0}, {**HAS, "gpus": None}, {**HAS, "gpus": -1}, {**HAS, "processors": "many"}]
+)
 def test_a_node_of_which_nothing_is_known_is_left_out(has: Any) -> None:
     assert known([DECLARED], {}, {"gpu1": has}) == []
 
@@ -55,6 +58,7 @@ def test_no_line_of_slurm_s_is_made_of_a_name(odd: dict[str, Any]) -> None:
         known([{**DECLARED, **odd}], {}, {"gpu1": HAS})
 
 
+@pytest.mark.holds("what keeps a GPU from others counts as that GPU")
 def test_the_lines() -> None:
     nodes = [
         Node("gpu1", "10.0.0.1", 64, 100_000, 8),
@@ -67,11 +71,41 @@ def test_the_lines() -> None:
         "NodeName=gpu2 NodeAddr=10.0.0.2 CPUs=32 RealMemory=47500 Gres=gpu:1 State=UNKNOWN",
         "NodeName=cpu NodeAddr=c CPUs=8 RealMemory=8550 State=UNKNOWN",
         "PartitionName=gpu Nodes=gpu1,gpu2,cpu Default=YES State=UP MaxTime=48:00:00 DefaultTime=1:00:00"
-        " TRESBillingWeights=GRES/gpu=1.0 DefMemPerCPU=1068 DefCpuPerGPU=8",
+        " TRESBillingWeights=CPU=0.125000,Mem=0.119850G,GRES/gpu=1.0 DefMemPerCPU=1068 DefCpuPerGPU=8",
     ]
     assert gres_conf(nodes).splitlines()[1:] == [
         "NodeName=gpu1 Name=gpu File=/dev/nvidia[0-7]", "NodeName=gpu2 Name=gpu File=/dev/nvidia0",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("node", "share"),
+    [
+        (Node("gpu1", "a", 4, 1000, 8), "CPU=1.000000,Mem=4.320675G,GRES/gpu=1.0 DefMemPerCPU=237 DefCpuPerGPU=1"),
+        (Node("gpu1", "a", 64, 30, 1), "CPU=0.015625,Mem=16.000000G,GRES/gpu=1.0 DefMemPerCPU=1 DefCpuPerGPU=64"),
+        (
+            Node("gpu1", "a", 64, 100_000, 2, "h100", [Part("", ["/dev/nvidia0"]), *[Part("1g.10gb", ["x"])] * 3]),
+            "CPU=0.062500,Mem=0.043127G,GRES/gpu=1.0 DefMemPerCPU=1484 DefCpuPerGPU=16",
+        ),
+    ],
+    ids=["fewer processors than GPUs", "less memory than processors", "one is divided"],
+)
+def test_nobody_gets_nothing_of_a_node_and_so_all_of_it(node: Node, share: str) -> None:
+    """What is 0 for Slurm has no limit. A MIG device is a GPU here."""
+    assert nodes_conf([node], 48, ("nas", "10.0.0.9")).endswith(f" TRESBillingWeights={share}\n")
+
+
+def test_nodes_without_gpus_have_none_to_keep_from_others() -> None:
+    (line,) = [line for line in nodes_conf([Node("cpu", "c", 8, 9000, 0)], 48, ("nas", "10.0.0.9")).splitlines()
+               if line.startswith("PartitionName")]  # fmt: skip
+    assert line.endswith("TRESBillingWeights=GRES/gpu=1.0 DefMemPerCPU=1068")
+
+
+@pytest.mark.holds("no line for Slurm is made of a controller's name")
+@pytest.mark.parametrize("controller", [("nas\nPartitionName=x", "10.0.0.9"), ("nas", "10.0.0.9)\nx"), ("nas", "")])
+def test_no_line_is_made_of_a_controller_s_name(controller: tuple[str, str]) -> None:
+    with pytest.raises(NodeError, match="is no host and its address"):
+        nodes_conf([Node("gpu1", "10.0.0.1", 64, 100_000, 8)], 48, controller)
 
 
 def document(tmp_path: Path, hardware: Any) -> slurm_nodes.Document:

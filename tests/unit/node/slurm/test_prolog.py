@@ -3,16 +3,19 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, reconcile
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import divided, prolog
+from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import divided, prolog, raised
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.prolog import Job, job_of
 
-from tests.support.gated_host import GatedHost, gated_host
+from tests.support.gated_host import GatedHost, gated_host, read_only
 
 SAID = {
     "SLURM_JOB_ID": "12", "SLURM_JOB_UID": "20000", "SLURM_JOB_USER": "minji", "SLURM_JOB_GPUS": "0",
@@ -89,6 +92,60 @@ def test_its_gpus_are_opened_to_its_person_and_closed_again(host: GatedHost) -> 
     prolog.end(JOB, host.places)  # slurmd runs an epilog again where the node was cut
 
 
+@pytest.mark.holds("where a job's GPUs could not be closed no other job starts")
+def test_gpus_that_could_not_be_closed_take_no_other_job(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(host)
+    host.refuses = "user-20000.slice"
+    with pytest.raises(NodeError, match="could not be set"):
+        prolog.end(JOB, host.places)
+    host.refuses = ""
+    begin(host)
+    with monkeypatch.context() as patch:
+        read_only(patch)
+        with pytest.raises(NodeError, match="has ended and cannot be removed"):
+            prolog.end(JOB, host.places)
+    assert "/dev/nvidia0" not in host.allow["user-20000.slice"]
+
+
+@pytest.mark.holds(
+    "a job is given no GPU that is being divided or granted",
+    "a job's GPUs are opened while nobody else changes grants",
+    "a job's GPUs are closed while nobody else changes grants",
+)
+def test_jobs_begin_and_end_while_nobody_else_changes_grants(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(prolog, "flocked", partial(flocked, seconds=0.1))
+    for path in (reconcile.adding_path(host.places), reconcile.lock_path(host.places)):
+        with flocked(path), pytest.raises(NodeError, match="has been held for"):
+            prolog.begin(JOB, host.places, NOW)
+        assert recorded(host) == []
+    begin(host)
+    with flocked(reconcile.lock_path(host.places)), pytest.raises(NodeError, match="has been held for"):
+        prolog.end(JOB, host.places)
+    assert len(recorded(host)) == 1
+    with flocked(reconcile.adding_path(host.places)):
+        prolog.end(JOB, host.places)
+    assert recorded(host) == [], "an end does not wait for whoever divides GPUs"
+
+
+@pytest.mark.holds("whoever holds the limits' lock keeps no job from its GPUs")
+def test_limits_that_somebody_else_sets_keep_no_job_from_its_gpus(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raised, "flocked", partial(flocked, seconds=0.1))
+    with flocked(f"{host.places.run}/locks/raised-limits"):
+        said = prolog.begin(JOB, host.places, NOW)
+        assert said[-1].startswith("limits do not follow jobs: ")
+        assert "/dev/nvidia0" in host.allow["user-20000.slice"]
+        prolog.end(JOB, host.places)
+    assert "/dev/nvidia0" not in host.allow["user-20000.slice"]
+
+
+def test_a_job_whose_end_is_over_by_this_clock_takes_its_node_from_nobody(host: GatedHost) -> None:
+    assert begin(host, replace(JOB, until=100))["user-20000.slice"] == ["/dev/nvidia0"]
+
+
 def test_two_jobs_of_one_person_end_in_any_order(host: GatedHost) -> None:
     other = Job("13", "minji", 20000, [1], 5000)
     begin(host)
@@ -105,16 +162,17 @@ def test_what_slurm_gives_to_the_next_is_no_longer_the_last_one_s(host: GatedHos
     assert [one.user for one in recorded(host)] == ["jiho"]
 
 
-def test_what_an_admin_has_granted_keeps_a_job_from_starting(host: GatedHost) -> None:
-    grants.write(Grant("a1", "jiho", 20001, ["GPU-a"], 1000, 4000, "root@nas"), host.places.state)
-    with pytest.raises(NodeError, match="granted to jiho by root@nas"):
-        prolog.begin(JOB, host.places, NOW)
+@pytest.mark.parametrize("begin", [1000, NOW + 600], ids=["now", "when a clock that was put back gets there"])
+def test_what_an_admin_has_granted_keeps_a_job_from_starting(host: GatedHost, begin: float) -> None:
+    grants.write(Grant("a1", "jiho", 20001, ["GPU-a"], int(begin), 4000, "root@nas"), host.places.state)
+    with pytest.raises(NodeError, match="jiho was granted GPU-a by root@nas"):
+        prolog.begin(replace(JOB, gpus=[1, 0]), host.places, NOW)
     assert [one.user for one in recorded(host)] == ["jiho"]
 
 
 @pytest.mark.parametrize("job", [Job("12", "minji", 30000, [0], 5000), Job("12", "nobody-knows", 20000, [0], 5000)])
 def test_a_job_of_whom_this_host_knows_otherwise_does_not_start(host: GatedHost, job: Job) -> None:
-    with pytest.raises(NodeError, match="has not the uid"):
+    with pytest.raises(NodeError, match="does not have the uid"):
         prolog.begin(job, host.places, NOW)
     assert recorded(host) == []
 
@@ -197,7 +255,7 @@ def answers(host: GatedHost, monkeypatch: pytest.MonkeyPatch, **said: tuple[int,
     def command(words: Sequence[str]) -> object:
         if words[:2] == ("timeout", "5"):
             code, text = said["listjobs" if "listjobs" in words else words[2]]
-            return reconcile.Finished(words, code, text, "")
+            return Finished(words, code, text, "")
         return run(words)
 
     monkeypatch.setattr(host, "run", command)

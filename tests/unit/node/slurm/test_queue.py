@@ -1,13 +1,17 @@
 """The queue: what is read of squeue and sinfo, and how reasons are said."""
 
+import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import commands
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import queue, texts
 
+from gpuadmin.common import waiting
 from tests.support.fake_slurm import row, slurm
 
 
@@ -82,7 +86,7 @@ def test_reasons(reason: str, code: str) -> None:
 
 
 def test_each_reason_has_its_words_in_both_languages() -> None:
-    assert set(queue.WHY) == set(texts.WHY["en"]) == set(texts.WHY["ko"])
+    assert {code for _, code in queue._REASONS} | {waiting.OTHER} == set(waiting.WHY)
     assert set(texts.TEXTS["en"]) == set(texts.TEXTS["ko"])
 
 
@@ -99,9 +103,10 @@ def test_the_nodes_of_a_job(text: str, names: str) -> None:
 
 
 def test_nodes_that_take_no_job_say_why() -> None:
-    assert queue.nodes("gpu1|idle|none\ngpu2|drained*|Prolog error\nodd\n") == [
+    assert queue.nodes("gpu1|idle|none\ngpu2|drained*|Prolog error\ngpu3|mixed*|none\nodd\n") == [
         {"name": "gpu1", "state": "idle", "reason": ""},
         {"name": "gpu2", "state": "drained", "reason": "Prolog error"},
+        {"name": "gpu3", "state": "mixed", "reason": "Not responding"},
     ]
 
 
@@ -110,6 +115,18 @@ def test_a_controller_that_says_nothing_is_not_waited_for(tmp_path: Path, monkey
     monkeypatch.setattr(queue, "ALIVE", 0.2)
     with pytest.raises(NodeError, match="does not answer"):
         queue.alive()
+
+
+@pytest.mark.holds("a controller that hangs meanwhile is not waited for")
+def test_a_controller_that_hangs_meanwhile_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    slurm(tmp_path, monkeypatch, squeue="exec sleep 5")
+    monkeypatch.setattr(queue, "ANSWER", 0.2)
+    began = time.monotonic()
+    with pytest.raises(NodeError, match="no answer"):
+        queue.ask_jobs()
+    assert time.monotonic() - began < 4
 
 
 def test_a_controller_that_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,3 +159,36 @@ def test_what_a_host_says_of_its_daemons_and_jobs(tmp_path: Path, monkeypatch: p
     assert queue.version("slurmctld", str(tmp_path)) is None
     slurm(tmp_path, monkeypatch, scontrol="echo 'Slurmctld(primary) at nas is DOWN'")
     assert queue.owners() is None, "not known is not nobody"
+
+
+def test_what_a_verb_without_a_playbook_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "jobs").write_text(row("4", "minji", "PENDING", reason="Priority") + "\n")
+    slurm(
+        tmp_path, monkeypatch, scontrol="echo 'Slurmctld(primary) at nas is UP'", squeue=f"cat {tmp_path}/jobs",
+        sinfo="printf 'gpu1|idle|none\\n'",
+    )  # fmt: skip
+    assert commands.main(["queue-shown"]) == 0
+    said = json.loads(capsys.readouterr().out)["queue"]
+    assert [(one["user"], one["place"], one["why"][:11]) for one in said["jobs"]] == [("minji", 1, "Others come")]
+    slurm(tmp_path, monkeypatch, scontrol="echo 'Slurmctld(primary) at nas is DOWN'")
+    assert commands.main(["queue-shown"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"problem": "slurmctld does not answer"}
+
+
+@pytest.mark.holds("what a login has set for its own squeue leaves nothing out")
+def test_what_a_login_has_set_leaves_nothing_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "jobs").write_text(row("4", "minji", "PENDING", reason="Priority") + "\n")
+    slurm(
+        tmp_path, monkeypatch, scontrol="echo 'Slurmctld(primary) at nas is UP'",
+        squeue=f'test "$SQUEUE_USERS$SLURM_CLUSTERS" || cat {tmp_path}/jobs',
+        sinfo="test \"$SINFO_PARTITION\" || printf 'gpu1|idle|none\\n'",
+    )  # fmt: skip
+    for name in ("SQUEUE_USERS", "SLURM_CLUSTERS", "SINFO_PARTITION"):
+        monkeypatch.setenv(name, "debug")
+    assert commands.main(["queue-shown"]) == 0
+    said = json.loads(capsys.readouterr().out)["queue"]
+    assert (len(said["jobs"]), len(said["nodes"])) == (1, 1)

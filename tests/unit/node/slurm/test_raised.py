@@ -5,12 +5,16 @@ import json
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked, write_atomic
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.reconcile import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.telling import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import applying
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.bounds import Machine
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import raised
@@ -42,6 +46,8 @@ JOB = Grant("slurm-12", "minji", 20000, ["GPU-a"], 1000, 5000, "Slurm", "", "slu
         (SAID, "node2", Share(2048 << 20, 5, (0,), True)),
         (SAID, "node7", Share(512 << 20, 1, (1,), True)),
         (said("gpu:a100:2(IDX:0-1),gpu:1(IDX:4)"), "node1", Share(2048 << 20, 5, (0, 1, 4), True)),
+        (said("gpu:8(IDX:0-99999999999)"), "node1", Share(2048 << 20, 5, (), True)),
+        (said("gpu:8(IDX:7-0)"), "node1", Share(2048 << 20, 5, (), True)),
         (said("gpu:a100:2(CNT:2)"), "node1", Share(2048 << 20, 5, (), True)),
         (said("shard:1(IDX:0)"), "node1", Share(2048 << 20, 5)),
         (said(), "node1", Share(2048 << 20, 5)),
@@ -195,14 +201,60 @@ def test_what_an_admin_has_set_by_hand_stays(host: Host, where: str) -> None:
 
 
 @pytest.mark.holds("a full /run keeps no job from its GPUs")
-def test_what_cannot_be_remembered_is_a_problem_and_no_more(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+@pytest.mark.parametrize("room", [0, 1])
+def test_what_cannot_be_remembered_is_a_problem_and_no_more(
+    host: Host, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:  # fmt: skip
+    """Nothing is raised that would not be taken back. ``room``: for so many files."""
+    written: list[int] = []
+
+    def full(*given: Any, **named: Any) -> None:
+        written.append(1)
+        if len(written) > room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_atomic(*given, **named)
 
     grants.write(JOB, host.places.state)
     monkeypatch.setattr(raised, "write_atomic", full)
     assert host.go() == ["what limits were raised is not remembered: No space left on device"]
-    assert len(host.told) == 1
+    assert len(host.told) == room
+    monkeypatch.undo()
+    assert (host.go(), host.told) == ([], [("user-20000.slice", f"MemoryMax={10 * GIB}")])
+    grants.delete([JOB.id], host.places.state, host.places.run)
+    assert (host.go(), host.told, host.files) == ([], [("user-20000.slice", f"MemoryMax={8 * GIB}")], [])
+
+
+@pytest.mark.holds("what is raised was remembered before, and is taken back")
+@pytest.mark.parametrize("ends", [False, True])
+def test_whoever_is_killed_leaves_no_raised_limit(
+    host: Host, monkeypatch: pytest.MonkeyPatch, *, ends: bool
+) -> None:  # fmt: skip
+    """As soon as systemd has done what it was told, and before anything else."""
+
+    def killed(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        host.run(command)
+        raise KeyboardInterrupt
+
+    grants.write(JOB, host.places.state)
+    with pytest.raises(KeyboardInterrupt):
+        raised.apply(replace(host.places, command=killed), 1500, host.limits)
+    if ends:
+        grants.delete([JOB.id], host.places.state, host.places.run)
+    else:
+        assert (host.go(), host.told) == ([], [("user-20000.slice", f"MemoryMax={10 * GIB}")])
+        assert (host.go(), host.told) == ([], [])
+        grants.delete([JOB.id], host.places.state, host.places.run)
+    assert (host.go(), host.told) == ([], [("user-20000.slice", f"MemoryMax={8 * GIB}")])
+    assert host.files == []
+
+
+@pytest.mark.holds("limits are brought to jobs by one at a time")
+def test_limits_are_brought_to_jobs_by_one_at_a_time(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    grants.write(JOB, host.places.state)
+    monkeypatch.setattr(raised, "flocked", partial(flocked, seconds=0.1))
+    with flocked(f"{host.places.run}/locks/raised-limits"), pytest.raises(NodeError, match="has been held for"):
+        host.go()
+    assert host.told == []
 
 
 @pytest.mark.holds("limits keep no job from its GPUs")
@@ -210,4 +262,14 @@ def test_damaged_limits_are_a_problem_and_no_more(host: Host) -> None:
     (Path(host.places.state) / applying.RECORD).write_text("{")
     grants.write(JOB, host.places.state)
     (problem,) = host.go()
-    assert "what its jobs have is not known" in problem
+    assert problem.startswith("user-20000.slice: limits do not follow its jobs: ")
+
+
+def test_a_systemd_that_does_not_answer_is_a_problem_and_tried_again(host: Host) -> None:
+    def late(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        raise NodeError("no answer in 30 s")
+
+    grants.write(JOB, host.places.state)
+    problems = raised.apply(replace(host.places, command=late), 1500, host.limits).problems
+    assert problems == [f"user-20000.slice: MemoryMax={10 * GIB} could not be set: no answer in 30 s"]
+    assert (host.go(), host.told) == ([], [("user-20000.slice", f"MemoryMax={10 * GIB}")])

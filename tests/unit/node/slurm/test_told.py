@@ -28,11 +28,11 @@ def test_what_each_person_reads() -> None:
     assert found["minji.en"] == (
         "You have 1 GPU of gpu2 until 16:00.\n`gpu release` gives back what you no longer need.\n"
     )
-    assert found["jiho.en"].startswith("You wait for 2 GPUs. Your place in the queue: 2. Others come first")
+    assert found["jiho.en"].startswith("You are waiting for 2 GPUs. Your place in the queue: 2. Others come first")
     assert found["hana.en"].count("\n") == 2, "two lines, whatever somebody has"
-    assert found[".nobody.en"].startswith("You have no GPU. People who wait for one: 2.\n`gpu get`")
+    assert found[".nobody.en"].startswith("You have no GPU. People waiting for one: 2.\n`gpu get`")
     assert found["minji.ko"].startswith("사용 중: gpu2의 GPU 1개(16:00까지).\n")
-    assert told.texts([], NOW)[".nobody.en"].startswith("You have no GPU. Nobody waits")
+    assert told.texts([], NOW)[".nobody.en"].startswith("You have no GPU. Nobody is waiting")
     assert told.texts([job("minji", gpus=0)], NOW).keys() == told.texts([], NOW).keys(), "a job without GPUs"
 
 

@@ -13,8 +13,9 @@ from ..documents import entries
 from ..errors import NodeError
 from ..run import run
 from ..slurm import accounts, booking, queue
-from ..slurm.accounts import ASK_PEOPLE, ASK_QOS, Group
+from ..slurm.accounts import ASK_PEOPLE, ASK_QOS
 from ..slurm.booking import Reservation
+from ..slurm.policy import Group
 
 ROLE = "slurm_controller"
 #: Seconds for slurmctld to register the cluster with slurmdbd, once both have started.

@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuadmin.common.waiting import settled
+
 from ..answer import Answer
 from ..errors import NodeError
 from ..fields import quoted
@@ -44,7 +46,7 @@ def operate(document: Document, check: bool) -> Answer:
     wanted = document.drain
     reason = f"{wanted.mark} {wanted.reason}".strip()
     if not wanted.resume and (not 0 < len(reason) <= queue.LONGEST or not reason.isprintable()):
-        raise NodeError(f"why they take no jobs has to be said, in a line of at most {queue.LONGEST} characters")
+        raise NodeError(f"say why they take no jobs, in a line of at most {queue.LONGEST} characters")
     if wanted.mark and shutil.which("scontrol") is None:
         return Answer()  # there is no queue on this host yet, so it starts no job
     try:
@@ -58,7 +60,7 @@ def operate(document: Document, check: bool) -> Answer:
     for name in wanted.nodes:
         # guard: only a node that Slurm has named is given to its programs
         if name not in there and not wanted.mark:
-            raise NodeError(f"{quoted(name)} is no node of the queue")
+            raise NodeError(f"{quoted(name)} is not a node of the queue")
     changing = [name for name in wanted.nodes if name in there and _differs(there[name], wanted, reason)]
     if changing and not check:
         state = ["State=RESUME"] if wanted.resume else ["State=DRAIN", f"Reason={reason}"]
@@ -73,12 +75,9 @@ def operate(document: Document, check: bool) -> Answer:
 
 
 def _differs(node: Mapping[str, str], wanted: Wanted, reason: str) -> bool:
-    closed = node["state"].startswith(("drain", "down", "fail"))
-    if not wanted.mark:
-        return closed if wanted.resume else not closed or node["reason"] != reason
-    mine = node["reason"].startswith(wanted.mark)
-    if wanted.resume:
-        return closed and mine  # guard: a verb lets take jobs again only what it has drained itself -> closed
+    # guard: a verb lets take jobs again only what it has drained itself
+    if wanted.resume and not node["reason"].startswith(wanted.mark):
+        return False
     # one that does not answer comes back by itself, in the middle of what the verb does
-    # guard: a verb does not drain once more what somebody has drained
-    return not closed or node["reason"] == "Not responding"
+    keep = bool(wanted.mark)  # guard: a verb does not drain once more what somebody has drained -> False
+    return not settled(node, reason, resume=wanted.resume, keep=keep)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..answer import Answer
 from ..errors import NodeError
-from ..fields import quoted, valid_name
+from ..fields import quoted
 from ..lookup import system_lookup
 from ..slurm import exceptions, queue
 from . import slurm_queue
@@ -45,7 +45,7 @@ class Document:
 
 def operate(document: Document, check: bool) -> Answer:
     if not all(queue.JOB.match(one) for one in document.end):
-        raise NodeError("these are no jobs")
+        raise NodeError("these are not numbers of jobs")
     queue.alive()
     before = slurm_queue.report()["queue"]
     here = {one["id"] for one in before["jobs"]}
@@ -65,7 +65,7 @@ def operate(document: Document, check: bool) -> Answer:
 
 def _checked(wanted: Wanted, there: dict[str, object]) -> None:
     # guard: an exception is of whoever has the uid on this host
-    if not valid_name(wanted.user) or (system_lookup(wanted.user) or (None,))[0] != wanted.uid:
-        raise NodeError(f"{quoted(wanted.user)} has not the uid {wanted.uid} on this host: gpuadmin sync-users")
+    if (system_lookup(wanted.user) or (None,))[0] != wanted.uid:
+        raise NodeError(f"{quoted(wanted.user)} does not have the uid {wanted.uid} on this host: gpuadmin sync-users")
     if wanted.gpus < 1 or wanted.until <= time.time():
-        raise NodeError("how many GPUs, and until when, has to be said")
+        raise NodeError("say how many GPUs, and until when")

@@ -56,6 +56,8 @@ class Document:
     directory: str = "/etc/slurm"
     #: Commands to run when something has changed.
     after: Sequence[Sequence[str]] = ()
+    #: As that of gpuadmin.node.files.
+    follows: str = ""
 
 
 def operate(document: Document, check: bool, state: str = STATE) -> Answer:
@@ -88,7 +90,7 @@ def operate(document: Document, check: bool, state: str = STATE) -> Answer:
     if record != before and not check:
         write_atomic(path, json.dumps(record, indent=1).encode(), mode=0o644)
     wanted = [files.WantedFile(f"{document.directory}/{name}", text) for name, text in contents.items()]
-    return files.operate(files.Document(files=wanted, after=document.after), check)
+    return files.operate(files.Document(files=wanted, after=document.after, follows=document.follows), check)
 
 
 def _there(directory: str, name: str) -> str:

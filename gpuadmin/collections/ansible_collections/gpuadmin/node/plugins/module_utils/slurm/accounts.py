@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ..errors import NodeError
 from ..fields import quoted, valid_name
 from .booking import Reservation
+from .policy import Group
 
 #: Jobs that an admin makes in somebody's name (operations/slurm_exception.py) have no limits and come first. It is in
 #: nobody's associations, so people cannot ask for it.
@@ -19,24 +20,27 @@ EXCEPTION = "exception"
 EVERYBODY = "people"
 
 
-@dataclass(frozen=True)
-class Group:
-    """A group of people. ``share``: of what all use, against other groups'. ``gpus``: at most so many of one person's
-    at once; None: any number. ``hours``: the longest job. ``queued``: at most so many jobs of one person."""
+def limits_of(group: Group) -> tuple[str, ...]:
+    """As sacctmgr prints them: Flags, MaxTRESPerUser, MaxWall, MaxSubmitJobsPerUser. A job that is too much by itself
+    is refused at once (DenyOnLimit)."""
+    days, hours = divmod(group.hours, 24)
+    wall = f"{days}-{hours:02}:00:00" if days else f"{hours:02}:00:00"
+    printed = {**_amounts(group), "mem": group.memory and _printed(group.memory)}
+    most = ",".join(f"{name}={amount}" for name, amount in printed.items() if amount is not None)
+    return "DenyOnLimit", most, wall, str(group.queued)
 
-    name: str
-    share: int
-    hours: int
-    queued: int
-    gpus: int | None = None
 
-    @property
-    def limits(self) -> tuple[str, ...]:
-        """As sacctmgr prints them: Flags, MaxTRESPerUser, MaxWall, MaxSubmitJobsPerUser. A job that is too much by
-        itself is refused at once (DenyOnLimit)."""
-        days, hours = divmod(self.hours, 24)
-        wall = f"{days}-{hours:02}:00:00" if days else f"{hours:02}:00:00"
-        return "DenyOnLimit", "" if self.gpus is None else f"gres/gpu={self.gpus}", wall, str(self.queued)
+def _amounts(group: Group) -> dict[str, int | str | None]:
+    """What one person may have at once, by Slurm's names and in its order."""
+    memory = group.memory and f"{group.memory}G"
+    return {"cpu": group.cpus, "gres/gpu": group.gpus, "mem": memory, "node": group.nodes}
+
+
+def _printed(memory: int) -> str:
+    """So many GiB as Slurm prints them."""
+    if memory < 1024:
+        return f"{memory}G"
+    return f"{memory // 1024}T" if memory % 1024 == 0 else f"{memory / 1024:.2f}T"
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def people_of(
         name, expires = one.get("name"), one.get("expires")
         # guard: what is no name is given to no program of Slurm's
         if not isinstance(name, str) or not valid_name(name):
-            raise NodeError(f"{quoted(name)} is no name")
+            raise NodeError(f"{quoted(name)} is not a name")
         over = isinstance(expires, int) and expires < today
         group = one.get("group")  # for limits alone, where the queue has no such group
         found.append(Person(name, group if group in shared else EVERYBODY, gone or bool(one.get("locked")) or over))
@@ -103,18 +107,7 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
     for account, of in there.people.items():
         closing = [name for name, submit in of.items() if name in named and named[name].locked and submit != "0"]
         if closing:  # guard: whoever is locked submits no job
-            found.append(
-                (
-                    *change,
-                    "modify",
-                    "user",
-                    "where",
-                    f"name={','.join(closing)}",
-                    f"account={account}",
-                    "set",
-                    "maxsubmitjobs=0",
-                )
-            )
+            found.append(_users("modify", closing, f"account={account}", "set", "maxsubmitjobs=0"))
             found += [("scancel", f"--user={name}") for name in closing]  # it takes one
     found += [
         ("scontrol", "delete", f"ReservationName={one.name}")
@@ -127,10 +120,11 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
     for one in groups:
         if one.name not in there.qos:
             found.append((*change, "add", "qos", one.name))
-        if there.qos.get(one.name) != one.limits:
-            flags, gpus, wall, queued = one.limits
+        if there.qos.get(one.name) != (limits := limits_of(one)):
+            flags, _, wall, queued = limits
+            most = ",".join(f"{name}={amount or -1}" for name, amount in _amounts(one).items())
             found.append(
-                (*change, "modify", "qos", one.name, "set", f"Flags={flags}", f"MaxTRESPerUser={gpus or 'gres/gpu=-1'}",
+                (*change, "modify", "qos", one.name, "set", f"Flags={flags}", f"MaxTRESPerUser={most}",
                  f"MaxWall={wall}", f"MaxSubmitJobsPerUser={queued}")
             )  # fmt: skip
         if one.name not in there.accounts:
@@ -142,42 +136,34 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
         mine = [person for person in people if person.group == one.name]
         new = [person.name for person in mine if person.name not in have and not person.locked]
         if new:
-            found.append(
-                (
-                    *change,
-                    "add",
-                    "user",
-                    ",".join(new),
-                    f"account={one.name}",
-                    f"qos={one.name}",
-                    f"defaultqos={one.name}",
-                )
-            )
+            own = (f"account={one.name}", f"qos={one.name}", f"defaultqos={one.name}")
+            found.append((*change, "add", "user", ",".join(new), *own))
         moved = [name for name in new if any(name in of for account, of in there.people.items() if account != one.name)]
         if moved:
-            found.append(
-                (*change, "modify", "user", "where", f"name={','.join(moved)}", "set", f"defaultaccount={one.name}")
-            )
+            found.append(_users("modify", moved, "set", f"defaultaccount={one.name}"))
     for account, of in there.people.items():
-        left = [name for name in of if name in named and named[name].group != account and not named[name].locked]
+        left = [
+            name
+            for name in of
+            if name in named
+            and named[name].group != account
+            and not named[name].locked  # guard: what whoever is locked has used stays where it was
+        ]
         if left:
-            found.append((*change, "delete", "user", "where", f"name={','.join(left)}", f"account={account}"))
+            found.append(_users("delete", left, f"account={account}"))
         opening = [
             name
             for name, submit in of.items()
-            if name in named and not named[name].locked and named[name].group == account and submit == "0"
+            if name in named
+            and not named[name].locked
+            and named[name].group == account  # guard: nobody asks by a group that they have left
+            and submit == "0"
         ]
         if opening:
-            found.append(
-                (
-                    *change,
-                    "modify",
-                    "user",
-                    "where",
-                    f"name={','.join(opening)}",
-                    f"account={account}",
-                    "set",
-                    "maxsubmitjobs=-1",
-                )
-            )
+            found.append(_users("modify", opening, f"account={account}", "set", "maxsubmitjobs=-1"))
     return found
+
+
+def _users(verb: str, names: Iterable[str], *words: str) -> tuple[str, ...]:
+    """One call for all of these people."""
+    return ("sacctmgr", "-i", verb, "user", "where", f"name={','.join(names)}", *words)

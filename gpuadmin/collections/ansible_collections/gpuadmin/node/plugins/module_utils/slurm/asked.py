@@ -8,19 +8,23 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from .. import peercred_service
+from ..accounts.desired import subordinate
 from ..errors import NodeError
 from ..files import read_bytes
 from ..lookup import name_of
+from ..paths import STATE
 from ..run import run
-from . import booking, queue
+from . import booking, exceptions, queue
+from .accounts import EXCEPTION
 from .policy import PATH, Policy, RefusedError, policy_of
 
 SOCKET = "/run/gpuadmin-queue.sock"
 HOUR = 3600
-#: Reasons of those who wait for GPUs that somebody else has (queue.WHY); others wait for themselves, or a node.
+#: Reasons of those who wait for GPUs that somebody else has (waiting.WHY); others wait for themselves, or a node.
 FOR_OTHERS = ("priority", "resources", "unread", "other")
 _NUMBER, _NODE = "[1-9][0-9]{0,3}", "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _REQUESTS = {
@@ -38,14 +42,16 @@ def extend(user: str, id: str, hours: int, policy: Policy, now: float) -> str:
         (
             one
             for one in jobs
-            if one["id"] == id
-            and not one["waits"]
-            and one["user"] == user  # guard: more time is given for a job of one's own alone
+            if one["id"] == id and one["user"] == user  # guard: more time is given for a job of one's own alone
         ),
         None,
     )
     if mine is None or mine["start"] is None or mine["end"] is None:
         raise RefusedError(f"not-running {id}")
+    # guard: an exception gets more time from an admin alone
+    if mine["qos"] == EXCEPTION:
+        who = re.sub(r"[^\w.@-]", "", exceptions.said([id])[id]["who"])[:64]
+        raise RefusedError(f"exception {id} {mine['end']} {who or '?'}")
     if policy.extend == "never":  # guard: nobody gets more time where the site says never
         raise RefusedError("never")
     most = policy.hours.get(mine["group"])
@@ -100,7 +106,7 @@ def answered(uid: int, request: str, policy: Policy, now: float) -> tuple[int, s
     return 0, done
 
 
-def main(path: str = PATH, clock: Callable[[], float] = time.time) -> int:
+def main(path: str = PATH, clock: Callable[[], float] = time.time, state: str = STATE) -> int:
     """What the unit runs: its socket is given by systemd. Raises NodeError."""
     listener = peercred_service.given_socket()
     if listener is None:
@@ -112,7 +118,9 @@ def main(path: str = PATH, clock: Callable[[], float] = time.time) -> int:
         def act(uid: int, request: str) -> tuple[int, str]:
             return answered(uid, request, policy, clock())
 
-        peercred_service.serve_requests(listener, act, "failed", busy="busy")
+        # guard: nobody keeps others from the queue by subordinate ids -> lambda: lambda _uid: None
+        refusals = partial(subordinate, state, "unknown")
+        peercred_service.serve_requests(listener, refusals, act, "failed", busy="busy")
     return 0
 
 

@@ -86,6 +86,9 @@ def book(user: str, gpus: int, hours: int, begin: int, node: str, policy: Policy
         raise RefusedError(f"book-long {allowed.hours}")
     if begin < now:
         raise RefusedError("past")
+    # a booking that nobody uses ends; whoever made it could book again at once, and keep a node from everybody
+    if begin < now + allowed.lead * HOUR:  # guard: who does not use a booking cannot have the next one at once
+        raise RefusedError(f"soon {allowed.lead}")
     if begin > now + allowed.days * DAY:  # guard: nobody books further ahead than the site allows
         raise RefusedError(f"ahead {allowed.days}")
     there, counts = reservations(), queue.counts(queue.ask(queue.TYPES))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ..gpus import reconcile
-from ..gpus.reconcile import Places
+from ..gpus.telling import Places
 from ..unit_status import said
 from . import raised
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ..errors import NodeError
@@ -17,6 +17,7 @@ from ..lookup import name_of
 from . import booking, gpu_book, queue
 from .asked import ask
 from .booking import Reservation
+from .gpu_refusals import refusal
 from .gpu_words import Asked, UsageError, clock, gpus, had, parse, said, spoken, waiting
 from .texts import ASKED, TEXTS, USAGE
 
@@ -25,9 +26,7 @@ PROGRAM = "/usr/local/bin/gpu"
 #: What a job of `gpu get` is called: only these are given back without their number.
 NAME = "gpu-get"
 POLL = 5.0  # seconds between two questions, from all who wait
-#: Slurm says RUNNING while the prolog still opens the GPUs; this runs after it.
-OPEN, OPENING = "open", 60.0  # seconds for it
-JOB_DOES = f"scontrol update JobId=$SLURM_JOB_ID Comment={OPEN}; exec sleep infinity"
+OPENING = 60.0  # seconds for the prolog to open the GPUs, while Slurm says RUNNING
 
 
 class NotYoursError(Exception):
@@ -36,21 +35,22 @@ class NotYoursError(Exception):
 
 def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.sleep) -> int:
     """Exit 0; 1 where the queue refuses or does not answer; 2 for what cannot be asked; 130 for who stops waiting."""
-    usage = USAGE[spoken(arguments, os.environ)]
+    language = spoken(arguments, os.environ)
     try:
         asked = parse(arguments, os.environ, time.time())
     except UsageError as error:
-        print(f"{error}\n{usage}", file=sys.stderr)
+        print(f"{error}\n{TEXTS[language]['help']}", file=sys.stderr)
         return 2
     if asked is None:
-        print(usage)
+        print(USAGE[language])
         return 0
     words = TEXTS[asked.language]
     try:
         queue.alive()
-        return {"get": get, "list": show, "why": why, "release": release, "extend": extend, "book": book}[asked.word](
-            asked, sleep
-        )
+        if asked.word == "get":
+            return get(asked, sleep)
+        verbs = {"list": show, "why": why, "release": release, "extend": extend, "book": gpu_book.book}
+        return verbs[asked.word](asked)
     except NotYoursError as error:
         print(error, file=sys.stderr)
         return 1
@@ -60,17 +60,6 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
     except NodeError as error:
         print(refusal(str(error), words), file=sys.stderr)
         return 1
-
-
-def refusal(text: str, words: Mapping[str, str]) -> str:
-    """Why Slurm refuses, in words that say what to do."""
-    if "node configuration is not available" in text or "Invalid node name" in text:
-        return words["impossible"].format(text)
-    if "QOS policy" in text or "policy limit" in text:
-        return words["too-much"]
-    if "Invalid account" in text:
-        return words["unknown"]
-    return words["failed"].format(text)
 
 
 def command_of(
@@ -84,7 +73,7 @@ def command_of(
         f"--time={minutes // 60}:{minutes % 60:02}:00", "--chdir=/", "--output=/dev/null", "--export=NIL",
         *([f"--nodelist={asked.node}"] if asked.node else []),
         *([f"--exclude={','.join(without)}"] if without else []),
-        *([f"--reservation={booked.name}"] if booked else []), f"--wrap={JOB_DOES}",
+        *([f"--reservation={booked.name}"] if booked else []), f"--wrap={queue.JOB_DOES}",
     ]  # fmt: skip
 
 
@@ -125,7 +114,7 @@ def get(asked: Asked, sleep: Callable[[float], None]) -> int:
                 return 1
             if not mine[0]["waits"]:
                 first = first or time.monotonic()
-                if mine[0]["comment"] != OPEN and time.monotonic() - first < OPENING:
+                if mine[0]["comment"] != queue.OPEN and time.monotonic() - first < OPENING:
                     said = ""  # it is a matter of moments
                     continue
                 print("\n".join(had(mine[0], words)))
@@ -141,8 +130,7 @@ def get(asked: Asked, sleep: Callable[[float], None]) -> int:
 
 def _kind(asked: Asked, words: Mapping[str, str]) -> tuple[str, list[str]] | None:
     """The type that a job asks for, and the nodes that it is not to use. None: there is none such, which is said."""
-    there = queue.ask(queue.TYPES)
-    kinds = queue.kinds(there)
+    kinds = queue.kinds(queue.ask(queue.TYPES))
     if asked.mig:
         profiles = {one for of in kinds.values() for one in of if queue.PROFILE.match(one)}
         if asked.mig in profiles:
@@ -151,7 +139,7 @@ def _kind(asked: Asked, words: Mapping[str, str]) -> tuple[str, list[str]] | Non
         return None
     if not asked.type:
         return whole(asked, kinds)
-    types = set(queue.types(there).values())
+    types = set(queue.types(kinds).values())
     meant = sorted({one for one in types if asked.type == one} or {one for one in types if asked.type in one})
     if len(meant) != 1:  # guard: it is not guessed which type of GPUs somebody means
         print(words["types"].format(asked.type, ", ".join(sorted(types)) or "–"), file=sys.stderr)
@@ -171,7 +159,7 @@ def whole(asked: Asked, kinds: Mapping[str, Mapping[str, int]]) -> tuple[str, li
     return (types.pop(), []) if len(types) == 1 else ("", divided)
 
 
-def show(asked: Asked, sleep: Callable[[float], None]) -> int:
+def show(asked: Asked) -> int:
     words = TEXTS[asked.language]
     there = [one for one in queue.ask_jobs() if one["gpus"]]
     if there:
@@ -186,20 +174,39 @@ def show(asked: Asked, sleep: Callable[[float], None]) -> int:
         print(words["empty"])
     for line in gpu_book.lines(booking.reservations(), asked.language):
         print(line)
-    kinds = queue.types(queue.ask(queue.TYPES))
-    if kinds:
-        print(words["kinds"].format(", ".join(f"{node} {kind}" for node, kind in kinds.items())))
-    for node_name, of in queue.kinds(queue.ask(queue.TYPES)).items():
-        devices = ", ".join(f"{number} × {kind}" for kind, number in of.items() if queue.PROFILE.match(kind))
+    closed = {one["name"]: one["reason"] for one in queue.nodes(queue.ask(queue.NODES)) if one["reason"]}
+    nodes = _counted(queue.ask(queue.TYPES), closed, words)
+    if whole := [f"{node}: {', '.join(gpus)}" for node, (gpus, _) in nodes.items() if gpus]:
+        print(words["kinds"].format("; ".join(whole)))
+    for node, (_, devices) in nodes.items():
         if devices:
-            print(words["devices"].format(node_name, devices))
-    for node in queue.nodes(queue.ask(queue.NODES)):
-        if node["reason"]:
-            print(words["closed"].format(node["name"], node["reason"]))
+            print(words["devices"].format(node, ", ".join(devices)))
+    for node, reason in closed.items():
+        print(words["closed"].format(node, reason))
     return 0
 
 
-def why(asked: Asked, sleep: Callable[[float], None]) -> int:
+def _counted(types: str, closed: Collection[str], words: Mapping[str, str]) -> dict[str, tuple[list[str], list[str]]]:
+    """Node → its GPUs and its MIG devices in words, with those that no job has; ``closed``: nobody gets these now.
+    ``types``: what queue.TYPES prints."""
+    used, all_used = queue.kinds(types, used=True), queue.counts(types, used=True)
+    counts, found = queue.counts(types), {}
+    for node, kinds in queue.kinds(types).items():
+        rows = [(kind, number, used[node].get(kind, 0)) for kind, number in kinds.items()]
+        # those whose type nobody knows
+        rows.append(("", counts[node] - sum(kinds.values()), all_used[node] - sum(in_use for _, _, in_use in rows)))
+        whole: list[str] = []
+        parts: list[str] = []
+        for kind, number, in_use in rows:
+            free = "" if node in closed else f" ({words['free'].format(max(number - in_use, 0))})"
+            if number:
+                said = f"{number} × {kind}" if kind else str(number)
+                (parts if queue.PROFILE.match(kind) else whole).append(f"{said}{free}")
+        found[node] = whole, parts
+    return found
+
+
+def why(asked: Asked) -> int:
     words, mine = TEXTS[asked.language], _mine(asked)
     for one in mine:
         lines = [waiting(one, asked.language)] if one["waits"] else had(one, words)
@@ -211,7 +218,7 @@ def why(asked: Asked, sleep: Callable[[float], None]) -> int:
     return 0
 
 
-def release(asked: Asked, sleep: Callable[[float], None]) -> int:
+def release(asked: Asked) -> int:
     words, mine = TEXTS[asked.language], _mine(asked)
     # guard: what somebody computes is not ended because they give back what they got to work by hand -> mine
     ending = [one for one in mine if asked.jobs or one["name"] == NAME]
@@ -226,7 +233,7 @@ def release(asked: Asked, sleep: Callable[[float], None]) -> int:
     return 0
 
 
-def extend(asked: Asked, sleep: Callable[[float], None]) -> int:
+def extend(asked: Asked) -> int:
     """More time for a job that has its GPUs: a service of the node may give it, and decides."""
     words, sentences = TEXTS[asked.language], ASKED[asked.language]
     running = [one["id"] for one in _mine(asked) if one["gpus"] and not one["waits"]]
@@ -237,10 +244,6 @@ def extend(asked: Asked, sleep: Callable[[float], None]) -> int:
         print(sentences["which"].format(" ".join(running)), file=sys.stderr)
         return 2
     return said(ask(f"extend {running[0]} {asked.hours or 1}"), sentences)
-
-
-def book(asked: Asked, sleep: Callable[[float], None]) -> int:
-    return gpu_book.book(asked)
 
 
 def _mine(asked: Asked) -> list[dict[str, Any]]:

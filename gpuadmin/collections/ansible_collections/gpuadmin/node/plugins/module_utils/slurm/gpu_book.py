@@ -59,7 +59,7 @@ def usable(asked: Asked, type: str, now: float) -> Reservation | None:
     fitting = []
     for one in mine:
         used = sum(job["gpus"] for job in jobs if job["booking"] == one.name)
-        free = [node for node in one.nodes if asked.node in ("", node) and (not type or type in kinds[node])]
+        free = [node for node in one.nodes if asked.node in ("", node) and (not type or type in kinds.get(node, ()))]
         if free and sum(has.get(node, 0) for node in free) - used >= asked.gpus:
             fitting.append(one)
     return max(fitting, key=lambda one: one.end, default=None)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuadmin.common.text import language
+from gpuadmin.common.waiting import why
 
 from . import queue
-from .texts import LANGUAGES, TEXTS, WHY
+from .texts import LANGUAGES, TEXTS
 
 WORDS = ("get", "list", "why", "release", "extend", "book")
 MOST_GPUS = 64
@@ -133,7 +134,7 @@ def moment(text: str, now: float) -> int | None:
 
 
 def waiting(one: Mapping[str, Any], language: str) -> str:
-    reason = WHY[language][queue.code(one["reason"])].format(one["reason"])
+    reason = why(queue.code(one["reason"]), one["reason"], language)
     return TEXTS[language]["place"].format(one["place"], reason)
 
 
@@ -148,7 +149,12 @@ def had(one: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
 
 
 def gpus(number: int, words: Mapping[str, str]) -> str:
-    one, _, several = words["gpus"].partition("|")
+    return numbered(number, words["gpus"])
+
+
+def numbered(number: int, said: str) -> str:
+    """A number in words. ``said``: of one, and after a ``|`` of several where that differs."""
+    one, _, several = said.partition("|")
     return (several or one if number != 1 else one).format(number)
 
 

@@ -58,10 +58,10 @@ def known(
         name, address = one.get("name"), one.get("address")
         # guard: no line for Slurm is made of a name
         if not isinstance(name, str) or not _NAME.match(name) or name.upper() in SLURM_WORDS:
-            raise NodeError(f"{quoted(name)} is no name for a node of Slurm's")
+            raise NodeError(f"{quoted(name)} cannot be the name of a node in Slurm")
         # guard: no line for Slurm is made of an address
         if not isinstance(address, str) or not _ADDRESS.match(address):
-            raise NodeError(f"{name}: {quoted(address)} is no address")
+            raise NodeError(f"{name}: {quoted(address)} is not an address")
         has = now.get(name) or before.get(name)
         if not isinstance(has, Mapping):
             continue
@@ -88,7 +88,8 @@ def type_of(model: str) -> str:
 
 def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -> str:
     """The controller (its host name and address), the nodes, and the partition with all of them. A job gets its share
-    of a node for each processor and GPU; what counts as used is hours of GPUs. Raises NodeError."""
+    of a node for each processor and GPU. Hours of GPUs count as used; so does taking a GPU's share of processors or
+    memory without it, whichever is most (PriorityFlags=MAX_TRES in slurm.conf). Raises NodeError."""
     lines = [
         f"NodeName={one.name} NodeAddr={one.address} CPUs={one.processors} RealMemory={int(one.memory * FOR_JOBS)}"
         + (f" Gres={','.join(_gres(type, number) for type, number in one.kinds.items())}" if one.kinds else "")
@@ -96,14 +97,18 @@ def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -
         for one in nodes
     ]
     # also of jobs without GPUs, which would have a node's whole memory if nothing were said
-    share = f" DefMemPerCPU={max(1, min(int(one.memory * FOR_JOBS) // one.processors for one in nodes))}"
+    memory = max(1, min(int(one.memory * FOR_JOBS) // one.processors for one in nodes))
+    share, weights = f" DefMemPerCPU={memory}", "GRES/gpu=1.0"
     if dividing := [one for one in nodes if one.gpus]:
-        share += f" DefCpuPerGPU={max(1, min(one.processors // sum(one.kinds.values()) for one in dividing))}"
+        processors = max(1, min(one.processors // sum(one.kinds.values()) for one in dividing))
+        share += f" DefCpuPerGPU={processors}"
+        # guard: what keeps a GPU from others counts as that GPU -> weights
+        weights = f"CPU={1 / processors:.6f},Mem={1024 / (memory * processors):.6f}G,{weights}"
     lines.append(
         f"PartitionName={PARTITION} Nodes={','.join(one.name for one in nodes)} Default=YES State=UP"
-        f" MaxTime={hours}:00:00 DefaultTime=1:00:00 TRESBillingWeights=GRES/gpu=1.0{share}\n"
+        f" MaxTime={hours}:00:00 DefaultTime=1:00:00 TRESBillingWeights={weights}{share}\n"
     )
-    if not all(_ADDRESS.match(one) for one in controller):
+    if not all(_ADDRESS.match(one) for one in controller):  # guard: no line for Slurm is made of a controller's name
         raise NodeError(f"{quoted(controller)} is no host and its address")
     return f"{HEAD}SlurmctldHost={controller[0]}({controller[1]})\n" + "".join(lines)
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 
 from ..errors import NodeError, in_words
 from ..files import flocked
-from ..gpus import device_files, grants, reconcile
+from ..gpus import device_files, gate, grants, reconcile
 from ..gpus.grants import Grant
 from ..gpus.jobs import SOURCE
-from ..gpus.reconcile import Places
+from ..gpus.telling import Places
 from ..limits import applying
 from . import divided, raised
 
@@ -74,28 +74,31 @@ def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
     if not job.gpus:
         return []
     with ExitStack() as stack:
+        # guard: a job is given no GPU that is being divided or granted
         stack.enter_context(flocked(reconcile.adding_path(places)))
+        # guard: a job's GPUs are opened while nobody else changes grants
         stack.enter_context(flocked(reconcile.lock_path(places)))
         now = time.time() if now is None else now
-        settings = reconcile.settings_of(places)
+        settings = gate.read(places.settings)
         if settings.access != "granted":
             return []  # everybody opens them anyway
         owner = places.lookup(job.user)
         # guard: a job's grant is of whoever has the uid on this host
         if owner is None or owner[0] != job.uid:
-            raise NodeError(f"job {job.id}: {job.user[:40]!r} has not the uid {job.uid} on this host")
+            raise NodeError(f"job {job.id}: {job.user[:40]!r} does not have the uid {job.uid} on this host")
         there = device_files.gpus(settings, places.root)
         fetched = divided.listed(job.node, places.root)
         names = [_name(number, there, fetched, job) for number in job.gpus]
         found, problems = grants.read(places.state, places.run)
         if problems:  # guard: where a grant cannot be read no job has a GPU
             raise NodeError(problems[0])
-        others = [one for one in found if set(one.gpus) & set(names) and one.id != job.grant and one.holds(now)]
+        others = [one for one in found if set(one.gpus) & set(names) and one.id != job.grant and now < one.until]
         for one in others:
             # guard: a job takes no GPU that an admin has granted to somebody
             if one.source != SOURCE:
+                taken = grants.words(gpu for gpu in names if gpu in one.gpus)
                 raise NodeError(
-                    f"job {job.id}: GPU {', '.join(names)} is granted to {one.user} by {one.who} (grant {one.id}): "
+                    f"job {job.id}: {one.user} was granted {taken} by {one.who} (grant {one.id}): "
                     f"gpuadmin revoke {one.user}, then gpuadmin resume"
                 )
         # guard: a GPU that Slurm gives to the next job is no longer the last one's
@@ -121,16 +124,19 @@ def limited(places: Places) -> bool:
 
 def _raise(places: Places, now: float) -> list[str]:
     """Limits follow jobs. What is wrong with that keeps no job from its GPUs: the timer tries again."""
-    found = raised.apply(places, now)
+    try:
+        found = raised.apply(places, now)
+    except (NodeError, OSError) as error:  # guard: whoever holds the limits' lock keeps no job from its GPUs
+        return [f"limits do not follow jobs: {in_words(error)}"]
     return [*found.done, *found.problems]
 
 
 def end(job: Job, places: Places) -> list[str]:
     """End a job's grant, and return what was done. One that is not there has ended. Raises NodeError."""
-    with flocked(reconcile.lock_path(places)):
+    with flocked(reconcile.lock_path(places)):  # guard: a job's GPUs are closed while nobody else changes grants
         problems = grants.delete([job.grant], places.state, places.run)
         outcome = reconcile.under_lock(places, time.time(), whole=False)
-    if problems or outcome.problems:
+    if problems or outcome.problems:  # guard: where a job's GPUs could not be closed no other job starts
         raise NodeError("; ".join([*problems, *outcome.problems]))
     return [*outcome.done, *_raise(places, time.time())]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from gpuadmin.common import waiting
 
 from ..errors import NodeError
 from ..run import LateError, run_command
@@ -28,7 +30,10 @@ _FIELDS = {
 _NODES = list(_FIELDS).index("NodeList")  # a longer list would be cut
 _STATES = "--states=PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
 _ODD = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-TYPES = ("sinfo", "--noheader", "--Node", "--Format=NodeList:64\x1f,Gres:256\x1f")
+#: What jobs of ours do: nothing. Slurm says RUNNING while the prolog still opens the GPUs; the comment is of after it.
+OPEN = "open"
+JOB_DOES = f"scontrol update JobId=$SLURM_JOB_ID Comment={OPEN}; exec sleep infinity"
+TYPES = ("sinfo", "--noheader", "--Node", "--Format=NodeList:64\x1f,Gres:256\x1f,GresUsed:256\x1f")
 NODES = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%E")
 _GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)(?:,|$)")
 
@@ -39,19 +44,7 @@ def details(job: str) -> tuple[str, ...]:
     return ("scontrol", "--json", "show", "job", job)
 
 
-#: Slurm's reason → how it is said: `{0}` is the reason itself.
-WHY = {
-    "priority": "others come first: they have used less of their share, or have waited longer",
-    "resources": "next, as soon as enough GPUs are free",
-    "limit": "that person has as many GPUs as one may have at once",
-    "longest": "asks for longer than its group may",
-    "node": "its node takes no jobs now",
-    "booked": "its node is booked before its time would be over",
-    "later": "starts again soon: its node failed",
-    "held": "was held: scontrol release starts it",
-    "unread": "was not looked at yet",
-    "other": "Slurm says: {0}",
-}
+#: Slurm's reason → which of waiting.WHY it is.
 _REASONS = (
     (r"Priority", "priority"),
     (r"None|", "unread"),
@@ -66,22 +59,28 @@ _REASONS = (
 
 
 def code(reason: str) -> str:
-    """Which of WHY a reason of Slurm's is."""
-    return next((name for pattern, name in _REASONS if re.fullmatch(pattern, reason)), "other")
+    """Which of waiting.WHY a reason of Slurm's is."""
+    return next((name for pattern, name in _REASONS if re.fullmatch(pattern, reason)), waiting.OTHER)
 
 
 def ask_jobs() -> list[dict[str, Any]]:
-    """All jobs, as ``jobs`` has them. Raises NodeError, also for an answer that is not understood.
+    """All jobs, as ``jobs`` has them. Raises NodeError, also for an answer that is not understood."""
+    return jobs("\n".join(table(_FIELDS)))
+
+
+def table(fields: Mapping[str, int], *more: str) -> list[str]:
+    """A line for each job that runs or waits: its fields, as wide as given, with BETWEEN behind each. ``more``: options
+    of squeue's. Raises NodeError.
 
     Names and comments of jobs are their people's, who can write anything into them, lines and separators of ours as
     well: what is between two fields, and after a job, is therefore another word each time.
     """
     token = secrets.token_hex(8)  # guard: nobody writes a job that is not there into the queue -> ""
     between, end = f"{BETWEEN}{token}", f"\x1e{token}"
-    fields = ",".join(f"{name}:{width}{between}" for name, width in _FIELDS.items())
-    said = ask(("squeue", "--noheader", _STATES, f"--Format={fields}{end}"))
+    format = ",".join(f"{name}:{width}{between}" for name, width in fields.items())
+    said = ask(("squeue", "--noheader", _STATES, *more, f"--Format={format}{end}"))
     rows = [row.lstrip("\n") for row in said.split(end)]
-    return jobs("\n".join(BETWEEN.join(_ODD.sub("?", part) for part in row.split(between)) for row in rows))
+    return [BETWEEN.join(_ODD.sub("?", part) for part in row.split(between)) for row in rows]
 
 
 def jobs(text: str) -> list[dict[str, Any]]:
@@ -124,47 +123,48 @@ def on(found: Sequence[Mapping[str, Any]], node: str) -> list[str]:
 
 
 def nodes(text: str) -> list[dict[str, str]]:
-    """Each node with its state, and why it takes no job."""
+    """Each node with its state, and why it takes no job. One that does not answer gets none, minutes before Slurm calls
+    it down (``*`` at its state)."""
     rows = [line.split("|", 2) for line in text.splitlines()]
     return [
-        {"name": row[0], "state": row[1].rstrip("*~#!%$@+^-"), "reason": "" if row[2] == "none" else row[2][:LONGEST]}
+        {
+            "name": row[0],
+            "state": row[1].rstrip("*~#!%$@+^-"),
+            "reason": row[2][:LONGEST] if row[2] != "none" else waiting.SILENT if "*" in row[1] else "",
+        }
         for row in rows
         if len(row) == 3
     ]
-
-
-def types(text: str) -> dict[str, str]:
-    """Node → what its GPUs are, of those where it is known: Slurm writes ``gpu:h100:8(S:0-1)``."""
-    found = {}
-    for line in text.splitlines():
-        name, _, gres = line.partition(BETWEEN)
-        match = re.search(r"(?:^|,)gpu:([a-z0-9-]*[a-z-][a-z0-9-]*):\d", gres.strip(f" {BETWEEN}"))
-        if match:
-            found[name.strip()] = match[1]
-    return found
 
 
 #: What a MIG device is called: `1g.10gb`, `1c.3g.20gb`, `1g.10gb+me`.
 PROFILE = re.compile(r"(?:[0-9]c\.)?[0-9]g\.[0-9]{1,4}gb(?:\+[a-z.]{1,8})*\Z")
 
 
-def kinds(text: str) -> dict[str, dict[str, int]]:
-    """Node → type → how many it has, MIG devices included; those without a type are left out."""
-    found: dict[str, dict[str, int]] = {}
-    for line in text.splitlines():
-        name, _, gres = line.partition(BETWEEN)
-        pairs = re.findall(r"(?:^|,)gpu:([a-z0-9.+-]+):(\d+)", gres.strip(f" {BETWEEN}"))
-        found[name.strip()] = {kind: int(number) for kind, number in pairs}
-    return found
+def kinds(text: str, *, used: bool = False) -> dict[str, dict[str, int]]:
+    """Node → type → how many it has, MIG devices included; those without a type are left out. Slurm writes
+    ``gpu:h100:8(S:0-1)``. ``used``: how many jobs have."""
+    pattern = r"(?:^|,)gpu:([a-z0-9.+-]+):(\d+)"
+    return {node: {kind: int(number) for kind, number in re.findall(pattern, gres)} for node, gres in _gres(text, used)}
 
 
-def counts(text: str) -> dict[str, int]:
-    """Node → how many GPUs it has: Slurm writes ``gpu:h100:8(S:0-1),gpu:4``."""
-    found: dict[str, int] = {}
+def types(found: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    """Node → what its whole GPUs are, of those where it is known. ``found``: what kinds returns."""
+    return {node: kind for node, of in found.items() for kind in of if not PROFILE.match(kind)}
+
+
+def counts(text: str, *, used: bool = False) -> dict[str, int]:
+    """Node → how many GPUs it has: Slurm writes ``gpu:h100:8(S:0-1),gpu:4``. ``used``: how many jobs have, which it
+    writes ``gpu:h100:3(IDX:0,2-3),gpu:(null):0(IDX:N/A)``."""
+    pattern = r"(?:^|,)gpu:(?:(?:\(null\)|[^:,(]+):)?(\d+)"
+    return {node: sum(map(int, re.findall(pattern, gres))) for node, gres in _gres(text, used)}
+
+
+def _gres(text: str, used: bool) -> Iterator[tuple[str, str]]:
+    """Node, and what it has, or what of it jobs have: what TYPES prints."""
     for line in text.splitlines():
-        name, _, gres = line.partition(BETWEEN)
-        found[name.strip()] = sum(map(int, re.findall(r"(?:^|,)gpu:(?:[^:,(]+:)?(\d+)", gres.strip(f" {BETWEEN}"))))
-    return found
+        name, gres, in_use, *_ = [*(part.strip() for part in line.split(BETWEEN)), "", ""]
+        yield name, in_use if used else gres
 
 
 def closed() -> dict[str, str]:
@@ -237,7 +237,11 @@ def alive() -> None:
 def ask(command: Sequence[str]) -> str:
     """What one of Slurm's programs prints. Raises NodeError with what it says where it fails."""
     try:
-        done = run_command(command, seconds=ANSWER, environment=_SECONDS)
+        done = run_command(
+            command,
+            seconds=ANSWER,  # guard: a controller that hangs meanwhile is not waited for
+            environment=_SECONDS,
+        )
     except OSError as error:
         raise NodeError(f"{command[0]}: {error.strerror}") from None
     if done.returncode != 0:

@@ -17,13 +17,16 @@ from ..files import flocked, read_bytes, write_atomic
 from ..gpus import grants
 from ..gpus.grants import Grant
 from ..gpus.jobs import SOURCE
-from ..gpus.reconcile import Outcome, Places, set_by_property
+from ..gpus.telling import Places, set_by_property, set_property
 from ..limits import applying
 from ..limits.bounds import Machine
 from ..run import Runner
+from ..unit_status import Outcome
 from . import queue
 
 RECORD = "raised-limits.json"
+#: What a slice is about to be told for the first time: it is told again.
+UNSURE = "?"
 _MOST = 10_000  # processors of a node
 _FREE = {"MemoryMax": "infinity", "CPUQuota": ""}
 _GPUS = re.compile(r"(?:^|,)gpu[^,(]*\(IDX:([0-9,-]+)\)")
@@ -97,6 +100,7 @@ def apply(places: Places, now: float, limits: applying.Places | None = None) -> 
     limits = limits or applying.Places(state=places.state, run=places.run, control=places.control)
     limits = replace(limits, command=places.command, lookup=places.lookup)
     outcome = Outcome()
+    # guard: limits are brought to jobs by one at a time
     with flocked(os.path.join(places.run, "locks", "raised-limits")):
         before = _before(places)
         held = [one for one in grants.read(places.state, places.run)[0] if one.source == SOURCE and one.holds(now)]
@@ -104,24 +108,36 @@ def apply(places: Places, now: float, limits: applying.Places | None = None) -> 
         after: dict[int, dict[str, str]] = {}
         for uid in uids:
             try:
-                told = _bring(places, limits, uid, held, before.get(uid, {}), outcome)
+                told = _bring(places, limits, uid, held, before, outcome)
             except (NodeError, OSError) as error:  # guard: limits keep no job from its GPUs
                 told = before.get(uid, {})
-                outcome.problems.append(f"user-{uid}.slice: what its jobs have is not known: {in_words(error)}")
+                outcome.problems.append(f"user-{uid}.slice: limits do not follow its jobs: {in_words(error)}")
             if told:
                 after[uid] = told
-        try:
-            if after != before:
-                write_atomic(os.path.join(places.run, RECORD), json.dumps(after).encode(), mode=0o600, sync=False)
-        except OSError as error:  # guard: a full /run keeps no job from its GPUs
-            outcome.problems.append(f"what limits were raised is not remembered: {in_words(error)}")
+        if after != before:
+            _remember(places, after, outcome)
     return outcome
 
 
+def _remember(places: Places, told: Mapping[int, Mapping[str, str]], outcome: Outcome) -> bool:
+    try:
+        write_atomic(os.path.join(places.run, RECORD), json.dumps(told).encode(), mode=0o600, sync=False)
+        return True
+    except OSError as error:  # guard: a full /run keeps no job from its GPUs
+        outcome.problems.append(f"what limits were raised is not remembered: {in_words(error)}")
+        return False
+
+
 def _bring(
-    places: Places, limits: applying.Places, uid: int, held: Sequence[Grant], before: dict[str, str], outcome: Outcome
+    places: Places,
+    limits: applying.Places,
+    uid: int,
+    held: Sequence[Grant],
+    all_before: dict[int, dict[str, str]],
+    outcome: Outcome,
 ) -> dict[str, str]:
     """Tell systemd of one slice. Returns what of its limits is raised now."""
+    before = all_before.get(uid, {})
     unit, base = f"user-{uid}.slice", applying.of_person(uid, limits)
     mine = [one for one in held if one.uid == uid]
     share = Share(sum(one.memory for one in mine), sum(one.processors for one in mine))
@@ -135,11 +151,14 @@ def _bring(
     settings += [f"{name}={base.get(name, _FREE[name])}" for name in back]
     if not settings:
         return wanted
-    try:
-        done = places.command(("systemctl", "set-property", "--runtime", unit, *settings))
-        why = done.stderr.strip() if done.returncode != 0 else None
-    except (NodeError, OSError) as error:
-        why = in_words(error)
+    if set(changed) - set(before):
+        # whoever is killed in between leaves a file of systemd's that would be taken for an admin's, and stay
+        unsure = {**before, **dict.fromkeys(set(changed) - set(before), UNSURE)}
+        # guard: what is raised was remembered before, and is taken back
+        if not _remember(places, {**all_before, uid: unsure}, outcome):
+            return before
+        all_before[uid] = before = unsure
+    why = set_property(places, unit, settings)
     if why is not None:
         outcome.problems.append(f"{unit}: {' '.join(settings)} could not be set: {why}")
         return before

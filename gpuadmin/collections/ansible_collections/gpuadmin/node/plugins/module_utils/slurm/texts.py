@@ -12,7 +12,7 @@ USAGE = {
 gpu get [N]          ask for N GPUs (1) of one node, for H hours (1), and wait for them
                      --type h100: of that type; a part of its name is enough
                      --mig 1g.10gb: N MIG devices instead; `gpu list` shows which there are
-gpu list             who has GPUs, who waits for some, and which types there are
+gpu list             who has GPUs, who waits for some, which GPUs each node has, and how many of them are free
 gpu why [JOB]        your place in the queue, and what you wait for
 gpu extend [JOB]     H more hours (1) for what you have, up to the longest that you may
 gpu release [JOB]    give back what you got with `gpu get`, or leave the queue
@@ -28,7 +28,7 @@ gpu book [N]         where your admins allow it: a node with N GPUs or more is y
 gpu get [N]          한 노드의 GPU N개(기본 1)를 H시간(기본 1) 동안 요청하고 차례를 기다립니다
                      --type h100: GPU 종류를 지정합니다. 이름의 일부만 적어도 됩니다
                      --mig 1g.10gb: GPU 대신 MIG 장치 N개. 종류는 `gpu list`에 나옵니다
-gpu list             누가 쓰고 누가 기다리는지, 어떤 종류가 있는지 보여 줍니다
+gpu list             누가 쓰고 누가 기다리는지, 노드마다 어떤 GPU가 몇 개 있고 몇 개 비었는지 보여 줍니다
 gpu why [JOB]        대기 순서와 기다리는 이유를 보여 줍니다
 gpu extend [JOB]     받은 GPU를 H시간(기본 1) 연장합니다. 허용된 최대 시간까지 가능합니다
 gpu release [JOB]    `gpu get`으로 받은 GPU를 반납하거나 대기를 취소합니다
@@ -45,37 +45,47 @@ TEXTS: dict[str, dict[str, str]] = {
         "asked": "Job {0}: you asked for {1} for {2} h.",
         "booked": "Job {0}: {1} of what you have booked, until {2}.",
         "place": "Your place in the queue: {0}. {1}.",
-        "have": "{0} on {1} until {2}. It is open in all your shells and containers on {1}.",
+        "have": "{0} on {1} until {2}, open in all your shells and containers on {1}.",
         "there": "You are on {0}: {1}",
         "kept": "You keep your place. `gpu why` shows it, `gpu release {0}` gives it up.",
         "ended": "Job {0} has ended.",
-        "away": "The queue does not answer. What has a GPU goes on; nobody gets a new one now. Try again later.",
-        "waits-on": "The queue does not answer now. You keep your place, and this goes on waiting.",
+        "away": "The queue does not answer. Whoever has a GPU keeps it; nobody gets a new one now. Try again later.",
+        "waits-on": "The queue does not answer now. You keep your place, and this keeps waiting.",
         "failed": "Slurm refuses: {0}",
-        "impossible": "No node has that: {0}. `gpu list` shows the nodes.",
-        "too-much": "That is more than one person may have at once, or for longer: ask your admins what is allowed.",
+        "impossible": "No node has that: {0}. `gpu list` shows what each node of the queue has.",
+        "too-much": "That is more than one person may have at once, or for longer.",
+        "ask-admins": "Ask your admins what is allowed.",
+        "limits": "You may have {0} at once, for {1} h each time, and {2} jobs, waiting ones counted.",
+        "limits-any": "You may have GPUs for {1} h each time, and {2} jobs, waiting ones counted.",
+        "limits-together": "All your jobs together may have {0}.",
+        "limits-cpus": "{0} processor|{0} processors",
+        "limits-memory": "{0} GiB of memory",
+        "limits-nodes": "{0} node|{0} nodes",
+        "limits-more": "If you need more, ask your admins.",
         "unknown": "You have no account in the queue yet: tell your admins.",
-        "none": "You have no GPU, and wait for none.",
+        "none": "You have no GPU, and are not waiting for one.",
         "not-yours": "{0} is not a job of yours.",
-        "others": "These are not from `gpu get`. To end one as well, name it: gpu release {0}",
+        "others": "These jobs did not come from `gpu get`. To end one of them, too, name it: gpu release {0}",
         "released": "Job {0}: given back.",
-        "empty": "Nobody has a GPU of the queue, and nobody waits.",
+        "empty": "Nobody has a GPU from the queue, and nobody is waiting.",
         "closed": "{0} takes no jobs now: {1}",
         "columns": "Job|Person|GPUs|Node|Until or place",
         "gpus": "{0} GPU|{0} GPUs",
         "waits": "place {0}",
         "since": "since {0}",
-        "types": "{0}: name one of these types: {1}",
-        "kinds": "Types of GPUs: {0}",
-        "number": "{0!r} is no number from {1} to {2}",
-        "lacks": "{0} lacks its value",
+        "types": "{0}: no type of GPUs, or more than one, has that in its name. There are: {1}",
+        "kinds": "GPUs: {0}",
+        "free": "{0} free",
+        "number": "{0!r} is not a number from {1} to {2}",
+        "lacks": "{0} needs a value",
         "not-known": "{0!r} is not known",
+        "help": "`gpu --help` shows how to use it",
         "not-a-node": "--node: {0!r} is not a node",
-        "not-a-type": "--type: {0!r} is no type of GPUs; `gpu list` shows them",
-        "not-a-profile": "--mig: {0!r} is no profile of MIG devices, such as 1g.10gb; `gpu list` shows them",
+        "not-a-type": "--type: {0!r} is not a type of GPUs; `gpu list` shows them",
+        "not-a-profile": "--mig: {0!r} is not a profile of MIG devices, such as 1g.10gb; `gpu list` shows them",
         "profiles": "{0}: no node has such MIG devices. There are: {1}",
         "devices": "MIG devices: {0}: {1}",
-        "not-a-time": "--at: {0!r} is no time: 09:00, or '2026-11-26 09:00'",
+        "not-a-time": "--at: {0!r} is not a time such as 09:00, or '2026-11-26 09:00'",
         "language": "--language is ko or en",
     },
     "ko": {
@@ -90,8 +100,16 @@ TEXTS: dict[str, dict[str, str]] = {
         "지금은 새로 받을 수 없습니다. 나중에 다시 시도하십시오.",
         "waits-on": "대기열이 지금 응답하지 않습니다. 대기 순서는 유지되며, 계속 기다립니다.",
         "failed": "Slurm이 거부했습니다: {0}",
-        "impossible": "조건에 맞는 노드가 없습니다: {0}. 노드 목록은 `gpu list`로 볼 수 있습니다.",
-        "too-much": "한 사람이 동시에 쓸 수 있는 GPU 수나 시간을 넘습니다. 허용량은 관리자에게 문의하십시오.",
+        "impossible": "조건에 맞는 노드가 없습니다: {0}. 노드별 GPU는 `gpu list`로 볼 수 있습니다.",
+        "too-much": "한 사람이 동시에 쓸 수 있는 GPU 수나 시간을 넘습니다.",
+        "ask-admins": "허용량은 관리자에게 문의하십시오.",
+        "limits": "동시에 {0}, 한 번에 {1}시간, 대기 중인 것을 포함해 작업 {2}개까지 쓸 수 있습니다.",
+        "limits-any": "한 번에 {1}시간, 대기 중인 것을 포함해 작업 {2}개까지 쓸 수 있습니다.",
+        "limits-together": "모든 작업을 합해 {0}까지 쓸 수 있습니다.",
+        "limits-cpus": "프로세서 {0}개",
+        "limits-memory": "메모리 {0} GiB",
+        "limits-nodes": "노드 {0}개",
+        "limits-more": "더 필요하면 관리자에게 요청하십시오.",
         "unknown": "아직 대기열에 계정이 없습니다. 관리자에게 알리십시오.",
         "none": "받은 GPU도, 기다리는 GPU도 없습니다.",
         "not-yours": "{0}은(는) 본인의 작업이 아닙니다.",
@@ -104,10 +122,12 @@ TEXTS: dict[str, dict[str, str]] = {
         "waits": "{0}번째",
         "since": "{0}부터",
         "types": "{0}: 다음 중 하나를 적으십시오: {1}",
-        "kinds": "GPU 종류: {0}",
+        "kinds": "GPU: {0}",
+        "free": "{0}개 비어 있음",
         "number": "{0!r}: {1}에서 {2} 사이의 숫자를 적으십시오",
         "lacks": "{0}에 값이 없습니다",
         "not-known": "{0!r}: 알 수 없는 명령입니다",
+        "help": "사용법은 `gpu --help`로 볼 수 있습니다",
         "not-a-node": "--node: {0!r}은(는) 노드 이름이 아닙니다",
         "not-a-type": "--type: {0!r}은(는) GPU 종류가 아닙니다. 종류는 `gpu list`에 나옵니다",
         "not-a-profile": "--mig: {0!r}은(는) MIG 프로필이 아닙니다. 1g.10gb처럼 적으십시오. `gpu list`에 나옵니다",
@@ -118,47 +138,19 @@ TEXTS: dict[str, dict[str, str]] = {
     },
 }
 
-#: As queue.WHY, for whoever waits.
-WHY = {
-    "en": {
-        "priority": "Others come first: they have used less of their share, or have waited longer",
-        "resources": "You are next, as soon as enough GPUs are free",
-        "limit": "You have as many GPUs as one person may have at once",
-        "longest": "You asked for longer than you may",
-        "node": "The node that you asked for takes no jobs now",
-        "booked": "Somebody has booked the node before your time would be over: ask for less, or wait",
-        "later": "It starts again soon: its node failed",
-        "held": "It was held, by you or an admin",
-        "unread": "It was not looked at yet",
-        "other": "Slurm says: {0}",
-    },
-    "ko": {
-        "priority": "다른 사람이 먼저입니다(사용량이 더 적거나 더 오래 기다렸습니다)",
-        "resources": "GPU가 충분히 비면 바로 다음 차례입니다",
-        "limit": "한 사람이 동시에 쓸 수 있는 GPU를 이미 모두 쓰고 있습니다",
-        "longest": "허용된 시간보다 길게 요청했습니다",
-        "node": "요청한 노드가 지금 작업을 받지 않습니다",
-        "booked": "요청한 시간이 끝나기 전에 다른 사람이 그 노드를 예약했습니다. 시간을 줄이거나 기다리십시오",
-        "later": "노드에 문제가 있어 곧 다시 시작합니다",
-        "held": "본인이나 관리자가 보류했습니다",
-        "unread": "아직 확인되지 않았습니다",
-        "other": "Slurm: {0}",
-    },
-}
-
 #: At log-in: two lines.
 LOGIN = {
     "en": {
         "have": "You have {0}.",
         "part": "{0} of {1} until {2}",
-        "wait": "You wait for {0}. {1}",
-        "waiting": "You have no GPU. People who wait for one: {0}.",
-        "nobody": "You have no GPU. Nobody waits for one.",
+        "wait": "You are waiting for {0}. {1}",
+        "waiting": "You have no GPU. People waiting for one: {0}.",
+        "nobody": "You have no GPU. Nobody is waiting for one.",
         "none": "You have no GPU.",
         "ask": "`gpu get` asks for one, `gpu list` shows who has them.",
         "more": "`gpu release` gives back what you no longer need.",
         "why": "`gpu why` says more.",
-        "away": "The queue does not answer now: what has a GPU goes on, and nobody gets a new one.",
+        "away": "The queue does not answer now: whoever has a GPU keeps it, and nobody gets a new one.",
         "gpus": "{0} GPU|{0} GPUs",
     },
     "ko": {
@@ -180,32 +172,35 @@ LOGIN = {
 ASKED = {
     "en": {
         "extended": "Job {0}: yours until {1} now.",
-        "not-running": "{0} is not a job of yours that runs.",
+        "not-running": "{0} is not a running job of yours.",
+        "exception": "Job {0} is an exception: an admin ({2}) gave it to you until {1}. Only an admin can extend it: "
+        "ask for it before then.",
         "never": "Nobody gets more time here: save a checkpoint, and ask again with `gpu get`.",
         "unknown": "You have no account in the queue: tell your admins.",
-        "too-long": "A job may take {0} h: yours until {1} at most.",
-        "others": "People who wait for GPUs: {0}. You keep yours until its end, and no longer.",
-        "taken-from": "Somebody has booked it from {0} on.",
+        "too-long": "A job may take {0} h: yours can last until {1} at most.",
+        "others": "People waiting for GPUs: {0}. You keep yours until its end, and no longer.",
+        "taken-from": "Somebody has booked the node from {0} on.",
         "booked-until": "You have booked it until {0}, and no longer.",
         "booked": "Booking {0}: {1} with its GPUs ({2}) is yours from {3} to {4}. `gpu get` uses it then; "
         "after half an hour without a job it ends.",
         "unbooked": "Booking {0} is given back.",
-        "no-booking": "Your admins allow you no bookings: ask with `gpu get`.",
-        "book-long": "A booking may take {0} h at most.",
-        "book-many": "A booking may be of a node with {0} GPUs at most, and no such node has as many as you ask for.",
-        "past": "That time is over.",
-        "ahead": "A booking may begin within {0} days.",
+        "no-booking": "Your admins do not allow you to book: ask with `gpu get`.",
+        "book-long": "A booking may last {0} h at most.",
+        "book-many": "You may book a node with at most {0} GPUs, and no such node has as many as you ask for.",
+        "past": "That time is in the past.",
+        "ahead": "A booking must begin within {0} days.",
+        "soon": "A booking must begin at least {0} hours from now. For GPUs sooner, wait for your turn with `gpu get`.",
         "standing": "You may have {0} at a time: `gpu book` shows yours, `gpu book --cancel NUMBER` gives one back.",
         "no-node": "There is no node {0} in the queue.",
         "full": "More than {0} % of all GPUs would be booked then: choose another time.",
-        "taken": "Then each such node is booked, or somebody's job runs: choose another time.",
+        "taken": "All such nodes are booked then, or somebody's job runs there: choose another time.",
         "not-booked": "You have no booking {0}: `gpu book` shows yours.",
         "in-use": "You have a job in booking {0}: `gpu release` first.",
         "no-bookings": "You have booked nothing.",
         "yours": "You (booking {0})",
         "line": "Booked: {0}: {1} from {2} to {3}",
         "which": "You have several: name one of {0}.",
-        "away": "The queue does not answer. What has a GPU goes on; nobody gets more time now. Try again later.",
+        "away": "The queue does not answer. Whoever has a GPU keeps it; nobody can extend or book. Try again later.",
         "silent": "The node does not answer. Try again; if that does not help, tell your admins.",
         "busy": "You have asked already; wait for the answer.",
         "failed": "It could not be done: tell your admins.",
@@ -214,6 +209,8 @@ ASKED = {
     "ko": {
         "extended": "작업 {0}: {1}까지 쓸 수 있습니다.",
         "not-running": "{0}은(는) 실행 중인 본인의 작업이 아닙니다.",
+        "exception": "작업 {0}은(는) 관리자({2})가 {1}까지 따로 준 것입니다. 연장은 관리자만 할 수 있으니, "
+        "그 전에 관리자에게 요청하십시오.",
         "never": "이곳에서는 시간을 연장할 수 없습니다. 체크포인트를 저장하고 `gpu get`으로 다시 요청하십시오.",
         "unknown": "대기열에 계정이 없습니다. 관리자에게 알리십시오.",
         "too-long": "작업 하나는 최대 {0}시간입니다. {1}까지만 연장할 수 있습니다.",
@@ -228,6 +225,7 @@ ASKED = {
         "book-many": "GPU가 {0}개 이하인 노드만 예약할 수 있고, 그중에 요청한 만큼 가진 노드가 없습니다.",
         "past": "이미 지난 시각입니다.",
         "ahead": "예약은 {0}일 안에 시작해야 합니다.",
+        "soon": "예약은 지금부터 {0}시간 뒤에야 시작할 수 있습니다. 지금 쓰려면 `gpu get`으로 순서를 기다리십시오.",
         "standing": "예약은 한 번에 {0}개까지입니다. "
         "`gpu book`으로 확인하고 `gpu book --cancel NUMBER`로 취소할 수 있습니다.",
         "no-node": "대기열에 {0}이라는 노드가 없습니다.",
@@ -239,11 +237,11 @@ ASKED = {
         "yours": "본인(예약 {0})",
         "line": "예약: {0}: {1}, {2}부터 {3}까지",
         "which": "받은 GPU가 여럿입니다. 다음 중 하나를 적으십시오: {0}",
-        "away": "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 지금은 연장할 수 없습니다. "
+        "away": "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 지금은 연장하거나 예약할 수 없습니다. "
         "나중에 다시 시도하십시오.",
         "silent": "노드가 응답하지 않습니다. 다시 시도하고, 계속되면 관리자에게 알리십시오.",
         "busy": "이미 요청했습니다. 답을 기다려 주십시오.",
-        "failed": "연장하지 못했습니다. 관리자에게 알리십시오.",
-        "not-understood": "연장하지 못했습니다. 관리자에게 알리십시오.",
+        "failed": "처리하지 못했습니다. 관리자에게 알리십시오.",
+        "not-understood": "처리하지 못했습니다. 관리자에게 알리십시오.",
     },
 }

@@ -1,0 +1,39 @@
+"""Why Slurm refuses what somebody asks for with `gpu`, in words that say what to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from ..errors import NodeError
+from ..files import read_bytes
+from ..lookup import name_of
+from . import booking, policy
+from .gpu_words import gpus, numbered
+
+
+def refusal(text: str, words: Mapping[str, str]) -> str:
+    """What somebody is told. ``text``: what Slurm says."""
+    if "node configuration is not available" in text or "Invalid node name" in text:
+        return words["impossible"].format(text)
+    if "QOS policy" in text or "policy limit" in text:
+        return f"{words['too-much']} {_allowed(words) or words['ask-admins']}"
+    if "Invalid account" in text:
+        return words["unknown"]
+    return words["failed"].format(text)
+
+
+def _allowed(words: Mapping[str, str]) -> str:
+    """What whoever asks may have, as the site says of their group; empty where it or slurmctld does not say."""
+    try:
+        site = policy.policy_of(read_bytes(policy.PATH))
+        group = booking.group_of(name_of(os.getuid()) or "")
+    except (NodeError, OSError):
+        return ""
+    one = site.limits.get(group)
+    if one is None:  # as a file of an earlier release has it
+        return ""
+    said = words["limits" if one.gpus else "limits-any"].format(gpus(one.gpus or 0, words), one.hours, one.queued)
+    amounts = {"cpus": one.cpus, "memory": one.memory, "nodes": one.nodes}
+    more = ", ".join(numbered(number, words[f"limits-{name}"]) for name, number in amounts.items() if number)
+    return " ".join([said, *([words["limits-together"].format(more)] if more else []), words["limits-more"]])

@@ -1,0 +1,71 @@
+"""What `gpuadmin check` looks at about the queue: its host, its nodes, its people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuadmin.common.names import SLURM_WORDS
+from gpuadmin.common.text import listed, the_page
+from gpuadmin.config.finding import Finding, nobody_in
+from gpuadmin.config.load import Site
+from gpuadmin.config.queue import saved, takes_jobs
+
+
+def of_queue(site: Site) -> Iterator[Finding]:
+    section, hosts = site.settings.slurm, site.inventory.group("slurm")
+    if section is None:
+        if hosts:
+            message = "is in the group slurm, and gpuadmin.yml has no section slurm: provision takes the queue away"
+            yield Finding(
+                "warning", f"inventory: {hosts[0].name}", message, "to keep it, add `slurm: {}` to gpuadmin.yml"
+            )
+        return
+    if not hosts:
+        message = "there is no queue: no host is in the group slurm"
+        hint = "put one host into the inventory's group slurm; the storage host can be the one"
+        yield Finding("error", "gpuadmin.yml: slurm", message, hint)
+    nodes = site.inventory.group("gpu")
+    taking = [one for one in nodes if takes_jobs(site.settings, site.inventory.hosts, one)]
+    for host in site.inventory.hosts:
+        if host.variables.get("slurm_node") is True and host not in nodes:
+            message = "slurm_node does nothing: only hosts of the group gpu take jobs"
+            yield Finding(
+                "error", f"inventory: {host.name}", message, "put it into the group gpu, or remove slurm_node"
+            )
+        if host.name.upper() in SLURM_WORDS and host in taking:
+            message = "has a name that Slurm takes for something else"
+            yield Finding("error", f"inventory: {host.name}", message, "rename it, or set slurm_node: false for it")
+    if hosts and nodes and not taking:
+        message = "no node takes jobs: slurm_node is false for all of them"
+        yield Finding("error", "inventory: slurm_node", message, "set slurm_node: true for a node, or remove it")
+    if len(hosts) > 1:
+        names = ", ".join(host.name for host in hosts)
+        yield Finding("error", "inventory: slurm", f"holds {names}", "a queue has one controller; keep one of them")
+    if any("gpu" in host.groups for host in hosts):
+        message = "is in the groups slurm and gpu: whoever slows this node down slows the queue down"
+        yield Finding("error", f"inventory: {hosts[0].name}", message, "the storage host can have the queue")
+    if hosts and not saved(site.settings, site.inventory.hosts):
+        message = "no backup has the queue's accounting: backups are of what the storage host has"
+        yield Finding(
+            "warning", f"inventory: {hosts[0].name}", message,
+            f"let the storage host have the queue, or run mariadb-dump there yourself: {the_page('slurm')}",
+        )  # fmt: skip
+    if site.settings.accounts.source != "registry":
+        message = "the queue knows the people of users.yml, and accounts.source is directory"
+        yield Finding(
+            "error", "gpuadmin.yml: slurm", message, "keep accounts in users.yml, or remove the section slurm"
+        )
+    open_nodes = [
+        host.name for host in taking if (host.variables.get("gpus_access") or site.settings.gpus.access) == "open"
+    ]
+    if open_nodes:
+        message = (
+            f"people can use GPUs without waiting for their turn on {listed(open_nodes)}: they are open to everybody"
+        )
+        yield Finding(
+            "warning",
+            "gpuadmin.yml: gpus.access",
+            message,
+            "set it to granted, or slurm_node: false for those nodes in the inventory",
+        )
+    yield from nobody_in(site, "gpuadmin.yml: slurm.groups", [group.name for group in section.groups])

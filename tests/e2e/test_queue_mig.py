@@ -1,0 +1,101 @@
+"""A GPU of the queue is divided: the node takes no further job, its person is waited for, and it takes jobs again.
+
+Without a driver (tests/support/fake_nvml). A MIG device's files have the number of their GPU's, so that they can be
+opened where it was granted, and not otherwise.
+"""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from gpuadmin.actions.shared.queue import mark_of
+from tests.support import fake_driver, fake_nvml
+from tests.support.gated_cluster import NODE, opened
+from tests.support.lab_cluster import Cluster
+from tests.support.queued_cluster import CONTROLLER, queued
+
+pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.slow, pytest.mark.needs("cc")]
+UUIDS = (fake_driver.FIRST, "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa")
+#: What the driver's files say of each GPU, where the whole host reads them.
+SEEN = r"""set -eu
+rm -r /dev/nvidia-caps
+number=0
+for gpu in 0000:01:00.0 0000:41:00.0; do
+    mkdir -p /var/lib/fake-driver/driver/nvidia/gpus/$gpu
+    printf "Model: \t\t NVIDIA H100 PCIe\nGPU UUID: \t %s\nDevice Minor: \t %s\n" $1 $number \
+        > /var/lib/fake-driver/driver/nvidia/gpus/$gpu/information
+    number=$((number + 1)); shift
+done
+rm -rf /var/lib/fake-driver/driver/nvidia/capabilities/gpu*
+mount --bind /var/lib/fake-driver/driver /proc/driver
+"""
+CAPS = (
+    "mkdir -p /dev/nvidia-caps; for one in $(sed -n 's/DeviceFileMinor: //p'"
+    " /proc/driver/nvidia/capabilities/gpu0/mig/gi*/access /proc/driver/nvidia/capabilities/gpu0/mig/gi*/ci*/access);"
+    " do mknod -m 444 /dev/nvidia-caps/nvidia-cap$one c 203 0; done"
+)
+
+
+@pytest.fixture
+def queue(cluster: Cluster) -> Iterator[Cluster]:
+    fake_driver.install(cluster, NODE)
+    whole = re.sub(r"\[process\]\npid = .*\nmemory = .*\n", "", fake_nvml.TWO.read_text()).partition("[mig]")[0]
+    fake_driver.describe(cluster, NODE, re.sub(r"(?m)^mig = 1$", "mig = 0", whole))
+    fake_driver.put(cluster, NODE, "/var/tmp/seen", SEEN.encode())
+    cluster.admin(NODE, f"sh /var/tmp/seen {' '.join(UUIDS)}")
+    inventory = cluster.site / "inventory/hosts.yml"
+    before = inventory.read_text()
+    tree = yaml.safe_load(before)
+    del tree["all"]["children"]["gpu"]["hosts"][NODE]["gpu_stack_devices"]  # the driver names them
+    inventory.write_text(yaml.safe_dump(tree))
+    layout = cluster.site / f"inventory/host_vars/{NODE}.yml"
+    try:
+        with queued(cluster) as found:
+            layout.parent.mkdir(exist_ok=True)
+            layout.write_text("gpus_mig: {0: [7g.80gb]}\n")
+            yield found
+    finally:
+        layout.unlink(missing_ok=True)
+        inventory.write_text(before)
+
+
+def profiles(cluster: Cluster) -> list[list[str]]:
+    """The MIG devices of each GPU, as the library has them."""
+    _, *gpus = re.split(r"(?m)^\[gpu\]$", cluster.admin(NODE, f"cat {fake_driver.DESCRIBED}"))
+    return [re.findall(r"(?m)^name = .* MIG (\S+)$", gpu) for gpu in gpus]
+
+
+def closed(cluster: Cluster) -> str:
+    """Why the node takes no jobs; nothing where it takes some."""
+    nodes = cluster.gpuadmin("queue")["result"]["hosts"][CONTROLLER]["nodes"]
+    return next(str(one["reason"]) for one in nodes if one["name"] == NODE)
+
+
+def test_a_gpu_of_the_queue_is_divided_when_its_job_has_ended(queue: Cluster) -> None:
+    queue.person("minji", NODE, f"gpu get 1 --node {NODE}")
+    assert opened(queue, "minji") == "0"
+    left = str(queue.gpuadmin("mig", NODE, "--yes", code=5))
+    assert ("GPU 0 is left out: granted to minji" in left, profiles(queue), closed(queue)) == (True, [[], []], ""), left
+    # it waits for her: nothing else starts there meanwhile, and what runs goes on
+    mig = queue.start("mig", NODE, "--when-idle", "--yes")
+    queue.wait(lambda: queue.ssh("admin", CONTROLLER, f"sinfo --noheader --nodes={NODE} --format=%T | grep drain"))
+    assert closed(queue).startswith(mark_of("mig", queue.site))
+    queue.person("jiho", NODE, f"gpu get 1 --type h100-pcie --node {NODE} --no-wait")
+    assert [opened(queue, name) for name in ("minji", "jiho")] == ["0", ""]
+    assert profiles(queue) == [[], []]
+    queue.person("minji", NODE, "gpu release")
+    out, err = mig.communicate(timeout=600)
+    assert mig.returncode == 0, out + err
+    assert (profiles(queue), closed(queue)) == ([["7g.80gb"], []], "")
+    # Slurm knows what there is now: who waited has the GPU that is whole, and the other one is its profile's
+    queue.admin(NODE, CAPS)
+    queue.wait(lambda: queue.ssh("jiho", NODE, '[ "$( : < /dev/nvidia1 && echo 1)" = 1 ] && echo so'))
+    gres = queue.admin(CONTROLLER, f"scontrol show node {NODE} | grep Gres=")
+    assert ("gpu:7g.80gb:1" in gres, "gpu:h100-pcie:1" in gres) == (True, True), gres
+    queue.person("minji", NODE, f"gpu get 1 --mig 7g.80gb --node {NODE}")
+    (granted,) = [one for one in queue.gpuadmin("grants")["result"]["hosts"][NODE]["grants"] if one["user"] == "minji"]
+    assert granted["gpus"][0].startswith("MIG-")
+    assert [opened(queue, name) for name in ("minji", "jiho")] == ["0", "1"]
+    assert queue.gpuadmin("status")["result"]["hosts"][NODE]["gpu_gate"] == []
