@@ -63,7 +63,7 @@ def _hosts(session: Session, patterns: Sequence[str]) -> list[str]:
     found = [name for name in (dict.fromkeys(named) or nodes) if name in with_it]
     if not found:
         raise ConfigError(
-            f"{listed(named) if named else 'no node'}: the site says nothing about MIG there",
+            f"the site says nothing about MIG {f'on {listed(named)}' if named else 'anywhere'}",
             hint="gpus.mig in gpuadmin.yml, or gpus_mig of a host or group in the inventory",
         )
     return found

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.gpuadmin.node.plugins.module_utils import unit
+from ansible_collections.gpuadmin.node.plugins.module_utils.cgroups import JOB_SERVICES
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import gpu_driver
 
 from tests.support import role_variables
@@ -78,7 +79,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     known = {**HOSTS, **{name: given for name, (given, _) in REFUSED.items()}}
     (base / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {k: variables(k, v) for k, v in known.items()}}}))
     (base / "templates").symlink_to(ROOT / "roles/gpu_stack/templates")  # lookups are made outside of the role here
-    shown = "{" + ", ".join(f"'{one}': _gpu_stack_{one}" for one in SHOWN) + "} | to_json"
+    shown = "{" + ", ".join(f"'{one}': _gpu_stack_{one}" for one in SHOWN) + "}"
     own = yaml.safe_load((ROOT / "roles/gpu_stack/meta/preflight.yml").read_text())
     play = [
         {
@@ -89,14 +90,18 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
                     "block": [
                         {"include_role": {"name": "gpu_stack", "tasks_from": "preflight", "public": True}},
                         {"include_vars": {"file": f"{ROOT}/roles/gpu_stack/vars/{own['variables']}"}},
-                        {"copy": {"dest": f"{base}/{{{{ inventory_hostname }}}}", "content": f"{{{{ {shown} }}}}"}},
+                        {"set_fact": {"answer": f"{{{{ {shown} }}}}"}},
                     ],
-                    "rescue": [
-                        {"copy": {
-                            "dest": f"{base}/{{{{ inventory_hostname }}}}",
-                            "content": "{{ {'refusal': ansible_failed_result.msg} | to_json }}",
-                        }},
-                    ],
+                    "rescue": [{"set_fact": {"answer": "{{ {'refusal': ansible_failed_result.msg} }}"}}],
+                },
+                {
+                    # one module for all: each takes a process, of Ansible's and of Python's
+                    "run_once": True,
+                    "copy": {
+                        "dest": f"{base}/answers",
+                        "content": "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, "
+                        "'answer'))) | to_json }}",
+                    },
                 },
             ],
         }
@@ -109,9 +114,13 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     }  # fmt: skip
     command = [Path(sys.executable).parent / "ansible-playbook", "-i", base / "hosts.yml", base / "play.yml",
                "-e", f"ansible_python_interpreter={sys.executable}"]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=base)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=environment, cwd=base
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    return {name: json.loads((base / name).read_text()) for name in known}
+    found: dict[str, Any] = json.loads((base / "answers").read_text())
+    assert found.keys() == known.keys()
+    return found
 
 
 @pytest.mark.parametrize(
@@ -206,3 +215,27 @@ def test_no_unit_of_the_role_has_the_name_of_a_job() -> None:
 @pytest.mark.parametrize("host", REFUSED)
 def test_what_cannot_be_is_refused_before_anything_is_changed(answers: dict[str, Any], host: str) -> None:
     assert REFUSED[host][1] in answers[host].get("refusal", "it was not refused")
+
+
+#: What starts programs for people, beside sshd: nobody but root logs in before systemd-user-sessions.service.
+FOR_PEOPLE = {"systemd-logind.service", *JOB_SERVICES}
+
+
+@pytest.mark.parametrize(
+    ("template", "word", "others"),
+    [
+        ("gpu_stack/templates/gpuadmin-gpu-closed.service.j2", "Before", {*FOR_PEOPLE, "gpuadmin-gpu-gate.service"}),
+        ("gpu_stack/templates/gpuadmin-gpu-gate.service.j2", "Before", {"systemd-user-sessions.service"}),
+        ("gpu_stack/templates/gpuadmin-gpu-gate.service.j2", "After", {"gpuadmin-accounts.service"}),
+        ("gpu_stack/templates/gpuadmin-gpu-mig.service.j2", "Before",
+         {"gpuadmin-gpu-gate.service", "systemd-user-sessions.service"}),
+        ("limits/templates/gpuadmin-limits.service.j2", "Before", {*JOB_SERVICES, "systemd-user-sessions.service"}),
+        ("slurm_node/templates/slurmd.service.j2", "After", {"gpuadmin-gpu-gate.service", "gpuadmin-gpu-mig.service"}),
+    ],
+)  # fmt: skip
+def test_what_keeps_people_out_comes_before_whatever_acts_for_them(
+    template: str, word: str, others: set[str]
+) -> None:  # fmt: skip
+    lines = (ROOT / "roles" / template).read_text(encoding="utf-8").splitlines()
+    found = {one for line in lines if line.startswith(f"{word}=") for one in line.partition("=")[2].split()}
+    assert others <= found

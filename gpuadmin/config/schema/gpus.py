@@ -18,7 +18,7 @@ class Gpus(Model):
         Literal["open", "granted"],
         Field(
             description="Who may open a node's GPUs: everybody who logs in (`open`), or only people to whom "
-            "`gpuadmin grant` granted them (`granted`), whether from ssh, a container, cron or anything else. A "
+            "`gpuadmin grant` granted them (`granted`), whether by ssh, in a container or anywhere else. A "
             "host's `gpus_access` wins."
         ),
     ] = "open"

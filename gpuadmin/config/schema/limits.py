@@ -16,7 +16,7 @@ from gpuadmin.common.amounts import (
     ask_for_swap,
     ask_for_tasks,
 )
-from gpuadmin.config.fields import UserName
+from gpuadmin.config.fields import GroupName, UserName
 from gpuadmin.config.schema.base import Model
 
 _PLAIN = {"type": ["string", "integer"]}
@@ -34,7 +34,7 @@ class OwnLimits(Model):
 
     names: Annotated[list[UserName], Field(description="Whose limits these are.")] = []
     groups: Annotated[
-        list[UserName], Field(description="Groups of people (`group` in users.yml) whose limits these are, too.")
+        list[GroupName], Field(description="Groups of people (`group` in users.yml) whose limits these are, too.")
     ] = []
     memory: Annotated[Memory | None, Field(description="As `limits.memory`.")] = None
     swap: Annotated[Swap | None, Field(description="As `limits.swap`.")] = None
@@ -79,7 +79,7 @@ class Limits(Model):
         Processors,
         Field(
             description="How many processors one person may use at once: a number, a share of the node's, or "
-            "`unlimited`. It holds on an idle node, too; mostly `processor_weight` is enough."
+            "`unlimited`. It applies on an idle node, too; usually `processor_weight` is enough."
         ),
     ] = "unlimited"
     processor_weight: Annotated[
@@ -100,8 +100,9 @@ class Limits(Model):
         Disk,
         Field(
             description="What one person may have in their home: a size (`500G` is 500 GB) or `unlimited`. On ext4 "
-            "and xfs with user quotas the kernel refuses more; elsewhere it is measured once a day and told: "
-            "`gpuadmin-me`, the login message from 90 %, `diagnose`. On a storage host, `limits_home` in the inventory."
+            "and xfs with user quotas the kernel refuses more; elsewhere it is measured once a day, and people are "
+            "told (`gpuadmin-me`, the login message from 90 %, `diagnose`). On a storage host, `limits_home` in the "
+            "inventory."
         ),
     ] = UNLIMITED
     docker: Annotated[
@@ -109,8 +110,8 @@ class Limits(Model):
         Field(
             description="What one person may have of Docker's data on each node: a size (`200G` is 200 GB) or "
             "`unlimited`. On btrfs, where `disk_reserve` is not `0`, the kernel refuses more in every place for "
-            "Docker's data that is made from then on; one that was there before is measured and told, as on other "
-            "file systems."
+            "Docker's data that is made from then on; in an older one it is measured, and its person told, as "
+            "on other file systems."
         ),
     ] = UNLIMITED
     people: Annotated[

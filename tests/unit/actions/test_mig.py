@@ -84,8 +84,26 @@ def test_nothing_but_people_in_the_way_is_refused(nodes: Ansible, cli: Cli) -> N
     assert (code, "Nothing to do" in out) == (0, True)
 
 
+@pytest.mark.holds("GPUs of the queue are divided only where it can be told")
+def test_a_queue_that_cannot_be_told_keeps_its_gpus(nodes: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would give a job a GPU that is gone."""
+    site = Path(str(nodes.site))
+    (site / "gpuadmin.yml").open("a").write("slurm: {}\n")
+    (site / "inventory/queue.yml").write_text("slurm: {hosts: {storage1: {}}}\n")
+    silent = RunResult({"storage1": HostResult("failed", message="slurmctld does not answer")})
+
+    def run(asked: Invocation, **more: object) -> RunResult:
+        return silent if asked.playbook == "queue" else nodes.run(asked, **more)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", run)
+    says(nodes, FREE)
+    code, _, err = cli("mig", "node1", "--yes")
+    assert (code != 0, "the queue cannot be told that GPUs change: slurmctld does not answer" in err) == (True, True)
+    assert [one.check for one in nodes.asked] == [True]
+
+
 def test_nodes_without_the_setting_are_not_asked(ansible: Ansible, cli: Cli) -> None:
-    for words, given in (("no node", ()), ("node1", ("node1",)), ("not in the group gpu", ("storage1",))):
+    for words, given in (("MIG anywhere", ()), ("MIG on node1", ("node1",)), ("not in the group gpu", ("storage1",))):
         code, _, err = cli("mig", *given)
         assert (code, words in err) == (2, True)
     assert ansible.asked == []

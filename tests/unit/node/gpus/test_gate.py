@@ -54,7 +54,7 @@ def test_a_list_is_told_whole() -> None:
 
 def test_the_drop_in_takes_away_no_grant() -> None:
     """An empty DeviceAllow= there, or a name after 50-DeviceAllow.conf, would win over what was granted."""
-    lines = gate.drop_in("Slice", GRANTED).splitlines()
+    lines = gate.drop_ins(GRANTED)[gate.PATHS[gate.SLICES]].splitlines()
     assert "[Slice]" in lines
     assert "DeviceAllow=" not in lines
     assert "DevicePolicy=closed" in lines

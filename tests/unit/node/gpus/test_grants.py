@@ -52,11 +52,16 @@ def test_a_damaged_file_opens_nothing_and_stops_no_other(tmp_path: Path, text: s
     assert "a1.json opens nothing" in problems[0]
 
 
+@pytest.mark.holds("a grant's id is no path")
 def test_what_may_not_be_written(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="nobody's who needs a grant"):
         grants.write(replace(ONE, uid=0), str(tmp_path))
-    with pytest.raises(NodeError, match="printable"):
-        grants.write(replace(ONE, reason="a\x1b[2J"), str(tmp_path))
+    for reason in ("a\x1b[2J", "x" * (grants.LONGEST + 1)):
+        with pytest.raises(NodeError, match="printable"):
+            grants.write(replace(ONE, reason=reason), str(tmp_path))
+    for name in ("../a1", "", "a1/b", "x" * 41):
+        with pytest.raises(NodeError, match="no usable id"):
+            grants.write(replace(ONE, id=name), str(tmp_path))
     assert grants.read(str(tmp_path)) == ([], [])
 
 
@@ -64,7 +69,7 @@ def test_a_number_is_of_those_that_nobody_has() -> None:
     there = ["GPU-0", "GPU-1", "GPU-2"]
     assert grants.choose(1, there, [ONE], 1500) == ["GPU-1"]
     assert grants.choose(2, there, [ONE], 1500) == ["GPU-1", "GPU-2"]
-    with pytest.raises(NodeError, match="3 of 3 GPUs were asked for, and 2 are not granted"):
+    with pytest.raises(NodeError, match="asked for: 3; granted to nobody: 2 of 3"):
         grants.choose(3, there, [ONE], 1500)
     assert grants.choose(3, there, [ONE], 2000) == there, "what is over keeps nothing"
 
@@ -72,6 +77,7 @@ def test_a_number_is_of_those_that_nobody_has() -> None:
 def test_what_somebody_has_is_not_given_to_another() -> None:
     with pytest.raises(NodeError, match=r"granted to minji \(grant a1\)"):
         grants.choose(["GPU-0"], ["GPU-0", "GPU-1"], [ONE], 1500)
+    assert grants.choose(1, ["GPU-0", "GPU-1"], [ONE], 500) == ["GPU-1"], "a clock was put back"
     with pytest.raises(NodeError, match="there is no GPU GPU-9; there are: GPU-0"):
         grants.choose(["GPU-9"], ["GPU-0"], [], 1500)
 
@@ -155,6 +161,16 @@ def test_what_cannot_be_removed_has_ended(tmp_path: Path, monkeypatch: pytest.Mo
     assert grants.delete([], str(tmp_path), str(tmp_path)) == []
     assert grants.ended(str(tmp_path)) == []
     assert grants.read(str(tmp_path), str(tmp_path)) == ([OTHER], [])
+
+
+@pytest.mark.holds("after a power cut no grant is there again that has ended")
+def test_an_end_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grants.write(ONE, str(tmp_path))
+    path = tmp_path / grants.DIRECTORY / "a1.json"
+    synced: list[tuple[str, bool]] = []
+    monkeypatch.setattr(grants, "sync_directory", lambda directory: synced.append((directory, path.exists())))
+    grants.delete(["a1"], str(tmp_path), str(tmp_path))
+    assert synced == [(str(path.parent), False)]
 
 
 def test_a_gpu_that_is_named_twice_is_one() -> None:

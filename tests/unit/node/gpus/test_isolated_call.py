@@ -103,7 +103,7 @@ except isolated_call.HungError as error:
 """
 
 
-@pytest.mark.holds("what hangs in a driver holds nothing of ours")
+@pytest.mark.holds("what hangs holds nothing of ours")
 def test_whoever_reads_our_output_does_not_wait_for_what_hangs(lock: str) -> None:
     """As sshd does, which ends a connection when all that can write into it have closed it."""
     collections = Path(package.__file__).resolve().parents[6]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import jobs
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import LATEST, Grant
 
 JOB = Grant("slurm-12", "minji", 20000, ["GPU-a"], 1000, 5000, "Slurm", "job 12", "slurm")
 ADMIN = Grant("a1", "jiho", 20001, ["GPU-b"], 1000, 5000, "root@nas")
@@ -16,7 +16,11 @@ STEP = "/system.slice/node1_slurmstepd.scope/job_12/step_0/user/task_0"
 
 
 def says(code: int, text: str = "", error: str = "") -> Callable[[Sequence[str]], subprocess.CompletedProcess[str]]:
-    return lambda command: subprocess.CompletedProcess(command, code, text, error)
+    def answer(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        assert tuple(command[:2]) == ("timeout", "5"), "Slurm's programs may take for ever"
+        return subprocess.CompletedProcess(command, code, text, error)
+
+    return answer
 
 
 def late(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -59,6 +63,8 @@ def test_more_time_is_asked_for_shortly_before_the_end() -> None:
     assert jobs.prolonged([JOB], answer, 3000) == []
     assert jobs.prolonged([JOB], answer, 5000) == [], "what has ended does not begin again"
     assert jobs.prolonged([JOB], says(1), 4900) == []
+    (last,) = jobs.prolonged([JOB], says(0, "9999-12-31T23:59:59"), 4900)
+    assert last.until == LATEST, "a grant may end no later"
     for odd in ("N/A", f"EndTime={later}", f"{later}\n{later}", "9999-99-99T99:99"):
         assert jobs.prolonged([JOB], says(0, odd), 4900) == []
 

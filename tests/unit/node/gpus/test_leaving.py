@@ -1,5 +1,6 @@
 """Whoever is locked or removed loses what they were granted, at once; nobody else does."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge im
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, leaving, reconcile
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, leaving, reconcile, telling
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import accounts
 
@@ -24,7 +26,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
         grants.write(Grant(f"of-{name}", name, found.people[name], [gpu], 1, FAR, "root@nas"), found.places.state)
     found.go(2000)
     monkeypatch.setattr(accounts, "converge", lambda *_, **__: Outcome(False, Plan(DesiredState()), {}))
-    monkeypatch.setattr(reconcile, "Places", lambda **_: found.places)
+    monkeypatch.setattr(telling, "Places", lambda **_: found.places)
     found.told.clear()
     return found
 
@@ -44,7 +46,7 @@ def test_who_is_locked_or_removed_keeps_no_grant(host: GatedHost, people: dict[s
     assert host.told == []
     assert len(grants.read(host.places.state)[0]) == 2, "a check ends nothing"
     done = converged(people)
-    assert done["operations"] == looked["operations"] == ["user minji: end the grant of-minji (0)"]
+    assert done["operations"] == looked["operations"] == ["user minji: end the grant of-minji (GPU 0)"]
     assert done["changed"] is looked["changed"] is True
     assert host.units() == {"user-20000.slice": []}, "at once, and nobody else's"
     assert [one.id for one in grants.read(host.places.state)[0]] == ["of-jiho"]
@@ -56,6 +58,14 @@ def test_who_is_locked_or_removed_keeps_no_grant(host: GatedHost, people: dict[s
 @pytest.mark.parametrize("people", [{"users": [MINJI]}, {"users": [MINJI], "absent": [{**MINJI, "uid": 20007}]}])
 def test_who_stays_keeps_theirs(host: GatedHost, people: dict[str, Any]) -> None:
     assert converged(people)["changed"] is False
+    assert len(grants.read(host.places.state)[0]) == 2
+
+
+@pytest.mark.holds("grants of who leaves end while nobody else changes any")
+def test_grants_end_while_nobody_else_changes_any(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaving, "flocked", partial(flocked, seconds=0.1))
+    with flocked(reconcile.lock_path(host.places)), pytest.raises(NodeError, match="has been held for"):
+        leaving.end(["minji"], host.places)
     assert len(grants.read(host.places.state)[0]) == 2
 
 

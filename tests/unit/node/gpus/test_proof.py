@@ -10,28 +10,6 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import proof
 from tests.support.slices import own_cgroup
 
 
-def test_where_a_unit_s_cgroup_is(tmp_path: Path) -> None:
-    (tmp_path / "user.slice/user-20000.slice").mkdir(parents=True)
-    (tmp_path / "system.slice/ssh.service").mkdir(parents=True)
-    bases = (str(tmp_path / "none"), str(tmp_path))
-    assert proof.cgroup_of("user-20000.slice", bases) == str(tmp_path / "user.slice/user-20000.slice")
-    assert proof.cgroup_of("ssh.service", bases) == str(tmp_path / "system.slice/ssh.service")
-    assert proof.cgroup_of("cron.service", bases) is None
-    instance = tmp_path / "system.slice/system-ssh.slice/ssh@1-[::1]:22.service"
-    instance.mkdir(parents=True)
-    assert proof.cgroup_of("ssh@1-[::1]:22.service", bases) == str(instance)
-    assert proof.cgroup_of("ssh@2.service", bases) is None
-
-
-@pytest.mark.parametrize(
-    ("events", "there"), [("populated 0\nfrozen 0\n", False), ("populated 1\nfrozen 0\n", True), (None, True)]
-)
-def test_whether_somebody_is_in_a_cgroup(tmp_path: Path, events: str | None, there: bool) -> None:
-    if events is not None:
-        (tmp_path / "cgroup.events").write_text(events)
-    assert proof.populated(str(tmp_path)) is there
-
-
 def test_what_cannot_be_tried_is_not_closed(tmp_path: Path) -> None:
     """This is not a cgroup: it has no cgroup.procs, so nobody was moved."""
     with pytest.raises(OSError, match="no process could be put"):
@@ -75,3 +53,31 @@ def test_what_can_only_be_read_is_open(tmp_path: Path, monkeypatch: pytest.Monke
         assert proof.opens(str(own), ["/dev/null"]) == ["/dev/null"]
     finally:
         own.rmdir()
+
+
+@pytest.mark.holds("a process that the kernel does not let go holds up nobody")
+def test_a_process_that_does_not_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def waitpid(pid: int, how: int) -> tuple[int, int]:
+        asked.append(pid)
+        assert len(asked) < 5000
+        return 0, 0
+
+    monkeypatch.setattr(proof.os, "waitpid", waitpid)
+    proof._reap(1)
+
+
+@pytest.mark.holds("nobody has a trial ended by using up their memory")
+def test_a_trial_is_not_what_the_kernel_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files stand in for the cgroup and the kernel's."""
+    procs, spared = tmp_path / proof.NAME / "cgroup.procs", tmp_path / "oom_score_adj"
+    procs.parent.mkdir()
+    for one in (procs, spared):
+        one.touch()
+    monkeypatch.setattr(proof, "SPARED", str(spared), raising=False)
+    assert proof.opens(str(tmp_path), ["/dev/null"]) == ["/dev/null"]
+    assert spared.read_text() == "-1000"
+    assert spared.stat().st_mtime_ns <= procs.stat().st_mtime_ns, "before it is in the cgroup"
+    monkeypatch.setattr(proof, "SPARED", str(tmp_path / "none"))
+    assert proof.opens(str(tmp_path), ["/dev/null"]) == ["/dev/null"]

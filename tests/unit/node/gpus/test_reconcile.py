@@ -7,11 +7,22 @@ import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, outside, proof, reconcile, tried
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import (
+    gate,
+    grants,
+    outside,
+    proof,
+    reconcile,
+    telling,
+    trials,
+    tried,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import following
 
@@ -86,6 +97,104 @@ def test_a_driver_that_was_loaded_later_has_everybody_told_again(host: GatedHost
     assert host.told == []
 
 
+@pytest.mark.holds("systemd is told again when a file became another device")
+def test_a_gpu_that_got_another_number_has_everybody_told_again(host: GatedHost, tmp_path: Path) -> None:
+    grants.write(ONE, host.places.state)
+    host.go()
+    gpu = tmp_path / "gpu0"
+    gpu.unlink()
+    gpu.symlink_to("/dev/null")
+    host.go()
+    assert host.units()["user-20000.slice"] == [str(gpu)]
+
+
+@pytest.mark.holds("units that systemd does not list are not taken for none")
+def test_units_that_systemd_does_not_list_are_not_taken_for_none(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, "", "Connection timed out\n")
+
+    monkeypatch.setattr(host, "run", run)
+    with pytest.raises(NodeError, match="does not say which slices there are: Connection timed out"):
+        host.go()
+
+
+@pytest.mark.holds("GPUs are brought to grants while nobody changes them")
+def test_gpus_are_brought_to_grants_while_nobody_changes_them(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(reconcile, "flocked", partial(flocked, seconds=0.1))
+    with flocked(reconcile.lock_path(host.places)), pytest.raises(NodeError, match="has been held for"):
+        host.go()
+    assert host.told == []
+
+
+JOB = replace(ONE, id="slurm-12", until=1560, source="slurm")
+
+
+def slurm_says(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch, listed: str, end: float
+) -> None:  # fmt: skip
+    """Which jobs are on this node, and when each of them ends."""
+    real = host.run
+
+    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if command[0] != "timeout":
+            return real(command)
+        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(end))
+        return subprocess.CompletedProcess(command, 0, listed if "listjobs" in command else when, "")
+
+    monkeypatch.setattr(host, "run", run)
+
+
+def test_whoever_waits_for_a_grant_does_not_wait_for_slurm(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    grants.write(JOB, host.places.state)
+    slurm_says(host, monkeypatch, "No slurmstepd's found on this node\n", 9000)
+    assert reconcile.under_lock(host.places, 1500, whole=False).grants == [JOB]
+
+
+def test_a_job_opens_its_own_gpus_and_no_others(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(outside, "name_of", lambda uid: "minji")
+    grants.write(JOB, host.places.state)
+    slurm_says(host, monkeypatch, "JOBID\n12\n", JOB.until)
+    step = "/system.slice/node1_slurmstepd.scope/job_12/step_0"
+    (tmp_path / f"cgroups{step}").mkdir(parents=True)
+    runs(tmp_path, 7, 20000, step)
+    assert host.go().problems == [
+        f"{step}: {tmp_path}/gpu1 can be opened: uid 20000 runs there, and it has no gate"
+    ]  # fmt: skip
+
+
+def test_a_job_that_goes_on_elsewhere_keeps_nothing_here(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its node was cut off, and Slurm has begun it again on another: there it ends later."""
+    grants.write(JOB, host.places.state)
+    slurm_says(host, monkeypatch, "JOBID\n12\n", JOB.until)
+    host.go(1300)
+    slurm_says(host, monkeypatch, "No slurmstepd's found on this node\n", 9000)
+    assert "the grant slurm-12 of minji has ended" in host.go().done
+    assert (host.units(), grants.read(host.places.state)) == ({"user-20000.slice": []}, ([], []))
+
+
+@pytest.mark.holds("more time for one job keeps nobody else's end waiting")
+def test_more_time_that_cannot_be_recorded_keeps_nobody_else_s_end_waiting(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    ends = replace(ONE, id="b2", user="jiho", uid=20001, gpus=["1"], until=1450)
+    for one in (JOB, ends):
+        grants.write(one, host.places.state)
+    slurm_says(host, monkeypatch, "JOBID\n12\n", 9000)
+    host.go(1400)
+    monkeypatch.setattr(grants, "write_atomic", full)
+    assert host.go().problems == ["the grant slurm-12 could not be given more time: No space left on device"]
+    assert host.units() == {"user-20001.slice": []}
+
+
 def test_a_gate_that_somebody_opened_is_closed_again(host: GatedHost) -> None:
     host.go()
     del host.allow["ssh.service"]
@@ -154,7 +263,7 @@ def test_a_slice_that_ends_while_it_is_tried_says_nothing(
     host: GatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     answers = iter([True, False])
-    monkeypatch.setattr(proof, "populated", lambda cgroup: next(answers) if cgroup.endswith("slice") else True)
+    monkeypatch.setattr(trials, "populated", lambda cgroup: next(answers) if cgroup.endswith("slice") else True)
     monkeypatch.setattr(proof, "opens", lambda cgroup, paths, seconds: list(paths) if cgroup.endswith("slice") else [])
     assert host.go().problems == []
 
@@ -341,10 +450,41 @@ def test_drop_ins_that_cannot_be_written_are_told(host: GatedHost, monkeypatch: 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     shutil.rmtree(host.places.units)
-    monkeypatch.setattr(reconcile, "write_atomic", full)
+    monkeypatch.setattr(telling, "write_atomic", full)
     monkeypatch.setattr(reconcile, "_remember", lambda *_: None)
     monkeypatch.setattr(tried, "write", lambda *_: None)
     assert "who comes next is not kept out: No space left on device" in host.go().problems
+
+
+@pytest.mark.holds(
+    "drop-ins that systemd does not read are told", "drop-ins that systemd has not read are read the next time"
+)
+@pytest.mark.parametrize("killed", [False, True])
+def test_drop_ins_that_systemd_has_not_read_are_read_the_next_time(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch, *, killed: bool
+) -> None:
+    """The files are as they should be, and whoever logs in has an open slice."""
+    real = host.run
+
+    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if command[1] != "daemon-reload":
+            return real(command)
+        assert (Path(host.places.units) / "ssh.service.d" / gate.DROP_IN).exists()
+        if killed:
+            raise KeyboardInterrupt
+        return subprocess.CompletedProcess(command, 1, "", "Refusing to reload\n")
+
+    shutil.rmtree(Path(host.places.units) / "ssh.service.d")
+    with monkeypatch.context() as patch:
+        patch.setattr(host, "run", run)
+        if killed:
+            with pytest.raises(KeyboardInterrupt):
+                host.go()
+        else:
+            why = "systemd does not read its drop-ins: Refusing to reload"
+            assert host.go().problems == [f"who comes next is not kept out: {why}"]
+    for _ in range(2):
+        assert (host.go().problems, host.reloads) == ([], 1)
 
 
 def test_at_a_boot_the_gate_is_closed_before_grants_are_applied(host: GatedHost) -> None:
@@ -352,7 +492,7 @@ def test_at_a_boot_the_gate_is_closed_before_grants_are_applied(host: GatedHost)
     shutil.rmtree(host.places.units)
     assert reconcile.close(host.places) == 0
     there = {str(path.relative_to(host.places.units)) for path in Path(host.places.units).glob("*/*")}
-    assert there == set(gate.drop_ins(reconcile.settings_of(host.places)))
+    assert there == set(gate.drop_ins(gate.read(host.places.settings)))
     shutil.rmtree(host.places.units)
     Path(host.places.settings).unlink()
     assert reconcile.close(host.places) == 0
@@ -407,6 +547,62 @@ def test_where_people_run_outside_of_every_gate_it_is_told(
     assert tried.problems(str(tmp_path)) != []
     host.allow["hub-minji.service"] = []
     assert host.go().problems == [], "it has one of its own"
+
+
+@pytest.mark.holds("where it cannot be tried whether people are kept out, it is told")
+def test_where_it_cannot_be_tried_outside_of_every_gate_it_is_told(
+    host: GatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opens(cgroup: str, paths: Sequence[str], seconds: float) -> list[str]:
+        if cgroup.endswith("hub.service"):
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        return host.opens(cgroup, paths)
+
+    monkeypatch.setattr(outside, "name_of", lambda uid: "minji")
+    monkeypatch.setattr(proof, "opens", opens)
+    (tmp_path / "cgroups/system.slice/hub.service").mkdir(parents=True)
+    runs(tmp_path, 7, 20000, "/system.slice/hub.service")
+    assert host.go().problems == [
+        "/system.slice/hub.service: whether GPUs are closed to uid 20000 there is not known: Device or resource busy"
+    ]
+
+
+@pytest.mark.holds("a cgroup that is not found by its name is not closed")
+def test_whoever_calls_their_cgroup_something_odd_is_not_called_closed(
+    host: GatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outside, "name_of", lambda uid: "minji")
+    runs(tmp_path, 7, 20000, "/system.slice/hub.service/ñ")
+    runs(tmp_path, 8, 20000, "/system.slice/ended.service")
+    (problem,) = host.go().problems
+    assert "there is not known: it has an odd name" in problem
+
+
+@pytest.mark.holds("whoever looks after the node opens its GPUs")
+def test_whoever_looks_after_the_node_is_not_kept_out(
+    host: GatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = json.loads(Path(host.places.settings).read_text())
+    Path(host.places.settings).write_text(json.dumps({**settings, "exempt": ["gpuadmin", "not-here"]}))
+    host.people["gpuadmin"] = 1000
+    host.units_there += "user-1000.slice loaded active active\n"
+    monkeypatch.setattr(outside, "name_of", lambda uid: "gpuadmin")
+    (tmp_path / "cgroups/system.slice/own.service").mkdir(parents=True)
+    runs(tmp_path, 7, 1000, "/system.slice/own.service")
+    assert host.go().problems == []
+    (told,) = [one for one in host.told if one[3] == "user-1000.slice"]
+    assert "DeviceAllow=char-* rwm" in told
+
+
+def test_units_that_stay_wrong_do_not_take_all_the_time(
+    host: GatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.lies = [str(tmp_path / "gpu1")]
+    monkeypatch.setattr(trials, "SETTLE", 20.0)
+    monkeypatch.setattr(reconcile, "TRIALS", 0.3)
+    began = time.monotonic()
+    assert host.go().problems != []
+    assert time.monotonic() - began < 5
 
 
 def test_jobs_of_systemd_cron_and_machines_are_closed(host: GatedHost, tmp_path: Path) -> None:

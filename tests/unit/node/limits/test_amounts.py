@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, records
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import (
     DOCKER,
@@ -70,6 +71,33 @@ def test_what_the_storage_host_says_of_a_home(tmp_path: Path) -> None:
     assert amounts.of_home(str(tmp_path), "minji") == Used(412, 500, held=True, when=9.0, partial=True)
     (at / "jiho.json").symlink_to(at / "minji.json")
     assert amounts.of_home(str(tmp_path), "jiho") is None
+
+
+@pytest.mark.root
+@pytest.mark.holds(
+    "a place is its person's before it has its name",
+    "a place that a power cut left half made keeps nobody from theirs",
+)
+def test_a_place_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that exists is left alone: half made it would stay so."""
+    state = tmp_path / "state"
+    named: list[tuple[str, int, int]] = []
+    state.mkdir()
+    records.record(str(state / amounts.RECORD), Amounts(docker="50G", data=str(tmp_path)))
+    (tmp_path / ".minji.gpuadmin-new").mkdir()
+
+    def create(path: str) -> bool:
+        Path(path).mkdir()
+        return True
+
+    def rename(old: str, new: str) -> None:
+        facts = Path(old).stat()
+        named.append((new, facts.st_mode & 0o7777, facts.st_uid))
+
+    monkeypatch.setattr(btrfs, "try_create", create)
+    monkeypatch.setattr(amounts.os, "rename", rename)
+    amounts.make_place(str(tmp_path / "minji"), "minji", 20001, 20001, str(state))
+    assert named == [(str(tmp_path / "minji"), 0o700, 20001)]
 
 
 @pytest.mark.parametrize("recorded", [None, "{", Amounts(docker="50G", data="/elsewhere", admin="minji")])

@@ -1,9 +1,11 @@
 """Limits brought into force, with a systemd that, like the real one, says more than it does."""
 
 import json
+import resource
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge im
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import applying
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.applying import OwnBounds, Places, Wanted
+from ansible_collections.gpuadmin.node.plugins.module_utils.lookup import owner
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import accounts, limits
 
 GIB = 1 << 30
@@ -23,10 +27,12 @@ WANTED = Wanted("50%", "0", "100", "unlimited", 100, [], "gpuadmin")
 
 @dataclass
 class Host:
-    """A systemd that reads drop-ins when it shows a unit, and changes cgroups by set-property alone."""
+    """A systemd that reads drop-ins when it is told to, and changes cgroups by set-property alone."""
 
     root: Path
     deaf: bool = False
+    sshd: int = 0
+    drop_ins: dict[Path, str] = field(default_factory=dict)
     calls: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
@@ -49,11 +55,11 @@ class Host:
     def wanted(self, unit: str) -> dict[str, str]:
         found = {"MemoryMax": "infinity", "TasksMax": "infinity", "CPUWeight": "[not set]"}
         found["CPUQuotaPerSecUSec"] = "infinity"
+        found |= {"MainPID": str(self.sshd), "LimitNPROC": "63000"}
         general = "user-.slice.d" if unit != "user.slice" else "-"
-        paths = [path for name in (general, f"{unit}.d") for path in (self.root / "units" / name).glob("*.conf")]
-        paths += (self.root / "control" / f"{unit}.d").glob("*.conf")
+        paths = [one for one in self.drop_ins if one.parent.name in (general, f"{unit}.d")]
         for path in sorted(paths, key=lambda one: one.name):
-            lines = [line for line in path.read_text().splitlines() if "=" in line]
+            lines = [line for line in self.drop_ins[path].splitlines() if "=" in line]
             found |= dict(line.split("=", 1) for line in lines)
         return found
 
@@ -63,13 +69,17 @@ class Host:
         if argv[1] == "show":
             for unit in argv[3:]:
                 out += f"Id={unit}\n" + "".join(f"{k}={v}\n" for k, v in self.wanted(unit).items()) + "\n"
+        if argv[1] == "daemon-reload":
+            found = (*(self.root / "units").rglob("*.conf"), *(self.root / "control").rglob("*.conf"))
+            self.drop_ins = {path: path.read_text() for path in found}
         if argv[1] == "set-property" and not self.deaf:
             unit = argv[3]
             for setting in argv[4:]:
                 name, value = setting.split("=")
                 kept = self.root / "control" / f"{unit}.d" / f"50-{name}.conf"
                 kept.parent.mkdir(parents=True, exist_ok=True)
-                kept.write_text(f"[Slice]\n{setting}\n")
+                self.drop_ins[kept] = f"[Slice]\n{setting}\n"
+                kept.write_text(self.drop_ins[kept])
                 file = {"MemoryMax": "memory.max", "TasksMax": "pids.max", "CPUWeight": "cpu.weight"}.get(name)
                 if file:
                     text = "max" if value == "infinity" else value or "100"
@@ -95,7 +105,11 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return found
 
 
-@pytest.mark.holds("what the kernel has counts, not what systemd says")
+@pytest.mark.holds(
+    "what the kernel has counts, not what systemd says",
+    "systemd reads the limits that were written",
+    "what was told for this once hides nothing that is said later",
+)
 def test_what_runs_is_limited_at_once(host: Host) -> None:
     outcome = applying.apply(host.places, WANTED, given=True)
     assert outcome.problems == []
@@ -104,6 +118,65 @@ def test_what_runs_is_limited_at_once(host: Host) -> None:
     assert (host.cgroup("user.slice") / "memory.max").read_text() == str(8 * GIB - kept)
     assert (host.cgroup("user-0.slice") / "cpu.weight").read_text() == "1000"
     assert list((host.root / "control").rglob("*.conf")) == [], "nothing stays that would hide what comes later"
+    assert all(path.is_relative_to(host.root / "units") for path in host.drop_ins), "and systemd knows that"
+
+
+@pytest.mark.holds("the admin is not limited with the others")
+def test_the_admin_is_not_limited_whatever_is_said_of_them(host: Host) -> None:
+    admin = host.cgroup("user-1000.slice")
+    admin.mkdir()
+    for name in ("memory.max", "pids.max"):
+        (admin / name).write_text("max")
+    people = [OwnBounds(["gpuadmin"], memory="1G", tasks="100")]
+    assert applying.apply(host.places, replace(WANTED, people=people), given=True).problems == []
+    assert host.read("user-1000.slice") == ("max", "max", "1000")
+
+
+@pytest.mark.holds("limits are applied by one at a time")
+def test_limits_are_applied_by_one_at_a_time(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(applying, "flocked", partial(flocked, seconds=0.1))
+    with flocked(str(host.root / "run/locks/limits")), pytest.raises(NodeError, match="has been held for"):
+        applying.apply(host.places, WANTED, given=True)
+    assert host.calls == []
+
+
+def test_what_a_power_cut_interrupts_a_boot_goes_on_with(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(applying, "apply", cut)
+        with pytest.raises(KeyboardInterrupt):
+            limits.operate(document(host, enabled=True), False, host.places)
+    assert applying.main(host.places) == 0
+    assert host.read(SLICE)[1] == "100"
+
+
+@pytest.mark.holds("limits that a killed run has written are read by the next one")
+@pytest.mark.parametrize("less", [False, True])
+def test_what_was_written_and_not_read_is_read_by_the_next_run(
+    host: Host, monkeypatch: pytest.MonkeyPatch, less: bool
+) -> None:  # fmt: skip
+    """Nothing differs any more then, and systemd goes on with what it knows: somebody who logs in has other limits."""
+    first, then = (WANTED, None) if less else (None, WANTED)
+    applying.apply(host.places, first, given=True)
+    real = host.command
+
+    def command(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+        if argv[1] == "daemon-reload":
+            raise KeyboardInterrupt
+        return real(argv)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(host, "command", command)
+        with pytest.raises(KeyboardInterrupt):
+            applying.apply(host.places, then, given=True)
+    said = applying.apply(host.places, then, check=True, given=True).done
+    assert applying.apply(host.places, then, given=True).done == said != []
+    assert host.read(SLICE)[1] == ("max" if less else "100")
+    assert sorted(host.drop_ins) == sorted((host.root / "units").rglob("*.conf"))
+    host.calls.clear()
+    assert applying.apply(host.places, then, given=True).done == []
 
 
 def test_jobs_of_cron_count_with_what_people_run(host: Host) -> None:
@@ -112,17 +185,47 @@ def test_jobs_of_cron_count_with_what_people_run(host: Host) -> None:
     before.mkdir(parents=True)
     for name in ("memory.max", "pids.max"):
         (before / name).write_text("max")
-    said = "cron.service: is started again, so that its jobs count in another slice"
+    said = "cron.service: is restarted, so that its jobs count in another slice"
     assert said in applying.apply(host.places, WANTED, given=True, check=True).done
     assert not any("try-restart" in call for call in host.calls)
     assert said in applying.apply(host.places, WANTED, given=True).done
     assert ("systemctl", "try-restart", "cron.service") in host.calls
-    stays = "cron.service: a job of it runs, so that is from its next start on"
+    stays = "cron.service: a job of it is running, so this takes effect at its next start"
     assert stays in applying.apply(host.places, WANTED, given=True).done
     before.rename(after)
     host.calls.clear()
     assert said not in applying.apply(host.places, WANTED, given=True).done
     assert said in applying.apply(host.places, None, given=True).done, "and back, where nothing is limited any more"
+
+
+def _may_raise() -> bool:
+    """Whether this process may give more (CAP_SYS_RESOURCE): root in a container often may not."""
+    lines = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return bool(int(lines["CapEff"], 16) >> 24 & 1)
+
+
+@pytest.mark.parametrize("unit", ["system.slice/ssh.service", "user.slice/cron.service"])
+def test_sessions_that_sshd_starts_from_now_on_have_their_tasks(host: Host, unit: str) -> None:
+    """It need not be started again, and has what it had where nothing is limited any more. So cron, and jobs."""
+    service = host.root / "cgroup" / unit
+    service.mkdir(parents=True)
+    for name in ("memory.max", "pids.max"):
+        (service / name).write_text("max")
+    with subprocess.Popen(["sleep", "60"]) as sshd:
+        host.sshd = sshd.pid
+        before, mine = (resource.prlimit(pid, resource.RLIMIT_NPROC) for pid in (sshd.pid, 0))
+        applying.apply(host.places, WANTED, check=True, given=True)
+        assert resource.prlimit(sshd.pid, resource.RLIMIT_NPROC) == before
+        applying.apply(host.places, WANTED, given=True)
+        assert resource.prlimit(sshd.pid, resource.RLIMIT_NPROC) == (100, 100)
+        applying.apply(host.places, None, given=True)
+        after = resource.prlimit(sshd.pid, resource.RLIMIT_NPROC)
+        assert after == ((63000, 63000) if _may_raise() else (100, 100))
+        sshd.kill()
+    applying.apply(host.places, WANTED, given=True)
+    host.sshd = 0
+    applying.apply(host.places, WANTED, given=True)
+    assert resource.prlimit(0, resource.RLIMIT_NPROC) == mine
 
 
 def test_a_second_run_does_nothing(host: Host) -> None:
@@ -137,7 +240,8 @@ def test_a_check_says_what_the_run_does_and_changes_nothing(host: Host) -> None:
     said = applying.apply(host.places, WANTED, check=True, given=True).done
     assert sorted(path for path in host.root.rglob("*")) == before
     assert applying.apply(host.places, WANTED, given=True).done == said
-    assert f"user-.slice: MemoryMax={4 * GIB}" in " ".join(said)
+    assert {"limits.memory: unlimited -> 4G", "limits.tasks: unlimited -> 100"} <= set(said)
+    assert "=" not in "".join(said), "systemd's words"
 
 
 def test_who_takes_more_already_is_named(host: Host) -> None:
@@ -151,14 +255,14 @@ def test_who_takes_more_already_is_named(host: Host) -> None:
 def test_what_systemd_only_says_is_a_problem(host: Host) -> None:
     host.deaf = True
     outcome = applying.apply(host.places, WANTED, given=True)
-    assert f"{SLICE}: MemoryMax={4 * GIB} TasksMax=100 CPUWeight=100 is not in force" in outcome.problems
+    assert f"{SLICE}: memory 4G, tasks 100, processor_weight 100 is not in force" in outcome.problems
 
 
 def test_what_was_lost_is_brought_back(host: Host) -> None:
     applying.apply(host.places, WANTED, given=True)
     (host.cgroup(SLICE) / "pids.max").write_text("max")
     said = applying.apply(host.places, WANTED, check=True, given=True).done
-    assert said == [f"{SLICE}: TasksMax=100"]
+    assert said == [f"{SLICE}: tasks 100"]
     assert len(applying.apply(host.places, WANTED, given=True).done) == 1
     assert host.read(SLICE)[1] == "100"
 
@@ -168,6 +272,11 @@ def test_limits_of_certain_people(host: Host) -> None:
     applying.apply(host.places, replace(WANTED, people=people), given=True)
     assert host.read(SLICE)[:2] == (str(GIB), "200")
     # somebody who has them no more is as everybody again
+    assert applying.apply(host.places, WANTED, given=True, check=True).done == [
+        f"limits of {owner(20001)}: memory: 1G -> 4G, tasks: 200 -> 100",
+        # nobody may have 200 any more, and sessions without logind, and jobs, have what the most may have
+        "limits of jobs and sessions in 13 services: as for one person",
+    ]
     applying.apply(host.places, WANTED, given=True)
     assert host.read(SLICE)[:2] == (str(4 * GIB), "100")
 
@@ -234,13 +343,18 @@ def document(host: Host, *, enabled: bool) -> limits.Document:
     return limits.Document(enabled, "50%", "0", "100", "unlimited", 100)
 
 
-@pytest.mark.holds("a limit that is refused keeps nobody else from theirs")
-def test_who_cannot_be_limited_keeps_nobody_else_from_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its number the slice that systemd refuses comes first."""
+def second_slice(host: Host) -> str:
     other = "user-20002.slice"
     host.cgroup(other).mkdir()
     for name in ("memory.max", "pids.max"):
         (host.cgroup(other) / name).write_text("max")
+    return other
+
+
+@pytest.mark.holds("a limit that is refused keeps nobody else from theirs")
+def test_who_cannot_be_limited_keeps_nobody_else_from_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its number the slice that systemd refuses comes first."""
+    other = second_slice(host)
     real = host.command
 
     def command(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
@@ -252,11 +366,30 @@ def test_who_cannot_be_limited_keeps_nobody_else_from_it(host: Host, monkeypatch
     outcome = applying.apply(host.places, WANTED, given=True)
     assert host.read(other) == (str(4 * GIB), "100", "100")
     (problem,) = outcome.problems
-    assert problem.startswith(f"{SLICE}: MemoryMax=")
+    assert problem.startswith(f"{SLICE}: memory 4G")
     assert problem.endswith(
         "is not in force: systemctl set-property failed: Failed to set unit properties: Device busy"
     )
     assert list((host.root / "control").rglob("*.conf")) == [], "nothing stays that would hide what comes later"
+
+
+@pytest.mark.holds("a run that is killed leaves no limit that hides a later one")
+def test_whoever_is_killed_leaves_nothing_that_hides_what_comes_later(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    other = second_slice(host)
+    real = host.command
+
+    def command(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+        if argv[1] == "set-property" and argv[3] == other:
+            raise KeyboardInterrupt
+        return real(argv)
+
+    monkeypatch.setattr(host, "command", command)
+    with pytest.raises(KeyboardInterrupt):
+        applying.apply(host.places, WANTED, given=True)
+    assert any(argv[1:4] == ("set-property", "--runtime", SLICE) for argv in host.calls)
+    assert list((host.root / "control").rglob("*.conf")) == []
 
 
 @pytest.mark.holds("limits that fail do not deny what was done to accounts")

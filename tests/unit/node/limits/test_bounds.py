@@ -72,6 +72,43 @@ def test_jobs_that_run_outside_of_slices_are_limited_and_end_alone(unit: str) ->
     assert "Slice=user.slice\n" in text
 
 
+@pytest.mark.holds("nobody's jobs keep cron from starting others'")
+@pytest.mark.parametrize("unit", ["cron.service", "atd.service", "cron-.service"])
+def test_each_person_has_tasks_of_their_own_in_cron_s_service(unit: str) -> None:
+    def tasks(usual: str, own: str) -> str:
+        text = drop_ins(Bounds("8G", "50%", usual, "unlimited", 100), {20001: Bounds(tasks=own)}, [0], NODE)[
+            f"{unit}.d/30-gpuadmin-limits.conf"
+        ]
+        return "".join(line for line in text.splitlines(keepends=True) if line.startswith(("LimitNPROC", "TasksMax")))
+
+    assert tasks("100", "50") == f"TasksMax={NODE.tasks * 4 // 5}\nLimitNPROC=100\n"
+    assert tasks("100", "unlimited") == "TasksMax=100\n"
+    assert tasks("unlimited", "100") == "TasksMax=infinity\n"
+
+
+@pytest.mark.holds("sessions that stay in sshd's service, without logind, do not take all memory")
+@pytest.mark.parametrize(
+    ("memory", "most"), [("8G", 8 * GIB), ("unlimited", NODE.for_people), ("100%", NODE.for_people)]
+)
+def test_sessions_without_logind_share_what_one_person_gets(memory: str, most: int) -> None:
+    found = drop_ins(Bounds(memory, "50%", "10%", "unlimited", 100), {}, [0], NODE)
+    for unit in ("ssh.service", "ssh@.service", "sshd.service"):
+        text = found[f"{unit}.d/30-gpuadmin-limits.conf"]
+        assert f"[Service]\nMemoryMax={most}\nMemorySwapMax={4 * GIB}\nOOMPolicy=continue\n" in text
+
+
+@pytest.mark.holds("a fork bomb in sshd's service leaves the admin a way in")
+def test_each_person_has_tasks_of_their_own_in_sshd_s_service() -> None:
+    def of_sshd(usual: str, own: str) -> str:
+        people = {20001: Bounds(tasks=own), 20002: Bounds(memory="1G")}
+        found = drop_ins(Bounds("8G", "50%", usual, "unlimited", 100), people, [0], NODE)
+        return found["ssh.service.d/30-gpuadmin-limits.conf"].partition("OOMPolicy=continue\n")[2]
+
+    assert of_sshd("100", "50") == f"LimitNPROC=100\nTasksMax={NODE.tasks * 4 // 5}\n"
+    assert "LimitNPROC=300\n" in of_sshd("100", "300"), "nobody gets less than they may"
+    assert of_sshd("100", "unlimited") == of_sshd("unlimited", "100") == ""
+
+
 @pytest.mark.parametrize(
     ("name", "shown", "kernel"),
     [

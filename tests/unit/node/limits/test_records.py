@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,13 @@ def test_a_record_comes_and_goes(tmp_path: Path) -> None:
     assert Path(path).stat().st_ino == before, "it was written again"
     records.record(path, None)
     assert not Path(path).exists()
+
+
+def test_a_record_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    records.record(str(tmp_path / "told.json"), Told("5%"))
+    assert len(synced) == 2, "the file, and its name"
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"most": 5}', "{}"])

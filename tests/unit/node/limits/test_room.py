@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import qgroups
+from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, qgroups
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import filling
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import room
@@ -132,6 +132,63 @@ def test_a_subvolume_of_somebodys_own_counts_as_well(disk: Disk) -> None:
     assert disk.free > 150 * MIB
 
 
+@pytest.mark.holds("what root keeps below people's directories is not theirs")
+def test_a_subvolume_of_root_s_does_not_count(disk: Disk) -> None:
+    disk.keep()
+    run("btrfs", "subvolume", "create", disk.local / "kept")
+    assert as_minji("btrfs", "subvolume", "create", str(disk.local / "mine")).returncode == 0
+    assert room.main(disk.places) == 0
+    found = [btrfs.inspect(str(disk.local / name)) for name in ("kept", "mine")]
+    members = qgroups.members(str(disk.top))
+    assert [one is not None and one.id in members for one in found] == [False, True]
+
+
+@pytest.mark.holds("people with ever more subvolumes hold up nobody")
+def test_people_with_ever_more_subvolumes_hold_up_nobody(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    joined: list[int] = []
+
+    def below(path: str) -> Iterator[tuple[int, int]]:
+        yield from ((999001, 5), (999002, 5))
+        raise AssertionError("it goes on and on")
+
+    monkeypatch.setattr(room, "MOST", 1)
+    monkeypatch.setattr(room, "below", below)
+    monkeypatch.setattr(qgroups, "join", lambda path, ids: joined.extend(ids))
+    assert disk.keep().notes == [
+        f"{disk.local}: people have more than 1 subvolumes: not all of them are bounded"
+    ]  # fmt: skip
+    assert (999001 in joined, 999002 in joined) == (True, False)
+
+
+@pytest.mark.holds("a disk without any room has a limit all the same")
+def test_a_disk_without_any_room_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "_free", lambda path: (100 << 30, 0))
+    monkeypatch.setattr(qgroups, "group", lambda uuid: qgroups.Group(5 * MIB, 0, None))
+    assert room._most(room.Tree("u", {256: "/local"}), "5%")[0] == MIB
+
+
+@pytest.mark.holds("quotas of another kind are somebody else's")
+def test_quotas_of_another_kind_are_somebody_else_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qgroups, "SYSFS", str(tmp_path))
+    (tmp_path / "u/qgroups").mkdir(parents=True)
+    assert qgroups.enabled("u")
+    (tmp_path / "u/qgroups/mode").write_text("squota\n")
+    with pytest.raises(NodeError, match="simple quotas are on"):
+        qgroups.enabled("u")
+
+
+@pytest.mark.holds("a subvolume that stays in a group is told")
+def test_a_subvolume_that_stays_in_a_group_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(command: object) -> str:
+        raise NodeError("Input/output error")
+
+    monkeypatch.setattr(qgroups, "run", refused)
+    monkeypatch.setattr(qgroups, "all_members", lambda path: {qgroups.GROUP: {300}})
+    qgroups.part("/local", [301])
+    with pytest.raises(NodeError, match="Input/output error"):
+        qgroups.part("/local", [300])
+
+
 @pytest.mark.holds("no limit is computed from what btrfs has not counted")
 def test_no_limit_is_made_of_half_a_count(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qgroups, "counted", lambda _: False)
@@ -146,6 +203,16 @@ def test_no_limit_is_made_of_half_a_count(disk: Disk, monkeypatch: pytest.Monkey
         time.sleep(0.05)  # btrfs tells nobody that it has counted
     assert room.main(disk.places) == 0
     assert disk.group.most is not None
+
+
+@pytest.mark.holds("no limit is computed while what has joined is counted")
+def test_no_limit_is_made_while_what_has_joined_is_counted(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = iter([True, False])
+    limited: list[str] = []
+    monkeypatch.setattr(room, "_counted", lambda *_: next(counted))
+    monkeypatch.setattr(room, "_limit", lambda tree, *_: limited.append(tree.path))
+    disk.keep()
+    assert limited == []
 
 
 @pytest.mark.holds("a limit that the kernel does not have is told")
@@ -182,6 +249,30 @@ def test_what_is_turned_off_meanwhile_stays_off(disk: Disk, monkeypatch: pytest.
     assert not qgroups.enabled(disk.uuid)
 
 
+@pytest.mark.holds("what is turned on is known as ours, whenever the power goes")
+def test_what_is_turned_on_is_known_as_ours(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(path: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(qgroups, "enable", cut)
+        with pytest.raises(KeyboardInterrupt):
+            disk.keep()
+    run("btrfs", "quota", "enable", disk.top)  # as if it had come to that
+    disk.keep()
+    disk.keep("0")
+    assert not qgroups.enabled(disk.uuid)
+
+
+@pytest.mark.holds("a disk that no room can be kept on keeps no other from it")
+def test_a_disk_that_no_room_can_be_kept_on_is_told(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: str) -> None:
+        raise NodeError("btrfs: command not found")
+
+    monkeypatch.setattr(qgroups, "enable", refused)
+    assert disk.keep().problems == [f"{disk.local}: no room is kept for root: btrfs: command not found"]
+
+
 @pytest.mark.holds("quotas that were there before stay")
 def test_somebody_elses_quotas_stay(disk: Disk) -> None:
     run("btrfs", "quota", "enable", disk.top)
@@ -191,10 +282,14 @@ def test_somebody_elses_quotas_stay(disk: Disk) -> None:
     assert qgroups.group(disk.uuid) is None
 
 
+@pytest.mark.holds(
+    "what is on another host is not this one's to keep room on", "nothing is mounted only because it is looked at"
+)
 @pytest.mark.parametrize(
     ("fstype", "free", "words"),
     [
         ("ext4", 50, ""), ("ext4", 0, "tune2fs -m 5"), ("xfs", 50, "keeps nothing for root"), ("tmpfs", 0, ""),
+        ("nfs4", 0, ""), ("autofs", 0, ""),
     ],
 )  # fmt: skip
 def test_other_file_systems_are_looked_at(
@@ -203,7 +298,7 @@ def test_other_file_systems_are_looked_at(
     kept = types.SimpleNamespace(f_blocks=1000, f_bfree=300 + free, f_bavail=300, f_frsize=4096)
     monkeypatch.setattr(room.os, "statvfs", lambda _: kept)
     monkeypatch.setattr(room, "read_mountinfo", lambda: f"1 1 0:1 / / rw - {fstype} /dev/sda rw\n")
-    monkeypatch.setattr(room, "_subvolume", lambda _: None)
+    monkeypatch.setattr(room, "subvolume", lambda _: None)
     found = room.keep(Places(str(tmp_path / "state"), str(tmp_path)), Rooms("5%", [str(tmp_path)]), check=True)
     assert found.done == found.problems == []
     assert len(found.notes) == (1 if words else 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, mig, mig_devices, reconcile
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, mig, mig_devices, reconcile, telling
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import dividing
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.dividing import Divider, Places, recorded
@@ -44,7 +44,7 @@ class Host:
         self.ran: list[str] = []
         self.places = Places(
             str(cluster.at / "state"), str(cluster.node.root), None, cluster.node.places.lock, self.run,
-            reconcile.Places(state=str(cluster.at / "state"), run=str(cluster.at / "run")),
+            telling.Places(state=str(cluster.at / "state"), run=str(cluster.at / "run")),
             replace(cluster.places, capabilities=str(self.capabilities)),
         )  # fmt: skip
 
@@ -175,6 +175,29 @@ def test_what_fails_with_one_gpu_is_told_and_the_other_is_divided(host: Host) ->
     host.sampling = False
     host.go({0: HALVES, 1: HALVES})
     assert not any("start" in one and "sampler" in one for one in host.ran), "what did not run is not started"
+
+
+@pytest.mark.holds("a boot goes on with what was begun")
+def test_a_boot_goes_on_with_what_was_begun(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = host.run
+
+    def cut(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if command[0] == mig.TOOL:
+            raise KeyboardInterrupt
+        return real(command)
+
+    divider = host.divider({0: HALVES})
+    divider._places = replace(host.places, command=cut)
+    with pytest.raises(KeyboardInterrupt):
+        divider.run()
+    assert recorded(host.places.state)[0] == HALVES
+
+
+@pytest.mark.holds("a MIG device whose files nobody says is no name for its whole GPU")
+def test_a_mig_device_whose_files_nobody_says_opens_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dividing.mapper, "caps_of", lambda *_: None)
+    host.go({0: HALVES})
+    assert mig_devices.read(str(host.cluster.at / "run")) == []
 
 
 def test_a_mode_that_waits_for_a_reset_is_told_and_a_boot_goes_on(host: Host) -> None:

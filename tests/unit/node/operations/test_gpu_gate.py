@@ -1,6 +1,7 @@
 """The gate and grants as roles and verbs ask for them: what is written, in check mode nothing, and what is refused."""
 
 import json
+import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils import followed
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, NothingBegun
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import (
     gate,
@@ -20,6 +22,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import (
     tried,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice, Waiting
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import files, gpu_gate, gpu_grants
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations.gpu_grants import Wanted
 
@@ -31,6 +34,7 @@ SOON = int(time.time()) + 3600
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
     monkeypatch.setattr(files, "run_after", lambda commands: None)
+    monkeypatch.setattr(followed, "RUN", str(tmp_path / "run"))
     return gated_host(tmp_path, monkeypatch)
 
 
@@ -47,15 +51,20 @@ def closed(host: GatedHost, tmp_path: Path, *, check: bool = False) -> Any:
 def test_the_gate_is_written_and_taken_back(host: GatedHost, tmp_path: Path) -> None:
     Path(host.places.settings).unlink()
     shutil.rmtree(host.places.units)
-    assert closed(host, tmp_path, check=True).result()["changed"] is True
+    looked = closed(host, tmp_path, check=True).result()
+    assert looked["changed"] is True
+    files = len([host.places.settings, gate.SLICES, *gate.SERVICES])
+    assert looked["operations"] == [f"write {files} files of the gate (gpus.access: granted)"]
     assert not Path(host.places.units).exists()
     closed(host, tmp_path)
     drop_ins = sorted(path.parent.name for path in Path(host.places.units).glob(f"*/{gate.DROP_IN}"))
     assert drop_ins == sorted(f"{unit}.d" for unit in (gate.SLICES, *gate.SERVICES))
     assert "user-20000.slice" in host.units(), "what runs is brought to it, too"
     assert closed(host, tmp_path).result()["changed"] is False
-    gpu_gate.operate(gpu_gate.Document("open"), False, host.places)
-    assert list(Path(host.places.units).glob(f"*/{gate.DROP_IN}")) == []
+    opened = gpu_gate.operate(gpu_gate.Document("open"), False, host.places).result()["operations"]
+    # and that systemd has read them
+    assert opened == [f"remove {files + 1} files of the gate (gpus.access: open)"]
+    assert [path for path in Path(host.places.units).rglob("*") if path.is_file()] == []
     assert not Path(host.places.settings).exists()
 
 
@@ -94,6 +103,20 @@ def test_a_grant_begins_and_ends(host: GatedHost, tmp_path: Path) -> None:
     gpu_grants.operate(gpu_grants.Document(end=["a1", "gone"]), False, host.places)
     assert host.units() == {"user-20000.slice": []}
     assert grants.read(host.places.state) == ([], [])
+
+
+@pytest.mark.root
+def test_a_look_says_who_has_the_gpu_open_now(host: GatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is open when a grant begins stays open; of the person of the grant nobody needs to hear it."""
+    for pid, uid, gpu in (("41", 48211, "gpu0"), ("42", 48212, "gpu1"), ("43", 0, "gpu0"), ("44", 20000, "gpu0")):
+        process = Path(host.places.proc, pid)
+        (process / "fd").mkdir(parents=True)
+        (process / "fd/3").symlink_to(tmp_path / gpu)
+        (process / "cgroup").write_text(f"0::/user.slice/user-{uid}.slice/session-1.scope\n")
+        os.chown(process, uid, uid)
+    monkeypatch.setattr(occupants, "name_of", {20000: "minji", 48211: "jiho"}.get)
+    looked = gpu_grants.operate(gpu_grants.Document(wanted()), True, host.places)
+    assert looked.result()["report"]["grants"]["held"] == {"0": ["jiho"]}
 
 
 def test_a_grant_tries_what_it_changes(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +181,7 @@ def test_a_mig_device_and_its_gpu_are_not_two_people_s(host: GatedHost, tmp_path
 
 def test_who_asks_for_a_number_gets_whole_gpus(host: GatedHost, tmp_path: Path) -> None:
     divided(host, tmp_path)
-    with pytest.raises(NodeError, match="2 of 1 GPUs were asked for"):
+    with pytest.raises(NothingBegun, match="asked for: 2; granted to nobody: 1 of 1"):
         granted(host, 1, number=2)
     assert granted(host, 1, number=1) == ["GPU-a"]
     answer = gpu_grants.operate(gpu_grants.Document(), True, host.places)
@@ -172,7 +195,7 @@ def test_what_waits_to_be_divided_is_granted_to_nobody(host: GatedHost, tmp_path
     for request in ({"number": 0, "gpus": ["0"]}, {"number": 0, "gpus": ["MIG-1"]}):
         with pytest.raises(NodeError, match="nobody is granted it until that is done"):
             granted(host, 1, **request)
-    with pytest.raises(NodeError, match="are not granted to anybody"):
+    with pytest.raises(NodeError, match="granted to nobody: 0 of 0"):
         granted(host, 1, number=1)
     with pytest.raises(NodeError, match="there is no MIG device"):
         granted(host, 1, number=0, mig="1g.10gb")
@@ -182,17 +205,19 @@ def test_what_waits_to_be_divided_is_granted_to_nobody(host: GatedHost, tmp_path
 
 def test_where_everybody_may_open_them_nothing_is_granted(host: GatedHost) -> None:
     Path(host.places.settings).unlink()
-    with pytest.raises(NodeError, match="open to everybody"):
+    with pytest.raises(NothingBegun, match="open to everybody"):
         gpu_grants.operate(gpu_grants.Document(wanted()), True, host.places)
 
 
 def test_what_another_has_is_refused(host: GatedHost) -> None:
     gpu_grants.operate(gpu_grants.Document(wanted(number=2)), False, host.places)
-    with pytest.raises(NodeError, match="0 are not granted"):
+    with pytest.raises(NodeError, match="granted to nobody: 0 of 2"):
         gpu_grants.operate(gpu_grants.Document(wanted(id="b2", user="jiho", uid=20001)), False, host.places)
     other = wanted(id="b2", user="jiho", uid=20001, number=0, gpus=["0"])
     with pytest.raises(NodeError, match="granted to minji"):
         gpu_grants.operate(gpu_grants.Document(other), False, host.places)
+    gpu_grants.operate(gpu_grants.Document(other, end=["a1"]), False, host.places)
+    assert [one.user for one in grants.read(host.places.state)[0]] == ["jiho"], "what ends with it is free"
 
 
 @pytest.mark.holds("where a grant cannot be read no GPU is known to be free")
@@ -214,7 +239,7 @@ def test_who_is_another_on_the_host_is_granted_nothing(host: GatedHost, uid: int
     host.people.pop("minji")
     if uid is not None:
         host.people["minji"] = uid
-    with pytest.raises(NodeError, match="minji has not the uid 20000 on this host"):
+    with pytest.raises(NodeError, match="minji does not have the uid 20000 on this host"):
         gpu_grants.operate(gpu_grants.Document(wanted()), True, host.places)
 
 
@@ -264,6 +289,19 @@ def test_grants_end_while_gpus_are_divided_and_the_driver_hangs(
         assert host.go().problems == []
 
 
+@pytest.mark.holds("grants are changed by one at a time")
+def test_grants_are_changed_by_one_at_a_time(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu_grants.operate(gpu_grants.Document(wanted()), False, host.places)
+    host.told.clear()
+    monkeypatch.setattr(gpu_grants, "flocked", partial(flocked, seconds=0.1))
+    with flocked(reconcile.lock_path(host.places)):
+        for document in (gpu_grants.Document(wanted(id="b2")), gpu_grants.Document(end=["a1"])):
+            with pytest.raises(NodeError, match="has been held for"):
+                gpu_grants.operate(document, False, host.places)
+    assert host.told == []
+    assert [one.id for one in grants.read(host.places.state)[0]] == ["a1"]
+
+
 def test_of_two_admins_at_once_one_gets_the_last_gpu(host: GatedHost) -> None:
     gpu_grants.operate(gpu_grants.Document(wanted()), False, host.places)
 
@@ -276,6 +314,6 @@ def test_of_two_admins_at_once_one_gets_the_last_gpu(host: GatedHost) -> None:
     with ThreadPoolExecutor(4) as pool:
         said = list(pool.map(last, range(2, 6)))
     assert sum(one == "['1']" for one in said) == 1, said
-    assert sum("0 are not granted" in one for one in said) == 3, said
+    assert sum("granted to nobody: 0 of 2" in one for one in said) == 3, said
     found, _ = grants.read(host.places.state)
     assert sorted(gpu for one in found for gpu in one.gpus) == ["0", "1"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import mig, mig_devices, reconcile
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import mig, mig_devices, telling
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig import Step
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import Waiting
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.dividing import Places
@@ -48,7 +48,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def asked(at: Path, check: bool = False, **more: Any) -> dict[str, Any]:
     document = Document(mig={"0": ["7g.80gb"]}, **more)
-    return dict(gpu_mig.operate(document, check, Places(gate=reconcile.Places(run=str(at)))).result())
+    return dict(gpu_mig.operate(document, check, Places(gate=telling.Places(run=str(at)))).result())
 
 
 def test_a_check_says_every_difference(told: list[int], tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..paths import RUN
 from . import mig_devices
@@ -19,17 +19,20 @@ _MINOR = re.compile(r"(?m)^Device Minor:\s*([0-9]{1,3})\s*$")
 
 def _parts(root: str) -> set[str]:
     """The files that open parts of divided GPUs: for those that are there now the driver says which."""
-    found = set()
-    base = os.path.join(glob.escape(root), "proc/driver/nvidia/capabilities/gpu*/mig/gi*")
-    for path in (*glob.glob(f"{base}/access"), *glob.glob(f"{base}/ci*/access")):
+    base = "capabilities/gpu*/mig/gi*"
+    texts = [*_said(root, f"{base}/access"), *_said(root, f"{base}/ci*/access")]
+    minors = [found[1] for _path, text in texts if (found := _CAPABILITY.search(text))]
+    return {f"/dev/nvidia-caps/nvidia-cap{minor}" for minor in minors}
+
+
+def _said(root: str, pattern: str) -> Iterator[tuple[str, str]]:
+    """The driver's files of this pattern, each with what is in it."""
+    for path in sorted(glob.glob(os.path.join(glob.escape(root), "proc/driver/nvidia", pattern))):
         try:
             with open(path, encoding="ascii", errors="replace") as stream:
-                minor = _CAPABILITY.search(stream.read(4096))
+                yield path, stream.read(4096)
         except OSError:  # it has gone meanwhile
             continue
-        if minor:
-            found.add(f"/dev/nvidia-caps/nvidia-cap{minor.group(1)}")
-    return found
 
 
 def all_files(settings: Settings, there: Mapping[str, Sequence[str]], root: str = "/") -> list[str]:
@@ -44,14 +47,8 @@ def all_files(settings: Settings, there: Mapping[str, Sequence[str]], root: str 
 
 def model(root: str = "/") -> str | None:
     """What the GPUs are called, as the driver's files have it; None where they differ, or none is there."""
-    found = set()
-    for path in glob.glob(os.path.join(root, "proc/driver/nvidia/gpus/*/information")):
-        try:
-            with open(path, encoding="ascii", errors="replace") as stream:
-                named = _MODEL.search(stream.read(4096))
-        except OSError:  # it has gone meanwhile
-            continue
-        found.add(named[1] if named else None)
+    names = [_MODEL.search(text) for _path, text in _said(root, "gpus/*/information")]
+    found = {None if named is None else named[1] for named in names}
     return found.pop() if len(found) == 1 else None
 
 
@@ -64,12 +61,7 @@ def gpus(settings: Settings, root: str = "/") -> Mapping[str, list[str]]:
     if settings.gpus is not None:
         return {name: list(paths) for name, paths in settings.gpus.items()}
     found = {}
-    for path in sorted(glob.glob(os.path.join(root, "proc/driver/nvidia/gpus/*/information"))):
-        try:
-            with open(path, encoding="ascii", errors="replace") as stream:
-                text = stream.read(4096)
-        except OSError:  # it has gone meanwhile
-            continue
+    for path, text in _said(root, "gpus/*/information"):
         uuid, minor = _UUID.search(text), _MINOR.search(text)
         if uuid is None or minor is None:
             continue  # it does not answer; what has no name is granted to nobody

@@ -1,4 +1,4 @@
-"""The gate: which device files everything that acts for people may open. Pure: what systemd is told, as text.
+"""The gate: which device files everything that acts for people may open, as text that systemd is told.
 
 systemd has no list of what is denied. What is allowed is a device group (a name of /proc/devices) that does not begin
 like one of the GPUs', what every CUDA program needs beside its GPU, and the GPUs that are granted. A group that is
@@ -12,19 +12,17 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..cgroups import JOB_SERVICES, JOB_UNITS
+from ..cgroups import JOB_SERVICES, JOB_UNITS, SSH_SERVICES
 from ..documents import parse
 from ..errors import NodeError
+from ..files import read_bytes
 from ..paths import STATE
 
 #: In the node's state: an image of a node whose GPUs are everybody's does not open those of another one.
 SETTINGS = f"{STATE}/gpu-gate.json"
 #: Slices of people by a drop-in for all of them; services that run what people gave them, wherever they are installed.
 SLICES = "user-.slice"
-SERVICES = ("ssh.service", "ssh@.service", "sshd.service", "sshd@.service",
-            "sshd-generated@.service", "sshd-unix-local@.service", "sshd-vsock@.service",  # systemd 256 and newer
-            *JOB_SERVICES, JOB_UNITS,
-            "machine.slice")  # fmt: skip
+SERVICES = (*SSH_SERVICES, *JOB_SERVICES, JOB_UNITS, "machine.slice")
 #: Until the next boot: they are made from the settings at each one, whatever root was booted.
 UNITS = "/run/systemd/system"
 #: Before 50-DeviceAllow.conf, which systemctl set-property writes: of drop-ins the last name wins.
@@ -48,6 +46,12 @@ class Settings:
     gpus: Mapping[str, Sequence[str]] | None = None
     #: Whose slices stay open beside root's: the admin, who runs what looks at GPUs.
     exempt: Sequence[str] = ()
+
+
+def read(path: str = SETTINGS) -> Settings:
+    """The settings of a node; without them GPUs are everybody's. Raises NodeError, OSError."""
+    data = read_bytes(path)
+    return Settings("open") if data is None else load(data, path)
 
 
 def load(data: bytes, path: str = SETTINGS) -> Settings:
@@ -86,11 +90,6 @@ def allowed(settings: Settings, devices: Iterable[str] = ()) -> list[str]:
     return ["block-* rwm", *groups, *(f"{path} rw" for path in (*settings.control, *sorted(set(devices))))]
 
 
-def kind(unit: str) -> str:
-    """What the section of a drop-in of this unit is called."""
-    return "Slice" if unit.endswith(".slice") else "Service"
-
-
 def family(unit: str) -> str:
     """Under which of these names a unit has its drop-in: an instance has that of its template."""
     if "@" in unit:
@@ -98,19 +97,15 @@ def family(unit: str) -> str:
     return JOB_UNITS if unit.startswith("cron-") else unit
 
 
-def drop_in(kind: str, settings: Settings) -> str:
-    """The drop-in of units that nobody was granted anything in. ``kind``: Slice or Service.
+def drop_ins(settings: Settings) -> dict[str, str]:
+    """Path below UNITS → text, for all units that act for people, where nobody was granted anything.
 
-    It has no empty line ``DeviceAllow=``, which would take away what a grant's drop-in has allowed.
+    None has an empty line ``DeviceAllow=``, which would take away what a grant's drop-in has allowed.
     """
     lines = "".join(f"DeviceAllow={one}\n" for one in allowed(settings))
     head = "# Managed by gpuadmin. GPUs are opened for those who were granted one."
-    return f"{head}\n[{kind}]\nDevicePolicy=closed\n{lines}"
-
-
-def drop_ins(settings: Settings) -> dict[str, str]:
-    """Path below UNITS → text, for all units that act for people."""
-    return {path: drop_in(kind(unit), settings) for unit, path in PATHS.items()}
+    kinds = {path: "Slice" if unit.endswith(".slice") else "Service" for unit, path in PATHS.items()}
+    return {path: f"{head}\n[{kind}]\nDevicePolicy=closed\n{lines}" for path, kind in kinds.items()}
 
 
 def properties(allow: Sequence[str] | None) -> list[str]:

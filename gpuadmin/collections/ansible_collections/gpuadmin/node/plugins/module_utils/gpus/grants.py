@@ -53,9 +53,14 @@ class Grant:
         return self.begin <= now < self.until
 
 
+def words(gpus: Iterable[str]) -> str:
+    """GPUs in words. UUIDs say themselves what they are of."""
+    return ", ".join(f"GPU {one}" if one.isdecimal() else one for one in gpus)
+
+
 def checked(grant: Grant) -> Grant:
     """Raises NodeError where a grant is not one that can be written."""
-    if not _ID.match(grant.id):
+    if not _ID.match(grant.id):  # guard: a grant's id is no path
         raise NodeError(f"a grant has no usable id: {grant.id[:60]!r}")
     if not grant.gpus or not all(_GPU.match(one) for one in grant.gpus):
         raise NodeError(f"grant {grant.id}: it names no GPU, or one that no GPU is called")
@@ -77,7 +82,7 @@ def read(state: str = STATE, run: str = RUN) -> tuple[list[Grant], list[str]]:
     directory, over = os.path.join(state, DIRECTORY), ended(run)
     try:
         _only_roots(directory)
-        names = sorted(name for name in os.listdir(directory) if name.endswith(".json") and not name.startswith("."))
+        names = sorted(name for name in os.listdir(directory) if name.endswith(".json"))
     except FileNotFoundError:
         return [], []
     except (NodeError, OSError) as error:  # guard: grants that cannot be listed are not taken for none
@@ -135,7 +140,7 @@ def delete(names: Iterable[str], state: str = STATE, run: str = RUN) -> list[str
             problems.append(f"{path} has ended and cannot be removed: {in_words(error)}")
     try:
         if gone:
-            sync_directory(directory)
+            sync_directory(directory)  # guard: after a power cut no grant is there again that has ended
         if left != before:
             write_atomic(os.path.join(run, ENDED), json.dumps(left).encode(), mode=0o644, sync=False)
     except OSError as error:
@@ -170,11 +175,15 @@ def choose(wanted: Sequence[str] | int, there: Iterable[str], others: Iterable[G
     if isinstance(wanted, int):
         free = [one for one in known if one not in taken]
         if len(free) < wanted:
-            raise NodeError(f"{wanted} of {len(known)} GPUs were asked for, and {len(free)} are not granted to anybody")
+            raise NodeError(
+                f"GPUs asked for: {wanted}; granted to nobody: {len(free)} of {len(known)} (see gpuadmin grants)"
+            )
         return free[:wanted]
     for one in wanted:
         if one not in known:
             raise NodeError(f"there is no GPU {one[:80]}; there are: {', '.join(known) or 'none'}")
         if one in taken:  # guard: what somebody was granted is not another's
-            raise NodeError(f"GPU {one} is granted to {taken[one].user} (grant {taken[one].id})")
+            raise NodeError(
+                f"GPU {one} is granted to {taken[one].user} (grant {taken[one].id}): name another, or revoke that first"
+            )
     return list(dict.fromkeys(wanted))  # by its place and by its name it is one GPU

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..errors import NodeError
-from ..files import read_bytes
 from ..paths import RUN, STATE
 from . import gate, grants
 from .gate import Settings
@@ -17,9 +16,8 @@ def in_force(
 
     Raises NodeError where not all of it can be read, and OSError.
     """
-    data = read_bytes(settings)
-    found = None if data is None else gate.load(data, settings)
-    if found is None or found.access != "granted":
+    found = gate.read(settings)
+    if found.access != "granted":
         return None
     listed, problems = grants.read(state, run)
     if problems:  # guard: a grant that cannot be read ends nobody's work

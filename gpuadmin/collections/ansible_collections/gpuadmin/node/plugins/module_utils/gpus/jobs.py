@@ -6,12 +6,16 @@ the job's end, which its grant has from its beginning, closes it in any case.
 
 from __future__ import annotations
 
+import glob
 import re
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from ..errors import NodeError
+from .. import cgroups
+from ..errors import NodeError, in_words
+from ..lookup import name_of
 from ..run import Finished, Runner
 from . import grants
 from .grants import Grant
@@ -25,6 +29,16 @@ SOON = 150
 _CGROUP = re.compile(r"/system\.slice/[^/]*slurmstepd\.scope/job_([1-9][0-9]{0,9})(?:/|\Z)")
 _LISTED = re.compile(r"(?m)^\s*([1-9][0-9]{0,9})\b")
 _END = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+
+
+def running(bases: Sequence[str] = cgroups.BASES) -> set[str]:
+    """Whose jobs run on this node, with GPUs or without. What root has there is Slurm's own."""
+    found = set()
+    for base in bases:
+        for path in glob.glob(f"{base}/system.slice/*slurmstepd.scope/job_*/**/cgroup.procs", recursive=True):
+            with suppress(OSError), open(path, encoding="ascii") as stream:  # it may have ended
+                found |= {cgroups.owner_of(int(one)) for one in stream}
+    return {name_of(uid) or f"uid {uid}" for uid in found if uid}
 
 
 def granted(cgroup: str, uid: int, found: Iterable[Grant], now: float) -> set[str]:
@@ -67,6 +81,21 @@ def prolonged(found: Iterable[Grant], command: Runner, now: float) -> list[Grant
         if later > one.until:
             result.append(replace(one, until=min(later, grants.LATEST)))
     return result
+
+
+def with_more_time(
+    found: Sequence[Grant], command: Runner, now: float, state: str
+) -> tuple[list[Grant], list[str]]:  # fmt: skip
+    """The same grants, those with their new end that were given more time, which is recorded; and what was not."""
+    result, problems = {one.id: one for one in found}, []
+    for later in prolonged(found, command, now):
+        try:
+            grants.write(later, state)
+        except (NodeError, OSError) as error:  # guard: more time for one job keeps nobody else's end waiting
+            problems.append(f"the grant {later.id} could not be given more time: {in_words(error)}")
+            continue
+        result[later.id] = later
+    return list(result.values()), problems
 
 
 def _asked(command: Runner, words: Sequence[str]) -> Finished | None:

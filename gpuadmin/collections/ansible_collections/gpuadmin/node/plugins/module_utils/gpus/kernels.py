@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from gpuadmin.common.text import the_page
+
 from ..errors import NodeError
 from ..run import Finished, run_command
 from .driver import LIBRARIES, find_library, library_version, module_files
@@ -79,7 +81,11 @@ def problems(installed: Installed, *, expected: bool = False) -> list[str]:
     Nothing if there is no driver and none is ``expected``.
     """
     if not installed.driver:
-        return ["GPUs are expected, and there is no driver for them: install one (docs/gpus.md)"] if expected else []
+        return (
+            [f"GPUs are expected, and there is no driver for them: install one ({the_page('gpus')})"]
+            if expected
+            else []
+        )
     wrong = []
     versions = {one for one in installed.libraries.values() if one is not None}
     for path, version in installed.libraries.items():

@@ -31,7 +31,11 @@ def of_people(closed: Iterable[str], exempt: Collection[int], proc: str = "/proc
                 continue
             if uid not in people:
                 people[uid] = name_of(uid) is not None
-            with open(f"{proc}/{name}/cgroup", encoding="ascii", errors="replace") as stream:
+            with open(
+                f"{proc}/{name}/cgroup",
+                encoding="ascii",
+                errors="replace",  # guard: what somebody calls a cgroup of theirs stops nothing
+            ) as stream:
                 path = cgroup_path(stream.read(LARGEST)) or "/"
         except OSError:
             continue  # it has ended
@@ -42,7 +46,12 @@ def of_people(closed: Iterable[str], exempt: Collection[int], proc: str = "/proc
 
 def _uid(path: str) -> int | None:
     """The real uid of a process (proc_pid_status(5))."""
-    with open(path, encoding="utf-8", errors="replace", newline="\n") as stream:
+    with open(
+        path,
+        encoding="utf-8",
+        errors="replace",  # guard: a process's name that is no text stops nothing
+        newline="\n",  # guard: nobody is taken for root by what they call their process
+    ) as stream:
         for line in stream:
             if line.startswith("Uid:\t"):
                 return int(line.split()[1])

@@ -34,8 +34,7 @@ def write(problems: Sequence[str], run: str = RUN) -> None:
 def problems(root: str = "/", now: float | None = None) -> list[str] | None:
     """Why GPUs may be open to people who were not granted one; None where they are open to everybody by intent."""
     try:
-        data = read_bytes(os.path.join(root, gate.SETTINGS.lstrip("/")))
-        if data is None or gate.load(data).access == "open":
+        if gate.read(os.path.join(root, gate.SETTINGS.lstrip("/"))).access == "open":
             return None
         kept = read_bytes(os.path.join(root, RUN.lstrip("/"), RECORD))
         if kept is None:  # guard: a gate that nobody tried is not called closed

@@ -176,12 +176,12 @@ def make_place(path: str, name: str, uid: int, gid: int, state: str) -> None:
     above, last = os.path.split(path)
     new = os.path.join(above, f".{last}.gpuadmin-new")
     if os.path.lexists(new):
-        os.rmdir(new)  # an earlier one that a power cut ended
+        os.rmdir(new)  # guard: a place that a power cut left half made keeps nobody from theirs
     if not btrfs.try_create(new):
         make_directory(path, 0o700, uid, gid, sync=False)
         return
     os.chmod(new, 0o700)
-    os.chown(new, uid, gid)
+    os.chown(new, uid, gid)  # guard: a place is its person's before it has its name
     os.rename(new, path)  # whole, or not there
 
 

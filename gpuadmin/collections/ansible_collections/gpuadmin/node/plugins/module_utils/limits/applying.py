@@ -9,25 +9,27 @@ from __future__ import annotations
 import glob
 import os
 import re
+import resource
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gpuadmin.common.text import size_words
 
-from ..cgroups import JOB_SERVICES
+from .. import followed
+from ..cgroups import JOB_SERVICES, SSH_SERVICES, cgroup_of, controllers, slices
 from ..errors import NodeError, in_words
 from ..files import flocked, write_atomic
 from ..lookup import Lookup, owner, system_lookup
 from ..paths import RUN, STATE
 from ..run import Runner, run_command
-from ..unit_status import said
-from . import records
-from .bounds import ALL, IN_FORCE, OWN, TOGETHER, UNITS, Bounds, Machine, as_kernel, drop_ins
+from ..unit_status import SETTLE, Outcome, said
+from . import records, worded
+from .bounds import ALL, IN_FORCE, NPROC, OWN, TOGETHER, UNITS, Bounds, Machine, as_kernel, drop_ins
 
 RECORD = "limits.json"
-SETTLE = 3.0  # seconds until what systemd was told is in force
 _ABOVE = (TOGETHER, "system.slice")  # where services are not to be: without limits, and with them
+_UNREAD = "limits"
 _SLICE = re.compile(r"user-([0-9]{1,10})\.slice")
 
 
@@ -39,10 +41,6 @@ class OwnBounds:
     tasks: str | None = None
     processors: str | None = None
     processor_weight: int | None = None
-
-    @property
-    def bounds(self) -> Bounds:
-        return Bounds(self.memory, self.swap, self.tasks, self.processors, self.processor_weight)
 
 
 @dataclass(frozen=True)
@@ -57,10 +55,6 @@ class Wanted:
     people: Sequence[OwnBounds] = ()
     admin: str | None = None
 
-    @property
-    def everybody(self) -> Bounds:
-        return Bounds(self.memory, self.swap, self.tasks, self.processors, self.processor_weight)
-
 
 @dataclass(frozen=True)
 class Places:
@@ -74,14 +68,6 @@ class Places:
     proc: str = "/proc"
     command: Runner = run_command
     lookup: Lookup = system_lookup
-
-
-@dataclass
-class Outcome:
-    """``done``: a sentence each. ``problems``: what is not in force, and why."""
-
-    done: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
 
 
 def main(places: Places | None = None) -> int:
@@ -108,7 +94,7 @@ def apply(places: Places, wanted: Wanted | None = None, *, check: bool = False, 
     """Bring the node to its limits. ``given``: to ``wanted``, and not to what is recorded."""
     if check:
         return _apply(places, wanted if given else load(places), check=True)
-    with flocked(os.path.join(places.run, "locks", "limits")):
+    with flocked(os.path.join(places.run, "locks", "limits")):  # guard: limits are applied by one at a time
         return _apply(places, wanted if given else load(places), check=False)
 
 
@@ -138,9 +124,11 @@ def _texts(wanted: Wanted | None, places: Places) -> dict[str, str]:
         for name in entry.names:
             found = places.lookup(name)
             if found is not None:  # accounts come later than limits of theirs: applied again with them
-                own[found[0]] = entry.bounds.over(own.get(found[0], Bounds()))
+                own[found[0]] = Bounds.of(entry).over(own.get(found[0], Bounds()))
     admin = None if wanted.admin is None else places.lookup(wanted.admin)
-    return drop_ins(wanted.everybody, own, [0] if admin is None else [0, admin[0]], machine(places))
+    # guard: the admin is not limited with the others -> [0]
+    exempt = [0] if admin is None else [0, admin[0]]
+    return drop_ins(Bounds.of(wanted), own, exempt, machine(places))
 
 
 def _apply(places: Places, wanted: Wanted | None, *, check: bool) -> Outcome:
@@ -149,53 +137,79 @@ def _apply(places: Places, wanted: Wanted | None, *, check: bool) -> Outcome:
     there = {os.path.relpath(path, places.units): path for path in ours}
     changed = sorted(path for path, text in texts.items() if _read(os.path.join(places.units, path)) != text)
     gone = sorted(set(there) - set(texts))
-    for path in changed:
-        values = " ".join(line for line in texts[path].splitlines() if "=" in line)
-        outcome.done.append(f"{_whose(path)}: {values}")
-    outcome.done += [f"{_whose(path)}: no limits of their own any more" for path in gone]
+    before = {path: _read(real) for path, real in there.items()}
+    outcome.done += worded.changes(before, texts, owner)
+    # guard: limits that a killed run has written are read by the next one -> False
+    unread = bool(followed.left(_UNREAD, places.run))
+    told = bool(changed or gone or unread)
+    if unread and not (changed or gone):
+        outcome.done.append("systemd reads the limits, which a run that was cut off has written")
     running, elsewhere = _running(places), _elsewhere(texts, places)
-    outcome.done += [f"{unit}: is started again, so that its jobs count in another slice" for unit in elsewhere]
+    outcome.done += [f"{unit}: is restarted, so that its jobs count in another slice" for unit in elsewhere]
     if changed:
         outcome.done += _over(texts, running, places)
     if check:
-        if not (changed or gone) and wanted is not None:
-            outcome.done += [f"{unit}: {_listed(values)}" for unit, values in _differing(running, places).items()]
+        if not told and wanted is not None:
+            outcome.done += [f"{unit}: {worded.listed(values)}" for unit, values in _differing(running, places).items()]
         return outcome
+    if changed or gone:
+        followed.remember(_UNREAD, [*changed, *gone], places.run)
     for path in changed:
         os.makedirs(os.path.dirname(os.path.join(places.units, path)), exist_ok=True)
         write_atomic(os.path.join(places.units, path), texts[path].encode(), mode=0o644, sync=False)
     for path in gone:
         os.unlink(there[path])
-    if changed or gone:
-        _systemctl(places, "daemon-reload")
+    if told:
+        _systemctl(places, "daemon-reload")  # guard: systemd reads the limits that were written
     for unit in elsewhere:
         _systemctl(places, "try-restart", unit)
     # systemd keeps a cgroup in which something of before runs
     outcome.done += [
-        f"{unit}: a job of it runs, so that is from its next start on" for unit in _elsewhere(texts, places)
+        f"{unit}: a job of it is running, so this takes effect at its next start" for unit in _elsewhere(texts, places)
     ]
-    if changed or gone or wanted is not None:
+    if told or wanted is not None:
         # of a job that runs on, the slice is another from the next start on
-        _in_force(places, _running(places), outcome, told=bool(changed or gone or elsewhere))
+        running = _running(places)
+        _in_force(places, running, outcome, told=told or bool(elsewhere))
+        outcome.problems += _handed_on(places, [unit for unit in (*SSH_SERVICES, *JOB_SERVICES) if unit in running])
+    followed.forget(_UNREAD, places.run)  # brought into force as well: where nobody has limits, nothing looks again
     return outcome
 
 
-def _whose(path: str) -> str:
-    return path.partition(".d/")[0]
+def _handed_on(places: Places, units: Sequence[str]) -> list[str]:
+    """Have what runs hand on what systemd says of it. systemd gives that to a process only when it starts."""
+    problems = []
+    for unit in units:
+        shown = _systemctl(places, "show", f"--property=MainPID,{NPROC}", unit)
+        values = dict(line.partition("=")[::2] for line in shown.splitlines())
+        most = resource.RLIM_INFINITY if values[NPROC] == "infinity" else int(values[NPROC])
+        pid = int(values["MainPID"])
+        if pid == 0:  # nothing runs, and of prlimit this is ourselves
+            continue
+        try:
+            resource.prlimit(pid, resource.RLIMIT_NPROC, (most, most))
+        except ProcessLookupError:
+            continue  # it starts again, with them
+        except PermissionError:
+            continue  # more than it has: in a container not even root gives that. It has it from its next start on
+        except OSError as error:
+            problems.append(f"{unit}: {NPROC}={values[NPROC]} is not in force: {in_words(error)}")
+    return problems
 
 
 def _running(places: Places) -> dict[str, str]:
     """What limits concern and runs: unit → its cgroup."""
-    base = os.path.join(places.cgroups, "user.slice")
-    try:
-        slices = sorted(one for one in os.listdir(base) if _SLICE.fullmatch(one))
-    except FileNotFoundError:
-        slices = []
-    found = {"user.slice": base, **{one: os.path.join(base, one) for one in slices}}
+    bases = (places.cgroups,)
+    found = {TOGETHER: os.path.join(places.cgroups, TOGETHER)}
+    found.update(
+        {os.path.basename(one): one for one in sorted(slices(bases)) if _SLICE.fullmatch(os.path.basename(one))}
+    )
     for above in _ABOVE:
         found.update(
             {one: os.path.join(places.cgroups, above, one) for one in JOB_SERVICES if _is_in(places, one, above)}
         )
+    # of an instance nothing is looked at: it has its drop-in from its start on
+    found.update({one: path for one in SSH_SERVICES if "@" not in one and (path := cgroup_of(one, bases))})
     return {unit: path for unit, path in found.items() if os.path.isdir(path)}
 
 
@@ -225,17 +239,13 @@ def _over(texts: Mapping[str, str], running: Mapping[str, str], places: Places) 
     return found
 
 
-def _controllers(places: Places) -> set[str]:
-    return set(_read(os.path.join(places.cgroups, "cgroup.controllers")).split())
-
-
 def _differing(running: Mapping[str, str], places: Places) -> dict[str, dict[str, str]]:
     """Unit → property as systemd has it, where the kernel has something else. Raises NodeError."""
     if not running:
         return {}
     names = ",".join(name for name, _file, _free in IN_FORCE)
     shown = _systemctl(places, "show", f"--property=Id,{names}", *running)
-    there, found = _controllers(places), {}
+    there, found = controllers([places.cgroups]), {}
     for block in shown.strip().split("\n\n"):
         values = dict(line.partition("=")[::2] for line in block.splitlines())
         unit = values.get("Id", "")
@@ -264,33 +274,37 @@ def _in_force(places: Places, running: Mapping[str, str], outcome: Outcome, *, t
     for unit, values in differing.items():
         settings = [_setting(name, value) for name, value in values.items()]
         kept = [os.path.join(places.control, f"{unit}.d", f"50-{one.partition('=')[0]}.conf") for one in settings]
-        made += [path for path in kept if not os.path.exists(path)]
+        new = [path for path in kept if not os.path.exists(path)]
         try:
             _systemctl(places, "set-property", "--runtime", unit, *settings)
         except (NodeError, OSError) as error:  # guard: a limit that is refused keeps nobody else from theirs
             refused[unit] = f": {in_words(error)}"
             continue
+        finally:
+            # they would hide what a site says later, and after a run that was killed, too
+            # guard: a run that is killed leaves no limit that hides a later one -> []
+            there = [path for path in new if os.path.exists(path)]
+            for path in there:
+                os.unlink(path)
+            made += there
         if not told:
-            outcome.done.append(f"{unit}: {_listed(values)}, as it was not in force")
-    for path in made:  # they would hide what a site says later
-        if os.path.exists(path):
-            os.unlink(path)
+            outcome.done.append(f"{unit}: {worded.listed(values)}, as it was not in force")
     end = time.monotonic() + SETTLE
     left = _differing(running, places) if differing else {}
     while left and time.monotonic() < end:
         time.sleep(0.05)  # systemd tells nobody that it has done it
         left = _differing(running, places)
     if made:
-        _systemctl(places, "daemon-reload")
+        _systemctl(places, "daemon-reload")  # guard: what was told for this once hides nothing that is said later
     # guard: a limit that is not in force is told
     outcome.problems += [
-        f"{unit}: {_listed(values)} is not in force{refused.get(unit, '')}" for unit, values in left.items()
+        f"{unit}: {worded.listed(values)} is not in force{refused.get(unit, '')}" for unit, values in left.items()
     ]
 
 
 def missing(places: Places) -> list[str]:
     """What this kernel cannot limit for people: controllers that cgroup v2 does not have."""
-    return sorted({"cpu", "memory", "pids"} - _controllers(places))
+    return sorted({"cpu", "memory", "pids"} - controllers([places.cgroups]))
 
 
 def _setting(name: str, shown: str) -> str:
@@ -299,10 +313,6 @@ def _setting(name: str, shown: str) -> str:
         quota = as_kernel(name, shown)
         return "CPUQuota=" if quota == "max" else f"CPUQuota={int(quota) // 1000}%"
     return f"{name}={'' if shown == '[not set]' else shown}"
-
-
-def _listed(values: Mapping[str, str]) -> str:
-    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
 def _systemctl(places: Places, *arguments: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 
 from gpuadmin.common.amounts import LEAST_MEMORY, LEAST_TASKS, amount_of
 
-from ..cgroups import JOB_SERVICES, JOB_UNITS
+from ..cgroups import JOB_SERVICES, JOB_UNITS, SSH_SERVICES
 from ..errors import NodeError
 
 UNITS = "/run/systemd/system"
@@ -15,6 +15,8 @@ UNITS = "/run/systemd/system"
 ALL, OWN = "30-gpuadmin-limits.conf", "31-gpuadmin-limits.conf"
 #: Where all that people run counts together.
 TOGETHER = "user.slice"
+#: Tasks of one uid, wherever they are: what a process hands on to all that it starts.
+NPROC = "LimitNPROC"
 _HEAD = "# Managed by gpuadmin: gpuadmin.yml, limits.\n"
 _PAGE = 65536  # the kernel rounds down to a page, the largest of which is this
 #: Root and the admin, who look after a full node, come first where processors do not suffice.
@@ -47,6 +49,11 @@ class Bounds:
     tasks: str | None = None
     processors: str | None = None
     processor_weight: int | None = None
+
+    @classmethod
+    def of(cls, said: object) -> Bounds:
+        """What an entry of a site says of them."""
+        return cls(**{one.name: getattr(said, one.name) for one in fields(cls)})
 
     def over(self, other: Bounds) -> Bounds:
         """These, and the other's where nothing is said here."""
@@ -89,17 +96,44 @@ def drop_ins(everybody: Bounds, own: Mapping[int, Bounds], exempt: Iterable[int]
         f"user.slice.d/{ALL}": _text("Slice", {"MemoryMax": for_all}),
         f"user-.slice.d/{ALL}": _text("Slice", common),
     }
+    of_person = {uid: properties(bounds.over(everybody), machine) for uid, bounds in own.items()}
+    counted = _of_each([one["TasksMax"] for one in (common, *of_person.values())], machine)
     # a process that is killed for want of memory would end the whole service, everybody's jobs with it
     jobs = {**{name: common[name] for name in ("MemoryMax", "MemorySwapMax", "TasksMax")}, "OOMPolicy": "continue"}
     jobs["Slice"] = TOGETHER  # guard: jobs of cron and at take nothing of what all people leave -> "system.slice"
+    jobs |= counted  # guard: nobody's jobs keep cron from starting others' -> {}
     found.update({f"{unit}.d/{ALL}": _text("Service", jobs) for unit in (*JOB_SERVICES, JOB_UNITS)})
-    for uid, bounds in own.items():
-        found[f"user-{uid}.slice.d/{OWN}"] = _text("Slice", properties(bounds.over(everybody), machine))
+    # guard: sessions that stay in sshd's service, without logind, do not take all memory -> {}
+    of_sshd = _memory_of_sshd(common, machine)
+    # guard: a fork bomb in sshd's service leaves the admin a way in -> {}
+    of_sshd |= counted
+    found.update({f"{unit}.d/{ALL}": _text("Service", of_sshd) for unit in SSH_SERVICES})
+    for uid, values in of_person.items():
+        found[f"user-{uid}.slice.d/{OWN}"] = _text("Slice", values)
     free = {**properties(Bounds(), machine), "CPUWeight": str(FIRST)}
     for uid in exempt:
         # guard: who looks after the node is not limited with the others
         found[f"user-{uid}.slice.d/{OWN}"] = _text("Slice", free)
     return found
+
+
+def _memory_of_sshd(common: Mapping[str, str], machine: Machine) -> dict[str, str]:
+    """One person's memory and swap for all of its sessions. Killing one for want of memory must not end sshd."""
+    memory = common["MemoryMax"]
+    most = machine.for_people if memory == "infinity" else min(int(memory), machine.for_people)
+    return {"MemoryMax": str(most), "MemorySwapMax": common["MemorySwapMax"], "OOMPolicy": "continue"}
+
+
+def _of_each(tasks: Sequence[str], machine: Machine) -> dict[str, str]:
+    """In a service that starts programs for people: for each of them as many tasks as anybody may have.
+
+    The kernel counts the tasks of each person there (RLIMIT_NPROC, which they inherit and root is free of): were they
+    counted for all of the service, whoever reached that would lock the admin out of sshd, and everybody out of cron.
+    """
+    if "infinity" in tasks:
+        return {}
+    # systemd's own bound, 15 %, is reached by two people's
+    return {NPROC: str(max(map(int, tasks))), "TasksMax": str(machine.tasks * 4 // 5)}
 
 
 def _text(kind: str, values: Mapping[str, str]) -> str:

@@ -6,7 +6,6 @@ The quotas themselves are room.py's. A place that is a directory, and other file
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -79,23 +78,24 @@ def _hold(places: Places, given: Amounts | None, *, check: bool) -> Kept:
 
 def _docker(data: str, amounts: Amounts, held: Kept, check: bool) -> None:
     wanted = amounts.bounds(DOCKER)
-    uuid = _file_system(data)
-    if uuid is None:
+    there = room.subvolume(data)
+    if there is None:
         mount = nearest(data, parse_mountinfo(read_mountinfo()))
         kind = "another file system than btrfs" if mount is None else mount.fstype
-        held.notes += [f"{data} is on {kind}: people's amounts are told, and nothing enforces them"] * wanted
+        held.notes += [f"{data} is on {kind}: people are told their amounts, and nothing enforces them"] * wanted
         return
+    uuid, _id = there
     try:
         on, why = qgroups.enabled(uuid), "quotas of btrfs are off, since limits.disk_reserve is 0"
     except NodeError as error:
         on, why = False, str(error)
     if not on:
-        held.notes += [f"{data}: {why}: people's amounts are told, and nothing enforces them"] * wanted
+        held.notes += [f"{data}: {why}: people are told their amounts, and nothing enforces them"] * wanted
         return
     own, plain, whole = _places(data, amounts, held) if wanted else ([], [], True)
     if plain:
         held.notes.append(
-            f"{data}: {listed(plain)}: made before limits.docker, so the amount is told and nothing enforces it"
+            f"{data}: {listed(plain)}: made before limits.docker, so people are told the amount and nothing enforces it"
         )
     groups = qgroups.own_groups(uuid)
     members = qgroups.all_members(data) if own or groups else {}
@@ -106,19 +106,11 @@ def _docker(data: str, amounts: Amounts, held: Kept, check: bool) -> None:
             held.problems.append(f"{one.path}: the amount is not in force: {in_words(error)}")
     # guard: whose place cannot be looked at keeps their amount -> sorted(set(groups) - {one.group for one in own})
     gone = sorted(set(groups) - {one.group for one in own}) if whole else []
-    there = {qgroups.own_group(one.id): name for name, one in btrfs.listing(data).items()} if gone else {}
+    names = {qgroups.own_group(one.id): name for name, one in btrfs.listing(data).items()} if gone else {}
     for group in gone:
-        held.done += [f"{data}/{there[group]}: no amount any more"] if group in there else []
+        held.done += [f"{data}/{names[group]}: no amount any more"] if group in names else []
         if not check:
             qgroups.unmake(data, group)
-
-
-def _file_system(path: str) -> str | None:
-    handle = btrfs.open_directory(path)
-    try:
-        return btrfs.file_system_of(handle)
-    finally:
-        os.close(handle)
 
 
 def _places(data: str, amounts: Amounts, held: Kept) -> tuple[list[Own], list[str], bool]:
@@ -147,30 +139,13 @@ def _own(path: str, name: str, most: int, held: Kept) -> Own | None:
     top = btrfs.inspect(path)
     if top is None:
         return None
-    below = list(islice(_below(path), MOST + 1))
+    # guard: who has ever more subvolumes holds up nobody -> [id for id, _uid in room.below(path)]
+    below = [id for id, _uid in islice(room.below(path), MOST + 1)]
     if len(below) > MOST:
         held.notes.append(f"{path}: {name} has more than {MOST} subvolumes: not all of them count")
     # guard: a subvolume that somebody makes is no way around their amount -> frozenset({top.id})
     ids = frozenset({top.id, *below[:MOST]})
     return Own(path, name, top.id, ids, most)
-
-
-def _below(path: str) -> Iterator[int]:
-    handle = btrfs.open_directory(path)
-    try:
-        for relative in btrfs.nested(handle):
-            try:
-                inner = btrfs.open_deep(relative, handle)
-            except OSError:
-                continue  # gone, or moved
-            try:
-                found = btrfs.subvolume_of(inner)
-                if found is not None:
-                    yield found.id
-            finally:
-                os.close(inner)
-    finally:
-        os.close(handle)
 
 
 def _bring(one: Own, uuid: str, members: set[int], held: Kept, check: bool) -> None:
@@ -180,10 +155,10 @@ def _bring(one: Own, uuid: str, members: set[int], held: Kept, check: bool) -> N
     missing = one.ids - members
     if now is None or now.most != one.most:
         used = 0 if now is None else now.used
-        over = f"; {size_words(used)} are there: {one.name} writes nothing before it is less" * (used > one.most)
+        over = f"; {size_words(used)} are there: {one.name} can write nothing until it is less" * (used > one.most)
         held.done.append(f"{one.path}: {one.name} may have {size_words(one.most)}{over}")
     elif missing or strange:
-        held.done.append(f"{one.path}: {counted(len(missing | strange), 'subvolume')} counted otherwise")
+        held.done.append(f"{one.path}: {counted(len(missing | strange), 'subvolume')} counted differently")
     else:
         return
     if check:

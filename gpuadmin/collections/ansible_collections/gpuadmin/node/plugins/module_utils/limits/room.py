@@ -20,7 +20,7 @@ from ..errors import NodeError, in_words
 from ..files import flocked, sync_filesystem
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
 from ..paths import RUN, STATE
-from ..unit_status import said
+from ..unit_status import Outcome, said
 from . import records
 
 RECORD = "disks.json"
@@ -53,12 +53,10 @@ class Places:
 
 
 @dataclass
-class Kept:
-    """``done``: a sentence each. ``notes``: where nothing keeps room, or not yet. ``problems``: what failed."""
+class Kept(Outcome):
+    """``notes``: where nothing keeps room, or not yet."""
 
-    done: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -102,8 +100,7 @@ def space(path: str, at: str | None = None, *, places: Places | None = None) -> 
 
     ``at``: a path on it that is there. Raises OSError.
     """
-    facts = os.statvfs(at or path)
-    whole, free = facts.f_blocks * facts.f_frsize, facts.f_bavail * facts.f_frsize
+    whole, free = _free(at or path)
     for top, used, most in bounded(places):
         if f"{os.path.realpath(path)}/".startswith(f"{top}/"):
             free = min(free, max(most - used, 0))
@@ -141,12 +138,13 @@ def _keep(places: Places, given: Rooms | None, *, check: bool, patience: float) 
     new = [tree.path for tree in trees if not _on(tree)]
     rooms = replace(rooms, turned_on=(*rooms.turned_on, *(one for one in new if one not in rooms.turned_on)))
     if not check:
-        # first: what is turned on is known as ours, whenever the power goes
+        # guard: what is turned on is known as ours, whenever the power goes
         records.record(os.path.join(places.state, RECORD), rooms)
     for tree in trees:
         try:
             _bring(tree, rooms.reserve, kept, check, patience)
-        except (NodeError, OSError) as error:  # a program that is not installed, a directory that is gone
+        # a program that is not installed, a directory that is gone
+        except (NodeError, OSError) as error:  # guard: a disk that no room can be kept on keeps no other from it
             kept.problems.append(f"{tree.where}: no room is kept for root: {in_words(error)}")
     return kept
 
@@ -161,18 +159,23 @@ def _on(tree: Tree) -> bool:
 def _trees(paths: Sequence[str], kept: Kept) -> list[Tree]:
     """The file systems with btrfs that people fill. Others are looked at."""
     found: dict[str, Tree] = {}
-    system = {_subvolume(path) for path in _SYSTEM}
+    system = {subvolume(path) for path in _SYSTEM}
     mounted = parse_mountinfo(read_mountinfo())
     for path in dict.fromkeys(os.path.realpath(one) for one in paths):
         mount = nearest(path, mounted)
-        if mount is None or NETWORK.match(mount.fstype) or mount.fstype == "autofs" or not os.path.isdir(path):
+        if (
+            mount is None
+            or NETWORK.match(mount.fstype)  # guard: what is on another host is not this one's to keep room on
+            or mount.fstype == "autofs"  # guard: nothing is mounted only because it is looked at
+            or not os.path.isdir(path)
+        ):
             continue
         if mount.fstype != "btrfs":
             note = _other(path, mount.fstype)
             kept.notes += [note] if note and note not in kept.notes else []
             continue
         try:
-            own = _subvolume(path)
+            own = subvolume(path)
         except PermissionError:
             continue  # a person asks, and may not look into the directory of everybody's Docker data
         if own in system or own is None:
@@ -191,7 +194,7 @@ def _trees(paths: Sequence[str], kept: Kept) -> list[Tree]:
     return list(found.values())
 
 
-def _subvolume(path: str) -> tuple[str, int] | None:
+def subvolume(path: str) -> tuple[str, int] | None:
     """The file system and the id of the subvolume that a directory is in; None off btrfs."""
     handle = btrfs.open_directory(path)
     try:
@@ -213,24 +216,24 @@ def _other(path: str, fstype: str) -> str:
     return ""
 
 
-def _theirs(tree: Tree) -> Iterator[int]:
-    """The subvolumes that people made, below those which they fill: they are in no group by themselves."""
-    for top in tree.tops.values():
-        handle = btrfs.open_directory(top)
-        try:
-            for relative in btrfs.nested(handle):
-                try:
-                    inner = btrfs.open_deep(relative, handle)
-                except OSError:
-                    continue  # gone, or moved
-                try:
-                    found = btrfs.subvolume_of(inner)
-                    if found is not None and os.fstat(inner).st_uid != 0:
-                        yield found.id
-                finally:
-                    os.close(inner)
-        finally:
-            os.close(handle)
+def below(path: str) -> Iterator[tuple[int, int]]:
+    """The subvolumes below a directory: each one's id, and the uid that its root is of. They are in no group by
+    themselves."""
+    handle = btrfs.open_directory(path)
+    try:
+        for relative in btrfs.nested(handle):
+            try:
+                inner = btrfs.open_deep(relative, handle)
+            except OSError:  # guard: who moves their subvolumes is held to their amount all the same
+                continue  # gone, or moved
+            try:
+                found = btrfs.subvolume_of(inner)
+                if found is not None:
+                    yield found.id, os.fstat(inner).st_uid
+            finally:
+                os.close(inner)
+    finally:
+        os.close(handle)
 
 
 def _free(path: str) -> tuple[int, int]:
@@ -256,6 +259,7 @@ def _most(tree: Tree, reserve: str) -> tuple[int, int]:
     kept = _reserve(reserve, whole)
     found = qgroups.group(tree.uuid)
     used = 0 if found is None else found.used + found.pending
+    # guard: a disk without any room has a limit all the same -> used + free - kept, kept
     return max(used + free - kept, _LEAST), kept
 
 
@@ -286,14 +290,18 @@ def _bring(tree: Tree, reserve: str, kept: Kept, check: bool, patience: float) -
         if check:
             return
         qgroups.make(tree.path)
-    theirs = list(islice(_theirs(tree), MOST + 1))
+    tops = tree.tops.values()
+    # guard: what root keeps below people's directories is not theirs -> (id for top in tops for id, _uid in below(top))
+    found = (id for top in tops for id, uid in below(top) if uid != 0)
+    # guard: people with ever more subvolumes hold up nobody -> list(found)
+    theirs = list(islice(found, MOST + 1))
     if len(theirs) > MOST:
         kept.notes.append(f"{tree.where}: people have more than {MOST} subvolumes: not all of them are bounded")
     tree.ids = {*tree.tops, *theirs[:MOST]}  # guard: a subvolume that somebody makes is no way around the limit
     missing = tree.ids - qgroups.members(tree.path)
     if missing and not check:
         qgroups.join(tree.path, sorted(missing))
-        if not _counted(tree, patience):
+        if not _counted(tree, patience):  # guard: no limit is computed while what has joined is counted
             return
     if missing and not new:
         kept.done.append(f"{tree.where}: {counted(len(missing), 'more subvolume')} counted as people's")

@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import NodeError, in_words
 from ..files import flocked, read_bytes, write_atomic
 from ..gpus import driver as drivers
-from ..gpus import grants, mig, mig_devices, nvml, reconcile
+from ..gpus import grants, mig, mig_devices, nvml, reconcile, telling
 from ..gpus.isolated_call import LOCK, isolated_call
 from ..gpus.look import SECONDS, WORDS
 from ..gpus.mig import Gpu, Step
@@ -52,7 +52,7 @@ class Places:
     library: str | None = None
     lock: str = LOCK
     command: Runner = _run
-    gate: reconcile.Places = field(default_factory=reconcile.Places)
+    gate: telling.Places = field(default_factory=telling.Places)
     mapper: mapper.Places = field(default_factory=mapper.Places)
 
 
@@ -89,6 +89,7 @@ class Divider:
             acting = {one.gpu: one for one in first if one.state == mig.CHANGE}
             before = recorded(self._places.state)
             # before anything is destroyed: a boot in between goes on with it
+            # guard: a boot goes on with what was begun
             self._record({**before, **self._layouts(one for one in first if one.state in (mig.AS_WANTED, mig.CHANGE))})
             if not acting:
                 return first
@@ -180,6 +181,7 @@ class Divider:
             caps = [mapper.caps_of(capabilities, replace(one, ci=ci)) for ci in (None, one.ci)]
             names = {part["uuid"]: (gpu["uuid"], part) for gpu in found["gpus"] for part in gpu["mig_devices"]}
             gpu, part = names[one.uuid]
+            # guard: a MIG device whose files nobody says is no name for its whole GPU -> True
             if None not in caps:
                 files = [f"/dev/nvidia{one.minor}", *(f"/dev/nvidia-caps/nvidia-cap{cap[1]}" for cap in caps if cap)]
                 yield MigDevice(one.uuid, gpu, mig.profile_of(str(part.get("name"))), files)

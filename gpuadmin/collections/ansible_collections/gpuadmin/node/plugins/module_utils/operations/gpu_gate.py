@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
+from gpuadmin.common.text import counted
+
 from ..answer import Answer
 from ..errors import NodeError
-from ..gpus import gate, reconcile, tried
+from ..gpus import gate, reconcile, telling, tried
 from ..gpus.gate import Settings
 from . import files
 
@@ -38,12 +40,13 @@ class Document:
     groups: Sequence[str] | None = None
 
 
-def operate(document: Document, check: bool, places: reconcile.Places | None = None) -> Answer:
-    where = places or reconcile.Places()
+def operate(document: Document, check: bool, places: telling.Places | None = None) -> Answer:
+    where = places or telling.Places()
     wrong = (tried.problems(where.root) or ()) if document.access == "granted" else ()
     there, earlier = ([f"{above}/{path}" for path in gate.PATHS.values()] for above in (where.units, EARLIER))
     if document.access == "open":
-        answer = files.operate(files.Document(absent=[where.settings, *there, *earlier], after=_AFTER), check)
+        known = f"{where.units}/{telling.KNOWN}"
+        answer = files.operate(files.Document(absent=[where.settings, *there, *earlier, known], after=_AFTER), check)
     else:
         settings = Settings(
             document.access, document.groups or Settings.groups, gpus=document.devices, exempt=document.exempt
@@ -52,6 +55,10 @@ def operate(document: Document, check: bool, places: reconcile.Places | None = N
         wanted = [files.WantedFile(where.settings, text)]
         wanted += [files.WantedFile(f"{where.units}/{name}", one) for name, one in gate.drop_ins(settings).items()]
         answer = files.operate(files.Document(files=wanted, absent=earlier, after=_AFTER), check)
+    if answer.operations:  # its files are in many directories, and nobody chooses among them
+        word = "remove" if document.access == "open" else "write"
+        done = f"{word} {counted(len(answer.operations), 'file')} of the gate (gpus.access: {document.access})"
+        answer = replace(answer, operations=[done])
     if wrong:
         closing = [f"close the gate: {one}" for one in wrong]
         answer = replace(answer, operations=[*answer.operations, *closing], changed=True)

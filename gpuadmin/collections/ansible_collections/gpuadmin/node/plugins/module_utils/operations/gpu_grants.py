@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 
 from ..answer import Answer
-from ..errors import NodeError
+from ..errors import NodeError, nothing_begun
+from ..fields import FIRST_HUMAN_UID
 from ..files import flocked
-from ..gpus import device_files, grants, mig_devices, reconcile
+from ..gpus import device_files, gate, grants, mig_devices, reconcile, telling
 from ..gpus.grants import Grant
 from ..gpus.mig_devices import MigDevice
+from ..logins.occupants import holders
 
 
 @dataclass(frozen=True)
@@ -44,38 +47,27 @@ class Document:
     end: Sequence[str] = ()
 
 
-def operate(document: Document, check: bool, places: reconcile.Places | None = None) -> Answer:
-    where = places or reconcile.Places()
+def operate(document: Document, check: bool, places: telling.Places | None = None) -> Answer:
+    where = places or telling.Places()
     with ExitStack() as stack:
         if document.grant is not None:
             stack.enter_context(flocked(reconcile.adding_path(where)))
+        # guard: grants are changed by one at a time
         stack.enter_context(flocked(reconcile.lock_path(where)))
         now = time.time()  # somebody else may have had the lock for a while
         found, problems = grants.read(where.state, where.run)
-        settings = reconcile.settings_of(where)
+        settings = gate.read(where.settings)
         there = device_files.gpus(settings, where.root)
         parts = {one.uuid: one for one in mig_devices.read(where.run) if one.uuid in there}
         ending = [one for one in found if one.id in document.end]
         done = [f"end the grant {one.id} of {one.user}" for one in ending]
         new = None
         if document.grant is not None and all(one.id != document.grant.id for one in found):
-            # guard: a grant where the gate is open would promise what nobody keeps
-            if settings.access != "granted":
-                raise NodeError(
-                    "GPUs of this host are open to everybody: `gpus.access: granted` is not set, or not provisioned"
-                )
-            if problems:  # guard: where a grant cannot be read no GPU is known to be free
-                raise NodeError(problems[0])
-            owner = where.lookup(document.grant.user)
-            # guard: a grant is of whoever has the uid on this host
-            if owner is None or owner[0] != document.grant.uid:
-                raise NodeError(
-                    f"{document.grant.user[:40]} has not the uid {document.grant.uid} on this host: gpuadmin sync-users"
-                )
-            others = [one for one in found if one not in ending]
-            new = _grant(document.grant, list(there), parts, others, now, mig_devices.waiting(where.run).gpus)
+            with nothing_begun():  # a refusal says that nothing was changed
+                others = [one for one in found if one not in ending]
+                new = _new(document.grant, settings, problems, there, parts, others, now, where)
             until = time.strftime("%Y-%m-%d %H:%M", time.localtime(new.until))
-            done.append(f"grant {', '.join(new.gpus)} to {new.user} until {until}")
+            done.append(f"grant {grants.words(new.gpus)} to {new.user} until {until}")
         if done and not check:
             grants.delete([one.id for one in ending], where.state, where.run)
             if new is not None:
@@ -84,12 +76,52 @@ def operate(document: Document, check: bool, places: reconcile.Places | None = N
             found, problems = outcome.grants, outcome.problems
         else:
             found = [*(one for one in found if one not in ending), *([] if new is None else [new])]
+    held = {} if new is None or not check else _held(new, there, parts, where)
     report = {
         "access": settings.access,
+        "held": held,
         "gpus": [one for one in there if one not in parts],
         "grants": [asdict(one) for one in found if now < one.until],
     }
     return Answer(done, {"grants": report, "problems": problems}, problems if not check else ())
+
+
+def _held(grant: Grant, there: Mapping[str, Sequence[str]], parts: Collection[str], where: telling.Places) -> object:
+    """GPU → who has it open now, besides the person of the grant: what is open stays open."""
+    # of a MIG device what is its own alone: everybody on a part has the GPU's file open
+    files = {gpu: set(there[gpu][1:] if gpu in parts else there[gpu]) for gpu in grant.gpus}
+    wanted = re.compile("|".join(re.escape(path) for paths in files.values() for path in paths))
+    found = holders(wanted, FIRST_HUMAN_UID, where.proc)
+    return {
+        gpu: sorted(user for user, opened in found.items() if opened & paths and user != grant.user)
+        for gpu, paths in files.items()
+    }
+
+
+def _new(
+    wanted: Wanted,
+    settings: gate.Settings,
+    problems: Sequence[str],
+    there: Iterable[str],
+    parts: Mapping[str, MigDevice],
+    others: list[Grant],
+    now: float,
+    where: telling.Places,
+) -> Grant:
+    """The grant that is asked for. Raises NodeError where it cannot be given."""
+    # guard: a grant where the gate is open would promise what nobody keeps
+    if settings.access != "granted":
+        raise NodeError(
+            "GPUs of this host are open to everybody, so there is nothing to grant: set `gpus.access: granted`,"
+            " or `gpus_access` of this host, and run `gpuadmin provision`"
+        )
+    if problems:  # guard: where a grant cannot be read no GPU is known to be free
+        raise NodeError(problems[0])
+    owner = where.lookup(wanted.user)
+    # guard: a grant is of whoever has the uid on this host
+    if owner is None or owner[0] != wanted.uid:
+        raise NodeError(f"{wanted.user[:40]} does not have the uid {wanted.uid} on this host: gpuadmin sync-users")
+    return _grant(wanted, list(there), parts, others, now, mig_devices.waiting(where.run).gpus)
 
 
 def _grant(
