@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .. import followed
 from ..answer import Answer
 from ..root.tree import (
     Directory,
@@ -65,8 +66,14 @@ class Document:
     mask: Sequence[str] = ()
     #: Paths that must not exist.
     absent: Sequence[str] = ()
-    #: Commands to run, in this order, once something was changed and the root is closed again.
+    #: Commands to run, in this order, once something was changed and the root is closed again. If they were cut off,
+    #: the next call runs them, whether it has something to change or not.
     after: Sequence[Sequence[str]] = ()
+    #: A name for what handlers have to do after a change: until one says that it is done (``followed``), each call
+    #: reports a change.
+    follows: str = ""
+    #: The names of what handlers have done.
+    followed: Sequence[str] = ()
 
 
 def operate(document: Document, check: bool) -> Answer:
@@ -78,8 +85,28 @@ def operate(document: Document, check: bool) -> Answer:
     links += enabled(document.enable, files) + masked(document.mask)
     steps = plan(Request(directories, files, links, document.absent))
     validate(steps.operations, check=check)
-    if steps.operations and not check:
-        execute(steps)
-        run_after(document.after)
     paths = [one.path for one in steps.operations]
-    return Answer(steps.summaries, changed=bool(steps.operations), diff=steps.diff(), more={"paths": paths})
+    name = document.follows or (followed.name_of(_named(document)) if document.after else "")  # "": nothing follows
+    # guard: what has to follow a change follows it after a run that was cut off, too -> []
+    left = followed.left(name) if name else []
+    if not check:
+        if steps.operations:
+            if name:
+                followed.remember(name, {*left, *paths})
+            execute(steps)
+        if document.after and (steps.operations or left):
+            run_after(document.after)
+            if not document.follows:
+                followed.forget(name)
+        for one in document.followed:
+            followed.forget(one)
+    again = [f"follow what was changed before ({', '.join(left)})"] if left and not steps.operations else []
+    return Answer(
+        [*steps.summaries, *again], changed=bool(steps.operations or left), diff=steps.diff(),
+        more={"paths": sorted({*left, *paths})},
+    )  # fmt: skip
+
+
+def _named(document: Document) -> list[str]:
+    there = [one.path for one in document.directories] + [one.path for one in document.files]
+    return [*there, *(one.path for one in document.links), *document.enable, *document.mask, *document.absent]
