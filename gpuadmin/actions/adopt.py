@@ -1,9 +1,9 @@
-"""From hosts that people work on to a site, and a report of what does not fit gpuadmin yet. Hosts are only looked"
-" at."""
+"""From hosts that people work on to a site, and a report of what does not fit. Hosts are only looked at."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
@@ -14,7 +14,7 @@ from gpuadmin.actions.bootstrap import Entrance
 from gpuadmin.actions.shared.adopted_site import News, before, news, write_new, write_news, write_report
 from gpuadmin.actions.shared.outside import Asked, ask, named, outside
 from gpuadmin.adoption.conflict import LEVELS, Conflict
-from gpuadmin.adoption.page import DOCUMENT, known, uid_sentence
+from gpuadmin.adoption.page import DOCUMENT, known, next_commands, uid_sentence
 from gpuadmin.adoption.proposal import ADMIN, Proposal, propose
 from gpuadmin.adoption.seen import Host
 from gpuadmin.answers import Answers
@@ -24,6 +24,7 @@ from gpuadmin.config.hosts_file import SiteHost
 from gpuadmin.config.inventory import KEY
 from gpuadmin.config.known_hosts import read_known_hosts
 from gpuadmin.config.load import Site, load_site
+from gpuadmin.config.private_key import key_problem
 from gpuadmin.console import echo
 from gpuadmin.display import make_table, show_hosts, show_table, styled
 from gpuadmin.errors import ConfigError
@@ -31,6 +32,7 @@ from gpuadmin.lock import site_lock
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.plan import PlanBuilder
+from gpuadmin.reading import expanded
 from gpuadmin.session import Session
 
 _REACHED = ("ansible_host", "ansible_port", KEY, "gpuadmin_address")
@@ -39,6 +41,7 @@ _COLOURS = {"stops": "red", "decide": "yellow", "note": "dim"}
 
 def adopt(options: Options, words: Sequence[str], *, login: str | None, identity: Path | None, name: str | None) -> int:
     """Look at hosts by their names, or at all of a site. `login`: whom one can log in as. Returns the exit code."""
+    _refuse_login(login, identity)
     directory, site = _target(options)
     hosts = _hosts(words, site)
     login = login or ("root" if site is None else site.settings.admin.user)
@@ -73,11 +76,20 @@ def adopt(options: Options, words: Sequence[str], *, login: str | None, identity
         return _write(session, directory, site, proposal, answers)
 
 
+def _refuse_login(login: str | None, identity: Path | None) -> None:
+    """Raises ConfigError for what no host can be logged in to with; no host is asked for it."""
+    if login is not None and (not login.isprintable() or not re.fullmatch(r"[^-\s][^\s]*", login)):
+        raise ConfigError(f"--admin: {login!r} is not the name of an account", hint="name whom you log in as now")
+    problem = None if identity is None else key_problem(str(identity))
+    if problem is not None and problem.sure:
+        raise ConfigError(f"--identity: {problem.key} {problem.message}", hint=problem.hint)
+
+
 def _target(options: Options) -> tuple[Path, Site | None]:
     """The site's directory, and the site that is there; None for a new one, which has to be named."""
     given = options.site or os.environ.get("GPUADMIN_SITE")
-    if given and not os.path.lexists(Path(given).expanduser() / SETTINGS_FILE):
-        return Path(given).expanduser().absolute(), None
+    if given and not os.path.lexists(expanded(given) / SETTINGS_FILE):
+        return expanded(given).absolute(), None
     try:
         directory = find_site(options.site)
     except ConfigError as error:
@@ -113,9 +125,9 @@ def _hosts(words: Sequence[str], site: Site | None) -> list[SiteHost]:
 
 def _key(identity: Path | None) -> str | None:
     """The private key that was logged in with, for the site; bootstrap needs its public one."""
-    if identity is None or not Path(f"{identity.expanduser()}.pub").exists():
+    if identity is None or not Path(f"{expanded(identity)}.pub").exists():
         return None
-    return str(identity.expanduser().absolute())
+    return str(expanded(identity).absolute())
 
 
 def _seen(hosts: Sequence[SiteHost], answers: Answers, asked: Asked) -> list[Host]:
@@ -145,8 +157,9 @@ def _write(session: Session, directory: Path, site: Site | None, proposal: Propo
             session.console.print(f"Wrote {directory}: {', '.join(written)}")
             if site is None:
                 session.console.print(f"Next, in {directory}:")
-                session.console.print("  read adoption.md; correct what was guessed\n  gpuadmin check")
-                session.console.print("  gpuadmin provision --check")
+                session.console.print("  read adoption.md; correct what was guessed")
+                for command in next_commands(proposal):
+                    session.console.print(f"  {command}")
     if site is not None and not (new or fresh):
         gone = f"; {counted(settled, 'conflict is', 'conflicts are')} settled." if settled else "."
         session.console.print(f"Nothing new{gone}")

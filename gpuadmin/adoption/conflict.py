@@ -12,6 +12,8 @@ from gpuadmin.text import one_line
 #: `stops`: provision refuses the host or the person until it is done. `decide`: an admin has to choose. `note`: nothing
 #: has to be done, but people may ask.
 Level = Literal["stops", "decide", "note"]
+#: The kind of conflict that bootstrap settles.
+NO_ADMIN = "no admin account"
 LEVELS: Mapping[Level, str] = {
     "stops": "In the way of `gpuadmin provision`",
     "decide": "To be decided",

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpuadmin.adoption.conflict import Conflict, on, several, word
 from gpuadmin.adoption.groups import Homes
+from gpuadmin.adoption.own_homes import Own
 from gpuadmin.adoption.people import People
 from gpuadmin.adoption.seen import Host
-from gpuadmin.common.text import counted, listed
+from gpuadmin.common.text import counted, listed, the_page
 from gpuadmin.config.fields import USER_NAME
 
 _MOST_SHOWN = 10
 
 
-def on_node(host: Host, homes: Homes) -> Iterator[Conflict]:
-    """What is at the homes' place on a node: others' disks, or homes of its own."""
+def on_node(host: Host, homes: Homes, own_homes: Mapping[str, Own]) -> Iterator[Conflict]:
+    """What is at the homes' place on a node: others' disks, or homes of its own. `own_homes`: whose these are."""
     there = host.homes(homes.path)
     if there is None:
         return
@@ -43,26 +44,29 @@ def on_node(host: Host, homes: Homes) -> Iterator[Conflict]:
         return
     names = host.local_homes(homes.path)
     if names:
-        server = homes.server or "STORAGE"
-        export = homes.export or "/srv/storage/homes"
         yield Conflict(
             "homes on the node",
             f"{homes.path} of {host.name} has {counted(len(names), 'home')} on its own disk, which the homes of the"
-            " storage"
-            f" host would hide: {listed(names)}",
+            f" storage host would hide: {listed(names)}",
             "stops",
             (host.name,),
             tuple(name for name in names if USER_NAME.fullmatch(name)),
-            (
-                on([host.name]),
-                f"mv {word(homes.path)} {word(homes.path + '.before')} && mkdir -m 0755 {word(homes.path)}",
-                on([server]),
-                f"rsync -aHAX --numeric-ids root@{word(host.name)}:{word(homes.path + '.before')}/NAME/"
-                f" {word(export)}/NAME/        # for each person; a second home of theirs into"
-                f" before-{word(host.name)}/",
-                "# the whole way: docs/your-cluster.md#homes-on-the-node",
-            ),
+            tuple(_commands(host, homes, names, own_homes)),
         )
+
+
+def _commands(host: Host, homes: Homes, names: list[str], own_homes: Mapping[str, Own]) -> Iterator[str]:
+    """What brings a node's homes to the storage host, and whose are left."""
+    own = [one for one in names if one in own_homes and host.name in own_homes[one].nodes]
+    if own:
+        yield f"gpuadmin provision --limit {word(homes.server or 'STORAGE')}"
+        yield f"gpuadmin move-homes --check        # then without --check: {the_page('move-homes')}"
+    left = [name for name in names if name not in own]
+    if left:
+        before = word(homes.path + ".before")
+        yield on([host.name])
+        yield f"# nobody's by name and owner: {', '.join(map(word, left))}: find out whose they are, and move them"
+        yield f"mkdir -p -m 0700 {before} && mv {' '.join(word(f'{homes.path}/{one}') for one in left[:3])} {before}/"
 
 
 def disk(host: Host, homes: Homes) -> Iterator[Conflict]:
@@ -107,6 +111,7 @@ def odd(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
             tuple(sorted(elsewhere)),
             (on([host.name]), *several(sorted(elsewhere)[:3], f"usermod -m -d {word(homes.path)}/{{}} {{}}")),
         )
+    yield from _unseen(host)
     known = {one["uid"] for one in host.listed("accounts")} | {0}
     owned = {one["home"] for one in host.people.values()}
     for root in host.listed("homes"):
@@ -114,20 +119,39 @@ def odd(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
             continue
         for entry in root["entries"]:
             path = f"{root['path'].rstrip('/')}/{entry['name']}"
-            if entry["name"] == "lost+found" or entry["uid"] not in known:  # owners without an account are told below
+            if entry["name"] == "lost+found" or entry["uid"] not in known:  # those are told elsewhere
                 continue
             if path in owned and entry["kind"] == "directory":
                 continue
             yield Conflict(
                 "home that is odd",
-                f"{path} is {_article(entry['kind'])} of {entry['owner'] or 'uid ' + str(entry['uid'])}, and no"
-                " account has"
-                " it as its home",
+                f"{path} is {_article(entry['kind'])} of {entry['owner'] or 'uid ' + str(entry['uid'])}, and no account"
+                " has it as its home",
                 "decide",
                 (host.name,),
                 (),
                 (on([host.name]), f"ls -lab {word(root['path'])}        # then move it to whom it belongs, or away"),
             )
+
+
+def _unseen(host: Host) -> Iterator[Conflict]:
+    """Homes that root cannot look at: most often their person has mounted something over them."""
+    for root in host.listed("homes"):
+        for entry in root["entries"]:
+            if entry["kind"] == "unknown":
+                path = f"{root['path'].rstrip('/')}/{entry['name']}"
+                yield Conflict(
+                    "home that cannot be looked at",
+                    f"{path} cannot be looked at: {entry['problem']}",
+                    "decide",
+                    (host.name,),
+                    tuple(name for name, one in host.people.items() if one["home"] == path),
+                    (
+                        on([host.name]),
+                        f"findmnt {word(path)}        # what its person has mounted there; they can unmount it",
+                        f"umount -l {word(path)}        # where they do not, or its server is gone",
+                    ),
+                )
 
 
 def _article(kind: str) -> str:
@@ -155,7 +179,7 @@ def owners(host: Host, people: People) -> Iterator[Conflict]:
     known = {one["uid"] for one in host.listed("accounts")}
     for root in host.listed("homes"):
         for entry in root["entries"]:
-            if entry["uid"] in known or entry["uid"] == 0 or root["network"]:
+            if entry["uid"] in known or entry["uid"] in (0, None) or root["network"]:
                 continue
             who = f"{entry['owner']}, who is not in passwd" if entry["owner"] else "no account of this host"
             yield Conflict(

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from gpuadmin.adoption import of_homes, of_root
+from gpuadmin.adoption import of_homes, of_root, own_homes
 from gpuadmin.adoption.conflict import Conflict, on, word
 from gpuadmin.adoption.groups import Grouped, Homes
 from gpuadmin.adoption.people import People
 from gpuadmin.adoption.seen import Host
+from gpuadmin.common.text import the_page
 
 
 def conflicts(
     hosts: Sequence[Host], groups: Mapping[str, Grouped], homes: Homes, people: People, admins: Sequence[str]
 ) -> list[Conflict]:
     """Everything about hosts that an admin has to know. `admins`: who is meant to be root."""
-    found: list[Conflict] = []
+    nodes = [host for host in hosts if "gpu" in groups[host.name].groups]
+    on_nodes = own_homes.own_homes(nodes, homes, people, own_homes.served(hosts, homes))
+    found: list[Conflict] = [*own_homes.several(on_nodes, homes)]
     for host in hosts:
         node = "gpu" in groups[host.name].groups
         found += _unread(host)
         found += _system(host)
         if node:
-            found += of_homes.on_node(host, homes)
+            found += of_homes.on_node(host, homes, on_nodes)
             found += of_root.docker(host)
             found += _root(host)
         if host.name == homes.server:
@@ -93,14 +96,17 @@ def _root(host: Host) -> Iterator[Conflict]:
             f"images cannot be used: {'; '.join(root['problems'][:3])}. Everything else works on any root",
             "note",
             (host.name,),
-            remedies=("gpuadmin prepare-root --check", "# the whole way: docs/your-cluster.md#images-on-a-node"),
+            remedies=(
+                "gpuadmin prepare-root --check",
+                f"# the whole way: {the_page('your-cluster')}, Images on a node",
+            ),
         )
 
 
 #: Services that do what gpuadmin does, or that decide who is who.
 _OTHERS: Mapping[str, str] = {
-    "slurmctld.service": "Slurm's controller runs there: gpuadmin has a queue of its own (docs/slurm.md), and takes"
-    " over none",
+    "slurmctld.service": "Slurm's controller runs there: gpuadmin has a queue of its own"
+    f" ({the_page('slurm')}), and takes over none",
     "slurmd.service": "Slurm runs there: its jobs hold GPUs that gpuadmin knows nothing of",
     "k3s.service": "Kubernetes runs there: what it starts is nobody's to gpuadmin",
     "kubelet.service": "Kubernetes runs there: what it starts is nobody's to gpuadmin",

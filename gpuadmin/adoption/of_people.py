@@ -193,26 +193,21 @@ def _ends(people: People) -> Iterator[Conflict]:
 
 def _passwords(people: People) -> Iterator[Conflict]:
     """Who was shut out by hand, and who has no password at all."""
-    for state, kind, words, level, command in (
+    states: tuple[tuple[str, str, str, Level, str], ...] = (
         (
             "locked", "password locked",
             "the password is locked by hand, and they still get in by key; users.yml does not lock them", "decide",
             "gpuadmin lock-user {}",
         ),
         ("empty", "no password", "the password is empty: whoever types the name is in", "decide", "passwd -l {}"),
-    ):  # fmt: skip
+    )  # fmt: skip
+    for state, kind, words, level, command in states:
         whose = {
             person.name: [host for host, one in person.accounts.items() if one["password"] == state]
             for person in people.persons.values()
         }
         for hosts, names in _same({name: ones for name, ones in whose.items() if ones}).items():
-            yield Conflict(
-                kind, f"{listed(names)}: {words}", _level(level), hosts, tuple(names), _on(hosts, command, names)
-            )
-
-
-def _level(word_: str) -> Level:
-    return "decide" if word_ == "decide" else "note"
+            yield Conflict(kind, f"{listed(names)}: {words}", level, hosts, tuple(names), _on(hosts, command, names))
 
 
 def _on(hosts: Sequence[str], command: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -229,8 +224,7 @@ def _keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
                 yield Conflict(
                     "key with options",
                     f"{name}: the key {one['fingerprint']} has {', '.join(one['names'])} in front of it; users.yml"
-                    " holds"
-                    " bare keys, so it stays in ~/.ssh/authorized_keys alone, which gpuadmin leaves to them",
+                    " holds bare keys, so it stays in ~/.ssh/authorized_keys alone, which gpuadmin leaves to them",
                     "note",
                     (host.name,),
                     (name,),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpuadmin.adoption.conflict import Conflict, on, several, word
 from gpuadmin.adoption.seen import Host
-from gpuadmin.common.text import counted, listed
+from gpuadmin.common.text import counted, listed, the_page
 from gpuadmin.config.fields import USER_NAME
 
 _GROUPS = ("sudo", "wheel", "admin", "root", "lxd", "incus-admin", "libvirt", "disk", "shadow")
@@ -47,8 +47,8 @@ def docker(host: Host) -> Iterator[Conflict]:
         (
             on([host.name]),
             "docker ps -a        # whose each is: ask them",
-            *(f"cp -a {word(told['data'])}/volumes/{word(one)}/_data HOME/{word(one)}" for one in (volumes or [])[:3]),
             "systemctl disable --now docker.socket docker.service containerd.service",
+            f"# after provision, gpuadmin move-docker carries images and volumes to people: {the_page('move-docker')}",
         ),
     )
 
@@ -73,8 +73,7 @@ def subids(host: Host) -> Iterator[Conflict]:
             yield Conflict(
                 "subordinate ids overlap",
                 f"/etc/{kind}: {left[0]} has {_span(left)} and {right[0]} {_span(right)}: each can become the other"
-                " inside"
-                " of a container",
+                " inside a container",
                 "stops",
                 (host.name,),
                 tuple(name for name in (left[0], right[0]) if USER_NAME.fullmatch(name)),

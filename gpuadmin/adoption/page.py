@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from gpuadmin.adoption.conflict import LEVELS, Conflict
+from gpuadmin.adoption.conflict import LEVELS, NO_ADMIN, Conflict
+from gpuadmin.adoption.kept import kept, key_numbers
 from gpuadmin.adoption.proposal import Proposal
 from gpuadmin.common.text import counted, listed
 from gpuadmin.pages.render import escaped
 from gpuadmin.text import one_line
 
 PAGE, DOCUMENT = "adoption.md", "adoption.json"
-_FORMAT = 1
+FORMAT = 1
 _NOT_READ = (
     "Password hashes and private keys: none was read. Who has an account on one host and gets one on another logs in"
     " there by key until they have set a password.",
@@ -37,9 +38,8 @@ def uid_sentence(proposal: Proposal) -> str:
             f" ({span}), and no file has to change its owner."
         )
     return (
-        f"Hosts agree on the uids of {len(agree)} of {counted(len(persons), 'person', 'people')}. Keeping them is"
-        " the cheap"
-        f" way ({span}): only the other {len(persons) - len(agree)} get another uid, on the hosts that differ."
+        f"Hosts agree on the uids of {len(agree)} of {counted(len(persons), 'person', 'people')}. Keeping them"
+        f" costs least ({span}): only the other {len(persons) - len(agree)} get another uid, on the hosts that differ."
     )
 
 
@@ -54,8 +54,8 @@ def _lines(proposal: Proposal, when: datetime) -> Iterator[str]:
     yield ""
     yield (
         f"`gpuadmin adopt` looked at {counted(hosts, 'host')} on {when:%Y-%m-%d %H:%M} and changed nothing there."
-        " The next"
-        " run writes this page anew where somebody or something has come up; what you write into it is kept beside it."
+        " If the next run finds something new it writes another report; if you have edited this page, that goes into a"
+        " file beside it."
     )
     yield ""
     yield f"- {uid_sentence(proposal)}"
@@ -80,10 +80,20 @@ def _lines(proposal: Proposal, when: datetime) -> Iterator[str]:
     yield "```"
 
 
+def next_commands(proposal: Proposal) -> Mapping[str, str]:
+    """What an admin types next, in this order, and what each is for."""
+    bootstrap = [line for one in proposal.conflicts if one.kind == NO_ADMIN for line in one.remedies]
+    return {
+        "gpuadmin check": "the files that were written, as you have corrected them",
+        **dict.fromkeys(bootstrap, "the account that gpuadmin logs in as"),
+        "gpuadmin provision --check": "what is in the way, on all hosts, and what would change",
+    }
+
+
 def _next(proposal: Proposal) -> Iterator[str]:
-    yield "gpuadmin check                       # the files that were written, as you have corrected them"
-    yield "gpuadmin provision --check           # what is in the way, on all hosts, and what would change"
-    yield "gpuadmin adopt                       # again: what is new since, and what has been settled"
+    again = {"gpuadmin adopt": "again: what is new since, and what has been settled"}
+    for command, words in {**next_commands(proposal), **again}.items():
+        yield f"{one_line(command):<36} # {words}"
 
 
 def _hosts(proposal: Proposal) -> Iterator[str]:
@@ -142,8 +152,9 @@ def _people(proposal: Proposal) -> Iterator[str]:
 
 def document(proposal: Proposal, when: datetime, page_text: str) -> dict[str, Any]:
     """adoption.json: the same for programs, and for the next run, which says what is new."""
+    numbers = key_numbers(proposal.hosts)
     return {
-        "format": _FORMAT,
+        "format": FORMAT,
         "when": when.isoformat(timespec="seconds"),
         "page": hashlib.sha256(page_text.encode()).hexdigest(),
         "uids": uid_sentence(proposal),
@@ -159,6 +170,7 @@ def document(proposal: Proposal, when: datetime, page_text: str) -> dict[str, An
                 "exports": host.listed("exports"),
                 "docker": host.part("docker"),
                 "unknown": host.part("unknown"),
+                "seen": kept(host, numbers),
             }
             for host in proposal.hosts
         },

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuadmin.adoption import groups as grouping
 from gpuadmin.adoption import of_hosts, of_people
-from gpuadmin.adoption.conflict import Conflict, word
+from gpuadmin.adoption.conflict import NO_ADMIN, Conflict, word
 from gpuadmin.adoption.groups import Grouped, Homes
 from gpuadmin.adoption.people import People, docker_users, found_people, people
 from gpuadmin.adoption.seen import Host
@@ -152,7 +152,7 @@ def _login(hosts: Sequence[Host], login: str, settings: Settings) -> list[Confli
     names = " ".join(word(name) for name in missing)
     return [
         Conflict(
-            "no admin account",
+            NO_ADMIN,
             f"{settings.admin.user}, the account that gpuadmin logs in as, is missing; bootstrap makes it",
             "stops",
             tuple(missing),

@@ -1,5 +1,4 @@
-"""A host as it was seen, in the words that decisions need. What it says is data, parsed by"
-" gpuadmin/ansible/reports.py."""
+"""A host as it was seen, in the words that decisions need; gpuadmin/ansible/reports.py has parsed what it says."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gpuadmin.config.load import load_site
-from tests.support import crooked, where
-from tests.support.lab_cluster import GPUADMIN, KEEP, LAB, REPOSITORY, Cluster
+from tests.support import by_hand, crooked
+from tests.support.lab_cluster import GPUADMIN, LAB, Cluster
 from tests.support.labs import nothing_left
 
 pytestmark = pytest.mark.lab
@@ -23,24 +23,8 @@ _LASTING = "/etc /home /data /root /srv /opt /usr /var/home /var/lib/docker /var
 @pytest.fixture(scope="module")
 def grown() -> Iterator[Cluster]:
     """Four hosts without gpuadmin, as somebody has grown them."""
-    if why := where.why_virtual():
-        pytest.skip(f"a grown cluster is of light hosts: {why}")
-    directory = REPOSITORY / ".cache" / "e2e-crooked"
-    found = Cluster(directory / "site", f"{LAB}-crooked", light=True)
-    try:
-        if "grown" in found.saved_states():
-            found.restore("grown")
-        else:
-            found.lab("up", "--light", "--nodes", "0", "--ordinary", "3", "--gpus", "2", "--site", str(found.site))
-            crooked.grow(found)
-            if KEEP:
-                found.save("grown")
+    with by_hand.grown("crooked", crooked.grow, "--gpus", "2", ordinary=3) as found:
         yield found
-    finally:
-        found.end_commands()
-        if not KEEP:
-            found.lab("down", "--purge")
-            nothing_left(found.name)
 
 
 def gpuadmin(site: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
@@ -60,6 +44,43 @@ def touched(cluster: Cluster) -> dict[str, str]:
     """The files of each host that are newer than its mark, which is set anew."""
     line = f"test -e /run/mark && find {_LASTING} -xdev -newer /run/mark 2>/dev/null; touch /run/mark"
     return {name: cluster.admin(name, line) for name in cluster.hosts()}
+
+
+def what(found: list[dict[str, Any]]) -> set[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    """Of conflicts, what does not depend on words: kind, hosts, people."""
+    return {(one["kind"], tuple(sorted(one["hosts"])), tuple(sorted(one["people"]))) for one in found}
+
+
+@pytest.mark.long
+def test_the_twin_of_a_grown_cluster_is_as_crooked(grown: Cluster, tmp_path: Path) -> None:
+    site = tmp_path / "lab"
+    login = ("--admin", "gpuadmin", "--yes", "--identity")
+    key = str(load_site(str(grown.site)).settings.admin.ssh_key)
+    original = gpuadmin(site, "adopt", *named(grown), *login, key)["result"]["conflicts"]
+    twin = Cluster(tmp_path / "twin", f"{LAB}-crooked-twin", light=True)
+    up = ("up", "--like", str(site), "--state", str(site / "adoption.json"), "--site", str(twin.site))
+    try:
+        twin.lab(*up)
+        key = str(load_site(str(twin.site)).settings.admin.ssh_key)
+        found = gpuadmin(tmp_path / "seen", "adopt", *named(twin), *login, key)["result"]["conflicts"]
+        assert what(found) == what(original)
+        assert {one["words"] for one in original} - {one["words"] for one in found} <= {
+            one["words"] for one in original if one["kind"] in ("key with options", "sudo by hand")
+        }
+        assert twin.lab("ssh", "-l", "minji", "plain1", "stat", "-c", "%U", "'/home/minji old'") == "minji\n"
+        people = [(one / "users.yml").read_text() for one in (tmp_path / "seen", twin.site)]
+        seen = "\n".join(line for text in people for line in text.splitlines() if not line.startswith("#"))
+        for real in (*crooked.KEYS.values(), crooked.HASH, "minji@example.org"):
+            assert real not in seen
+
+        # again: what is there stays as somebody has left it since
+        twin.admin("plain1", "userdel yuna")
+        twin.lab(*up)
+        assert twin.admin("plain1", "getent passwd yuna || echo gone").strip() == "gone"
+    finally:
+        twin.end_commands()
+        twin.lab("down", "--purge")
+        nothing_left(twin.name)
 
 
 def test_a_grown_cluster_is_read_and_everything_crooked_is_named(grown: Cluster, tmp_path: Path) -> None:
@@ -134,6 +155,7 @@ def test_a_grown_cluster_is_read_and_everything_crooked_is_named(grown: Cluster,
     assert later["settled"] >= 1
 
 
+@pytest.mark.long
 def test_a_cluster_that_gpuadmin_has_set_up_is_adopted_already(minji: Cluster, tmp_path: Path) -> None:
     found = minji.gpuadmin("adopt", "--yes")["result"]
     assert (found["new"]["hosts"], found["new"]["people"]) == ([], [])

@@ -20,7 +20,8 @@ def homes(
     *names: str, path: str = "/home", source: str = "/dev/sda1", fstype: str = "ext4", **more: Any
 ) -> dict[str, Any]:
     """A directory of homes with these in it, by name."""
-    entries = [{"name": one, "kind": "directory", "uid": 1001, "owner": "minji", "mode": 0o700} for one in names]
+    of = {"kind": "directory", "uid": 1001, "owner": "minji", "mode": 0o700, "problem": None}
+    entries = [{"name": one, **of} for one in names]
     return {
         "path": path, "fstype": fstype, "source": source, "mounted": False, "network": fstype.startswith("nfs"),
         "entries": entries, "more": 0, "problem": None, **more,

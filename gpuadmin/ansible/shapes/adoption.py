@@ -58,10 +58,11 @@ class Directory(TypedDict):
 
 class Entry(TypedDict):
     name: Name
-    kind: Literal["directory", "link", "file", "other"]
-    uid: Id
+    kind: Literal["directory", "link", "file", "other", "unknown"]
+    uid: Id | None
     owner: Name | None
-    mode: Id
+    mode: Id | None
+    problem: Line | None
 
 
 class Homes(TypedDict):

@@ -1,6 +1,7 @@
 """adopt as a whole, on hosts that answer as they are told: the files that it writes, and what it leaves alone."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -233,3 +234,18 @@ def test_hosts_as_people_name_them() -> None:
         "a": {}, "b": {"ansible_host": "10.0.0.1"}, "c": {"ansible_port": 22},
         "d": {"ansible_host": "x.example", "ansible_port": 2222},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--identity", "/missing/key"], "--identity: /missing/key is not a file"),
+        (["--admin", "-x"], "--admin: '-x' is not the name of an account"),
+        (["--admin", "a b"], "--admin: 'a b' is not the name of an account"),
+        (["--admin", ""], "--admin: '' is not the name of an account"),
+    ],
+)
+def test_no_host_is_asked_with_a_login_that_cannot_be(there: Hosts, tmp_path: Path, words: list[str], why: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(why)):
+        cli.main(["adopt", "gpu1", "--site", str(tmp_path / "new"), *words], standalone_mode=False)
+    assert there.asked == []

@@ -66,7 +66,7 @@ def active(*units: str) -> dict[str, Any]:
 
 LDAP = {"sources": ["sss"], "accounts": [{"name": "hana", "uid": 1500}]}
 ODD_ENTRY = {"name": "a b", "kind": "link", "uid": 0, "owner": "root", "mode": 0o777}
-NOBODYS = {"name": "hana", "kind": "directory", "uid": 70001, "owner": None, "mode": 0o700}
+NOBODYS = {"name": "hana", "kind": "directory", "uid": 70001, "owner": None, "mode": 0o700, "problem": None}
 OPTIONED = keys(options=[{"names": ["command", "from"], "fingerprint": "SHA256:x"}])
 #: What differs on gpu2 from gpu1, where everything fits → the kinds of conflict, with a word of the first.
 FAULTS: list[tuple[dict[str, Any], dict[str, str]]] = [
@@ -247,3 +247,24 @@ def test_whatever_hosts_say_the_page_holds_it_as_data(name: str, home: str, entr
                 one.startswith(allowed) or one[0].isalnum() or one[0] in "\\/_'\".,:;()?=+$%^@" or not one[0].isascii()
             )
             assert "<" not in one.replace("\\<", "")
+
+
+def test_a_home_that_cannot_be_looked_at_is_its_person_s_alone() -> None:
+    there = homes("minji")
+    entry = {"kind": "unknown", "uid": None, "owner": None, "mode": None, "problem": "Permission denied"}
+    there["entries"].append({"name": "jiho", **entry})
+    found = conflicts(good(homes=[there]), NAS)
+    [one] = found["home that cannot be looked at"]
+    assert one.people == ("jiho",)
+    assert one.words == "/home/jiho cannot be looked at: Permission denied"
+    assert not {"home that is odd", "owner without an account"} & set(found)
+
+
+def test_what_comes_next_has_bootstrap_where_there_is_no_admin_account() -> None:
+    missing = proposal(host("gpu1"), storage(), login="root")
+    next_ = list(pages.next_commands(missing))
+    assert next_ == ["gpuadmin check", "gpuadmin bootstrap gpu1 nas1 --as root", "gpuadmin provision --check"]
+    assert (
+        "\ngpuadmin bootstrap gpu1 nas1 --as root" in pages.page(missing, datetime(2026, 12, 1)).partition("## Next")[2]
+    )
+    assert list(pages.next_commands(proposal(good(), NAS))) == ["gpuadmin check", "gpuadmin provision --check"]

@@ -2,7 +2,9 @@
 
 import json
 import os
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.adoption import bounds, homes
@@ -112,3 +114,58 @@ def test_what_is_in_a_directory_of_homes(tmp_path: Path) -> None:
 def test_the_directories_that_homes_are_in() -> None:
     assert homes.roots(["/data/a", "/data/b", "/x/c", "/", "/proc/1/x", "relative"]) == ["/home", "/data", "/x"]
     assert len(homes.roots([f"/d{number}/x" for number in range(100)])) == homes.MOST_ROOTS
+
+
+@pytest.mark.holds("what one home does hides no other")
+@pytest.mark.parametrize("mounted", [True, False])
+def test_what_somebody_mounts_over_their_home_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounted: bool
+) -> None:
+    """Root may not look at a FUSE mount of somebody's, and one whose server is gone never answers."""
+    (tmp_path / "etc").mkdir()
+    for path in ("etc/passwd", "etc/shadow"):
+        (tmp_path / path).write_text("")
+    for name in ("fuse", "hangs", "jiho", "minji"):
+        (tmp_path / "home" / name).mkdir(parents=True)
+    plain = os.lstat
+
+    def lstat(path: str) -> os.stat_result:
+        if str(path).endswith("/hangs"):
+            time.sleep(600)  # a FUSE server that is gone
+        if str(path).endswith("/fuse"):
+            raise PermissionError(13, "Permission denied", path)
+        return plain(path)
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    text = MOUNTS + (f"3 1 0:60 / {tmp_path}/home/hangs rw - fuse x rw\n" if mounted else "")
+    begun = time.monotonic()
+    entries = {one["name"]: one for one in homes.homes(Place(root=str(tmp_path)), text)[0]["entries"]}
+    assert time.monotonic() - begun < 10
+    assert {name: one["kind"] for name, one in entries.items()} == {
+        "fuse": "unknown", "hangs": "unknown", "jiho": "directory", "minji": "directory",
+    }  # fmt: skip
+    assert entries["hangs"]["problem"] == "did not answer in 1 s"
+    assert entries["fuse"]["problem"] == "Permission denied"
+
+
+def test_who_mounts_something_that_hangs_has_no_keys_and_others_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home(tmp_path / "home", KEY)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text(
+        "hana:x:1001:1001::/home/hana:/bin/bash\nminji:x:1002:1002::/home/minji:/bin/bash\n"
+    )
+    (tmp_path / "etc/shadow").write_text("")
+    plain = homes.of_home
+
+    def of_home(path: str) -> Any:
+        if path.endswith("hana"):
+            time.sleep(600)  # a FUSE server that is gone
+        return plain(path)
+
+    monkeypatch.setattr(homes, "of_home", of_home)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)  # the directories of tests are root's
+    found = homes.keys(Place(root=str(tmp_path)), MOUNTS)
+    assert found["minji"]["plain"] == [KEY]
+    assert (found["hana"]["plain"], found["hana"]["problem"]) == ([], "did not answer in 1 s")

@@ -17,16 +17,19 @@ from gpuadmin.common.names import KEY_TYPES
 
 from ..diagnosis import keys as known_keys
 from ..diagnosis.subject import read_small
+from ..each import Failed
 from ..errors import NodeError
 from ..fields import KEY
+from ..in_turn import in_turn
 from ..lookup import name_of
-from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
+from ..mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
 from ..privileges.place import Place
 from . import bounds
 from .accounts import FIRST, NOT_PEOPLE, accounts
 
 USUAL = "/home"
 MOST_ROOTS = 8
+SECONDS, TOTAL = 1.0, 6.0  # that one home, and that all of a directory may take to answer
 #: An option in front of a key (sshd(8), AUTHORIZED_KEYS FILE FORMAT). Of a value nothing is told: it can be a password.
 _OPTION = re.compile(r'\s*,?([A-Za-z0-9-]+)(?:="(?:[^"\\]|\\.)*")?')
 
@@ -34,17 +37,19 @@ _OPTION = re.compile(r'\s*,?([A-Za-z0-9-]+)(?:="(?:[^"\\]|\\.)*")?')
 def homes(place: Place, text: str | None = None) -> list[dict[str, Any]]:
     """Each directory that has people's homes: what it is on, and what is in it. ``text``: of mountinfo, for tests."""
     found = []
-    for path in roots([one["home"] for one in people(place)]):
-        entries = _entries(place.path(path))  # an automount mounts now what it is for
-        under = nearest(path, parse_mountinfo(read_mountinfo() if text is None else text))
+    paths = {place.path(path): path for path in roots([one["home"] for one in people(place)])}
+    # an automount mounts now what it is for
+    for path, names in in_turn(_names, list(paths), seconds=SECONDS, total=TOTAL):
+        mounts = parse_mountinfo(read_mountinfo() if text is None else text)
+        under = nearest(paths[path], mounts)
         found.append(
             {
-                "path": path,
+                "path": paths[path],
                 "fstype": bounds.name(under.fstype) if under else None,
                 "source": bounds.line(under.source) if under else None,
-                "mounted": under is not None and under.point == path,
+                "mounted": under is not None and under.point == paths[path],
                 "network": under is not None and NETWORK.match(under.fstype) is not None,
-                **entries,
+                **_entries(path, names, mounts),
             }
         )
     return found
@@ -66,31 +71,60 @@ def roots(paths: list[str]) -> list[str]:
     return [USUAL, *others][:MOST_ROOTS]
 
 
-def _entries(path: str) -> dict[str, Any]:
-    """What a directory has: ``entries``, ``more`` that are not told, ``problem``."""
-    found: list[dict[str, Any]] = []
-    more = 0
+def _names(path: str) -> list[str]:
     try:
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if len(found) == bounds.MOST:
-                    more += 1
-                    continue
-                facts = entry.stat(follow_symlinks=False)
-                found.append(
-                    {
-                        "name": bounds.name(entry.name),
-                        "kind": _kind(facts.st_mode),
-                        "uid": facts.st_uid,
-                        "owner": None if (owner := name_of(facts.st_uid)) is None else bounds.name(owner),
-                        "mode": stat.S_IMODE(facts.st_mode),
-                    }
-                )
+        return os.listdir(path)
     except FileNotFoundError:
-        return {"entries": [], "more": 0, "problem": "missing"}
+        raise NodeError("missing") from None
     except OSError as error:
-        return {"entries": [], "more": 0, "problem": str(error.strerror)}
-    return {"entries": sorted(found, key=lambda one: one["name"]), "more": more, "problem": None}
+        raise NodeError(str(error.strerror)) from None
+
+
+def _facts(path: str) -> os.stat_result:
+    try:
+        return os.lstat(path)
+    except OSError as error:
+        raise NodeError(str(error.strerror)) from None
+
+
+def _entries(path: str, names: list[str] | Failed, mounts: list[Mount]) -> dict[str, Any]:
+    """What a directory has: ``entries``, ``more`` that are not told, ``problem``."""
+    if isinstance(names, Failed):
+        return {"entries": [], "more": 0, "problem": bounds.line(names.why)}
+    there = sorted(names)[: bounds.MOST]
+    found = [
+        {"name": bounds.name(os.path.basename(one)), "owner": None, **_told(facts)}
+        for one, facts in in_turn(
+            _facts, _plain_first([os.path.join(path, one) for one in there], mounts), seconds=SECONDS, total=TOTAL
+        )
+    ]
+    for one in found:
+        owner = None if one["uid"] is None else name_of(one["uid"])
+        one["owner"] = None if owner is None else bounds.name(owner)
+    return {
+        "entries": sorted(found, key=lambda one: str(one["name"])), "more": len(names) - len(there), "problem": None
+    }  # fmt: skip
+
+
+def _told(facts: os.stat_result | Failed) -> dict[str, Any]:
+    """Anybody can mount something over their own home that root cannot look at, or that never answers (fuse(4))."""
+    if isinstance(facts, Failed):  # guard: what one home does hides no other
+        return {"kind": "unknown", "uid": None, "mode": None, "problem": bounds.line(facts.why)}
+    return {
+        "kind": _kind(facts.st_mode), "uid": facts.st_uid, "mode": stat.S_IMODE(facts.st_mode), "problem": None
+    }  # fmt: skip
+
+
+def _plain_first(paths: list[str], mounts: list[Mount]) -> list[str]:
+    """What hangs is a mount: those with one at or below them come last, so that time is left for the others."""
+    crooked = {f"/{one}".rstrip("/") for mount in mounts for one in _upwards(mount.point)}
+    return sorted(paths, key=lambda path: path in crooked)
+
+
+def _upwards(point: str) -> Iterator[str]:
+    while point.strip("/"):
+        yield point.strip("/")
+        point = os.path.dirname(point)
 
 
 def _kind(mode: int) -> str:
@@ -100,12 +134,22 @@ def _kind(mode: int) -> str:
     return "other"
 
 
-def keys(place: Place) -> dict[str, dict[str, Any]]:
+def keys(place: Place, text: str | None = None) -> dict[str, dict[str, Any]]:
     """Person → their public keys: ``plain`` ones as lines; ``options``, ``odd``: of those that are not told."""
+    mounts = parse_mountinfo(read_mountinfo() if text is None else text)
+    whose = {one["name"]: one for one in people(place)[: bounds.MOST]}
+    homes_of = {name: place.path(one["home"]) for name, one in whose.items()}
+    last = _plain_first(sorted(set(homes_of.values())), mounts)
+    order = {path: number for number, path in enumerate(last)}
+
+    def look(name: str) -> dict[str, Any]:
+        with as_person(whose[name]["uid"], whose[name]["gid"]):
+            return of_home(homes_of[name])
+
     found = {}
-    for one in people(place)[: bounds.MOST]:
-        with as_person(one["uid"], one["gid"]):
-            found[one["name"]] = of_home(place.path(one["home"]))
+    names = sorted(whose, key=lambda name: order[homes_of[name]])
+    for name, told in in_turn(look, names, seconds=SECONDS, total=TOTAL):
+        found[name] = {**_no_keys(), "problem": bounds.line(told.why)} if isinstance(told, Failed) else told
     return found
 
 
@@ -127,9 +171,13 @@ def as_person(uid: int, gid: int | None) -> Iterator[None]:
         os.setgroups(before)
 
 
+def _no_keys() -> dict[str, Any]:
+    return {"plain": [], "options": [], "odd": 0, "problem": None}
+
+
 def of_home(home: str) -> dict[str, Any]:
     """The keys of one home. Nothing is followed: a link in place of .ssh is said, and not entered."""
-    answer: dict[str, Any] = {"plain": [], "options": [], "odd": 0, "problem": None}
+    answer = _no_keys()
     opened: list[int] = []
     try:
         opened.append(os.open(home, known_keys.DIRECTORY))

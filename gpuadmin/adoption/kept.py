@@ -1,0 +1,92 @@
+"""What adoption.json keeps of a host, so that a twin can be made as crooked: no hash, no key, nothing of GECOS."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+
+from gpuadmin.adoption.seen import Host
+from gpuadmin.ansible.shapes import adoption as shapes
+
+_WHOM = re.compile(r"sudo for (.+) in /")
+
+
+class KeptAccount(TypedDict):
+    name: shapes.Name
+    uid: shapes.Id | None
+    gid: shapes.Id | None
+    home: shapes.Line
+    shell: shapes.Name
+    password: str | None
+    expires: shapes.Id | None
+
+
+class KeptKeys(TypedDict):
+    """`plain`: the number of each key, by which one that several people have is told; `options`: of one key each."""
+
+    plain: Annotated[list[shapes.Id], Field(max_length=50)]
+    options: Annotated[list[shapes.Names], Field(max_length=50)]
+    odd: shapes.Id
+
+
+class Kept(TypedDict):
+    """A part that adopt could not look at is None. `sudo`: who has a rule of it; `images`: whether the root fits."""
+
+    accounts: Annotated[list[KeptAccount], Field(max_length=5000)] | None
+    groups: Annotated[list[shapes.Group], Field(max_length=5000)] | None
+    subids: shapes.Subids | None
+    sources: shapes.Names | None
+    homes: Annotated[list[shapes.Homes], Field(max_length=20)] | None
+    keys: Annotated[dict[shapes.Name, KeptKeys], Field(max_length=5000)] | None
+    active: shapes.Names | None
+    sudo: shapes.Names | None
+    include: bool | None
+    images: bool | None
+
+
+def key_numbers(hosts: Sequence[Host]) -> dict[str, int]:
+    """A number for each public key of all hosts, whatever is written behind it."""
+    keys = {_blob(line) for host in hosts for one in (host.part("keys") or {}).values() for line in one["plain"]}
+    return {key: number for number, key in enumerate(sorted(keys))}
+
+
+def _blob(line: str) -> str:
+    return line.split()[1]
+
+
+def kept(host: Host, numbers: Mapping[str, int]) -> dict[str, Any]:
+    """What a twin needs of a host's answer: Kept."""
+    accounts, directory, keys = host.part("accounts"), host.part("directory"), host.part("keys")
+    services, sudo, sshd, root = (host.part(name) for name in ("services", "sudo", "sshd", "root"))
+    return {
+        "accounts": None
+        if accounts is None
+        else [{name: one[name] for name in KeptAccount.__annotations__} for one in accounts],
+        "groups": host.part("groups"),
+        "subids": host.part("subids"),
+        "sources": None if directory is None else directory["sources"],
+        "homes": host.part("homes"),
+        "keys": None
+        if keys is None
+        else {
+            name: {
+                "plain": sorted(numbers[_blob(line)] for line in one["plain"]),
+                "options": [option["names"] for option in one["options"]],
+                "odd": one["odd"],
+            }
+            for name, one in keys.items()
+        },
+        "active": None if services is None else services["active"],
+        "sudo": None if sudo is None else [who for one in sudo for who in _whom(one["key"])],
+        "include": None if sshd is None else sshd["include"],
+        "images": None if root is None else not root["problems"],
+    }
+
+
+def _whom(key: str) -> list[str]:
+    match = _WHOM.match(key)
+    return [one[:100] for one in match.group(1).split(", ")] if match else []
