@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
+from collections.abc import Sequence
 
 #: cgroup v2's line, and the one that systemd has where it uses v1.
 _LINES = (re.compile(r"0::(/.+)"), re.compile(r"[0-9]+:name=systemd:(/.*)"))
@@ -12,8 +14,26 @@ _SLICE = re.compile(r"/user\.slice/user-(0|[1-9][0-9]{0,9})\.slice(?:/|\Z)")
 JOB_SERVICES = ("cron.service", "crond.service", "cronie.service", "atd.service", "anacron.service")
 #: systemd-cron: a unit for each job, whose name begins so.
 JOB_UNITS = "cron-.service"
+#: sshd, as distributions and systemd 256 and newer call it. Without logind a session stays in it.
+SSH_SERVICES = (
+    "ssh.service", "ssh@.service", "sshd.service", "sshd@.service",
+    "sshd-generated@.service", "sshd-unix-local@.service", "sshd-vsock@.service",
+)  # fmt: skip
 _MOST = 65536  # bytes of a process's file
 MOUNT = "/sys/fs/cgroup"
+#: Where cgroup v2 is: beside v1, or alone.
+BASES = (f"{MOUNT}/unified", MOUNT)
+
+
+def controllers(bases: Sequence[str] = BASES) -> set[str]:
+    """What cgroup v2 can limit here: a controller that the kernel lacks, or has given to v1, is not in it."""
+    for base in bases:
+        try:
+            with open(f"{base}/cgroup.controllers", encoding="ascii", errors="replace") as stream:
+                return set(stream.read(_MOST).split())
+        except OSError:
+            continue
+    return set()
 
 
 def slice_owner(path: str) -> int | None:
@@ -26,6 +46,7 @@ def slice_owner(path: str) -> int | None:
 def cgroup_path(text: str) -> str | None:
     """The path in /proc/PID/cgroup. The kernel lets nobody have a line feed in the name of a cgroup."""
     for pattern in _LINES:
+        # guard: nobody is somebody else by what they call their cgroup -> text.splitlines()
         for line in text.split("\n"):
             found = pattern.fullmatch(line)
             if found:
@@ -43,10 +64,38 @@ def owner_of(pid: int, proc: str = "/proc") -> int | None:
         return None
 
 
+def cgroup_of(unit: str, cgroups: Sequence[str] = BASES) -> str | None:
+    """The directory of a person's slice, or of a service; None where it does not run."""
+    parent = ("user.slice" if unit.startswith("user-") else "") if unit.endswith(".slice") else "system.slice"
+    for base in cgroups:
+        path = os.path.join(base, parent, unit)
+        if os.path.isdir(path):
+            return path
+        if "@" in unit:  # instances are in a slice of their template's
+            for found in glob.glob(os.path.join(glob.escape(base), parent, "system-*.slice", glob.escape(unit))):
+                return found
+    return None
+
+
+def slices(cgroups: Sequence[str] = BASES) -> list[str]:
+    """The cgroups of people's slices that there are, whatever systemd knows of them."""
+    return [path for base in cgroups for path in glob.glob(os.path.join(glob.escape(base), "user.slice/user-*.slice"))]
+
+
+def populated(cgroup: str) -> bool:
+    """Whether a process is in this cgroup, or below it. One that a slice has left behind may deny nothing."""
+    try:
+        with open(os.path.join(cgroup, "cgroup.events"), encoding="ascii") as stream:
+            return "populated 0\n" not in stream.read()
+    except OSError:
+        return True  # guard: where it is not known whether somebody is in a cgroup, it is tried -> False
+
+
 def slice_file(uid: int, name: str, cgroups: str = MOUNT) -> str | None:
     """A file of cgroup v2 in a person's slice; None where nothing of theirs runs, or the kernel has no such file."""
-    paths = [f"{base}/user.slice/user-{uid}.slice/{name}" for base in (f"{cgroups}/unified", cgroups)]
-    return next((one for one in paths if os.path.exists(one)), None)
+    base = cgroup_of(f"user-{uid}.slice", (f"{cgroups}/unified", cgroups))
+    path = None if base is None else os.path.join(base, name)
+    return path if path and os.path.exists(path) else None
 
 
 def kill(uid: int, cgroups: str = MOUNT) -> bool:

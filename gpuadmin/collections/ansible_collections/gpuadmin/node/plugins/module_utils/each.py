@@ -6,25 +6,23 @@ a problem.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.process
 import resource
-import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from .detached import end_with_parent, let_go
 from .errors import NodeError, in_words
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 MEMORY = 6 << 30  # bytes of address space; twice what budget.MEMORY lets names take, and Python
-_PDEATHSIG = 1  # linux/prctl.h: PR_SET_PDEATHSIG
 PATIENCE = 5.0  # seconds that a process gets to be gone once it has answered or was killed
 GRACE = 60.0  # seconds that a process gets to find out by itself that its budget is spent
 
@@ -91,7 +89,8 @@ def _start(function: Callable[[Task], Result], task: Task, seconds: float) -> _R
 
 
 def _child(answer: multiprocessing.connection.Connection, function: Callable[[Task], Result], task: Task) -> None:
-    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)  # it holds the locks that its parent holds
+    end_with_parent()  # it holds the locks that its parent holds
+    let_go()  # the kernel may keep it for ever: a person's own FUSE that does not answer
     bound_memory(MEMORY)
     try:
         outcome: tuple[str, object] = ("result", function(task))

@@ -14,12 +14,14 @@ from .btrfs import open_directory
 from .budget import Budget
 from .diagnosis.subject import short
 from .errors import NodeError, in_words
+from .renumbering.attributes import ACCESS, OddAttribute, named_rights
 from .safe_walk import Entry, same_file_system, walk
 
 SECONDS = 60  # the whole look
 ENTRIES = 200_000  # of one person
-MOST = 200  # files that are named
+MOST_OF_ONE, MOST = 5, 2000  # files that are named: of one owner, and of all
 MOST_UNKNOWN, OTHERS = 20, "others"
+NAMELESS = "uids without a name"  # one owner: a person has thousands of subuids
 _SECRET = re.compile(
     rb"id_(rsa|dsa|ecdsa|ed25519)(_sk)?|.*\.(pem|key|p12|pfx|ppk|kdbx)|\.env(\..+)?|\.netrc|\.pgpass|\.my\.cnf|\.pypirc"
     rb"|\.git-credentials|\.npmrc|\.htpasswd|\.vault[-_]?(pass|token)|kubeconfig|credentials(\.json)?"
@@ -39,15 +41,20 @@ _PUBLIC = re.compile(
 )
 
 
+_UID = "uid "
+
+
 def collect(places: Sequence[str], *, seconds: float = SECONDS, entries: int = ENTRIES) -> dict[str, Any]:
     """Look below each directory that others may enter, person by person.
 
-    ``found``: ``path``, ``owner``, ``mode``; the first MOST. ``more``: how many there are besides. ``unknown``: place →
-    what was not looked at to the end.
+    ``found``: ``path``, ``owner``, ``mode``; the first MOST_OF_ONE of each owner. ``more``: owner → how many there are
+    besides. ``unknown``: place → what was not looked at to the end.
     """
     found: list[dict[str, str]] = []
     unknown: dict[str, str] = {}
-    more = others = 0
+    counts: dict[str, int] = {}
+    more: dict[str, int] = {}
+    others = 0
     end = time.monotonic() + seconds
     for place in places:
         try:
@@ -68,10 +75,14 @@ def collect(places: Sequence[str], *, seconds: float = SECONDS, entries: int = E
             why = ""
             try:
                 for one in _below(place, name, budget):
-                    if len(found) < MOST:
+                    whose = NAMELESS if one["owner"].startswith(_UID) else one["owner"]
+                    counts[whose] = counts.get(whose, 0) + 1
+                    # guard: files of one person hide nobody else's -> len(found) < 5
+                    if counts[whose] <= MOST_OF_ONE and len(found) < MOST:
                         found.append(one)
                     else:
-                        more += 1
+                        whose = whose if whose in more or len(more) < MOST else OTHERS
+                        more[whose] = more.get(whose, 0) + 1
             except NodeError as error:
                 why = str(error)
             except OSError as error:
@@ -98,7 +109,7 @@ def _below(place: str, name: bytes, budget: Budget) -> Iterator[dict[str, str]]:
     top = open_directory(place)
     try:
         facts = os.stat(name, dir_fd=top, follow_symlinks=False)
-        if not stat.S_ISDIR(facts.st_mode) or not entered_by_others(facts):
+        if not stat.S_ISDIR(facts.st_mode) or not _entered(facts, top, name):
             return
         home = open_directory(name, top)
     except FileNotFoundError:
@@ -109,7 +120,7 @@ def _below(place: str, name: bytes, budget: Budget) -> Iterator[dict[str, str]]:
     try:
         # what cannot be entered by us (a person's own FUSE) others cannot enter, either
         for entry in walk(home, _enter, budget=budget, skip=lambda entry, why: None, again=True):
-            if is_secret(entry.path) and stat.S_ISREG(entry.facts.st_mode) and read_by_others(entry.facts):
+            if is_secret(entry.path) and stat.S_ISREG(entry.facts.st_mode) and _read(entry):
                 yield {
                     "path": short(os.fsdecode(os.path.join(base, entry.path)), 300),
                     "owner": _owner(entry.facts.st_uid),
@@ -126,7 +137,7 @@ def is_secret(path: bytes) -> bool:
 
 
 def read_by_others(facts: os.stat_result) -> bool:
-    """By everybody, or by a group that is not the owner's own (its gid is the uid)."""
+    """By everybody, or by a group that is not the owner's own (its gid is the uid), as the mode says it."""
     return bool(facts.st_mode & 0o004 or (facts.st_mode & 0o040 and facts.st_gid != facts.st_uid))
 
 
@@ -136,11 +147,28 @@ def entered_by_others(facts: os.stat_result) -> bool:
 
 def _enter(entry: Entry, parent: os.stat_result) -> bool:
     # guard: what others cannot enter is not walked -> same_file_system(entry, parent)
-    return same_file_system(entry, parent) and entered_by_others(entry.facts)
+    return same_file_system(entry, parent) and _entered(entry.facts, entry.at, entry.name)
+
+
+def _entered(facts: os.stat_result, at: int, name: bytes) -> bool:
+    return entered_by_others(facts) or bool(facts.st_mode & 0o010 and _named_by_acl(at, name, 1))
+
+
+def _read(entry: Entry) -> bool:
+    return read_by_others(entry.facts) or bool(entry.facts.st_mode & 0o040 and _named_by_acl(entry.at, entry.name, 4))
+
+
+def _named_by_acl(at: int, name: bytes, right: int) -> bool:
+    """Whether an ACL gives the right to somebody by name. The group's bits of the mode are its mask then: acl(5)."""
+    try:
+        value = os.getxattr(b"/proc/self/fd/%d/%s" % (at, name), ACCESS, follow_symlinks=False)
+        return any(rights & right for rights in named_rights(value))
+    except (OSError, OddAttribute):  # there is none, or the file system has none
+        return False
 
 
 def _owner(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"uid {uid}"
+        return f"{_UID}{uid}"

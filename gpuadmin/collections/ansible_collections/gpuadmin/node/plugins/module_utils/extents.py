@@ -14,6 +14,8 @@ from .budget import Budget
 
 BLOCK = 4096
 CHUNK = 1 << 20
+#: Characters of a checksum (`Sum`): one of format 1 has one fewer, and may begin with an "e" as well.
+LENGTH = 65
 _ZERO = bytes(BLOCK)
 _OLD_ZEROS = hashlib.sha256(bytes(CHUNK)).digest()
 _FICLONE = 0x40049409  # linux/fs.h
@@ -80,26 +82,44 @@ def _runs(chunk: bytes) -> Iterator[tuple[int, int]]:
         yield begin, len(chunk)
 
 
-def digest(handle: int, size: int, budget: Budget) -> str:
-    """A checksum over (offset, length, checksum of the data) of all that is not zero; ``e`` tells it from older ones.
+class Sum:
+    """A checksum over (offset, length, checksum of the data) of all that is not zero, after an ``e``.
 
     The same whether zeros are written or are a hole, and however a file system divides what is between them.
     """
-    whole, run, begin, end = hashlib.sha256(), hashlib.sha256(), 0, 0
+
+    def __init__(self) -> None:
+        self._whole, self._run = hashlib.sha256(), hashlib.sha256()
+        self._begin = self._end = 0
+
+    def add(self, at: int, data: bytes) -> None:
+        """The next piece of a file (`pieces`)."""
+        if at != self._end:
+            self._close()
+            self._run, self._begin = hashlib.sha256(), at
+        self._run.update(data)
+        self._end = at + len(data)
+
+    def _close(self) -> None:
+        if self._end > self._begin:
+            where = struct.pack("<QQ", self._begin, self._end - self._begin)
+            self._whole.update(
+                where  # guard: where data lies is part of the checksum
+                + self._run.digest()
+            )
+
+    def value(self) -> str:
+        """The checksum, when all pieces have been added."""
+        self._close()
+        return "e" + self._whole.hexdigest()
+
+
+def digest(handle: int, size: int, budget: Budget) -> str:
+    """The checksum of what is in an open file (`Sum`)."""
+    found = Sum()
     for at, data in pieces(handle, size, budget):
-        if at != end and end > begin:
-            whole.update(struct.pack("<QQ", begin, end - begin) + run.digest())
-            run = hashlib.sha256()
-        if at != end:
-            begin = at
-        run.update(data)
-        end = at + len(data)
-    if end > begin:
-        whole.update(
-            struct.pack("<QQ", begin, end - begin)  # guard: where data lies is part of the checksum
-            + run.digest()
-        )
-    return "e" + whole.hexdigest()
+        found.add(at, data)
+    return found.value()
 
 
 def old_digest(handle: int, size: int, budget: Budget) -> str:

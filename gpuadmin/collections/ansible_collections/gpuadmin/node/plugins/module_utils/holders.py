@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .lookup import name_of
+from .open_files import places
 
 #: What proc(5) calls a process that somebody has stopped, or that a debugger holds.
 STOPPED = ("T", "t")
@@ -87,22 +88,31 @@ def _candidates(inode: int, proc: str) -> Iterator[int]:
     yield from (int(name) for name in os.listdir(proc) if name.isdigit())
 
 
+def _open(process: str) -> Iterator[tuple[str, str]]:
+    """Where each open file of /proc/PID is listed, and its number; none if it has ended."""
+    try:
+        threads = places(process)
+    except OSError:
+        return
+    for place in threads:
+        try:
+            for name in os.listdir(f"{place}/fd"):
+                yield place, name
+        except OSError:
+            continue  # that thread has ended; others have the same files
+
+
 def _holds(pid: int, facts: os.stat_result, proc: str) -> bool:
     """Whether a process holds a lock on the file through one of its descriptors; who only waits for it does not."""
-    directory = f"{proc}/{pid}/fd"
-    try:
-        names = os.listdir(directory)
-    except OSError:
-        return False
-    for name in names:
+    for place, name in _open(f"{proc}/{pid}"):
         try:
-            found = os.stat(f"{directory}/{name}")
+            found = os.stat(f"{place}/fd/{name}")
             # Not the device number of /proc/locks: on btrfs that differs from stat's.
             same = (found.st_dev, found.st_ino) == (facts.st_dev, facts.st_ino)
             if (
                 same
                 # guard: who only has the file of a lock open is not taken for its holder
-                and b"\nlock:" in _read(f"{proc}/{pid}/fdinfo/{name}")
+                and b"\nlock:" in _read(f"{place}/fdinfo/{name}")
             ):
                 return True
         except OSError:

@@ -99,9 +99,11 @@ def lines(found: Mapping[int, socket.socket], seconds: float = READ) -> dict[int
     }
 
 
-def serve_requests(listener: socket.socket, act: ActOnRequest, failed: str, *, busy: str = BUSY) -> None:
+def serve_requests(
+    listener: socket.socket, refusals: Callable[[], Refusal], act: ActOnRequest, failed: str, *, busy: str = BUSY
+) -> None:
     """As `serve`, for people who send a line."""
-    _serve(listener, lambda: lambda _uid: None, act, failed, idle=IDLE, life=LIFE, busy=busy, read=lines)
+    _serve(listener, refusals, act, failed, idle=IDLE, life=LIFE, busy=busy, read=lines)
 
 
 def serve(

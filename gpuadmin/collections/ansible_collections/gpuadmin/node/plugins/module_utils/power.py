@@ -103,15 +103,19 @@ def _read(*path: str) -> str:
         return stream.read(1 << 22)
 
 
-#: What a timer starts each minute, a boot as well, and what may be cut at any point.
-# guard: what runs each minute keeps no host from being switched off -> ()
-EACH_MINUTE = ("gpuadmin-gpu-gate.service", "gpuadmin-disk-room.service")
+#: What timers start, a boot or the next time as well, and what may be cut at any point. Some of them wait for a driver
+#: that hangs, or read disks all night.
+# guard: what starts again by itself keeps no host from being switched off -> ()
+BY_THEMSELVES = tuple(
+    f"gpuadmin-{name}.service"
+    for name in ("gpu-gate", "gpu-devices", "gpu-check", "disk-room", "disk-usage", "queue", "metrics-queue")
+)
 
 
 def jobs(run: Runner = look) -> list[str]:
     """Jobs of gpuadmin's that run on this host: backups, images, wipes. Not counted: what systemd starts again whenever
     it ends, such as the collector, or whenever a person asks at its socket (they could hold a host up by asking again
-    and again), or by its timer each minute. It loses nothing when the host goes off.
+    and again), or by a timer (BY_THEMSELVES). It loses nothing when the host goes off.
     """
     command = ("systemctl", "list-units", "--plain", "--no-legend", "--full", "--state=active,activating,deactivating",
                "--type=service", "gpuadmin-*")  # fmt: skip
@@ -127,7 +131,7 @@ def jobs(run: Runner = look) -> list[str]:
             and columns[3] in ("running", "start", "stop", "stop-sigterm")
         ):
             found.append(columns[0])
-    again = {*_again(found, run), *EACH_MINUTE} if found else set()
+    again = {*_again(found, run), *BY_THEMSELVES} if found else set()
     return sorted(unit.replace(".service", "") for unit in found if unit not in again)
 
 

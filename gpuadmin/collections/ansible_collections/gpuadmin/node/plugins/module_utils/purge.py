@@ -215,6 +215,13 @@ def purge(at: int, name: bytes, judge: Judge, *, itself: Judge | None = None) ->
     return done
 
 
+def gone(at: int, name: str) -> None:
+    """Delete what is ours, if it is there. Raises NodeError for what cannot go."""
+    done = purge(at, os.fsencode(name), lambda entry: None)
+    if done.kept:
+        raise NodeError(f"what was here before cannot be deleted: {', '.join(done.reasons)}")
+
+
 def _below(handle: int, judge: Judge, done: Purged) -> None:
     for entry in walk(handle, enter, leaving=True, skip=lambda entry, why: done.keep(entry.path, why)):
         reason = judge(entry)

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+SETTLE = 3.0  # seconds until what systemd was told is in force: it answers before
+
+
+@dataclass
+class Outcome:
+    """``done``: a sentence each. ``problems``: what is not as it should be, and why."""
+
+    done: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
 
 def said(done: Sequence[str], problems: Sequence[str]) -> int:

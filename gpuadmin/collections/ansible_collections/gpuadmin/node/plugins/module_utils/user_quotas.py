@@ -54,6 +54,7 @@ class UserQuotas:
         if not self._ask(_STATE, 0, state):
             return False
         flags = int.from_bytes(state.raw[2:4], "little")
+        # guard: quotas that are only counted hold nobody to them -> bool(flags)
         return flags & (_COUNTED | _ENFORCED) == _COUNTED | _ENFORCED
 
     def of(self, uid: int) -> Quota:

@@ -10,12 +10,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from gpuadmin.common import tokens
 
 from . import peercred_service
 from .accounts.converge import Host
-from .accounts.desired import DesiredState, load
+from .accounts.desired import DesiredState, load, subordinate
 from .accounts.docker_self import member_name
 from .errors import NodeError
 from .files import read_bytes
@@ -45,11 +46,7 @@ def who(uid: int, host: Host, today: int) -> str:
         or not settings.login
     ):
         raise Refused("no-accounts")
-    if (
-        not settings.uid_first
-        <= uid
-        <= (settings.uid_last if settings.source == "registry" else settings.subid_base - 1)
-    ):
+    if uid not in settings.people:
         raise Refused("stranger")
     if settings.source == "registry":
         name = _registered(uid, desired)
@@ -134,11 +131,6 @@ def _key(host: Host) -> bytes:
     return key
 
 
-def _nobody() -> peercred_service.Refusal:
-    """Nobody is refused before their turn: to look at one account costs microseconds."""
-    return lambda _uid: None
-
-
 def main(host: Host, settings: str = SETTINGS, clock: Callable[[], float] = time.time) -> int:
     """What the unit runs: its socket is given by systemd. Raises NodeError."""
     listener = peercred_service.given_socket()
@@ -156,7 +148,9 @@ def main(host: Host, settings: str = SETTINGS, clock: Callable[[], float] = time
         def act(uid: int) -> tuple[int, str]:
             return link(uid, host, node, address, clock())
 
+        # guard: nobody keeps others from their links by subordinate ids -> lambda: lambda _uid: None
+        refusals = partial(subordinate, host.path(host.state), "stranger")
         peercred_service.serve(
-            listener, _nobody, act, FAILED, idle=peercred_service.IDLE, life=peercred_service.LIFE, busy=BUSY
+            listener, refusals, act, FAILED, idle=peercred_service.IDLE, life=peercred_service.LIFE, busy=BUSY
         )
     return 0

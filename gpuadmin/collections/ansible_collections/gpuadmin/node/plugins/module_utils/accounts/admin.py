@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -85,11 +85,11 @@ class Plan:
     def operations(self, wanted: Wanted) -> list[str]:
         """The steps in words."""
         made = f"make the account {wanted.name} (uid {wanted.uid}, home {wanted.home})"
-        added = f"let {wanted.name} log in with the key {_words(wanted.key)}"
+        added = f"let {wanted.name} log in with the key {key_words(wanted.key)}"
         return ([made] if self.account else []) + ([added] if self.key else [])
 
 
-def _words(key: str) -> str:
+def key_words(key: str) -> str:
     """A key as people tell keys apart: its type, the end of it, its comment."""
     kind, blob, *comment = key.split(" ", 2)
     return " ".join((kind, f"…{blob[-12:]}", *comment))
@@ -196,7 +196,7 @@ def observe(wanted: Wanted) -> Observed:
     if fields is None:
         elsewhere = system_lookup(wanted.name) is not None
         return Observed(elsewhere=elsewhere, holder=name_of(wanted.uid), above=above, there=there)
-    keys = _keys(home) if local else None
+    keys = keys_of(home) if local else None
     uid, gid = number(fields[2]), number(fields[3])
     return Observed(uid, home, keys=keys, gid=gid, comment=fields[4], above=above, there=there)
 
@@ -216,7 +216,7 @@ def _place(path: str, look: Callable[[str], os.stat_result]) -> Place | None:
     return Place(path, facts.st_uid, facts.st_gid, facts.st_mode)
 
 
-def _keys(home: str) -> bytes | None:
+def keys_of(home: str) -> bytes | None:
     """The text of authorized_keys; None if there is none, or no home that could have it."""
     try:
         handle = open_directory(home)
@@ -302,6 +302,29 @@ def add_key(home: str, key: str, uid: int, gid: int) -> None:
             write_atomic(f"{place}/{KEYS}", text + f"{key}\n".encode(), mode=0o600)
             if before is None:
                 os.chown(f"{place}/{KEYS}", uid, gid, follow_symlinks=False)
+    finally:
+        os.close(handle)
+
+
+def holds_key(line: str, key: str) -> bool:
+    """Whether a line of authorized_keys lets a key in, with options or without."""
+    return not line.lstrip().startswith("#") and key.split(" ")[1] in line.split()
+
+
+def remove_keys(home: str, keys: Sequence[str], uid: int) -> None:
+    """Take the lines of keys out of a home's authorized_keys; the other lines stay, byte for byte."""
+    handle = open_directory(home)
+    try:
+        with _ssh(handle, home) as place:
+            if (
+                place is None
+                or os.stat(place).st_uid not in (0, uid)  # guard: keys are taken out of no directory of another's
+            ):
+                return
+            lines = (_read(place, home) or b"").splitlines(keepends=True)
+            left = [line for line in lines if not any(holds_key(decode(line), key) for key in keys)]
+            if left != lines:
+                write_atomic(f"{place}/{KEYS}", b"".join(left), mode=0o600)
     finally:
         os.close(handle)
 

@@ -20,7 +20,7 @@ from .docker import has_docker, stage_askers, stage_docker, stage_subids
 from .observed import Observed
 from .plan import Plan, Request
 
-_RENUMBERED = "is being renumbered, and stays closed until that has ended: gpuadmin renumber goes on"
+_KEPT_OUT = "is kept out by gpuadmin {0} until that has ended: gpuadmin {0} goes on"
 
 
 def _accept(request: Request, plan: Plan) -> tuple[list[User], list[tuple[str, int]]]:
@@ -179,9 +179,10 @@ def _stage_users(
         entry = plan.users[user.name]
         known: User | None = user
         if registry:
+            verb = observed.renumbered.get(user.name)
             problem = (
                 conflict(user, data, settings)
-                or (_RENUMBERED if user.name in observed.renumbered else None)  # guard: who is renumbered stays closed
+                or (_KEPT_OUT.format(verb) if verb else None)  # guard: who is renumbered stays closed
                 or refused.get(user.name)  # guard: who was refused a home gets no account
             )
             if problem:

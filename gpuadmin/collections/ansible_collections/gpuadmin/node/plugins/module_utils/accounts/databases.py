@@ -73,6 +73,11 @@ class Databases:
     def groups_of(self, name: str) -> list[str]:
         return list(self._groups_of.get(name, ()))
 
+    def members(self, group: str) -> set[str]:
+        """Who may have the group beside those whose primary one it is, by either file."""
+        shadow = None if self.gshadow is None else self.gshadow.get(group)
+        return {*self._members.get(group, []), *(members(shadow[3]) if shadow is not None and len(shadow) > 3 else ())}
+
     def real_ids(self) -> set[int]:
         return set(self.names_by_uid) | set(self.groups_by_gid)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -34,6 +34,12 @@ class Settings:
     subid_base: int = 2147483648
     subid_size: int = 65536
     docker_data: str | None = None
+
+    @property
+    def people(self) -> range:
+        """The uids that somebody of the site can have here. Subordinate ids, of which each person has tens of thousands
+        in namespaces of theirs, are above."""
+        return range(self.uid_first, self.uid_last + 1 if self.source == "registry" else self.subid_base)
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,16 @@ def load(state: str) -> DesiredState:
     path = os.path.join(state, FILE)
     data = read_bytes(path)
     return DesiredState() if data is None else parse(data, path)
+
+
+def subordinate(state: str, why: str) -> Callable[[int], str | None]:
+    """Who is refused before their turn (``why``): with subordinate ids one person is tens of thousands, and keeps
+    others out."""
+    try:
+        settings = load(state).settings
+    except NodeError:
+        settings = None  # whoever asks is served, or told that it failed
+    return lambda uid: why if settings is not None and uid >= settings.people.stop else None
 
 
 def render(desired: DesiredState) -> bytes:

@@ -22,4 +22,4 @@ class Observed:
     identities: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     root: str = "/"
     today: int = 0
-    renumbered: frozenset[str] = frozenset()
+    renumbered: Mapping[str, str] = field(default_factory=dict)  # name → the verb that keeps them out

@@ -20,7 +20,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from ..budget import Budget, unlimited
 from ..errors import NodeError, in_words
@@ -125,8 +125,10 @@ class Writer:
         self._write(text.encode("utf-8", "surrogateescape"))
 
 
-def read(path: str, budget: Budget | None = None) -> Iterator[Line]:
-    """The lines of a manifest's file. Raises NodeError if it is damaged, OverBudget if it cannot be an honest one."""
+def read(path: str | IO[bytes], budget: Budget | None = None) -> Iterator[Line]:
+    """The lines of a manifest's file, which may be open. Raises NodeError if it is damaged, OverBudget if it cannot be
+    an honest one.
+    """
     budget = budget or unlimited()
     try:
         with gzip.open(path, "rb") as stream:

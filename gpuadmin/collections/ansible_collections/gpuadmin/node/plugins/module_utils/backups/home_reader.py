@@ -53,8 +53,8 @@ class _Earlier:
             line is None
             or line.path != path
             # guard: checksums of the format before are not taken over -> not line.content
-            or not line.content.startswith("e")
-        ):  # format 1 has no 'e'
+            or len(line.content) != extents.LENGTH
+        ):
             return None
         if self._untouched is not None:
             return line.content if line.kind == "f" else None

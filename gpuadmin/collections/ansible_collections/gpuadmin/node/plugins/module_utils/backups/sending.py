@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ from .wire import BLOCK, Link
 SHARED, MORE = 4, 10 << 30  # times what a home holds, and bytes beside that, that it may be without what it shares
 LARGE = 1 << 18  # bytes of a file from which on to look where its blocks are
 PART = b"part"  # the name of a part of a home that is not a directory
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOATIME
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOATIME
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ def send(source: Source, link: Link, budget: Budget, earlier: Source | None = No
     top = open_directory(source.top)
     try:
         if earlier is None:
-            sender = _Sender(link, budget)
+            sender = Sender(link, budget)
             for entry in visits(top, source.nested, budget):
                 sender.whole(entry)
             sender.end(top)
             return
         with Twin(earlier.top, earlier.nested) as twin:
-            sender = _Sender(link, budget, twin)
+            sender = Sender(link, budget, twin)
             sender.needed = _needed(_lines(source, budget), _lines(earlier, budget))
             found = visits(top, source.nested, budget)
             sender.difference(found, _lines(source, budget), _lines(earlier, budget))
@@ -88,7 +88,7 @@ def send_part(source: Source, inner: str, top: str, rest: str, below: Mapping[st
             facts = os.stat(name, dir_fd=at, follow_symlinks=False)
         except FileNotFoundError:
             raise NodeError(f"{inner} is not in the backup") from None
-        sender = _Sender(link, budget)
+        sender = Sender(link, budget)
         if not stat.S_ISDIR(facts.st_mode):
             sender.whole(Entry(PART, name, at, facts))
             link.put("end")
@@ -128,8 +128,11 @@ def _needed(new: Iterator[Line], old: Iterator[Line]) -> set[int]:
     return needed
 
 
-class _Sender:
-    """``needed``: inodes that are linked later; None: not known, so each file with several names is kept."""
+class Sender:
+    """Says records of what it is given.
+
+    ``needed``: inodes that are linked later; None: not known, so each file with several names is kept.
+    """
 
     def __init__(self, link: Link, budget: Budget, twin: Twin | None = None) -> None:
         self._link = link
@@ -144,7 +147,7 @@ class _Sender:
 
     def end(self, top: int) -> None:
         """Everything in it is sent: now say what the top itself must be like."""
-        self._link.put("end", **_given(os.fstat(top), top))
+        self._link.put("end", **given(os.fstat(top), top))
 
     # whole
 
@@ -166,7 +169,7 @@ class _Sender:
             self._link.put("mkdir", name=os.fsdecode(name))
             self._here.append(name)
         elif further:
-            self._link.put("link", name=os.fsdecode(name), id=_id(facts))
+            self._link.put("link", name=os.fsdecode(name), id=id_of(facts))
         elif stat.S_ISLNK(facts.st_mode):
             target = os.fsdecode(os.readlink(entry.name, dir_fd=entry.at))
             self._link.put("symlink", name=os.fsdecode(name), target=target, **_owner(facts))
@@ -197,11 +200,11 @@ class _Sender:
         facts = entry.facts
         linked = stat.S_ISREG(facts.st_mode) and facts.st_nlink > 1
         kept = linked and (self.needed is None or facts.st_ino in self.needed)
-        self._link.put("give", **_given_of(entry), **({"id": _id(facts)} if kept else {}))
+        self._link.put("give", **given_of(entry), **({"id": id_of(facts)} if kept else {}))
 
     def _leave(self, entry: Entry) -> None:
         if len(self._here) == entry.path.count(b"/") + 1:
-            self._link.put("leave", **_given_of(entry))
+            self._link.put("leave", **given_of(entry))
             self._here.pop()
 
     # differences
@@ -258,7 +261,7 @@ class _Sender:
         if before == line:
             if kept and entry.facts.st_nlink > 1:
                 self._go(entry.path)
-                self._link.put("keep", name=os.fsdecode(_name(entry)), id=_id(entry.facts))
+                self._link.put("keep", name=os.fsdecode(_name(entry)), id=id_of(entry.facts))
         elif same and line.kind == "d":
             self._go(entry.path + b"/")
         elif same and line.kind == "f":
@@ -277,12 +280,14 @@ class _Sender:
 
     def _patch(self, entry: Entry, before: Line) -> None:
         size, name = entry.facts.st_size, entry.path.rpartition(b"/")[2]
-        assert self._twin is not None
+        if self._twin is None:
+            self._anew(entry)
+            return
         above = self._twin.directory(entry.path.rpartition(b"/")[0])
         if above is None:
             raise NodeError(f"{before.path!r} is not in the earlier backup")
         self._link.put("patch", name=os.fsdecode(name), size=size)
-        earlier = os.open(name, _READ, dir_fd=above)
+        earlier = os.open(name, READ, dir_fd=above)
         try:
             with _opened(entry) as handle:
                 self._refuse_shared(handle.fileno(), size)
@@ -295,17 +300,41 @@ class _Sender:
         finally:
             os.close(earlier)
 
+    def _anew(self, entry: Entry) -> None:
+        """Send all of a file whose earlier content is not here. It stays the inode that its other names have."""
+        size, name = entry.facts.st_size, os.fsdecode(_name(entry))
+        self._link.put("patch", name=name, size=0)
+        self._link.put("give", **given_of(entry))
+        self._link.put("patch", name=name, size=size)
+        with _opened(entry) as handle:
+            self._refuse_shared(handle.fileno(), size)
+            for at, data in extents.pieces(handle.fileno(), size, self._budget):
+                self._link.put("data", data, at=at)
+
+
+def changes(
+    top: int, new: Callable[[], Iterator[Line]], old: Callable[[], Iterator[Line]], link: Link, budget: Budget
+) -> None:
+    """Send how the open directory ``top`` (manifest: ``new``) differs from what the other host has (``old``).
+
+    Files that have changed are sent whole. Raises NodeError where ``top`` is not as its manifest says.
+    """
+    sender = Sender(link, budget)
+    sender.needed = _needed(new(), old())
+    sender.difference(visits(top, {}, budget), new(), old())
+    sender.end(top)
+
 
 def _name(entry: Entry) -> bytes:
     return entry.path.rpartition(b"/")[2]
 
 
-def _id(facts: os.stat_result) -> str:
+def id_of(facts: os.stat_result) -> str:
     return f"{facts.st_dev}-{facts.st_ino}"
 
 
 def _opened(entry: Entry) -> Any:
-    handle = os.open(entry.name, _READ, dir_fd=entry.at)
+    handle = os.open(entry.name, READ, dir_fd=entry.at)
     if identity(os.fstat(handle)) != identity(entry.facts):
         os.close(handle)
         raise NodeError(f"{os.fsdecode(entry.path)!r} was exchanged while it was sent")
@@ -316,15 +345,15 @@ def _owner(facts: os.stat_result) -> dict[str, object]:
     return {"uid": facts.st_uid, "gid": facts.st_gid, "times": [facts.st_atime_ns, facts.st_mtime_ns]}
 
 
-def _given(facts: os.stat_result, of: int | str) -> dict[str, object]:
+def given(facts: os.stat_result, of: int | str) -> dict[str, object]:
     """What a file, directory or device has beside its content."""
     found = {os.fsdecode(name): base64.b64encode(value).decode() for name, value in attributes_of(of).items()}
     return {**_owner(facts), "mode": stat.S_IMODE(facts.st_mode), **({"attributes": found} if found else {})}
 
 
-def _given_of(entry: Entry) -> dict[str, object]:
+def given_of(entry: Entry) -> dict[str, object]:
     handle = os.open(entry.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=entry.at)
     try:
-        return _given(entry.facts, f"/proc/self/fd/{handle}")
+        return given(entry.facts, f"/proc/self/fd/{handle}")
     finally:
         os.close(handle)

@@ -11,12 +11,11 @@ import json
 import os
 import shlex
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from ..budget import Budget, unlimited
+from ..budget import unlimited
 from ..each import Failed, each
 from ..errors import NodeError, in_words
 from . import backup_set, received, sending
@@ -26,7 +25,7 @@ from .copy_stream import BOUNDS, FULL, Bounds
 from .copying import Owner
 from .sending import Source
 from .verifying import Limits
-from .wire import Link, Stopped
+from .wire import Link, Pulse, Stopped
 
 ANSWER = 2 * received.DOCUMENT  # bytes of the longest answer
 RATE = 5 << 20  # bytes a second that a home may come at, at the least, beside the seconds that it may take anyway
@@ -307,37 +306,13 @@ def _send(task: Task) -> None:
     _stream(task, None)
 
 
-class _Pulse(Budget):
-    """The budget of a home that is sent. While there is nothing to send, it gives the other host signs of life."""
-
-    EVERY = 60.0  # seconds
-
-    def __init__(self, task: Task, link: Link) -> None:
-        super().__init__(task.seconds, task.limits.most)
-        self._link = link
-        self._task = task
-        self._pulsed = time.monotonic()
-
-    def check(self) -> None:
-        super().check()
-        if time.monotonic() - self._pulsed > self.EVERY:
-            self._pulsed = time.monotonic()
-            self._link.put("wait")
-            self._link.flush()
-
-    def again(self) -> Budget:
-        result = _Pulse(self._task, self._link)
-        result._end = self._end
-        return result
-
-
 def _stream(task: Task, parent: Backup | None) -> None:
     arguments = ("home", task.backup.name, task.user, *((parent.name,) if parent else ()))
     source = Source.of(task.backup, task.user)
     with asked(task.remote, *arguments, seconds=2 * task.seconds) as link:
         link.put("home", home=dict(vars(task.home)))
         earlier = None if parent is None else Source.of(parent, task.user)
-        sending.send(source, link, _Pulse(task, link), earlier)
+        sending.send(source, link, Pulse(link, task.seconds, task.limits.most), earlier)
         _done(link, task)
 
 

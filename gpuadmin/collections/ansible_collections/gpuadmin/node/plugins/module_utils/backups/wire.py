@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..budget import ENTRIES, Budget
 from ..errors import NodeError
 from ..fields import CONTROL
 from .copy_stream import BOUNDS, Bounds
@@ -174,3 +175,26 @@ class Link:
         while (record := self.get())[0] == "wait":
             pass
         return record
+
+
+class Pulse(Budget):
+    """The budget of a home that is sent. While there is nothing to send, it gives the other host signs of life."""
+
+    EVERY = 60.0  # seconds
+
+    def __init__(self, link: Link, seconds: float, most: float = ENTRIES) -> None:
+        super().__init__(seconds, most)
+        self._link = link
+        self._pulsed = time.monotonic()
+
+    def check(self) -> None:
+        super().check()
+        if time.monotonic() - self._pulsed > self.EVERY:
+            self._pulsed = time.monotonic()
+            self._link.put("wait")
+            self._link.flush()
+
+    def again(self) -> Budget:
+        result = Pulse(self._link, self.seconds, self.entries)
+        result._end = self._end
+        return result

@@ -12,6 +12,7 @@ from typing import Any
 from ..accounts import desired as desired_accounts
 from ..errors import NodeError
 from ..run import Runner, run_command
+from ..sshd_settings import printed
 from ..textdb import Table, decode, number
 from ..unit import logged
 from . import keys
@@ -134,8 +135,7 @@ def settings(name: str, run: Runner = run_command) -> dict[str, str]:
     if done.returncode != 0:
         raise NodeError(f"sshd does not accept its own settings: {short(done.stderr.strip().splitlines()[-1:])}")
     found: dict[str, str] = {}
-    for line in done.stdout[:LARGEST_FILE].splitlines():
-        key, _, value = line.partition(" ")
+    for key, value in printed(done.stdout[:LARGEST_FILE]):
         if key in ASKED:
             found[key] = short(f"{found[key]} {value}" if key in found else value)
     return found

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..causes.cause import Person
+from ..detached import let_go
 from ..each import bound_memory
 from ..errors import NodeError, in_words
 from ..fields import CONTROL, quoted, valid_name, whole_number
@@ -103,9 +104,7 @@ def confine() -> None:
     One that hangs in the kernel keeps no connection open.
     """
     bound_memory(MEMORY)  # guard: the memory of a part has a bound
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
+    let_go()
 
 
 def look_at(name: str, *, parts: Mapping[str, Callable[[Asked], object]], of: Asked, nice: int = 0) -> object:

@@ -69,6 +69,7 @@ def hold(places: Places, wanted: Amounts | None = None, *, check: bool = False, 
         return kept
     try:
         # another than holding's: that one waits for Docker's data
+        # guard: homes are held to amounts by one at a time
         with nullcontext() if check else flocked(os.path.join(places.run, "locks", "home-quotas")):
             _hold(record, wanted or Amounts(), kept, check, host or Host())
     except (NodeError, OSError) as error:
@@ -81,6 +82,7 @@ def _hold(record: str, wanted: Amounts, kept: Kept, check: bool, host: Host) -> 
     device = _device(wanted, kept, host)
     own = [] if device is None else _wanted(wanted, kept, host)
     if before is not None:
+        # guard: limits on a disk that the homes have left are taken back -> {one.uid for one in own}
         stays = {one.uid for one in own} if before.device == device else set()
         _take_back(before, stays, kept, host, check)
     if device is None:
@@ -121,7 +123,7 @@ def _device(wanted: Amounts, kept: Kept, host: Host) -> str | None:
     if not check_root(Request(wanted.homes, mountpoint=wanted.mountpoint), table):
         return None
     mount = nearest(os.path.realpath(wanted.homes), parse_mountinfo(table))
-    told = f"{wanted.homes}: people's amounts are told, and nothing enforces them"
+    told = f"{wanted.homes}: people are told their amounts, and nothing enforces them"
     if mount is None or mount.fstype not in KINDS:
         kept.notes.append(told)
         return None
@@ -171,7 +173,7 @@ def _bring(one: Own, quotas: UserQuotas, kept: Kept, check: bool) -> None:
     now = quotas.of(one.uid)
     if now.most == rounded(one.most):
         return
-    over = f"; {size_words(now.used)} are there: {one.name} writes nothing before it is less" * (now.used > one.most)
+    over = f"; {size_words(now.used)} are there: {one.name} can write nothing until it is less" * (now.used > one.most)
     kept.done.append(f"{one.name} may have {size_words(one.most)} of the homes' disk{over}")
     if check:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..errors import NodeError
 from ..privileges.place import Place as Privileges
 from ..privileges.sshd import PROGRAM, matches
+from ..sshd_settings import printed
 from .place import Place, Settings
 
 
@@ -14,8 +15,7 @@ def sshd(place: Place) -> Settings:
     if text is None:
         return {"sshd": "is not installed"}
     found: Settings = {}
-    for line in text.splitlines():
-        keyword, _, value = line.partition(" ")
+    for keyword, value in printed(text):
         found[keyword] = f"{found[keyword]}\n{value}" if keyword in found else value
     if not found:
         raise NodeError("sshd said nothing")

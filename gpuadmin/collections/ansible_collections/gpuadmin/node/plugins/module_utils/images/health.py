@@ -16,6 +16,7 @@ from ..files import read_bytes
 from ..gpus.judge import Expected, Verdict, judge
 from ..gpus.look import look
 from ..run import LateError, run_command
+from ..sshd_settings import printed
 from .places import ImageSettings
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -103,7 +104,7 @@ def sshd_problem(program: str = "/usr/sbin/sshd") -> str | None:
         lines = (tested.stderr + tested.stdout).strip().splitlines()
         return f"sshd: {lines[-1] if lines else f'status {tested.returncode}'}"
     settings = run_command((program, "-T"))
-    ports = [int(line.split()[1]) for line in settings.stdout.splitlines() if _is_port(line)]
+    ports = [int(value) for keyword, value in printed(settings.stdout) if keyword == "port" and value.isdecimal()]
     port = ports[0] if ports else 22
     uids = listeners(port)
     # guard: the listener on the ssh port is root's -> not uids
@@ -111,11 +112,6 @@ def sshd_problem(program: str = "/usr/sbin/sshd") -> str | None:
         other = f", but uid {min(uids)} does" if uids else ""
         return f"root does not listen on the ssh port {port}{other}"
     return None if _greets(program) else "sshd does not greet"
-
-
-def _is_port(line: str) -> bool:
-    columns = line.split()
-    return len(columns) == 2 and columns[0] == "port" and columns[1].isdecimal()
 
 
 def _greets(program: str) -> bool:

@@ -6,6 +6,8 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 
+from gpuadmin.common.text import the_page
+
 from ..errors import NodeError
 from ..files import read_bytes
 from ..mounts import parse_mountinfo, read_mountinfo
@@ -36,7 +38,7 @@ def boot_problems(config: str, store_type: str, place: str = "/boot/grub") -> li
     if not store_type:
         problems.append(
             f"nothing is mounted on {place}; it would have to be the small partition (ext4, or the ESP) with grub.cfg "
-            "and grubenv (docs/your-cluster.md)"
+            f"and grubenv: {the_page('your-cluster')}"
         )
     elif store_type not in ("ext2", "ext3", "ext4", "vfat"):
         problems.append(
@@ -73,7 +75,7 @@ def examine(places: Places) -> Layout:
     if not running.name:
         layout.problems.append(
             f"the root is the subvolume {running.path}, booted by its name; it would have to become /roots/NAME, "
-            "and the boot loader's entry to follow it (docs/your-cluster.md has this worked out)"
+            f"and the boot loader's entry to follow it; {the_page('your-cluster')} has this worked out"
         )
     if boot_loader().startswith("systemd-boot"):
         layout.problems.append("systemd-boot starts this node; it would need GRUB with the static entry")

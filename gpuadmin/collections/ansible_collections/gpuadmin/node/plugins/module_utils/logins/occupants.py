@@ -8,6 +8,7 @@ import re
 
 from ..cgroups import owner_of
 from ..lookup import name_of
+from ..open_files import places
 from ..run import LOOKING, run
 
 #: Device nodes that a process opens when it computes on a GPU (NVIDIA; AMD's compute and render nodes).
@@ -32,26 +33,32 @@ def people(uid_first: int, uid_last: int, text: str | None = None) -> list[str]:
 
 
 def gpu_users(uid_first: int, proc: str = "/proc") -> list[str]:
-    """Names of people whose processes hold a GPU; those of system accounts do not count.
+    """Names of people whose processes hold a GPU; those of system accounts do not count."""
+    return sorted(holders(GPU_DEVICE, uid_first, proc))
+
+
+def holders(devices: re.Pattern[str], uid_first: int, proc: str = "/proc") -> dict[str, set[str]]:
+    """Names of people whose processes have one of these device files open, and which.
 
     In a rootless container a process has a subuid: its owner is then in the path of its cgroup.
     """
-    names = set()
+    found: dict[str, set[str]] = {}
     for path in glob.glob(f"{proc}/[0-9]*"):
         try:
-            uid = os.stat(path).st_uid
-            if uid < uid_first or not any(_is_gpu(one) for one in glob.iglob(f"{path}/fd/*")):
+            if os.stat(path).st_uid < uid_first:
                 continue
+            files = {_target(one) for place in places(path) for one in glob.iglob(f"{place}/fd/*")}
         except OSError:
             continue  # it has ended meanwhile
-        owner = owner_of(int(os.path.basename(path)), proc)
+        files = {one for one in files if devices.fullmatch(one)}
+        owner = owner_of(int(os.path.basename(path)), proc) if files else None
         if owner is not None:
-            names.add(name_of(owner) or f"uid {owner}")
-    return sorted(names)
+            found.setdefault(name_of(owner) or f"uid {owner}", set()).update(files)
+    return found
 
 
-def _is_gpu(path: str) -> bool:
+def _target(path: str) -> str:
     try:
-        return GPU_DEVICE.fullmatch(os.readlink(path)) is not None
+        return os.readlink(path)
     except OSError:
-        return False  # this file was closed meanwhile; the process has others
+        return ""  # this file was closed meanwhile; the process has others

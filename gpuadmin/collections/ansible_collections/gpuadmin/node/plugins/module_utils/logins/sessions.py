@@ -53,13 +53,16 @@ def processes(proc: str = "/proc") -> list[Process]:
                 for line in stream:
                     key, _, value = line.partition(":\t")
                     fields[key] = value
-                    if key == "Uid":  # nothing below it is asked for: of many processes that is most of the time
+                    # of most nothing below Uid is asked for: of many processes that is most of the time
+                    if key == "Uid" and fields.get("State", "?")[:1] not in "ZX":
                         break
+            threads = int(fields.get("Threads", 0))
             uids = [int(one) for one in fields["Uid"].split()]
         except (OSError, KeyError, ValueError):
             continue  # it ended while we looked
         state = fields.get("State", "?")[:1]
-        if state not in "ZX":
+        others = threads > 1  # guard: who ended their first thread alone still runs the others -> False
+        if state not in "ZX" or others:
             uid = next((one for one in uids if one >= 1000), uids[0])
             found.append(Process(int(name), uid, fields.get("Name", "?").strip(), state))
     return found[::-1]

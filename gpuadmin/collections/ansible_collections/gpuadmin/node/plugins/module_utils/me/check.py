@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..causes.cause import Cause, Person
 from ..causes.judge import judge
 from ..diagnosis.collect import collect
 from ..diagnosis.sessions import CGROUP, slice_of
 from ..diagnosis.subject import Subject
-from . import texts
+from ..errors import NodeError
+from . import place, texts
 
 #: What to say if no cause was found, and how much that means.
 RIGHT = {
@@ -19,6 +21,7 @@ RIGHT = {
     "ko": "{0}가지를 확인했고 그중에 작업을 막는 문제는 없습니다. "
     "확인하지 않은 것: 키, 외부에서의 로그인, 사용하는 프로그램.",
 }
+NO_GRANT = "gpu-grant"  # of texts.CAUSES
 SECONDS = 6.0  # for each part; nobody else waits for it, and processes start slowly where memory is short
 
 
@@ -40,25 +43,47 @@ def causes(subject: Subject) -> tuple[list[Cause], int]:
     return sorted(found, key=lambda one: texts.ORDER.index(one.code)), len(looked)
 
 
-def lines(found: Sequence[Cause], looked: int, host: str, language: str) -> list[str]:
-    """What is printed: for each cause what to do, then why. If there is none, that ``looked`` parts are fine."""
+def queued(subject: Subject, found: Sequence[Cause]) -> list[Mapping[str, Any]] | None:
+    """What somebody who has no GPU here has of the queue elsewhere, or waits for. Nothing where that is not known;
+    None where this node has no queue."""
+    if not place.here(subject):
+        return None
+    if not any(one.code == NO_GRANT for one in found):
+        return []
+    try:
+        queue = place.place(subject)
+    except (NodeError, OSError):
+        return []
+    return [] if queue is None else list(queue["mine"])
+
+
+def lines(
+    found: Sequence[Cause], looked: int, host: str, language: str, queued: Sequence[Mapping[str, Any]] | None = None
+) -> list[str]:
+    """What is printed: for each cause what to do, then why. If there is none, that ``looked`` parts are fine.
+
+    ``queued``: whoever has asked the queue for a GPU already is told where it is, or their place. None: there is none.
+    """
     korean = language == "ko"
     serious = [one for one in found if one.code in texts.CAUSES]
     output = []
     if not serious:
         output.append(f"{host}: {RIGHT[language].format(looked)}")
-    for one in dict.fromkeys(_pair(one, language) for one in serious):
-        output += _indented("* ", one, korean)
-    for one in dict.fromkeys(_pair(one, language) for one in found if one.code in texts.NOTES):
-        output += _indented("- ", one, korean)
+    for pair in dict.fromkeys(_pair(one, language, queued) for one in serious):
+        output += _indented("* ", pair, korean)
+    for pair in dict.fromkeys(_pair(one, language, queued) for one in found if one.code in texts.NOTES):
+        output += _indented("- ", pair, korean)
     return output
 
 
-def _pair(one: Cause, language: str) -> tuple[str, str]:
+def _pair(one: Cause, language: str, queued: Sequence[Mapping[str, Any]] | None) -> tuple[str, str]:
     text = texts.CAUSES.get(one.code) or texts.NOTES[one.code]
     remedy, why = text.ko if language == "ko" else text.en
     values = [*one.values, "?", "?"]  # do not make up what a cause does not say
-    return remedy.format(*values), why.format(*values)
+    if queued and one.code == NO_GRANT:
+        return " ".join(place.lines({"mine": queued}, language)), why.format(*values)
+    way = texts.TO_ASK[language][queued is not None]
+    return remedy.format(*values, way=way), why.format(*values)
 
 
 def _indented(mark: str, pair: tuple[str, str], korean: bool) -> list[str]:

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
     if asked is None:
         print(USAGE)
         return 0
-    if os.geteuid() == 0:
+    if os.geteuid() == 0:  # guard: root looks at nobody's home as if it were theirs
         print("root: gpuadmin diagnose and gpuadmin dashboard, on the controller", file=sys.stderr)
         return 2
     if asked == "web":
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
         return 0
     if asked == "check":
         found, looked = check.causes(subject)
-        print("\n".join(check.lines(found, looked, host, language)))
+        print("\n".join(check.lines(found, looked, host, language, check.queued(subject, found))))
         return 1 if any(one.code in texts.CAUSES for one in found) else 0
     print("\n".join(overview.lines(subject, overview.overview(subject), host, known["nodes"], language)))
     return 0

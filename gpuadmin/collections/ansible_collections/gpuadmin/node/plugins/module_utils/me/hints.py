@@ -46,11 +46,8 @@ def mine_of(samples: list[Sample], name: str, now: float) -> list[dict[str, Any]
         for one in samples
         if one.name == "gpuadmin_gpu_unused_since_timestamp_seconds" and one.labels.get("user") == name
     }
-    return [_mine(device, name, unused) for device in node.devices if _held_by(device, name)]
-
-
-def _held_by(device: Device, name: str) -> bool:
-    return any(one.user == name for one in device.holders or ())
+    mine = [device for device in node.devices if any(one.user == name for one in device.holders or ())]
+    return [_mine(device, name, unused) for device in mine]
 
 
 def _mine(device: Device, name: str, unused: Mapping[str | None, float]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def counted_bytes(path: str, seconds: float) -> tuple[int, bool]:
         if time.monotonic() > end:
             return total, False
         for facts, below in _entries(waiting.pop()):
-            if facts.st_dev == device:
+            if facts.st_dev == device:  # guard: a count of a home enters nothing that is mounted there -> True
                 total += facts.st_blocks * 512
                 if stat.S_ISDIR(facts.st_mode):
                     waiting.append(below)

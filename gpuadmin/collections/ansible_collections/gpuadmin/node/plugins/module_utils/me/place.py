@@ -13,8 +13,8 @@ from ..slurm.gpu_words import clock, gpus, waiting
 from ..slurm.texts import LOGIN, TEXTS
 
 
-def has_queue(subject: Subject) -> bool:
-    """Whether GPUs of this node are the queue's to give."""
+def here(subject: Subject) -> bool:
+    """Whether this node has a queue that people ask."""
     return os.path.exists(subject.path(PROGRAM))
 
 
@@ -23,7 +23,7 @@ def place(subject: Subject) -> dict[str, Any] | None:
 
     Raises NodeError where the queue does not answer.
     """
-    if not has_queue(subject):
+    if not here(subject):
         return None
     queue.alive()
     jobs = [one for one in queue.ask_jobs() if one["gpus"]]

@@ -199,11 +199,11 @@ CAUSES: Mapping[str, Text] = {
     ),
     "gpu-grant": Text(
         (
-            "gpu get, where this node has it; else ask your admins: how long, and what for",
+            "To get one: {way}",
             "GPUs are given on request here, and you have none: opening one fails with 'Operation not permitted'",
         ),
         (
-            "gpu get을 쓸 수 있는 노드면 gpu get으로, 아니면 관리자에게 사용 기간과 용도를 알려 신청하세요",
+            "{way} 신청하세요",
             "이 노드의 GPU는 신청해야 쓸 수 있습니다. 지금은 배정된 GPU가 없어 GPU를 열면 "
             "'Operation not permitted' 오류가 납니다",
         ),
@@ -269,11 +269,11 @@ NOTES: Mapping[str, Text] = {
     ),
     "gpu-granted": Text(
         (
-            "Use {0}; ask your admins if you need more",
+            "Use {0}. If you need more: {way}",
             "GPUs are given on request here. {0} is yours until {1}; opening others fails: 'Operation not permitted'",
         ),
         (
-            "{0}을(를) 쓰고, 더 필요하면 관리자에게 신청하세요",
+            "{0}을(를) 쓰고, 더 필요하면 {way} 신청하세요",
             "이 노드의 GPU는 신청해야 쓸 수 있습니다. {0}은(는) {1}까지 쓸 수 있고, "
             "다른 GPU를 열면 'Operation not permitted' 오류가 납니다",
         ),
@@ -284,4 +284,9 @@ NOTES: Mapping[str, Text] = {
     ),
 }
 ORDER: Sequence[str] = (*CAUSES, *NOTES)
+#: How somebody gets a GPU, as `way` in a text: on a node without a queue, and on one with a queue.
+TO_ASK: Mapping[str, tuple[str, str]] = {
+    "en": ("ask your admins, and say for how long and why", "`gpu get`"),
+    "ko": ("관리자에게 사용 기간과 용도를 알려", "gpu get으로"),
+}
 LANGUAGES = ("en", "ko")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
+from ..open_files import places
 from .owners import Owners
 
 #: What a device is: ("gpu", its minor), ("cap", its minor) for a part of a divided GPU, ("uvm", 0).
@@ -68,8 +69,9 @@ def by_name(path: str) -> Key | None:
 
 @dataclass(frozen=True)
 class File:
-    """An open file: its number in its process, its inode and the mount that it was opened in."""
+    """An open file: where it is listed (/proc/PID, or a thread's), its number, its inode and its mount."""
 
+    place: str
     name: str
     inode: int
     mount: int
@@ -113,7 +115,7 @@ class Scanner:
         """Go on for ``seconds``, and see whether those still have it open that had a GPU open."""
         end = self._clock() + seconds
         for pid, files in [*self._open.items()]:
-            if any(self._file(pid, file.name) != file for file in files.values()):
+            if any(self._file(file.place, file.name) != file for file in files.values()):
                 self._look(pid, devices)
         while self._clock() < end:
             upcoming = next(self._queue, None)
@@ -155,27 +157,20 @@ class Scanner:
 
     def _look(self, pid: int, devices: Nodes) -> None:
         found: dict[Key, File] = {}
-        mounts: dict[int, str] = {}
         try:
             whose = self._owner(pid)
-            with os.scandir(f"{self._proc}/{pid}/fd") as files:
-                for number, entry in enumerate(files):
-                    seen = self._files.get(whose, 0)
-                    if (
-                        number == MOST_FILES
-                        or seen == MOST_OF_ONE  # guard: who has very many files takes their own share of a round
-                    ):
-                        self._short.add(whose)
-                        break
-                    self._files[whose] = seen + 1
-                    file = self._file(pid, entry.name)
-                    if file is None:
-                        continue
-                    if file.inode in devices and not mounts:
-                        mounts = self._mounts(pid)
-                    key = _key(file, devices, mounts) or self._named(pid, file)
-                    if key is not None:
-                        found.setdefault(key, file)
+            for place, mounts, name in self._files_of(pid, whose):
+                file = self._file(place, name)
+                if file is None:
+                    continue
+                if file.inode in devices and not mounts:
+                    try:
+                        mounts.update(self._mounts(place))
+                    except OSError:
+                        continue  # that thread has ended; others have the same files
+                key = _key(file, devices, mounts) or self._named(file)
+                if key is not None:
+                    found.setdefault(key, file)
         except OSError:
             found = {}  # it has ended
         if not found:
@@ -186,32 +181,52 @@ class Scanner:
         else:
             self._short.add(whose)
 
-    def _file(self, pid: int, name: str) -> File | None:
+    def _files_of(self, pid: int, whose: int) -> Iterator[tuple[str, dict[int, str], str]]:
+        """Where each open file of a process is listed, what is known of the mounts there, and its number.
+
+        Raises OSError if the process has ended.
+        """
+        number = 0
+        for place in places(f"{self._proc}/{pid}"):
+            mounts: dict[int, str] = {}
+            for name in _names(f"{place}/fd"):  # none of a thread that has ended
+                seen = self._files.get(whose, 0)
+                if (
+                    number == MOST_FILES
+                    or seen == MOST_OF_ONE  # guard: who has very many files takes their own share of a round
+                ):
+                    self._short.add(whose)
+                    return
+                number += 1
+                self._files[whose] = seen + 1
+                yield place, mounts, name
+
+    def _file(self, base: str, name: str) -> File | None:
         """None for anything that is not a file with a path, or is closed by now."""
-        base = f"{self._proc}/{pid}"
         try:
             # anything but a path (a socket, a pipe) begins with its kind; no path does
             if os.readlink(f"{base}/fd/{name}")[:1] not in "/(":
                 return None
             with open(f"{base}/fdinfo/{name}", "rb") as stream:
                 facts = dict(line.split(b":", 1) for line in stream.read(4096).splitlines() if b":" in line)
-            return File(name, int(facts.get(b"ino", b"0")), int(facts[b"mnt_id"]))
+            return File(base, name, int(facts.get(b"ino", b"0")), int(facts[b"mnt_id"]))
         except (OSError, ValueError, KeyError):
             return None
 
-    def _named(self, pid: int, file: File) -> Key | None:
+    def _named(self, file: File) -> Key | None:
         """By its name, for a kernel before 5.14, which says no inode. A person can have another name for it there."""
         if file.inode:  # guard: a name is no device where the kernel says the inode
             return None
         try:
-            return by_name(os.readlink(f"{self._proc}/{pid}/fd/{file.name}"))
+            return by_name(os.readlink(f"{file.place}/fd/{file.name}"))
         except OSError:
             return None
 
-    def _mounts(self, pid: int) -> dict[int, str]:
+    @staticmethod
+    def _mounts(place: str) -> dict[int, str]:
         """The number of the file system of each of a process's mounts."""
         found = {}
-        with open(f"{self._proc}/{pid}/mountinfo", "rb") as stream:
+        with open(f"{place}/mountinfo", "rb") as stream:
             for line in stream.read(_MOST).splitlines():
                 words = line.split(None, 3)
                 if len(words) > 3 and words[0].isdigit():

@@ -12,7 +12,8 @@ from ..accounts.plan import Plan, Request
 from ..answer import Answer
 from ..documents import entries
 from ..errors import NodeError, in_words
-from ..gpus import leaving, reconcile
+from ..gpus import leaving, telling
+from ..gpus.grants import words
 from ..limits import applying, holding, room
 from ..paths import STATE
 from ..report import UserReport
@@ -86,7 +87,7 @@ def operate(document: Document, check: bool, root: str = "/") -> Answer:
     users, absent = entries("users", document.users), entries("absent", document.absent)
     request = Request(settings_from(asdict(document)), users, absent, refused=refused)
     done = converge(request, Host(root=root, state=document.state_directory), check=check)
-    gate = reconcile.Places(state=document.state_directory)
+    gate = telling.Places(state=document.state_directory)
     ending = _ending(request, done.plan, gate) if root == "/" else set()
     answer = replace(Answer.of(done.plan), changed=done.changed or bool(ending), diff=done.diff)
     if check or root != "/":
@@ -111,7 +112,7 @@ def operate(document: Document, check: bool, root: str = "/") -> Answer:
     return replace(answer, conflicts=[*answer.conflicts, *problems])
 
 
-def _ending(request: Request, plan: Plan, places: reconcile.Places) -> set[str]:
+def _ending(request: Request, plan: Plan, places: telling.Places) -> set[str]:
     """Who is locked or removed and was granted GPUs of this host; that these grants end joins their reports."""
     wanted = {str(user.get("name")): user for user in request.users}
     gone = {name for name, user in wanted.items() if user.get("locked") is True}
@@ -119,6 +120,6 @@ def _ending(request: Request, plan: Plan, places: reconcile.Places) -> set[str]:
     ending = leaving.found(gone, places) if gone else []
     for one in ending:
         entry = plan.users.setdefault(one.user, UserReport())
-        entry.operations.append(f"end the grant {one.id} ({', '.join(one.gpus)})")
+        entry.operations.append(f"end the grant {one.id} ({words(one.gpus)})")
         entry.status = "differs" if entry.status == "ok" else entry.status
     return {one.user for one in ending}

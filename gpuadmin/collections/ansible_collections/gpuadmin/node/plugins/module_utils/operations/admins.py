@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..accounts.admins import Admin, Place, converge, look
+from ..accounts.admins import Admin, People, converge, look
 from ..answer import Answer
 
 #: A task of this role need not name a field that the role has a variable for.
@@ -17,7 +17,8 @@ class Document:
     """The site's declared admins: accounts, keys, sudo, and until when.
 
     An account that is there keeps its uid, home, password and other keys. Whoever was declared and is not any more
-    loses sudo, and the account is expired; nothing is deleted.
+    loses sudo, and the account is expired. A key that was declared and is not any more is taken away. Nothing else is
+    deleted.
     """
 
     #: Who is declared. ``expires``: days since 1970, the first day without the account.
@@ -31,7 +32,7 @@ class Document:
 
 
 def operate(document: Document, check: bool) -> Answer:
-    found = look(document.admins, Place(document.people_homes, document.uid_first, document.uid_last))
+    found = look(document.admins, People(document.people_homes, document.uid_first, document.uid_last))
     if not check:  # guard: a check makes no admins
         converge(found)
     return Answer(found.operations)

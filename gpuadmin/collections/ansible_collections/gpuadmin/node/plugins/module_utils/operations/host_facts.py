@@ -9,9 +9,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from .. import cgroups
 from ..answer import Answer
 from ..errors import NodeError
-from ..gpus import device_files, grants, jobs, kernels, mig_devices, pci, reconcile
+from ..gpus import device_files, gate, grants, jobs, kernels, mig_devices, pci
 from ..mounts import (
     Mount,
     nearest,
@@ -78,7 +79,7 @@ def hardware() -> dict[str, object]:
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
     try:
-        there = device_files.gpus(reconcile.settings_of(reconcile.Places()))
+        there = device_files.gpus(gate.read())
     except NodeError:  # a damaged file, which the role gpu_stack is about to write again
         gpus, parts = None, []
     else:
@@ -89,14 +90,21 @@ def hardware() -> dict[str, object]:
 
 
 def queue(state: str = STATE) -> dict[str, object]:
-    """Whether gpuadmin has set Slurm up here, who has GPUs of it, and which version its daemons are of. On the host of
-    the controller also whose jobs run and wait (``jobs``; None: it does not say)."""
+    """Whether gpuadmin has set Slurm up here, whose jobs run here (``people``), and which version its daemons are of.
+    On the host of the controller also whose jobs run and wait (``jobs``; None: it does not say). ``controllers``: of
+    cgroup v2. ``granted``: who has GPUs of an admin's grant."""
     found, _problems = grants.read(state)
-    people = sorted({one.user for one in found if one.source == jobs.SOURCE and one.holds(time.time())})
+    holding = [one for one in found if one.holds(time.time())]
     here = os.path.exists(os.path.join(state, "slurm/slurm.key"))
+    people = {one.user for one in holding if one.source == jobs.SOURCE}
+    if here:  # guard: a node does not leave the queue while a job without GPUs runs there
+        people |= jobs.running()  # those of another Slurm are in nobody's way
+    granted = sorted({one.user for one in holding if one.source != jobs.SOURCE})
     daemons = {name: slurm.version(name) for name in ("slurmctld", "slurmd")}
     has = here and daemons["slurmctld"] is not None
-    return {"here": here, "people": people, "jobs": slurm.owners() if has else [], **daemons}
+    waiting = slurm.owners() if has else []
+    return {"here": here, "people": sorted(people), "granted": granted, "jobs": waiting,
+            "controllers": sorted(cgroups.controllers()), **daemons}  # fmt: skip
 
 
 def facts(paths: Sequence[str]) -> dict[str, object]:

@@ -30,6 +30,8 @@ class Document:
     names: Sequence[str]
     #: Whether to fetch the index of packages first. It is always fetched if there is none.
     refresh: bool = False
+    #: Units of these packages that start at boot. Nothing is started now.
+    enable: Sequence[str] = ()
     #: Seconds that the installation may take.
     timeout: int = 1800
 
@@ -48,11 +50,15 @@ REFRESH = {
     "archlinux": (),
 }
 INSTALL = {
-    "debian": (*APT, "install", "--no-remove"),
+    "debian": (
+        *APT,
+        "install",
+        "--no-remove",  # guard: an installation removes no package
+    ),
     "redhat": ("dnf", "--assumeyes", "install"),
     "archlinux": ("pacman", "--noconfirm", "--sync", "--needed"),
 }
-SIMULATE = {"debian": (*APT, "install", "--no-remove", "--simulate")}
+SIMULATE = {"debian": (*INSTALL["debian"], "--simulate")}
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,18 @@ def install(kin: str, names: Sequence[str], *, refresh: bool, timeout: int) -> N
         raise NodeError(f"{' '.join(names)} cannot be installed: {last_words(result.output)}")
 
 
+def disabled(units: Sequence[str]) -> list[str]:
+    """Those of the units that do not start at boot."""
+    return [one for one in units if program({"command": ("systemctl", "is-enabled", "--quiet", one)})["status"] != 0]
+
+
+def enable(units: Sequence[str]) -> None:
+    """Have units start at boot. Raises NodeError."""
+    result = in_unit(("systemctl", "enable", *units), 60)
+    if result.status != 0:
+        raise NodeError(f"{' '.join(units)} cannot be enabled: {last_words(result.output)}")
+
+
 def operate(document: Document, check: bool) -> Answer:
     kin = family(os_release())
     if kin is None:
@@ -117,15 +135,20 @@ def operate(document: Document, check: bool) -> Answer:
         wait_for_another(document.timeout)
     installed = set(installed_packages(kin))
     missing = [name for name in dict.fromkeys(document.names) if name not in installed]
-    if missing and not check:
+    # an installation includes it, and some distributions enable what they install
+    sleeping = [] if missing else disabled(document.enable)
+    if (missing or sleeping) and not check:
         open_session(document.timeout + 60)
         try:
-            install(kin, missing, refresh=document.refresh, timeout=document.timeout)
+            if missing:
+                install(kin, missing, refresh=document.refresh, timeout=document.timeout)
+            if late := disabled(document.enable):
+                enable(late)
         finally:
             close_session()
     elif missing and kin in SIMULATE and not (document.refresh or without_index(kin)):
         result = Done(**program({"command": (*SIMULATE[kin], *missing)}))
         if result.status != 0:
             raise NodeError(f"{' '.join(missing)} could not be installed: {last_words(result.output)}")
-    diff = {"before": "", "after": "".join(f"{name}\n" for name in missing)}
-    return Answer([f"install {name}" for name in missing], diff=diff)
+    done = [f"install {name}" for name in missing] + [f"enable {name}" for name in sleeping]
+    return Answer(done, diff={"before": "", "after": "".join(f"{name}\n" for name in [*missing, *sleeping])})

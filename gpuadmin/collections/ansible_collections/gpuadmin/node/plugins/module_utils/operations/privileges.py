@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from ..accounts.admins import Admin
 from ..answer import Answer
 from ..paths import STATE
 from ..privileges.collect import collect
@@ -28,6 +29,8 @@ class Document:
     admin: str
     #: Further accounts that may be root by the site.
     declared: Sequence[str] = ()
+    #: The site's admins: the keys of those with sudo who are declared are compared with what is there.
+    admins: Sequence[Admin] = ()
     #: Directories of people's files, which are not walked.
     aside: Sequence[str] = ()
     #: Directory of this node's own state.

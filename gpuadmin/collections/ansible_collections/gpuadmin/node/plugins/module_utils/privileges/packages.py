@@ -43,14 +43,14 @@ def differing(place: Place, seconds: float = SECONDS) -> tuple[list[Found], list
     found: dict[str, Found] = {}
     aside = []
     end = time.monotonic() + seconds
-    for what, names in (("the packages of the base system", _present(place)), ("all packages", ())):
-        if not names and what != "all packages":
+    for what, names in (("packages of the base system", _present(place)), ("packages", ())):
+        if not names and what != "packages":
             continue
         try:
             text = _ask(place, names, max(end - time.monotonic(), 0.1))
         except LateError as error:
             text = error.output.rpartition("\n")[0]
-            aside.append(f"packaged files: {what} were not compared to the end within {seconds:g} s")
+            aside.append(f"packaged files: not all {what} could be compared within {seconds:g} s")
         found.update({one.key: one for one in read(place.family, text.splitlines())})
     return list(found.values()), aside
 

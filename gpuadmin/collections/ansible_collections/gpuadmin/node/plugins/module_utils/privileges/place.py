@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from ..errors import NodeError
 from ..fields import CONTROL, FIRST_HUMAN_UID, quoted
@@ -18,13 +18,15 @@ ROOT, DIFFERS = "root", "differs"
 
 @dataclass(frozen=True)
 class Place:
-    """``admin``: the account that gpuadmin logs in as. ``declared``: others who may be root by the site. ``aside``:
-    directories of people's files, which are not walked. ``family``: debian, redhat, archlinux. ``root``: where the
-    host's files are; tests have another one.
+    """``admin``: the account that gpuadmin logs in as. ``declared``: others who may be root by the site. ``keys``:
+    those of the site's admins who have sudo, by name, as ``type base64``. ``aside``: directories of people's files,
+    which are not walked. ``family``: debian, redhat, archlinux. ``root``: where the host's files are; tests have
+    another one.
     """
 
     admin: str = "gpuadmin"
     declared: frozenset[str] = frozenset()
+    keys: Mapping[str, frozenset[str]] = field(default_factory=dict)
     aside: tuple[str, ...] = ()
     family: str | None = None
     state: str = STATE
@@ -59,7 +61,8 @@ class Found:
 
 def parse(raw: Mapping[str, object]) -> Place:
     """Given the module's arguments, return what is looked at. Raises NodeError for what nobody should ask."""
-    declared, aside = raw.get("declared") or [], raw.get("aside") or []
+    declared, aside, admins = raw.get("declared") or [], raw.get("aside") or [], raw.get("admins")
+    admins = admins if isinstance(admins, list) else []
     names = [raw.get("admin"), *(declared if isinstance(declared, list) else [declared])]
     wrong = [one for one in names if not isinstance(one, str) or not one or CONTROL.search(one)]
     if wrong:
@@ -69,6 +72,11 @@ def parse(raw: Mapping[str, object]) -> Place:
     return Place(
         admin=str(names[0]),
         declared=frozenset(str(one) for one in names[1:]),
+        keys={
+            str(one["name"]): frozenset(" ".join(str(key).split()[:2]) for key in one["keys"])
+            for one in admins
+            if isinstance(one, Mapping) and one.get("sudo") and one.get("name") in names[1:]
+        },
         aside=tuple(one for one in named if not one.startswith(tuple(f"{other}/" for other in named))),
         family=family(os_release()),
         state=str(raw.get("state_directory") or STATE),

@@ -9,6 +9,7 @@ from ..diagnosis.keys import key as parsed
 from ..diagnosis.subject import read_small, short
 from ..errors import NodeError, in_words
 from ..run import look
+from ..sshd_settings import printed
 from .place import Found, Place
 
 PROGRAM = "/usr/sbin/sshd"
@@ -23,6 +24,8 @@ KEYWORDS = frozenset(
     refuseconnection tcpkeepalive
     """.split()  # noqa: SIM905  a list of thirty quoted words hides what is in it
 )
+#: What releases call the same thing.
+_SAME = {("permitrootlogin", "without-password"): "prohibit-password", ("tcpkeepalive", "true"): "yes"}
 MOST_KEYS = 50
 MOST_MATCHES = 20
 #: A line of root's authorized_keys that gpuadmin wrote: who holds the key may hand over backups, and nothing else.
@@ -53,15 +56,16 @@ def reads_directory(path: str = "/etc/ssh/sshd_config") -> bool:
 def settings_of(text: str) -> dict[str, list[str]]:
     """What `sshd -T` printed, by keyword."""
     found: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        keyword, _, value = line.partition(" ")
+    for keyword, value in printed(text):
         if keyword in KEYWORDS:
-            found.setdefault(keyword, []).append(short(value))
+            found.setdefault(keyword, []).append(short(_SAME.get((keyword, value), value)))
     return found
 
 
 def keys(place: Place, text: str | None = None) -> tuple[list[Found], dict[str, list[str]]]:
-    """Keys of root's that gpuadmin did not write; and by account the fingerprints of the admin's, for comparison."""
+    """Keys of root's that gpuadmin did not write, and of admins' that the site does not declare; and by account the
+    fingerprints of the admin's, for comparison.
+    """
     if text is None:
         text = look((PROGRAM, "-T")).stdout
     patterns = next(iter(settings_of(text).get("authorizedkeysfile", [])), ".ssh/authorized_keys").split()
@@ -71,6 +75,13 @@ def keys(place: Place, text: str | None = None) -> tuple[list[Found], dict[str, 
             key = parsed(line)
             what = key["fingerprint"] or "a line that is not a key"
             found.append(Found(f"{what} in {path}", f"logs in as root: {_comment(line)}"))
+    for name, declared in place.keys.items():
+        for path, line in _lines(place, name, patterns, found):
+            words = line.split()
+            # guard: a key that an admin has and the site does not is named
+            if not any(" ".join(pair) in declared for pair in zip(words, words[1:])):
+                what = parsed(line)["fingerprint"] or "a line that is not a key"
+                found.append(Found(f"{what} in {path}", f"logs in as {name}, who may be root: {_comment(line)}"))
     admins = [parsed(line)["fingerprint"] for _, line in _lines(place, place.admin, patterns, found)]
     return found, {place.admin: sorted({one for one in admins if one})[:MOST_KEYS]}
 
