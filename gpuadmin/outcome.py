@@ -95,8 +95,12 @@ def _advise(session: Session, run: RunResult, advice: str | None) -> None:
             echo(f"Hint: {f'{first}; then run it again' if first else advice or _when_they_answer(session)}", err=True)
         else:
             log = f"the whole output: gpuadmin runs {record} --log"
-            # what to do comes before where to read
-            echo(f"Hint: {advice}; {log}" if advice else f"Hint: {log}; then run it again", err=True)
+            began = any(host.bad and not (host.untouched or host.silent) for host in run.hosts.values())
+            # what to do comes before where to read; what was refused, or was a look, ends the same again
+            if advice is None and not began:
+                advice = "what is said above has to be settled first"
+            again = "" if advice or session.check else "; then run it again"
+            echo(f"Hint: {advice}; {log}" if advice else f"Hint: {log}{again}", err=True)
 
 
 def _when_they_answer(session: Session) -> str:

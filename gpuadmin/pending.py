@@ -22,8 +22,9 @@ ONCE = frozenset(("--archive-home", "--forget"))
 #: What one of these did is not what another, with other words, could not do.
 EACH = frozenset(("restore-home",))
 EVERYWHERE = ""  # in place of a host's name
-#: Their own journals and records say what pends of these; and nobody but the admin knows what a command was for.
-ELSEWHERE = frozenset(("semester-reset", "notify", "run"))
+#: Their own journals and records say what pends of these; nobody but the admin knows what a command was for; and what
+#: an audit could not look at the next one says.
+ELSEWHERE = frozenset(("semester-reset", "notify", "run", "audit"))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,14 @@ _KINDS = {
 }  # fmt: skip
 
 
+def expanded(path: str | Path) -> Path:
+    """Given a path as people write it, return it with a home in place of ``~`` and ``~NAME``. Raises ConfigError."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise ConfigError(f"{path}: this machine knows no such home", hint="write the path from / on") from None
+
+
 def open_regular(path: Path) -> int:
     """Given a path, return a descriptor that reads the file. Anything but a regular file raises OSError: nobody may
     ever write into a named pipe, and nobody means a device or a directory.

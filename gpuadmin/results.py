@@ -103,6 +103,12 @@ class RunResult:
             return ExitCode.ERROR
         return ExitCode.HOST_UNREACHABLE if self.bad else ExitCode.DONE
 
+    def then(self, later: RunResult) -> RunResult:
+        """This run, and one that came after it, as one."""
+        # guard: of two runs neither interruption is forgotten -> later.interrupted
+        interrupted = self.interrupted or later.interrupted
+        return RunResult({**self.hosts, **later.hosts}, interrupted, self.error or later.error)
+
     def reported(self, name: str) -> Mapping[str, Any]:
         """The reports of that name, by host."""
         return {host: result.reports[name] for host, result in self.hosts.items() if name in result.reports}

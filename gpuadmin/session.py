@@ -47,7 +47,7 @@ from gpuadmin.report import document, status_of
 from gpuadmin.results import RunResult, way_out, with_all
 from gpuadmin.terminal import SafeConsole
 
-_AGAIN = "the table says why; then run it again"
+_REFUSED = "what the table says has to be settled first"
 
 
 @dataclass
@@ -264,7 +264,7 @@ class Session:
         self.whole(found, f"interrupted while looking; {self.left_behind}")
         if found.hosts and len(found.bad) == len(found.hosts):  # a question would be of nothing
             kind = HostFailedError if found.code == ExitCode.HOST_FAILED else UnreachableError
-            raise kind(f"no host can do it now; {self.left_behind}", hint=way_out(found.bad) or advice or _AGAIN)
+            raise kind(f"no host can do it now; {self.left_behind}", hint=way_out(found.bad) or advice or _REFUSED)
 
     def whole(self, found: RunResult, interrupted: str, *, hint: str | None = None) -> RunResult:
         """Return a result of a run that came to its end. Raises InterruptedRun or GpuadminError for any other."""

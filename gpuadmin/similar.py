@@ -6,7 +6,10 @@ import difflib
 from collections.abc import Iterable
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Given a word and the known ones, return `did you mean 'minji'?`, or nothing where none is like it."""
-    close = difflib.get_close_matches(word, list(known), n=1)
+def did_you_mean(word: str, known: Iterable[str], least: float = 0.6) -> str:
+    """Given a word and the known ones, return `did you mean 'minji'?`, or nothing where none is like it.
+
+    `least`: how like it one has to be, of 1.
+    """
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=least)
     return f"did you mean '{close[0]}'?" if close else ""

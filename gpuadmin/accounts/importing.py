@@ -14,7 +14,7 @@ from gpuadmin.common.names import KEY_TYPES
 from gpuadmin.config.fields import ssh_key
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.errors import ConfigError
-from gpuadmin.reading import decode_table, decoded, read_limited, separator
+from gpuadmin.reading import decode_table, decoded, expanded, read_limited, separator
 
 MOST_OF_KEYS = 1024 * 1024  # bytes of a file of public keys
 MOST_ROWS = 20_000
@@ -39,7 +39,7 @@ def read_keys(given: Sequence[str], option: str = "--key") -> tuple[str, ...]:
                 f"{option} {item[:60]!r}: neither a public key nor a file",
                 hint="give the content of a .pub file in quotes, or the file's path",
             )
-        path = Path(item).expanduser()
+        path = expanded(item)
         text = read_limited(path, MOST_OF_KEYS).decode("utf-8", errors="replace")
         if _PRIVATE.search(text):
             public = path.with_name(f"{path.name}.pub")
@@ -70,8 +70,8 @@ def _valid(text: str, where: str) -> str:
 def is_file(text: str) -> bool:
     """Whether an argument is the path of a file, whatever else somebody may have typed."""
     try:
-        return Path(text).expanduser().is_file()
-    except (OSError, ValueError, RuntimeError):  # too long for a name, or in the home of an unknown user
+        return expanded(text).is_file()
+    except (OSError, ValueError, ConfigError):  # too long for a name, or in the home of an unknown user
         return False
 
 

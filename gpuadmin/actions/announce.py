@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 from gpuadmin.accounts.requests import known
@@ -23,7 +22,7 @@ from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.pages.render import LANGUAGES
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.reading import decoded, read_limited
+from gpuadmin.reading import decoded, expanded, read_limited
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 from gpuadmin.who import who
@@ -152,7 +151,7 @@ def _note_reached(session: Session, record: Announcements, run: RunResult) -> No
 def _text(language: str, given: str) -> str:
     if not given.startswith("@"):
         return given
-    path = Path(given[1:]).expanduser()
+    path = expanded(given[1:])
     try:
         return decoded(read_limited(path), path)
     except OSError as error:

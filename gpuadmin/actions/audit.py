@@ -44,6 +44,15 @@ class _Found:
         readable = any(answer["found"] for answer in self.exposed.known.values())
         return bool(self.moved or self.power.roots or self.ssh or readable)
 
+    @property
+    def partly(self) -> bool:
+        """Whether a host that answered does not know some of it."""
+        return bool(
+            any(seen.unknown for seen in self.seen.values())
+            or any(answer["unknown"] for answer in self.exposed.known.values())
+            or any(answer["unknown"] for answer in self.power.answers.values())
+        )
+
     def document(self) -> dict[str, Any]:
         return {
             "hosts": {host.name: _box(host, self.seen.get(host.name)) for host in self.hosts},
@@ -52,7 +61,7 @@ class _Found:
             "power": [one.document() for one in self.power.roots],
             "ssh": [{"host": host, "words": words} for host, words in self.ssh],
             "exposed": dict(self.exposed.known),
-            "unknown": dict(self.boxes.unknown),
+            "unknown": {**self.exposed.unknown, **self.power.unknown.unknown, **self.boxes.unknown},
         }
 
 
@@ -74,6 +83,8 @@ def audit(options: Options, patterns: Sequence[str], *, record: bool) -> int:
             run.code
             or code_of([found.boxes, found.exposed, found.power.unknown])  # guard: a host that is silent is not clean
             or (ExitCode.DIFFERS if found.any else ExitCode.DONE)
+            # guard: what could not be looked at is not clean
+            or (ExitCode.HOST_FAILED if found.partly else ExitCode.DONE)
         )
         return report(session, run, found.document() | {"written": written}, code=code, show=lambda: None)
 
@@ -163,8 +174,7 @@ def _show(session: Session, found: _Found) -> None:
     readable = []
     for host, answer in found.exposed.known.items():
         readable += [(host, f"{it['path']} ({it['owner']}, mode {it['mode']})") for it in answer["found"]]
-        if answer["more"]:
-            readable.append((host, f"and {answer['more']} more"))
+        readable += [(host, f"and {number} more of {whose}") for whose, number in answer["more"].items()]
     _lines(session, "Private, and others can read it", readable)
     for host, answer in found.exposed.known.items():
         for path, why in answer["unknown"].items():
@@ -175,7 +185,8 @@ def _show(session: Session, found: _Found) -> None:
             not_known.setdefault((KINDS[kind][1] if kind in KINDS else kind, why), []).append(host)
     for (kinds, why), hosts in not_known.items():
         console.print(styled(("Not known", "dim"), f": {listed(hosts)}: {kinds}: {why}"))
-    for host, why in found.boxes.unknown.items():
+    silent = {**found.exposed.unknown, **found.boxes.unknown}
+    for host, why in silent.items():
         console.print(styled((f"{host}: unknown", "magenta"), f": {why}"))
     if found.any:
         total = len(found.moved) + len(found.power.roots) + len(found.ssh) + len(readable)

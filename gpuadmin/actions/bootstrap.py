@@ -21,7 +21,7 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.reading import read_text
+from gpuadmin.reading import expanded, read_text
 from gpuadmin.results import BY_KEY, HostResult, RunResult
 from gpuadmin.session import Session, opened
 
@@ -41,7 +41,7 @@ class Entrance:
         """What Ansible is told of it, above what the inventory says. root needs no sudo, which may be missing."""
         given: dict[str, Any] = {"ansible_user": self.user, "ansible_become": self.user != "root"}
         if self.identity is not None:
-            given[KEY] = connections.literal(str(self.identity.expanduser().absolute()))
+            given[KEY] = connections.literal(str(expanded(self.identity).absolute()))
         return given
 
 
@@ -167,5 +167,5 @@ def _public_key(site: Site) -> str:
 
 def _public_keys(private: str | None) -> Iterable[Path]:
     if private is not None:
-        return [Path(f"{private}.pub").expanduser()]
-    return [Path("~/.ssh").expanduser() / f"{name}.pub" for name in DEFAULTS]
+        return [expanded(f"{private}.pub")]
+    return [expanded("~/.ssh") / f"{name}.pub" for name in DEFAULTS]

@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from gpuadmin.common.text import counted
-from gpuadmin.config.check import Finding, findings, findings_of_parts
+from gpuadmin.config.check import findings, findings_of_parts
 from gpuadmin.config.find import find_site
+from gpuadmin.config.finding import Finding
 from gpuadmin.config.load import load_parts
 from gpuadmin.config.memory import recall
+from gpuadmin.config.slips import variable_slips
 from gpuadmin.console import echo, echo_document
+from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.hosts import variables
 from gpuadmin.errors import ConfigError, ExitCode, together
 from gpuadmin.jsontext import json_text
 from gpuadmin.mail.examples import template_mistakes
@@ -29,7 +33,12 @@ def check(site: str | None, *, as_json: bool) -> int:
     if loaded is None:
         found = findings_of_parts(parts)
     else:
-        found = [*findings(loaded), *_unread(template_mistakes(loaded.settings, loaded.directory))]
+        cluster = Cluster(loaded.settings, loaded.inventory.hosts)
+        given = {name for host in cluster.hosts for name in variables(cluster, host)}
+        found = [
+            *findings(loaded), *variable_slips(loaded.inventory.directory, given),
+            *_unread(template_mistakes(loaded.settings, loaded.directory)),
+        ]  # fmt: skip
     errors = len(unread) + sum(finding.level == "error" for finding in found)
     if as_json:
         body = document(

@@ -32,6 +32,7 @@ def compare_hosts(options: Options, patterns: Sequence[str], sections: Sequence[
     with opened("compare", options, changes=False) as session:
         asked = _hosts(session, patterns)
         ignore = session.site.settings.compare.ignore
+        # a section that is asked for by name is compared, whatever the site ignores
         wanted = list(sections) or [name for name in SECTIONS if name not in ignore]
         builder = PlanBuilder("Compare hosts")
         builder.add_all(asked, ["read what it is set to"])
@@ -39,8 +40,7 @@ def compare_hosts(options: Options, patterns: Sequence[str], sections: Sequence[
         run = session.run("compare", asked, {"gpuadmin_sections": wanted}, check=True, quiet=True)
         answers = Answers.of(run.hosts, asked, "settings")
         groups = {host.name: set(host.groups) & set(OF_SITE) for host in session.hosts}
-        # a section that is asked for by name is compared, whatever the site ignores
-        found = compare(answers.known, groups, wanted, [one for one in ignore if one not in sections])
+        found = compare(answers.known, groups, wanted, ignore)
         if not options.json:
             _show(session, found, groups, sections, answers)
         code = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import size_words
 from gpuadmin.config.fields import USER_NAME
+from gpuadmin.config.yamlfile import write_new
 from gpuadmin.console import agree, echo
 from gpuadmin.diagnosis.bundle import archive, contents
 from gpuadmin.diagnosis.finding import Finding, Severity
@@ -124,8 +124,7 @@ def _bundle(session: Session, path: Path, name: str | None, found: list[Finding]
         # guard: an archive is not written unasked
         if not session.options.yes and not (sys.stdin.isatty() and agree("Write it?")):
             raise RefusedError("not confirmed; no archive was written", hint="give --yes where there is no terminal")
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-            stream.write(archive(files))
+        write_new(path, archive(files))
     return {"file": str(path), "contents": {file: len(text.encode()) for file, text in files.items()}}
 
 

@@ -13,7 +13,7 @@ from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.grants import clock, gpu_words, look
 from gpuadmin.actions.shared.queue import away, controller
 from gpuadmin.answers import Answers
-from gpuadmin.common.text import counted
+from gpuadmin.common.text import counted, listed
 from gpuadmin.config.queue import takes_jobs
 from gpuadmin.errors import ConfigError, HostFailedError, RefusedError
 from gpuadmin.options import Options
@@ -46,11 +46,11 @@ def grant(options: Options, request: Granting) -> int:
     """Grant it. Returns the exit code."""
     with opened("grant", options) as session:
         (user,) = known(session.site.registry, [request.name])
-        if user.locked:
+        if user.locked:  # guard: who is locked is granted nothing
             raise RefusedError(f"{user.name} is locked", hint=f"gpuadmin unlock-user {user.name}")
         hosts = session.site.inventory.limited(request.host, "HOST")
         if len(hosts) != 1 or "gpu" not in hosts[0].groups:
-            raise ConfigError(f"{request.host} is not one node", hint="name one host of the group gpu")
+            raise ConfigError(f"{request.host} is not the name of a node", hint="name one host of the group gpu")
         host = hosts[0].name
         if len(request.reason) > LONGEST or not request.reason.isprintable():
             raise ConfigError(f"--reason: at most {LONGEST} printable characters, in one line")
@@ -75,8 +75,12 @@ def grant(options: Options, request: Granting) -> int:
             return report(session, run, {"grant": new, "id": new["id"]}, advice="gpuadmin grants")
         builder = PlanBuilder(f"Grant {counted(len(new['gpus']), 'GPU')} of {host} to {user.name}")
         builder.add(host, f"{gpu_words(new['gpus'], answers.known[host]['gpus'])} until {clock(wanted['until'])}")
+        for gpu, people in answers.known[host].get("held", {}).items():
+            if people:
+                what = gpu_words([gpu], answers.known[host]["gpus"])
+                builder.warn(f"{what} is open now in programs of {listed(people)}, which go on")
         session.plan(builder.build())
-        session.confirm()
+        session.confirm()  # guard: a grant begins once that is confirmed
         run = session.run("grant", [host], {"gpuadmin_grant": {host: wanted}}, check=session.check)
         # what the node gave: another admin may have been quicker, and it has chosen others
         given = _of(Answers.of(run.hosts, [host], "grants"), host, wanted["id"])
@@ -93,10 +97,11 @@ def _exception(session: Session, host: str, wanted: Mapping[str, Any]) -> int:
     if wanted["gpus"] or wanted.get("mig"):
         raise RefusedError(f"Slurm chooses which GPUs of {host} somebody has", hint="say how many: --gpus")
     if not wanted["reason"]:
-        raise ConfigError(f"{host} is in the queue: why somebody does not wait has to be said", hint="--reason TEXT")
+        why = f"{host} is in the queue: say why {wanted['user']} does not have to wait"
+        raise ConfigError(why, hint="--reason TEXT")
     keeper = controller(session)
     seen = away(session, [host])
-    if seen.unknown:
+    if seen.unknown:  # guard: nobody comes before all others where nobody knows who is there
         raise HostFailedError(f"{keeper}: {seen.unknown}", hint="gpuadmin queue")
     if host in seen.closed:
         raise RefusedError(f"{host} takes no jobs: {seen.closed[host]}", hint=f"gpuadmin resume {host}")
@@ -105,7 +110,7 @@ def _exception(session: Session, host: str, wanted: Mapping[str, Any]) -> int:
     if seen.jobs.get(host):
         builder.warn(f"there now: {', '.join(seen.jobs[host])}; if too few GPUs are free nothing is done")
     session.plan(builder.build())
-    session.confirm()
+    session.confirm()  # guard: somebody comes before all others once that is confirmed
     given = {name: wanted[name] for name in ("id", "user", "uid", "until", "who", "reason")}
     asked = {"gpuadmin_exception": {**given, "node": host, "gpus": wanted["number"]}}
     run = session.run("grant", [keeper], asked, check=session.check)
@@ -158,6 +163,8 @@ def end(request: Granting, now: datetime) -> datetime:
         elif form == "%Y-%m-%d":  # that day counts
             found = found.replace(hour=23, minute=59)
         if found <= now:
-            raise ConfigError(f"--until {request.until} is over", hint="it is the admin's own time: write a later one")
+            raise ConfigError(
+                f"--until {request.until} is in the past", hint="name a later time, as this machine's clock has it"
+            )
         return found
     raise ConfigError(f"--until {request.until!r} is not a time", hint="tonight, HH:MM, YYYY-MM-DD or YYYY-MM-DDTHH:MM")

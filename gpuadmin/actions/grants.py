@@ -62,8 +62,8 @@ def show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) -> 
     ]
     if rows:
         console.print(plain_table(("Node", "GPUs", "Person", "Until", "By", "Why", "Id"), rows))
-    else:
-        console.print("No GPU is granted to anybody.")
+    elif hosts:
+        console.print(f"No GPU is granted to anybody{' on the hosts that answered' if unknown else ''}.")
     free = {host: answer for host, answer in hosts.items() if answer["access"] == "open"}
     if free:
         console.print(f"Open to everybody: {', '.join(free)} (gpus.access).")

@@ -29,7 +29,6 @@ from gpuadmin.monitoring.policy import Rules, Step, key_of, steps
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 
 #: node → what its module is given of one kind: messages to tell, or holds to stop
@@ -98,14 +97,16 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
         jobs = _jobs(stops, _messages(session, found, rules, deliveries))
         run = session.run("idle", list(jobs), {"gpuadmin_idle": jobs}, check=False)
         after = Answers.of(run.hosts, list(stops), "idle")
-        cancelled = sorted(job for job in ending if job in _ending(found, after))
+        gone = _ending(found, after)
+        # guard: who stops it while holds end cancels no job -> sorted(ending & gone)
+        cancelled = [] if run.interrupted else sorted(ending & gone)
         result["jobs"] = cancelled
         if cancelled:
             keeper = controller(session)
             done = session.run(
                 "grant", [keeper], {"gpuadmin_cancel": cancelled}, check=False, label="idle: cancel jobs"
             )
-            run = RunResult({**run.hosts, **done.hosts}, run.interrupted or done.interrupted, run.error or done.error)
+            run = run.then(done)
         bad = [one for one in deliveries if not one.good]
         if post is not None and deliveries:
             session.console.print(post.outcome(deliveries))
@@ -190,7 +191,7 @@ def _whole_jobs(session: Session, found: Sequence[Step]) -> tuple[list[Step], di
         there = queue.get(job)
         if there is None:
             why[job] = next(iter(answers.unknown.values()), "it has ended")
-        elif there["user"] != mine[0].row.user:
+        elif there["user"] != mine[0].row.user:  # guard: somebody else's job is not cancelled
             why[job] = "it is somebody else's"
         # guard: a job of which one GPU may be used is not cancelled
         elif there["gpus"] != len(mine) or any(step.what != "stop" for step in mine):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from gpuadmin.common.text import counted
 from gpuadmin.config.load import Site, load_site
 from gpuadmin.console import echo, echo_document
-from gpuadmin.lab import cluster, commands, hosts, report, seed, snapshots, state, twin
+from gpuadmin.lab import cluster, commands, hosts, releases, report, seed, snapshots, state, twin, twin_state
 from gpuadmin.lab import ssh as lab_ssh
 from gpuadmin.lab.paths import state_directory
 from gpuadmin.lab.progress import Progress
@@ -30,40 +30,52 @@ def up(
     site: Path | None,
     as_json: bool,
     like: Path | None = None,
+    release: Sequence[str] = (),
+    seen: Path | None = None,
 ) -> int:
     """Bring a lab up and write its site: `site`, where it was before, or ./lab-site. Returns the exit code.
 
-    `like`: the site whose twin it becomes, in place of `nodes`, `ordinary` and `gpus`.
+    `like`: the site whose twin it becomes, in place of `nodes`, `ordinary` and `gpus`; `seen`: what adopt saw of it.
+    `release`: `N` or `HOST=N`.
     """
+    asked = releases.parse(release)
     known = state.load(name)
     like = like or (Path(known.like) if known and known.like else None)
     real = None if like is None else load_site(str(like))
     directory = site or (
         Path(known.site) if known and known.site else Path("lab-site" if real is None else "twin-site")
     )
+    without_images = _without_images(name, seen) if real else ()
     if real is not None:
         light, gpus = True, twin.gpus_of(real)
     lab = cluster.up(
         name,
-        wanted=hosts.wanted_hosts(nodes, ordinary) if real is None else twin.wanted_hosts(real),
+        wanted=hosts.wanted_hosts(nodes, ordinary) if real is None else twin.wanted_hosts(real, without_images),
         twin_of=real,
+        seen=seen,
         memory_mib=memory,
         firmware=firmware,
         light=light,
         gpus=gpus,
         site_directory=directory.absolute(),
         progress=Progress(),
+        releases=asked,
     )
     count = counted(len(lab.hosts), "host is", "hosts are")
     summary = f"{count} up. Their site is {directory}: try  gpuadmin check --site {directory}"
     return _done("up", report.facts(name) if as_json else {}, summary, as_json=as_json)
 
 
+def _without_images(name: str, seen: Path | None) -> Collection[str]:
+    found = twin_state.of(state_directory() / name, seen, new=state.load(name) is None)
+    return found.without_images if found else ()
+
+
 def up_twin(name: str, real: Site) -> Lab:
     """Bring a site's twin up; its own site is in the lab's directory."""
     return cluster.up(
         name,
-        wanted=twin.wanted_hosts(real),
+        wanted=twin.wanted_hosts(real, _without_images(name, None)),
         twin_of=real,
         memory_mib=1024,
         firmware=None,

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from gpuadmin.actions.shared.accounts import account_result
 from gpuadmin.actions.shared.metrics import keep_secret, metrics_variables, secret_of, slurm_variables
+from gpuadmin.actions.shared.queue import say_drained
 from gpuadmin.actions.shared.roles import everybody, plan_roles
+from gpuadmin.common.text import listed
 from gpuadmin.config.check import NO_LIMITS, WITH_LIMITS
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
@@ -26,11 +28,17 @@ def provision(options: Options) -> int:
         if secrets and not session.check:
             keep_secret(session.site, secret)
         run = session.run("provision", None, given, check=session.check)
-        return report(session, run, account_result(run))
+        code = report(session, run, account_result(run))
+        say_drained(session, run)
+        return code
 
 
 def _plan(session: Session) -> Plan:
     plan = plan_roles(session, f"Set up the hosts of {session.site.settings.name}")
+    notes = list(plan.warnings)
     if session.site.settings.limits is None and session.named("gpu"):
-        return replace(plan, warnings=(*plan.warnings, f"no limits: {NO_LIMITS}; {WITH_LIMITS}"))
-    return plan
+        notes.append(f"no limits: {NO_LIMITS}; {WITH_LIMITS}")
+    if session.site.settings.slurm is None and session.site.inventory.group("slurm"):
+        leaving = listed(session.named("slurm", "gpu"))
+        notes.append(f"gpuadmin.yml has no section slurm: the queue is removed from {leaving}, if it is still there")
+    return replace(plan, warnings=tuple(notes))

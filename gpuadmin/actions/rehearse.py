@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from gpuadmin import __version__
@@ -19,7 +19,7 @@ from gpuadmin.config.hosts_file import HOSTS_FILE
 from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import echo
-from gpuadmin.errors import ConfigError, ExitCode, GpuadminError
+from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
 from gpuadmin.jsontext import json_text
 from gpuadmin.lab import snapshots, state, twin
 from gpuadmin.lab.progress import Progress
@@ -37,10 +37,15 @@ VERBS = (
 _READY, _KEY = "ready", "ready.key"
 
 
-def rehearse(given: str | None, verb: str, arguments: Sequence[str], *, twin_only: bool) -> int:
-    """Run a verb on the twin of the site `given`, and, unless `twin_only`, on the site. Returns the exit code."""
+def rehearse(given: str | None, verb: str, arguments: Sequence[str], *, twin_only: bool, every: Collection[str]) -> int:
+    """Run a verb on the twin of the site `given`, and, unless `twin_only`, on the site. `every`: all verbs that there
+    are. Returns the exit code.
+    """
+    if verb not in every:
+        hint = did_you_mean(verb, every) or "gpuadmin --help lists the verbs; options for rehearse come before the verb"
+        raise ConfigError(f"there is no verb {verb!r}", hint=hint)
     if verb not in VERBS:
-        hint = did_you_mean(verb, VERBS) or f"it rehearses: {', '.join(VERBS)}"
+        hint = f"it rehearses: {', '.join(VERBS)}"
         raise ConfigError(f"{verb!r} cannot be rehearsed on light hosts", hint=hint)
     for one, forms in (
         ("--site", "--site"),
@@ -55,10 +60,20 @@ def rehearse(given: str | None, verb: str, arguments: Sequence[str], *, twin_onl
     # guard: a second rehearsal waits for no twin that a first one uses
     with state.locked(name_of(real.settings.name), "rehearsal.lock"):
         code, rehearsed = _on_twin(real, verb, arguments)
-    if code != ExitCode.DONE or twin_only:
-        return code
-    echo("Now the real hosts.", err=True)
-    return _gpuadmin(verb, real.directory, arguments, {VARIABLE: str(rehearsed)})
+        if code != ExitCode.DONE or twin_only:
+            return code
+        if _said(load_site(given)) != _said(real):  # guard: a site that was changed meanwhile was not rehearsed
+            raise RefusedError(
+                f"{real.directory} was changed during the rehearsal; nothing was done on the real hosts",
+                hint="rehearse it again",
+            )
+        echo("Now the real hosts.", err=True)
+        return _gpuadmin(verb, real.directory, arguments, {VARIABLE: str(rehearsed)})
+
+
+def _said(site: Site) -> tuple[object, ...]:
+    """All that a site says: a plan names what is done, and not with which settings."""
+    return site.settings, site.registry.file.text, site.inventory.hosts
 
 
 def _on_twin(real: Site, verb: str, arguments: Sequence[str]) -> tuple[int, Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from gpuadmin.common.text import counted
 from gpuadmin.config.inventory import Host
@@ -13,7 +12,7 @@ from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
-from gpuadmin.reading import read_text
+from gpuadmin.reading import expanded, read_text
 from gpuadmin.session import Session, opened
 from gpuadmin.trust import HostKey, fetch_host_keys
 
@@ -95,6 +94,6 @@ def _unpinned(key: HostKey, pinned: dict[str, set[str]], own: str) -> str:
 def _own() -> str:
     """The text of the admin's own known_hosts, which says what a host's key was; empty if it cannot be read."""
     try:
-        return read_text(Path("~/.ssh/known_hosts").expanduser())
-    except (ConfigError, RuntimeError):  # ssh ignores it as well; and somebody without a home has none
+        return read_text(expanded("~/.ssh/known_hosts"))
+    except ConfigError:  # ssh ignores it as well; and somebody without a home has none
         return ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import asdict
-from pathlib import Path
 
 from gpuadmin.actions.shared.now import plain_table
 from gpuadmin.actions.shared.pages import write_marked
@@ -19,6 +18,7 @@ from gpuadmin.console import echo
 from gpuadmin.display import make_console
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
+from gpuadmin.reading import expanded
 from gpuadmin.session import Session, opened
 from gpuadmin.text import one_line
 
@@ -46,7 +46,7 @@ def show_usage(options: Options, *, days: int, kind: str, as_csv: bool, page: st
         rows, everything = usage(found, kind, groups, accounts), total(found, groups)
         whole = bought(found, groups, days)
         if page is not None:
-            path = Path(page).expanduser()
+            path = expanded(page)
             write_marked({path: usage_page(session.site.settings.name, kind, rows, everything, whole, days)}, MARK,
                          option="--html")  # fmt: skip
             echo(f"written: {path}", err=True)

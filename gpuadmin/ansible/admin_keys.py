@@ -21,8 +21,13 @@ class AdminKeys:
     @classmethod
     def of(cls, hosts: Iterable[Host], named: str | None, above: str | None) -> AdminKeys:
         """Given hosts, the site's key, and a key that overrides site and inventory, look at each key once."""
-        keys = {host.name: above or host.key or named for host in hosts if not host.local}
+        keys = cls.unseen(hosts, named, above).keys
         return cls(keys, {key: found for key in set(keys.values()) if (found := login_problem(key)) is not None})
+
+    @classmethod
+    def unseen(cls, hosts: Iterable[Host], named: str | None, above: str | None = None) -> AdminKeys:
+        """The same without looking at the keys, which would start programs."""
+        return cls({host.name: above or host.key or named for host in hosts if not host.local})
 
     @property
     def files(self) -> tuple[Path, ...]:

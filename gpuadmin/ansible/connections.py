@@ -13,11 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError, GpuadminError
-from gpuadmin.reading import read_limited
+from gpuadmin.reading import expanded, read_limited
 
 _PLAIN = re.compile(r"[\w%/.,:=@+~-]+")
 _OWN = Path("~/.ssh/known_hosts")
 _OLD = 86400.0  # seconds; no run takes that long
+#: Options of every ssh that uses an open connection, or leaves its own open for the next one.
+SHARED = ("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=300s")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -34,7 +36,7 @@ def require_ssh() -> str:
 
 def options(known_hosts: Path) -> tuple[str, ...]:
     """Given a site's known_hosts, return the options of every ssh to its hosts: keys are checked, and it gives up."""
-    files = " ".join(file_word(path) for path in (known_hosts, _OWN.expanduser()))
+    files = " ".join(file_word(path) for path in (known_hosts, expanded(_OWN)))
     named = (
         "StrictHostKeyChecking=yes",  # guard: host keys are checked -> 'StrictHostKeyChecking=no'
         "ConnectTimeout=20",
@@ -77,6 +79,7 @@ def directory(known_hosts: Path, keys: Iterable[Path]) -> Path:
         f"{site}-{_trusted(known_hosts, keys)}"
     )
     current.mkdir(mode=0o700, exist_ok=True)
+    os.utime(current)  # guard: connections of a run that begins keep their directory
     for other in ours.glob(f"{site}-*"):
         if other != current:
             _close(other, at_once=False)
@@ -84,6 +87,14 @@ def directory(known_hosts: Path, keys: Iterable[Path]) -> Path:
                 if time.time() - other.stat().st_mtime > _OLD:
                     other.rmdir()
     return current
+
+
+def shared(known_hosts: Path, keys: Iterable[Path], login: str) -> tuple[str, ...]:
+    """Options with which an ssh uses the connection of that `login` (any text that tells it from others) which an
+    earlier one has left open, or leaves its own. `known_hosts`, `keys`: as `directory` has them."""
+    # guard: a connection serves nobody who would log in otherwise -> "all"
+    name = hashlib.sha256(login.encode("utf-8", "surrogateescape")).hexdigest()[:10]
+    return (*SHARED, "-o", f"ControlPath={file_word(directory(known_hosts, keys) / name)}")
 
 
 def close(known_hosts: Path, *, at_once: bool = False) -> None:
@@ -119,7 +130,7 @@ def _site(known_hosts: Path) -> str:
 def _trusted(known_hosts: Path, keys: Iterable[Path]) -> str:
     """A digest of the known host keys, and of the private keys' paths and attributes: only ssh reads those files."""
     total = hashlib.sha256()
-    for path in (known_hosts, _OWN.expanduser()):
+    for path in (known_hosts, expanded(_OWN)):
         try:
             # guard: a connection that was opened when other host keys were known does not serve a site
             total.update(hashlib.sha256(read_limited(path)).digest())
@@ -137,7 +148,11 @@ def _trusted(known_hosts: Path, keys: Iterable[Path]) -> str:
 
 
 def _close(control: Path, *, at_once: bool) -> None:
-    for socket in control.iterdir():
+    try:
+        there = list(control.iterdir())
+    except FileNotFoundError:
+        return  # another run has just deleted it
+    for socket in there:
         if socket.is_socket():
             with suppress(subprocess.TimeoutExpired):  # one that does not listen ends by itself after five minutes
                 subprocess.run(

@@ -9,10 +9,13 @@ from typing import Any
 from gpuadmin.ansible.reports import REPORTS, OddError, of_text, parsed
 from gpuadmin.results import DENIED, OTHER_KEY, UNPINNED, HostResult
 
-_LONGEST_MESSAGE = 600
+LONGEST_MESSAGE = 600
 _LONGEST_REMARKS = 4000
 _LONGEST_CHANGE = 8192
 MOST_CHANGES = 200_000
+#: Modules that fail with what a playbook says.
+_SAYS = ("ansible.builtin.fail", "ansible.builtin.assert")
+_STEP = ' (at the step "{}")'
 _ODD = "its answer is not understood"
 _MOST_OBSTACLES = 50
 _ENDED = ("runner_on_ok", "runner_on_failed", "runner_on_skipped", "runner_on_unreachable")
@@ -64,7 +67,7 @@ class Collector:
                 if remarks := [re.sub(r"\s+", " ", remark) for remark in _sentences(result, "remarks", odd)]:
                     host.message = "; ".join(filter(None, [host.message, *remarks]))[:_LONGEST_REMARKS]
                 if odd:
-                    self._failed(name, host, f"{_ODD}: {odd[0]} ({_task_name(data)})")
+                    self._failed(name, host, f"{_ODD}: {odd[0]}{_STEP.format(_task_name(data))}")
             case "runner_on_failed":
                 if data.get("ignore_errors"):
                     return
@@ -78,22 +81,22 @@ class Collector:
                 # what a module did before it failed is done
                 host.changed.extend(_sentences(result, "operations", odd))
                 items = self._items.pop((name, str(data.get("task_uuid"))), [])
-                self._failed(name, host, failure_message(result, items, _task_name(data)))
+                self._failed(name, host, failure_message(result, items, _task_name(data), str(data.get("task_action"))))
             case "runner_on_unreachable":
                 host.status = "unreachable"
                 host.message = unreachable_message(str(result.get("msg", "")))
                 self._on_host(name, "unreachable", host.message)
             case "runner_retry":
                 if isinstance(result.get("progress"), str) and result["progress"]:
-                    self._on_host(name, "progress", result["progress"][:_LONGEST_MESSAGE])
+                    self._on_host(name, "progress", result["progress"][:LONGEST_MESSAGE])
             case "runner_item_on_failed":
-                message = str(result.get("msg") or "failed")[:_LONGEST_MESSAGE]
+                message = str(result.get("msg") or "failed")[:LONGEST_MESSAGE]
                 self._items.setdefault((name, str(data.get("task_uuid"))), []).append(message)
 
     def _failed(self, name: str, host: HostResult, message: str) -> None:
         host.status = "failed"
         # a role that goes on after a failure, for the sake of the other hosts, ends with the same message
-        if host.message is None or host.message.rpartition(" (")[0] != message.rpartition(" (")[0]:
+        if host.message is None or _without_step(host.message) != _without_step(message):
             host.message = message
             self._on_host(name, "failed", message)
 
@@ -161,27 +164,34 @@ def obstacles_of(result: Mapping[str, Any]) -> list[str]:
     found = result.get("obstacles")
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         return []
-    return [one[:_LONGEST_MESSAGE] for one in found[:_MOST_OBSTACLES]]
+    return [one[:LONGEST_MESSAGE] for one in found[:_MOST_OBSTACLES]]
 
 
-def failure_message(result: Mapping[str, Any], items: list[str], task: str) -> str:
-    """Given a failed task's result, return a sentence for an admin."""
+def _without_step(message: str) -> str:
+    return message.partition(_STEP.partition("{}")[0])[0]
+
+
+def failure_message(result: Mapping[str, Any], items: list[str], task: str, module: str) -> str:
+    """Given a failed task's result, return a sentence for an admin. It names the task where the cause alone would not
+    say what failed; the log always has it."""
     if obstacles := obstacles_of(result):  # each is short, and all of them count
         return "; ".join(one.rstrip(".") for one in obstacles)
     message = str(result.get("msg") or "")
     if items:
         message = "; ".join(dict.fromkeys(items))
+    # a sentence for admins: an operation's, or a playbook's
+    clear = "operations" in result or module in _SAYS
     stderr = str(result.get("stderr") or result.get("module_stderr") or "").strip()
     if (not message or message == "non-zero return code" or "MODULE FAILURE" in message) and stderr:
         message = stderr.splitlines()[-1]
     if message == "non-zero return code":
         command = result.get("cmd")
         pasted = " ".join(str(word) for word in command) if isinstance(command, list) else str(command)
-        message = f"ended with {result.get('rc')}: {pasted}"
+        message, clear = f"ended with {result.get('rc')}: {pasted}", True
     message = re.sub(r"\s+", " ", message).strip() or "failed without a message"
-    if len(message) > _LONGEST_MESSAGE:
-        message = message[: _LONGEST_MESSAGE - 1] + "…"
-    return f"{message} ({task})" if task else message
+    if len(message) > LONGEST_MESSAGE:
+        message = message[: LONGEST_MESSAGE - 1] + "…"
+    return message if clear or not task else f"{message}{_STEP.format(task)}"
 
 
 _CUT = "the ssh connection was cut"
@@ -218,4 +228,4 @@ def unreachable_message(message: str) -> str:
             printed = _LAST_WORDS.match(message) if reason == _CUT else None
             words = re.sub(r"\s+", " ", printed["words"])[:_LONGEST_WORDS] if printed else ""
             return f"{reason}; the host said: {words}" if words else reason
-    return re.sub(r"\s+", " ", message).strip()[:_LONGEST_MESSAGE] or "unreachable"
+    return re.sub(r"\s+", " ", message).strip()[:LONGEST_MESSAGE] or "unreachable"

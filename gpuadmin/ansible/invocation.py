@@ -14,6 +14,7 @@ from typing import Any
 from gpuadmin.ansible import connections
 from gpuadmin.ansible.admin_keys import AdminKeys
 from gpuadmin.content import collections_path, content_path
+from gpuadmin.reading import expanded
 
 # The part of the controller's environment that Ansible and ssh may see. ansible-runner stores a run's environment, so
 # what is not needed (tokens, passwords) is not there to be stored.
@@ -76,7 +77,7 @@ def command_line(invocation: Invocation, variables_file: Path) -> list[str]:
 
 def environment(invocation: Invocation, directory: Path, control: Path) -> dict[str, str]:
     """The whole environment of ansible-playbook: settings that a run needs, and nothing of the checkout's."""
-    shared: tuple[str, ...] = ("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=300s")
+    shared: tuple[str, ...] = connections.SHARED
     if invocation.keys.ask and invocation.secrets.ssh is None:
         # ssh would ask for a passphrase on a terminal that nobody sees, for minutes
         shared = (*shared, "-o", "BatchMode=yes")
@@ -88,7 +89,7 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_CONFIG": str(directory / "ansible.cfg"),  # guard: a run's settings are ours alone
         "ANSIBLE_ROLES_PATH": str(content_path("roles")),
-        "ANSIBLE_COLLECTIONS_PATH": f"{collections_path()}:{Path('~/.ansible/collections').expanduser()}",
+        "ANSIBLE_COLLECTIONS_PATH": f"{collections_path()}:{expanded('~/.ansible/collections')}",
         "ANSIBLE_LOCAL_TEMP": str(directory / "tmp"),
         # Ansible's ssh, but no host's answer ends the run of the others (docs/decisions/0144)
         "ANSIBLE_TRANSPORT": "gpuadmin.node.ssh",  # guard: what hosts answer goes through the vetting

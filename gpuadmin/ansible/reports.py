@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from gpuadmin.ansible.shapes import adoption, images, looks, people
+from gpuadmin.ansible.shapes import adoption, images, looks, people, root_docker
 from gpuadmin.ansible.shapes.bounds import MOST, Words
 from gpuadmin.common.text import counted
 
@@ -63,6 +63,11 @@ REPORTS: Mapping[str, Any] = {
     "adoption": adoption.Adoption,
     "renumber": people.Renumbering,
     "renumbered": people.Renumbered,
+    "moving": people.Moving,
+    "moved": people.Moved,
+    "move_key": people.PublicKey,
+    "root_docker": root_docker.RootDocker,
+    "docker_moved": root_docker.Carried,
 }
 _KEPT = ConfigDict(
     extra="allow",

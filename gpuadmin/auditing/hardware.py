@@ -155,7 +155,7 @@ def _vanished(
         for host in hosts:
             # guard: what a host cannot see has not vanished
             if name not in now and host in seen and kind in seen[host].parts and kind not in seen[host].unknown:
-                others = f"; {listed(blind)} could not be asked" if blind else ""
+                others = f"; {listed(blind)} {'was' if len(blind) == 1 else 'were'} not looked at" if blind else ""
                 yield Change(host, f"{_words(kind, name, record[host][kind][name])} was in {host}, is nowhere{others}")
 
 

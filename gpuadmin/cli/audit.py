@@ -25,7 +25,8 @@ def command(hosts: tuple[str, ...], record: bool, options: Options) -> int:
     gpuadmin audit --record     # once, and whenever what it says is meant
     gpuadmin audit
 
-    Exit code 0: nothing found; 6: something was; 3: some host failed; 4: some host did not answer.
+    Exit code 0: nothing found; 6: something was; 3: some host failed, or nothing was found and a part could not be
+    looked at; 4: some host did not answer.
     """
     from gpuadmin.actions.audit import audit
 

@@ -11,9 +11,9 @@ from gpuadmin.options import Options
 
 @click.command("drain")
 @click.argument("nodes", metavar="HOST...", nargs=-1, required=True, shell_complete=hosts())
-@click.option("--reason", metavar="TEXT", default="an admin drains it", help="Why; everybody can read it.")
+@click.option("--reason", metavar="TEXT", help="Why; everybody can read it.  [default: an admin drains it]")
 @run_options(limit=False)
-def command(nodes: tuple[str, ...], reason: str, options: Options) -> int:
+def command(nodes: tuple[str, ...], reason: str | None, options: Options) -> int:
     """Let nodes take no further jobs of the queue. What runs there goes on until it ends.
 
     \b

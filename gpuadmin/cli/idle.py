@@ -21,7 +21,7 @@ def command(options: Options, mail: MailOptions, hours: int | None, act: bool) -
     With --act they are told, by mail and on their terminals. Where metrics.idle_stop says so, what they were told of is
     ended after metrics.idle_notice_hours, if it was not used in all that time. Where gpus.access is granted, the same
     happens to whoever still holds a GPU after their grant, whatever metrics.idle_stop says. Unattended: --act --yes, by
-    cron. MIG devices never count as idle: nobody counts whether they are used.
+    cron. MIG devices never count as idle: their hours of use are not counted.
     """
     from gpuadmin.actions.idle import act_on_idle, show_idle
 

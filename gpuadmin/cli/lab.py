@@ -51,9 +51,15 @@ def command() -> None:
 @click.option("--gpus", type=WholeNumber(0, 40), default=None,
               help="GPUs of each light node, which can be opened and held and compute nothing.  "
                    "[default: 0, or what the lab has]")  # fmt: skip
+@click.option("--release", multiple=True, metavar="[HOST=]N",
+              help="Which Debian hosts have: 11, 12, 13 or 14, for all or for one; more than once for a mixed lab.  "
+                   "[default: 13, or what the lab has]")  # fmt: skip
 @click.option("--like", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="SITE",
               help="Make the twin of a site: light hosts by its names and groups, with its people, without keys, "
                    "addresses and mails.")  # fmt: skip
+@click.option("--state", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="With --like: the adoption.json that `gpuadmin adopt` wrote. A new twin is as crooked as what it "
+                   "saw: accounts, uids, groups, homes, sudo, Docker.")  # fmt: skip
 @click.option("--site", type=click.Path(file_okay=False, path_type=Path), default=None,
               help="Where to write the lab's site.  "
                    "[default: ./lab-site, ./twin-site with --like, or where it was written before]")  # fmt: skip
@@ -68,7 +74,9 @@ def up(
     firmware: Literal["bios", "uefi"] | None,
     light: bool | None,
     gpus: int | None,
+    release: tuple[str, ...],
     like: Path | None,
+    state: Path | None,
     site: Path | None,
     name: str,
     as_json: bool,
@@ -83,8 +91,10 @@ def up(
              if ctx.get_parameter_source(one) is ParameterSource.COMMANDLINE]  # fmt: skip
     if like is not None and given:
         raise click.UsageError(f"--like takes its hosts from the site; leave --{given[0]} out")
+    if state is not None and like is None:
+        raise click.UsageError("--state says what a site's hosts were like; --like names the site")
     return lab.up(name, nodes=nodes, ordinary=ordinary, memory=memory, firmware=firmware, light=light, gpus=gpus,
-                  site=site, as_json=as_json, like=like)  # fmt: skip
+                  site=site, as_json=as_json, like=like, release=release, seen=state)  # fmt: skip
 
 
 @command.command()

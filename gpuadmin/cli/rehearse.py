@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from gpuadmin.cli import VERBS
 from gpuadmin.cli._options import site_option
 
 
@@ -25,4 +26,4 @@ def command(verb: str, arguments: tuple[str, ...], twin_only: bool, site: str | 
     """
     from gpuadmin.actions.rehearse import rehearse
 
-    return rehearse(site, verb, arguments, twin_only=twin_only)
+    return rehearse(site, verb, arguments, twin_only=twin_only, every=VERBS)

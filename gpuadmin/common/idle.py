@@ -88,7 +88,10 @@ def jobs(nodes: Iterable[Node], hours: int, now: float, exempt: Collection[str])
     for node in nodes:
         for device in node.devices:
             for one in device.granted:
-                if one.who == QUEUE and one.reason.startswith("job "):
+                if (
+                    one.who == QUEUE  # guard: what an admin writes as a reason is no job of Slurm's
+                    and one.reason.startswith("job ")
+                ):
                     found.setdefault(one.reason, []).append((device, one))
     rows = []
     for pairs in found.values():

@@ -6,7 +6,7 @@ SECTIONS = {
     "ssh": "sshd's settings in effect (`sshd -T`), and its `Match` lines",
     "kernel": "release, command line, huge pages, mitigations; the distribution",
     "driver": "NVIDIA's driver, its parameters, the GPUs by model and VBIOS",
-    "sysctl": "`/proc/sys`, but for what counts something or is computed from the machine's size",
+    "sysctl": "`/proc/sys`, without counters and values that follow from the machine's size",
     "limits": "`limits.conf`, `limits.d`, systemd's defaults",
     "packages": "packages and their versions",
     "repositories": "where packages come from",

@@ -33,6 +33,11 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def the_page(name: str) -> str:
+    """How people are told of a page of docs/, which is not installed with gpuadmin."""
+    return f'the page "{name}" of gpuadmin\'s documentation'
+
+
 def language(environment: Mapping[str, str]) -> str:
     """`ko` or `en`: what somebody reads, by their locale (locale(7))."""
     said = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environment.get(name))), "en")

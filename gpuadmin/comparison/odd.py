@@ -67,14 +67,12 @@ def compare(
 ) -> Comparison:
     """Given what hosts say and the groups of each, return what differs, section by section, in the order of `sections`.
 
-    `ignore`: a site's `compare.ignore`.
+    `ignore`: a site's `compare.ignore`, of which sections are left out by whoever asks.
     """
     own = {host: Own([host, *answer["names"]], answer["addresses"]) for host, answer in answers.items()}
     unknown: dict[str, dict[str, str]] = {}
     found: list[Difference] = []
     for section in sections:
-        if section in ignore:
-            continue
         known: dict[str, Mapping[str, str]] = {}
         for host, answer in answers.items():
             # guard: a section that a host could not read is unknown there, and not empty

@@ -1,41 +1,25 @@
-"""What `gpuadmin check` looks at beyond the schema: inventory groups, dates, and what will bite later."""
+"""What `gpuadmin check` looks at beyond the schema: what does not fit together, dates, and what will bite later."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from datetime import date
-from pathlib import Path
-from typing import Literal
 
 from gpuadmin.common.amounts import NONE
-from gpuadmin.common.names import SLURM_WORDS
-from gpuadmin.common.text import listed
-from gpuadmin.config.groups import GROUPS
+from gpuadmin.common.text import listed, the_page
+from gpuadmin.config.check_hosts import of_inventory, of_keys, of_known_hosts
+from gpuadmin.config.check_queue import of_queue
+from gpuadmin.config.finding import Finding, nobody_in
 from gpuadmin.config.host_variables import LIMITS
-from gpuadmin.config.inventory import Inventory
-from gpuadmin.config.known_hosts import known_as, no_keys, pinned_keys, read_known_hosts
-from gpuadmin.config.load import KNOWN_HOSTS, Parts, Site
+from gpuadmin.config.load import Parts, Site
 from gpuadmin.config.memory import WAY_OUT, recall
-from gpuadmin.config.private_key import login_problem
-from gpuadmin.config.queue import saved, takes_jobs
 from gpuadmin.config.schema import User
 from gpuadmin.config.schema.limits import any_amount
-from gpuadmin.similar import did_you_mean
+from gpuadmin.reading import expanded
 
 #: What is said of a site without limits, and the way out.
 NO_LIMITS = "one person can take all memory of a node, and then nobody can log in until it is power-cycled"
 WITH_LIMITS = "add `limits: {}` to gpuadmin.yml; only people who take too much notice these limits"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that is wrong (error) or will bite later (warning), and the way out."""
-
-    level: Literal["error", "warning"]
-    where: str
-    message: str
-    hint: str
 
 
 def findings(site: Site, *, today: date | None = None) -> list[Finding]:
@@ -43,9 +27,10 @@ def findings(site: Site, *, today: date | None = None) -> list[Finding]:
     today = today or date.today()
     return [
         *_memory(site),
-        *_inventory(site.inventory),
-        *_known_hosts(site.directory, site.inventory),
-        *_admin(site),
+        *of_inventory(site.inventory),
+        *of_known_hosts(site.directory, site.inventory),
+        *of_keys(site),
+        *_admins(site, today),
         *_homes(site),
         *_backups(site),
         *_limits(site),
@@ -53,13 +38,13 @@ def findings(site: Site, *, today: date | None = None) -> list[Finding]:
         *_term(site, today),
         *_mail(site),
         *_metrics(site),
-        *_slurm(site),
+        *of_queue(site),
     ]
 
 
 def findings_of_parts(parts: Parts) -> list[Finding]:
     """Given a site that does not load completely, return what is wrong with the rest, as far as possible."""
-    return [] if parts.inventory is None else list(_inventory(parts.inventory))
+    return [] if parts.inventory is None else list(of_inventory(parts.inventory))
 
 
 def _memory(site: Site) -> Iterator[Finding]:
@@ -67,93 +52,22 @@ def _memory(site: Site) -> Iterator[Finding]:
         yield Finding("error", "users.yml", contradiction, WAY_OUT)
 
 
-def _inventory(inventory: Inventory) -> Iterator[Finding]:
-    where = "inventory/hosts.yml"
-    if not inventory.hosts:
-        yield Finding("error", where, "names no host", "add your machines below the groups gpu and storage")
-        return
-    for group in ("gpu", "storage"):
-        if not inventory.group(group):
-            yield Finding("error", f"{where}: {group}", f"no host is in it ({GROUPS[group]})", "put a host there")
-    golden = inventory.group("golden")  # always in gpu too: inventory/groups.yml says so
-    if len(golden) > 1:
-        names = ", ".join(host.name for host in golden)
-        yield Finding("error", f"{where}: golden", f"holds {names}", "one node is golden; leave one of them")
-    for host in inventory.hosts:
-        if not set(host.groups) & set(GROUPS):
+def _admins(site: Site, today: date) -> Iterator[Finding]:
+    for index, one in enumerate(site.settings.admins or ()):
+        where = f"gpuadmin.yml: admins[{index}]"
+        if site.registry.find(one.name) is not None:
+            yield Finding(
+                "error",
+                f"{where}.name",
+                f"'{one.name}' is in users.yml, and an admin's account is another than the person's own",
+                f"give the admin's account another name, such as {one.name}-admin",
+            )
+        if one.until is not None and one.until < today:
             yield Finding(
                 "warning",
-                f"{where}: {host.name}",
-                f"is in no group that gpuadmin knows{_meant(host.groups)}",
-                f"groups: {', '.join(GROUPS)}",
-            )
-    yield from _group_slips(inventory, where)
-    addresses: dict[tuple[str, int], str] = {}
-    for host in inventory.hosts:
-        key = (host.address, host.port)
-        if key in addresses:
-            yield Finding(
-                "error",
-                f"{where}: {host.name}",
-                f"is reached at {key[0]} port {key[1]}, like {addresses[key]}",
-                "two names for one machine would set it up twice; correct ansible_host or ansible_port",
-            )
-        addresses[key] = host.name
-
-
-def _meant(groups: Sequence[str]) -> str:
-    """Which group was meant where one has almost its name."""
-    for group in groups:
-        if close := did_you_mean(group, GROUPS):
-            return f": '{group}'; {close}"
-    return ""
-
-
-def _known_hosts(site: Path, inventory: Inventory) -> Iterator[Finding]:
-    text = read_known_hosts(site / KNOWN_HOSTS)
-    for line in no_keys(text):
-        yield Finding("error", f"known_hosts:{line}", "is not a host key, so ssh ignores it", "gpuadmin trust HOST")
-    unknown = [host.name for host in inventory.hosts if not pinned_keys(text, known_as(host.address, host.port))]
-    if len(unknown) == 1:
-        yield Finding(
-            "warning", f"known_hosts: {unknown[0]}", "its ssh host key is not pinned", f"gpuadmin trust {unknown[0]}"
-        )
-    elif unknown:
-        message = f"the ssh host keys of {len(unknown)} hosts are not pinned: {listed(unknown)}"
-        yield Finding("warning", "known_hosts", message, "gpuadmin trust --all")
-
-
-def _admin(site: Site) -> Iterator[Finding]:
-    """The keys that hosts are logged in to with: the site's, and those that the inventory names for some."""
-    named = site.settings.admin.ssh_key
-    keys: dict[str | None, str] = {} if named is None else {named: "gpuadmin.yml: admin.ssh_key"}
-    for host in site.inventory.hosts:
-        if not host.local:
-            own = host.key is not None
-            where = f"inventory: {host.name}: ansible_ssh_private_key_file" if own else "gpuadmin.yml: admin.ssh_key"
-            keys.setdefault(host.key if own else named, where)
-    for key, where in keys.items():
-        if problem := login_problem(key):
-            level: Literal["error", "warning"] = "error" if problem.sure and key is not None else "warning"
-            yield Finding(level, where, f"{problem.key} {problem.message}", problem.hint)
-
-
-def _group_slips(inventory: Inventory, where: str) -> Iterator[Finding]:
-    groups = {group for host in inventory.hosts for group in host.groups} | set(GROUPS) | {"all", "ungrouped"}
-    for host in inventory.hosts:
-        if host.name in groups:
-            yield Finding(
-                "error",
-                f"{where}: {host.name}",
-                "a host and a group have this name, and Ansible cannot tell which is meant",
-                f"give the host another name, such as {host.name}1 with ansible_host: {host.address}",
-            )
-        if {"gpu", "storage"} <= set(host.groups):
-            yield Finding(
-                "error",
-                f"{where}: {host.name}",
-                "is in gpu and in storage: people do not log in to the host that serves the homes",
-                "take it out of one of them",
+                f"{where}.until",
+                f"'{one.name}' has been no admin since {one.until}",
+                "set another day, or take the entry out; then gpuadmin provision",
             )
 
 
@@ -222,22 +136,15 @@ def _limits(site: Site) -> Iterator[Finding]:
     if strange and site.settings.accounts.source == "registry":
         message = f"{listed([repr(name) for name in strange])} {'is' if len(strange) == 1 else 'are'} not in users.yml"
         yield Finding("warning", f"{where}.people", message, "correct the name if it is a slip")
-    yield from _nobody_in(site, f"{where}.people", [group for entry in limits.people for group in entry.groups])
+    yield from nobody_in(site, f"{where}.people", [group for entry in limits.people for group in entry.groups])
     if any_amount(limits, hosts, "home") and not site.inventory.group("monitor"):
         message = "nobody is told how large their home is: nothing measures homes without a monitor host"
-        yield Finding("warning", f"{where}.home", message, "put a host into the group monitor: docs/monitoring.md")
+        yield Finding(
+            "warning", f"{where}.home", message, f"put a host into the group monitor: {the_page('monitoring')}"
+        )
     if any_amount(limits, hosts, "docker") and limits.disk_reserve == NONE:
         message = "nothing enforces it: limits.disk_reserve is 0, so quotas of btrfs are off"
         yield Finding("warning", f"{where}.docker", message, "give limits.disk_reserve a share or a size, such as 5%")
-
-
-def _nobody_in(site: Site, where: str, groups: Iterable[str]) -> Iterator[Finding]:
-    """Groups of people that nobody is in."""
-    there = {user.group for user in site.registry.registry.users if user.group is not None}
-    for group in dict.fromkeys(groups):
-        if group not in there:
-            hint = did_you_mean(group, there) or "gpuadmin change-user NAME --group GROUP"
-            yield Finding("warning", where, f"nobody in users.yml has `group: {group}`", hint)
 
 
 def _people(site: Site, today: date) -> Iterator[Finding]:
@@ -305,7 +212,7 @@ def _mail(site: Site) -> Iterator[Finding]:
         message = f"no e-mail address, so never notified: {listed(silent)}"
         yield Finding("warning", "users.yml", message, "give one: email")
     if mail.password_file is not None:
-        file = Path(mail.password_file).expanduser()
+        file = expanded(mail.password_file)
         if file.is_relative_to(site.directory):
             yield Finding(
                 "error",
@@ -320,7 +227,7 @@ def _metrics(site: Site) -> Iterator[Finding]:
     monitors = site.inventory.group("monitor")
     if len(monitors) > 1:
         names = ", ".join(host.name for host in monitors)
-        yield Finding("error", "inventory/hosts.yml: monitor", f"holds {names}", "one host watches; leave one of them")
+        yield Finding("error", "inventory/hosts.yml: monitor", f"holds {names}", "one host watches; keep one of them")
     if "gpu" in {group for host in monitors for group in host.groups}:
         yield Finding(
             "warning",
@@ -339,58 +246,3 @@ def _metrics(site: Site) -> Iterator[Finding]:
         )
     if monitors and not (metrics.mail_to or metrics.webhook):
         yield Finding("warning", where, "alerts reach nobody", "name somebody in mail_to, or a webhook")
-
-
-def _slurm(site: Site) -> Iterator[Finding]:
-    section, hosts = site.settings.slurm, site.inventory.group("slurm")
-    if section is None:
-        if hosts:
-            message = "is in the group slurm, and gpuadmin.yml has no section slurm: provision takes the queue away"
-            yield Finding("warning", f"inventory: {hosts[0].name}", message, "add `slurm: {}` to gpuadmin.yml")
-        return
-    if not hosts:
-        message = "there is no queue: no host is in the group slurm"
-        hint = "put one host into the inventory's group slurm; the storage host may be that"
-        yield Finding("error", "gpuadmin.yml: slurm", message, hint)
-    nodes = site.inventory.group("gpu")
-    for host in site.inventory.hosts:
-        if host.variables.get("slurm_node") is True and host not in nodes:
-            message = "slurm_node does nothing: only hosts of the group gpu take jobs"
-            yield Finding(
-                "error", f"inventory: {host.name}", message, "put it into the group gpu, or remove slurm_node"
-            )
-        if host.name.upper() in SLURM_WORDS and takes_jobs(site.settings, site.inventory.hosts, host):
-            message = "is called by a word of Slurm's, which would take it for something else"
-            yield Finding("error", f"inventory: {host.name}", message, "rename it, or set slurm_node: false for it")
-    if hosts and nodes and not any(takes_jobs(site.settings, site.inventory.hosts, one) for one in nodes):
-        message = "no node takes jobs: slurm_node is false for all of them"
-        yield Finding("error", "inventory: slurm_node", message, "set slurm_node: true for a node, or remove it")
-    if len(hosts) > 1:
-        names = ", ".join(host.name for host in hosts)
-        yield Finding("error", "inventory: slurm", f"holds {names}", "a queue has one controller; leave one of them")
-    if any("gpu" in host.groups for host in hosts):
-        message = "is in the groups slurm and gpu: whoever slows this node down slows the queue down"
-        yield Finding("error", f"inventory: {hosts[0].name}", message, "the storage host can have the queue")
-    if hosts and not saved(site.settings, site.inventory.hosts):
-        message = "no backup has the queue's accounting: backups are of what the storage host has"
-        yield Finding(
-            "warning", f"inventory: {hosts[0].name}", message,
-            "let the storage host have the queue, or run mariadb-dump there yourself (docs/slurm.md)",
-        )  # fmt: skip
-    if site.settings.accounts.source != "registry":
-        message = "the queue knows the people of users.yml, and accounts.source is directory"
-        yield Finding(
-            "error", "gpuadmin.yml: slurm", message, "keep accounts in users.yml, or remove the section slurm"
-        )
-    open_nodes = [
-        host.name
-        for host in site.inventory.group("gpu")
-        if takes_jobs(site.settings, site.inventory.hosts, host)
-        and (host.variables.get("gpus_access") or site.settings.gpus.access) == "open"
-    ]
-    if open_nodes:
-        message = (
-            f"people can use GPUs without waiting for their turn on {listed(open_nodes)}: they are open to everybody"
-        )
-        yield Finding("warning", "gpuadmin.yml: gpus.access", message, "set it to granted")
-    yield from _nobody_in(site, "gpuadmin.yml: slurm.groups", [group.name for group in section.groups])

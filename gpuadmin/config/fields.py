@@ -68,10 +68,19 @@ def plain_text(value: str, *, longest: int = 200) -> str:
 
 def user_name(value: str) -> str:
     """A login name that every tool on the way reads as the same name."""
+    return _name(value, "a system account's name", "a user name")
+
+
+def group_name(value: str) -> str:
+    """A name of a group, of people or of Unix, within the same bounds."""
+    return _name(value, "the name of a group or an account of the system", "a group's name")
+
+
+def _name(value: str, reserved: str, wanted: str) -> str:
     if value in RESERVED_NAMES or value.startswith("systemd-"):
-        raise ValueError(f"'{value}' is a system account's name; choose another")
+        raise ValueError(f"'{value}' is {reserved}; choose another")
     if not USER_NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is not a user name: 1 to 32 of a-z, 0-9, '_' and '-', first a letter or '_'")
+        raise ValueError(f"{value!r} is not {wanted}: 1 to 32 of a-z, 0-9, '_' and '-', first a letter or '_'")
     return value
 
 
@@ -195,6 +204,7 @@ def mig_layout(value: Any) -> Any:
 
 Text = Annotated[str, AfterValidator(plain_text)]
 UserName = Annotated[str, AfterValidator(user_name), Field(json_schema_extra={"pattern": f"^{USER_NAME.pattern}$"})]
+GroupName = Annotated[str, AfterValidator(group_name), Field(json_schema_extra={"pattern": f"^{USER_NAME.pattern}$"})]
 SshKey = Annotated[str, AfterValidator(ssh_key)]
 Email = Annotated[str, AfterValidator(email), Field(json_schema_extra={"format": "email"})]
 Path = Annotated[str, AfterValidator(not_root_path), Field(json_schema_extra={"pattern": "^/."})]

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError
+from gpuadmin.reading import expanded
 
 SETTINGS_FILE = "gpuadmin.yml"
 USERS_FILE = "users.yml"
@@ -15,7 +16,7 @@ def find_site(given: str | None) -> Path:
     """Given the value of --site, return the site's directory: that, $GPUADMIN_SITE, or the nearest one upwards."""
     named = given or os.environ.get("GPUADMIN_SITE")
     if named:
-        directory = _expanded(named)
+        directory = expanded(named).absolute()
         if not os.path.lexists(directory / SETTINGS_FILE):
             source = "--site" if given else "GPUADMIN_SITE"
             raise ConfigError(
@@ -31,13 +32,6 @@ def find_site(given: str | None) -> Path:
         f"no {SETTINGS_FILE} in {here} or above it",
         hint="go into a site's directory, give --site DIR, or make one: gpuadmin init DIR",
     )
-
-
-def _expanded(named: str) -> Path:
-    try:
-        return Path(named).expanduser().absolute()
-    except RuntimeError:
-        raise ConfigError(f"{named}: there is nobody by that name", hint="give the site's path") from None
 
 
 def runs_of(site: Path) -> Path:

@@ -42,7 +42,9 @@ def problems(variables: Mapping[str, Any]) -> list[str]:
             try:
                 plain_text(value if isinstance(value, str) else "\n", longest=_LONGEST)
             except ValueError as error:
-                found.append(f"{name} {error}" if isinstance(value, str) else f"{name} {_quoted(value)} is not text")
+                # YAML reads 301 as a number and 2027-01-01 as a date
+                what = error if isinstance(value, str) else f"{_quoted(value)} is not text; put it into quotes"
+                found.append(f"{name} {what}")
     takes_jobs = variables.get("slurm_node")
     if takes_jobs is not None and not isinstance(takes_jobs, bool):
         found.append(f"slurm_node {_quoted(takes_jobs)} is neither true nor false: whether the node takes Slurm's jobs")

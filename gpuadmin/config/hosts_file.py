@@ -44,11 +44,11 @@ def with_hosts(file: YamlFile, hosts: Sequence[SiteHost]) -> YamlFile:
 
 def host_names(file: YamlFile) -> list[str]:
     """Given an inventory file, return the names of the hosts in it, each once."""
-    return list(dict.fromkeys(name for _, group in _groups(file.data) for name in group.get("hosts") or {}))
+    return list(dict.fromkeys(name for _, group in groups_of(file.data) for name in group.get("hosts") or {}))
 
 
 def _put(data: Any, host: SiteHost) -> None:
-    there = [group["hosts"] for _, group in _groups(data) if host.name in (group.get("hosts") or {})]
+    there = [group["hosts"] for _, group in groups_of(data) if host.name in (group.get("hosts") or {})]
     if not there:
         for index, name in enumerate(host.groups):
             _hosts_of(data, name)[host.name] = dict(host.variables) if index == 0 else {}
@@ -65,7 +65,7 @@ def _put(data: Any, host: SiteHost) -> None:
 
 def _hosts_of(data: Any, name: str) -> MutableMapping[str, Any]:
     """The hosts of a group; makes the group if it is missing."""
-    group = next((found for named, found in _groups(data) if named == name), None)
+    group = next((found for named, found in groups_of(data) if named == name), None)
     if group is None:
         group = _below(_below(_below(data, "all"), "children"), name)
     return _below(group, "hosts")
@@ -78,9 +78,9 @@ def _below(node: MutableMapping[str, Any], name: str) -> MutableMapping[str, Any
     return below
 
 
-def _groups(data: Any) -> Iterator[tuple[str, MutableMapping[str, Any]]]:
+def groups_of(data: Any) -> Iterator[tuple[str, MutableMapping[str, Any]]]:
     """Every group of an inventory that holds something, with its name: Ansible allows them inside of each other."""
     for name, group in data.items():
         if group is not None:
             yield name, group
-            yield from _groups(group.get("children") or {})
+            yield from groups_of(group.get("children") or {})

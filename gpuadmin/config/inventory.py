@@ -18,6 +18,7 @@ from gpuadmin.config.remembered import Remembered, remembered
 from gpuadmin.config.schema import Settings
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
+from gpuadmin.reading import expanded
 
 # what ssh and Ansible take for a host: a name, an address of IPv4 or IPv6 (with a zone), no option and no path
 _HOST = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9_:])?")
@@ -134,9 +135,7 @@ class Inventory:
         # guard: an address that ssh takes for an option is refused
         if not _HOST.fullmatch(address) or not port.isdecimal():
             raise ConfigError(f"inventory: {host.name}: {address[:60]!r}, port {port[:60]!r} is not a host's address")
-        return Login(
-            address, int(port), known["ansible_user"], str(Path(key).expanduser()) if key else None, tuple(more)
-        )
+        return Login(address, int(port), known["ansible_user"], str(expanded(key)) if key else None, tuple(more))
 
     def limited(self, pattern: str | None, named: str = "--limit") -> tuple[Host, ...]:
         """The hosts that an Ansible pattern names. Raises ConfigError if it names none.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError
-from gpuadmin.reading import read_limited
+from gpuadmin.reading import expanded, read_limited
 
 DEFAULTS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")  # what ssh tries where it is given none
 _LARGEST = 1 << 20  # bytes; a key of 16384 bits has 13,000
@@ -111,6 +111,6 @@ def _asked(*command: str) -> tuple[int | None, str, str]:
 
 def _expanded(key: str) -> Path:
     try:
-        return Path(key).expanduser()
-    except RuntimeError:  # ~NAME of nobody
+        return expanded(key)
+    except ConfigError:
         return Path(key)

@@ -46,7 +46,7 @@ def _rows(node: dict[str, Any], root: dict[str, Any], prefix: str) -> Iterator[t
         is_list = inner.get("type") == "array"
         item = _resolved(inner["items"], root)[0] if is_list else inner
         has_fields = "properties" in item
-        kind = _kind(item) + ("s" if is_list and not has_fields else "")
+        kind = _kind(item) + ("s" if is_list and not has_fields and "enum" not in item else "")
         if is_list:
             kind = f"list of {kind}" if not has_fields else "list"
         default = "required" if name in required else _default(field, nullable, has_fields)

@@ -21,7 +21,7 @@ from gpuadmin import __version__
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
-from gpuadmin.reading import open_regular, read_limited
+from gpuadmin.reading import expanded, open_regular, read_limited
 
 FILE = "inventory.json"  # in runs/
 # of each inventory that Ansible read in this process, the digest; None: it had none
@@ -183,7 +183,7 @@ def _settings() -> list[Path]:
         "~/.ansible.cfg",  # guard: an inventory is remembered for one's own settings
         "/etc/ansible/ansible.cfg",
     )
-    found = [Path(one).expanduser() for one in (named, *places) if one]
+    found = [expanded(one) for one in (named, *places) if one]
     # it takes a directory, too
     return [one for one in (path / "ansible.cfg" if path.is_dir() else path for path in found) if one.is_file()]
 
@@ -195,8 +195,8 @@ def _has_plugins() -> bool:
         return True
     if any(b"plugin" in read_limited(path) for path in _settings()):
         return True
-    home = Path(os.environ.get("ANSIBLE_HOME") or "~/.ansible").expanduser()
-    bases = home / "plugins", Path("~/.ansible/plugins").expanduser(), Path("/usr/share/ansible/plugins")
+    home = expanded(os.environ.get("ANSIBLE_HOME") or "~/.ansible")
+    bases = home / "plugins", expanded("~/.ansible/plugins"), Path("/usr/share/ansible/plugins")
     folders = [base / kind for base in bases for kind in ("vars", "inventory")]
     folders += [Path("vars_plugins"), Path("inventory_plugins")]
     return any(one.is_dir() and any(one.iterdir()) for one in folders)

@@ -26,7 +26,7 @@ from gpuadmin.config.yamlfile import YamlFile, kind_of
 from gpuadmin.config.yamlread import Fields, Items
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError, together
-from gpuadmin.reading import decoded, read_limited, refuse_irregular
+from gpuadmin.reading import decoded, expanded, read_limited, refuse_irregular
 
 _PATTERNS = "names of hosts or groups, as in gpu1,gpu2; for all hosts leave --limit out"
 
@@ -120,7 +120,7 @@ def _refuse_parts(pattern: str, given: str) -> None:
         if part in ("!", "&", "~", "!~", "&~", "@"):
             raise ConfigError(f"{given} {pattern!r}: nothing follows {part!r}", hint=_PATTERNS)
         if part.startswith("@"):
-            path = Path(part[1:]).expanduser()
+            path = expanded(part[1:])
             try:
                 decoded(read_limited(path), path)
             except OSError as error:

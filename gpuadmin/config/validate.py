@@ -48,7 +48,8 @@ def mistakes(model: type[BaseModel], error: ValidationError) -> list[tuple[tuple
 def _message(model: type[BaseModel], item: Mapping[str, Any]) -> str:
     kind, place = str(item["type"]), item["loc"]
     if kind == "extra_forbidden":
-        return f"there is no such field{_meant(model, place)}"
+        names = ".".join(one for one in place if isinstance(one, str))
+        return f"there is no such field{_MOVED.get(names) or _meant(model, place)}"
     if kind == "value_error":
         return str(item["msg"]).removeprefix("Value error, ")
     words = _WORDS.get(kind) or next(
@@ -56,12 +57,18 @@ def _message(model: type[BaseModel], item: Mapping[str, Any]) -> str:
         "must be something else than {given}",
     )
     if place[-1:] == ("uid",) and kind in ("greater_than_equal", "less_than_equal"):
-        words = "{given} is no uid for people; the site's range is accounts.uid_first to accounts.uid_last"
+        words = (
+            "{given} is no uid for an admin's account, which is a system account: 100 to 999"
+            if place[0] == "admins"
+            else "{given} is no uid for people; the site's range is accounts.uid_first to accounts.uid_last"
+        )
     return words.format(
         given=_brief(item.get("input")), name=str(place[-1])[:60] if place else "", **item.get("ctx", {})
     )
 
 
+#: Fields of earlier releases, and where the same is said now.
+_MOVED = {"slurm.groups.people": "; say it in users.yml: `group: NAME` at each person (gpuadmin change-user --group)"}
 #: What pydantic's kinds of mistakes are in an admin's words.
 _WORDS = {
     "missing": "is missing",

@@ -79,6 +79,23 @@ class YamlFile:
         return f"{self.path.name}:{line}: {place.lstrip('.')}" if place else f"{self.path.name}"
 
 
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that was not there, for its owner alone. Where it cannot be written whole there is none."""
+    descriptor = os.open(
+        path,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL,  # guard: what is there is not replaced -> os.O_WRONLY | os.O_CREAT
+        0o600,  # guard: a new file is its owner's alone -> 0o644
+    )
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except BaseException:
+        path.unlink(missing_ok=True)  # guard: half of a file is none
+        raise
+
+
 def write_atomically(path: Path, text: str, *, mode: int = 0o640) -> None:
     """Replace a file so that a cut leaves the old or the new one, whole."""
     if path.exists():

@@ -142,7 +142,7 @@ class _Reader:
             if not isinstance(key, Hashable):
                 raise YamlMistake("has a list or fields where the name of a field has to be", line + 1)
             if key in fields:
-                raise YamlMistake(f"has the field {str(key)[:60]!r} twice; leave one of them", line + 1)
+                raise YamlMistake(f"has the field {str(key)[:60]!r} twice; keep one of them", line + 1)
             fields[key] = value
             fields.lines[key] = line
         for value, line in merged:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ..common.waiting import WHY
+
 LANGUAGES = {"en": "English", "ko": "한국어"}
 _AT = {"en": 0, "ko": 1}
 
@@ -157,12 +159,12 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     ),
     "queue": ("Queue", "대기열"),
     "queue-away": (
-        "The queue does not answer now. What has a GPU goes on; nobody gets a new one.",
+        "The queue does not answer now. Whoever has a GPU keeps it; nobody gets a new one.",
         "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 지금은 새로 받을 수 없습니다.",
     ),
     "queue-mine": ("Yours", "내 GPU와 대기 순서"),
     "queue-nothing": (
-        "You have no GPU of the queue, and wait for none. On a node, gpu get asks for one.",
+        "You have no GPU from the queue, and are not waiting for one. On a node, gpu get asks for one.",
         "받은 GPU도, 기다리는 GPU도 없습니다. 노드에서 gpu get으로 요청할 수 있습니다.",
     ),
     "queue-yours": ("GPUs: {0}, on {1}, until {2}", "GPU {0}개({1}), {2}까지"),
@@ -173,23 +175,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "queue-order": ("Place", "순서"),
     "queue-reason": ("Why", "이유"),
     "queue-closed": ("Nodes that take no jobs", "지금 작업을 받지 않는 노드"),
-    "queue-why-priority": (
-        "Others come first: they have used less of their share, or have waited longer.",
-        "다른 사람이 먼저입니다(사용량이 더 적거나 더 오래 기다렸습니다).",
-    ),
-    "queue-why-resources": ("Next, as soon as enough GPUs are free.", "GPU가 충분히 비면 바로 다음 차례입니다."),
-    "queue-why-limit": (
-        "As many GPUs as one person may have at once are in use already.",
-        "한 사람이 동시에 쓸 수 있는 GPU를 이미 모두 쓰고 있습니다.",
-    ),
-    "queue-why-longest": ("Asks for longer than is allowed.", "허용된 시간보다 길게 요청했습니다."),
-    "queue-why-node": ("The node asked for takes no jobs now.", "요청한 노드가 지금 작업을 받지 않습니다."),
-    "queue-why-later": (
-        "Starts again soon: its node failed, or its time has not come.",
-        "노드 문제로 다시 시작하거나, 예정된 시각을 기다립니다.",
-    ),
-    "queue-why-held": ("Held, by its person or an admin.", "본인이나 관리자가 보류했습니다."),
-    "queue-why-unread": ("Not looked at yet.", "아직 확인되지 않았습니다."),
+    **{f"queue-why-{code}": (f"{english}.", f"{korean}.") for code, (english, korean) in WHY.items()},
     "queue-why-other": ("Slurm's own reason: `squeue` shows it.", "Slurm의 이유입니다(`squeue`로 확인)."),
     "not-found": ("There is no such page", "페이지가 없습니다"),
     "not-found-why": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
@@ -62,18 +63,20 @@ def _admin(one: DeclaredAdmin) -> dict[str, Any]:
 def _of_people(cluster: Cluster, host: Host) -> list[str]:
     """Directories with one of each person's in them; homes only where they are served, and not on each node."""
     site = cluster.plain
-    scratch = [path for path in site["reset"]["scratch"] if path not in _SYSTEM_SCRATCH]
-    return [*cluster.node(host, scratch, []), *cluster.storage(host, [site["homes"]["export"]], [])]
+    return [*cluster.node(host, _scratch(site), []), *cluster.storage(host, [site["homes"]["export"]], [])]
+
+
+def _scratch(site: Mapping[str, Any]) -> list[str]:
+    return [path for path in site["reset"]["scratch"] if path not in _SYSTEM_SCRATCH]
 
 
 def _aside(cluster: Cluster, host: Host) -> list[str]:
     """Where people's files are. `drift` does not look there for who could become root."""
     site = cluster.plain
-    scratch = [path for path in site["reset"]["scratch"] if path not in _SYSTEM_SCRATCH]
     docker = [site["docker"]["data"]] if site["docker"]["enabled"] else []
     stored = [site["homes"]["export"], site["images"]["store"], cluster.backups(host)]
     return [
-        *cluster.node(host, [site["homes"]["path"], *docker, *scratch], []),
+        *cluster.node(host, [site["homes"]["path"], *docker, *_scratch(site)], []),
         *cluster.storage(host, [*stored, cluster.archive], []),
         *([site["backups"]["copies"]] if "backup" in host.groups else []),
     ]

@@ -23,6 +23,7 @@ def accounts(cluster: Cluster, host: Host) -> dict[str, Any]:
         "login": "gpu" in host.groups,
         "docker_data": cluster.docker_data(host),
         "renumber": cluster.asked("renumber", {}).get(host.name),
+        "move_homes": cluster.asked("move_homes", {}).get(host.name),
     }
 
 
@@ -110,9 +111,11 @@ def _amounts(cluster: Cluster) -> bool:
     return section is not None and any(any_amount(section, hosts, place) for place in AMOUNTS)
 
 
-def rootless_docker(cluster: Cluster, _host: Host) -> dict[str, Any]:
-    """The role `rootless_docker`. `person`: whose daemon to restart (`diagnose --restart-docker`)."""
-    return {**cluster.plain["docker"], "person": cluster.asked("person", {})}
+def rootless_docker(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `rootless_docker`. `person`: whose daemon to restart (`diagnose --restart-docker`). `move`: what of
+    root's is carried to whom (`move-docker`)."""
+    move = cluster.asked("move_docker", {}).get(host.name)
+    return {**cluster.plain["docker"], "person": cluster.asked("person", {}), "move": move}
 
 
 def semester(cluster: Cluster, host: Host) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import os
 import smtplib
 import ssl
 from email.message import EmailMessage
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,7 +14,7 @@ from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.mail.ledger import State
 from gpuadmin.mail.render import one_line
 from gpuadmin.mail.transport import Answer, TransportDown
-from gpuadmin.reading import read_limited
+from gpuadmin.reading import expanded, read_limited
 
 PASSWORD_VARIABLE = "GPUADMIN_SMTP_PASSWORD"
 
@@ -35,7 +34,7 @@ def read_password(mail: Mail) -> str | None:
             f"no password for {mail.user} on {mail.host}",
             hint=f"set mail.password_file in gpuadmin.yml, or {PASSWORD_VARIABLE}",
         )
-    path = Path(mail.password_file).expanduser()
+    path = expanded(mail.password_file)
     try:
         if path.stat().st_mode & 0o077:
             raise ConfigError(f"{path}: others can read the password", hint=f"chmod 600 {path}")
@@ -171,7 +170,7 @@ class Smtp:
 
 
 def _context(mail: Mail) -> ssl.SSLContext:
-    path = None if mail.ca_file is None else Path(mail.ca_file).expanduser()
+    path = None if mail.ca_file is None else expanded(mail.ca_file)
     try:
         return ssl.create_default_context(cafile=path)
     except (OSError, ssl.SSLError) as error:

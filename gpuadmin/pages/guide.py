@@ -66,6 +66,8 @@ def values(
 ) -> dict[str, Any]:
     """What the templates of the guide are given. `hosts`: the inventory, which may say otherwise for some of them."""
     own = [host.variables for host in hosts]
+    beside = _beside_queue(settings, hosts)
+    queued = [host.name for host in hosts if takes_jobs(settings, hosts, host)]
     term, docker = settings.term, settings.docker
     reminders = [] if term is None else sorted((day for day in term.reminders if day), reverse=True)
     return {
@@ -79,7 +81,10 @@ def values(
         "granted": "granted" in (settings.gpus.access, *(one.get("gpus_access") for one in own)),
         "queue": settings.slurm is not None,
         "extend": None if settings.slurm is None else settings.slurm.extend,
-        "beside_queue": _beside_queue(settings, hosts),
+        "beside_queue": beside,
+        "beside": sorted(set(beside.values())),  # how GPUs are given there
+        "queue_nodes": queued,
+        "queue_node": queued[0] if queued else nodes[0].name,
         "book": _book(settings),
         "picture": None,
         "homes": settings.homes.path,
@@ -92,7 +97,8 @@ def values(
         "reminders": ", ".join(map(str, reminders)),
         "contact": contact(settings),
         "amounts": settings.limits is not None and any(any_amount(settings.limits, own, place) for place in AMOUNTS),
-        "mail": settings.mail is not None,
+        # `idle --act` needs both: who is not mailed keeps what they hold
+        "ended": settings.mail is not None and any("monitor" in host.groups for host in hosts),
         "notice_hours": settings.metrics.idle_notice_hours,
     }
 

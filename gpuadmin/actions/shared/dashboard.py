@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-from pathlib import Path
 from typing import Any
 
 from cryptography import x509
@@ -15,7 +14,7 @@ from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError
 from gpuadmin.monitoring.certificates import Identity, dashboard, web_authority
 from gpuadmin.pages.render import LANGUAGES
-from gpuadmin.reading import read_text
+from gpuadmin.reading import expanded, read_text
 
 _LOOPBACK = ("localhost", "127.0.0.1")
 
@@ -100,7 +99,7 @@ def _own_certificate(site: Site) -> Identity | None:
     given = site.settings.metrics.dashboard
     if given.certificate is None or given.key is None:
         return None
-    certificate, key = Path(given.certificate).expanduser(), Path(given.key).expanduser()
+    certificate, key = expanded(given.certificate), expanded(given.key)
     where = "metrics.dashboard"
     texts = read_text(certificate), read_text(key)
     for name, path, text in (("certificate", certificate, texts[0]), ("key", key, texts[1])):

@@ -12,7 +12,6 @@ import ssl
 import subprocess
 import tempfile
 import time
-from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
@@ -22,7 +21,7 @@ from gpuadmin.ansible.connections import require_ssh
 from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError, GpuadminError, HostFailedError, UnreachableError
 from gpuadmin.monitoring.certificates import web_authority
-from gpuadmin.reading import read_text
+from gpuadmin.reading import expanded, read_text
 from gpuadmin.text import one_line
 
 _PATIENCE = 40.0  # seconds for ssh, which itself gives up a connection after 20
@@ -108,7 +107,7 @@ class Forward:
         if own is None:
             # guard: no link is signed for what shows another certificate -> ssl._create_unverified_context()
             return ssl.create_default_context(cadata=web_authority(self._secret))
-        text = read_text(Path(own).expanduser())
+        text = read_text(expanded(own))
         if not text:
             raise ConfigError(f"metrics.dashboard.certificate: {own} is missing or empty", hint="correct gpuadmin.yml")
         context = ssl.create_default_context(cadata=text)

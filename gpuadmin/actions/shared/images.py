@@ -13,7 +13,7 @@ from gpuadmin.config.load import Site
 from gpuadmin.config.skeleton import keep_out_of_git
 from gpuadmin.errors import ConfigError
 from gpuadmin.images.facts import Facts
-from gpuadmin.reading import read_text
+from gpuadmin.reading import expanded, read_text
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session
 
@@ -32,7 +32,7 @@ WAITING = (
 def signing_key(site: Site, *, make: bool = False) -> Path:
     """The private key that signs the site's images; with `make` it is made if there is none."""
     named = site.settings.images.signing_key
-    path = Path(named).expanduser() if named else Path("image_signing_key")
+    path = expanded(named) if named else Path("image_signing_key")
     path = path if path.is_absolute() else site.directory / path
     if not path.exists() and make:
         if path.parent == site.directory:  # first: there is no moment in which it could be added by mistake

@@ -20,6 +20,7 @@ from gpuadmin.mail.transport import Folder, Transport
 from gpuadmin.options import MailOptions
 from gpuadmin.outcome import finish
 from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.reading import expanded
 from gpuadmin.session import Session
 from gpuadmin.terminal import SafeConsole
 
@@ -79,7 +80,7 @@ class Post:
         renderer = Renderer(site.settings, site.directory, carried)
         assert mail is not None  # Renderer says so
         if chosen := options.directory or mail.directory:
-            directory = Path(chosen).expanduser().absolute()
+            directory = expanded(chosen).absolute()
             return cls(renderer, Ledger.of(site.directory), lambda: Folder(directory), directory)
         # made now, so that a missing password is found before anything is changed, and by --check
         server = None if options.preview else Smtp(mail)

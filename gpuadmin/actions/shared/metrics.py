@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from pathlib import Path
 from typing import Any
 
 from gpuadmin.actions.shared.dashboard import dashboard_variables
@@ -14,7 +13,7 @@ from gpuadmin.config.skeleton import keep_out_of_git
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.smtp import read_password
 from gpuadmin.monitoring.certificates import SECRET_BYTES, authority, exporter, scraper, slurm_key
-from gpuadmin.reading import read_text
+from gpuadmin.reading import expanded, read_text
 
 SECRET = "metrics_secret"
 #: The groups whose hosts are measured; a host's kind is the first of them that it is in.
@@ -98,7 +97,7 @@ def _mail(site: Site) -> dict[str, Any]:
     if mail is None or not site.settings.metrics.mail_to:
         return {"mail": {}, "password": "", "ca": ""}
     host, port = mail.server
-    ca = "" if mail.ca_file is None else read_text(Path(mail.ca_file).expanduser())
+    ca = "" if mail.ca_file is None else read_text(expanded(mail.ca_file))
     if mail.ca_file is not None and not ca:
         raise ConfigError(f"mail.ca_file: {mail.ca_file} is missing or empty", hint="correct it in gpuadmin.yml")
     given = {

@@ -14,7 +14,7 @@ from gpuadmin.mail.letter import Attachment
 from gpuadmin.pages.gpus import Gpus, seen
 from gpuadmin.pages.guide import NAME, guide, nodes_of
 from gpuadmin.pages.render import LANGUAGES, page
-from gpuadmin.reading import is_absent, read_limited
+from gpuadmin.reading import expanded, is_absent, read_limited
 from gpuadmin.records import history
 from gpuadmin.report import local_document
 
@@ -78,7 +78,7 @@ def give(
     files: list[Path] = []
     if output is not None:
         mark = _MARK.format(verb=verb, folder=folder)
-        files = _write(Path(output).expanduser(), name or verb, texts, mark)
+        files = _write(expanded(output), name or verb, texts, mark)
     if as_json:
         echo_document(local_document(verb, {"pages": texts, "files": [str(path) for path in files]}))
     elif output is None:

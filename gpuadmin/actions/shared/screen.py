@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from gpuadmin.actions.shared.queue import way_back
 from gpuadmin.common.text import counted, listed, size_words
 from gpuadmin.display import lines_of, make_console, make_table, styled
 
@@ -142,10 +143,12 @@ def _image(image: Mapping[str, Any] | None, why: str | None) -> list[str]:
 
 def queue_lines(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """How nodes that take no jobs of the queue take jobs again; nothing where all do, or without a queue."""
-    closed = [name for name, entry in hosts.items() if "closed" in entry]
-    return (
-        [f"Queue: {listed(closed)} {'take' if closed[1:] else 'takes'} no jobs: gpuadmin resume NODE"] if closed else []
-    )
+    closed = {name: way_back(one["closed"]) for name, one in hosts.items() if "closed" in one}
+    lines = []
+    for way in dict.fromkeys(closed.values()):
+        names = [name for name, its in closed.items() if its == way]
+        lines.append(f"Queue: {listed(names)} {'take' if names[1:] else 'takes'} no jobs: {way}")
+    return lines
 
 
 def backup_lines(backup: Mapping[str, Any]) -> list[str]:

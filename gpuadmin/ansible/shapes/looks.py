@@ -81,6 +81,7 @@ class Grants(TypedDict):
     access: Literal["open", "granted"]
     gpus: list[str]
     grants: list[Grant]
+    held: NotRequired[dict[str, list[str]]]
 
 
 class Made(TypedDict):
@@ -349,6 +350,6 @@ class Readable(TypedDict):
 class Exposed(TypedDict):
     """Private files that others than their owner can read; and where nobody looked to the end."""
 
-    found: Annotated[list[Readable], Field(max_length=200)]
-    more: Count
+    found: Annotated[list[Readable], Field(max_length=2000)]
+    more: Annotated[dict[_Line, Count], Field(max_length=2001)]
     unknown: Annotated[dict[_Line, _Line], Field(max_length=40)]

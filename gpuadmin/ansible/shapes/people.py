@@ -97,12 +97,14 @@ _Lines = Annotated[list[_Line], Field(max_length=200)]
 
 
 class Renumbering(TypedDict):
-    """Who has which uid on a host, and what giving them another would mean. `trees`: files and bytes by person."""
+    """Who has which uid on a host, and what giving them another would mean. `trees`: files and bytes by person.
+    `closed`: whom an earlier run has closed that had changed nothing yet, with the uids that it was for."""
 
     has: dict[_Name, _Uid]
     problems: dict[_Name, _Line]
     people: dict[_Name, _Pair]
     under_way: bool
+    closed: dict[_Name, _Pair]
     busy: dict[_Name, _Line]
     written: _Lines
     trees: NotRequired[dict[_Line, dict[_Name, Annotated[list[Count], Field(min_length=2, max_length=2)]]]]
@@ -118,3 +120,76 @@ class Renumbered(TypedDict):
     seen: Count
     words: _Lines
     seconds: Seconds
+
+
+#: One of ed25519, or none; what one host says here becomes known to another.
+PublicKey = Annotated[str, Field(pattern=r"^(ssh-ed25519 [A-Za-z0-9+/]{68}={0,2})?$", max_length=100)]
+
+
+class NodeHome(TypedDict):
+    """A person's home on a node's own disk."""
+
+    device: Count
+    inode: Count
+    files: Count
+    bytes: Count
+    entries: Count
+    before: Annotated[list[str], Field(max_length=100)]
+    odd: _Lines
+
+
+class Place(TypedDict):
+    """What the storage host has at a home's place."""
+
+    kind: str
+    before: Annotated[list[str], Field(max_length=100)]
+
+
+class MovedPart(TypedDict):
+    """A home that is being moved, as the storage host has it written down."""
+
+    name: _Name
+    uid: _Uid
+    host: _Line
+    main: bool
+    there: bool
+    device: Count
+    inode: Count
+    step: str
+    checksum: str
+    files: Count
+    bytes: Count
+    placed: NotRequired[bool]
+
+
+class Moving(TypedDict):
+    """What a host has of people's homes, and what is being moved."""
+
+    uids: dict[_Name, _Uid]
+    elsewhere: dict[_Name, _Line]
+    busy: dict[_Name, _Line]
+    closed: list[_Name]
+    working: bool
+    host_key: PublicKey
+    homes: dict[_Name, NodeHome]
+    problems: dict[_Name, _Line]
+    free: Count
+    there: dict[_Name, Place]
+    parts: list[MovedPart]
+
+
+class MovedOne(TypedDict):
+    """What was done with one home."""
+
+    name: _Name
+    host: NotRequired[_Line]
+    checksum: NotRequired[Annotated[str, Field(max_length=64)]]
+    missing: NotRequired[Count]
+
+
+class Moved(TypedDict):
+    """What was done with homes, and who had a problem."""
+
+    parts: list[MovedOne]
+    problems: dict[_Name, _Line]
+    between: NotRequired[list[_Name]]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from gpuadmin.config.fields import Date, Email, Path, SshKey, Text, UserName
+from gpuadmin.config.fields import Date, Email, GroupName, Path, SshKey, Text, UserName
 from gpuadmin.config.schema.base import HIGHEST_HUMAN_UID, HIGHEST_SUBID, LOWEST_HUMAN_UID, Model
 
 
@@ -26,7 +26,7 @@ class Accounts(Model):
     uid_last: Annotated[
         int, Field(ge=LOWEST_HUMAN_UID, le=HIGHEST_HUMAN_UID, description="Last uid of people's accounts.")
     ] = 49999
-    group: Annotated[UserName, Field(description="The group that every person's account belongs to.")] = "gpuusers"
+    group: Annotated[GroupName, Field(description="The group that every person's account belongs to.")] = "gpuusers"
     gid: Annotated[int, Field(ge=LOWEST_HUMAN_UID, le=HIGHEST_HUMAN_UID, description="That group's id.")] = 19999
     shell: Annotated[Path, Field(description="Login shell of new accounts.")] = "/bin/bash"
 
@@ -74,7 +74,7 @@ class User(Model):
         Field(description="The term after which the person stays: its reset leaves them alone (`extend-term`)."),
     ] = None
     group: Annotated[
-        UserName | None,
+        GroupName | None,
         Field(
             description="The group of people that they are in, such as a lab: for limits (`limits.people[].groups`) "
             "and shares of the queue (`slurm.groups`). It is no Unix group."

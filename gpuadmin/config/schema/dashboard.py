@@ -55,7 +55,7 @@ class Proxy(Model):
 
 
 class Dashboard(Model):
-    """The web page on the monitor host. docs/dashboard.md explains all of it."""
+    """The web page on the monitor host. The page "dashboard" of the documentation explains all of it."""
 
     gone: ClassVar[Mapping[str, str]] = {
         "sees": "everybody sees on the pages who holds which GPU, as on the nodes; remove the line, or set "

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from gpuadmin.common.sections import SECTIONS
 from gpuadmin.config.fields import Date, HostName, Path, SshKey, Text, UserName
 from gpuadmin.config.schema.base import Model
+from gpuadmin.similar import did_you_mean
 
 
 class Admin(Model):
@@ -91,11 +93,20 @@ class Drift(Model):
     ] = []
 
 
+def _ignored(value: str) -> str:
+    """A section, or a section and a setting of it as `compare` writes it: sshd's keywords in lower case."""
+    section, *key = value.split(" ", 1)
+    if section not in SECTIONS:
+        hint = did_you_mean(section, SECTIONS) or f"there are {', '.join(SECTIONS)}"
+        raise ValueError(f"{value!r} begins with no section: {hint}")
+    return " ".join([section, *(one.lower() if section == "ssh" and " " not in one else one for one in key)])
+
+
 class Compare(Model):
     """What `gpuadmin compare` compares."""
 
     ignore: Annotated[
-        list[Text],
+        list[Annotated[Text, AfterValidator(_ignored)]],
         Field(
             description="What is meant to differ: a section (`packages`), or a setting with its section "
             "(`ssh clientaliveinterval`). `compare` counts the settings that it hides."

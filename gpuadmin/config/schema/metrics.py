@@ -25,7 +25,8 @@ WebAddress = Annotated[str, AfterValidator(_web_address)]
 
 
 class Metrics(Model):
-    """Measurements and alerts: Prometheus on the host of group `monitor`. docs/monitoring.md explains all of it."""
+    """Measurements and alerts: Prometheus on the host of group `monitor`. The page "monitoring" of the
+    documentation explains all of it."""
 
     interval: Annotated[int, Field(ge=10, le=300, description="Seconds between two looks at a host.")] = 30
     keep_days: Annotated[int, Field(ge=1, le=3650, description="How many days of measurements are kept.")] = 180

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from gpuadmin.common.text import the_page
 from gpuadmin.config.fields import Date, Email, HostName, LocalFile, Path, Text
 from gpuadmin.config.schema.base import Model
 
@@ -121,7 +122,7 @@ class Backups(Model):
         Path,
         Field(
             description="Where the second copies are on the host of group `backup`, on btrfs. Each stays 30 days "
-            "after it came, and 48 sets are taken in 24 hours; docs/security.md says why these are not settings."
+            f"after it came, and 48 sets are taken in 24 hours; {the_page('security')} says why these are not settings."
         ),
     ] = "/srv/backups"
     days: Annotated[

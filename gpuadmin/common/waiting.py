@@ -1,0 +1,52 @@
+"""Why a job waits, in English and Korean: one sentence for each reason; and why a node takes no jobs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: Why a node takes no jobs whose slurmd does not answer.
+SILENT = "Not responding"
+#: Why Slurm drains a node on which a job could not get its GPUs, or did not give them back.
+FAILED = ("Prolog error", "Epilog error")
+#: Of whoever waits for another reason than these the sentence is Slurm's own.
+OTHER = "other"
+#: Reason (node code, slurm/queue.py) → its sentence. `{0}` is Slurm's own word.
+WHY: Mapping[str, tuple[str, str]] = {
+    "priority": (
+        "Others come first: they have used less of their share, or have waited longer",
+        "다른 사람이 먼저입니다(사용량이 더 적거나 더 오래 기다렸습니다)",
+    ),
+    "resources": ("Next, as soon as enough GPUs are free", "GPU가 충분히 비면 바로 다음 차례입니다"),
+    "limit": ("One person may not have more at once", "한 사람이 동시에 쓸 수 있는 GPU를 이미 모두 쓰고 있습니다"),
+    "longest": ("The job asks for more time than is allowed", "허용된 시간보다 길게 요청했습니다"),
+    "node": (
+        "A node that could run the job takes no jobs now",
+        "작업을 실행할 수 있는 노드가 지금 작업을 받지 않습니다",
+    ),
+    "booked": (
+        "A booking of the node begins before the job would end: ask for less time, or wait",
+        "요청한 시간이 끝나기 전에 그 노드의 예약이 시작됩니다. 시간을 줄이거나 기다리십시오",
+    ),
+    "later": (
+        "The job's start time has not come, or its node failed and it starts again soon",
+        "노드 문제로 곧 다시 시작하거나, 예정된 시각을 기다립니다",
+    ),
+    "held": ("The job was held, by its person or an admin (scontrol release)", "본인이나 관리자가 보류했습니다"),
+    "unread": ("Slurm has not looked at the job yet", "아직 확인되지 않았습니다"),
+    OTHER: ("Slurm says: {0}", "Slurm: {0}"),
+}
+
+
+def why(code: str, reason: str, language: str) -> str:
+    """The sentence for a reason of Slurm's, `reason`, that is the reason `code`."""
+    english, korean = WHY[code]
+    return (korean if language == "ko" else english).format(reason)
+
+
+def settled(node: Mapping[str, str], reason: str, *, resume: bool, keep: bool) -> bool:
+    """Whether a node needs no change to take no jobs for this reason (``keep``: or for another), or (``resume``) to
+    take them. One that was only away takes jobs again by itself."""
+    closed, silent = node["state"].startswith(("drain", "down", "fail")), node["reason"] == SILENT
+    if resume:
+        return not closed or silent
+    return closed and (node["reason"] == reason or (keep and not silent))
