@@ -20,6 +20,7 @@ EFFECTS = {
         "module_utils/backups/transfer.py": "talks with the other host through the pipes of ssh",
         "module_utils/backups/accounting.py": "pipes between mariadb, which speaks as another user, and gzip",
         "module_utils/homes/packing.py": "an archive through a pipe, with limits of its own, ended by what it sees",
+        "module_utils/root_docker/volumes.py": "a pipe between tar and tar as a person, in their namespace",
         "module_utils/images/publish.py": "a pipe between btrfs send and zstd",
         "module_utils/images/stream.py": "a pipe between zstd and btrfs receive",
     },

@@ -153,6 +153,18 @@ def test_what_a_playbook_runs_is_read_by_the_action_as_by_this_test() -> None:
 SAID = re.compile(r"(?i)nothing (was|has been|is) (changed|touched|done)")
 
 
+def test_what_is_to_start_at_boot_is_enabled_where_it_is_installed() -> None:
+    """Debian enables what it installs, so no lab misses it: homes would be away after a boot of the storage host."""
+    found = {}
+    for path in sorted((ROOT / "roles").glob("*/tasks/*.yml")):
+        for task in load(path) or []:
+            units = re.findall(r"or (\w+) (?:not in|is not subset).*enabled_units", str(task.get("when")))
+            if "gpuadmin.node.packages" in task and units:
+                found[path.parts[-3]] = (units, re.findall(r"\w+", str(task["gpuadmin.node.packages"].get("enable"))))
+    assert found.keys() == {"homes_server", "monitoring", "node_metrics"}
+    assert all(units == enabled for units, enabled in found.values()), found
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_that_nothing_was_changed_is_said_from_what_happened(role: str) -> None:
     said = [str(path) for path in (ROOT / "roles" / role).rglob("*.yml") if SAID.search(path.read_text())]
@@ -328,3 +340,37 @@ def test_before_a_reboot_a_role_reports_how_long_it_may_take(role: str) -> None:
     report, reboot = pair
     limit = reboot["ansible.builtin.reboot"]["reboot_timeout"]
     assert report["ansible.builtin.set_stats"]["data"] == {"gpuadmin_seconds": limit}
+
+
+def all_tasks_of(role: str) -> list[dict[str, Any]]:
+    paths = [path for name in ("tasks", "handlers") for path in sorted((ROOT / "roles" / role / name).glob("*.yml"))]
+    return [task for path in paths for task in load(path) or []]
+
+
+def followed_by_a_task(role: str) -> list[dict[str, Any]]:
+    """The tasks whose change others of the role follow: handlers, and those that ask whether it is one."""
+    tasks = all_tasks_of(role)
+    asked = {name for task in tasks for name in re.findall(r"(\w+) is changed", str(task.get("when", "")))}
+    return [task for task in tasks if "notify" in task or task.get("register") in asked]
+
+
+def named(role: str) -> list[str]:
+    """What a role's tasks say in `follows`."""
+    values = [value for task in all_tasks_of(role) for value in task.values() if isinstance(value, dict)]
+    return [value["follows"] for value in values if "follows" in value]
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if followed_by_a_task(role) or named(role)])
+def test_what_has_to_follow_a_change_does_so_until_it_has(role: str) -> None:
+    """A run that is killed in between has changed everything: the next one would follow nothing."""
+    for task in followed_by_a_task(role):
+        assert any("follows" in value for name, value in task.items() if "gpuadmin.node" in name), task["name"]
+    done = [name for task in all_tasks_of(role) for name in (task.get("gpuadmin.node.files") or {}).get("followed", ())]
+    assert sorted(done) == sorted(named(role))
+
+
+def test_whatever_tells_slurm_of_nodes_makes_good_what_another_left() -> None:
+    """`mig` writes the same files as provision does: cut off before Slurm has read them, both find nothing to write."""
+    tasks = [task for role in ("slurm_controller", "slurm_node") for task in all_tasks_of(role)]
+    said = [task["gpuadmin.node.slurm_nodes"]["follows"] for task in tasks if "gpuadmin.node.slurm_nodes" in task]
+    assert said == ["slurm-nodes"] * 2

@@ -1,6 +1,7 @@
 """Where tests on the lab run: their marks say it, with a reason, and each verb has a test on virtual machines."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,9 +24,10 @@ ELSEWHERE = {
     "rehearse",  # the twin is of light hosts
     "usage",  # against a real Prometheus, in tests/unit/monitoring
     "dashboard",  # against a real service, there, and on light hosts in test_dashboard.py
-    "audit", "compare",  # on light hosts: they read files and ask programs, which are there as well
+    "move-docker",  # on light hosts: it is between two daemons of one host
+    "audit", "compare", "hand-over",  # on light hosts: they read files and ask programs, which are there as well
     # on light hosts: virtual machines have no GPUs
-    "drain", "grant", "grants", "queue", "restore-queue", "resume", "revoke",
+    "drain", "grants", "restore-queue", "resume",
 }  # fmt: skip
 #: Fixtures and helpers → the verbs that they run for whoever uses them.
 HELPERS = {
@@ -129,12 +131,37 @@ def test_without_root_it_is_virtual_machines(monkeypatch: pytest.MonkeyPatch) ->
 
 def item(name: str, hosts: str = "", *marks: pytest.MarkDecorator) -> Any:
     """A test on the lab, as far as pytest is asked about it here."""
-    found = SimpleNamespace(name=name, marks=[pytest.mark.lab.mark, *(one.mark for one in marks)])
+    found = SimpleNamespace(
+        name=name, nodeid=f"tests/e2e/test_x.py::{name}", marks=[pytest.mark.lab.mark, *(one.mark for one in marks)]
+    )
     found.get_closest_marker = lambda kind: next((one for one in found.marks if one.name == kind), None)
     found.add_marker = lambda one: found.marks.append(one.mark)
     if hosts:
         found.callspec = SimpleNamespace(params={"hosts": hosts})
     return found
+
+
+def test_files_that_begin_with_one_state_are_together() -> None:
+    """Set up once: by the process that has them all. A name of a file that is gone would be for nothing."""
+    made_by = {"watched": "import .*\\bwatched\\b", "gated": "gated_cluster\\.gated\\("}
+    for state, way in made_by.items():
+        theirs = {path.stem for path in E2E.glob("test_*.py") if re.search(way, path.read_text())}
+        assert theirs == {name for name, own in where.TOGETHER.items() if own == state}
+    assert {name for name in where.FIRST if name not in made_by} <= {path.stem for path in E2E.glob("test_*.py")}
+    tests = [f"tests/e2e/{name}.py" for name in ("test_idle", "test_dashboard", "test_grants", "test_queue")]
+    assert [where.group(file) for file in tests] == ["watched", "watched", "gated", "test_queue"]
+
+
+def test_what_takes_longest_begins_first() -> None:
+    items = [
+        item("short", where.LIGHT),
+        item("long", where.LIGHT),
+        item("virtual", where.VIRTUAL, pytest.mark.virtual(where.NFS)),
+    ]
+    items[1].nodeid = items[2].nodeid = "tests/e2e/test_queue.py::test_it"
+    config: Any = SimpleNamespace(getoption=lambda _name: None)
+    where.pytest_collection_modifyitems(config, items)
+    assert [one.name for one in items] == ["long", "short", "virtual"]
 
 
 ALL = ["on light hosts", "on the virtual cluster", "with a lab of its own"]

@@ -7,9 +7,9 @@ import pytest
 from tests.support import imaging, where
 from tests.support.lab_cluster import KEEP, LAB, REPOSITORY, Cluster
 from tests.support.labs import nothing_left, provisioned_lab, remembered_lab
-from tests.support.where import pytest_collection_modifyitems
+from tests.support.where import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 
-__all__ = ["pytest_collection_modifyitems"]
+__all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
 
 
 def pytest_report_header() -> str:

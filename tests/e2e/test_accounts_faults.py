@@ -81,6 +81,7 @@ def test_a_node_that_is_down_is_healed_later(cluster: Cluster) -> None:
     cluster.person("minji", "node2", "true")
 
 
+@pytest.mark.slow
 @pytest.mark.virtual(NFS)
 def test_homes_come_back_after_the_storage_host_was_away(cluster: Cluster) -> None:
     cluster.add("minji")

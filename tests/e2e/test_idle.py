@@ -53,6 +53,7 @@ def gpus(watched: Cluster) -> Cluster:
     return watched
 
 
+@pytest.mark.long
 @pytest.mark.story("top", "idle")
 def test_what_holds_a_gpu_unused_is_told_and_ended_and_nothing_else(gpus: Cluster, tmp_path: Path) -> None:
     mails = tmp_path / "mails"
@@ -101,6 +102,7 @@ def test_what_holds_a_gpu_unused_is_told_and_ended_and_nothing_else(gpus: Cluste
     assert running(gpus, other, exempt) == [True, True]
 
 
+@pytest.mark.long
 @pytest.mark.story("disk")
 def test_whose_files_fill_a_disk_is_told_admins_and_each_person_theirs(watched: Cluster) -> None:
     watched.add("junho")

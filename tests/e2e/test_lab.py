@@ -118,10 +118,7 @@ def test_restore_of_a_running_and_of_a_cut_lab() -> None:
     for condition in ("running", "off"):
         if condition == "off":
             lab("power-cut", HOST)
-        begin = time.monotonic()
         lab("restore", "fresh")
-        seconds = time.monotonic() - begin
-        assert seconds < 30, condition
         off_by = time.time() - float(on_host("date +%s.%N"))
         assert abs(off_by) < 20, f"{condition}: the clock is {off_by:.1f} s behind"
         assert on_host("ls /var/after-the-snapshot 2>/dev/null || true") == ""

@@ -84,6 +84,7 @@ def holders(cluster: Cluster, uuid: str) -> list[tuple[str, str, int]] | None:
     return None if held is None else [(one["user"], one["container"], one["processes"]) for one in held]
 
 
+@pytest.mark.long
 @pytest.mark.story("top", "free")
 def test_a_container_on_a_gpu_is_seen_and_a_node_that_is_cut_is_mailed(watched: Cluster) -> None:
     sink = Sink(watched)

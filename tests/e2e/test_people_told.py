@@ -48,6 +48,7 @@ def told(minji: Cluster) -> Iterator[Cluster]:
             (minji.site / name).unlink(missing_ok=True)
 
 
+@pytest.mark.long
 @pytest.mark.story("user-guide", "call-for-applications", "announce")
 def test_pages_and_announcements(told: Cluster, tmp_path: Path) -> None:
     told.gpuadmin("list-gpus", code=0)

@@ -67,7 +67,7 @@ def test_second_copies_under_attack(seed: int, monkeypatch: pytest.MonkeyPatch) 
         nearly_full(other, 60 << 20)
         it.start("sora", ["/bin/sleep", "1000"])
         # copies are made from what is read-only: the attack has to be there, not to be fast
-        it.attack(pause=0.05)
+        it.attack(pause=0.2)
         first = it.verb("backup", it.storage.backup)
         copied(it, other, first, [], "the first copy")
         second = it.verb("a second backup", lambda: it.storage.backup(SECOND, verify=[]))

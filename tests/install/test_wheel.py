@@ -16,16 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.install
 
 
-def pip(python: Path | str, *arguments: str) -> None:
-    quiet = ("-qq", "--disable-pip-version-check", "--no-input")
-    done = subprocess.run([str(python), "-m", "pip", *arguments, *quiet], capture_output=True, text=True, check=False)
+def pip(*arguments: str) -> None:
+    line = [sys.executable, "-m", "pip", *arguments, "-qq", "--disable-pip-version-check", "--no-input"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("wheel")
-    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(target), str(ROOT))
+    pip("wheel", "--no-deps", "--wheel-dir", str(target), str(ROOT))
     (found,) = target.glob("gpuadmin-*.whl")
     return found
 
@@ -34,8 +34,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bin_directory(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin/ of a new environment that holds the wheel, and what it needs, and nothing else."""
     directory = tmp_path_factory.mktemp("venv")
-    venv.create(directory, with_pip=True)
-    pip(directory / "bin/python", "install", "--constraint", str(ROOT / "requirements.lock"), str(wheel))
+    venv.create(directory)
+    # what is never imported need not be compiled: Ansible has hundreds of modules
+    into = ("--python", str(directory / "bin/python"), "install", "--no-compile")
+    pip(*into, "--constraint", str(ROOT / "requirements.lock"), str(wheel))
     return directory / "bin"
 
 

@@ -21,7 +21,7 @@ DEADLINE = date.today() + timedelta(days=60)
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
-    with cluster(("storage1", "node1", "node2")) as hosts:
+    with cluster(("storage1", "node1")) as hosts:
         yield hosts
 
 

@@ -9,13 +9,21 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.support.lab_cluster import Cluster
+import yaml
+
+from gpuadmin.lab.light.gpus import variables
+from tests.support.lab_cluster import OPEN, Cluster
 
 NODE = "node1"
 STATE = "gated"
 #: Prints the numbers of those that it can open, in any shell. A quote in it would need another one around it.
 TRY = "for x in 0 1; do ( : < {0}$x ) 2>/dev/null && printf $x; done; echo"
 PROBE = TRY.format("/dev/nvidia")
+#: A processor's identification as a GPU's device (gpuadmin/lab/light/gpus.py), in the node's own root.
+STAND_IN = (
+    f"{OPEN}; echo cpuid > /etc/modules-load.d/gpus.conf; modprobe cpuid;"
+    " echo 'c /dev/nvidia0 0666 root root - 203:0' > /etc/tmpfiles.d/gpus.conf; systemd-tmpfiles --create gpus.conf"
+)
 
 
 @contextmanager
@@ -38,9 +46,19 @@ def open_again(cluster: Cluster) -> None:
         cluster.gpuadmin("provision", "--limit", NODE, "--yes")
 
 
-def opened(cluster: Cluster, name: str, where: str = "{}") -> str:
+def opened(cluster: Cluster, name: str, where: str = "{}", node: str = NODE) -> str:
     """The numbers of the GPUs that this person can open; `where`: how their command is run."""
-    return cluster.person(name, NODE, where.format(PROBE)).strip()
+    return cluster.person(name, node, where.format(PROBE)).strip()
+
+
+def make_gpu(cluster: Cluster, *nodes: str) -> None:
+    """Give virtual machines a GPU each that can be opened and held, as light hosts have them; also after each boot."""
+    inventory = cluster.site / "inventory/hosts.yml"
+    tree = yaml.safe_load(inventory.read_text())
+    for node in nodes:
+        cluster.admin(node, STAND_IN)
+        tree["all"]["children"]["gpu"]["hosts"][node] |= variables(1)
+    inventory.write_text(yaml.safe_dump(tree))
 
 
 class Kept:
@@ -59,7 +77,7 @@ class Kept:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{{ {command}; }} 2>&1; echo; echo .\n")
         self._process.stdin.flush()
-        lines = []
+        lines: list[str] = []
         for line in self._process.stdout:
             if line == ".\n":
                 return "".join(lines).strip()

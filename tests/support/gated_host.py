@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, proof, reconcile
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, proof, reconcile, telling, trials
 
 UNITS = (
     "user-20000.slice loaded active active User\nuser-0.slice loaded active active User\n"
@@ -22,7 +22,7 @@ PEOPLE = {"minji": 20000, "jiho": 20001, **{f"user{number}": 20000 + number for 
 class GatedHost:
     """A host whose systemd does what it is told, or says no; and who can open what."""
 
-    places: reconcile.Places
+    places: telling.Places
     told: list[tuple[str, ...]] = field(default_factory=list)
     allow: dict[str, list[str]] = field(default_factory=dict)
     refuses: str = ""
@@ -60,7 +60,7 @@ class GatedHost:
         unit = Path(cgroup).name
         return [path for path in paths if path in self.allow.get(unit, paths) or path in self.lies]
 
-    def go(self, now: float = 1500) -> reconcile.Outcome:
+    def go(self, now: float = 1500) -> reconcile.Reconciled:
         self.told.clear()
         return reconcile.reconcile(self.places, now)
 
@@ -94,7 +94,7 @@ def gated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
     settings = {"access": "granted", "gpus": files, "exempt": []}
     (tmp_path / "gate.json").write_text(json.dumps(settings))
     found = GatedHost(
-        reconcile.Places(
+        telling.Places(
             state=str(tmp_path / "state"), run=str(tmp_path / "run"), settings=str(tmp_path / "gate.json"),
             control=str(tmp_path / "control"), kept=str(tmp_path / "kept"), units=str(tmp_path / "units"),
             root=str(tmp_path),
@@ -104,8 +104,8 @@ def gated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
             lookup=lambda name: found.lookup(name),  # noqa: PLW0108  nor now
         )
     )  # fmt: skip
-    reconcile.keep_out(found.places, reconcile.settings_of(found.places))
+    telling.keep_out(found.places, gate.read(found.places.settings))
     found.reloads = 0
     monkeypatch.setattr(proof, "opens", found.opens)
-    monkeypatch.setattr(reconcile, "SETTLE", 0.1)
+    monkeypatch.setattr(trials, "SETTLE", 0.1)
     return found

@@ -853,6 +853,15 @@ def _over(*_: object) -> None:
     raise Over
 
 
+def attempt(trick: Callable[[Me], None], me: Me) -> None:
+    """Do it; once more where another worker had just closed the home (``home_mode``)."""
+    try:
+        trick(me)
+    except PermissionError:
+        time.sleep(0.05)  # the home is closed for 0.02 s
+        trick(me)
+
+
 def work(given: argparse.Namespace, number: int, report: int) -> None:
     """What one worker does until its time is over; what it did goes to the pipe, as a line of JSON."""
     me = Me(given, number)
@@ -867,7 +876,7 @@ def work(given: argparse.Namespace, number: int, report: int) -> None:
             continue
         signal.setitimer(signal.ITIMER_REAL, 3, 1)
         try:
-            TRICKS[name](me)
+            attempt(TRICKS[name], me)
             done[name] = done.get(name, 0) + 1
         except (OSError, Refused, subprocess.SubprocessError, ValueError) as error:
             skipped[name] = f"{type(error).__name__}: {error}"

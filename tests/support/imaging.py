@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import time
 from pathlib import Path
@@ -49,6 +50,17 @@ def build_broken(cluster: Cluster, name: str) -> None:
     playbook = cluster.site.parent / f"{name}.yml"
     playbook.write_text(json.dumps([{"hosts": "golden", "gather_facts": False, "tasks": tasks}]))
     cluster.gpuadmin("build-image", name, "--run", str(playbook), "--no-trial", "--yes")
+
+
+def judged_at_once(cluster: Cluster, host: str) -> None:
+    """A check that fails there is not tried again: what it finds stays so, and without KVM each round takes long.
+
+    For how long they are tried again is tested in tests/unit/node/images/test_trial.py.
+    """
+    name = "/var/lib/gpuadmin/images.json"
+    found = json.loads(cluster.admin(host, f"cat {name}"))
+    quoted = shlex.quote(json.dumps({**found, "settle": 0}))
+    cluster.admin(host, f"printf %s {quoted} >{name}; sync")
 
 
 def running(cluster: Cluster, host: str) -> str:

@@ -14,15 +14,13 @@ from pathlib import Path
 from gpuadmin.lab import image, mirror, paths
 from tests.support.lab_cluster import GPUADMIN, KEEP, PROVISIONED, REPOSITORY, Cluster
 
-#: An image of nodes as provisioning made them. Images of tests are sent as what they differ by from that.
-STOCK = "stock"
 #: What decides how a provisioned host looks: the node's side of gpuadmin, how it is asked, and the lab itself.
 MADE_FROM = ("roles", "playbooks", "inventory", "templates", "gpuadmin/ansible", "gpuadmin/collections", "gpuadmin/lab")
 OLDEST = 7 * 86400  # seconds; timers of a host that wakes after months do what no test is about
 
 
 @contextmanager
-def provisioned_lab(name: str, directory: Path, *options: str, stock: bool = False) -> Iterator[Cluster]:
+def provisioned_lab(name: str, directory: Path, *options: str, images: bool = False) -> Iterator[Cluster]:
     """A new lab, made with these options of `lab up`, provisioned and saved as `provisioned`; purged afterwards.
 
     With GPUADMIN_KEEP_LAB set, for people who write tests, the lab stays and the next session goes on with it.
@@ -33,7 +31,7 @@ def provisioned_lab(name: str, directory: Path, *options: str, stock: bool = Fal
         cluster.end_commands()
         return
     try:
-        make(cluster, options, stock=stock)
+        make(cluster, options, images=images)
         yield cluster
     finally:
         cluster.end_commands()
@@ -45,13 +43,13 @@ def provisioned_lab(name: str, directory: Path, *options: str, stock: bool = Fal
 def remembered_lab(name: str, *options: str) -> Iterator[Cluster]:
     """As `provisioned_lab`, of virtual machines; switched off afterwards and kept beside the base images.
 
-    Its nodes are ready for images (`hold_stock`). The next session goes on with the saved state, which is provisioned
+    Its nodes are ready for images. The next session goes on with the saved state, which is provisioned
     once more if gpuadmin has changed since: an upgrade as sites have it, and a quarter of the time. Where the machines
     would be others, it is made anew.
     """
     directory = paths.cache_directory().parent / "tests" / name
     if KEEP:
-        with provisioned_lab(name, directory, *options, stock=True) as found:
+        with provisioned_lab(name, directory, *options, images=True) as found:
             yield found
         return
     cluster, made_from = Cluster(directory / "site", name), directory / "made-from"
@@ -59,7 +57,7 @@ def remembered_lab(name: str, *options: str) -> Iterator[Cluster]:
     try:
         found = known(made_from, machines)
         if not (found and brought_back(cluster) and (found == code or upgraded(cluster))):
-            make(cluster, options, stock=True)
+            make(cluster, options, images=True)
         remember(made_from, machines, code)
         yield cluster
     finally:
@@ -84,7 +82,7 @@ def nothing_left(name: str) -> None:
     assert list(Path("/sys/fs/cgroup").rglob(f"gpuadmin-lab-{name}-*")) == []
 
 
-def make(cluster: Cluster, options: Sequence[str], *, stock: bool = False) -> None:
+def make(cluster: Cluster, options: Sequence[str], *, images: bool = False) -> None:
     """Make a lab, provision it and save it; whatever had its name and its directory is gone."""
     directory = cluster.site.parent
     shutil.rmtree(directory, ignore_errors=True)
@@ -93,28 +91,15 @@ def make(cluster: Cluster, options: Sequence[str], *, stock: bool = False) -> No
     cluster.lab("up", *options, "--site", str(cluster.site))
     document = cluster.gpuadmin("provision", "--yes")
     assert {host["status"] for host in document["hosts"].values()} == {"changed"}
-    if stock:
-        hold_stock(cluster)
+    if images:
+        cluster.gpuadmin("prepare-root", "--yes")
     cluster.lab("save", PROVISIONED, "--replace")
-
-
-def hold_stock(cluster: Cluster) -> None:
-    """Make virtual nodes ready for images, and have all of them hold `stock`, which is not in the store.
-
-    They run what they ran. Without it each image of a test would carry Docker to the nodes, for minutes.
-    """
-    cluster.gpuadmin("prepare-root", "--yes")
-    cluster.gpuadmin("build-image", STOCK, "--no-trial", "--yes")
-    cluster.gpuadmin("push-image", STOCK, "--yes")
-    cluster.gpuadmin("rollback-image", "--limit", "node2", "--yes")
-    cluster.settle("node2")
-    cluster.admin("storage1", f"rm -r /srv/storage/images/{STOCK}")
 
 
 def made_with() -> tuple[str, bytes]:
     """Return what virtual machines are made with on this machine: the base image's key, and the version of QEMU."""
     version = subprocess.run(["qemu-system-x86_64", "--version"], check=True, capture_output=True).stdout
-    return image.image_key(mirror.mirror()), version
+    return image.image_key(mirror.mirror(), machines=True), version
 
 
 def digest_of(how: object) -> str:

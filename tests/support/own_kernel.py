@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 MODULES = Path("/usr/lib/uml/modules")
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTIONS = ROOT / "gpuadmin/collections"
@@ -30,7 +32,7 @@ def run_in_own_kernel(program: Path, scratch: Path, modules: tuple[str, ...], di
     """Run a Python program as root of a kernel of its own, and return the lines that it printed with `: ` before them.
 
     It sees this machine's files, read-only, and tmpfs in /run. ``modules``: files below the kernel's. ``disks``: by
-    letters, `a` is /dev/ubda. Raises RuntimeError where the program failed.
+    letters, `a` is /dev/ubda. Raises RuntimeError where the program failed; skips the test where no program can run.
     """
     kernel = next(MODULES.glob("*/kernel"))
     init = scratch / "init.sh"
@@ -65,6 +67,9 @@ def run_in_own_kernel(program: Path, scratch: Path, modules: tuple[str, ...], di
         check=False,
     )
     lines = found.stdout.splitlines()
+    if any("ptrace set fp regs failed, errno = 14" in line for line in lines):
+        # before Linux 6.13 it has no room for the registers of AMX, and the kernel sets all or none
+        pytest.skip("User Mode Linux cannot set the registers of this processor")
     if "ended: 0" not in (line.strip() for line in lines):
         raise RuntimeError(found.stdout[-4000:])
     return [line.strip()[2:] for line in lines if line.startswith(": ")]

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from gpuadmin.errors import GpuadminError
 from gpuadmin.lab.mirror import mirror
-from gpuadmin.lab.rootfs import SUITE
+from gpuadmin.lab.releases import DEFAULT, RELEASES
 
 ADMIN = "gpuadmin"
 PORT = 10022
@@ -208,7 +208,7 @@ def _first_child(pid: int) -> int:
 
 def root_file_system() -> Path:
     """The Debian root that all hosts share; made once, and again when what it is made from changes."""
-    recipe = "\n".join((SUITE, *_PACKAGES, _CUSTOMIZE))
+    recipe = "\n".join((RELEASES[DEFAULT].suite, *_PACKAGES, _CUSTOMIZE))
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuadmin" / "scale"
     target = cache / hashlib.sha256(recipe.encode()).hexdigest()[:16]
     if target.is_dir():
@@ -233,7 +233,7 @@ def _make_root(cache: Path, target: Path) -> None:
                 "mmdebstrap", "--variant=minbase", f"--include={','.join(_PACKAGES)}", "--format=directory",
                 '--aptopt=APT::Install-Recommends "false"', f"--customize-hook={_CUSTOMIZE}",
                 *(f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "info", "locale", "man")),
-                SUITE, str(temporary / "root"), *((source,) if source else ()),
+                RELEASES[DEFAULT].suite, str(temporary / "root"), *((source,) if source else ()),
             ),
             capture_output=True, text=True, check=False,
         )  # fmt: skip

@@ -270,9 +270,10 @@ def make_root(root: Path) -> None:
 def make_cluster(base: Path, storage: Storage, settings: Mapping[str, Any] | None = None) -> Cluster:
     """Four people with homes and Docker data, of whom seo was extended; and a home that nobody knows."""
     term = {"name": "2026-2", "deadline": "2026-01-31", "next": {"name": "2027-1", "deadline": "2099-06-30"}}
-    site = make_site(base / "site", USERS, {"homes": {"export": str(storage.root)}})
+    site = make_site(base / "site", USERS, {"homes": {"export": "/EXPORT"}})
     text = (site / "gpuadmin.yml").read_text()
-    text = text.replace("protected: []", "protected: [yuna]")
+    assert "export: /EXPORT\n" in text
+    text = text.replace("/EXPORT", str(storage.root)).replace("protected: []", "protected: [yuna]")
     more = "".join(f"{key}: {value}\n" for key, value in (settings or {}).items())
     (site / "gpuadmin.yml").write_text(
         f"{text}\nterm:  # now\n  name: {term['name']}\n  deadline: {term['deadline']}\n"

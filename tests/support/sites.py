@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import stat
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,16 +40,38 @@ def registry(text: str, settings: Settings = SETTINGS) -> RegistryFile:
 
 def make_site(directory: Path, users: str = "users: []\n", settings: Mapping[str, Any] | None = None) -> Path:
     """Write a site of a storage host and two nodes that nobody listens on."""
-    write_site(directory, name="test", settings=settings or {}, hosts=HOSTS, schemas=False)
-    (directory / "users.yml").write_text(users)
-    return directory
+    return _put(directory, HOSTS, users, settings or {})
 
 
 def make_local_site(directory: Path, users: str = "users: []\n", settings: Mapping[str, Any] | None = None) -> Path:
     """The same, but Ansible runs on this machine, as this user, and needs no ssh."""
     local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
-    hosts = [SiteHost(host.name, host.groups, local) for host in HOSTS]
-    write_site(directory, name="test", settings=settings or {}, hosts=hosts, schemas=False)
+    return _put(directory, [SiteHost(host.name, host.groups, local) for host in HOSTS], users, settings or {})
+
+
+#: What write_site has written, by what it was given: path and mode → content; None of a directory.
+_WRITTEN: dict[str, dict[tuple[str, int], bytes | None]] = {}
+
+
+def _put(directory: Path, hosts: Sequence[SiteHost], users: str, settings: Mapping[str, Any]) -> Path:
+    """Write a site. Thousands of tests begin with one: its templates are compiled for the first."""
+    key = repr((hosts, settings))
+    if key not in _WRITTEN:
+        with tempfile.TemporaryDirectory() as place:
+            write_site(Path(place), name="test", settings=settings, hosts=hosts, schemas=False)
+            _WRITTEN[key] = {
+                (str(path.relative_to(place)), stat.S_IMODE(path.stat().st_mode)):
+                path.read_bytes() if path.is_file() else None
+                for path in sorted(Path(place).rglob("*"))
+            }  # fmt: skip
+    directory.mkdir(parents=True, exist_ok=True)
+    for (name, mode), content in _WRITTEN[key].items():
+        path = directory / name
+        if content is None:
+            path.mkdir(mode=mode, exist_ok=True)
+        elif not path.exists():  # what is in a directory stays
+            path.write_bytes(content)
+            path.chmod(mode)
     (directory / "users.yml").write_text(users)
     return directory
 

@@ -118,6 +118,7 @@ CASES: dict[str, tuple[list[Run], list[tuple[str, list[str]]]]] = {
         [],
     ),
     "mails that could not be sent": ([run("add-user minji --mail", 1, GOOD)], [("add-user", [])]),
+    "an audit that did not know all": ([run("audit --record", 3, GOOD)], []),
     "what has a journal of its own": ([run("semester-reset", 4, AWAY), run("notify", 1)], []),
     "a command of the admin's own": ([run("run gpu -- false", 3, {"node1": "failed"})], []),
     "a damaged record": ([run("backup", None, status="damaged")], [("backup", [])]),

@@ -11,7 +11,7 @@ import pytest
 from gpuadmin.config.find import find_site
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.ledger import Ledger
-from gpuadmin.reading import open_regular, read_limited, read_record, read_text
+from gpuadmin.reading import expanded, open_regular, read_limited, read_record, read_text
 from gpuadmin.records import list_runs, show_run
 from gpuadmin.semester.journal import Journal
 
@@ -123,3 +123,12 @@ def test_a_pipe_for_what_is_handed_over(site: Path, cli: Cli, verb: str) -> None
     code, _out, err = cli(verb, *given, "--site", str(site), "--check")
     assert code == 2
     assert "is a named pipe" in err
+
+
+def test_the_home_of_somebody_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pathlib raises a RuntimeError, which is a traceback wherever nobody thinks of it."""
+    monkeypatch.setenv("HOME", "/home/admin")
+    assert expanded("~/x") == Path("/home/admin/x")
+    assert expanded("a/~b") == Path("a/~b")
+    with pytest.raises(ConfigError, match=r"^~nobody-of-that-name/x: this machine knows no such home"):
+        expanded("~nobody-of-that-name/x")

@@ -62,7 +62,7 @@ def test_the_nodes_are_told(
     assert apply[0]["register"] == "__homes_server_homes"
     done = subprocess.run(
         [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "inventory.yml", "play.yml"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
+        cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
         env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "gpuadmin/collections")},
     )  # fmt: skip
     assert (tmp_path / "told").exists(), done.stdout + done.stderr

@@ -44,6 +44,10 @@ def test_another_plan_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     refuse_another(one, "nothing was changed")
     with pytest.raises(RefusedError, match=r"nothing was changed:\n  rehearsed alone: .*\n  new: node1: lock jiho"):
         refuse_another(other, "nothing was changed")
+    for odd in ("", "{"):
+        (tmp_path / "plan.json").write_text(odd)
+        with pytest.raises(RefusedError, match="does not say what was rehearsed; nothing was changed"):
+            refuse_another(one, "nothing was changed")
 
 
 def test_a_part_has_fewer_steps_and_no_others() -> None:
@@ -53,3 +57,61 @@ def test_a_part_has_fewer_steps_and_no_others() -> None:
     assert differences(whole.document(), plan(("leaves", "jiho (uid 20001)")).document(), part=True) == [
         "new: leaves: jiho (uid 20001)"
     ]
+
+
+def of(*actions: str, **more: object) -> dict[str, object]:
+    return {**plan(*(("node1", action) for action in actions)).document(), **more}
+
+
+@pytest.mark.parametrize(
+    ("twin", "real"),
+    [
+        ("lab1 files", "lab999 files"),
+        ("keep 3 homes", "keep 0 homes"),
+        ("GPU 1 until 2026-11-25 10:00", "GPU 1 until 2036-11-25 10:00"),
+        ("GPU 1 until 2026-11-25T10:00", "GPU 1 until 2036-11-25T10:00"),
+        ("limits: memory 64 GiB", "limits: memory 1 GiB"),
+        ("quota 64 GiB", "quota 1 GiB"),
+        ("lock kim@a.example minji", "lock kim@a.example jiho"),
+        ("kim@a jiho", "minji@b jiho"),
+        ("rsync root@node1:/home/kim", "rsync root@node2:/home/jiho"),
+        ("rsync root@node1.example.org:/home/kim", "rsync root@node2.example.org:/home/kim"),
+        ("account kim, valid until 2026-12-31", "account kim, valid until 2027-12-31"),
+    ],
+)
+def test_what_is_no_amount_and_no_address_is_compared(twin: str, real: str) -> None:
+    assert differences(of(twin), of(real))
+
+
+@pytest.mark.parametrize(
+    ("twin", "real"),
+    [
+        ("GPU 1 until 2026-11-25 10:00", "GPU 1 until 2026-11-25 10:07"),
+        ("home kim; 3 files, 12 kB", "home kim; 90000 files, 1.5 TiB"),
+        ("back up as 20261125T235959", "back up as 20261126T000412"),
+        ("kim <kim@twin.invalid>: welcome", "kim <kim@example.org>: welcome"),
+        ("kim <kim@twin.invalid>: welcome", "kim <20261125T101112@example.org>: welcome"),
+    ],
+)
+def test_amounts_and_moments_of_runs_are_not(twin: str, real: str) -> None:
+    assert differences(of(twin), of(real)) == []
+
+
+@pytest.mark.holds("what was rehearsed in another order was not rehearsed")
+def test_another_order_is_another_plan() -> None:
+    assert differences(of("pack", "remove"), of("remove", "pack")) == ["in another order than was rehearsed"]
+
+
+def test_the_same_step_once_more_is_another_plan() -> None:
+    assert differences(of("reboot"), of("reboot", "reboot")) == ["new: node1: reboot"]
+
+
+@pytest.mark.holds(
+    "what destroys something is no rehearsal of what does not",
+    "a warning that nobody has seen at the rehearsal is a difference",
+)
+def test_what_is_destroyed_and_what_is_warned_of() -> None:
+    assert differences(of(), of(destroys=True)) == ["new: it destroys something"]
+    assert differences(of(destroys=True), of(destroys=True)) == []
+    assert differences(of(), of(warnings=["wipes /local"])) == ["new warning: wipes /local"]
+    assert differences(of(warnings=["wipes /local"]), of()) == []

@@ -108,3 +108,12 @@ def test_all_plays_of_a_playbook_are_for_the_same_groups_of_a_site(playbook: Pat
     assert len(set(groups_named(playbook))) == 1
     assert set(groups_of(playbook.stem)) <= set(GROUPS)
     assert groups_of(playbook)
+
+
+@pytest.mark.holds("of two runs neither interruption is forgotten")
+@pytest.mark.parametrize(("first", "second"), [(True, False), (False, True)])
+def test_two_runs_as_one(first: bool, second: bool) -> None:
+    one = RunResult({"node1": HostResult("failed"), "node2": HostResult("ok")}, first, "e" if first else None)
+    both = one.then(RunResult({"node2": HostResult("changed")}, second))
+    assert {name: host.status for name, host in both.hosts.items()} == {"node1": "failed", "node2": "changed"}
+    assert (both.interrupted, both.error) == (True, "e" if first else None)

@@ -482,3 +482,22 @@ def test_a_full_disk_does_not_hide_what_ended_a_run(
     assert code == ExitCode.INTERRUPTED
     assert "Note: how this run ended could not be recorded: No space left on device" in err
     assert "Error: interrupted while looking; nothing was changed" in err
+
+
+@pytest.mark.parametrize(
+    ("bad", "check", "hint"),
+    [
+        (HostResult("failed", message="x", obstacles=["x"]), False, "what is said above has to be settled first; the"),
+        (HostResult("failed", message="x", refused=True), False, "what is said above has to be settled first; the"),
+        (HostResult("failed", ["a file"], message="x"), False, "--log; then run it again"),
+        (HostResult("failed", message="x"), True, "--log\n"),
+        (HostResult("failed", message="x", obstacles=["x"]), True, "what is said above has to be settled first; the"),
+    ],
+)
+def test_what_was_refused_or_only_looked_at_is_not_to_be_run_again(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch, bad: HostResult, check: bool, hint: str
+) -> None:
+    found = RunResult({"storage1": HostResult("not run", message="its turn did not come"), "node1": bad})
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", lambda *_given, **_more: found)
+    code, _, err = cli("provision", "--limit", "storage1,node1", "--check" if check else "--yes")
+    assert (code, hint in err, "run it again" in err) == (ExitCode.HOST_FAILED, True, "run it again" in hint), err

@@ -20,12 +20,21 @@ GONE = HostResult("unreachable", message="does not answer (timed out)")
 
 def says(gpus: tuple[str, ...] = (), *, unknown: dict[str, str] | None = None, **more: Any) -> HostResult:
     """What a host says that has these GPUs; `more`: of privileges, and `exposed`."""
-    exposed = {"found": more.pop("exposed", []), "more": 0, "unknown": {}}
+    exposed = {
+        "found": more.pop("exposed", []), "more": more.pop("and_more", {}), "unknown": more.pop("not_looked_at", {})
+    }  # fmt: skip
     found = {"gpu": [{"id": one, "words": "H100"} for one in gpus]}
     reports = {
         "privileges": NOBODY | more, "hardware": {"found": found, "unknown": unknown or {}}, "exposed": exposed,
     }  # fmt: skip
     return HostResult("ok", reports=reports)
+
+
+def of_power(**more: Any) -> HostResult:
+    """A host that says this of who has power."""
+    found = says()
+    found.reports["privileges"] |= more
+    return found
 
 
 def on_all(**hosts: HostResult) -> RunResult:
@@ -51,10 +60,15 @@ def test_it_looks_and_writes_nothing(ansible: Ansible, cli: Cli) -> None:
         (on_all(storage1=says(exposed=[READABLE])), 6, "/srv/homes/minji/.env\\x1b[2J (minji, mode 0644)"),
         (on_all(node1=GONE), 4, "node1: unknown: does not answer (timed out)"),
         (on_all(node1=HostResult("ok", reports={"privileges": NOBODY})), 3, "node1: unknown: did not say"),
-        (on_all(node1=says(unknown={"gpu": "the driver hangs"})), 0, "Not known: node1: GPUs: the driver hangs"),
+        (on_all(node1=says(unknown={"gpu": "the driver hangs"})), 3, "Not known: node1: GPUs: the driver hangs"),
+        (on_all(node1=says(not_looked_at={"/local/minji": "too much"})), 3, "node1: /local/minji: too much"),
+        (on_all(node1=says(exposed=[READABLE], and_more={"minji": 7})), 6, "node1: and 7 more of minji"),
+        (on_all(node1=says(unknown={"gpu": "hangs"}, found=[SUDO])), 6, "minji in group sudo"),
+        (on_all(node1=of_power(unknown={"sudo": "timed out"})), 3, "Not checked: node1: sudo: timed out"),
     ],
 )
 @pytest.mark.holds("a host that is silent is not clean")
+@pytest.mark.holds("what could not be looked at is not clean")
 def test_what_it_finds(ansible: Ansible, cli: Cli, answer: RunResult, code: int, line: str) -> None:
     ansible.answer = answer
     left, out, _ = cli("audit")
@@ -131,7 +145,7 @@ def test_who_is_declared_until_when(ansible: Ansible, cli: Cli) -> None:
     ("admins", "words"),
     [
         ("[{name: jiwon, uid: 901, keys: []}]", "keys"),
-        ("[{name: jiwon, uid: 20000, keys: ['KEY']}]", "uid"),
+        ("[{name: jiwon, uid: 20000, keys: ['KEY']}]", "20000 is no uid for an admin's account"),
         ("[{name: root, uid: 901, keys: ['KEY']}]", "root"),
         ("[{name: a, uid: 901, keys: ['KEY']}, {name: a, uid: 902, keys: ['KEY']}]", "a is there twice"),
         ("[{name: a, uid: 901, keys: ['KEY']}, {name: b, uid: 901, keys: ['KEY']}]", "uid 901 is there twice"),

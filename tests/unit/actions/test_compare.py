@@ -87,10 +87,22 @@ def test_two_hosts_and_one(ansible: Ansible, cli: Cli) -> None:
     assert "there are ssh, kernel" in cli("compare", "--section", "sshd")[2]
 
 
+@pytest.mark.parametrize(
+    ("ignore", "why"),
+    [("sshd", "did you mean 'ssh'"), ("xyzzy vm.x", "there are ssh, kernel"), ("''", "no section")],
+)
+def test_what_is_ignored_begins_with_a_section(ansible: Ansible, cli: Cli, ignore: str, why: str) -> None:
+    assert ansible.site is not None
+    path = ansible.site / "gpuadmin.yml"
+    path.write_text(path.read_text() + f"compare: {{ignore: [{ignore}]}}\n")
+    code, _, err = cli("compare")
+    assert (code, why in err.replace("\n", " ")) == (2, True), err
+
+
 def test_what_a_site_ignores_is_not_asked_for_or_counted(ansible: Ansible, cli: Cli) -> None:
     assert ansible.site is not None
     path = ansible.site / "gpuadmin.yml"
-    path.write_text(path.read_text() + "compare: {ignore: [packages, ssh clientaliveinterval]}\n")
+    path.write_text(path.read_text() + "compare: {ignore: [packages, ssh ClientAliveInterval]}\n")
     ansible.answer = on_all(ALIKE, node1=OTHER)
     _, out, _ = cli("compare")
     assert "1 setting hidden by compare.ignore in gpuadmin.yml" in out

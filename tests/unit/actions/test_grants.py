@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpuadmin.actions.grant import Granting, end
+from gpuadmin.actions.grants import show
 from gpuadmin.actions.shared.grants import gpu_words
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.errors import ConfigError
@@ -40,7 +41,7 @@ def test_until_when(request_: Granting, when: datetime) -> None:
 
 @pytest.mark.parametrize(
     ("until", "why"),
-    [("15:30", "is over"), ("2027-03-03", "is over"), ("tomorrow", "is not a time"), ("", "is not a time")],
+    [("15:30", "in the past"), ("2027-03-03", "in the past"), ("tomorrow", "is not a time"), ("", "is not a time")],
 )
 def test_what_is_not_a_time_to_come(until: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
@@ -92,12 +93,45 @@ def grant(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Callab
     return granted
 
 
+@pytest.mark.parametrize("people", [["jiho"], []])
+def test_the_plan_names_who_has_the_gpu_open_now(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch, people: list[str]
+) -> None:
+    def answer(invocation: Invocation, **_: object) -> RunResult:
+        result = node("GPU-b")(invocation.variables["gpuadmin_grant"]["node1"])
+        result.reports["grants"]["held"] = {"GPU-b": people}
+        return RunResult({"node1": result})
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", answer)
+    _, out, _ = cli("grant", "minji", "node1", "--hours", "1", "--yes")
+    assert ("GPU 1 is open now in programs of jiho, which go on" in out) == bool(people)
+
+
 def test_a_grant_is_what_the_node_gave(grant: Callable[..., tuple[int, Any, str]], ansible: Ansible) -> None:
     """Between the look and the run another admin was quicker, and the node has chosen another GPU."""
     code, found, _ = grant(node("GPU-b"))
     assert [one.playbook for one in ansible.asked] == ["grant", "grant"], "what is in the way is found before"
     assert (code, found["grant"]["gpus"]) == (0, ["GPU-b"])
     assert found["grant"]["id"] == found["id"]
+
+
+@pytest.mark.holds("a grant begins once that is confirmed", "a grant ends before its time once that is confirmed")
+@pytest.mark.parametrize("words", [("grant", "minji", "node1", "--hours", "1"), ("revoke", "minji")])
+def test_nothing_is_done_that_was_not_confirmed(
+    ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    held = {"id": "a1", "user": "minji", "gpus": ["GPU-a"], "until": 9e9, "who": "root@nas", "reason": ""}
+
+    def answer(invocation: Invocation, **_: object) -> RunResult:
+        ansible.asked.append(invocation)
+        wanted = invocation.variables["gpuadmin_grant"].get("node1")
+        return RunResult({"node1": node("GPU-a")(wanted or held)})
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", answer)
+    monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+    monkeypatch.setattr("gpuadmin.session.agree", lambda question: False)
+    code, _, err = cli(*words)
+    assert (code != 0, "not confirmed" in err, {one.check for one in ansible.asked}) == (True, True, {True})
 
 
 def test_a_grant_that_was_given_is_said_though_the_node_found_something_wrong(
@@ -134,6 +168,13 @@ def test_the_same_command_finds_what_was_granted_when_ssh_broke(grant: Callable[
     assert further["id"] != more["id"]
 
 
+def test_a_name_that_nobody_has_is_not_said_to_have_nothing(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = RunResult({name: node()({}) for name in ("node1", "node2")})
+    code, _, err = cli("revoke", "minij", "--yes")
+    assert (code, "nobody has that name" in err) == (2, True)
+    assert cli("revoke", "minji", "--yes")[0] == 0
+
+
 def test_the_same_command_finds_what_a_killed_run_has_granted(
     grant: Callable[..., tuple[int, Any, str]], ansible: Ansible
 ) -> None:
@@ -143,6 +184,20 @@ def test_the_same_command_finds_what_a_killed_run_has_granted(
     result.unlink()
     _, found, _ = grant(node("GPU-b"), kept=lost["id"])
     assert (found["id"], found["grant"]["gpus"]) == (lost["id"], ["GPU-a"])
+
+
+@pytest.mark.holds("who is locked is granted nothing")
+def test_who_is_locked_is_granted_nothing(ansible: Ansible, cli: Cli) -> None:
+    code, _, err = cli("grant", "jiho", "node1", "--hours", "1", "--yes")
+    assert (code, "jiho is locked" in err, ansible.asked) == (5, True, [])
+
+
+@pytest.mark.parametrize(
+    "words", [("storage1",), ("all",), ("gpu",), ("node1", "--reason", "a\nb"), ("node1", "--reason", "x" * 201)]
+)
+def test_what_no_node_is_asked(ansible: Ansible, cli: Cli, words: tuple[str, ...]) -> None:
+    assert cli("grant", "minji", *words, "--hours", "1", "--yes")[0] == 2
+    assert ansible.asked == []
 
 
 @pytest.mark.holds("a grant that a node still has is not said to have ended")
@@ -160,7 +215,37 @@ def test_what_has_ended_is_what_nodes_say(ansible: Ansible, cli: Cli, monkeypatc
         return RunResult(hosts)
 
     monkeypatch.setattr("gpuadmin.ansible.runner.run", answer)
-    _, out, _ = cli("revoke", "minji", "--json", "--yes")
+    _, out, err = cli("revoke", "minji", "--json", "--yes")
     assert json.loads(out)["result"]["ended"] == {"node1": ["a1"], "node2": []}
+    assert "without a monitor host gpuadmin does not see who holds it" in " ".join(err.split())
+    assert "idle" not in err, "this site cannot"
     # to see which there are, nothing is set up on a node
     assert [(one.playbook, one.check) for one in ansible.asked] == [("grants", True), ("grant", False)]
+
+
+def test_what_ends_a_hold_is_what_the_site_has(ansible: Ansible, cli: Cli) -> None:
+    one = {"id": "a1", "user": "minji", "gpus": ["GPU-a"], "until": 9e9, "who": "root@nas", "reason": ""}
+    report = {"grants": {"access": "granted", "gpus": ["GPU-a"], "grants": [one]}}
+    ansible.answer = RunResult({"node1": HostResult("ok", reports=report)})
+    assert ansible.site is not None
+    (ansible.site / "inventory/monitor.yml").write_text("monitor: {hosts: {storage1: {}}}\n")
+    assert "without `mail` in gpuadmin.yml" in cli("revoke", "minji", "--check")[1]
+    settings = ansible.site / "gpuadmin.yml"
+    settings.write_text(f"{settings.read_text()}\nmail: {{host: localhost, sender: a@example.org}}\n")
+    assert "gpuadmin idle --act tells its person" in cli("revoke", "minji", "--check")[1]
+
+
+@pytest.mark.parametrize(
+    ("silent", "words"),
+    [
+        ((), "No GPU is granted to anybody.\n"),
+        (("gpu2",), "No GPU is granted to anybody on the hosts that answered.\n"),
+        (("gpu1", "gpu2"), ""),
+    ],
+)
+def test_that_nobody_has_a_grant_is_said_of_hosts_that_answered(
+    silent: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = {"access": "granted", "gpus": ["0"], "grants": []}
+    show({name: answer for name in ("gpu1", "gpu2") if name not in silent}, dict.fromkeys(silent, "does not answer"))
+    assert capsys.readouterr().out == words + "".join(f"{name}: unknown: does not answer\n" for name in silent)

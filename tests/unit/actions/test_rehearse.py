@@ -26,6 +26,7 @@ class Twin:
     code: Mapping[tuple[str, str], int] = field(default_factory=dict)
     called: list[tuple[str, ...]] = field(default_factory=list)
     held_to: list[Any] = field(default_factory=list)
+    meanwhile: Callable[[str], object] = lambda _: None  # what happens while a verb runs at a place
 
 
 @pytest.fixture
@@ -48,6 +49,7 @@ def twin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Twin:
     def run(verb: str, site: Path, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
         place = "twin" if "state" in site.parts else "real"
         twin.called.append((place, verb, *arguments))
+        twin.meanwhile(place)
         if environment:
             twin.held_to.append(json.loads(Path(environment[VARIABLE]).read_text()))
         plan = {"title": "x", "steps": [STEP], "warnings": [], "destroys": False}
@@ -103,7 +105,9 @@ def test_what_fails_on_the_twin_is_not_done_for_real(what: Callable[[], tuple[st
     ("words", "message"),
     [
         (["push-image", "x"], "cannot be rehearsed"),
-        (["lock-usr", "minji"], "lock-user"),
+        (["lock-usr", "minji"], "did you mean 'lock-user'"),
+        (["xyzzy"], "there is no verb 'xyzzy'"),
+        (["xyzzy"], "gpuadmin --help lists the verbs"),
         (["lock-user", "minji", "--yes"], "--yes has no meaning"),
         (["lock-user", "minji", "-y"], "--yes has no meaning"),
         (["lock-user", "-vy", "minji"], "--yes has no meaning"),
@@ -124,3 +128,34 @@ def test_two_at_once(twin: Twin, cli: Cli) -> None:
     assert code == 5
     assert "is being changed by process" in err
     assert twin.called == []
+
+
+@pytest.mark.holds("a site that was changed meanwhile was not rehearsed")
+@pytest.mark.parametrize("file", ["gpuadmin.yml", "users.yml", "inventory/hosts.yml"])
+def test_a_site_that_is_changed_meanwhile(twin: Twin, cli: Cli, tmp_path: Path, file: str) -> None:
+    """Another admin: of settings the plan of a provision says nothing."""
+    path = tmp_path / "site" / file
+    before, after = {
+        "gpuadmin.yml": ("name: test", "name: test\nruns: {keep: 77}"),
+        "users.yml": ("minji", "sora"),
+        "inventory/hosts.yml": ("node1:", "node9:"),
+    }[file]
+    text = path.read_text()
+    assert before in text
+    twin.meanwhile = lambda _: path.write_text(text.replace(before, after))
+    code, _, err = cli("rehearse", "provision")
+    assert code == 5
+    assert "was changed during the rehearsal; nothing was done on the real hosts" in err
+    assert not [call for call in twin.called if call[0] == "real"]
+
+
+def test_the_plan_stays_until_the_real_hosts_were_asked(twin: Twin, cli: Cli) -> None:
+    found: list[int] = []
+
+    def second(place: str) -> None:
+        if place == "real":
+            found.append(cli("rehearse", "--twin-only", "lock-user", "jiho")[0])
+
+    twin.meanwhile = second
+    assert cli("rehearse", "lock-user", "minji")[0] == 0
+    assert found == [5]

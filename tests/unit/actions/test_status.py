@@ -140,6 +140,15 @@ def test_a_node_that_takes_no_jobs_says_why(ansible: Ansible, cli: Cli) -> None:
     assert result(cli)["hosts"]["node1"]["closed"] == "gpuadmin reboot: by root@ctl"
 
 
+def test_a_node_that_does_not_answer_the_queue_is_not_to_be_resumed(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answers({**STORAGE, "queue": {"node1": "Prolog error"}})
+    assert "Queue: node1 takes no jobs: journalctl -u slurmd on the node says what failed" in cli("status")[1]
+    ansible.answer = answers({**STORAGE, "queue": {"node1": "Not responding", "node2": "fan is loud"}})
+    _, out, _ = cli("status")
+    assert "Queue: node2 takes no jobs: gpuadmin resume NODE" in out
+    assert "Queue: node1 takes no jobs: slurmd there does not answer the queue's controller: systemctl status" in out
+
+
 def test_what_is_not_known_is_unknown(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = answers(None, {"people": None, "gpus": None, "image": None, "disks": {}, "unknown": {
         "people": "nobody can be asked", "gpus": "this host shows no PCI bus", "image": "images.json cannot be read",

@@ -3,6 +3,7 @@
 import os
 import socket
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,35 @@ def test_a_connection_that_another_run_uses_is_not_cut(
         connections.close(tmp_path / "known_hosts")
         connections.close(tmp_path / "known_hosts", at_once=True)
     assert [command[command.index("-O") + 1] for command in asked] == ["stop", "exit"]
+
+
+def test_two_runs_that_delete_the_same_old_ones(
+    ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    known_hosts, key = tmp_path / "known_hosts", tmp_path / "key"
+    old = connections.directory(known_hosts, ())
+    iterdir = Path.iterdir
+
+    def late(path: Path) -> Iterator[Path]:
+        if path == old:
+            old.rmdir()  # as the other run does
+        return iterdir(path)
+
+    monkeypatch.setattr(Path, "iterdir", late)
+    assert connections.directory(known_hosts, (key,)).is_dir()
+    assert not old.exists()
+
+
+@pytest.mark.holds("connections of a run that begins keep their directory")
+def test_one_that_a_run_begins_with_is_not_old(ours: Path, tmp_path: Path) -> None:
+    """It had been there for days, and another run deleted it before ssh had a socket in it."""
+    known_hosts, key = tmp_path / "known_hosts", tmp_path / "key"
+    first, unused = connections.directory(known_hosts, ()), connections.directory(known_hosts, (tmp_path / "b",))
+    for one in (first, unused):
+        os.utime(one, (1, 1))
+    assert connections.directory(known_hosts, ()) == first
+    connections.directory(known_hosts, (key,))
+    assert (first.exists(), unused.exists()) == (True, False)
 
 
 def test_where_none_can_be_made(ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ def ok(host: str = "n", **result: Any) -> tuple[str, str, dict[str, Any]]:
 
 
 OK = {"status": "ok"}
+STEP = ' (at the step "Do it")'
 REFUSED = ("failed", "n", {"res": {"msg": "x", "report": {"begun": False}}})
 FAILED = ("failed", "n", {"res": {"msg": "y"}})
 ODD = "its answer is not understood"
@@ -35,23 +36,36 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
     "operations without a change are no change": ([ok(operations=["x"])], HostResult("ok")),
     "a failure": (
         [ok(changed=True), ("failed", "n", {"res": {"msg": "no space"}})],
-        HostResult("failed", ["Do it"], "no space (Do it)"),
+        HostResult("failed", ["Do it"], f"no space{STEP}"),
+    ),
+    "what fails with a sentence of ours": (
+        [("failed", "n", {"res": {"msg": "no space is left", "operations": []}})],
+        HostResult("failed", [], "no space is left"),
+    ),
+    "what goes on after a failure, and ends with the same": (
+        [("failed", "n", {"res": {"msg": "no unit"}, "task_action": "ansible.builtin.systemd_service"}),
+         ("failed", "n", {"res": {"msg": "no unit"}, "task_action": "ansible.builtin.fail"})],
+        HostResult("failed", [], f"no unit{STEP}"),
+    ),
+    "two sentences of ours": (
+        [("failed", "n", {"res": {"msg": one, "operations": []}}) for one in ("no space", "lost")],
+        HostResult("failed", [], "lost"),
     ),
     "what a module did before it failed is done": (
         [("failed", "n", {"res": {"msg": "conflict", "operations": ["add minji"]}})],
-        HostResult("failed", ["add minji"], "conflict (Do it)"),
+        HostResult("failed", ["add minji"], "conflict"),
     ),
     "ignored": ([("failed", "n", {"res": {"msg": "x"}, "ignore_errors": True}), ok()], HostResult("ok")),
-    "what began nothing": ([REFUSED], HostResult("failed", [], "x (Do it)", refused=True)),
-    "what began nothing, twice": ([REFUSED, REFUSED], HostResult("failed", [], "x (Do it)", refused=True)),
-    "what began nothing, after what failed": ([FAILED, REFUSED], HostResult("failed", [], "x (Do it)")),
-    "what failed, after what began nothing": ([REFUSED, FAILED], HostResult("failed", [], "y (Do it)")),
+    "what began nothing": ([REFUSED], HostResult("failed", [], f"x{STEP}", refused=True)),
+    "what began nothing, twice": ([REFUSED, REFUSED], HostResult("failed", [], f"x{STEP}", refused=True)),
+    "what began nothing, after what failed": ([FAILED, REFUSED], HostResult("failed", [], f"x{STEP}")),
+    "what failed, after what began nothing": ([REFUSED, FAILED], HostResult("failed", [], f"y{STEP}")),
     "what does not say whether it began": (
-        [("failed", "n", {"res": {"msg": "x", "report": {"begun": "no"}}})], HostResult("failed", [], "x (Do it)"),
+        [("failed", "n", {"res": {"msg": "x", "report": {"begun": "no"}}})], HostResult("failed", [], f"x{STEP}"),
     ),
     "a failure is not forgotten": (
         [("failed", "n", {"res": {"msg": "x"}}), ok(changed=True, operations=["close the root"])],
-        HostResult("failed", ["close the root"], "x (Do it)"),
+        HostResult("failed", ["close the root"], f"x{STEP}"),
     ),
     "unreachable": (
         [("unreachable", "n", {"res": {"msg": "ssh: connect to host 10.0.0.9 port 22: Connection refused"}})],
@@ -67,27 +81,27 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
     ),
     "text that is no JSON": (
         [ok(each={"homes": "{", "x": 1}, changed=True, operations=["add minji"])],
-        HostResult("failed", ["add minji"], "its answer is not understood: homes is not JSON (Do it)"),
+        HostResult("failed", ["add minji"], f"its answer is not understood: homes is not JSON{STEP}"),
     ),
     "what is odd about a report": (
         [ok(report={"users": {"minji": OK}}), ok(report={"users": {"minji": {"status": 5}}, "problems": ["a"]})],
-        HostResult("failed", [], f"{ODD}: users.minji.status: input should be a valid string (Do it)",
+        HostResult("failed", [], f"{ODD}: users.minji.status: input should be a valid string{STEP}",
                    {"problems": ["a"]}),
     ),
     "operations that are none": (
         [ok(changed=True, operations=5), ok(operations=["x", 1], changed=True)],
-        HostResult("failed", ["Do it", "Do it"], f"{ODD}: operations is not a list of texts (Do it)"),
+        HostResult("failed", ["Do it", "Do it"], f"{ODD}: operations is not a list of texts{STEP}"),
     ),
     "a report of a name that nobody reads": ([ok(report={"x": 1})], HostResult("ok")),
     "a report that is none": (
-        [ok(report=5)], HostResult("failed", [], "its answer is not understood: report is not an object (Do it)"),
+        [ok(report=5)], HostResult("failed", [], f"its answer is not understood: report is not an object{STEP}"),
     ),
     "a remark without an end": (
         [ok(remarks=["a" * 9999, "b"])], HostResult("ok", message="a" * 4000),
     ),
     "a module that ends without JSON": (
         [("failed", "n", {"res": {"msg": "MODULE FAILURE: see stderr", "module_stderr": "Traceback\nKeyError: 'x'"}})],
-        HostResult("failed", [], "KeyError: 'x' (Do it)"),
+        HostResult("failed", [], f"KeyError: 'x'{STEP}"),
     ),
 }  # fmt: skip
 
@@ -124,22 +138,22 @@ def test_tasks_are_told_by_name() -> None:
 
 
 FAILURES = [
-    ({"msg": "no space"}, [], "no space (T)"),
-    ({"msg": "non-zero return code", "rc": 2, "cmd": ["mount", "/home"]}, [], "ended with 2: mount /home (T)"),
-    ({"msg": "non-zero return code", "rc": 2, "cmd": ["x"], "stderr": "a\nmount: busy"}, [], "mount: busy (T)"),
-    ({"msg": "One or more items failed"}, ["a is wrong", "b is wrong", "a is wrong"], "a is wrong; b is wrong (T)"),
-    ({}, [], "failed without a message (T)"),
-    ({"msg": "a\n  b"}, [], "a b (T)"),
+    ({"msg": "no space"}, [], f"no space{STEP}"),
+    ({"msg": "non-zero return code", "rc": 2, "cmd": ["mount", "/home"]}, [], "ended with 2: mount /home"),
+    ({"msg": "non-zero return code", "rc": 2, "cmd": ["x"], "stderr": "a\nmount: busy"}, [], f"mount: busy{STEP}"),
+    ({"msg": "One or more items failed"}, ["a is wrong", "b is wrong", "a is wrong"], f"a is wrong; b is wrong{STEP}"),
+    ({}, [], f"failed without a message{STEP}"),
+    ({"msg": "a\n  b"}, [], f"a b{STEP}"),
 ]
 
 
 @pytest.mark.parametrize(("result", "items", "words"), FAILURES)
 def test_failures_in_words(result: dict[str, Any], items: list[str], words: str) -> None:
-    assert failure_message(result, items, "T") == words
+    assert failure_message(result, items, "Do it", "ansible.builtin.command") == words
 
 
 def test_long_messages_are_cut() -> None:
-    assert len(failure_message({"msg": "x" * 5000}, [], "T")) < 700
+    assert len(failure_message({"msg": "x" * 5000}, [], "T", "")) < 700
 
 
 UNREACHABLE = {
@@ -211,8 +225,8 @@ def test_progress_is_told_and_a_failure_once() -> None:
     event("runner_on_failed", "Fetch", msg="no store")
     event("runner_on_failed", "Report what went wrong", msg="no store")
     told = [words for words in called if words[1] not in ("done", "skipped")]
-    assert told == [("n", "progress", "fetching 1.0 of 2.0 MB"), ("n", "failed", "no store (Fetch)")]
-    assert collector.hosts["n"].message == "no store (Fetch)", "which says where it was"
+    assert told == [("n", "progress", "fetching 1.0 of 2.0 MB"), ("n", "failed", 'no store (at the step "Fetch")')]
+    assert collector.hosts["n"].message == 'no store (at the step "Fetch")', "which says where it was"
 
 
 def test_a_host_that_has_begun_and_one_that_has_done_it() -> None:
@@ -241,7 +255,7 @@ def test_a_host_that_has_begun_and_one_that_has_done_it() -> None:
 def test_obstacles_are_sentences_and_all_of_them_count(given: object, found: list[str]) -> None:
     host = collected(("failed", "n", {"res": {"msg": "not ready", "obstacles": given}}))["n"]
     assert host.obstacles == found
-    assert host.message == ("; ".join(one.rstrip(".") for one in found) or "not ready (Do it)")
+    assert host.message == ("; ".join(one.rstrip(".") for one in found) or f"not ready{STEP}")
     assert host.untouched == bool(found)
 
 

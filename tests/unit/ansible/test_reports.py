@@ -8,6 +8,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,10 +28,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuadmin import privileges
-from gpuadmin.accounts import renumbering
+from gpuadmin.accounts import renumber_plan, renumbering
 from gpuadmin.actions import disk, idle, list_backups, list_gpus, list_images, push_image, run, show_image, status
 from gpuadmin.actions.shared import accounts, images, screen
 from gpuadmin.actions.shared.welcome import with_account
+from gpuadmin.adoption import home_plan, root_docker
 from gpuadmin.adoption import page as adoption_page
 from gpuadmin.adoption.proposal import propose
 from gpuadmin.adoption.seen import Host as adoption_of
@@ -49,6 +51,7 @@ from gpuadmin.diagnosis.looked import not_looked_at, right
 from gpuadmin.diagnosis.restarting import restarts
 from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
 from gpuadmin.display import make_console
+from gpuadmin.errors import ConfigError
 from gpuadmin.images.prune import prune_store
 from gpuadmin.images.push import plan_push
 from gpuadmin.jsontext import json_text
@@ -83,6 +86,13 @@ MANIFEST = {
     "packages": {"rsync": "3"}, "changes": {"added": {"rsync": "3"}, "changed": {}, "removed": {}},
     "streams": [{"bytes": 6, "file": "x", "parent": None, "sha256": "0"}],
 }  # fmt: skip
+NODE_HOME = {
+    "device": 1, "inode": 2, "files": 3, "bytes": 4, "entries": 5, "before": ["before-gpu1"], "odd": ["a subvolume"],
+}  # fmt: skip
+MOVED = {
+    "name": "minji", "uid": 20001, "host": "honest", "main": True, "there": False, "device": 1, "inode": 2,
+    "step": "placed", "checksum": "c", "files": 3, "bytes": 4, "placed": True,
+}  # fmt: skip
 GOOD: dict[str, Any] = {
     "users": PERSON, "homes": PERSON, "scratch": PERSON, "login_access": PERSON, "sessions": PERSON,
     "problems": ["homes: not mounted"], "begun": False, "refused": {"bob": "uid 20005 was given to alice"},
@@ -98,7 +108,8 @@ GOOD: dict[str, Any] = {
     },
     "hardware": {"found": {"gpu": [{"id": "GPU-1", "words": "H100"}]}, "unknown": {"disk": "late"}},
     "exposed": {
-        "found": [{"path": "/home/minji/.env", "owner": "minji", "mode": "0644"}], "more": 1, "unknown": {"/x": "late"},
+        "found": [{"path": "/home/minji/.env", "owner": "minji", "mode": "0644"}], "more": {"minji": 1},
+        "unknown": {"/x": "late"},
     },
     "adoption": ANSWER,
     "restored": {"target": "/srv/x", "files": 1},
@@ -122,7 +133,7 @@ GOOD: dict[str, Any] = {
     "power": {"people": ["minji"], "clients": ["10.0.0.1"], "jobs": [], "unknown": {}},
     "grants": {"access": "granted", "gpus": ["GPU-1"], "grants": [
         {"id": "a1", "user": "minji", "uid": 20000, "gpus": ["GPU-1"], "begin": 1, "until": 2, "who": "root@nas",
-         "reason": "deadline", "source": "admin"}]},
+         "reason": "deadline", "source": "admin"}], "held": {"GPU-1": ["jiho"]}},
     "queue": {
         "jobs": [{"id": "4_[2-9]", "user": "minji", "group": "people", "gpus": 2, "nodes": "", "place": 1,
                   "asked": 1.8e9, "start": None, "end": None, "why": "others come first",
@@ -157,10 +168,36 @@ GOOD: dict[str, Any] = {
     "command": {"status": 1, "output": "a\n", "errors": "b"},
     "renumber": {
         "has": {"minji": 1001}, "problems": {"jiho": "shares uid 1001"}, "people": {"minji": [1001, 20001]},
-        "under_way": False, "busy": {"minji": "runs sleep"}, "written": ["/etc/exports:3"],
+        "under_way": False, "closed": {"jiho": [1001, 20002]}, "busy": {"minji": "runs sleep"},
+        "written": ["/etc/exports:3"],
         "trees": {"/": {"minji": [12, 4096]}}, "notes": ["/: 1 ACL names them"], "unknown": ["/odd (orangefs)"],
     },
     "renumbered": {"people": {"minji": [1001, 20001]}, "changed": 12, "seen": 99, "words": ["x"], "seconds": 1.5},
+    "moving": {
+        "uids": {"minji": 20001}, "elsewhere": {"jiho": "/data/jiho"}, "busy": {"minji": "runs sleep"},
+        "closed": ["minji"], "working": False,
+        "host_key": "", "homes": {"minji": NODE_HOME}, "problems": {"jiho": "is another's"},
+        "free": 9, "there": {"minji": {"kind": "none", "before": ["before-x"]}}, "parts": [MOVED],
+    },
+    "moved": {"parts": [{"name": "minji", "host": "honest", "checksum": "c", "missing": 1}], "problems": {"jiho": "x"}},
+    "move_key": "ssh-ed25519 " + "A" * 68,
+    "root_docker": {
+        "running": True, "problem": "",
+        "containers": [{
+            "id": "a" * 64, "name": "train", "image": "b" * 64, "running": False, "volumes": ["data"],
+            "binds": ["/home/minji"], "labels": ["owner=minji"], "changes": -1, "command": "docker create x",
+            "differs": ["--privileged"],
+        }],
+        "images": [{"id": "b" * 64, "tags": ["tiny:1"], "bytes": 5}],
+        "volumes": [{"name": "data", "bytes": 5, "cannot": ""}],
+        "moved": {
+            "name": "minji", "images": {"b": ["tiny:1"]}, "containers": {"a": "train"},
+            "volumes": {"data": {"step": "placed", "files": 1, "bytes": 5}},
+        },
+    },
+    "docker_moved": {
+        "parts": [{"kind": "volume", "name": "data", "words": "carried"}], "problems": {"x": "y"}, "notes": ["z"],
+    },
     "disk": {"people": {"minji": {"homes": {"bytes": 5, "inodes": 1, "when": 1.8e9, "partial": True,
                                             "largest": [{"path": "/x", "bytes": 1, "inodes": 1}]}}}, "places": []},
 }  # fmt: skip
@@ -290,13 +327,36 @@ def _renumber(found: RunResult) -> None:
     known = dict(answers.known)
     wanted = {"minji": 20001, "jiho": 20002}
     moves = renumbering.decide(known, list(known), wanted)
-    renumbering.agree(known, moves)
+    renumber_plan.agree(known, moves)
+    renumbering.shut_out(known, moves)
     renumbering.assumed(known, list(known), wanted)
     for host, of in moves.hosts.items():
-        renumbering.steps(known[host], of)
+        renumber_plan.steps(known[host], of)
     for host, answer in known.items():
-        renumbering.notes(host, answer)
+        renumber_plan.notes(host, answer)
     json_text(dict(found.reported("renumbered")))
+
+
+def _move_homes(found: RunResult) -> None:
+    answers = Answers.of(found.hosts, HOSTS, "moving")
+    known = dict(answers.known)
+    for host, answer in known.items():
+        cluster = home_plan.Cluster({one: said for one, said in known.items() if one != host}, host, answer)
+        decision = home_plan.decide({"minji": 20001, "jiho": 20002}, cluster)
+        json_text([home_plan.steps(one, decision.why.get(one.name, "")) for one in decision.fetch])
+        json_text([one.part("") for one in (*decision.fetch, *decision.finish)])
+    json_text([dict(found.reported("moved")), dict(found.reported("move_key"))])
+
+
+def _move_docker(found: RunResult) -> None:
+    answers = Answers.of(found.hosts, HOSTS, "root_docker")
+    for host, look in answers.known.items():
+        json_text(list(root_docker.lines(host, look, ["minji"], "/home")))
+        named = [one["name"] for one in look["containers"]], [one["name"] for one in look["volumes"]], ["tiny"]
+        with suppress(ConfigError):
+            chosen = root_docker.choose({host: look}, named)
+            json_text([*root_docker.obstacles(look, chosen), *root_docker.steps(look, chosen, "minji")])
+    json_text(dict(found.reported("docker_moved")))
 
 
 READERS: tuple[Callable[[RunResult], None], ...] = (
@@ -304,6 +364,8 @@ READERS: tuple[Callable[[RunResult], None], ...] = (
     _settings, _audit,
     _adoption,
     _renumber,
+    _move_homes,
+    _move_docker,
 )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ ONE, TWO, NEW = {"GPU-1": "H100"}, {"GPU-2": "H100"}, {"GPU-9": "H100"}
         ),
         (seen({}, {**ONE, **TWO}), ["GPU GPU-1 (H100) was in gpu1, is in gpu2"]),
         (seen({}, TWO), ["GPU GPU-1 (H100) was in gpu1, is nowhere"]),
-        (seen({}), ["GPU GPU-1 (H100) was in gpu1, is nowhere; gpu2 could not be asked"]),
+        (seen({}), ["GPU GPU-1 (H100) was in gpu1, is nowhere; gpu2 was not looked at"]),
         (seen({**ONE, **NEW}, TWO), ["GPU GPU-9 (H100) is new in gpu1"]),
         (seen(None, TWO), []),
         (seen({}, TWO, {"gpu": "the driver hangs"}), []),

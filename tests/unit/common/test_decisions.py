@@ -7,7 +7,7 @@ import pytest
 
 from gpuadmin.common.cluster import Device, Granted, Holder, Node, as_of, of_samples, totals
 from gpuadmin.common.free import GIB, rooms
-from gpuadmin.common.idle import idle, spans
+from gpuadmin.common.idle import idle, jobs, spans
 from gpuadmin.common.idle import ungranted as rows_ungranted
 from gpuadmin.common.prometheus import of_answer
 from gpuadmin.common.queries import idle as query_idle
@@ -162,6 +162,17 @@ def test_granted_held_and_used_are_three_things() -> None:
     )  # fmt: skip
     held = {"instance": "gpu1", "user": "jiho", "uuid": "GPU-gpu1-2"}
     assert idle([node], {2: [Sample("", held, 9000)]}, ()) == [], "it is in one list alone"
+
+
+@pytest.mark.holds("what an admin writes as a reason is no job of Slurm's")
+def test_what_an_admin_writes_as_a_reason_is_no_job() -> None:
+    node = one_node(samples("gpu1", gpus=1))
+    rows = []
+    for who in ("Slurm", "root@nas"):
+        one = Granted("minji", NOW + 3600, who, "job 7", "7", NOW - 3 * 3600)
+        device = replace(node.devices[0], granted=(one,))
+        rows.append([row.job for row in jobs([replace(node, devices=(device,))], 2, NOW, ())])
+    assert rows == [["7"], []]
 
 
 def test_a_part_of_a_gpu_is_granted_with_it() -> None:

@@ -176,3 +176,12 @@ def test_paths_are_normalised() -> None:
 def test_dates_may_be_dates_already() -> None:
     assert fields.iso_date(date(2027, 2, 28)) == date(2027, 2, 28)
     assert fields.iso_date("2027-02-28") == date(2027, 2, 28)
+
+
+def test_a_group_is_spoken_of_as_one() -> None:
+    for name in ("Lab 1", "", "1st"):
+        with pytest.raises(ValueError, match="is not a group's name"):
+            fields.group_name(name)
+    with pytest.raises(ValueError, match="a group or an account of the system"):
+        fields.group_name("docker")
+    assert fields.group_name("lab-1") == "lab-1"

@@ -41,7 +41,7 @@ def test_good(variables: dict[str, object]) -> None:
         ({"gpu_model": " "}, "gpu_model ' ' is not text"),
         ({"gpu_model": "{{ x }}"}, "gpu_model holds the template marker"),
         ({"gpu_model": "x" * 200}, "gpu_model is 200 characters long"),
-        ({"place": 12}, "place 12 is not text"),
+        ({"place": 301}, "place 301 is not text; put it into quotes"),
         ({"owner": "{{ x }}"}, "owner holds the template marker"),
         ({"purpose": "x" * 97}, "purpose is 97 characters long"),
         ({"gpus_worse": "ignore"}, "gpus_worse 'ignore' is not one of report, refuse"),

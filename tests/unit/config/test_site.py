@@ -78,6 +78,9 @@ def test_writing_a_site_again_keeps_what_people_wrote(site: Path) -> None:
 
 
 SETTINGS_MISTAKES = {
+    "name: x\nslurm: {groups: [{name: lab, people: [minji]}]}\n": [
+        "there is no such field; say it in users.yml: `group: NAME`"
+    ],
     "label: x\n": ["gpuadmin.yml:1: label: there is no such field", "name: is missing"],
     "name: x\nhomes:\n  path: home\n": ["gpuadmin.yml:3: homes.path: 'home' must be an absolute path"],
     "name: x\nhomes: /home\n": ["gpuadmin.yml:2: homes: must hold fields"],
@@ -188,6 +191,7 @@ def test_what_is_no_address_is_refused(site: Path, variables: str) -> None:
         load_site(str(site))
 
 
+ADMINS = f"admins: [{{name: minji, uid: 901, keys: ['{public_key('x')}'], until: 2020-02-28}}]\n"
 USER = f"  - name: minji\n    uid: 20000\n    keys: ['{public_key('minji')}']\n"
 TODAY = date(2026, 11, 21)
 
@@ -305,7 +309,7 @@ CHECKS = {
             "gpuadmin.yml": "name: x\nslurm: {}\n",
             "inventory/queue.yml": f"{QUEUE}gpu: {{hosts: {{default: {{ansible_host: 10.0.0.9}}}}}}\n",
         },
-        "error", "inventory: default", "is called by a word of Slurm's",
+        "error", "inventory: default", "has a name that Slurm takes for something else",
     ),
     "two queues": (
         {"gpuadmin.yml": "name: x\nslurm: {}\n", "inventory/queue.yml": "slurm: {hosts: {storage1: {}, x: {}}}\n"},
@@ -351,6 +355,13 @@ CHECKS = {
     "an amount of Docker's data without quotas": (
         {"gpuadmin.yml": "name: x\nlimits: {docker: 200G, disk_reserve: 0}\n"},
         "warning", "gpuadmin.yml: limits.docker", "nothing enforces it: limits.disk_reserve is 0",
+    ),
+    "an admin who is a person": (
+        {"gpuadmin.yml": f"name: x\n{ADMINS}", "users.yml": "users:\n" + USER}, "error", "gpuadmin.yml: admins[0].name",
+        "'minji' is in users.yml",
+    ),
+    "an admin whose last day was": (
+        {"gpuadmin.yml": f"name: x\n{ADMINS}"}, "warning", "gpuadmin.yml: admins[0].until", "no admin since 2020-02-28",
     ),
     "nearly all uids": (
         {"gpuadmin.yml": "name: x\naccounts: {uid_first: 20000, uid_last: 20000}\n", "users.yml": "users:\n" + USER},

@@ -1,18 +1,24 @@
 """The queue's variables: groups, nodes that take jobs, and the one controller."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import Group, policy_of
 from jinja2.nativetypes import NativeEnvironment
 from pydantic import ValidationError
 
+from gpuadmin.config.check import findings
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.load import load_site
 from gpuadmin.config.queue import takes_jobs
 from gpuadmin.config.schema import Settings
 from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.hosts import variables
+from tests.support import role_variables
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTS = (
@@ -29,13 +35,33 @@ def of(number: int, section: Any, hosts: tuple[Host, ...] = HOSTS) -> dict[str, 
     return variables(Cluster(settings, hosts, {"gpuadmin_slurm_key": "k"}), hosts[number])
 
 
+@pytest.mark.parametrize("below", [False, True])
+def test_the_page_s_way_to_begin_with_one_node(site: Path, below: bool) -> None:
+    """By the node's own variables, or by those of a group below gpu."""
+    page = (ROOT / "docs/slurm.md").read_text(encoding="utf-8")
+    (first,) = re.findall(r"(?m)^```\n(gpu: [^`]*)^```", page)
+    keeper, settings = re.findall(r"(?m)^   ```\n([^`]*)^   ```", page)[:2]
+    inventory = {**yaml.safe_load(first), **yaml.safe_load(keeper), "storage": {"hosts": {"nas1": {}}}}
+    if below:
+        gpu = inventory["gpu"]
+        gpu["children"] = {"queued": {"vars": gpu["hosts"].pop("gpu1"), "hosts": {"gpu1": {}}}}
+    (site / "inventory/hosts.yml").write_text(yaml.safe_dump(inventory))
+    (site / "gpuadmin.yml").write_text(yaml.safe_dump({"name": "lab", "slurm": yaml.safe_load(settings)["slurm"]}))
+    loaded = load_site(str(site))
+    hosts = loaded.inventory.hosts
+    assert [host.name for host in hosts if takes_jobs(loaded.settings, hosts, host)] == ["gpu1"]
+    found = [one for one in findings(loaded) if one.level == "error" or "gpus.access" in one.where]
+    assert found == [], "nor are its GPUs open beside the queue"
+
+
 def test_the_controller_has_groups_and_nodes() -> None:
-    found = of(3, {"gpus": 4, "groups": [LAB]})
+    both = {"gpus": 4, "queued": 20, "memory": 400}
+    found = of(3, {"gpus": 4, "memory": "400G", "groups": [{**LAB, "cpus": 64, "nodes": 2}]})
     assert found["slurm_controller_enabled"] is True
     assert found["slurm_controller_cluster"] == "ai-lab-2"
     assert found["slurm_controller_groups"] == [
-        {"name": "people", "share": 10, "gpus": 4, "hours": 24, "queued": 20},
-        {"name": "lab", "share": 30, "gpus": 4, "hours": 72, "queued": 20},
+        {**both, "name": "people", "share": 10, "hours": 24, "cpus": None, "nodes": None},
+        {**both, "name": "lab", "share": 30, "hours": 72, "cpus": 64, "nodes": 2},
     ]
     assert found["slurm_controller_hours"] == 72, "of all groups"
     assert found["slurm_controller_nodes"] == [
@@ -53,14 +79,33 @@ def test_what_the_controller_is_told_again_where_gpus_are_divided() -> None:
     assert told[1] == of(0, {})["slurm_node_told"] == {}, "it takes no jobs; another verb"
 
 
+@pytest.mark.parametrize(
+    ("constrain", "needs"), [(None, ["cpuset", "memory"]), (["memory"], ["memory"]), (["cores"], ["cpuset"]), ([], [])]
+)
+def test_what_slurm_limits_needs_controllers(constrain: list[str] | None, needs: list[str]) -> None:
+    given = {} if constrain is None else {"constrain": constrain}
+    assert of(0, given)["slurm_node_controllers"] == needs
+
+
 def test_what_people_may_book() -> None:
-    assert of(0, {})["slurm_node_policy"] == {"extend": "free", "hours": {"people": 24}, "book": {}, "booked": 50}
-    book = {"gpus": 2, "hours": 8, "days": 3, "standing": 2}
+    limits = {one["name"]: one for one in of(3, {})["slurm_controller_groups"]}
+    policy = {"extend": "free", "hours": {"people": 24}, "limits": limits, "book": {}, "booked": 50}
+    assert of(0, {})["slurm_node_policy"] == policy
+    book = {"gpus": 2, "hours": 8, "days": 3, "lead": 6, "standing": 2}
     given = {"booked": 25, "book": book, "groups": [LAB, {"name": "phd", "book": {"gpus": 8}}]}
     assert of(0, given)["slurm_node_policy"]["book"] == {
-        "people": book, "lab": book, "phd": {"gpus": 8, "hours": 8, "days": 7, "standing": 1},
+        "people": book, "lab": book, "phd": {"gpus": 8, "hours": 8, "days": 7, "lead": 12, "standing": 1},
     }  # fmt: skip
     assert of(0, {"groups": [{**LAB, "book": {}}]})["slurm_node_policy"]["book"].keys() == {"lab"}
+
+
+def test_hosts_know_each_field() -> None:
+    """What is declared for people and their bookings is what the node code parses: one field more stops a service."""
+    section = {"book": {}, "groups": [{**LAB, "memory": "2G"}]}
+    policy = policy_of(json.dumps(of(0, section)["slurm_node_policy"]).encode())
+    assert policy.book.keys() == {"people", "lab"}
+    assert policy.limits["lab"].memory == 2
+    assert [Group(**one).hours for one in of(3, section)["slurm_controller_groups"]] == [24, 72]
 
 
 @pytest.mark.parametrize("role", ["slurm_node", "slurm_controller"])
@@ -76,6 +121,20 @@ def test_a_slurm_that_is_too_old_is_refused(role: str) -> None:
     ):  # fmt: skip
         facts = {"codename": codename, "queue": {daemon: installed}}
         assert fine(ansible_facts={"gpuadmin": facts}) is expected, (codename, installed)
+
+
+@pytest.mark.parametrize(
+    ("there", "fine"), [(["cpu", "cpuset", "memory"], True), (["cpu", "memory"], False), ([], False)]
+)
+def test_a_node_on_which_slurmd_would_not_start_is_refused(there: list[str], fine: bool) -> None:
+    entries = yaml.safe_load((ROOT / "roles/slurm_node/meta/preflight.yml").read_text())["obstacles"]
+    (entry,) = [one for one in entries if "lacks" in one["say"]]
+    environment = NativeEnvironment()
+    environment.filters["difference"] = lambda left, right: [one for one in left if one not in right]
+    facts = {"gpuadmin": {"queue": {"controllers": there}}}
+    found = environment.compile_expression(entry["that"])
+    assert found(slurm_node_controllers=["cpuset", "memory"], ansible_facts=facts) is fine
+    assert found(slurm_node_controllers=[], ansible_facts=facts) is True
 
 
 def test_nodes_that_take_jobs_and_one_that_does_not() -> None:
@@ -101,12 +160,82 @@ def test_without_a_section_or_a_host_there_is_no_queue(section: Any, hosts: tupl
         ({"groups": [{**LAB, "name": "normal"}]}, "'normal' is taken"),
         ({"constrain": ["devices"]}, "constrain"),
         ({"hours": 0}, "hours"),
+        ({"cpus": 0}, "cpus"),
+        ({"nodes": 0}, "nodes"),
+        ({"memory": "0G"}, "memory"),
+        ({"memory": "400"}, "memory"),
+        ({"groups": [{**LAB, "memory": "1T"}]}, "memory"),
         ({"gpus": 2, "book": {"gpus": 3}}, "book: 3 GPUs are more than one person may have at once .2."),
         ({"hours": 4, "book": {}}, "book: 8 hours are more than a job may take .4."),
         ({"gpus": 4, "book": {"gpus": 3}, "groups": [{**LAB, "gpus": 2}]}, "lab: book: 3 GPUs are more than"),
         ({"book": {}, "groups": [{**LAB, "hours": 4}]}, "lab: book: 8 hours are more than"),
+        ({"book": {"days": 1, "lead": 24}}, "lead .24 hours. leaves nothing of the 1 days"),
     ],
 )
 def test_sections_that_mean_nothing(section: Any, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Settings.model_validate({"name": "x", "slurm": section})
+
+
+def test_what_keeps_a_job_from_the_gpus_of_others() -> None:
+    """Whatever a site says of cores and memory; and jobs of nobody whom the accounting does not know."""
+    for constrain in ([], ["cores", "memory"]):
+        given = role_variables.given("slurm_controller", "slurm", site={"slurm": {"constrain": constrain}})
+        text = role_variables.rendered("slurm_controller", "cgroup.conf.j2", given)
+        assert "ConstrainDevices=yes\n" in text
+    lines = set(role_variables.rendered("slurm_controller", "slurm.conf.j2", given).splitlines())
+    written = yaml.safe_load((ROOT / "roles/slurm_controller/tasks/on.yml").read_text())[0]["gpuadmin.node.files"]
+    for name in ("prolog", "epilog"):
+        assert f"{name.capitalize()}=gpuadmin-{name}" in lines
+        (one,) = [one for one in written["files"] if one["path"] == f"/etc/slurm/gpuadmin-{name}"]
+        assert (f"slurm-{name}" in one["content"], one["mode"]) == (True, "0755")
+    assert lines >= {
+        "PrologFlags=Alloc,Contain", "ProctrackType=proctrack/cgroup", "AuthType=auth/slurm", "CredType=auth/slurm",
+        "AccountingStorageEnforce=associations,limits,qos",
+    }  # fmt: skip
+    script = (ROOT / "roles/slurm_controller/templates/job.j2").read_text()
+    assert "exec {{ gpuadmin_python }} -IB " in script, "no variable of a job's is Python's"
+
+
+def test_a_job_counts_as_what_is_most_of_it() -> None:
+    """As the sum, the processors and the memory that come with a GPU would count as two more."""
+    given = role_variables.given("slurm_controller", "slurm", site={"slurm": {}})
+    assert "\nPriorityFlags=MAX_TRES\n" in role_variables.rendered("slurm_controller", "slurm.conf.j2", given)
+
+
+@pytest.mark.parametrize("role", ["slurm_controller", "slurm_node"])
+def test_the_key_of_the_queue_is_root_s_alone(role: str) -> None:
+    written = yaml.safe_load((ROOT / f"roles/{role}/tasks/on.yml").read_text())[0]["gpuadmin.node.files"]
+    assert written["directories"] == [{"path": f"{{{{ _{role}_key | dirname }}}}", "mode": "0700"}]
+    (key,) = [one for one in written["files"] if "_key " in one["path"]]
+    assert (key["mode"], key["show_diff"]) == ("0600", False)
+
+
+@pytest.mark.parametrize(
+    ("role", "words", "queue", "enabled", "fine"),
+    [
+        ("slurm_node", "has not set up", {"here": False}, ["slurmd.service"], False),
+        ("slurm_node", "has not set up", {"here": False}, [], True),
+        ("slurm_node", "has not set up", {"here": True}, ["slurmd.service"], True),
+        ("slurm_node", "is to join the queue", {"here": False, "granted": ["minji"]}, [], False),
+        ("slurm_node", "is to join the queue", {"here": False, "granted": []}, [], True),
+        ("slurm_node", "is to join the queue", {"here": True, "granted": ["minji"]}, [], True),
+        ("slurm_node", "is to leave the queue", {"people": ["minji"]}, [], False),
+        ("slurm_node", "is to leave the queue", {"people": []}, [], True),
+        ("slurm_controller", "has not set up", {"here": False}, ["slurmctld.service"], False),
+        ("slurm_controller", "has not set up", {"here": True}, ["slurmctld.service"], True),
+        ("slurm_controller", "does not say whose jobs run", {"jobs": None}, [], False),
+        ("slurm_controller", "does not say whose jobs run", {"jobs": []}, [], True),
+        ("slurm_controller", "it has jobs of", {"jobs": ["minji"]}, [], False),
+        ("slurm_controller", "it has jobs of", {"jobs": []}, [], True),
+    ],
+)
+def test_a_slurm_of_somebody_else_s_and_jobs_that_run_are_in_the_way(
+    role: str, words: str, queue: dict[str, Any], enabled: list[str], *, fine: bool
+) -> None:
+    entries = yaml.safe_load((ROOT / f"roles/{role}/meta/preflight.yml").read_text())["obstacles"]
+    (entry,) = [one for one in entries if words in one["say"]]
+    joins = words in ("has not set up", "is to join the queue")
+    assert entry["when"].startswith(f"{role}_enabled" if joins else f"not {role}_enabled")
+    found = NativeEnvironment().compile_expression(entry["that"])
+    assert found(ansible_facts={"gpuadmin": {"queue": queue, "enabled_units": enabled}}) is fine

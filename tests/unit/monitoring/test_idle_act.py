@@ -5,7 +5,8 @@ import email.policy
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -120,11 +121,16 @@ class Queue(Nodes):
     """The same with a queue: `gpus` that minji's job has, by what Slurm says."""
 
     gpus = 2
+    said: Mapping[str, Any] = {}
+    down = False
+    stopped = False
 
     def run(self, invocation: Invocation, **callbacks: object) -> RunResult:
         if invocation.playbook == "queue":
             job = {"id": "7", "user": "minji", "group": "people", "gpus": self.gpus, "nodes": "gpu1", "place": 0,
-                   "asked": 1, "start": 2, "end": 9, "why": ""}  # fmt: skip
+                   "asked": 1, "start": 2, "end": 9, "why": "", **self.said}  # fmt: skip
+            if self.down:
+                return RunResult({"nas1": HostResult("failed", message="slurmctld does not answer")})
             return RunResult({"nas1": HostResult("ok", reports={"queue": {"jobs": [job], "nodes": []}})})
         if invocation.playbook == "grant":
             self.runs.append((invocation.check, dict(invocation.variables)))
@@ -133,12 +139,13 @@ class Queue(Nodes):
         for host in found.hosts.values():
             for one in host.reports["idle"]["stopped"]:
                 one["status"] = "kept" if self.kept else "gone"
-        return found
+        return replace(found, interrupted=self.stopped and not invocation.check)
 
 
 @pytest.mark.holds(
     "a job that uses one of its GPUs is not idle", "a job of which one GPU may be used is not cancelled",
-    "a job whose GPU somebody may use is not cancelled",
+    "a job whose GPU somebody may use is not cancelled", "somebody else's job is not cancelled",
+    "who stops it while holds end cancels no job",
 )  # fmt: skip
 def test_a_job_that_uses_nothing_is_told_and_then_cancelled(
     queued: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -164,13 +171,28 @@ def test_a_job_that_uses_nothing_is_told_and_then_cancelled(
     world.later(1.1)
     nodes.gpus = 3
     assert "job 7 is left: not all of its GPUs are unused" in world.idle("--yes").output
-    nodes.gpus, nodes.kept = 2, True
+    nodes.gpus = 2
+    for said, words in (
+        ({"user": "junho"}, "it is somebody else's"), ({"id": "9"}, "it has ended"), ({"place": 1}, "it has ended"),
+    ):  # fmt: skip
+        nodes.said = said
+        assert f"job 7 is left: {words}" in world.idle("--yes").output
+    nodes.said, nodes.down = {}, True
+    assert "job 7 is left: slurmctld does not answer" in world.idle("--yes").output
+    assert all(check for check, _ in nodes.runs)
+    nodes.down, nodes.kept = False, True
     world.idle("--yes")
     assert all(check for check, _ in nodes.runs), "a node says that it was used"
     nodes.kept = False
     nodes.runs.clear()
     assert "cancel job 7 of minji" in world.idle("--check").output
     assert all(check for check, _ in nodes.runs)
+    nodes.stopped = True
+    interrupted = world.idle("--yes")
+    assert interrupted.return_value == 130
+    assert "cancelled" not in interrupted.output
+    assert not any("gpuadmin_cancel" in given for _, given in nodes.runs)
+    nodes.stopped = False
     nodes.runs.clear()
     assert "job 7: cancelled" in world.idle("--yes").output
     _, (check, looked), (_, cancelled) = nodes.runs

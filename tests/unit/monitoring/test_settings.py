@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from jinja2.nativetypes import NativeEnvironment
 
 from gpuadmin.actions.shared.metrics import SECRET, keep_secret, metrics_variables, secret_of
 from gpuadmin.config.check import findings
@@ -241,3 +242,26 @@ def test_an_exporter_answers_to_prometheus_alone() -> None:
     assert settings["client_auth_type"] == "RequireAndVerifyClientCert"
     assert settings["client_ca_file"].endswith("authority.pem")
     assert settings["min_version"] == "TLS13"
+
+
+def test_what_ran_already_follows_whatever_packages_were_missing() -> None:
+    """An installation that failed at the last package had started Prometheus: with the settings of then, not of now."""
+    changed = ["/etc/gpuadmin/monitoring/prometheus.yml", "/etc/systemd/system/prometheus.service.d/gpuadmin.conf"]
+    environment = NativeEnvironment()
+    environment.filters["intersect"] = lambda ours, theirs: [one for one in ours if one in theirs]
+    environment.tests["subset"] = lambda ours, theirs: set(ours) <= set(theirs)
+
+    def called(handler: Mapping[str, Any], paths: list[str], active: list[str]) -> bool:
+        facts = {"gpuadmin": {"packages": ["prometheus"], "active_units": active}}
+        known = {
+            "ansible_facts": facts, "ansible_check_mode": False, "__monitoring_files": {"paths": paths},
+            "_monitoring_packages": ["prometheus", "prometheus-alertmanager"],
+            "_monitoring_restart": {"prometheus": changed[1:]}, "item": {"key": "prometheus", "value": changed[1:]},
+        }  # fmt: skip
+        return all(environment.compile_expression(one)(**known) for one in handler["when"])
+
+    restart, reload, _ = yaml.safe_load((ROLE / "handlers/main.yml").read_text())
+    running = ["prometheus.service"]
+    assert (called(restart, changed, running), called(reload, changed, running)) == (True, False)
+    assert (called(restart, changed[:1], running), called(reload, changed[:1], running)) == (False, True)
+    assert (called(restart, changed, []), called(reload, changed[:1], [])) == (False, False), "it has just started"

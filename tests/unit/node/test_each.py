@@ -5,6 +5,7 @@ import mmap
 import multiprocessing
 import os
 import time
+from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.each import MEMORY, Failed, each
@@ -75,3 +76,13 @@ def test_what_the_parent_had_is_not_counted() -> None:
     assert done[tasks[0]] == tasks[0]
     assert isinstance(done[tasks[1]], Failed)
     assert "Cannot allocate memory" in done[tasks[1]].why
+
+
+def _outputs(_: str) -> list[str]:
+    return [str(Path(f"/proc/self/fd/{number}").readlink()) for number in (0, 1, 2)]
+
+
+@pytest.mark.holds("what hangs holds nothing of ours")
+def test_one_that_nobody_can_end_does_not_hold_our_output() -> None:
+    """A FUSE that has read a request and never answers keeps its process, and with it ssh, which waits for the end."""
+    assert list(each(_outputs, ["a"], 1, 50)) == [("a", ["/dev/null"] * 3)]

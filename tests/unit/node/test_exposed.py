@@ -1,6 +1,7 @@
 """Private files that others can read: by name, mode and owner, whatever a person makes of their home."""
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -88,14 +89,47 @@ def test_one_person_does_not_hide_another(tmp_path: Path) -> None:
     assert list(found["unknown"]) == [f"{tmp_path}/a"]
 
 
-def test_what_is_reported_has_bounds(tmp_path: Path) -> None:
-    minji = home(tmp_path)
-    for number in range(exposed.MOST + 50):
-        put(minji / f"{number:04}.key")
-    put(home(tmp_path, "jiho") / "x.key")
+@pytest.mark.holds("files of one person hide nobody else's")
+def test_one_persons_files_hide_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 decoys of minji's, in a directory that comes first, and as many of her subuids."""
+    monkeypatch.setattr(exposed, "_owner", lambda uid: {33000: "minji", 33001: "jiho"}.get(uid, f"uid {uid}"))
+    for person, number, first, step in (("a", 300, 33000, 0), ("b", 300, 200000, 1), ("c", 1, 33001, 0)):
+        folder = home(tmp_path, person)
+        for name in range(number):
+            put(folder / f"{name:04}.key")
+            os.chown(folder / f"{name:04}.key", first + name * step, first)
     found = exposed.collect([str(tmp_path)])
-    assert len(found["found"]) == exposed.MOST
-    assert found["more"] == 51
+    owners = [one["owner"] for one in found["found"]]
+    assert owners.count("minji") == exposed.MOST_OF_ONE
+    assert owners.count("jiho") == 1
+    assert len(owners) == 2 * exposed.MOST_OF_ONE + 1
+    assert found["more"] == {"minji": 295, exposed.NAMELESS: 295}
+
+
+def acl(path: Path, named: int, mask: int) -> None:
+    """Give uid 33005 these rights, and the owner's group none."""
+    nobody = 2**32 - 1
+    entries = [(1, 7, nobody), (2, named, 33005), (4, 0, nobody), (16, mask, nobody), (32, 0, nobody)]
+    value = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries)
+    os.setxattr(path, "system.posix_acl_access", value)
+
+
+@pytest.mark.parametrize(("named", "mask", "seen"), [(4, 4, True), (4, 0, False), (0, 7, False), (7, 7, True)])
+def test_what_an_acl_opens_to_one_person(tmp_path: Path, named: int, mask: int, seen: bool) -> None:
+    minji = home(tmp_path)
+    put(minji / "a.key", 0o600)
+    os.chown(minji / "a.key", 33000, 33000)
+    acl(minji / "a.key", named, mask)
+    assert names(tmp_path) == (["minji/a.key"] if seen else [])
+
+
+def test_a_home_that_an_acl_opens_is_walked(tmp_path: Path) -> None:
+    minji = home(tmp_path, mode=0o700)
+    put(minji / "a.key")
+    os.chown(minji, 33000, 33000)
+    assert names(tmp_path) == []
+    acl(minji, 5, 5)
+    assert names(tmp_path) == ["minji/a.key"]
 
 
 @pytest.mark.holds("whose files were not looked at is said, or how many they are")

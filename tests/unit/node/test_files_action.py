@@ -93,7 +93,9 @@ def run(top: Path, *options: str) -> subprocess.CompletedProcess[str]:
         str(Path(sys.executable).parent / "ansible-playbook"), "-i", "localhost,", "-c", "local",
         "-e", f"ansible_python_interpreter={sys.executable}", str(top / "play.yml"), *options,
     ]  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=top)
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=environment, cwd=top
+    )
 
 
 def play(top: Path, *options: str) -> dict[str, Any]:

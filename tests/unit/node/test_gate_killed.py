@@ -14,7 +14,7 @@ from tests.support.gated_host import GatedHost, gated_host
 ENDS = Grant("a1", "minji", 20000, ["0"], 1000, 2000, "root@nas")
 STAYS = Grant("b1", "jiho", 30000, ["1"], 1000, 9000, "root@nas")
 #: What has an effect that stays, in no order. Telling systemd happens for each unit.
-EFFECTS = ((grants, "delete"), (reconcile, "_apply"), (reconcile, "_remember"), (tried, "write"))
+EFFECTS = ((grants, "delete"), (reconcile, "apply"), (reconcile, "_remember"), (tried, "write"))
 
 
 class KilledError(BaseException):
@@ -57,6 +57,26 @@ def test_nobody_keeps_what_has_ended(
         forget(host)
     host.go(1500)  # the clock is put back
     assert theirs(host, "user-20000.slice") == []
+
+
+@pytest.mark.holds("what a run that was killed has told systemd is told again")
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize(("module", "name"), EFFECTS[1:], ids=[name for _, name in EFFECTS[1:]])
+def test_what_ends_at_once_after_a_kill_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, *, before: bool
+) -> None:
+    """A prolog was killed, and its epilog runs. Nobody is in the slice, so no trial finds out that it is open."""
+    host = gated_host(tmp_path, monkeypatch)
+    host.people["jiho"] = 30000
+    host.go(1500)
+    grants.write(STAYS, host.places.state)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, killed(name, getattr(module, name), before=before))
+        with pytest.raises(KilledError):
+            host.go(1500)
+    grants.delete(["b1"], host.places.state, host.places.run)
+    reconcile.under_lock(host.places, 1510, whole=False)
+    assert [path for path in host.allow.get("user-30000.slice", ()) if "/gpu" in path] == []
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])

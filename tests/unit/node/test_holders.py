@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import holders
 
 from tests.support.lock_holder import held
+from tests.support.unfinished import first_thread_ended
 
 root_only = pytest.mark.root  # acts as other users
 
@@ -51,6 +52,18 @@ def test_a_child_that_goes_on_with_the_lock_is_found(tmp_path: Path) -> None:
             assert holders.holder_of(stream.fileno()).startswith(f"process {second} ")
     finally:
         os.kill(second, signal.SIGKILL)
+
+
+@root_only
+def test_a_process_without_its_first_thread_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    with path.open("w") as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        with first_thread_ended(31153, theirs.fileno()) as process:
+            theirs.close()
+            with path.open() as stream:
+                found = holders.holder_of(stream.fileno())
+    assert found.startswith(f"process {process.pid} (python3) of uid 31153, ")
 
 
 @root_only

@@ -1,7 +1,13 @@
 """What a host says of itself."""
 
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import cgroups
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, jobs
 from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import parse_mountinfo
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations.host_facts import look_at
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations.host_facts import look_at, queue
 
 MOUNTS = """\
 22 1 0:20 / / rw - btrfs /dev/vda2 rw
@@ -25,3 +31,30 @@ def test_look_at_does_not_look_into_mounts() -> None:
 def test_look_at_what_is_not_there_yet() -> None:
     seen = look_at("/local/.docker", parse_mountinfo(MOUNTS))
     assert (seen["mounts"], seen["fstype"], seen["entries"]) == ([], "btrfs", [])
+
+
+@pytest.mark.holds("a node does not leave the queue while a job without GPUs runs there")
+def test_whose_jobs_run_and_who_has_gpus_of_an_admin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job without GPUs has no grant. Slurm's own processes are root's; a Slurm that is not ours is not looked at."""
+    step = tmp_path / "system.slice/gpu1_slurmstepd.scope/job_7/step_0"
+    for name, pids in (("slurm", "1\n"), ("user/task_0", "2\n3\n")):
+        (step / name).mkdir(parents=True)
+        (step / name / "cgroup.procs").write_text(pids)
+    owners = {1: 0, 2: 20002, 3: None}
+    monkeypatch.setattr(cgroups, "owner_of", owners.get)
+    monkeypatch.setattr(jobs, "name_of", lambda uid: {20002: "haeun"}[uid])
+    monkeypatch.setattr(jobs.running, "__defaults__", ([str(tmp_path / "none"), str(tmp_path)],))
+    now = int(time.time())
+    for id, user, source, until in (
+        ("a1", "minji", "admin", 99),
+        ("slurm-4", "jiho", "slurm", 99),
+        ("a2", "sora", "admin", -1),
+    ):
+        one = grants.Grant(id, user, 20001, ["0"], now - 9, now + until, "root", source=source)
+        grants.write(one, str(tmp_path))
+    found = queue(str(tmp_path))
+    assert (found["people"], found["granted"], found["here"]) == (["jiho"], ["minji"], False)
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "slurm/slurm.key").touch()
+    found = queue(str(tmp_path))
+    assert (found["people"], found["here"]) == (["haeun", "jiho"], True)

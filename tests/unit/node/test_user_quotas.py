@@ -1,5 +1,6 @@
 """User quotas of real ext4 and xfs, which the kernel of a test's machine need not have: homes held to amounts."""
 
+import ctypes
 import subprocess
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def test_the_kernel_holds_homes_to_amounts_and_lets_them_go(tmp_path: Path) -> N
             f"{fstype} free",
         ]
     assert [line.strip() for line in said[:-2]] == expected
-    told = "people's amounts are told, and nothing enforces them: user quotas of"
+    told = "people are told their amounts, and nothing enforces them: user quotas of"
     assert said[-2:] == [
         f"ext4 off [] [] /run/ubdc/homes: {told} /run/ubdc are off (mount it with usrquota)",
         f"xfs off [] [] /run/ubdd/homes: {told} /run/ubdd are off (mount it with uquota)",
@@ -54,6 +55,20 @@ def test_what_has_no_quotas_has_none_and_what_is_not_there_is_an_error(tmp_path:
     assert UserQuotas(str(tmp_path / "file")).enforced() is False
     with pytest.raises(OSError, match="nowhere"):
         UserQuotas(str(tmp_path / "nowhere")).enforced()
+
+
+@pytest.mark.holds("quotas that are only counted hold nobody to them")
+def test_quotas_that_are_only_counted_hold_nobody_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    quotas = UserQuotas("/dev/x")
+    for flags, held in ((0, False), (1, False), (2, False), (3, True), (0x33, True)):
+        said = bytes((1, 0, flags, 0))
+
+        def ask(command: int, uid: int, data: ctypes.Array[ctypes.c_char], said: bytes = said) -> bool:
+            data[0:4] = said
+            return True
+
+        monkeypatch.setattr(quotas, "_ask", ask)
+        assert quotas.enforced() is held
 
 
 def test_a_limit_is_a_whole_number_of_any_file_systems_blocks() -> None:

@@ -189,6 +189,29 @@ def test_who_asks_is_what_the_kernel_says(host: Host, short_tmp: Path, monkeypat
         assert ask(65534) == "1 stranger\n"
 
 
+@pytest.mark.holds("nobody keeps others from their links by subordinate ids")
+def test_who_comes_with_many_ids_is_refused_before_their_turn(
+    host: Host, short_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has subordinate ids can connect as each of them; held until their turn they take all descriptors."""
+    looked: list[int] = []
+    monkeypatch.setattr(links, "who", lambda uid, *_: (looked.append(uid), "minji")[1])
+    several = iter([2**31 + 1, 20001, 2**31 + 2])
+    monkeypatch.setattr(peercred_service, "peer_uid", lambda _connection: next(several))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(serving(host, short_tmp / "s", monkeypatch))
+        channels = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3)]
+        for channel in channels:
+            channel.connect(str(short_tmp / "s"))
+        said = [channel.recv(4096).decode() for channel in channels]
+    assert looked == [20001]
+    assert (said[0], said[2]) == ("1 stranger\n", "1 stranger\n")
+    save(host.path("state"), DesiredState())
+    assert links.subordinate(host.path("state"), "")(2**31 + 1) is None, "each is told that there are no accounts"
+    Path(host.path("state/accounts.json")).write_text("{")
+    assert links.subordinate(host.path("state"), "")(2**31 + 1) is None, "who asks is served, or told that it failed"
+
+
 def test_settings_that_nobody_wrote(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("", "[]", "{}"):
         (tmp_path / "links.json").write_text(text)

@@ -63,8 +63,17 @@ def test_what_the_inventory_says_of_a_node_counts() -> None:
     hosts = [Host("gpu1", ("gpu",), {"gpus_access": "granted", "limits_docker": "200G"})]
     text = guide("en", settings(limits={}), NODES, hosts=hosts)
     assert "systemd-run --user" in text
-    assert "How much you may have is in `gpuadmin-me`" in text
-    assert "you are told on your terminals" in guide("en", settings(mail=None), NODES, hosts=hosts)
+    assert "`gpuadmin-me` says how much you may have" in text
+
+
+def test_only_where_idle_can_tell_people_the_guide_says_that_it_does() -> None:
+    mail = {"host": "localhost", "sender": "gpu@example.org"}
+    hosts = [Host("gpu1", ("gpu",), {"gpus_access": "granted"}), Host("nas1", ("storage", "monitor"), {})]
+    told = "you are told by mail and on your terminals, and the program may be stopped 4 h later."
+    assert told in guide("en", settings(mail=mail), NODES, hosts=hosts)
+    assert "메일과 터미널로 알려 드리고 4시간 뒤에" in guide("ko", settings(mail=mail), NODES, hosts=hosts)
+    assert told not in guide("en", settings(mail=mail), NODES, hosts=hosts[:1])
+    assert told not in guide("en", settings(mail=None), NODES, hosts=hosts)
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
@@ -99,6 +108,37 @@ def test_gpus_that_a_queue_gives(language: str) -> None:
     assert f"gpu1{end}" not in text
     group = {"name": "phd", "book": {"hours": 3}}
     assert "gpu book 2 --at 09:00 --hours 3 " in guide(language, settings(slurm={"groups": [group]}), NODES)
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_what_holds_for_nodes_of_the_queue_is_said_of_these_alone(language: str) -> None:
+    scope, look, ask = {
+        "ko": (
+            "대기열에 있는 노드에만 해당합니다: gpu2.",
+            "누구나 쓸 수 있는 노드에서는 시작하기 전에",
+            "관리자에게서 받은 GPU를 더 쓰지 않으면",
+        ),
+        "en": (
+            "about the nodes in the queue: gpu2.",
+            "Look before you start on a node whose GPUs are open",
+            "of GPUs that your administrators gave you: tell",
+        ),
+    }[language]
+
+    def about(**first: Any) -> str:
+        hosts = [Host("nas1", ("slurm", "storage"), {}), Host("gpu1", ("gpu",), first), Host("gpu2", ("gpu",), {})]
+        return guide(language, settings(gpus={"access": "granted"}, slurm={}), NODES, hosts=hosts)
+
+    opened, granted = about(slurm_node=False, gpus_access="open"), about(slurm_node=False)
+    for text in (opened, granted):
+        assert scope in text
+        assert "gpu get --node gpu2 " in text, "the first to log in to is not in the queue"
+        assert "`gpu release`" in text
+    assert (look in opened, ask in opened) == (True, False)
+    assert (look in granted, ask in granted) == (False, True)
+    everywhere = about()
+    assert not any(part in everywhere for part in (scope[:20], look, ask))
+    assert "gpu get --node gpu1 " in everywhere
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])

@@ -91,6 +91,8 @@ def test_before_the_host_is_set_up(host: Host) -> None:
     assert docker_self.docker_self(host, 20002) == (1, "Docker is not set up on this host. Ask the admins.")
     converge(Request(Settings(), [JUNHO]), host)  # a site without Docker
     assert docker_self.docker_self(host, 20002)[0] == 1
+    assert docker_self.stranger(SETTINGS, 20002) is None
+    assert docker_self.stranger(replace(SETTINGS, login=False), 20002) is not None, "nobody logs in there"
 
 
 @pytest.mark.parametrize("uid", [0, 1000, 19999, 20003, 50000, 65534, 2**31 + 5, 2**32 - 1])

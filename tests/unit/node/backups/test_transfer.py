@@ -27,7 +27,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.copy_stream import Bounds
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups.wire import Stopped
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.wire import Pulse, Stopped
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget, OverBudget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.safe_walk import Entry
@@ -519,9 +519,9 @@ def test_a_difference_that_writes_what_is_wrong_is_found(
     assert copy(first, other) == {}
     (home / "new").write_bytes(b"all that there is to send")
     second = storage.backup(SECOND, verify=[])
-    real = sending._Sender._differ
+    real = sending.Sender._differ
 
-    def wrong(self: sending._Sender, entry: Any, line: Any, before: Any) -> None:
+    def wrong(self: sending.Sender, entry: Any, line: Any, before: Any) -> None:
         if line.path == "same":
             self._link.put("patch", name="same", size=4)
             self._link.put("data", b"KEPT", at=0)
@@ -529,7 +529,7 @@ def test_a_difference_that_writes_what_is_wrong_is_found(
         else:
             real(self, entry, line, before)
 
-    monkeypatch.setattr(sending._Sender, "_differ", wrong)
+    monkeypatch.setattr(sending.Sender, "_differ", wrong)
     lacking = transfer.send(second, other.behind(NOT_WHOLE), [first])[1]
     assert set(lacking) == {"minji"}
     monkeypatch.undo()
@@ -616,10 +616,9 @@ def test_one_that_takes_all_room_takes_nobody_s_copy(storage: Storage, tmp_path:
 
 
 def test_one_more_walk_through_a_home_that_is_sent_gets_no_more_time() -> None:
-    task: Any = SimpleNamespace(seconds=-1.0, limits=transfer.Limits())
     link: Any = None
-    budget = transfer._Pulse(task, link)
-    task.seconds = 60.0
+    budget = Pulse(link, -1.0)
+    budget.seconds = 60.0
     with pytest.raises(OverBudget):
         budget.again().check()
 
@@ -831,10 +830,10 @@ def test_a_manifest_that_comes_back_has_an_end(monkeypatch: pytest.MonkeyPatch, 
     assert (tmp_path / "manifest").stat().st_size == 0
 
 
-def test_while_there_is_nothing_to_send_there_are_signs_of_life(tmp_path: Path) -> None:
+def test_while_there_is_nothing_to_send_there_are_signs_of_life() -> None:
     said: list[str] = []
     link: Any = SimpleNamespace(put=said.append, flush=lambda: said.append("flushed"))
-    budget = transfer._Pulse(task(tmp_path), link)
+    budget = Pulse(link, 60.0)
     budget.check()
     assert said == []
     budget._pulsed -= budget.EVERY + 1
@@ -887,14 +886,14 @@ def test_what_is_sent_is_what_was_looked_at(tmp_path: Path) -> None:
         one = entry(tmp_path, "a", handle)
         (tmp_path / "b").replace(tmp_path / "a")
         with pytest.raises(NodeError, match="was exchanged"):
-            sending._Sender(link, Budget()).whole(one)
+            sending.Sender(link, Budget()).whole(one)
         one, top = entry(tmp_path, "a", handle), line(".", "d")
         for lines in ([top, line("b")], [top]):
             with pytest.raises(NodeError, match="does not match what is there"):
-                sending._Sender(link, Budget()).difference([one], iter(lines), iter([top]))
+                sending.Sender(link, Budget()).difference([one], iter(lines), iter([top]))
         twin: Any = SimpleNamespace(directory=lambda _path: None)
         with pytest.raises(NodeError, match="is not in the earlier backup"):
-            sending._Sender(link, Budget(), twin).difference(
+            sending.Sender(link, Budget(), twin).difference(
                 [one], iter([top, line("a")]), iter([top, line("a", size=2)])
             )
     finally:
@@ -910,6 +909,6 @@ def test_names_of_one_file_cost_memory(tmp_path: Path, monkeypatch: pytest.Monke
     handle = os.open(tmp_path, os.O_RDONLY)
     try:
         with pytest.raises(OverBudget, match="more names at once"):
-            sending._Sender(link, Budget()).whole(entry(tmp_path, "a", handle))
+            sending.Sender(link, Budget()).whole(entry(tmp_path, "a", handle))
     finally:
         os.close(handle)

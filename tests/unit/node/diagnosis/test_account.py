@@ -45,9 +45,12 @@ def test_the_last_lines_are_kept_and_cut() -> None:
     assert all(len(line) <= 300 for line in found)
 
 
-def test_sshd_settings() -> None:
+@pytest.mark.parametrize(
+    "words", ["allowusers {}\nport 22\npubkeyauthentication", "AllowUsers {}\nPort 22\nPubkeyAuthentication"]
+)
+def test_sshd_settings(words: str) -> None:
     def run(_: object) -> Finished:
-        return Finished((), 0, "allowusers jiho\nallowusers yuna\nport 22\npubkeyauthentication yes\n", "")
+        return Finished((), 0, "allowusers jiho\n" + words.format("yuna") + " yes\n", "")
 
     assert account.settings("minji", run) == {"allowusers": "jiho yuna", "pubkeyauthentication": "yes"}
 

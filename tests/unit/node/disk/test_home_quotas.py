@@ -3,10 +3,12 @@
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import filling, home_quotas, told
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import records
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import Amounts, OwnAmounts, Used
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Kept, Places
@@ -93,7 +95,7 @@ def test_each_home_gets_its_amount_and_nothing_twice(storage: Storage) -> None:
 
 def test_who_has_more_already_is_said(storage: Storage) -> None:
     storage.quotas.used[20001] = 140 * MB
-    assert "140.0 MB are there: minji writes nothing before it is less" in storage.hold().done[1]
+    assert "140.0 MB are there: minji can write nothing until it is less" in storage.hold().done[1]
 
 
 @pytest.mark.holds("root, daemons and those who have no account get no limit")
@@ -147,6 +149,27 @@ def test_a_limit_that_fails_is_named_and_keeps_nobody_else(storage: Storage) -> 
     assert sorted(storage.quotas.most) == [20001]
 
 
+@pytest.mark.holds("limits on a disk that the homes have left are taken back")
+def test_limits_on_a_disk_that_the_homes_have_left_are_taken_back(storage: Storage) -> None:
+    left = Quotas(most={20001: rounded(100 * MB)})
+    before = home_quotas.Set("/dev/old", [home_quotas.Own("minji", 20001, 100 * MB)])
+    records.record(f"{storage.places.state}/{home_quotas.RECORD}", before)
+    host = storage.host
+    both = replace(host, quotas=lambda device: left if device == "/dev/old" else host.quotas(device))  # type: ignore[arg-type,return-value]  # as above
+    home_quotas.hold(storage.places, storage.wanted(), host=both)
+    assert left.most == {}
+    assert sorted(storage.quotas.most) == [20001, 20002]
+
+
+@pytest.mark.holds("homes are held to amounts by one at a time")
+def test_homes_are_held_to_amounts_by_one_at_a_time(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(home_quotas, "flocked", partial(flocked, seconds=0.1))
+    with flocked(f"{storage.places.run}/locks/home-quotas"):
+        (problem,) = storage.hold().problems
+    assert "has been held for" in problem
+    assert not storage.quotas.most
+
+
 @pytest.mark.holds("a home's limit that the kernel does not have is told")
 def test_a_limit_that_the_kernel_did_not_take_is_a_problem(storage: Storage) -> None:
     storage.quotas.deaf = True
@@ -156,7 +179,7 @@ def test_a_limit_that_the_kernel_did_not_take_is_a_problem(storage: Storage) -> 
 @pytest.mark.parametrize(
     ("change", "note"),
     [
-        (lambda one: replace(one, fstype="btrfs"), "people's amounts are told, and nothing enforces them"),
+        (lambda one: replace(one, fstype="btrfs"), "people are told their amounts, and nothing enforces them"),
         (lambda one: replace(one, quotas=Quotas(on=False)), "are off (mount it with usrquota)"),
         (lambda one: replace(one, fstype="xfs", quotas=Quotas(on=False)), "are off (mount it with uquota)"),
     ],

@@ -7,8 +7,14 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.host_settings import
 from tests.unit.node.host_settings.conftest import Host
 
 
-def test_all_keywords_and_the_match_lines(host: Host) -> None:
-    text = "clientaliveinterval 300\nacceptenv LANG\nacceptenv LC_*\n"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "clientaliveinterval 300\nacceptenv LANG\nacceptenv LC_*\n",
+        "ClientAliveInterval 300\nAcceptEnv LANG\nAcceptEnv LC_*\n",  # since OpenSSH 10.6
+    ],
+)
+def test_all_keywords_and_the_match_lines(host: Host, text: str) -> None:
     place = host({"etc/ssh/sshd_config": "Match User minji\n"}, {"/usr/sbin/sshd -T": text})
     assert ssh.sshd(place) == {
         "clientaliveinterval": "300", "acceptenv": "LANG\nLC_*", "Match": "Match User minji",

@@ -154,11 +154,11 @@ def listening(uid: int) -> Iterator[int]:
         os.waitpid(child, 0)
 
 
-def fake_sshd(path: Path, port: int, *, valid: bool = True, greets: bool = True) -> str:
+def fake_sshd(path: Path, port: int, *, valid: bool = True, greets: bool = True, word: str = "port") -> str:
     path.write_text(
         "#!/bin/sh\ncase $1 in\n"
         f"-t) {'exit 0' if valid else 'echo bad option >&2; exit 255'} ;;\n"
-        f"-T) echo 'usepam yes'; echo 'port {port}'; echo 'port 9' ;;\n"
+        f"-T) echo 'usepam yes'; echo '{word} {port}'; echo 'port 9' ;;\n"
         f"-i) {'echo SSH-2.0-x' if greets else ':'} ;;\nesac\n"
     )
     path.chmod(0o755)
@@ -182,7 +182,8 @@ def test_sshd_that_people_keep_busy_is_there_all_the_same(tmp_path: Path) -> Non
             thread.start()
         for thread in threads:
             thread.join()
-        assert health.sshd_problem(fake_sshd(tmp_path / "sshd", port)) is None
+        for word in ("port", "Port"):  # since OpenSSH 10.6
+            assert health.sshd_problem(fake_sshd(tmp_path / "sshd", port, word=word)) is None
         assert "sshd: bad option" in str(health.sshd_problem(fake_sshd(tmp_path / "sshd", port, valid=False)))
         assert health.sshd_problem(fake_sshd(tmp_path / "sshd", port, greets=False)) == "sshd does not greet"
 

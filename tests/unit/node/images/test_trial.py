@@ -181,6 +181,32 @@ def test_a_root_that_is_committed_is_not_rebooted_because_the_disk_is_full(
     assert ended == ["early"]
 
 
+@pytest.mark.parametrize(
+    ("rounds", "settle", "current"), [(3, 60, "one"), (1, 0, "one"), (2, 0, "base"), (40, 60, "base")]
+)
+def test_a_check_that_fails_is_tried_again_until_it_has_settled(
+    places: Places, monkeypatch: pytest.MonkeyPatch, rounds: int, settle: int, current: str
+) -> None:
+    """A service may still be starting; one that does not start in that time is a reason to go back."""
+    clock, seen, ended = [100.0], [0], []
+
+    def look(_scripts: object) -> dict[str, str]:
+        seen[0] += 1
+        clock[0] += 1
+        return {} if seen[0] >= rounds else {"50-sshd": "nobody listens"}
+
+    monkeypatch.setattr(trial, "checks", lambda _places, kind: ["50-sshd"] if kind == "required" else [])
+    monkeypatch.setattr(trial, "run_checks", lambda scripts: look(scripts) if scripts else {})
+    monkeypatch.setattr(trial, "give_up", lambda _places, why, **_: ended.append(why))
+    monkeypatch.setattr(trial, "prune_node", lambda _places: None)
+    monkeypatch.setattr(trial.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(trial.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    trial.gate(places, ImageSettings(settle=settle))
+    assert grubenv.read(places.boot)["current"] == current
+    assert len(ended) == (current == "base")
+    assert all("nobody listens" in why for why in ended)
+
+
 def test_the_deadline_that_waited_asks_grub(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit came while it waited, and its record did not: the disk is full."""
     monkeypatch.setattr(trial, "give_up", lambda *_, **__: pytest.fail("a confirmed root is rebooted"))

@@ -182,3 +182,45 @@ def test_a_directory_s_group_decides(host: access.Host) -> None:
 
     there = access.Host(root=host.root, group="gpuusers", run=groups)
     assert "still in the group gpuusers" in access.converge([JIHO], True, there).conflicts[0]
+
+
+GONE = (
+    "scancel: error: fetch_config: DNS SRV lookup failed\nscancel: fatal: Could not establish a configuration source\n"
+)
+DOWN = "scancel: error: Unable to contact slurm controller (connect failure)\n"
+
+
+@pytest.mark.holds("jobs that may wait in a queue are cancelled, or the lock fails")
+@pytest.mark.parametrize(
+    ("complaint", "there", "fine"),
+    [
+        (GONE, None, True),  # the queue was taken away, its programs stay
+        (GONE, "var/lib/gpuadmin/slurm/slurmd.env", False),  # slurmd has not fetched it yet
+        (GONE, "etc/slurm/slurm.conf", False),
+        (GONE, "run/slurm/conf/slurm.conf", False),
+        (DOWN, None, False),
+        ("", None, False),
+    ],
+)
+def test_jobs_in_the_queue_are_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: str, there: str | None, fine: bool
+) -> None:
+    if there:
+        (tmp_path / "etc" / there).parent.mkdir(parents=True)
+        (tmp_path / "etc" / there).write_text("")
+    answers, called = [subprocess.CompletedProcess([], 1, "", complaint)], []
+    monkeypatch.setattr(access.shutil, "which", lambda _: "/usr/bin/scancel")
+    known = access.no_queue
+    monkeypatch.setattr(access, "no_queue", lambda said: known(said, str(tmp_path / "etc")))
+
+    def answer(command: Sequence[str]) -> Any:
+        called.append(tuple(command))
+        return answers[0]
+
+    machine = access.Host(root="/", run=answer)
+    if fine:
+        access._cancel_slurm(MINJI, machine)
+    else:
+        with pytest.raises(access.NodeError, match="jobs of minji in the queue are not cancelled"):
+            access._cancel_slurm(MINJI, machine)
+    assert called == [("scancel", "--user=minji")]

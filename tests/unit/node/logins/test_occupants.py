@@ -1,11 +1,14 @@
 """Who is on a node, and whose processes hold a GPU."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
+
+from tests.support.unfinished import first_thread_ended
 
 
 def test_who_is_on_a_node(tmp_path: Path) -> None:
@@ -54,3 +57,13 @@ def test_who_closes_files_all_the_time_does_not_hide_a_gpu(tmp_path: Path, monke
 
     monkeypatch.setattr(os, "readlink", readlink)
     assert occupants.gpu_users(1000, str(tmp_path)) == ["uid 48211"]
+
+
+@pytest.mark.root
+def test_a_process_without_its_first_thread_holds_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the kernel lists of the process itself is empty."""
+    device = tmp_path / "nvidia0"
+    device.touch()
+    monkeypatch.setattr(occupants, "GPU_DEVICE", re.compile(re.escape(str(device))))
+    with device.open() as card, first_thread_ended(31152, card.fileno()):
+        assert occupants.gpu_users(31152) == ["uid 31152"]

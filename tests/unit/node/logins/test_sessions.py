@@ -14,6 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 
 from tests.support.hostile_scene import silent
 from tests.support.slices import own_slice
+from tests.support.unfinished import first_thread_ended
 from tests.unit.node.logins.conftest import JIHO, MINJI
 
 root_only = pytest.mark.root  # gives files to other users
@@ -97,6 +98,16 @@ def test_who_forks_without_end_is_ended_before_anybody_is_asked(
         assert list(tmp_path.iterdir()) == []
         running[0].wait(10)
         assert asked[0], "nothing of hers is left when they are asked"
+
+
+@root_only
+@pytest.mark.holds("who ended their first thread alone still runs the others")
+def test_a_process_whose_first_thread_has_ended_is_ended() -> None:
+    with first_thread_ended(MINJI.uid) as process:
+        assert any(one.pid == process.pid for one in sessions.processes())
+        host = sessions.Host(linger="/nonexistent", run=silent, gentle=0.5, patience=20)
+        assert sessions.converge([MINJI], host=host).conflicts == []
+        assert process.wait(20) < 0
 
 
 @root_only

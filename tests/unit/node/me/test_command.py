@@ -38,6 +38,15 @@ def test_nobody_else_is_asked_about(arguments: list[str], capsys: pytest.Capture
     assert "usage: gpuadmin-me" in capsys.readouterr().err
 
 
+@pytest.mark.holds("root looks at nobody's home as if it were theirs")
+def test_root_is_sent_to_the_controller(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(command.os, "geteuid", lambda: 0)
+    assert command.main(["disk"], str(tmp_path / "none")) == 2
+    assert "on the controller" in capsys.readouterr().err
+
+
 def test_settings_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="tell your admins"):
         command.load(str(tmp_path / "me.json"))

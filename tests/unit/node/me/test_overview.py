@@ -1,6 +1,8 @@
 """What somebody has: counted within bounds, and what is not known is said."""
 
+import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,22 @@ Minimum number of days between password change : 0
 @pytest.mark.parametrize(("words", "day"), [("Mar 01, 2027", "2027-02-28"), ("never", None)])
 def test_the_last_day(words: str, day: str | None) -> None:
     assert overview.expiry(CHAGE.format(words)) == day
+
+
+@pytest.mark.holds("a count of a home enters nothing that is mounted there")
+def test_what_is_mounted_in_a_home_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "mounted/file").write_bytes(b"x" * 100_000)
+    real = overview._entries
+
+    def entries(directory: str) -> Iterator[tuple[os.stat_result, str]]:
+        for facts, path in real(directory):
+            values = list(facts[:10])
+            values[2] += path.endswith("mounted")  # st_dev
+            yield os.stat_result([*values, *([0.0] * 6), 512, 8]), path
+
+    monkeypatch.setattr(overview, "_entries", entries)
+    assert overview.counted_bytes(str(tmp_path), 10) == (0, True)
 
 
 def test_a_chage_that_does_not_say_it() -> None:

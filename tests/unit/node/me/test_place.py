@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.causes.cause import Cause
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.me import overview, place
+from ansible_collections.gpuadmin.node.plugins.module_utils.me import check, overview, place
 
 from tests.support.fake_slurm import row, slurm
 from tests.support.me_overview import FOUND
@@ -33,7 +34,7 @@ def test_ones_own_alone(node: Subject) -> None:
     output = overview.lines(node, {**FOUND, "queue": found}, "gpu1", [], "en")
     assert "  GPUs: given by the queue here" in output
     assert any(line.startswith("  You have 1 GPU of gpu2 until 2033-05-18") for line in output)
-    (waits,) = [line for line in output if "You wait for 1 GPU." in line]
+    (waits,) = [line for line in output if "You are waiting for 1 GPU." in line]
     assert "place in the queue: 2. Others come first" in waits
     assert "(since 2030-03-1" in waits
     nobody = overview.lines(node, {**FOUND, "queue": {"mine": [], "waiting": 3}}, "gpu1", [], "ko")
@@ -49,3 +50,36 @@ def test_a_node_without_a_queue_and_one_that_does_not_answer(
         place.place(node)
     output = overview.lines(node, {**FOUND, "queue": "slurmctld does not answer"}, "gpu1", [], "en")
     assert "  queue: not known (slurmctld does not answer)" in output
+
+
+def test_a_check_tells_whoever_waits_their_place(
+    node: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where they have some: they need not ask for what they asked for."""
+    lacks = [Cause("gpu-grant", "x", "y")]
+    (tmp_path / "said").write_text(row("5", "minji", "PENDING", reason="Resources"))
+    first, why = check.lines(lacks, 20, "gpu1", "en", check.queued(node, lacks))
+    assert first.startswith("* You are waiting for 1 GPU. Your place in the queue: 1. Next, as soon as")
+    assert "GPUs are given on request here" in why
+    (tmp_path / "said").write_text(row("4", "minji", "RUNNING", end=2000000000, nodes="gpu2"))
+    assert "gpu2의 GPU 1개" in check.lines(lacks, 20, "gpu1", "ko", check.queued(node, lacks))[0]
+    assert check.queued(node, [Cause("memory", "x", "y")]) == []
+    nobody = check.queued(Subject(name="haeun", root=node.root), lacks)
+    assert check.lines(lacks, 20, "gpu1", "en", nobody)[0] == "* To get one: `gpu get`"
+    more = [Cause("gpu-granted", "x", "y", values=("GPU 0", "18:00"))]
+    assert (
+        check.lines(more, 20, "gpu1", "en", check.queued(node, more))[1] == "- Use GPU 0. If you need more: `gpu get`"
+    )
+    slurm(tmp_path, monkeypatch, scontrol="echo down")
+    assert check.queued(node, lacks) == []
+
+
+def test_a_check_names_no_queue_where_there_is_none(tmp_path: Path) -> None:
+    lacks, without = [Cause("gpu-grant", "x", "y")], Subject(name="minji", root=str(tmp_path))
+    for language, way in (
+        ("en", "ask your admins, and say for how long"),
+        ("ko", "관리자에게 사용 기간과 용도를 알려 신청"),
+    ):
+        first = check.lines(lacks, 20, "gpu1", language, check.queued(without, lacks))[0]
+        assert way in first
+        assert "gpu get" not in first

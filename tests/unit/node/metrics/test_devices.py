@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.metrics_host import Host, user_cgroup
+from tests.support.unfinished import first_thread_ended
 
 #: It opens what it is told to, says so, and waits.
 HOLDER = (
@@ -104,6 +105,37 @@ def test_a_stopped_process_holds_it(dev: Path, tmp_path: Path) -> None:
     with holder(sys.executable, "-c", HOLDER, str(dev / "nvidia0")) as pid:
         os.kill(pid, 19)
         assert held(dev, tmp_path)[pid] == {("gpu", 0)}
+
+
+@pytest.mark.root
+def test_a_process_without_its_first_thread_holds_it(dev: Path, tmp_path: Path) -> None:
+    with (
+        (dev / "nvidia1").open() as card,
+        (dev / "nvidia-uvm").open() as memory,
+        first_thread_ended(31151, card.fileno(), memory.fileno()) as process,
+    ):
+        assert held(dev, tmp_path)[process.pid] == {("gpu", 1), UVM}
+
+
+#: What it is told to open, a thread of its opens, which has files of its own.
+APART = """
+import ctypes, os, sys, threading, time
+def run():
+    ctypes.CDLL(None).unshare(0x400)  # CLONE_FILES
+    for path in sys.argv[1:]:
+        os.open(path, os.O_RDONLY)
+    print(flush=True)
+    time.sleep(60)
+threading.Thread(target=run).start()
+"""
+
+
+@pytest.mark.root
+def test_a_thread_with_files_of_its_own_holds_it(dev: Path, tmp_path: Path) -> None:
+    """The first one goes on, and has none of them."""
+    with holder(sys.executable, "-c", APART, str(dev / "nvidia1"), str(dev / "nvidia-uvm")) as pid:
+        assert not any("nvidia" in str(one.readlink()) for one in Path(f"/proc/{pid}/fd").iterdir())
+        assert held(dev, tmp_path)[pid] == {("gpu", 1), UVM}
 
 
 @pytest.mark.root

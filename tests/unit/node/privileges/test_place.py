@@ -16,3 +16,14 @@ def test_only_whole_paths_are_left_out() -> None:
     place = parse({"admin": "gpuadmin", "declared": ["ubuntu"], "aside": aside})
     assert place.aside == ("/home", "/homes")
     assert place.expected == {"root", "gpuadmin", "ubuntu"}
+
+
+def test_keys_of_admins_who_have_sudo() -> None:
+    """One who has none, or whose last day was, is not asked about: they are not declared."""
+    admins = [
+        {"name": "jiwon", "sudo": True, "keys": ["ssh-ed25519 AAAA jiwon@x"]},
+        {"name": "guest", "sudo": False, "keys": []},
+        {"name": "ended", "sudo": True, "keys": []},
+    ]
+    place = parse({"admin": "gpuadmin", "declared": ["jiwon"], "admins": admins})
+    assert place.keys == {"jiwon": {"ssh-ed25519 AAAA"}}

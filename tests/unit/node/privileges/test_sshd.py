@@ -1,9 +1,10 @@
 """sshd's settings, and the keys by which somebody is root."""
 
+import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import sshd
 
 from tests.support.sites import public_key
-from tests.unit.node.privileges.conftest import Host
+from tests.unit.node.privileges.conftest import FILES, Host
 
 BOTH = "authorizedkeysfile /var/lib/gpuadmin/keys/%u .ssh/authorized_keys\n"
 SERVE = "/usr/bin/python3 -I /var/lib/gpuadmin/lib/gpuadmin_node/cli.py serve-backups /srv/copies True"
@@ -13,6 +14,16 @@ OURS = f'restrict,from="10.0.0.1",command="{SERVE}" '
 def test_settings_that_matter() -> None:
     text = "port 22\nusedns no\ndenyusers minji\ndenyusers jiho\nciphers a,b\n"
     assert sshd.settings_of(text) == {"usedns": ["no"], "denyusers": ["minji", "jiho"]}
+
+
+def test_keywords_as_openssh_10_6_prints_them() -> None:
+    assert sshd.settings_of("UseDNS no\nDenyUsers minji\n") == {"usedns": ["no"], "denyusers": ["minji"]}
+
+
+def test_what_releases_call_the_same_is_the_same() -> None:
+    older = "permitrootlogin without-password\ntcpkeepalive yes\n"
+    newer = "PermitRootLogin prohibit-password\nTCPKeepAlive true\n"
+    assert sshd.settings_of(older) == sshd.settings_of(newer)
 
 
 def test_a_key_of_roots(host: Host) -> None:
@@ -47,3 +58,20 @@ def test_the_admins_keys_are_for_comparison(host: Host) -> None:
     found, keys = sshd.keys(host({"var/home/gpuadmin/.ssh/authorized_keys": public_key("a") + "\n"}), BOTH)
     assert found == []
     assert [one[:7] for one in keys["gpuadmin"]] == ["SHA256:"]
+
+
+@pytest.mark.holds("a key that an admin has and the site does not is named")
+def test_an_admins_key_that_nobody_declared(host: Host) -> None:
+    passwd = FILES["etc/passwd"] + "jiwon:x:901:901::/var/home/jiwon:/bin/sh\n"
+    mine = " ".join(public_key("jiwon").split()[:2])
+    place = host(
+        {
+            "etc/passwd": passwd,
+            "var/home/jiwon/.ssh/authorized_keys": f'{mine} laptop\nfrom="10.0.0.1" {mine}\n{public_key("stolen")}\n',
+        },
+        keys={"jiwon": frozenset({mine}), "away": frozenset()},
+    )
+    (found,), _ = sshd.keys(place, BOTH)
+    assert found.key.endswith(" in /var/home/jiwon/.ssh/authorized_keys")
+    assert found.words == "logs in as jiwon, who may be root: stolen"
+    assert found.rank == "root"

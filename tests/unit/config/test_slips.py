@@ -1,0 +1,72 @@
+"""Misspelt variables of an inventory are named, and nobody else's."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuadmin.config.host_variables import NAMES
+from gpuadmin.config.slips import variable_slips
+from tests.support.role_variables import given
+
+FILES = {
+    "hosts.yml": "all:\n  children:\n    gpu:\n      vars: {gpus_acess: open}\n      hosts:\n"
+    "        node1:\n          gpu_access: open\n        node2: {}\n    storage: {hosts: {storage1: {}}}\n",
+    "host_vars/node1.yml": "# ours\nlimits_cpu: 4\n",
+    "host_vars/node2/more.yml": "slurmnode: false\n",
+    "group_vars/gpu": "power_rebot_timeout: 900\n",
+    "group_vars/all.yml": "gpuadmin_adress: 10.0.0.1\n",
+    "queue.yml": "plugin: constructed\ngroups: {gpu: {vars: {gpus_acess: open}}}\n",
+}
+
+
+def put(site: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (site / "inventory" / name).parent.mkdir(exist_ok=True, parents=True)
+        (site / "inventory" / name).write_text(text)
+    return site / "inventory"
+
+
+def test_each_slip_is_named_with_its_place_and_what_was_meant(tmp_path: Path) -> None:
+    found = {
+        f"{one.where} {one.message.removeprefix('gpuadmin reads no variable ')}": one.hint
+        for one in variable_slips(put(tmp_path, FILES), ())
+    }
+    limits = found.pop("inventory/host_vars/node1.yml:2: host node1 limits_cpu")
+    assert limits.startswith("there are limits_disk_reserve, ")
+    assert found == {
+        "inventory/hosts.yml:4: group gpu gpus_acess": "did you mean 'gpus_access'?",
+        "inventory/hosts.yml:7: host node1 gpu_access": "did you mean 'gpus_access'?",
+        "inventory/host_vars/node2/more.yml:1: host node2 slurmnode": "did you mean 'slurm_node'?",
+        "inventory/group_vars/gpu:1: group gpu power_rebot_timeout": "did you mean 'power_reboot_timeout'?",
+        "inventory/group_vars/all.yml:1: group all gpuadmin_adress": "did you mean 'gpuadmin_address'?",
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *NAMES, "gpuadmin_address", "gpuadmin_python", "power_reboot_timeout", "ansible_host", "ansible_gpus_access",
+        "gpu_count", "gpu_type", "owners", "places", "backup_directory", "slurm_partitions", "rack", "ntp_servers",
+        "limits_people",  # roles are given it: a site may set it for a host
+    ],
+)  # fmt: skip
+def test_what_is_read_or_belongs_to_others_is_not_named(tmp_path: Path, name: str) -> None:
+    folder = put(tmp_path, {"host_vars/node1.yml": f"{name}: 1\n"})
+    assert variable_slips(folder, given("limits")) == []
+
+
+def test_what_cannot_be_read_here_is_left_out(tmp_path: Path) -> None:
+    vault = "$ANSIBLE_VAULT;1.1;AES256\n6162\n"
+    assert (
+        variable_slips(put(tmp_path, {"group_vars/gpu.yml": vault, "host_vars/node1.yml": "- gpu_access\n"}), ()) == []
+    )
+
+
+def test_check_says_it_and_refuses_nothing(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    put(site, {"host_vars/node1.yml": "gpu_access: open\nlimits_people: []\n"})
+    code, out, err = cli("check", "--site", str(site))
+    assert code == 0, err
+    where = "warning: inventory/host_vars/node1.yml:1: host node1: "
+    assert f"{where}gpuadmin reads no variable gpu_access\n    did you mean 'gpus_access'?" in out
+    assert "limits_people" not in out
