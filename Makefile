@@ -16,9 +16,12 @@ AS_ROOT := $(if $(filter 0,$(UID)),,sudo --preserve-env=CI,PATH,ANSIBLE_COLLECTI
 # Light hosts need root, too; without it all of the lab is virtual machines, which takes longer (tests/support/where.py). Both
 # lanes of the lab often wait for a host: what needs no lab runs in the time that they leave, and the lane that takes longest
 # goes first. Not by $(MAKE): make runs a line that has it even when it is only to print what it would do (make -n).
-LAB = $(PYTEST) -v --durations=15 -m "lab and not slow$(NOT_ROOT)" tests/e2e --lane
-# A test on light hosts waits for two thirds of its time: two processes, each with a lab of its own.
+LAB = $(PYTEST) -v --durations=15 -m "lab and not slow$(NOT_ROOT)$(if $(CI),, and not long)" --lane
+# A test on light hosts waits for two thirds of its time: two processes, each with a lab of its own. Which files go together,
+# and which begin, is in tests/support/where.py.
 TWO = -n 2 --dist loadfile --no-loadscope-reorder
+# These have a virtual machine of their own. Nothing else of that lane can run beside the rest of it, which ends last.
+OWN = tests/e2e/test_lab.py
 # Files with few tests have the long ones: not last, as pytest-xdist would have it.
 FAST = $(PYTEST) -q --durations=20 -n auto --dist loadfile --no-loadscope-reorder -m "not lab and not slow$(NOT_ROOT)" tests
 SLOW = $(PYTEST) -q --durations=20 -n auto --dist load -m "not lab and slow$(NOT_ROOT)" tests
@@ -34,7 +37,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(READY) system-demo ## a virtual cluster: accounts and a container, images, a semester's end (PARTS=accounts for the first)
+demo: $(READY) system-demo ## a virtual cluster: accounts and a container, images, a semester's end (PARTS=accounts, slurm, semester, adopt or images for one)
 	@$(BIN)/python scripts/demo.py $(PARTS)
 
 .PHONY: test
@@ -42,10 +45,11 @@ test: $(READY) system-test ## checks, unit, contract, install; roles and verbs o
 	@mkdir -p .cache; echo "Tests on the lab run beside the others; what they print follows (.cache/light.log, virtual.log)."
 	@: >.cache/virtual.log >.cache/light.log
 	@failed=0; \
-	$(LAB) virtual >.cache/virtual.log 2>&1 & virtual=$$!; \
-	nice -n 5 $(LAB) light $(TWO) >.cache/light.log 2>&1 & light=$$!; \
+	$(LAB) virtual tests/e2e --ignore $(OWN) >.cache/virtual.log 2>&1 & virtual=$$!; \
+	nice -n 5 $(LAB) light $(TWO) tests/e2e >.cache/light.log 2>&1 & light=$$!; \
 	nice -n 10 scripts/lint || failed=1; \
 	nice -n 10 $(FAST) || failed=1; \
+	$(LAB) virtual $(OWN) || failed=1; \
 	tail -n +1 -f --pid=$$light .cache/light.log; wait $$light || failed=1; \
 	tail -n +1 -f --pid=$$virtual .cache/virtual.log; wait $$virtual || failed=1; exit $$failed
 

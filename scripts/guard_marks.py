@@ -69,13 +69,14 @@ PARTS = {
 CHAINS = (ast.BoolOp, ast.BinOp, ast.IfExp)
 
 
-def _parts(tree: ast.AST) -> Iterator[Part]:
-    """All parts, the outer ones first; places in f-strings are not to be relied on before Python 3.12."""
+def _parts(tree: ast.AST, line: int) -> Iterator[Part]:
+    """All parts that may begin on a line, the outer ones first; places in f-strings are not to be relied on before
+    Python 3.12."""
     pending = [tree]
     for parent in pending:
         if isinstance(parent, ast.JoinedStr):
             continue
-        pending += ast.iter_child_nodes(parent)
+        pending += (node for node in ast.iter_child_nodes(parent) if _is_on(node, line))
         for field, value in ast.iter_fields(parent):
             named = field in PARTS.get(type(parent), ())
             if isinstance(value, list):
@@ -88,11 +89,22 @@ def _parts(tree: ast.AST) -> Iterator[Part]:
                 yield Part(parent, field, None, value)
 
 
+def _is_on(node: Any, line: int) -> bool:
+    """Whether a line is among those of a node, or may be: some kinds have no place of their own."""
+    last = getattr(node, "end_lineno", None)
+    return last is None or _first_line(node) <= line <= last
+
+
+def _first_line(node: Any) -> int:
+    """The first line of a statement or an expression; a decorator is a part of what it stands above."""
+    return min(one.lineno for one in (node, *getattr(node, "decorator_list", ())))
+
+
 def _marked(tree: ast.AST, text: str, line: int) -> Part:
     """The largest part that begins where a line of code does."""
     source = text.splitlines(keepends=True)
     starts: dict[int, list[Part]] = {}
-    for part in _parts(tree):
+    for part in _parts(tree, line):
         chain = isinstance(part.node, CHAINS) and part.node.end_lineno != part.node.lineno
         if part.node.lineno == line and not chain:
             starts.setdefault(part.node.col_offset, []).append(part)
@@ -186,10 +198,7 @@ def without(text: str, mark: Mark) -> str:
 @lru_cache(maxsize=1)
 def _spans(text: str) -> list[tuple[int, int]]:
     """The first and the last line of each statement that is not in another."""
-    return [
-        (min(one.lineno for one in (node, *getattr(node, "decorator_list", ()))), node.end_lineno or 0)
-        for node in ast.parse(text).body
-    ]
+    return [(_first_line(node), node.end_lineno or 0) for node in ast.parse(text).body]
 
 
 def _around(text: str, line: int) -> tuple[int, int]:
@@ -198,6 +207,17 @@ def _around(text: str, line: int) -> tuple[int, int]:
     if not found:
         raise MarkError("nothing that can be taken out begins there")
     return found[0][0], found[-1][1]
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two trees say the same, as `ast.dump` would tell, which writes down all of both."""
+    if isinstance(one, ast.AST):
+        return type(one) is type(other) and all(
+            _same(getattr(one, field, None), getattr(other, field, None)) for field in one._fields
+        )
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and repr(one) == repr(other)
 
 
 def _without(text: str, mark: Mark) -> str:
@@ -211,7 +231,7 @@ def _without(text: str, mark: Mark) -> str:
     raw = text.encode()
     changed = (raw[:begin] + edit.text.encode() + raw[end:]).decode()
     try:
-        if ast.dump(ast.parse(changed)) == ast.dump(tree):
+        if _same(ast.parse(changed), tree):
             raise MarkError("nothing would be different without it")
     except SyntaxError as error:
         raise MarkError(f"what is left is no Python: {error}") from error

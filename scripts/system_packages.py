@@ -16,9 +16,11 @@ from gpuadmin.lab.commands import LIGHT, OPTIONAL, PACKAGES, search_path
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
-# tool -> Debian package. What `make test-fast` needs as well: the alerts' own tests, a Prometheus, nginx, and modinfo.
+# tool -> Debian package. What `make test-fast` needs as well.
 FAST_TOOLS: Mapping[str, str] = {
+    "age": "age",
     "amtool": "prometheus-alertmanager",
+    "lua5.4": "lua5.4",
     "modinfo": "kmod",
     "nginx": "nginx",
     "promtool": "prometheus",

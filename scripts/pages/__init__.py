@@ -13,7 +13,7 @@ def pages() -> dict[str, str]:
     from gpuadmin.mail.examples import mails_page
     from gpuadmin.pages.guide import example
 
-    from . import alerts, architecture, decisions, metrics
+    from . import alerts, architecture, decisions, metrics, releases
 
     return {
         "docs/mails.md": mails_page(),
@@ -21,6 +21,7 @@ def pages() -> dict[str, str]:
         "docs/user-guide.ko.md": example("ko"),
         "docs/reference-site.md": reference_page(),
         "docs/reference-metrics.md": metrics.page(),
+        "docs/releases.md": releases.page(),
         "docs/architecture.svg": architecture.picture(),
         "docs/architecture.md": architecture.page((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
         "docs/monitoring.md": alerts.page((ROOT / "docs/monitoring.md").read_text(encoding="utf-8")),
