@@ -17,6 +17,7 @@ from gpuadmin.ansible import interrupt
 from gpuadmin.ansible import runner as layer
 from gpuadmin.ansible.invocation import Invocation, Secrets, command_line, environment, extra_variables, unsafe
 from gpuadmin.config.load import load_site
+from gpuadmin.errors import GpuadminError
 from gpuadmin.results import RunResult
 from tests.support.sites import make_local_site, stubbed, write_playbook
 
@@ -80,6 +81,15 @@ def test_the_environment_is_ours_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen["PATH"].split(":")[2:] == [
         "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("system", "locale"), [("linux", "C.UTF-8"), ("darwin", "en_US.UTF-8")])
+def test_ansible_starts_on_macos_as_well(system: str, locale: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older macOS has no C.UTF-8, without which Ansible ends; and it ends workers that fork without a word."""
+    monkeypatch.setattr("sys.platform", system)
+    seen = environment(BASE, Path("/w"), Path("/c"))
+    assert (seen["LANG"], seen["LC_ALL"]) == (locale, locale)
+    assert seen["OBJC_DISABLE_INITIALIZE_FORK_SAFETY"] == "YES"
 
 
 @pytest.mark.parametrize("directory", ["/s", "/with a blank", "/한글"])
@@ -229,6 +239,12 @@ def test_a_role_reports_how_long_its_next_task_may_take(playbook: Runner) -> Non
 def test_a_result_of_any_size_counts(playbook: Runner) -> None:
     result = playbook("- name: Say much\n  ansible.builtin.command: head --bytes=900000 /dev/zero\n")
     assert {host.status for host in result.hosts.values()} == {"changed"}
+
+
+def test_a_machine_without_ps_runs_nothing(playbook: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "_LIST", ("no-such-ps",))
+    with pytest.raises(GpuadminError, match="could not be interrupted"):
+        playbook("- name: Nothing\n  ansible.builtin.command: 'true'")
 
 
 def test_a_limit(playbook: Runner) -> None:
