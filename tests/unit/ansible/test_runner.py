@@ -3,17 +3,19 @@
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.callback import shared_memory
 
-from gpuadmin.ansible import interrupt
+from gpuadmin.ansible import interrupt, invocation
 from gpuadmin.ansible import runner as layer
 from gpuadmin.ansible.invocation import Invocation, Secrets, command_line, environment, extra_variables, unsafe
 from gpuadmin.config.load import load_site
@@ -412,3 +414,45 @@ def test_a_killed_controller_takes_ansible_with_it_and_can_be_run_again(
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert [run["status"] for run in json.loads(runs.stdout)["result"]["runs"]] == ["ok", "unfinished"]
+
+
+@pytest.fixture
+def wrapped(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Our ansible-playbook where there is no setpriv: the process that started it, and its own number."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("dirname", "sleep"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    (programs / "ansible-playbook").write_text(f"#!/bin/sh\necho $$ >{tmp_path}/number\nexec sleep 600\n")
+    (programs / "ansible-playbook").chmod(0o755)
+    starts = subprocess.Popen(
+        ["/bin/sh", "-c", f"{invocation._LIBEXEC}/ansible-playbook & wait"],
+        env={"PATH": str(programs), "TMPDIR": str(tmp_path)}, start_new_session=True,
+    )  # fmt: skip
+    number = tmp_path / "number"
+    deadline = time.monotonic() + 60
+    while not (number.exists() and number.read_text().endswith("\n")) and time.monotonic() < deadline:
+        time.sleep(0.05)  # nothing tells of a file
+    yield starts, int(number.read_text())
+    with suppress(ProcessLookupError):
+        os.killpg(starts.pid, signal.SIGKILL)
+    starts.wait()
+
+
+@pytest.mark.parametrize("ends", ["gpuadmin", "ansible-playbook"])
+def test_without_setpriv_nothing_outlives_gpuadmin_or_ansible(
+    ends: str, wrapped: tuple[subprocess.Popen[bytes], int], tmp_path: Path
+) -> None:
+    """As on macOS. ansible-runner has it ignore SIGHUP, so that it went on through the whole playbook."""
+    starts, own = wrapped
+    assert len(ours(tmp_path)) >= 3, "it, what started it, and what looks after it"
+    if ends == "gpuadmin":
+        starts.kill()
+        starts.wait()
+    else:
+        os.kill(own, signal.SIGKILL)
+        assert starts.wait(60) is not None
+    deadline = time.monotonic() + 60
+    while ours(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)  # no children of this process: nothing tells of their end
+    assert ours(tmp_path) == []
