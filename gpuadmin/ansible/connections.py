@@ -113,7 +113,8 @@ def close(known_hosts: Path, *, at_once: bool = False) -> None:
 def _ours() -> Path:
     name = f"gpuadmin-{os.getuid()}"
     ours = Path(os.environ.get("XDG_RUNTIME_DIR") or _SHORT) / name
-    if len(os.fsencode(ours.resolve())) + _BELOW > _LONGEST:  # guard: the sockets of connections have short paths -> False
+    length = len(os.fsencode(os.path.realpath(ours))) + _BELOW  # Ansible follows links
+    if length > _LONGEST:  # guard: the sockets of connections have short paths -> False
         ours = _SHORT / name
     try:
         ours.mkdir(mode=0o700, exist_ok=True)

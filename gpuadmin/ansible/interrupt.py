@@ -24,6 +24,7 @@ def handed_on() -> Iterator[list[int]]:
     ansible-runner's own cancel kills the process group, but ansible-core's workers have sessions of their own and
     would stay. Asked with SIGINT, ansible-playbook ends its workers; now and then it then waits for ever for one of
     its own threads. So it is asked again, less politely, after a while or when a second signal comes.
+    Raises GpuadminError without the program that finds it.
     """
     if shutil.which(_LIST[0]) is None:
         raise GpuadminError(
