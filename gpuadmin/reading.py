@@ -43,7 +43,8 @@ def open_regular(path: Path) -> int:
             | os.O_CLOEXEC,
         )
     except OSError as error:
-        if error.errno == errno.ENXIO:  # a socket, or a device that is not there
+        # a socket (macOS: EOPNOTSUPP), or a device that is not there
+        if error.errno in (errno.ENXIO, errno.EOPNOTSUPP):
             refuse_irregular(path.stat(), path)
         raise
     try:

@@ -18,6 +18,10 @@ from gpuadmin.reading import expanded, read_limited
 _PLAIN = re.compile(r"[\w%/.,:=@+~-]+")
 _OWN = Path("~/.ssh/known_hosts")
 _OLD = 86400.0  # seconds; no run takes that long
+_SHORT = Path("/tmp")
+#: Bytes that a socket's path may have on macOS (Linux: 107); and what of it is below our own directory: those of a site
+#: and of a connection, and what ssh adds while it opens one.
+_LONGEST, _BELOW = 103, len("/12345678-12345678/1234567890.1234567890123456")
 #: Options of every ssh that uses an open connection, or leaves its own open for the next one.
 SHARED = ("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=300s")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -66,7 +70,7 @@ def quoted(word: str) -> str:
 
 
 def directory(known_hosts: Path, keys: Iterable[Path]) -> Path:
-    """Where ssh keeps its sockets for a site: a short path, because a socket's name has at most 107 bytes; ours alone.
+    """Where ssh keeps its sockets for a site: a short path, because a socket's may not be long; ours alone.
 
     `keys`: the private keys that are logged in with. One directory for each site and what it trusts: a connection that
     was opened when other host keys were known, or by another key, must not serve it; it is asked to end.
@@ -107,8 +111,11 @@ def close(known_hosts: Path, *, at_once: bool = False) -> None:
 
 
 def _ours() -> Path:
-    base = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp")
-    ours = base / f"gpuadmin-{os.getuid()}"
+    name = f"gpuadmin-{os.getuid()}"
+    ours = Path(os.environ.get("XDG_RUNTIME_DIR") or _SHORT) / name
+    length = len(os.fsencode(os.path.realpath(ours))) + _BELOW  # Ansible follows links
+    if length > _LONGEST:  # guard: the sockets of connections have short paths -> False
+        ours = _SHORT / name
     try:
         ours.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:  # somebody's file has that name, or the directory above is missing

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+
+from gpuadmin.errors import GpuadminError
 
 _GRACE = 15.0  # seconds that an interrupted ansible-playbook has before it is asked again
+#: All processes: number, parent's number, arguments. By ps(1), as POSIX has it, and not by /proc, which macOS has not.
+_LIST = ("ps", "-A", "-ww", "-o", "pid=", "-o", "ppid=", "-o", "args=")
 
 
 @contextmanager
@@ -19,7 +24,13 @@ def handed_on() -> Iterator[list[int]]:
     ansible-runner's own cancel kills the process group, but ansible-core's workers have sessions of their own and
     would stay. Asked with SIGINT, ansible-playbook ends its workers; now and then it then waits for ever for one of
     its own threads. So it is asked again, less politely, after a while or when a second signal comes.
+    Raises GpuadminError without the program that finds it.
     """
+    if shutil.which(_LIST[0]) is None:
+        raise GpuadminError(
+            "this machine has no ps, without which a run could not be interrupted",
+            hint="Debian, Ubuntu: apt install procps; Fedora: dnf install procps-ng; Arch: procps-ng",
+        )
     received: list[int] = []
     timers = [
         threading.Timer(_GRACE, _end_playbooks, [signal.SIGTERM]),
@@ -59,14 +70,7 @@ def _end_playbooks(number: signal.Signals) -> None:
 
 def _children(parent: int) -> list[int]:
     """The ids of those children of a process that are ansible-playbook or a worker of it."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            of = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if of == parent and b"ansible-playbook" in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
-        except (OSError, ValueError, IndexError):
-            continue  # it ended while we looked
-    return found
+    # in a session of its own, so that the next Ctrl-C does not end it
+    listed = subprocess.run(_LIST, capture_output=True, check=False, start_new_session=True).stdout
+    lines = (line.split(maxsplit=2) for line in listed.splitlines() if b"ansible-playbook" in line)
+    return [int(process) for process, of, _ in lines if int(of) == parent]

@@ -83,10 +83,14 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
         shared = (*shared, "-o", "BatchMode=yes")
     # guard: a run's environment is ours alone -> {name: os.environ[name] for name in os.environ}
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
+    # macOS has no C.UTF-8 before its 15
+    locale = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"
     return kept | {
         "PATH": f"{_LIBEXEC}:{Path(sys.executable).parent}:{connections.SYSTEM_PATH}",
-        "LANG": "C.UTF-8",
-        "LC_ALL": "C.UTF-8",
+        "LANG": locale,
+        "LC_ALL": locale,
+        # macOS ends Ansible's workers without it (https://github.com/ansible/ansible/issues/76322)
+        "OBJC_DISABLE_INITIALIZE_FORK_SAFETY": "YES",
         "ANSIBLE_CONFIG": str(directory / "ansible.cfg"),  # guard: a run's settings are ours alone
         "ANSIBLE_ROLES_PATH": str(content_path("roles")),
         "ANSIBLE_COLLECTIONS_PATH": f"{collections_path()}:{expanded('~/.ansible/collections')}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from gpuadmin.config.rewrite import with_fields
@@ -11,6 +12,8 @@ from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.errors import ConfigError
 
 HOSTS_FILE = "inventory/hosts.yml"
+#: Directories of an inventory that hold variables → what each of their files is named after.
+FOLDERS = {"group_vars": "group", "host_vars": "host"}
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,20 @@ def with_hosts(file: YamlFile, hosts: Sequence[SiteHost]) -> YamlFile:
             f"{HOSTS_FILE}: does not hold groups with hosts as `gpuadmin init` writes them, so no host can be added",
             hint=f"correct it, or move it away; these belong in it: {', '.join(host.name for host in hosts)}",
         ) from None
+
+
+def inventory_files(inventory: Path) -> Iterator[Path]:
+    """Given an inventory's directory, yield the YAML files of it that Ansible reads: of hosts, then of variables.
+
+    It leaves out what is hidden; a Mac leaves such files in any directory (.DS_Store, ._hosts.yml), in no such form.
+    """
+    places = [one for one in sorted(inventory.iterdir()) if one.suffix in (".yml", ".yaml")]
+    for name in FOLDERS:
+        below = sorted((inventory / name).rglob("*"))
+        places += [one for one in below if one.suffix in ("", ".yml", ".yaml", ".json")]
+    for path in places:
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(inventory).parts):
+            yield path
 
 
 def host_names(file: YamlFile) -> list[str]:

@@ -22,6 +22,7 @@ from ansible.template import Templar
 from ansible.utils.display import Display
 from ansible.vars.manager import VariableManager
 
+from gpuadmin.config.hosts_file import inventory_files
 from gpuadmin.config.yamlfile import YamlFile, kind_of
 from gpuadmin.config.yamlread import Fields, Items
 from gpuadmin.content import content_path
@@ -134,11 +135,7 @@ def _load(folder: Path) -> Any:
     # of its warnings is checked below and in check.py.
     with _in_words(folder):
         _refuse_irregular(folder)  # guard: an inventory holds regular files
-        sources = [one for one in sorted(folder.iterdir()) if one.suffix in (".yml", ".yaml")]
-        for name in ("group_vars", "host_vars"):
-            below = sorted((folder / name).rglob("*"))
-            sources += [one for one in below if one.suffix in ("", ".yml", ".yaml", ".json")]
-        mistakes = [error for one in sources if one.is_file() and (error := _mistake(one, folder)) is not None]
+        mistakes = [error for one in inventory_files(folder) if (error := _mistake(one, folder)) is not None]
         if mistakes:
             raise together(mistakes)
         return InventoryManager(

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuadmin.config.finding import Finding
 from gpuadmin.config.host_variables import NAMES, OF_THE_BOX
-from gpuadmin.config.hosts_file import groups_of
+from gpuadmin.config.hosts_file import FOLDERS, groups_of, inventory_files
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.config.yamlread import Fields
 from gpuadmin.content import content_path
@@ -20,7 +20,6 @@ from gpuadmin.similar import did_you_mean
 # for a letter or two. Other prefixes of roles (`power_`, `backups_`) are everyday words, and others may use them.
 _OWN = ("gpuadmin_", "gpus_", "limits_")
 _NEARLY = 0.85  # `gpu_access` is 0.95 of `gpus_access`; `gpu_count` is 0.46 of `gpus`
-_FOLDERS = {"host_vars": "host", "group_vars": "group"}
 
 
 def variable_slips(inventory: Path, given: Collection[str]) -> list[Finding]:
@@ -57,18 +56,17 @@ def _shipped() -> Iterator[str]:
 
 def _variables(inventory: Path) -> Iterator[tuple[str, str]]:
     """Each variable of the inventory's files, with its place, such as `inventory/hosts.yml:7: host node1`."""
-    for path in sorted(one for one in inventory.iterdir() if one.suffix in (".yml", ".yaml")):
+    for path in inventory_files(inventory):
         data = _data(path)
+        folder, *below = path.relative_to(inventory).parts
+        if below:
+            name = below[0] if path.suffix == "" else below[0].removesuffix(path.suffix)
+            yield from _named(path, inventory, f"{FOLDERS[folder]} {name}", data)
+            continue
         for group, content in () if "plugin" in data else groups_of(data):  # that one is the settings of a plugin
             yield from _named(path, inventory, f"group {group}", content.get("vars"))
             for host, variables in (content.get("hosts") or {}).items():
                 yield from _named(path, inventory, f"host {host}", variables)
-    for folder, kind in _FOLDERS.items():
-        for path in sorted((inventory / folder).rglob("*")):
-            if path.is_file() and path.suffix in ("", ".yml", ".yaml", ".json"):
-                first = path.relative_to(inventory / folder).parts[0]
-                name = first if path.suffix == "" else first.removesuffix(path.suffix)
-                yield from _named(path, inventory, f"{kind} {name}", _data(path))
 
 
 def _named(path: Path, inventory: Path, whose: str, variables: Any) -> Iterator[tuple[str, str]]:

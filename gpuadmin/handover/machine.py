@@ -16,10 +16,12 @@ from gpuadmin.config.hosts_file import HOSTS_FILE
 from gpuadmin.config.inventory import Host
 from gpuadmin.errors import ConfigError
 from gpuadmin.handover.items import IN_ORDER, MISSING, UNKNOWN, YOURS, Item
-from gpuadmin.reading import read_limited
+from gpuadmin.reading import expanded, read_limited
 
 _SECONDS = 10.0
 _UNITS = ("/etc/systemd/system", "/etc/systemd/user")
+#: macOS runs what these directories say.
+_LAUNCHD = ("~/Library/LaunchAgents", "/Library/LaunchAgents", "/Library/LaunchDaemons")
 _CRON = ("/etc/crontab", "/etc/cron.d", "/etc/cron.daily", "/etc/cron.hourly", "/etc/cron.weekly", "/etc/cron.monthly")
 #: What of ssh_config decides where a connection ends, and as whom.
 _DECIDES = ("hostname", "port", "proxyjump", "proxycommand", "identityfile", "identityagent", "certificatefile")
@@ -103,7 +105,7 @@ def repository(site: Path) -> Iterator[Item]:
         yield Item(what, where, IN_ORDER, f"all commits are pushed, as of the last fetch; {push}")
 
 
-def timers(personal: Path, system: Sequence[str] = (*_UNITS, *_CRON)) -> Iterator[Item]:
+def timers(personal: Path, system: Sequence[str] = (*_UNITS, *_LAUNCHD, *_CRON)) -> Iterator[Item]:
     """Timers and cron jobs of this machine that call gpuadmin. `personal`: the directory of your own units."""
     machine = socket.gethostname()
     again = "on the machine that goes on: gpuadmin notify --install-timer"
@@ -117,7 +119,7 @@ def timers(personal: Path, system: Sequence[str] = (*_UNITS, *_CRON)) -> Iterato
             else f"systemctl --user disable {path.parent.name[:-2] if path.suffix == '.conf' else path.name}"
         )
         yield Item("timer", str(path), YOURS, words, f"{settles}; {again}")
-    for path in _calling(map(Path, system)):
+    for path in _calling(map(expanded, system)):
         found = True
         yield Item("timer", str(path), YOURS, f"runs on {machine}", f"take it along if {machine} goes with you")
     done = _asked("crontab", "-l")

@@ -14,7 +14,7 @@ from gpuadmin.config.hosts_file import HOSTS_FILE
 from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError
 from gpuadmin.lab import accel, disk, hosts, image, machines, network, site, ssh, state, twin, twin_state
-from gpuadmin.lab.commands import require
+from gpuadmin.lab.commands import require, require_linux
 from gpuadmin.lab.firmware import ovmf
 from gpuadmin.lab.light.disk import require_root
 from gpuadmin.lab.light.gpus import require as require_gpus
@@ -52,6 +52,7 @@ def up(
     0 in a new one. `twin_of`: the site whose twin it is, of which `wanted` are the hosts; `seen`: what adopt wrote of
     it. `releases`: see `hosts.with_releases`. Raises ConfigError if it has the other.
     """
+    require_linux()
     require("ssh", "ssh-keygen")
     with state.locked(name):
         there = state.load(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shlex
 import shutil
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from gpuadmin.common.text import the_page
 from gpuadmin.errors import GpuadminError
 
 Command = tuple[str, ...]
@@ -39,6 +41,15 @@ OPTIONAL = frozenset({"OVMF"})
 
 #: Those of them that light hosts need.
 LIGHT = ("unshare", "losetup", "mkfs.btrfs", "btrfs", "ip")
+
+
+def require_linux() -> None:
+    """Raise GpuadminError on another system, where nothing of a lab runs."""
+    if platform.system() != "Linux":
+        raise GpuadminError(
+            "the lab needs Linux: hosts are made and run by what only Linux has",
+            hint=f"run this on a machine with Linux, or in a virtual machine with it; {the_page('lab')}",
+        )
 
 
 def require(*tools: str) -> None:

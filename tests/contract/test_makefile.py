@@ -62,6 +62,16 @@ def test_what_is_only_to_be_printed_is_not_run(target: str, checkout: Path) -> N
     assert not (checkout / "ran").exists()
 
 
+def test_another_system_is_told_what_needs_linux(tmp_path: Path) -> None:
+    (tmp_path / "uname").write_text("#!/bin/sh\necho Darwin\n")
+    (tmp_path / "uname").chmod(0o755)
+    done = subprocess.run(
+        (ROOT / "scripts/bootstrap", "system", tmp_path, "demo"), env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        text=True, check=False, capture_output=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.splitlines()[0]) == (1, "Error: the demo and the tests need Linux")
+
+
 @pytest.mark.parametrize("fails", ["", *LANES])
 def test_one_lane_that_fails_fails_the_test(fails: str, checkout: Path) -> None:
     done = make(checkout, "test", fails=fails)

@@ -118,13 +118,30 @@ def test_the_lock_names_versions_of_all_that_is_needed_and_nothing_else() -> Non
     import tomllib
 
     lines = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if not line.startswith("#")]
-    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line) for line in lines)
+    pattern = r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*(; python_version(<|>=)'3\.14')?"
+    assert all(re.fullmatch(pattern, line) for line in lines)
     locked = {re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for requirement in chain(project["dependencies"], *project["optional-dependencies"].values()):
         name = re.match(r"[A-Za-z0-9._-]+", requirement)
         assert name is not None
         assert re.sub(r"[-_.]+", "-", name.group()).lower() in locked
+
+
+def test_which_pythons_there_can_be_is_said_alike() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", project["requires-python"])
+    assert found is not None
+    oldest, newest = int(found[1]), int(found[2]) - 1
+    for name in ("docs/install.md", "CONTRIBUTING.md", "requirements.lock", "scripts/bootstrap"):
+        assert f"Python 3.{oldest} to 3.{newest}" in (ROOT / name).read_text(), name
+    bootstrap = (ROOT / "scripts/bootstrap").read_text()
+    assert bootstrap.count(f"(3, {oldest}) <= sys.version_info[:2] <= (3, {newest})") == 2
+    assert all(f" python3.{minor} " in bootstrap for minor in range(oldest, newest + 1))
+    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
+    assert workflow["jobs"]["fast"]["strategy"]["matrix"]["python"] == [f"3.{oldest}", f"3.{newest}"]
 
 
 def test_ci_runs_what_people_run() -> None:

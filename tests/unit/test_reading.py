@@ -1,5 +1,6 @@
 """What is not a regular file is refused with a sentence wherever gpuadmin reads one: it waits at no named pipe."""
 
+import errno
 import os
 import signal
 import socket
@@ -61,6 +62,17 @@ def test_kinds(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="is not UTF-8"):
         read_text(tmp_path / "file")
+
+
+def test_a_socket_has_other_words_on_macos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(path: Path, *_more: int) -> int:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported on socket", str(path))
+
+    monkeypatch.setattr("os.open", refuses)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        with pytest.raises(OSError, match="is a socket, where a regular file has to be"):
+            open_regular(tmp_path / "socket")
 
 
 @pytest.mark.holds("an inventory holds regular files")

@@ -1,8 +1,10 @@
 """Where the sockets of open ssh connections lie: whoever could put one there would answer in a host's place."""
 
 import os
+import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +15,12 @@ from gpuadmin.errors import GpuadminError
 
 
 @pytest.fixture
-def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the directory will be."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    return tmp_path / f"gpuadmin-{os.getuid()}"
+def ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the directory will be: not below pytest's, which may be too deep for a socket."""
+    above = Path(tempfile.mkdtemp(prefix="g", dir="/tmp"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(above))
+    yield above / f"gpuadmin-{os.getuid()}"
+    shutil.rmtree(above)
 
 
 def test_it_is_ours_alone_and_one_for_each_site(ours: Path, tmp_path: Path) -> None:
@@ -85,7 +89,7 @@ def test_a_link_is_refused(ours: Path, tmp_path: Path) -> None:
 
 def test_another_persons_is_refused(ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = os.getuid() + 1
-    (tmp_path / f"gpuadmin-{other}").mkdir(mode=0o700)
+    (ours.parent / f"gpuadmin-{other}").mkdir(mode=0o700)
     monkeypatch.setattr(connections.os, "getuid", lambda: other)
     with pytest.raises(GpuadminError, match="belongs to somebody else"):
         connections.directory(tmp_path / "known_hosts", ())
@@ -138,9 +142,29 @@ def test_where_none_can_be_made(ours: Path, tmp_path: Path, monkeypatch: pytest.
     ours.write_text("")
     with pytest.raises(GpuadminError, match=f"gpuadmin-{os.getuid()}: File exists"):
         connections.directory(tmp_path / "known_hosts", ())
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "of a session that ended"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(ours.parent / "gone"))
     with pytest.raises(GpuadminError, match="No such file or directory"):
         connections.directory(tmp_path / "known_hosts", ())
+
+
+@pytest.mark.holds("the sockets of connections have short paths")
+def test_a_deep_runtime_directory_has_no_socket(ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`unix_listener: path "…" too long for Unix domain socket`, which ssh said of every host."""
+    monkeypatch.setattr(connections, "_SHORT", ours.parent / "short")
+    (ours.parent / "short").mkdir()
+
+    def opened() -> bytes:
+        """The socket that ssh makes: it renames it when it listens."""
+        (path,) = [word.removeprefix("ControlPath=") for word in connections.shared(tmp_path / "k", (), "login")[-1:]]
+        return os.fsencode(f"{path}.{'x' * 16}")
+
+    shortest = len(opened())
+    for length in (103, 104):  # 103: what macOS allows
+        above = ours.parent / ("d" * (length - shortest - 1))
+        above.mkdir()
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(above))
+        assert opened().startswith(os.fsencode(above if length == 103 else ours.parent / "short") + b"/gpuadmin-")
+        assert len(opened()) <= 103
 
 
 @pytest.mark.needs("ssh")

@@ -3,20 +3,23 @@
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.callback import shared_memory
 
-from gpuadmin.ansible import interrupt
+from gpuadmin.ansible import interrupt, invocation
 from gpuadmin.ansible import runner as layer
 from gpuadmin.ansible.invocation import Invocation, Secrets, command_line, environment, extra_variables, unsafe
 from gpuadmin.config.load import load_site
+from gpuadmin.errors import GpuadminError
 from gpuadmin.results import RunResult
 from tests.support.sites import make_local_site, stubbed, write_playbook
 
@@ -80,6 +83,15 @@ def test_the_environment_is_ours_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen["PATH"].split(":")[2:] == [
         "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("system", "locale"), [("linux", "C.UTF-8"), ("darwin", "en_US.UTF-8")])
+def test_ansible_starts_on_macos_as_well(system: str, locale: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older macOS has no C.UTF-8, without which Ansible ends; and it ends workers that fork without a word."""
+    monkeypatch.setattr("sys.platform", system)
+    seen = environment(BASE, Path("/w"), Path("/c"))
+    assert (seen["LANG"], seen["LC_ALL"]) == (locale, locale)
+    assert seen["OBJC_DISABLE_INITIALIZE_FORK_SAFETY"] == "YES"
 
 
 @pytest.mark.parametrize("directory", ["/s", "/with a blank", "/한글"])
@@ -229,6 +241,12 @@ def test_a_role_reports_how_long_its_next_task_may_take(playbook: Runner) -> Non
 def test_a_result_of_any_size_counts(playbook: Runner) -> None:
     result = playbook("- name: Say much\n  ansible.builtin.command: head --bytes=900000 /dev/zero\n")
     assert {host.status for host in result.hosts.values()} == {"changed"}
+
+
+def test_a_machine_without_ps_runs_nothing(playbook: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "_LIST", ("no-such-ps",))
+    with pytest.raises(GpuadminError, match="could not be interrupted"):
+        playbook("- name: Nothing\n  ansible.builtin.command: 'true'")
 
 
 def test_a_limit(playbook: Runner) -> None:
@@ -396,3 +414,45 @@ def test_a_killed_controller_takes_ansible_with_it_and_can_be_run_again(
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert [run["status"] for run in json.loads(runs.stdout)["result"]["runs"]] == ["ok", "unfinished"]
+
+
+@pytest.fixture
+def wrapped(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Our ansible-playbook where there is no setpriv: the process that started it, and its own number."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("dirname", "sleep"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    (programs / "ansible-playbook").write_text(f"#!/bin/sh\necho $$ >{tmp_path}/number\nexec sleep 600\n")
+    (programs / "ansible-playbook").chmod(0o755)
+    starts = subprocess.Popen(
+        ["/bin/sh", "-c", f"{invocation._LIBEXEC}/ansible-playbook & wait"],
+        env={"PATH": str(programs), "TMPDIR": str(tmp_path)}, start_new_session=True,
+    )  # fmt: skip
+    number = tmp_path / "number"
+    deadline = time.monotonic() + 60
+    while not (number.exists() and number.read_text().endswith("\n")) and time.monotonic() < deadline:
+        time.sleep(0.05)  # nothing tells of a file
+    yield starts, int(number.read_text())
+    with suppress(ProcessLookupError):
+        os.killpg(starts.pid, signal.SIGKILL)
+    starts.wait()
+
+
+@pytest.mark.parametrize("ends", ["gpuadmin", "ansible-playbook"])
+def test_without_setpriv_nothing_outlives_gpuadmin_or_ansible(
+    ends: str, wrapped: tuple[subprocess.Popen[bytes], int], tmp_path: Path
+) -> None:
+    """As on macOS. ansible-runner has it ignore SIGHUP, so that it went on through the whole playbook."""
+    starts, own = wrapped
+    assert len(ours(tmp_path)) >= 3, "it, what started it, and what looks after it"
+    if ends == "gpuadmin":
+        starts.kill()
+        starts.wait()
+    else:
+        os.kill(own, signal.SIGKILL)
+        assert starts.wait(60) is not None
+    deadline = time.monotonic() + 60
+    while ours(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)  # no children of this process: nothing tells of their end
+    assert ours(tmp_path) == []

@@ -70,3 +70,13 @@ def test_check_says_it_and_refuses_nothing(site: Path, cli: Callable[..., tuple[
     where = "warning: inventory/host_vars/node1.yml:1: host node1: "
     assert f"{where}gpuadmin reads no variable gpu_access\n    did you mean 'gpus_access'?" in out
     assert "limits_people" not in out
+
+
+def test_what_a_mac_leaves_in_directories_is_left_out(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    """`.DS_Store: is not UTF-8` ended every verb. Ansible reads nothing that is hidden."""
+    for name in ("._hosts.yml", "host_vars/.DS_Store", "group_vars/gpu/.DS_Store"):
+        path = put(site, {name: ""}) / name
+        path.write_bytes(b"\0\0\0\1Bud1\xff\xfe")
+    code, out, err = cli("check", "--site", str(site))
+    assert code == 0, err
+    assert "DS_Store" not in out

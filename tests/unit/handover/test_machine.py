@@ -100,6 +100,11 @@ def test_timers_that_call_gpuadmin(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ]  # fmt: skip
     assert "s3cret" not in str(items)
     assert [one.state for one in timers(tmp_path / "none", ())] == [IN_ORDER]
+    agents = tmp_path / "Library/LaunchAgents"
+    agents.mkdir(parents=True)
+    (agents / "lab.notify.plist").write_text("<array><string>/opt/bin/gpuadmin</string><string>notify</string></array>")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert str(agents / "lab.notify.plist") in [one.where for one in timers(tmp_path / "none")]
 
 
 def test_hosts_that_only_your_settings_reach(monkeypatch: pytest.MonkeyPatch) -> None:

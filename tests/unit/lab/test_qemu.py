@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.errors import GpuadminError
-from gpuadmin.lab import accel, builder, commands, firmware, qemu, ssh, state
+from gpuadmin.lab import accel, builder, cluster, commands, firmware, qemu, ssh, state
 from gpuadmin.lab.disk import NODE, NODE_UEFI
+from gpuadmin.lab.progress import Progress
 
 
 def has(command: tuple[str, ...], *words: str) -> bool:
@@ -171,6 +172,15 @@ def test_missing_tools_name_their_packages(monkeypatch: pytest.MonkeyPatch) -> N
         commands.require("mmdebstrap", "qemu-img")
     assert "apt install mmdebstrap qemu-utils" in str(caught.value.hint)
     assert "dnf install mmdebstrap qemu-img" in str(caught.value.hint)
+
+
+def test_another_system_is_told_at_the_start(lab: state.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    monkeypatch.setattr(commands, "search_path", lambda: "/nonexistent")
+    with pytest.raises(GpuadminError, match="the lab needs Linux"):
+        cluster.up(
+            lab.name, wanted=(), memory_mib=512, firmware=None, site_directory=lab.directory, progress=Progress()
+        )
 
 
 def test_a_failed_command_can_be_pasted() -> None:
