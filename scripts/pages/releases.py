@@ -6,6 +6,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from gpuadmin.lab.releases import RELEASES
+
 ROOT = Path(__file__).resolve().parents[2]
 #: What a cell may say, and how the page shows it.
 WORDS = {"worked": "worked", "refused": "refused, in words", "failed": "**failed**", "": "not run"}
@@ -14,7 +16,7 @@ WORDS = {"worked": "worked", "refused": "refused, in words", "failed": "**failed
 def page(text: str | None = None) -> str:
     """Return the page, of this data or of the file. Raises ValueError for a cell that says something else."""
     data: dict[str, Any] = tomllib.loads(text or (ROOT / "docs" / "releases.toml").read_text(encoding="utf-8"))
-    numbers = [str(one) for one in data["releases"]]
+    numbers = data["releases"]
     lines = [
         "# Which releases were tried",
         "",
@@ -40,7 +42,7 @@ def _cells(name: str, run: dict[str, str], numbers: list[str]) -> dict[str, str]
 
 def _table(head: str, numbers: list[str], rows: dict[str, dict[str, str]]) -> list[str]:
     more = ["what was run"] if any("what" in row for row in rows.values()) else []
-    columns = [head, *(f"Debian {number}" for number in numbers), *more]
+    columns = [head, *(RELEASES[number].title for number in numbers), *more]
     keys = [*numbers, *(["what"] if more else [])]
     body = [
         f"| {' | '.join([f'`{name}`' if head else name, *(row[key] for key in keys)])} |" for name, row in rows.items()

@@ -22,7 +22,7 @@ in_root apt-get -qq --no-download install --yes mergerfs
 # No NFS in this machine's kernel, as far as anybody may count on: a directory of the storage host stands in for it.
 # Where its package says that it is: before Debian 13 in /sbin, which is the same directory under another name.
 case $(. "$root/etc/os-release" && echo "$VERSION_CODENAME") in
-bullseye | bookworm) in_root dpkg-divert --local --rename --quiet --add /sbin/mount.nfs4 ;;
+bullseye | bookworm | jammy) in_root dpkg-divert --local --rename --quiet --add /sbin/mount.nfs4 ;;
 *) in_root dpkg-divert --local --rename --quiet --add /usr/sbin/mount.nfs4 ;;
 esac
 install -m 0755 "$here/mount.nfs4" "$root/usr/sbin/mount.nfs4"

@@ -113,7 +113,10 @@ def test_a_launcher_is_found_by_lab_and_host(light: state.Lab, lab_name: str, fo
 
 def test_hosts_of_a_light_lab_have_the_same_names_and_addresses(light: state.Lab) -> None:
     more = hosts.with_hosts(
-        light, hosts.wanted_hosts(3, 0), {("node", 13): Path("/cache/light.img"), ("ordinary", 13): Path("/x")}, set()
+        light,
+        hosts.wanted_hosts(3, 0),
+        {("node", "13"): Path("/cache/light.img"), ("ordinary", "13"): Path("/x")},
+        set(),
     )
     assert [(host.name, host.address) for host in more.hosts][-1] == ("node3", "10.77.0.13")
 
