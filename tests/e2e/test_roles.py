@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lab_cluster import GPUADMIN, KEEP, PATIENCE, REPOSITORY
+from tests.support.lab_cluster import GPUADMIN, KEEP, LAB, PATIENCE, REPOSITORY
 from tests.support.where import QUICK_SCENARIOS, reason_of, scenarios
 
 pytestmark = pytest.mark.lab
 WORK = REPOSITORY / ".cache/molecule"
+NAME = f"{LAB}-molecule"
 
 
 def marks_of(scenario: str) -> list[pytest.MarkDecorator]:
@@ -23,7 +24,7 @@ def marks_of(scenario: str) -> list[pytest.MarkDecorator]:
 
 
 def purge() -> None:
-    subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", "molecule"], check=False, capture_output=True)
+    subprocess.run([GPUADMIN, "lab", "down", "--purge", "--name", NAME], check=False, capture_output=True)
     shutil.rmtree(WORK, ignore_errors=True)
 
 
@@ -44,6 +45,7 @@ def test_role(scenario: str, tmp_path: Path) -> None:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "gpuadmin/collections"),
         "ANSIBLE_HOME": str(REPOSITORY / ".ansible"),
+        "GPUADMIN_TEST_MOLECULE": NAME,
     }
     log = tmp_path / "log"
     with log.open("wb") as sink:
