@@ -15,7 +15,7 @@ __all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
 def pytest_report_header() -> str:
     why = where.why_virtual()
     place = f"virtual machines for all tests: {why}" if why else "light hosts; virtual machines where needed"
-    return f"lab: {place}" + (f"; Debian {', '.join(RELEASES)}" if RELEASES else "")
+    return f"lab: {place}" + (f"; releases {', '.join(RELEASES)}" if RELEASES else "")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

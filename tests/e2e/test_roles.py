@@ -17,7 +17,7 @@ pytestmark = pytest.mark.lab
 WORK = REPOSITORY / ".cache/molecule"
 NAME = f"{LAB}-molecule"
 #: What cannot work on a release and is refused before anything is done: scenario → releases, and what is said there.
-REFUSED = {"slurm": ({11, 12}, "its Slurm is older than 23.11")}
+REFUSED = {"slurm": ({"11", "12", "22.04"}, "its Slurm is older than 23.11")}
 
 
 def marks_of(scenario: str) -> list[pytest.MarkDecorator]:

@@ -22,7 +22,7 @@ GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 RELEASES = tuple(filter(None, os.environ.get("GPUADMIN_TEST_RELEASE", "").split(",")))
 _NAME = (os.environ.get("GPUADMIN_TEST_LAB", "test"), *RELEASES, os.environ.get("PYTEST_XDIST_WORKER", ""))
 #: Another name lets a second checkout run its tests beside this one; each process of pytest-xdist has a lab of its own.
-LAB = "-".join(filter(None, _NAME)).replace("=", "-")
+LAB = "-".join(filter(None, _NAME)).replace("=", "-").replace(".", "")
 #: Seconds that a command may take; a machine that does other things needs more.
 PATIENCE = float(os.environ.get("GPUADMIN_TEST_PATIENCE", "1800"))
 KEEP = bool(os.environ.get("GPUADMIN_KEEP_LAB"))
