@@ -75,7 +75,7 @@ class Release:
         return tuple(one for one in names if one)
 
 
-# docker.io has the docker-cli inside until Debian 12, and in all of Ubuntu's
+# docker.io has the docker-cli inside until Debian 12, and in all of Ubuntu's; sudo is sudo-rs since Ubuntu 26.04
 _INSIDE = {"docker-cli": ""}
 _UBUNTUS = {**_INSIDE, "linux-image-cloud-amd64": "linux-image-virtual"}
 RELEASES: Mapping[str, Release] = {
@@ -87,7 +87,7 @@ RELEASES: Mapping[str, Release] = {
         Release("14", "forky", options=(_EXPIRED,)),
         Release("22.04", "jammy", _UBUNTUS, (*_OF_UBUNTU, _MERGED_BY_HAND, _OLD_SSHD), _UBUNTU, boots=False),
         Release("24.04", "noble", _UBUNTUS, (*_OF_UBUNTU, _OLD_SSHD), _UBUNTU, boots=False),
-        Release("26.04", "resolute", _UBUNTUS, _OF_UBUNTU, _UBUNTU, boots=False),
+        Release("26.04", "resolute", {**_UBUNTUS, "sudo": "sudo-rs"}, _OF_UBUNTU, _UBUNTU, boots=False),
     )
 }
 DEFAULT = "13"

@@ -55,7 +55,7 @@ def test_a_cell_that_says_something_else_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "name"), [("", "mine"), ("12", "mine-12"), ("12,storage1=11", "mine-12-storage1-11")]
+    ("asked", "name"), [("", "mine"), ("12", "mine-12"), ("12,storage1=11", "mine-0aec56"), ("12,storage1=14", "mine-71dbeb")]
 )
 def test_labs_of_other_releases_have_other_names(asked: str, name: str) -> None:
     """One that a session has left is taken by no session that wants other releases."""

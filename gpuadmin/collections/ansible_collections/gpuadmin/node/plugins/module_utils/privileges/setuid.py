@@ -21,7 +21,7 @@ CAPABILITIES = "security.capability"
 #: Programs that distributions ship setuid, setgid or with capabilities. dpkg does not say which; rpm and pacman do.
 KNOWN = frozenset(
     """
-    su sudo sudoedit sudoreplay passwd chsh chfn chage expiry gpasswd newgrp sg newuidmap newgidmap mount umount
+    su sudo sudo.ws su-rs sudo-rs sudoedit sudoreplay passwd chsh chfn chage expiry gpasswd newgrp sg newuidmap newgidmap mount umount
     fusermount fusermount3 pkexec polkit-agent-helper-1 dbus-daemon-launch-helper ssh-keysign ssh-agent unix_chkpwd
     pam_timestamp_check pam_extrausers_chkpwd crontab at write wall bsd-write ping ping6 traceroute6.iputils
     mtr-packet clockdiff arping utempter mount.nfs mount.cifs ntfs-3g pppd Xorg.wrap snap-confine chrome-sandbox
