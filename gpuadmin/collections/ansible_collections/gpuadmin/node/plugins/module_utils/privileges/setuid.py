@@ -21,7 +21,7 @@ CAPABILITIES = "security.capability"
 #: Programs that distributions ship setuid, setgid or with capabilities. dpkg does not say which; rpm and pacman do.
 KNOWN = frozenset(
     """
-    su sudo sudo.ws su-rs sudo-rs sudoedit sudoreplay passwd chsh chfn chage expiry gpasswd newgrp sg newuidmap newgidmap mount umount
+    su sudo sudoedit sudoreplay passwd chsh chfn chage expiry gpasswd newgrp sg newuidmap newgidmap mount umount
     fusermount fusermount3 pkexec polkit-agent-helper-1 dbus-daemon-launch-helper ssh-keysign ssh-agent unix_chkpwd
     pam_timestamp_check pam_extrausers_chkpwd crontab at write wall bsd-write ping ping6 traceroute6.iputils
     mtr-packet clockdiff arping utempter mount.nfs mount.cifs ntfs-3g pppd Xorg.wrap snap-confine chrome-sandbox
@@ -30,7 +30,7 @@ KNOWN = frozenset(
     starter-suid starter lxc-user-nic vmware-user-suid-wrapper cgexec kismet_capture dumpcap grub2-set-bootflag
     gst-ptp-helper keysign systemd-detect-virt ksu pam-ssh-add pt_chown ecryptfs mount.ecryptfs_private doas
     slurmstepd auth_pam_tool VBoxNetAdpCtl VBoxHeadless cockpit-session pmlogctl camel-lock-helper-1.2
-    gnome-keyring-daemon prometheus-blackbox-exporter
+    gnome-keyring-daemon prometheus-blackbox-exporter sudo.ws sudo-rs su-rs
     """.split()  # noqa: SIM905  a list of a hundred quoted names hides what is in it
 )
 #: What needs its privilege to work, and what stops without it.
