@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,12 +45,11 @@ def up(
     directory = site or (
         Path(known.site) if known and known.site else Path("lab-site" if real is None else "twin-site")
     )
-    without_images = _without_images(name, seen) if real else ()
     if real is not None:
         light, gpus = True, twin.gpus_of(real)
     lab = cluster.up(
         name,
-        wanted=hosts.wanted_hosts(nodes, ordinary) if real is None else twin.wanted_hosts(real, without_images),
+        wanted=hosts.wanted_hosts(nodes, ordinary) if real is None else _twins(name, real, seen),
         twin_of=real,
         seen=seen,
         memory_mib=memory,
@@ -66,16 +65,16 @@ def up(
     return _done("up", report.facts(name) if as_json else {}, summary, as_json=as_json)
 
 
-def _without_images(name: str, seen: Path | None) -> Collection[str]:
+def _twins(name: str, real: Site, seen: Path | None) -> list[hosts.Wanted]:
     found = twin_state.of(state_directory() / name, seen, new=state.load(name) is None)
-    return found.without_images if found else ()
+    return twin.wanted_hosts(real, found.without_images, found.releases) if found else twin.wanted_hosts(real)
 
 
 def up_twin(name: str, real: Site) -> Lab:
     """Bring a site's twin up; its own site is in the lab's directory."""
     return cluster.up(
         name,
-        wanted=twin.wanted_hosts(real, _without_images(name, None)),
+        wanted=_twins(name, real, None),
         twin_of=real,
         memory_mib=1024,
         firmware=None,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,  # pydantic wants these before Python 3.12
+)
 
 from pydantic import Field
-from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+from typing_extensions import TypedDict
 
 from gpuadmin.adoption.seen import Host
 from gpuadmin.ansible.shapes import adoption as shapes
@@ -34,7 +38,8 @@ class KeptKeys(TypedDict):
 
 
 class Kept(TypedDict):
-    """A part that adopt could not look at is None. `sudo`: who has a rule of it; `images`: whether the root fits."""
+    """A part that adopt could not look at is None. `sudo`: who has a rule of it; `images`: whether the root fits;
+    `suite`: its release, by its code name."""
 
     accounts: Annotated[list[KeptAccount], Field(max_length=5000)] | None
     groups: Annotated[list[shapes.Group], Field(max_length=5000)] | None
@@ -46,6 +51,7 @@ class Kept(TypedDict):
     sudo: shapes.Names | None
     include: bool | None
     images: bool | None
+    suite: NotRequired[shapes.Name | None]
 
 
 def key_numbers(hosts: Sequence[Host]) -> dict[str, int]:
@@ -62,6 +68,7 @@ def kept(host: Host, numbers: Mapping[str, int]) -> dict[str, Any]:
     """What a twin needs of a host's answer: Kept."""
     accounts, directory, keys = host.part("accounts"), host.part("directory"), host.part("keys")
     services, sudo, sshd, root = (host.part(name) for name in ("services", "sudo", "sshd", "root"))
+    system = host.part("system")
     return {
         "accounts": None
         if accounts is None
@@ -84,6 +91,7 @@ def kept(host: Host, numbers: Mapping[str, int]) -> dict[str, Any]:
         "sudo": None if sudo is None else [who for one in sudo for who in _whom(one["key"])],
         "include": None if sshd is None else sshd["include"],
         "images": None if root is None else not root["problems"],
+        "suite": None if system is None else system["codename"],
     }
 
 

@@ -52,7 +52,8 @@ def command() -> None:
               help="GPUs of each light node, which can be opened and held and compute nothing.  "
                    "[default: 0, or what the lab has]")  # fmt: skip
 @click.option("--release", multiple=True, metavar="[HOST=]N",
-              help="Which Debian hosts have: 11, 12, 13 or 14, for all or for one; more than once for a mixed lab.  "
+              help="Which Debian (11 to 14) or Ubuntu (22.04, 24.04, 26.04) hosts have, for all or for one; more than "
+                   "once for a mixed lab.  "
                    "[default: 13, or what the lab has]")  # fmt: skip
 @click.option("--like", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="SITE",
               help="Make the twin of a site: light hosts by its names and groups, with its people, without keys, "

@@ -28,7 +28,7 @@ from gpuadmin.lab.state import Host, Lab
 #: Seconds that `down` gives guests to shut down by themselves.
 SHUTDOWN_LIMIT = 60.0
 #: Layout and release → base image.
-_Bases = dict[tuple[str, int], Path]
+_Bases = dict[tuple[str, str], Path]
 
 
 def up(
@@ -42,7 +42,7 @@ def up(
     light: bool | None = None,
     gpus: int | None = None,
     twin_of: Site | None = None,
-    releases: Mapping[str, int] | None = None,
+    releases: Mapping[str, str] | None = None,
     seen: Path | None = None,
 ) -> Lab:
     """Bring a lab up and return it: its hosts answer ssh, its site is written.
@@ -114,11 +114,11 @@ def _refuse_another(
 
 def _refuse_untried(lab: Lab, wanted: Sequence[hosts.Wanted]) -> None:
     """Raise ConfigError for virtual machines of a release that none was ever booted with."""
-    others = [f"{one.name} with Debian {one.release}" for one in wanted if not RELEASES[one.release].boots]
+    others = [f"{one.name} with {RELEASES[one.release].title}" for one in wanted if not RELEASES[one.release].boots]
     if others and not lab.light:
-        has = ", ".join(str(number) for number, one in RELEASES.items() if one.boots)
+        has = ", ".join(one.title for one in RELEASES.values() if one.boots)
         raise ConfigError(
-            f"virtual machines have Debian {has}, and --release wants {listed(others)}",
+            f"virtual machines have {has}, and --release wants {listed(others)}",
             hint="--light makes light hosts, which have any of them",
         )
 

@@ -33,6 +33,7 @@ PACKAGES: Mapping[str, tuple[str, str, str]] = {
     "btrfs": ("btrfs-progs", "btrfs-progs", "btrfs-progs"),
     "ip": ("iproute2", "iproute", "iproute2"),
     "OVMF": ("ovmf", "edk2-ovmf", "edk2-ovmf"),
+    "ubuntu-keyring": ("ubuntu-keyring", "ubu-keyring", "ubuntu-keyring"),
     "debian-archive-keyring": ("debian-archive-keyring", "debian-keyring", "debian-archive-keyring"),
 }
 

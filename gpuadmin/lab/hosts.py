@@ -13,6 +13,7 @@ from gpuadmin.lab.commands import run
 from gpuadmin.lab.light import disk as light_disk
 from gpuadmin.lab.paths import guest_directory
 from gpuadmin.lab.releases import DEFAULT as DEFAULT_RELEASE
+from gpuadmin.lab.releases import RELEASES
 from gpuadmin.lab.state import Host, Kind, Lab
 
 
@@ -26,7 +27,7 @@ class Wanted:
     golden: bool = False
     has_gpus: bool = True
     writable: bool = False
-    release: int = DEFAULT_RELEASE
+    release: str = DEFAULT_RELEASE
 
 
 def wanted_hosts(nodes: int, ordinary: int) -> list[Wanted]:
@@ -45,7 +46,7 @@ def wanted_hosts(nodes: int, ordinary: int) -> list[Wanted]:
     return hosts
 
 
-def with_releases(lab: Lab, wanted: Sequence[Wanted], releases: Mapping[str, int]) -> list[Wanted]:
+def with_releases(lab: Lab, wanted: Sequence[Wanted], releases: Mapping[str, str]) -> list[Wanted]:
     """Return the wanted hosts with their releases. `releases`: host → release, that of all under the empty name.
 
     A host that the lab has keeps its own; raises ConfigError where another one is asked for, and for a host that is
@@ -58,17 +59,17 @@ def with_releases(lab: Lab, wanted: Sequence[Wanted], releases: Mapping[str, int
     found = []
     for one in wanted:
         asked = releases.get(one.name, releases.get(""))
-        number = known.get(one.name, asked or DEFAULT_RELEASE)
+        number = known.get(one.name, asked or one.release)
         if asked not in (None, number):
             raise ConfigError(
-                f"{one.name} of lab {lab.name} has Debian {number}, not {asked}",
+                f"{one.name} of lab {lab.name} has {RELEASES[number].title}, not {RELEASES[asked].title}",
                 hint=f"--name chooses another lab; gpuadmin lab down --purge --name {lab.name} deletes this one",
             )
         found.append(replace(one, release=number))
     return found
 
 
-def with_hosts(lab: Lab, wanted: Sequence[Wanted], bases: Mapping[tuple[str, int], Path], taken: set[int]) -> Lab:
+def with_hosts(lab: Lab, wanted: Sequence[Wanted], bases: Mapping[tuple[str, str], Path], taken: set[int]) -> Lab:
     """Given a lab, return it with the wanted hosts added; those it has are kept, also if they are more.
 
     `bases`: layout and release → base image. `taken`: ports of other labs.

@@ -27,7 +27,7 @@ class BaseImage:
     disk: Path
 
 
-def image_key(mirror_uri: str | None, release: int = DEFAULT, *, machines: bool = False) -> str:
+def image_key(mirror_uri: str | None, release: str = DEFAULT, *, machines: bool = False) -> str:
     """Given mirror and release, return a key of everything that goes into an image: 16 hexadecimal digits."""
     digest = hashlib.sha256()
     digest.update(repr(rootfs.mmdebstrap_command(Path("/"), mirror_uri, RELEASES[release], machines=machines)).encode())
@@ -39,7 +39,7 @@ def image_key(mirror_uri: str | None, release: int = DEFAULT, *, machines: bool 
     return digest.hexdigest()[:16]
 
 
-def ensure_root(progress: Progress, release: int = DEFAULT, *, machines: bool = False) -> Path:
+def ensure_root(progress: Progress, release: str = DEFAULT, *, machines: bool = False) -> Path:
     """Return the root that disks begin with, and its kernel, making it if the cache does not have it.
 
     That of virtual machines (`machines`) has more installed than that of light hosts (`rootfs.MACHINES`).
@@ -48,22 +48,22 @@ def ensure_root(progress: Progress, release: int = DEFAULT, *, machines: bool = 
     directory = cache_directory() / "images" / image_key(uri, release, machines=machines)
     root = directory / "root"
     if not root.exists():
-        rootfs.check_machine()
+        rootfs.check_machine(RELEASES[release])
         with _locked(directory, progress):
             if not root.exists():
-                with progress.phase(f"making the root file system of Debian {release} (mmdebstrap)"):
+                with progress.phase(f"making the root file system of {RELEASES[release].title} (mmdebstrap)"):
                     _make_root(
                         root, lambda at: rootfs.mmdebstrap_command(at, uri, RELEASES[release], machines=machines)
                     )
     return root
 
 
-def ensure(layout: disk.Layout, progress: Progress, release: int = DEFAULT) -> BaseImage:
+def ensure(layout: disk.Layout, progress: Progress, release: str = DEFAULT) -> BaseImage:
     """Return the base image of a layout and release, making it if the cache does not have it."""
     root = ensure_root(progress, release, machines=True)
     target = root.parent / f"{layout.name}.qcow2"
     if not target.exists():
-        rootfs.check_machine()
+        rootfs.check_machine(RELEASES[release])
         with _locked(root.parent, progress):
             with progress.phase("trying KVM"):
                 chosen = accel.choose(root / "vmlinuz")
@@ -76,15 +76,15 @@ def ensure(layout: disk.Layout, progress: Progress, release: int = DEFAULT) -> B
     return BaseImage(root.parent.name, target)
 
 
-def ensure_light(progress: Progress, release: int = DEFAULT) -> Path:
+def ensure_light(progress: Progress, release: str = DEFAULT) -> Path:
     """Return the disk that light hosts of a release begin with, making it if the cache does not have it."""
     root = ensure_root(progress, release)
     target = root.parent / f"light-{light_disk.key()}.img"
     if not target.exists():
-        rootfs.check_machine()
+        rootfs.check_machine(RELEASES[release])
         with _locked(root.parent, progress):
             if not target.exists():
-                with progress.phase(f"making the light hosts' disk of Debian {release}"):
+                with progress.phase(f"making the light hosts' disk of {RELEASES[release].title}"):
                     light_disk.build(target, root / "root.tar")
     return target
 

@@ -1,17 +1,16 @@
-"""The releases of Debian that a lab's hosts can have, and what differs between their archives."""
+"""The releases of Debian and Ubuntu that a lab's hosts can have, and what differs between their archives."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gpuadmin.errors import ConfigError
 
 #: A root whose /bin is /usr/bin: what debootstrap and the installer make, and mmdebstrap does not. The hook of
-#: mmdebstrap wants a package that Debian 11 does not have.
+#: mmdebstrap wants a package that Debian 11 and Ubuntu 22.04 do not have.
 _MERGED = "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"
-_MERGED_11 = (
+_MERGED_BY_HAND = (
     '--setup-hook=for name in bin sbin lib lib32 lib64 libx32; do mkdir -p "$1/usr/$name"; '
     'ln -s "usr/$name" "$1/$name"; done'
 )
@@ -22,49 +21,89 @@ _OLD_SSHD = '--customize-hook=sed -i /^PerSourcePenalties/d "$1/etc/ssh/sshd_con
 
 
 @dataclass(frozen=True)
+class Distribution:
+    """Whose releases they are. `package`: what has the keys that it signs its archive with, in /usr/share/keyrings.
+
+    `mirror`: where its archive is; nothing where apt's own sources name it (`gpuadmin.lab.mirror`).
+    """
+
+    name: str
+    package: str
+    keyring: str
+    mirror: str | None = None
+
+
+_KEYRINGS = "/usr/share/keyrings"
+_DEBIAN = Distribution("Debian", "debian-archive-keyring", f"{_KEYRINGS}/debian-archive-keyring.gpg")
+_UBUNTU = Distribution(
+    "Ubuntu", "ubuntu-keyring", f"{_KEYRINGS}/ubuntu-archive-keyring.gpg", "http://archive.ubuntu.com/ubuntu"
+)
+#: apt is not required there, Docker is in universe. The kernel's links are where Debian has them, and the lab masks
+#: generators itself.
+_OF_UBUNTU = (
+    f"--keyring={_UBUNTU.keyring}",
+    "--components=main,universe",
+    "--include=apt",
+    '--essential-hook=echo link_in_boot = no >"$1/etc/kernel-img.conf"',
+    "--dpkgopt=path-exclude=/etc/systemd/system-generators/*",
+)
+
+
+@dataclass(frozen=True)
 class Release:
-    """A release. `packages`: name in the newest releases → name here, or nothing where another package has it inside.
+    """A release. `packages`: name in Debian's newest → name here, or nothing where another package has it inside.
 
     `options`: what mmdebstrap is given besides what it is given for each. What is here is part of an image's key.
     """
 
-    number: int
+    number: str
     suite: str
     packages: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
-    #: Whether virtual machines can have it: none was ever booted with Debian 11.
+    distribution: Distribution = _DEBIAN
+    #: Whether virtual machines can have it: none was ever booted with the others.
     boots: bool = True
 
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return f"{self.distribution.name} {self.number}"
+
     def named(self, packages: Iterable[str]) -> tuple[str, ...]:
-        """Given packages by their names in the newest releases, return them by their names in this one."""
+        """Given packages by their names in Debian's newest release, return them by their names in this one."""
         names = (self.packages.get(one, one) for one in packages)
         return tuple(one for one in names if one)
 
 
-# docker.io has the docker-cli inside until Debian 12
-RELEASES: Mapping[int, Release] = {
+# docker.io has the docker-cli inside until Debian 12, and in all of Ubuntu's; sudo is sudo-rs since Ubuntu 26.04
+_INSIDE = {"docker-cli": ""}
+_UBUNTUS = {**_INSIDE, "linux-image-cloud-amd64": "linux-image-virtual"}
+RELEASES: Mapping[str, Release] = {
     one.number: one
     for one in (
-        Release(11, "bullseye", {"docker-cli": "", "polkitd": "policykit-1"}, (_MERGED_11, _OLD_SSHD), boots=False),
-        Release(12, "bookworm", {"docker-cli": ""}, (_MERGED, _OLD_SSHD)),
-        Release(13, "trixie"),
-        Release(14, "forky", options=(_EXPIRED,)),
+        Release("11", "bullseye", {**_INSIDE, "polkitd": "policykit-1"}, (_MERGED_BY_HAND, _OLD_SSHD), boots=False),
+        Release("12", "bookworm", _INSIDE, (_MERGED, _OLD_SSHD)),
+        Release("13", "trixie"),
+        Release("14", "forky", options=(_EXPIRED,)),
+        Release("22.04", "jammy", _UBUNTUS, (*_OF_UBUNTU, _MERGED_BY_HAND, _OLD_SSHD), _UBUNTU, boots=False),
+        Release("24.04", "noble", _UBUNTUS, (*_OF_UBUNTU, _OLD_SSHD), _UBUNTU, boots=False),
+        Release("26.04", "resolute", {**_UBUNTUS, "sudo": "sudo-rs"}, _OF_UBUNTU, _UBUNTU, boots=False),
     )
 }
-DEFAULT = 13
-NUMBERS = ", ".join(map(str, RELEASES))
+DEFAULT = "13"
+NUMBERS = ", ".join(RELEASES)
 
 
-def parse(words: Iterable[str]) -> dict[str, int]:
+def parse(words: Iterable[str]) -> dict[str, str]:
     """Given `N` (all hosts) and `HOST=N`, return host → release, that of all under the empty name.
 
     Raises ConfigError for a release that there is not, and for two of one host.
     """
-    found: dict[str, int] = {}
+    found: dict[str, str] = {}
     for word in words:
         host, given, number = word.rpartition("=")
-        if (given and not host) or not re.fullmatch("[0-9]{1,3}", number) or int(number) not in RELEASES:
+        if (given and not host) or number not in RELEASES:
             raise ConfigError(f"--release {word}: is no release", hint=f"N or HOST=N, with N one of {NUMBERS}")
-        if found.setdefault(host, int(number)) != int(number):
+        if found.setdefault(host, number) != number:
             raise ConfigError(f"--release names two releases of {host or 'all hosts'}: {found[host]} and {number}")
     return found

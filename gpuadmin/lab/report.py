@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuadmin.lab import machines, ssh, state
+from gpuadmin.lab.releases import RELEASES
 
 Facts = Mapping[str, Any]
 
@@ -58,7 +59,7 @@ def as_text(found: Facts) -> str:
         role = "golden node" if host["golden"] else {"plain": "ordinary node"}.get(host["kind"], host["kind"])
         lines.append(
             f"{host['name']:<{width}}  {condition:<6}  {host['address']:<11}  127.0.0.1:{host['ssh_port']:<5}"
-            f"  Debian {host['release']}  {role}"
+            f"  {RELEASES[host['release']].title}  {role}"
         )
     names = ", ".join(found["snapshots"]) or "none"
     return "\n".join([*lines, "", f"snapshots: {names}"])

@@ -14,9 +14,6 @@ from gpuadmin.lab.paths import guest_directory
 from gpuadmin.lab.releases import Release
 
 ARCHITECTURE = "amd64"
-#: The keys that Debian signs its archive with, where the package debian-archive-keyring puts them.
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-
 #: Installed in every guest. Small, because everything may run under software emulation.
 INSTALLED = (
     "btrfs-progs", "busybox-static", "ca-certificates", "dbus", "e2fsprogs", "fdisk", "grub-common", "grub-pc-bin",
@@ -37,11 +34,11 @@ BUILDER_FILES = ("vmlinuz", "initrd", "boot.img", "core-node.img", "core-ordinar
 _EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
 
 
-def check_machine() -> None:
-    """Raise an error that says what to do if this machine lacks something that a base image is made with."""
+def check_machine(release: Release) -> None:
+    """Raise an error that says what to do if this machine lacks what the image of a release is made with."""
     require("mmdebstrap", "tar", "qemu-system-x86_64", "qemu-img")
-    if not KEYRING.exists():
-        raise missing_error(["debian-archive-keyring"])
+    if not Path(release.distribution.keyring).exists():
+        raise missing_error([release.distribution.package])
     if os.geteuid() == 0:
         return
     require("newuidmap")
@@ -72,11 +69,12 @@ def customize_hook(release: Release) -> str:
 
 
 def mmdebstrap_command(directory: Path, mirror: str | None, release: Release, *, machines: bool = False) -> Command:
-    """Given a working directory and a mirror (None: mmdebstrap's default), return the command that makes root.tar.
+    """Given a working directory and a mirror of Debian, return the command that makes root.tar.
 
-    `machines`: the root of virtual machines, which has more installed.
+    `mirror`: None for mmdebstrap's default. `machines`: the root of virtual machines, which has more installed.
     """
-    installed = (*INSTALLED, *(release.named(MACHINES) if machines else ()))
+    installed = release.named((*INSTALLED, *(MACHINES if machines else ())))
+    mirror = release.distribution.mirror or mirror
     files = directory / "files.tar"
     downloads = (f"--customize-hook=download /boot/builder/{name} {directory / name}" for name in BUILDER_FILES)
     return (

@@ -38,8 +38,8 @@ class Host:
     has_gpus: bool = True
     #: Whether the root of a light host is writable. One that takes images has none that is, nor has `storage1`.
     writable: bool = False
-    #: Which Debian it has.
-    release: int = DEFAULT_RELEASE
+    #: Which release it has.
+    release: str = DEFAULT_RELEASE
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,15 @@ def save(lab: Lab) -> None:
 def from_json(data: dict[str, Any]) -> Lab:
     """Given what `save` wrote, return the lab. What only a newer gpuadmin knows of it is left out."""
     given = _known(Lab, data)
-    given["hosts"] = tuple(Host(**_known(Host, host)) for host in data["hosts"])
+    given["hosts"] = tuple(_host(host) for host in data["hosts"])
     given["snapshots"] = {key: tuple(names) for key, names in data["snapshots"].items()}
     return Lab(**given)
+
+
+def _host(data: dict[str, Any]) -> Host:
+    given = _known(Host, data)
+    release = str(given.get("release", DEFAULT_RELEASE))  # a number in labs of before
+    return Host(**{**given, "release": release})
 
 
 def _known(kind: type[Lab | Host], data: dict[str, Any]) -> dict[str, Any]:

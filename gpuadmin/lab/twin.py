@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,6 +26,7 @@ from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError
 from gpuadmin.lab import network, site, ssh
 from gpuadmin.lab.hosts import Wanted
+from gpuadmin.lab.releases import DEFAULT
 from gpuadmin.lab.state import Host, Lab
 from gpuadmin.reading import expanded
 
@@ -36,10 +38,12 @@ _HEAD = "# Made by `gpuadmin lab up --like` from another site, and written anew 
 _NOT_OF_A_TWIN = ("gpus", "gpu_model", "gpus_mig", "gpus_driver", "gpus_version", "gpus_hold")
 
 
-def wanted_hosts(real: Site, without_images: Collection[str] = ()) -> list[Wanted]:
+def wanted_hosts(
+    real: Site, without_images: Collection[str] = (), releases: Mapping[str, str] | None = None
+) -> list[Wanted]:
     """Return the twin of each host, that with the homes first. Raises ConfigError where a lab has no room.
 
-    `without_images`: nodes whose root is known to be an ordinary one.
+    `without_images`: nodes whose root is known to be an ordinary one. `releases`: host → its release, where known.
     """
     server = real.settings.homes.server
     hosts = sorted(real.inventory.hosts, key=lambda one: (one.name != server, "storage" not in one.groups))
@@ -51,7 +55,10 @@ def wanted_hosts(real: Site, without_images: Collection[str] = ()) -> list[Wante
         )
     images = any("golden" in one.groups for one in hosts)
     return [
-        _wanted(one, f"{network.NETWORK}.{_FIRST + number}", images and one.name not in without_images)
+        replace(
+            _wanted(one, f"{network.NETWORK}.{_FIRST + number}", images and one.name not in without_images),
+            release=(releases or {}).get(one.name, DEFAULT),
+        )
         for number, one in enumerate(hosts)
     ]
 

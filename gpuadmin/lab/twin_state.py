@@ -26,6 +26,7 @@ from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.lab import ssh, twin
 from gpuadmin.lab.light import crooked
 from gpuadmin.lab.progress import Progress
+from gpuadmin.lab.releases import RELEASES
 from gpuadmin.lab.state import Host, Lab
 from gpuadmin.text import one_line
 
@@ -62,6 +63,13 @@ class State:
     def without_images(self) -> frozenset[str]:
         """Hosts whose root does not fit images: their twins have an ordinary one."""
         return frozenset(name for name, one in self.hosts.items() if one["seen"]["images"] is False)
+
+    @property
+    def releases(self) -> dict[str, str]:
+        """Host → its release, where a lab has that."""
+        numbers = {release.suite: number for number, release in RELEASES.items()}
+        suites = {name: one["seen"].get("suite") for name, one in self.hosts.items()}
+        return {name: numbers[suite] for name, suite in suites.items() if suite in numbers}
 
 
 def read(path: Path) -> State:
@@ -111,6 +119,8 @@ def plant(lab: Lab, real: Site, found: State, hosts: Sequence[Host], progress: P
     strange = sorted(set(found.hosts) - {host.name for host in hosts})
     if missing:
         progress.line(f"adopt saw nothing of {listed(missing)}: as the site says")
+    if others := [host.name for host in hosts if host.name in found.hosts and host.name not in found.releases]:
+        progress.line(f"a lab has no host with the release of {listed(others)}: their twins have another one")
     if strange:
         progress.line(f"not in the site, and so not in its twin: {one_line(listed(strange))}")
     lines = key_lines(lab, found, {one.name for one in real.registry.registry.users if one.keys})

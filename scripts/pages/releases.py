@@ -1,10 +1,12 @@
-"""docs/releases.md: which verb was run on which release, from docs/releases.toml."""
+"""docs/releases.md: which verb and which test was run on which release, from docs/releases.toml."""
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
 from typing import Any
+
+from gpuadmin.lab.releases import RELEASES
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What a cell may say, and how the page shows it.
@@ -14,7 +16,7 @@ WORDS = {"worked": "worked", "refused": "refused, in words", "failed": "**failed
 def page(text: str | None = None) -> str:
     """Return the page, of this data or of the file. Raises ValueError for a cell that says something else."""
     data: dict[str, Any] = tomllib.loads(text or (ROOT / "docs" / "releases.toml").read_text(encoding="utf-8"))
-    numbers = [str(one) for one in data["releases"]]
+    numbers = data["releases"]
     lines = [
         "# Which releases were tried",
         "",
@@ -26,6 +28,10 @@ def page(text: str | None = None) -> str:
         *_table("", numbers, {name: dict(zip(numbers, row, strict=True)) for name, row in data["versions"].items()}),
         "## What was run",
         *_table("verb", numbers, {name: _cells(name, run, numbers) for name, run in data["verbs"].items()}),
+        "## Tests that were run",
+        "",
+        *data["tested"].strip().splitlines(),
+        *_table("test", numbers, {name: _cells(name, run, numbers) for name, run in data["tests"].items()}),
         *data["notes"].strip().splitlines(),
     ]
     return "\n".join(lines) + "\n"
@@ -40,7 +46,7 @@ def _cells(name: str, run: dict[str, str], numbers: list[str]) -> dict[str, str]
 
 def _table(head: str, numbers: list[str], rows: dict[str, dict[str, str]]) -> list[str]:
     more = ["what was run"] if any("what" in row for row in rows.values()) else []
-    columns = [head, *(f"Debian {number}" for number in numbers), *more]
+    columns = [head, *(RELEASES[number].title for number in numbers), *more]
     keys = [*numbers, *(["what"] if more else [])]
     body = [
         f"| {' | '.join([f'`{name}`' if head else name, *(row[key] for key in keys)])} |" for name, row in rows.items()

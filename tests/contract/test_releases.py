@@ -1,5 +1,8 @@
 """Releases of Debian: what the lab, the roles and the page say of them agrees."""
 
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ from jinja2.nativetypes import NativeEnvironment
 
 from gpuadmin.lab.releases import RELEASES
 from gpuadmin.lab.rootfs import downloaded_packages
+from tests.support import lab_cluster
 from tests.support.scripts import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,10 +30,10 @@ def docker_packages(distribution: str, codename: str) -> set[str]:
 
 
 @pytest.mark.parametrize("number", RELEASES)
-def test_a_light_host_has_the_packages_of_docker(number: int) -> None:
-    wanted = docker_packages("debian", RELEASES[number].suite)
+def test_a_light_host_has_the_packages_of_docker(number: str) -> None:
+    wanted = docker_packages(RELEASES[number].distribution.name.lower(), RELEASES[number].suite)
     assert wanted <= set(RELEASES[number].named(downloaded_packages()))
-    assert ("docker-cli" in wanted) == (number > 12)
+    assert ("docker-cli" in wanted) == (number in ("13", "14"))
 
 
 def test_ubuntus_docker_has_its_client_inside() -> None:
@@ -48,3 +52,33 @@ def test_a_cell_that_says_something_else_is_refused() -> None:
         load("pages").releases.page(
             DATA.replace("[verbs]", '[verbs]\ndrift = { 13 = "fine", what = "" }', 1).split("\ndrift = { 11")[0]
         )
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"), [("", "mine"), ("12", "mine-12"), ("12,storage1=11", "mine-0aec56"), ("12,storage1=14", "mine-71dbeb")]
+)
+def test_labs_of_other_releases_have_other_names(asked: str, name: str) -> None:
+    """One that a session has left is taken by no session that wants other releases."""
+    environment = {**os.environ, "GPUADMIN_TEST_LAB": "mine", "GPUADMIN_TEST_RELEASE": asked, "PYTEST_XDIST_WORKER": ""}
+    line = [sys.executable, "-c", "from tests.support.lab_cluster import LAB; print(LAB)"]
+    done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{name}\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        (("up", "--light"), ["--release", "12", "--release", "storage1=11"]),
+        (("up", "--release", "14"), []),
+        (("up", "--like", "there"), []),
+        (("down", "--purge"), []),
+    ],
+)
+def test_the_tests_labs_have_the_releases_that_are_asked_for(
+    given: tuple[str, ...], added: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines: list[list[str]] = []
+    monkeypatch.setattr(lab_cluster, "RELEASES", ("12", "storage1=11"))
+    monkeypatch.setattr(subprocess, "run", lambda line, **_: lines.append(line) or subprocess.CompletedProcess(line, 0, ""))
+    lab_cluster.Cluster(tmp_path / "site", "mine").lab(*given)
+    assert lines == [[lab_cluster.GPUADMIN, "lab", given[0], "--name", "mine", *given[1:], *added]]

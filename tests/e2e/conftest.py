@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import imaging, where
-from tests.support.lab_cluster import KEEP, LAB, REPOSITORY, Cluster
+from tests.support.lab_cluster import KEEP, LAB, RELEASES, REPOSITORY, Cluster
 from tests.support.labs import nothing_left, provisioned_lab, remembered_lab
 from tests.support.where import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 
@@ -14,7 +14,8 @@ __all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
 
 def pytest_report_header() -> str:
     why = where.why_virtual()
-    return f"lab: virtual machines for all tests: {why}" if why else "lab: light hosts; virtual machines where needed"
+    place = f"virtual machines for all tests: {why}" if why else "light hosts; virtual machines where needed"
+    return f"lab: {place}" + (f"; releases {', '.join(RELEASES)}" if RELEASES else "")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

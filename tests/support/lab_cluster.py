@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -18,8 +19,13 @@ from gpuadmin.lab import ssh, state
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
+_ASKED = os.environ.get("GPUADMIN_TEST_RELEASE", "")
+#: `N` and `HOST=N`, with commas between: what the labs are given as `--release`. Part of their names: none is another's.
+RELEASES = tuple(filter(None, _ASKED.split(",")))
+_KIND = _ASKED if "=" not in _ASKED else hashlib.sha256(_ASKED.encode()).hexdigest()[:6]
+_NAME = (os.environ.get("GPUADMIN_TEST_LAB", "test"), _KIND, os.environ.get("PYTEST_XDIST_WORKER", ""))
 #: Another name lets a second checkout run its tests beside this one; each process of pytest-xdist has a lab of its own.
-LAB = "-".join(filter(None, (os.environ.get("GPUADMIN_TEST_LAB", "test"), os.environ.get("PYTEST_XDIST_WORKER", ""))))
+LAB = "-".join(filter(None, _NAME)).replace(".", "")
 #: Seconds that a command may take; a machine that does other things needs more.
 PATIENCE = float(os.environ.get("GPUADMIN_TEST_PATIENCE", "1800"))
 KEEP = bool(os.environ.get("GPUADMIN_KEEP_LAB"))
@@ -51,6 +57,8 @@ class Cluster:
     def lab(self, *arguments: str) -> str:
         """Run `gpuadmin lab …`, which must succeed."""
         verb, *rest = arguments
+        if verb == "up" and not {"--release", "--like"} & set(rest):  # a twin has its hosts from the site
+            rest += [word for one in RELEASES for word in ("--release", one)]
         return subprocess.run(
             [GPUADMIN, "lab", verb, "--name", self.name, *rest],
             check=True,

@@ -22,10 +22,15 @@ in_root apt-get -qq --no-download install --yes mergerfs
 # No NFS in this machine's kernel, as far as anybody may count on: a directory of the storage host stands in for it.
 # Where its package says that it is: before Debian 13 in /sbin, which is the same directory under another name.
 case $(. "$root/etc/os-release" && echo "$VERSION_CODENAME") in
-bullseye | bookworm) in_root dpkg-divert --local --rename --quiet --add /sbin/mount.nfs4 ;;
+bullseye | bookworm | jammy) in_root dpkg-divert --local --rename --quiet --add /sbin/mount.nfs4 ;;
 *) in_root dpkg-divert --local --rename --quiet --add /usr/sbin/mount.nfs4 ;;
 esac
 install -m 0755 "$here/mount.nfs4" "$root/usr/sbin/mount.nfs4"
+# That of Debian 11 hands exports to the kernel; newer ones write them down for whoever asks, and need none to end well.
+if grep -q '^VERSION_CODENAME=bullseye' "$root/etc/os-release"; then
+	in_root dpkg-divert --local --rename --quiet --add /usr/sbin/exportfs
+	install -m 0755 "$here/exportfs" "$root/usr/sbin/exportfs"
+fi
 cat >"$root/etc/systemd/system/nfs-server.service" <<'UNIT'
 [Unit]
 Description=Stands in for the NFS server of a light host
@@ -46,6 +51,8 @@ printf '[Service]\nSuccessExitStatus=1\n' >"$root/etc/systemd/system/systemd-mod
 mkdir -p "$root/etc/systemd/system/systemd-logind.service.d"
 printf '[Service]\nBindReadOnlyPaths=/run/host/boot-id:/proc/sys/kernel/random/boot_id\n' \
 	>"$root/etc/systemd/system/systemd-logind.service.d/10-gpuadmin-lab.conf"
+# systemd-update-done, which customize.sh masks, would write these. Without, sysusers of systemd 262 fails in the read-only root.
+touch "$root/etc/.updated" "$root/var/.updated"
 cp "$here/fstab" "$root/etc/fstab"
 # Without a compiler here light hosts have no Slurm.
 if command -v cc >/dev/null; then

@@ -41,7 +41,7 @@ def attached(image: Path) -> Iterator[str]:
 def key() -> str:
     """Return a key of what light hosts' disks are made with besides the root: 8 hexadecimal digits."""
     digest = hashlib.sha256()
-    for name in ("build.sh", "cgroup2.c", "fstab", "mount.nfs4"):
+    for name in ("build.sh", "cgroup2.c", "exportfs", "fstab", "mount.nfs4"):
         digest.update((HERE / name).read_bytes() + b"\0")
     return digest.hexdigest()[:8]
 

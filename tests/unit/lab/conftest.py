@@ -6,7 +6,7 @@ import pytest
 
 from gpuadmin.lab import disk, hosts, state
 
-BASES = {(name, 13): Path(f"/cache/{name}.qcow2") for name in disk.LAYOUTS}
+BASES = {(name, "13"): Path(f"/cache/{name}.qcow2") for name in disk.LAYOUTS}
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.lab import cluster, firmware, hosts, network, site, state
 from gpuadmin.lab.progress import Progress
 
-BASES = {("node", 13): Path("/cache/node.qcow2"), ("ordinary", 13): Path("/cache/ordinary.qcow2")}
+BASES = {("node", "13"): Path("/cache/node.qcow2"), ("ordinary", "13"): Path("/cache/ordinary.qcow2")}
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,10 @@ def test_a_launcher_is_found_by_lab_and_host(light: state.Lab, lab_name: str, fo
 
 def test_hosts_of_a_light_lab_have_the_same_names_and_addresses(light: state.Lab) -> None:
     more = hosts.with_hosts(
-        light, hosts.wanted_hosts(3, 0), {("node", 13): Path("/cache/light.img"), ("ordinary", 13): Path("/x")}, set()
+        light,
+        hosts.wanted_hosts(3, 0),
+        {("node", "13"): Path("/cache/light.img"), ("ordinary", "13"): Path("/x")},
+        set(),
     )
     assert [(host.name, host.address) for host in more.hosts][-1] == ("node3", "10.77.0.13")
 
@@ -174,3 +177,22 @@ def test_the_site_says_which_files_the_gate_closes(light: state.Lab) -> None:
     found = site.variables(lab, lab.host("node1"))
     assert found["gpu_stack_devices"] == {"0": ["/dev/nvidia0"], "1": ["/dev/nvidia1"]}
     assert gpus.GROUP in str(found["gpu_stack_groups"])
+
+
+@pytest.mark.parametrize(
+    ("says", "code", "ends"),
+    [
+        ("10.77.0.11:/srv: Function not implemented", 1, (0, "")),
+        ("Failed to stat /srv: No such file\n10.77.0.11:/srv: Function not implemented", 1, (1, "Failed to stat")),
+        ("", 0, (0, "")),
+        ("", 3, (3, "")),
+    ],
+)
+def test_exports_need_no_kernel_and_wrong_ones_fail(says: str, code: int, ends: tuple[int, str], tmp_path: Path) -> None:
+    real, stand_in = tmp_path / "real", tmp_path / "exportfs"
+    real.write_text(f"#!/bin/sh\necho \"exports $*\"\n[ -z '{says}' ] || echo '{says}' >&2\nexit {code}\n")
+    stand_in.write_text((disk.HERE / "exportfs").read_text().replace("/usr/sbin/exportfs.distrib", str(real)))
+    real.chmod(0o755)
+    done = subprocess.run(["sh", stand_in, "-ra"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.partition(" /srv")[0]) == ends
+    assert done.stdout == "exports -ra\n"

@@ -11,7 +11,7 @@ from gpuadmin.lab.releases import RELEASES, parse
 
 
 def test_for_all_and_for_one() -> None:
-    assert parse(["12", "node1=14", "storage1=11"]) == {"": 12, "node1": 14, "storage1": 11}
+    assert parse(["12", "node1=14", "storage1=11"]) == {"": "12", "node1": "14", "storage1": "11"}
     assert parse([]) == {}
 
 
@@ -35,9 +35,9 @@ def numbers(wanted: list[hosts.Wanted]) -> dict[str, int]:
 def test_new_hosts_have_what_was_asked_for() -> None:
     empty = state.Lab("default", 1024, 5555)
     wanted = hosts.wanted_hosts(2, 0)
-    assert numbers(hosts.with_releases(empty, wanted, {})) == {"storage1": 13, "node1": 13, "node2": 13}
-    found = hosts.with_releases(empty, wanted, {"": 12, "node2": 14})
-    assert numbers(found) == {"storage1": 12, "node1": 12, "node2": 14}
+    assert numbers(hosts.with_releases(empty, wanted, {})) == {"storage1": "13", "node1": "13", "node2": "13"}
+    found = hosts.with_releases(empty, wanted, {"": "12", "node2": "14"})
+    assert numbers(found) == {"storage1": "12", "node1": "12", "node2": "14"}
     bases = {("node", release): Path(f"/cache/{release}") for release in RELEASES}
     made = hosts.with_hosts(empty, found, bases, set())
     assert {one.name: one.base for one in made.hosts} == {
@@ -47,38 +47,42 @@ def test_new_hosts_have_what_was_asked_for() -> None:
 
 
 def test_a_host_that_is_there_gets_no_other(lab: state.Lab) -> None:
-    with pytest.raises(ConfigError, match="storage1 of lab default has Debian 13, not 12"):
-        hosts.with_releases(lab, hosts.wanted_hosts(2, 1), {"": 12})
+    with pytest.raises(ConfigError, match="storage1 of lab default has Debian 13, not Debian 12"):
+        hosts.with_releases(lab, hosts.wanted_hosts(2, 1), {"": "12"})
 
 
 def test_a_host_that_there_is_not(lab: state.Lab) -> None:
     with pytest.raises(ConfigError, match="--release names gpu9"):
-        hosts.with_releases(lab, hosts.wanted_hosts(2, 1), {"gpu9": 12})
+        hosts.with_releases(lab, hosts.wanted_hosts(2, 1), {"gpu9": "12"})
 
 
 def test_what_another_release_calls_otherwise() -> None:
     packages = ["docker.io", "docker-cli", "polkitd"]
-    assert RELEASES[11].named(packages) == ("docker.io", "policykit-1")
-    assert RELEASES[12].named(packages) == ("docker.io", "polkitd")
-    assert RELEASES[13].named(packages) == RELEASES[14].named(packages) == tuple(packages)
+    assert RELEASES["11"].named(packages) == ("docker.io", "policykit-1")
+    assert RELEASES["12"].named(packages) == ("docker.io", "polkitd")
+    assert RELEASES["13"].named(packages) == RELEASES["14"].named(packages) == tuple(packages)
 
 
 def test_each_release_has_an_image_of_its_own() -> None:
     keys = {number: image.image_key("http://a.example/debian", number) for number in RELEASES}
     assert len(set(keys.values())) == len(RELEASES)
-    assert keys[13] == image.image_key("http://a.example/debian")
+    assert keys["13"] == image.image_key("http://a.example/debian")
 
 
 @pytest.mark.parametrize("number", RELEASES)
-def test_its_suite_and_packages_go_into_the_command(number: int) -> None:
-    command = rootfs.mmdebstrap_command(Path("/w"), None, RELEASES[number])
-    assert command[-2] == RELEASES[number].suite
+def test_its_suite_and_packages_go_into_the_command(number: str) -> None:
+    release = RELEASES[number]
+    command = rootfs.mmdebstrap_command(Path("/w"), None, release)
+    assert command[command.index("/w/root.tar") - 1] == release.suite
+    ubuntu = release.title.startswith("Ubuntu")
+    assert ("http://archive.ubuntu.com/ubuntu" in command) == ubuntu
+    assert any("linux-image-virtual" in word for word in command) == ubuntu
     hook = next(word for word in command if "useradd" in word)
-    assert (" docker-cli " in hook) == (number > 12)
+    assert (" docker-cli " in hook) == (number in ("13", "14"))
 
 
 def test_virtual_machines_of_a_release_that_was_not_booted_are_refused(lab: state.Lab, tmp_path: Path) -> None:
-    words = "have Debian 12, 13, 14, and --release wants node1 with Debian 11"
+    words = "have Debian 12, Debian 13, Debian 14, and --release wants node1 with Debian 11"
     with pytest.raises(ConfigError, match=words):
         cluster.up(
             "other",
@@ -87,7 +91,7 @@ def test_virtual_machines_of_a_release_that_was_not_booted_are_refused(lab: stat
             firmware=None,
             site_directory=tmp_path,
             progress=Progress(),
-            releases={"node1": 11, "storage1": 12},
+            releases={"node1": "11", "storage1": "12"},
         )
     assert state.load("other") is None
 
@@ -95,5 +99,5 @@ def test_virtual_machines_of_a_release_that_was_not_booted_are_refused(lab: stat
 def test_it_is_shown(lab: state.Lab) -> None:
     state.save(lab)
     found = report.facts("default")
-    assert [host["release"] for host in found["hosts"]] == [13] * 4
+    assert [host["release"] for host in found["hosts"]] == ["13"] * 4
     assert "Debian 13  golden node" in report.as_text(found)

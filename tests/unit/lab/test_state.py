@@ -1,6 +1,7 @@
 """A lab's memory: written whole, read back equal, held by one command at a time."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -69,3 +70,10 @@ def test_lock_excludes_and_names_the_holder(lab: state.Lab) -> None:
 def test_all_labs(lab: state.Lab) -> None:
     state.save(lab)
     assert state.all_labs() == [lab]
+
+
+def test_a_lab_of_before_has_its_release_as_a_number(lab: state.Lab) -> None:
+    data = asdict(lab)
+    for host in data["hosts"]:
+        host["release"] = int(host["release"])
+    assert state.from_json(json.loads(json.dumps(data))) == lab

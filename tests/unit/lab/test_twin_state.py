@@ -13,9 +13,9 @@ from gpuadmin.cli import cli
 from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.errors import ConfigError, GpuadminError
-from gpuadmin.lab import state, twin, twin_state
+from gpuadmin.lab import hosts, state, twin, twin_state
 from gpuadmin.text import one_line
-from tests.support.adoptable import ROOT, account, homes, host, keys, storage
+from tests.support.adoptable import ANSWER, ROOT, account, homes, host, keys, storage
 from tests.support.sites import public_key
 
 SHARED = public_key("shared")
@@ -24,6 +24,7 @@ HOSTS = [
     storage("nas1", exports=[{"path": "/srv/homes", "clients": "*(rw)"}]),
     host(
         "gpu1",
+        system={**ANSWER["system"], "codename": "noble"},
         accounts=[ROOT, *MINJI],
         keys={"minji": keys(public_key("minji"), SHARED, odd=1), "jiho": keys(SHARED)},
         sudo=[{"key": "sudo for jiho, %staff in /etc/sudoers.d/people", "words": "jiho ALL = NOPASSWD: ALL"}],
@@ -31,6 +32,7 @@ HOSTS = [
     ),
     host(
         "gpu2",
+        system={**ANSWER["system"], "codename": "focal"},
         accounts=[ROOT, account("minji", 1002)],
         homes=[homes("minji", source="192.0.2.9:/srv/homes", fstype="nfs4", mounted=True)],
         file_systems=[
@@ -101,6 +103,22 @@ def test_a_host_is_told_what_was_seen_of_it(file: Path, real: Site, lab: state.L
 def test_whose_root_does_not_fit_images_has_an_ordinary_one(file: Path, real: Site) -> None:
     wanted = twin.wanted_hosts(real, twin_state.read(file).without_images)
     assert {one.name: one.kind for one in wanted} == {"nas1": "storage", "gpu1": "plain", "gpu2": "node"}
+
+
+def test_hosts_have_their_release_where_a_lab_can(file: Path, real: Site, lab: state.Lab) -> None:
+    found = twin_state.read(file)
+    wanted = twin.wanted_hosts(real, (), found.releases)
+    assert {one.name: one.release for one in wanted} == {"nas1": "13", "gpu1": "24.04", "gpu2": "13"}
+    asked = hosts.with_releases(lab, wanted, {"gpu1": "12"})
+    assert {one.name: one.release for one in asked} == {"nas1": "13", "gpu1": "12", "gpu2": "13"}
+
+
+def test_a_file_of_before_says_nothing_of_releases(file: Path) -> None:
+    document = json.loads(file.read_text())
+    for one in document["hosts"].values():
+        del one["seen"]["suite"]
+    file.write_text(json.dumps(document))
+    assert twin_state.read(file).releases == {}
 
 
 def _without(*path: str) -> Any:

@@ -34,7 +34,7 @@ def tree(host: Host, tmp_path: Path) -> Place:
     [
         ("tmp", 0o755, "differs"), ("tmp", 0o777, "differs"), ("var/tmp", 0o700, "differs"),
         ("etc", 0o777, "root"), ("etc", 0o700, "differs"), ("home", 0o750, "differs"), ("root", 0o770, "root"),
-        ("etc/shadow", 0o644, "root"), ("etc/passwd", 0o600, "differs"), ("etc/sudoers", 0o660, "root"),
+        ("etc/shadow", 0o644, "root"), ("etc/passwd", 0o600, "differs"), ("etc/sudoers", 0o460, "root"),
     ],
 )  # fmt: skip
 def test_each_mode(tree: Place, tmp_path: Path, name: str, mode: int, rank: str) -> None:

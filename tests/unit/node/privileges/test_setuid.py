@@ -31,6 +31,16 @@ def test_a_program_that_no_package_owns(host: Host, tmp_path: Path, name: str, m
     assert "no package owns it" in found_of(place)[f"/{name}"]
 
 
+@pytest.mark.parametrize("name", ["sudo", "sudo.ws", "sudo-rs", "su-rs"])
+def test_what_ubuntu_ships_for_sudo(host: Host, tmp_path: Path, name: str) -> None:
+    place = host()
+    (tmp_path / "usr/bin/find").rename(tmp_path / "usr/bin" / name)
+    (tmp_path / "usr/bin" / name).chmod(0o4755)
+    for listed in (tmp_path / "var/lib/dpkg/info").glob("*.list"):
+        listed.write_text(listed.read_text().replace("/usr/bin/find\n", f"/usr/bin/{name}\n"))
+    assert found_of(place) == {}
+
+
 def test_a_packaged_program_that_became_setuid(host: Host, tmp_path: Path) -> None:
     place = host()
     (tmp_path / "usr/bin/find").chmod(0o4755)

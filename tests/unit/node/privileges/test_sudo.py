@@ -32,6 +32,11 @@ def test_a_rule_for_somebody_else(host: Host, text: str, key: str) -> None:
     assert found.key == key
 
 
+def test_a_rule_that_sudo_rs_alone_reads(host: Host) -> None:
+    (found,) = sudo.sudo(host({"etc/sudoers-rs": "minji ALL=(ALL) NOPASSWD: ALL\n"}))
+    assert found.key == "sudo for minji in /etc/sudoers-rs"
+
+
 def test_what_sudo_does_not_read_is_no_rule(host: Host) -> None:
     rule = "minji ALL=ALL\n"
     place = host(

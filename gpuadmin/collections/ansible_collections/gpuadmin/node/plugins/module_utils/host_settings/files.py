@@ -51,7 +51,7 @@ def sudoers(place: Place) -> Settings:
     names = place.names("/etc/sudoers.d")
     # sudoers(5): of an included directory, files with a dot or a ~ at the end are left out
     paths = [f"/etc/sudoers.d/{name}" for name in names if "." not in name and not name.endswith("~")]
-    for path in ("/etc/sudoers", *paths):
+    for path in ("/etc/sudoers", "/etc/sudoers-rs", *paths):
         try:
             found[path] = "\n".join(re.sub(r"\s+", " ", line) for line in logical_lines(place.text(path)))
         except FileNotFoundError:

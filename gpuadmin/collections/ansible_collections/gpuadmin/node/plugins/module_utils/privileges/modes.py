@@ -28,7 +28,9 @@ MODES = {
     **dict.fromkeys(("/", "/etc", "/usr", "/usr/bin", "/usr/sbin", "/usr/lib", "/var", "/home", "/run"), _OPEN),
     **dict.fromkeys(("/etc/ssh", "/etc/pam.d", "/etc/profile.d", "/etc/systemd/system"), _Mode(needs=0o500)),
     **dict.fromkeys(("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts"), _Mode(needs=0o444)),
-    **dict.fromkeys(("/etc/shadow", "/etc/gshadow", "/etc/sudoers"), _SECRET),
+    **dict.fromkeys(("/etc/shadow", "/etc/gshadow"), _SECRET),
+    # everybody may read it on Ubuntu 26.04
+    **dict.fromkeys(("/etc/sudoers", "/etc/sudoers-rs"), _Mode()),
     **dict.fromkeys(("/root", "/etc/sudoers.d", "/etc/cron.d", "/etc/crontab", "/etc/ld.so.preload"), _Mode()),
     **dict.fromkeys((f"/etc/ssh/ssh_host_{kind}_key" for kind in ("rsa", "ecdsa", "ed25519")), _SECRET),
 }

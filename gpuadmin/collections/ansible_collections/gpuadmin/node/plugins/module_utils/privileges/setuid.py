@@ -30,7 +30,7 @@ KNOWN = frozenset(
     starter-suid starter lxc-user-nic vmware-user-suid-wrapper cgexec kismet_capture dumpcap grub2-set-bootflag
     gst-ptp-helper keysign systemd-detect-virt ksu pam-ssh-add pt_chown ecryptfs mount.ecryptfs_private doas
     slurmstepd auth_pam_tool VBoxNetAdpCtl VBoxHeadless cockpit-session pmlogctl camel-lock-helper-1.2
-    gnome-keyring-daemon prometheus-blackbox-exporter
+    gnome-keyring-daemon prometheus-blackbox-exporter sudo.ws sudo-rs su-rs
     """.split()  # noqa: SIM905  a list of a hundred quoted names hides what is in it
 )
 #: What needs its privilege to work, and what stops without it.

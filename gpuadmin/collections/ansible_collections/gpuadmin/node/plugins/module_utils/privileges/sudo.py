@@ -17,7 +17,8 @@ from ..run import look
 from .packages import owned
 from .place import DIFFERS, Found, Place
 
-SUDOERS = "/etc/sudoers"
+#: sudo-rs, Ubuntu's sudo since 26.04, takes the second one instead where there is one.
+SUDOERS = ("/etc/sudoers", "/etc/sudoers-rs")
 DOAS = ("/etc/doas.conf", "/usr/local/etc/doas.conf")
 POLKIT = ("/etc/polkit-1/rules.d", "/etc/polkit-1/localauthority", "/usr/local/share/polkit-1/rules.d")
 MOST_FILES = 200
@@ -41,10 +42,9 @@ class _Rules:
 
 def sudo(place: Place) -> list[Found]:
     """sudo's rules for everybody whom the site does not declare as root."""
-    if not os.path.exists(place.path(SUDOERS)):
-        return []
     rules = _Rules()
-    _read(place, SUDOERS, rules)
+    for path in SUDOERS:
+        _read(place, path, rules)
     found = list(rules.problems)
     for path, line in rules.lines:
         if line.startswith("Defaults"):
@@ -61,12 +61,16 @@ def sudo(place: Place) -> list[Found]:
 
 def sudo_accepts(place: Place) -> list[Found]:
     """Whether sudo accepts its own rules: if not, nobody becomes root by it, not even the admin."""
-    try:
-        done = look(("visudo", "-c", "-q", "-f", place.path(SUDOERS)))
-    except OSError:
-        return []  # no sudo here
-    words = (done.stderr or done.stdout).strip().splitlines()
-    return [Found(SUDOERS, f"sudo refuses it: {words[0] if words else ''}", DIFFERS)] if done.returncode else []
+    found = []
+    for path in filter(lambda one: os.path.exists(place.path(one)), SUDOERS):
+        try:
+            done = look(("visudo", "-c", "-q", "-f", place.path(path)))
+        except OSError:
+            return []  # no sudo here
+        words = (done.stderr or done.stdout).strip().splitlines()
+        if done.returncode:
+            found.append(Found(path, f"sudo refuses it: {words[0] if words else ''}", DIFFERS))
+    return found
 
 
 def others(place: Place) -> list[Found]:

@@ -17,7 +17,8 @@ LARGEST = 16 << 20  # bytes; anything larger is not a job
 _HEADER = re.compile(rb"\A#!/bin/sh\n# atrun uid=\d+ gid=\d+\n")
 _COMMENT = re.compile(rb"\s*#(?![0-9])")  # in sudoers `#1001` is a uid
 #: Files of the system in which an admin may have written a uid.
-WRITTEN = ("etc/fstab", "etc/exports", "etc/exports.d", "etc/sudoers", "etc/sudoers.d", "etc/tmpfiles.d",
+WRITTEN = ("etc/fstab", "etc/exports", "etc/exports.d", "etc/sudoers", "etc/sudoers-rs", "etc/sudoers.d",
+           "etc/tmpfiles.d",
            "etc/security/limits.conf", "etc/security/limits.d", "etc/projid", "etc/auto.master.d")  # fmt: skip
 
 
