@@ -41,6 +41,28 @@ def test_ubuntus_docker_has_its_client_inside() -> None:
     assert "polkitd" in docker_packages("ubuntu", "jammy")
 
 
+@pytest.mark.parametrize(
+    ("role", "words", "too_old"),
+    [
+        ("node_metrics", "node exporter older than 1.5", {"bullseye", "focal", "jammy"}),
+        ("monitoring", "Alertmanager is older than 0.22", {"bullseye", "focal"}),
+        ("monitoring", "Alertmanager is older than 0.25", {"jammy"}),
+    ],
+)
+def test_what_measures_and_is_too_old_is_refused(role: str, words: str, too_old: set[str]) -> None:
+    entries = yaml.safe_load((ROOT / f"roles/{role}/meta/preflight.yml").read_text(encoding="utf-8"))["obstacles"]
+    (entry,) = [one for one in entries if words in one["say"]]
+    fine = NativeEnvironment().compile_expression(entry["that"])
+
+    def refused(mail: object) -> set[str]:
+        names = ("bullseye", "bookworm", "trixie", "forky", "focal", "jammy", "noble", "")
+        facts = [{"gpuadmin": {"codename": name}} for name in names]
+        return {one["gpuadmin"]["codename"] for one in facts if not fine(ansible_facts=one, monitoring_mail=mail)}
+
+    assert refused({"user": "gpuadmin"}) == too_old
+    assert refused("") == refused({"smarthost": "mail:25"}) == (set() if "0.25" in words else too_old)
+
+
 def test_the_page_has_a_column_for_each_release() -> None:
     data: dict[str, Any] = tomllib.loads(DATA)
     assert data["releases"] == list(RELEASES)
