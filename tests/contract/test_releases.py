@@ -41,6 +41,28 @@ def test_ubuntus_docker_has_its_client_inside() -> None:
     assert "polkitd" in docker_packages("ubuntu", "jammy")
 
 
+@pytest.mark.parametrize(
+    ("role", "words", "too_old"),
+    [
+        ("node_metrics", "node exporter older than 1.5", {"bullseye", "focal", "jammy"}),
+        ("monitoring", "Alertmanager is older than 0.22", {"bullseye", "focal"}),
+        ("monitoring", "Alertmanager is older than 0.25", {"jammy"}),
+    ],
+)
+def test_what_measures_and_is_too_old_is_refused(role: str, words: str, too_old: set[str]) -> None:
+    entries = yaml.safe_load((ROOT / f"roles/{role}/meta/preflight.yml").read_text(encoding="utf-8"))["obstacles"]
+    (entry,) = [one for one in entries if words in one["say"]]
+    fine = NativeEnvironment().compile_expression(entry["that"])
+
+    def refused(mail: object) -> set[str]:
+        names = ("bullseye", "bookworm", "trixie", "forky", "focal", "jammy", "noble", "")
+        facts = [{"gpuadmin": {"codename": name}} for name in names]
+        return {one["gpuadmin"]["codename"] for one in facts if not fine(ansible_facts=one, monitoring_mail=mail)}
+
+    assert refused({"user": "gpuadmin"}) == too_old
+    assert refused("") == refused({"smarthost": "mail:25"}) == (set() if "0.25" in words else too_old)
+
+
 def test_the_page_has_a_column_for_each_release() -> None:
     data: dict[str, Any] = tomllib.loads(DATA)
     assert data["releases"] == list(RELEASES)
@@ -55,7 +77,8 @@ def test_a_cell_that_says_something_else_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "name"), [("", "mine"), ("12", "mine-12"), ("12,storage1=11", "mine-0aec56"), ("12,storage1=14", "mine-71dbeb")]
+    ("asked", "name"),
+    [("", "mine"), ("12", "mine-12"), ("12,storage1=11", "mine-0aec56"), ("12,storage1=14", "mine-71dbeb")],
 )
 def test_labs_of_other_releases_have_other_names(asked: str, name: str) -> None:
     """One that a session has left is taken by no session that wants other releases."""
@@ -79,6 +102,8 @@ def test_the_tests_labs_have_the_releases_that_are_asked_for(
 ) -> None:
     lines: list[list[str]] = []
     monkeypatch.setattr(lab_cluster, "RELEASES", ("12", "storage1=11"))
-    monkeypatch.setattr(subprocess, "run", lambda line, **_: lines.append(line) or subprocess.CompletedProcess(line, 0, ""))
+    monkeypatch.setattr(
+        subprocess, "run", lambda line, **_: lines.append(line) or subprocess.CompletedProcess(line, 0, "")
+    )
     lab_cluster.Cluster(tmp_path / "site", "mine").lab(*given)
     assert lines == [[lab_cluster.GPUADMIN, "lab", given[0], "--name", "mine", *given[1:], *added]]

@@ -17,7 +17,13 @@ pytestmark = pytest.mark.lab
 WORK = REPOSITORY / ".cache/molecule"
 NAME = f"{LAB}-molecule"
 #: What cannot work on a release and is refused before anything is done: scenario → releases, and what is said there.
-REFUSED = {"slurm": ({"11", "12", "22.04"}, "its Slurm is older than 23.11")}
+#: The whole of provision, in `rootless_docker`, measures: molecule's site has a host in the group `monitor`.
+REFUSED = {
+    "slurm": ({"11", "12", "22.04"}, "its Slurm is older than 23.11"),
+    **dict.fromkeys(
+        ("monitoring", "node_metrics", "rootless_docker"), ({"11", "22.04"}, "has a node exporter older than 1.5")
+    ),
+}
 
 
 def marks_of(scenario: str) -> list[pytest.MarkDecorator]:

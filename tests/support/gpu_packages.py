@@ -1,7 +1,7 @@
 """A signed Debian repository of small packages that stand in for NVIDIA's driver: modules that modinfo reads, libraries
 whose names have a version, and a DKMS that installs such a module for each kernel that has headers.
 
-    python -m tests.support.gpu_packages DIRECTORY FLAVOUR=KERNEL... [--versions 550.163.01 560.35.03]
+    python -m tests.support.gpu_packages DIRECTORY FLAVOUR=KERNEL[,KERNEL...]... [--versions 550.163.01 560.35.03]
     python -m tests.support.gpu_packages /tmp/repo cloud-amd64=6.12.57+deb13-cloud-amd64
 
 What Debian's own packages do is not shown by it (docs/gpus.md says where they were tried); what gpuadmin does with
@@ -61,15 +61,15 @@ _PERSISTENCED = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/tr
 def make(directory: Path, kernels: Mapping[str, str], versions: Sequence[str] = VERSIONS) -> None:
     """Make the repository: its packages, Packages, InRelease, and key.asc. What is there goes.
 
-    `kernels`: flavour, as in `linux-image-FLAVOUR`, → the kernel that has headers then. Versions are above Debian's.
+    `kernels`: flavour, as in `linux-image-FLAVOUR`, → the kernels that have headers then, with commas. Versions are above Debian's.
     """
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         found = [_package(work, directory, "dkms", "99:3.2.2", {"usr/sbin/dkms": _DKMS})]
-        for flavour, kernel in kernels.items():
-            headers = {f"usr/src/linux-headers-{kernel}/Makefile": "\n"}
+        for flavour, names in kernels.items():
+            headers = {f"usr/src/linux-headers-{kernel}/Makefile": "\n" for kernel in names.split(",")}
             found.append(_package(work, directory, f"linux-headers-{flavour}", "99:1", headers))
         for version in versions:
             found += _driver(work, directory, version)
@@ -154,7 +154,7 @@ def _index(work: Path, directory: Path, entries: Sequence[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Small packages that stand in for a GPU driver.")
     parser.add_argument("directory", type=Path)
-    parser.add_argument("kernels", nargs="*", metavar="FLAVOUR=KERNEL", help="whose headers are in it")
+    parser.add_argument("kernels", nargs="*", metavar="FLAVOUR=KERNEL[,KERNEL...]", help="whose headers are in it")
     parser.add_argument("--versions", nargs="+", default=VERSIONS)
     options = parser.parse_args()
     make(options.directory, dict(one.split("=", 1) for one in options.kernels), options.versions)
