@@ -20,7 +20,7 @@ from gpuadmin.lab import ssh, state
 REPOSITORY = Path(__file__).resolve().parents[2]
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 _ASKED = os.environ.get("GPUADMIN_TEST_RELEASE", "")
-#: `N` and `HOST=N`, with commas between: what the labs are given as `--release`. Part of their names: none is another's.
+#: `N` and `HOST=N`, with commas between: what the labs are given as `--release`. Part of their names.
 RELEASES = tuple(filter(None, _ASKED.split(",")))
 _KIND = _ASKED if "=" not in _ASKED else hashlib.sha256(_ASKED.encode()).hexdigest()[:6]
 _NAME = (os.environ.get("GPUADMIN_TEST_LAB", "test"), _KIND, os.environ.get("PYTEST_XDIST_WORKER", ""))
