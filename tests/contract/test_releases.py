@@ -63,6 +63,16 @@ def test_what_measures_and_is_too_old_is_refused(role: str, words: str, too_old:
     assert refused("") == refused({"smarthost": "mail:25"}) == (set() if "0.25" in words else too_old)
 
 
+def test_the_network_comes_before_homes() -> None:
+    """systemd 262 looks into /home when it starts systemd-networkd; one that asked for the mount waited for itself."""
+    text = (ROOT / "roles/homes_client/templates/homes.automount.j2").read_text(encoding="utf-8")
+    lines = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+    assert lines["DefaultDependencies"] == "no", "by default it comes before local-fs.target, and so before the network"
+    assert {"basic.target", "network.target"} <= set(lines["After"].split())
+    assert {"remote-fs.target", "umount.target"} == set(lines["Before"].split()), "before logins"
+    assert lines["Conflicts"] == "umount.target"
+
+
 def test_the_page_has_a_column_for_each_release() -> None:
     data: dict[str, Any] = tomllib.loads(DATA)
     assert data["releases"] == list(RELEASES)
