@@ -51,7 +51,7 @@ def test_every_error_has_an_exit_code_of_the_list() -> None:
 # Documentation, examples (RFC 2606), and the defaults that a user is told of. No mirror, no machine of anybody's.
 HOSTS = {
     "systemd.io", "semver.org", "yaml-language-server", "json-schema.org", "no-color.org", "docs.ansible.com",
-    "docs.docker.com", "download.docker.com", "man7.org", "manpages.debian.org", "www.debian.org", "wiki.debian.org",
+    "docs.docker.com", "download.docker.com", "man7.org", "manpages.debian.org", "www.debian.org", "wiki.debian.org", "archive.ubuntu.com",
     "wiki.archlinux.org", "www.kernel.org", "docs.kernel.org", "btrfs.readthedocs.io", "www.freedesktop.org",
     "github.com", "raw.githubusercontent.com", "keepachangelog.com", "python.org", "docs.python.org", "peps.python.org",
     "pypi.org", "www.apache.org", "spdx.org", "rootlesscontaine.rs", "www.rfc-editor.org", "datatracker.ietf.org",
