@@ -87,7 +87,8 @@ def test_a_cell_that_says_something_else_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "name"), [("", "mine"), ("12", "mine-12"), ("12,storage1=11", "mine-0aec56"), ("12,storage1=14", "mine-71dbeb")]
+    ("asked", "name"),
+    [("", "mine"), ("12", "mine-12"), ("12,storage1=11", "mine-0aec56"), ("12,storage1=14", "mine-71dbeb")],
 )
 def test_labs_of_other_releases_have_other_names(asked: str, name: str) -> None:
     """One that a session has left is taken by no session that wants other releases."""
@@ -111,6 +112,8 @@ def test_the_tests_labs_have_the_releases_that_are_asked_for(
 ) -> None:
     lines: list[list[str]] = []
     monkeypatch.setattr(lab_cluster, "RELEASES", ("12", "storage1=11"))
-    monkeypatch.setattr(subprocess, "run", lambda line, **_: lines.append(line) or subprocess.CompletedProcess(line, 0, ""))
+    monkeypatch.setattr(
+        subprocess, "run", lambda line, **_: lines.append(line) or subprocess.CompletedProcess(line, 0, "")
+    )
     lab_cluster.Cluster(tmp_path / "site", "mine").lab(*given)
     assert lines == [[lab_cluster.GPUADMIN, "lab", given[0], "--name", "mine", *given[1:], *added]]

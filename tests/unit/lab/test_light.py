@@ -185,7 +185,9 @@ def test_the_site_says_which_files_the_gate_closes(light: state.Lab) -> None:
         ("", 3, (3, "")),
     ],
 )
-def test_exports_need_no_kernel_and_wrong_ones_fail(says: str, code: int, ends: tuple[int, str], tmp_path: Path) -> None:
+def test_exports_need_no_kernel_and_wrong_ones_fail(
+    says: str, code: int, ends: tuple[int, str], tmp_path: Path
+) -> None:
     real, stand_in = tmp_path / "real", tmp_path / "exportfs"
     real.write_text(f"#!/bin/sh\necho \"exports $*\"\n[ -z '{says}' ] || echo '{says}' >&2\nexit {code}\n")
     stand_in.write_text((disk.HERE / "exportfs").read_text().replace("/usr/sbin/exportfs.distrib", str(real)))
