@@ -61,7 +61,8 @@ _PERSISTENCED = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/tr
 def make(directory: Path, kernels: Mapping[str, str], versions: Sequence[str] = VERSIONS) -> None:
     """Make the repository: its packages, Packages, InRelease, and key.asc. What is there goes.
 
-    `kernels`: flavour, as in `linux-image-FLAVOUR`, → the kernels that have headers then, with commas. Versions are above Debian's.
+    `kernels`: flavour, as in `linux-image-FLAVOUR`, → the kernels that have headers then, with commas. Versions are
+    above Debian's.
     """
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)

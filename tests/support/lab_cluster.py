@@ -20,7 +20,7 @@ from gpuadmin.lab import ssh, state
 REPOSITORY = Path(__file__).resolve().parents[2]
 GPUADMIN = str(Path(sys.executable).parent / "gpuadmin")
 _ASKED = os.environ.get("GPUADMIN_TEST_RELEASE", "")
-#: `N` and `HOST=N`, with commas between: what the labs are given as `--release`. Part of their names: none is another's.
+#: `N` and `HOST=N`, with commas between: what labs are given as `--release`. Part of their names: none is another's.
 RELEASES = tuple(filter(None, _ASKED.split(",")))
 _KIND = _ASKED if "=" not in _ASKED else hashlib.sha256(_ASKED.encode()).hexdigest()[:6]
 _NAME = (os.environ.get("GPUADMIN_TEST_LAB", "test"), _KIND, os.environ.get("PYTEST_XDIST_WORKER", ""))
@@ -234,7 +234,8 @@ class Cluster:
             time.sleep(1)  # between two logins of the probe
 
 
-# A container image out of what the node has; nothing is fetched. With its directories: Docker 20.10 may close those that it adds.
+# A container image out of what the node has; nothing is fetched. With its directories: Docker 20.10 closes those that
+# it adds itself.
 MAKE_IMAGE = (
     'programs="/bin/sh /bin/id /bin/cat /bin/sleep"; '
     'files="$programs $(ldd $programs | grep -o "/[^ ]*" | grep -v : | sort -u)"; '
