@@ -51,7 +51,7 @@ def test_every_error_has_an_exit_code_of_the_list() -> None:
 # Documentation, examples (RFC 2606), and the defaults that a user is told of. No mirror, no machine of anybody's.
 HOSTS = {
     "systemd.io", "semver.org", "yaml-language-server", "json-schema.org", "no-color.org", "docs.ansible.com",
-    "docs.docker.com", "download.docker.com", "man7.org", "manpages.debian.org", "www.debian.org", "wiki.debian.org", "archive.ubuntu.com",
+    "docs.docker.com", "download.docker.com", "man7.org", "manpages.debian.org", "www.debian.org", "wiki.debian.org",
     "wiki.archlinux.org", "www.kernel.org", "docs.kernel.org", "btrfs.readthedocs.io", "www.freedesktop.org",
     "github.com", "raw.githubusercontent.com", "keepachangelog.com", "python.org", "docs.python.org", "peps.python.org",
     "pypi.org", "www.apache.org", "spdx.org", "rootlesscontaine.rs", "www.rfc-editor.org", "datatracker.ietf.org",
@@ -59,7 +59,7 @@ HOSTS = {
     "lists.debian.org", "packages.debian.org", "packages.ubuntu.com", "ubuntu.com", "git.savannah.gnu.org",
     "gitlab.com", "en.wikipedia.org", "www.qemu.org", "wiki.qemu.org", "pre-commit.com", "conda-forge.org",
     "docs.conda.io", "anaconda.org", "repo.anaconda.com", "conda.anaconda.org", "nvidia.github.io",
-    "nfs.sourceforge.net", "www.w3.org", "age-encryption.org",
+    "nfs.sourceforge.net", "www.w3.org", "age-encryption.org", "archive.ubuntu.com",
 }  # fmt: skip
 EXAMPLE = re.compile(
     r"(^|\.)(example(\.(org|com|net|ac\.kr))?|invalid|test|localhost)$|^127\.|^10\.|^192\.0\.2\.|^[a-z0-9-]+$"
