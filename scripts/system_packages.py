@@ -15,6 +15,8 @@ from gpuadmin.lab import firmware
 from gpuadmin.lab.commands import LIGHT, OPTIONAL, PACKAGES, search_path
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+#: Debian has it since 13 alone. What needs it says so, and its tests are left out without it.
+NOT_EVERYWHERE = "ubuntu-keyring"
 
 # tool -> Debian package. What `make test-fast` needs as well.
 FAST_TOOLS: Mapping[str, str] = {
@@ -39,6 +41,7 @@ TEST_TOOLS: Mapping[str, str] = {
 def missing_packages(purpose: str) -> list[str]:
     """Given a purpose, return the Debian packages that are missing, each once."""
     wanted = {tool: names[0] for tool, names in PACKAGES.items() if tool == "ssh" or purpose != "fast"}
+    wanted.pop(NOT_EVERYWHERE, None)
     if purpose != "test":
         # light hosts are root's
         left_out = OPTIONAL if os.geteuid() == 0 else OPTIONAL | set(LIGHT)

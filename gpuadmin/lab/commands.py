@@ -38,7 +38,7 @@ PACKAGES: Mapping[str, tuple[str, str, str]] = {
 }
 
 #: Those of them that only some options of the lab need.
-OPTIONAL = frozenset({"OVMF", "ubuntu-keyring"})
+OPTIONAL = frozenset({"OVMF"})
 
 #: Those of them that light hosts need.
 LIGHT = ("unshare", "losetup", "mkfs.btrfs", "btrfs", "ip")
