@@ -64,7 +64,11 @@ def run(
             passwords[r"^SSH password:\s*?$"] = invocation.secrets.ssh
         if invocation.secrets.become is not None:
             passwords[r"^BECOME password.*:\s*?$"] = invocation.secrets.become
-        with _scrubbed_environment(environment(invocation, private, control)), handed_on() as signals:
+        with (
+            _told_when_over(private) as alive,
+            _scrubbed_environment({**environment(invocation, private, control), "GPUADMIN_ALIVE": str(alive)}),
+            handed_on() as signals,
+        ):
             runner = ansible_runner.run(
                 private_data_dir=str(private),
                 playbook=str(playbook),
@@ -123,6 +127,20 @@ def _last_output(text: str) -> str:
         if "ERROR" in line:
             return "\n".join(lines[index : index + 4])
     return lines[-1] if lines else "Ansible ended without output"
+
+
+@contextmanager
+def _told_when_over(private: Path) -> Iterator[Path]:
+    """A FIFO by which libexec/ansible-playbook hears that a run is over, or that this process was killed before."""
+    alive = private / "alive"
+    os.mkfifo(alive, 0o600)
+    # for reading as well: there is a reader before ansible-playbook starts, and after it ended
+    held = os.open(alive, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        yield alive
+    finally:
+        os.write(held, b"\n")
+        os.close(held)
 
 
 @contextmanager
