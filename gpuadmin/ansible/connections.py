@@ -113,7 +113,8 @@ def close(known_hosts: Path, *, at_once: bool = False) -> None:
 def _ours() -> Path:
     name = f"gpuadmin-{os.getuid()}"
     ours = Path(os.environ.get("XDG_RUNTIME_DIR") or _SHORT) / name
-    length = len(os.fsencode(os.path.realpath(ours))) + _BELOW  # Ansible follows links
+    # Ansible follows links; one in place of ours is refused below
+    length = len(os.fsencode(ours.parent.resolve() / name)) + _BELOW
     if length > _LONGEST:  # guard: the sockets of connections have short paths -> False
         ours = _SHORT / name
     try:

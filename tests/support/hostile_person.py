@@ -541,7 +541,7 @@ def _subvolume(above: str, name: str) -> None:
 
 def subvolumes(me: Me) -> None:
     place = me.place("volume", me.random.choice([me.home, me.random.choice(me.places)]))
-    name = me.random.choice(["v0", "v\n1", "[/v]"])
+    name = me.random.choice(["v0", "v\n1", "[v]"])
     path = os.path.join(place, name)
     if not os.path.isdir(path):
         _subvolume(place, name)
