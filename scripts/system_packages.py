@@ -13,8 +13,9 @@ from pathlib import Path
 
 from gpuadmin.lab import firmware
 from gpuadmin.lab.commands import LIGHT, OPTIONAL, PACKAGES, search_path
+from gpuadmin.lab.releases import DEFAULT, RELEASES
 
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+KEYRING = Path(RELEASES[DEFAULT].distribution.keyring)
 #: Debian has it since 13 alone. What needs it says so, and its tests are left out without it.
 NOT_EVERYWHERE = "ubuntu-keyring"
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import (
-    Annotated,
-    Any,
-    NotRequired,  # pydantic wants these before Python 3.12
-)
+from typing import Annotated, Any, NotRequired
 
 from pydantic import Field
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
 from gpuadmin.adoption.seen import Host
 from gpuadmin.ansible.shapes import adoption as shapes
