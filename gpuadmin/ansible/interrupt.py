@@ -7,8 +7,10 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from gpuadmin.errors import GpuadminError
 
@@ -58,6 +60,25 @@ def handed_on() -> Iterator[list[int]]:
             timer.cancel()
 
 
+def until_ended(alive: Path) -> None:
+    """Wait until a run's ansible-playbook and its workers ended, which keep this FIFO open; after a while, end them.
+
+    Most are no children of ours: they are known by the run's own directory, which their arguments name.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL, None):
+        deadline = time.monotonic() + _GRACE
+        while time.monotonic() < deadline:
+            try:
+                os.close(os.open(alive, os.O_WRONLY | os.O_NONBLOCK))
+            except OSError:  # ENXIO: nobody reads it
+                return
+            time.sleep(0.01)  # nothing tells of their end
+        for process, _, arguments in _processes() if number else ():
+            if bytes(alive.parent) in arguments:
+                with suppress(ProcessLookupError, PermissionError):  # anybody may have a process with such arguments
+                    os.kill(process, number)
+
+
 def _end_playbooks(number: signal.Signals) -> None:
     """Send a signal to our ansible-playbook; one that is not passed on, to all its workers too."""
     processes = _children(os.getpid())
@@ -70,7 +91,17 @@ def _end_playbooks(number: signal.Signals) -> None:
 
 def _children(parent: int) -> list[int]:
     """The ids of those children of a process that are ansible-playbook or a worker of it."""
-    # in a session of its own, so that the next Ctrl-C does not end it
-    listed = subprocess.run(_LIST, capture_output=True, check=False, start_new_session=True).stdout
-    lines = (line.split(maxsplit=2) for line in listed.splitlines() if b"ansible-playbook" in line)
-    return [int(process) for process, of, _ in lines if int(of) == parent]
+    return [process for process, of, _ in _processes() if of == parent]
+
+
+def _processes() -> Iterator[tuple[int, int, bytes]]:
+    """Each ansible-playbook and worker on this machine: its id, its parent's, and its arguments."""
+    try:
+        # in a session of its own, so that the next Ctrl-C does not end it
+        listed = subprocess.run(_LIST, capture_output=True, check=False, start_new_session=True).stdout
+    except OSError:  # guard: a signal is not forgotten where no process can be started
+        return
+    for line in listed.splitlines():
+        if b"ansible-playbook" in line:
+            process, of, arguments = line.split(maxsplit=2)
+            yield int(process), int(of), arguments

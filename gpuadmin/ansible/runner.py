@@ -18,7 +18,7 @@ from typing import Any
 from gpuadmin.ansible import connections
 from gpuadmin.ansible.events import Collector
 from gpuadmin.ansible.finished import Finished
-from gpuadmin.ansible.interrupt import handed_on
+from gpuadmin.ansible.interrupt import handed_on, until_ended
 from gpuadmin.ansible.invocation import SETTINGS, Invocation, command_line, environment, extra_variables
 from gpuadmin.content import content_path
 from gpuadmin.results import HostResult, RunResult
@@ -138,9 +138,11 @@ def _told_when_over(private: Path) -> Iterator[Path]:
     held = os.open(alive, os.O_RDWR | os.O_CLOEXEC)
     try:
         yield alive
-    finally:
+        # not where this machine failed, of a full disk or no memory: there ansible-playbook goes on
         os.write(held, b"\n")
+    finally:
         os.close(held)
+        until_ended(alive)  # guard: nothing of a run goes on when it has ended here
 
 
 @contextmanager
