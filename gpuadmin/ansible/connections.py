@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import subprocess
 import time
 from collections.abc import Iterable
@@ -115,7 +116,10 @@ def _ours() -> Path:
     ours = Path(os.environ.get("XDG_RUNTIME_DIR") or _SHORT) / name
     # Ansible follows links; one in place of ours is refused below
     length = len(os.fsencode(ours.parent.resolve() / name)) + _BELOW
-    if length > _LONGEST:  # guard: the sockets of connections have short paths -> False
+    if (
+        length > _LONGEST  # guard: the sockets of connections have short paths -> False
+        or _replaceable(ours)
+    ):
         ours = _SHORT / name
     try:
         ours.mkdir(mode=0o700, exist_ok=True)
@@ -128,7 +132,22 @@ def _ours() -> Path:
             f"{ours}: belongs to somebody else or is open to others",
             hint="delete it, or set XDG_RUNTIME_DIR",
         )
+    if _replaceable(ours):
+        raise GpuadminError(
+            f"{ours.parent}: others can replace what is in it, and {name} with it",
+            hint=f"chmod 1777 {ours.parent}, as every system has it, or set XDG_RUNTIME_DIR to a directory of yours",
+        )
     return ours
+
+
+def _replaceable(path: Path) -> bool:
+    """Whether somebody else can put another file in a file's place: whoever owns or may write to the directory above."""
+    try:
+        above = path.parent.stat()
+    except OSError:
+        return False  # nothing can be made there, either
+    # guard: nobody can put other sockets in the place of ours -> False
+    return above.st_uid not in (0, os.getuid()) or above.st_mode & (0o022 | stat.S_ISVTX) in (0o002, 0o020, 0o022)
 
 
 def _site(known_hosts: Path) -> str:

@@ -74,7 +74,7 @@ def until_ended(alive: Path) -> None:
                 return
             time.sleep(0.01)  # nothing tells of their end
         for process, _, arguments in _processes() if number else ():
-            if bytes(alive.parent) in arguments:
+            if bytes(alive.parent) in arguments:  # guard: a run that ended ends no other run of this machine -> True
                 with suppress(ProcessLookupError, PermissionError):  # anybody may have a process with such arguments
                     os.kill(process, number)
 
@@ -91,6 +91,7 @@ def _end_playbooks(number: signal.Signals) -> None:
 
 def _children(parent: int) -> list[int]:
     """The ids of those children of a process that are ansible-playbook or a worker of it."""
+    # guard: a signal ends no other run of this machine -> [process for process, of, _ in _processes()]
     return [process for process, of, _ in _processes() if of == parent]
 
 

@@ -139,7 +139,7 @@ def _told_when_over(private: Path) -> Iterator[Path]:
     try:
         yield alive
         # not where this machine failed, of a full disk or no memory: there ansible-playbook goes on
-        os.write(held, b"\n")
+        os.write(held, b"\n")  # guard: no process is ended that came after ansible-playbook and got its number
     finally:
         os.close(held)
         until_ended(alive)  # guard: nothing of a run goes on when it has ended here

@@ -89,10 +89,52 @@ def test_a_link_is_refused(ours: Path, tmp_path: Path) -> None:
 
 def test_another_persons_is_refused(ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = os.getuid() + 1
+    monkeypatch.setattr(connections, "_SHORT", ours.parent)  # which is not that person's
     (ours.parent / f"gpuadmin-{other}").mkdir(mode=0o700)
     monkeypatch.setattr(connections.os, "getuid", lambda: other)
     with pytest.raises(GpuadminError, match="belongs to somebody else"):
         connections.directory(tmp_path / "known_hosts", ())
+
+
+@pytest.mark.holds("nobody can put other sockets in the place of ours")
+@pytest.mark.parametrize(
+    ("mode", "taken"),
+    [(0o700, True), (0o755, True), (0o1777, True), (0o777, False), (0o775, False), (0o757, False)],
+)
+def test_where_others_could_put_theirs_instead(
+    mode: int, taken: bool, ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may write to the directory above renames ours and answers in every host's place."""
+    short = ours.parent / "short"
+    short.mkdir()
+    monkeypatch.setattr(connections, "_SHORT", short)
+    ours.parent.chmod(mode)
+    assert connections.directory(tmp_path / "known_hosts", ()).parent.parent == (ours.parent if taken else short)
+    short.chmod(mode)
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    if taken:
+        connections.directory(tmp_path / "known_hosts", ())
+    else:
+        with pytest.raises(GpuadminError, match=f"{short}: others can replace what is in it"):
+            connections.directory(tmp_path / "known_hosts", ())
+
+
+@pytest.mark.holds("nobody can put other sockets in the place of ours")
+def test_a_directory_below_another_persons_is_not_taken(
+    ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of whoever called su: XDG_RUNTIME_DIR is still theirs."""
+    stat = Path.stat
+
+    def of_another(path: Path, **given: bool) -> os.stat_result:
+        found = stat(path, **given)
+        return os.stat_result((*found[:4], os.getuid() + 1, *found[5:])) if path == ours.parent else found
+
+    short = ours.parent / "short"
+    short.mkdir()
+    monkeypatch.setattr(connections, "_SHORT", short)
+    monkeypatch.setattr(Path, "stat", of_another)
+    assert connections.directory(tmp_path / "known_hosts", ()).parent.parent == short
 
 
 def test_a_connection_that_another_run_uses_is_not_cut(
@@ -165,6 +207,20 @@ def test_a_deep_runtime_directory_has_no_socket(ours: Path, tmp_path: Path, monk
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(above))
         assert opened().startswith(os.fsencode(above if length == 103 else ours.parent / "short") + b"/gpuadmin-")
         assert len(opened()) <= 103
+
+
+@pytest.mark.holds("the sockets of connections have short paths")
+def test_a_link_to_a_deep_runtime_directory_has_no_socket(
+    ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ansible tells ssh where the link leads."""
+    short, deep = ours.parent / "short", ours.parent / ("d" * 100)
+    for one in (short, deep):
+        one.mkdir()
+    monkeypatch.setattr(connections, "_SHORT", short)
+    (ours.parent / "link").symlink_to(deep)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(ours.parent / "link"))
+    assert connections.directory(tmp_path / "known_hosts", ()).parent.parent == short
 
 
 @pytest.mark.needs("ssh")

@@ -415,10 +415,51 @@ def test_a_killed_controller_takes_ansible_with_it_and_can_be_run_again(
     assert [run["status"] for run in json.loads(runs.stdout)["result"]["runs"]] == ["ok", "unfinished"]
 
 
-@pytest.mark.holds("nothing of a run goes on when it has ended here")
+@pytest.fixture
+def other_run() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of ours that looks like another run's ansible-playbook; it is no child of this process."""
+    starts = subprocess.Popen(
+        ["sh", "-c", 'sh -c "$LONG" & echo $!; wait'], env={"PATH": os.environ["PATH"], "LONG": "sleep 600; : ansible-playbook"},
+        stdout=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    assert starts.stdout is not None
+    int(starts.stdout.readline())
+    yield starts
+    with suppress(ProcessLookupError):
+        os.killpg(starts.pid, signal.SIGKILL)
+    starts.communicate()
+
+
+@pytest.mark.holds("a signal ends no other run of this machine")
+def test_only_our_own_ansible_playbook_is_ended(other_run: subprocess.Popen[bytes]) -> None:
+    assert len(interrupt._children(other_run.pid)) == 1
+    assert interrupt._children(os.getpid()) == []
+
+
+@pytest.mark.holds("no process is ended that came after ansible-playbook and got its number")
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_looks_after_a_run_hears_how_it_ended(fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupt, "_GRACE", 0.05)  # this very process reads, and does not end
+    reader = None
+    with suppress(MemoryError), layer._told_when_over(tmp_path) as alive:
+        reader = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
+        if fails:
+            raise MemoryError
+    assert reader is not None
+    assert os.read(reader, 10) == (b"" if fails else b"\n")
+    os.close(reader)
+
+
+@pytest.mark.holds(
+    "nothing of a run goes on when it has ended here", "a run that ended ends no other run of this machine"
+)
 @pytest.mark.parametrize("what", ["gpuadmin fails", "gpuadmin fails, ansible-playbook hangs", "ansible-playbook is killed"])
 def test_nothing_of_a_run_goes_on_without_the_lock(
-    what: str, playbook: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    what: str,
+    playbook: Runner,
+    other_run: subprocess.Popen[bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A full disk, or no memory: gpuadmin let the site's lock go, and Ansible went on with the hosts."""
     monkeypatch.setattr(interrupt, "_GRACE", 3.0)
@@ -448,14 +489,15 @@ def test_nothing_of_a_run_goes_on_without_the_lock(
         failed = error  # what it holds is closed only at the end
     assert [line for line in ours(tmp_path / "tmp") if "ansible" in line] == []
     assert (failed is None) == ("killed" in what)
+    assert len(interrupt._children(other_run.pid)) == 1
 
 
 @pytest.mark.holds("a signal is not forgotten where no process can be started")
 def test_a_signal_that_finds_no_room_for_a_process_is_handed_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def full(*_given: object, **_more: object) -> None:
-        asked.append(1)
+    def full(*_given: object, **more: object) -> None:
+        asked.append(more["start_new_session"])  # so that the next Ctrl-C does not end it
         raise BlockingIOError
 
     monkeypatch.setattr(subprocess, "run", full)
@@ -465,7 +507,7 @@ def test_a_signal_that_finds_no_room_for_a_process_is_handed_on_later(monkeypatc
         deadline = time.monotonic() + 60
         while len(asked) < 3 and time.monotonic() < deadline:
             time.sleep(0.05)  # timers tell of nothing
-    assert (received, len(asked)) == ([signal.SIGTERM], 3)
+    assert (received, asked) == ([signal.SIGTERM], [True, True, True])
 
 
 @pytest.fixture
@@ -490,6 +532,18 @@ def wrapped(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     with suppress(ProcessLookupError):
         os.killpg(starts.pid, signal.SIGKILL)
     starts.wait()
+
+
+def test_a_run_that_is_over_ends_nothing(wrapped: tuple[subprocess.Popen[bytes], int], tmp_path: Path) -> None:
+    starts, own = wrapped
+    there = len(ours(tmp_path))
+    (tmp_path / "alive").write_bytes(b"\n")
+    deadline = time.monotonic() + 60
+    while len(ours(tmp_path)) == there and time.monotonic() < deadline:
+        time.sleep(0.05)  # no child of this process: nothing tells of its end
+    starts.kill()
+    starts.wait()
+    os.kill(own, 0)
 
 
 @pytest.mark.parametrize("ends", ["gpuadmin", "ansible-playbook"])
