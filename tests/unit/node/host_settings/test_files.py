@@ -31,6 +31,7 @@ def test_pam_nss_cron_sudo_and_repositories(host: Host) -> None:
             "etc/crontab": "5 * * * * root run\n",
             "etc/cron.daily/x": "#!/bin/sh\ntrue\n",
             "etc/sudoers": "# x\nDefaults a,\\\n  b\n@includedir /etc/sudoers.d\n",
+            "etc/sudoers-rs": "Defaults c\n",
             "etc/sudoers.d/x": "minji ALL=(ALL) ALL\n",
             "etc/sudoers.d/x.bak": "minji ALL=(ALL) ALL\n",
             "etc/apt/sources.list": "deb http://x y\n",
@@ -41,6 +42,7 @@ def test_pam_nss_cron_sudo_and_repositories(host: Host) -> None:
     assert files.cron(place) == {"/etc/crontab": "5 * * * * root run", "/etc/cron.daily/x": "sha256 9ab8fabc8c72bfa0"}
     assert files.sudoers(place) == {
         "/etc/sudoers": "Defaults a, b\n@includedir /etc/sudoers.d", "/etc/sudoers.d/x": "minji ALL=(ALL) ALL",
+        "/etc/sudoers-rs": "Defaults c",
     }  # fmt: skip
     assert files.repositories(place) == {"/etc/apt/sources.list": "deb http://x y"}
 

@@ -22,8 +22,8 @@ def found_of(place: Place, mountinfo: str = ON_DISK) -> dict[str, str]:
 
 @pytest.fixture
 def tree(host: Host, tmp_path: Path) -> Place:
-    place = host({"tmp/x": "", "var/tmp/x": "", "home/x": "", "root/x": ""})
-    for name, mode in (("tmp", 0o1777), ("var/tmp", 0o1777), ("etc/shadow", 0o640), ("etc/sudoers", 0o440)):
+    place = host({"tmp/x": "", "var/tmp/x": "", "home/x": "", "root/x": "", "etc/sudoers-rs": ""})
+    for name, mode in (("tmp", 0o1777), ("var/tmp", 0o1777), ("etc/shadow", 0o640), ("etc/sudoers", 0o440), ("etc/sudoers-rs", 0o444)):
         (tmp_path / name).chmod(mode)
     tmp_path.chmod(0o755)
     return place
@@ -35,6 +35,7 @@ def tree(host: Host, tmp_path: Path) -> Place:
         ("tmp", 0o755, "differs"), ("tmp", 0o777, "differs"), ("var/tmp", 0o700, "differs"),
         ("etc", 0o777, "root"), ("etc", 0o700, "differs"), ("home", 0o750, "differs"), ("root", 0o770, "root"),
         ("etc/shadow", 0o644, "root"), ("etc/passwd", 0o600, "differs"), ("etc/sudoers", 0o460, "root"),
+        ("etc/sudoers-rs", 0o464, "root"),
     ],
 )  # fmt: skip
 def test_each_mode(tree: Place, tmp_path: Path, name: str, mode: int, rank: str) -> None:

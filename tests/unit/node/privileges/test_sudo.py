@@ -1,6 +1,7 @@
 """Whom sudo, doas and polkit let be root."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import sudo
@@ -35,6 +36,33 @@ def test_a_rule_for_somebody_else(host: Host, text: str, key: str) -> None:
 def test_a_rule_that_sudo_rs_alone_reads(host: Host) -> None:
     (found,) = sudo.sudo(host({"etc/sudoers-rs": "minji ALL=(ALL) NOPASSWD: ALL\n"}))
     assert found.key == "sudo for minji in /etc/sudoers-rs"
+
+
+@pytest.mark.holds("an alias of the rules of another sudo hides nobody")
+@pytest.mark.parametrize(("there", "hidden"), [("etc/sudoers", "etc/sudoers-rs"), ("etc/sudoers-rs", "etc/sudoers")])
+def test_an_alias_of_the_other_sudo_hides_nobody(host: Host, there: str, hidden: str) -> None:
+    rule = "OPS ALL=(ALL) NOPASSWD: ALL\n"
+    place = host({there: f"User_Alias OPS = minji\n{rule}", hidden: f"User_Alias OPS = root\n{rule}"})
+    assert [one.key for one in sudo.sudo(place)] == [f"sudo for minji in /{there}"]
+
+
+def test_a_file_that_both_read_is_told_of_once(host: Host) -> None:
+    place = host({"etc/sudoers-rs": "@includedir /etc/sudoers.d\n", "etc/sudoers.d/x": "minji ALL=ALL\n"})
+    assert [one.key for one in sudo.sudo(place)] == ["sudo for minji in /etc/sudoers.d/x"]
+
+
+@pytest.mark.parametrize("name", ["sudoers", "sudoers-rs"])
+def test_rules_that_sudo_refuses(host: Host, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = host({"etc/sudoers-rs": ""})
+
+    def visudo(command: tuple[str, ...]) -> SimpleNamespace:
+        bad = command[-1] == place.path(f"/etc/{name}")
+        return SimpleNamespace(returncode=int(bad), stdout="", stderr="line 1: syntax error\n")
+
+    monkeypatch.setattr(sudo, "look", visudo)
+    assert [(one.key, one.words) for one in sudo.sudo_accepts(place)] == [
+        (f"/etc/{name}", "sudo refuses it: line 1: syntax error")
+    ]
 
 
 def test_what_sudo_does_not_read_is_no_rule(host: Host) -> None:

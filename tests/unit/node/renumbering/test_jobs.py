@@ -34,6 +34,7 @@ def test_lines_that_name_a_uid_are_shown(tmp_path: Path) -> None:
     (tmp_path / "etc/sudoers.d").mkdir(parents=True)
     (tmp_path / "etc/exports").write_text("/x *(anonuid=1001)\n# 1001\n/y *(anonuid=11001)\n/z 10.1001.0\n")
     (tmp_path / "etc/sudoers.d/a").write_text("#1001 ALL=ALL\nuid:1001 ALL\n")
+    (tmp_path / "etc/sudoers-rs").write_text("#1001 ALL=ALL\n")
     found = [one.removeprefix(f"{tmp_path}/") for one in jobs.written(str(tmp_path), [1001])]
-    assert found == ["etc/exports:1", "etc/sudoers.d/a:1", "etc/sudoers.d/a:2"]
+    assert found == ["etc/exports:1", "etc/sudoers-rs:1", "etc/sudoers.d/a:1", "etc/sudoers.d/a:2"]
     assert jobs.written(str(tmp_path), []) == []

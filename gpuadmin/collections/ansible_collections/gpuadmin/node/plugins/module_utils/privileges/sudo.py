@@ -42,9 +42,13 @@ class _Rules:
 
 def sudo(place: Place) -> list[Found]:
     """sudo's rules for everybody whom the site does not declare as root."""
+    # guard: an alias of the rules of another sudo hides nobody
+    return list(dict.fromkeys(found for path in SUDOERS for found in _of(place, path)))
+
+
+def _of(place: Place, path: str) -> list[Found]:
     rules = _Rules()
-    for path in SUDOERS:
-        _read(place, path, rules)
+    _read(place, path, rules)
     found = list(rules.problems)
     for path, line in rules.lines:
         if line.startswith("Defaults"):
