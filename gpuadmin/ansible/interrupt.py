@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -70,8 +71,9 @@ def until_ended(alive: Path) -> None:
         while time.monotonic() < deadline:
             try:
                 os.close(os.open(alive, os.O_WRONLY | os.O_NONBLOCK))
-            except OSError:  # ENXIO: nobody reads it
-                return
+            except OSError as error:
+                if error.errno in (errno.ENXIO, errno.ENOENT):  # nobody reads it
+                    return
             time.sleep(0.01)  # nothing tells of their end
         for process, _, arguments in _processes() if number else ():
             if bytes(alive.parent) in arguments:  # guard: a run that ended ends no other run of this machine -> True
