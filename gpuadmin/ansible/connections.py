@@ -141,7 +141,7 @@ def _ours() -> Path:
 
 
 def _replaceable(path: Path) -> bool:
-    """Whether somebody else can put another file in a file's place: whoever owns or may write to the directory above."""
+    """Whether somebody else can put another file in its place: whoever owns the directory above, or may write there."""
     try:
         above = path.parent.stat()
     except OSError:

@@ -147,7 +147,9 @@ def playbook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
         )  # fmt: skip
         result = layer.run(invocation, on_host=on_host)
         # a module that was ended in the middle may leave its own directory
-        left = [one for one in temporary.iterdir() if not one.name.startswith("ansible_ansible.legacy.command_payload_")]
+        left = [
+            one for one in temporary.iterdir() if not one.name.startswith("ansible_ansible.legacy.command_payload_")
+        ]
         assert left == [], "the run left something behind"
         return result
 
@@ -419,7 +421,8 @@ def test_a_killed_controller_takes_ansible_with_it_and_can_be_run_again(
 def other_run() -> Iterator[subprocess.Popen[bytes]]:
     """A process of ours that looks like another run's ansible-playbook; it is no child of this process."""
     starts = subprocess.Popen(
-        ["sh", "-c", 'sh -c "$LONG" & echo $!; wait'], env={"PATH": os.environ["PATH"], "LONG": "sleep 600; : ansible-playbook"},
+        ["sh", "-c", 'sh -c "$LONG" & echo $!; wait'],
+        env={"PATH": os.environ["PATH"], "LONG": "sleep 600; : ansible-playbook"},
         stdout=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     assert starts.stdout is not None
@@ -438,7 +441,9 @@ def test_only_our_own_ansible_playbook_is_ended(other_run: subprocess.Popen[byte
 
 @pytest.mark.holds("no process is ended that came after ansible-playbook and got its number")
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_looks_after_a_run_hears_how_it_ended(fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_looks_after_a_run_hears_how_it_ended(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(interrupt, "_GRACE", 0.05)  # this very process reads, and does not end
     reader = None
     with suppress(MemoryError), layer._told_when_over(tmp_path) as alive:
@@ -453,7 +458,9 @@ def test_what_looks_after_a_run_hears_how_it_ended(fails: bool, tmp_path: Path, 
 @pytest.mark.holds(
     "nothing of a run goes on when it has ended here", "a run that ended ends no other run of this machine"
 )
-@pytest.mark.parametrize("what", ["gpuadmin fails", "gpuadmin fails, ansible-playbook hangs", "ansible-playbook is killed"])
+@pytest.mark.parametrize(
+    "what", ["gpuadmin fails", "gpuadmin fails, ansible-playbook hangs", "ansible-playbook is killed"]
+)
 def test_nothing_of_a_run_goes_on_without_the_lock(
     what: str,
     playbook: Runner,

@@ -23,7 +23,13 @@ def found_of(place: Place, mountinfo: str = ON_DISK) -> dict[str, str]:
 @pytest.fixture
 def tree(host: Host, tmp_path: Path) -> Place:
     place = host({"tmp/x": "", "var/tmp/x": "", "home/x": "", "root/x": "", "etc/sudoers-rs": ""})
-    for name, mode in (("tmp", 0o1777), ("var/tmp", 0o1777), ("etc/shadow", 0o640), ("etc/sudoers", 0o440), ("etc/sudoers-rs", 0o444)):
+    for name, mode in (
+        ("tmp", 0o1777),
+        ("var/tmp", 0o1777),
+        ("etc/shadow", 0o640),
+        ("etc/sudoers", 0o440),
+        ("etc/sudoers-rs", 0o444),
+    ):
         (tmp_path / name).chmod(mode)
     tmp_path.chmod(0o755)
     return place

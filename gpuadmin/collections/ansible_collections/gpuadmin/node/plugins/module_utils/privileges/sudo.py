@@ -46,9 +46,9 @@ def sudo(place: Place) -> list[Found]:
     return list(dict.fromkeys(found for path in SUDOERS for found in _of(place, path)))
 
 
-def _of(place: Place, path: str) -> list[Found]:
+def _of(place: Place, first: str) -> list[Found]:
     rules = _Rules()
-    _read(place, path, rules)
+    _read(place, first, rules)
     found = list(rules.problems)
     for path, line in rules.lines:
         if line.startswith("Defaults"):
