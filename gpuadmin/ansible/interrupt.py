@@ -66,7 +66,7 @@ def until_ended(alive: Path) -> None:
 
     Most are no children of ours: they are known by the run's own directory, which their arguments name.
     """
-    for number in (signal.SIGTERM, signal.SIGKILL, None):
+    for number in (signal.SIGTERM, signal.SIGKILL, 0):  # 0 ends nothing
         deadline = time.monotonic() + _GRACE
         while time.monotonic() < deadline:
             try:
@@ -75,7 +75,7 @@ def until_ended(alive: Path) -> None:
                 if error.errno in (errno.ENXIO, errno.ENOENT):  # nobody reads it
                     return
             time.sleep(0.01)  # nothing tells of their end
-        for process, _, arguments in _processes() if number else ():
+        for process, _, arguments in _processes():
             if bytes(alive.parent) in arguments:  # guard: a run that ended ends no other run of this machine -> True
                 with suppress(ProcessLookupError, PermissionError):  # anybody may have a process with such arguments
                     os.kill(process, number)

@@ -41,7 +41,7 @@ _UBUNTU = Distribution(
 #: apt is not required there, Docker is in universe. The kernel's links are where Debian has them, and the lab masks
 #: generators itself.
 _OF_UBUNTU = (
-    f"--keyring={_UBUNTU.keyring}",
+    f"--keyring={_UBUNTU.keyring}",  # guard: no other key that this machine trusts signs for Ubuntu -> "--quiet"
     "--components=main,universe",
     "--include=apt",
     '--essential-hook=echo link_in_boot = no >"$1/etc/kernel-img.conf"',

@@ -1,10 +1,11 @@
 """Which Debian a lab's hosts have."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gpuadmin.errors import ConfigError
+from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.lab import cluster, hosts, image, report, rootfs, state
 from gpuadmin.lab.progress import Progress
 from gpuadmin.lab.releases import RELEASES, parse
@@ -101,3 +102,21 @@ def test_it_is_shown(lab: state.Lab) -> None:
     found = report.facts("default")
     assert [host["release"] for host in found["hosts"]] == ["13"] * 4
     assert "Debian 13  golden node" in report.as_text(found)
+
+
+@pytest.mark.holds("no other key that this machine trusts signs for Ubuntu")
+@pytest.mark.parametrize("number", [number for number, one in RELEASES.items() if one.distribution.mirror])
+def test_an_archive_is_checked_with_its_own_keys(number: str) -> None:
+    """A vendor's key in /etc/apt/trusted.gpg.d is none of Ubuntu's, whose archive comes by plain HTTP."""
+    release = RELEASES[number]
+    command = rootfs.mmdebstrap_command(Path("/w"), "http://deb.debian.org/debian", release)
+    assert f"--keyring={release.distribution.keyring}" in command
+    assert command[-1] == release.distribution.mirror
+
+
+def test_the_package_of_keys_that_are_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rootfs, "require", lambda *_tools: None)
+    missing = replace(RELEASES["24.04"].distribution, keyring=str(tmp_path / "none"))
+    with pytest.raises(GpuadminError) as raised:
+        rootfs.check_machine(replace(RELEASES["24.04"], distribution=missing))
+    assert "ubuntu-keyring" in f"{raised.value} {raised.value.hint}"
