@@ -76,7 +76,8 @@ def until_ended(alive: Path) -> None:
                     return
             time.sleep(0.01)  # nothing tells of their end
         for process, _, arguments in _processes():
-            if bytes(alive.parent) in arguments:  # guard: a run that ended ends no other run of this machine -> True
+            # guard: a run that ended ends no other run of this machine -> True
+            if os.fsencode(alive.parent.name) in arguments:
                 with suppress(ProcessLookupError, PermissionError):  # anybody may have a process with such arguments
                     os.kill(process, number)
 

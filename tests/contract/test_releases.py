@@ -68,7 +68,7 @@ def test_the_network_comes_before_homes() -> None:
     text = (ROOT / "roles/homes_client/templates/homes.automount.j2").read_text(encoding="utf-8")
     lines = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
     assert lines["DefaultDependencies"] == "no", "by default it comes before local-fs.target, and so before the network"
-    assert {"basic.target", "network.target"} <= set(lines["After"].split())
+    assert {"basic.target", "network.target", "systemd-logind.service"} <= set(lines["After"].split())
     assert {"remote-fs.target", "umount.target"} == set(lines["Before"].split()), "before logins"
     assert lines["Conflicts"] == "umount.target"
 
