@@ -44,7 +44,7 @@ def _hint(name: str, near: Collection[str]) -> str:
     if guess := did_you_mean(name, near, _NEARLY):
         return guess
     known = sorted(one for one in near if one.split("_")[0] == name.split("_", maxsplit=1)[0])
-    return f"there are {', '.join(known)}"
+    return f"it reads {', '.join(known)}"
 
 
 def _shipped() -> Iterator[str]:

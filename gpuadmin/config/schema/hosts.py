@@ -97,7 +97,7 @@ def _ignored(value: str) -> str:
     """A section, or a section and a setting of it as `compare` writes it: sshd's keywords in lower case."""
     section, *key = value.split(" ", 1)
     if section not in SECTIONS:
-        hint = did_you_mean(section, SECTIONS) or f"there are {', '.join(SECTIONS)}"
+        hint = did_you_mean(section, SECTIONS) or f"the sections are {', '.join(SECTIONS)}"
         raise ValueError(f"{value!r} begins with no section: {hint}")
     return " ".join([section, *(one.lower() if section == "ssh" and " " not in one else one for one in key)])
 
