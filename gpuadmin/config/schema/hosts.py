@@ -27,7 +27,10 @@ class Admin(Model):
 class DeclaredAdmin(Model):
     """Somebody who has power over the hosts, with an account of their own."""
 
-    name: Annotated[UserName, Field(description="Login name. It is none of users.yml: an admin's account is another.")]
+    name: Annotated[
+        UserName,
+        Field(description="Login name. Not one of users.yml: an admin's account is separate from the person's own."),
+    ]
     uid: Annotated[
         int, Field(ge=100, le=999, description="uid and gid, the same on every host; no service's and nobody else's.")
     ]
