@@ -26,7 +26,7 @@ def expanded(path: str | Path) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise ConfigError(f"{path}: this machine knows no such home", hint="write the path from / on") from None
+        raise ConfigError(f"{path}: this machine has no such account", hint="write the whole path, from /") from None
 
 
 def open_regular(path: Path) -> int:

@@ -16,7 +16,7 @@ from gpuadmin.lab.commands import LIGHT, OPTIONAL, PACKAGES, search_path
 from gpuadmin.lab.releases import DEFAULT, RELEASES
 
 KEYRING = Path(RELEASES[DEFAULT].distribution.keyring)
-#: Debian has it since 13 alone. What needs it says so, and its tests are left out without it.
+#: Debian has it only since 13. What needs it says so, and its tests are skipped without it.
 NOT_EVERYWHERE = "ubuntu-keyring"
 
 # tool -> Debian package. What `make test-fast` needs as well.

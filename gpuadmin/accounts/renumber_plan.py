@@ -22,11 +22,11 @@ def plan(seen: Mapping[str, Any], moves: Moves, under_way: Sequence[str], openin
             builder.add_all([host], steps(seen[host], of))
     if agree(seen, moves):
         builder.warn(
-            "all hosts agree on these people's uids already: to keep them costs nothing and is often right. "
+            "all hosts agree on these people's uids already: keeping them costs nothing and is often right. "
             f"accounts.uid_first: 1000 in gpuadmin.yml, and their uids in users.yml: {the_page('renumber')}"
         )
     for name, why in sorted(moves.left.items()):
-        builder.warn(f"{name} is left as they are: {why}")
+        builder.warn(f"{name} is left alone: {why}")
     if moves.hosts:
         builder.warn(f"{counted(len(moves.people), 'person', 'people')} cannot log in until it has ended")
     for host, answer in sorted(seen.items()):

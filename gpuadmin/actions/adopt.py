@@ -79,7 +79,9 @@ def adopt(options: Options, words: Sequence[str], *, login: str | None, identity
 def _refuse_login(login: str | None, identity: Path | None) -> None:
     """Raises ConfigError for what no host can be logged in to with; no host is asked for it."""
     if login is not None and (not login.isprintable() or not re.fullmatch(r"[^-\s][^\s]*", login)):
-        raise ConfigError(f"--admin: {login!r} is not the name of an account", hint="name whom you log in as now")
+        raise ConfigError(
+            f"--admin: {login!r} is not the name of an account", hint="name the account that you log in as now"
+        )
     problem = None if identity is None else key_problem(str(identity))
     if problem is not None and problem.sure:
         raise ConfigError(f"--identity: {problem.key} {problem.message}", hint=problem.hint)

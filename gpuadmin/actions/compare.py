@@ -28,7 +28,7 @@ def compare_hosts(options: Options, patterns: Sequence[str], sections: Sequence[
     """
     for name in sections:
         if name not in SECTIONS:
-            raise ConfigError(f"{name!r} is no section", hint=f"there are {', '.join(SECTIONS)}")
+            raise ConfigError(f"{name!r} is not a section", hint=f"the sections are {', '.join(SECTIONS)}")
     with opened("compare", options, changes=False) as session:
         asked = _hosts(session, patterns)
         ignore = session.site.settings.compare.ignore

@@ -182,7 +182,7 @@ def _of_machine(site: Site) -> Iterator[Item]:
 
 def _certificates(site: Site) -> Iterator[Item]:
     if site.inventory.group("monitor"):
-        yield Item("certificates", SECRET, IN_ORDER, "those that gpuadmin makes have no end")
+        yield Item("certificates", SECRET, IN_ORDER, "those that gpuadmin makes do not expire")
     named = site.settings.metrics.dashboard.certificate
     if named is None:
         return
@@ -248,7 +248,7 @@ def _only_here(site: Site) -> Iterator[Item]:
                 "login", "your ssh-agent", YOURS, "gpuadmin logs in with a key that only your agent has", bootstrap
             )
         else:
-            yield Item("login", where, MISSING, "no private key is there to log in with", bootstrap)
+            yield Item("login", where, MISSING, "there is no private key to log in with", bootstrap)
     text = read_known_hosts(site.known_hosts)
     hosts = [one for one in site.inventory.hosts if not one.local]
     unknown = [one.name for one in hosts if not pinned_keys(text, known_as(one.address, one.port))]

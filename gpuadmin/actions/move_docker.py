@@ -172,4 +172,4 @@ def _done(session: Session, chosen: Chosen, step: str, person: tuple[str, int], 
         session.console.print(line, soft_wrap=True)
     code = ExitCode.HOST_FAILED if told["problems"] and not run.code else None
     body = {**result, "parts": told["parts"], "left": told["problems"], "notes": told["notes"]}
-    return report(session, run, body, code=code, advice="gpuadmin move-docker goes on where it was")
+    return report(session, run, body, code=code, advice="gpuadmin move-docker continues where it stopped")

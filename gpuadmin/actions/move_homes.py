@@ -20,7 +20,7 @@ from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session, opened
 
-GO_ON = "gpuadmin move-homes goes on where it was"
+GO_ON = "gpuadmin move-homes continues where it stopped"
 
 
 def _people(session: Session, names: Iterable[str]) -> dict[str, int]:
@@ -112,15 +112,15 @@ def _plan(found: Decision, moving: Moving, stale: Mapping[str, int], strangers: 
         builder.add(moving.server, f"{name}: let in again, everywhere: nothing of theirs is under way")
     for name in strangers:
         builder.warn(
-            f"{name} is kept out since a run that was cut off, and not in users.yml any more: stays so until they are "
-            "in it again and this runs once more"
+            f"{name} has been kept out since a run was cut off, and is no longer in users.yml: that stays so until "
+            "they are in it again and this is run once more"
         )
     for name, why in sorted(found.left.items()):
-        builder.warn(f"{name} is left as they are: {why}")
+        builder.warn(f"{name} is left alone: {why}")
     if found.people:
         builder.warn(
-            f"{counted(len(found.people), 'person', 'people')} cannot log in from when their homes are copied until "
-            "they are moved"
+            f"{counted(len(found.people), 'person', 'people')} cannot log in between the copying of their homes and "
+            "the end of the move"
         )
     for words in found.notes:
         builder.warn(words)
@@ -139,7 +139,7 @@ def _perform(moving: Moving, found: Decision, seen: Mapping[str, Any], stale: Ma
     _open(moving, found, stale, done)
     _let_out(moving, found)
     for name, words in sorted(moving.problems.items()):
-        moving.session.console.print(f"{name} is left as they are: {words}")
+        moving.session.console.print(f"{name} is left alone: {words}")
     code = ExitCode.HOST_FAILED if moving.problems and not moving.last.code else None
     result = _result(found, done, moving.problems)
     return report(moving.session, moving.last, result, code=code, advice=f"the table says why; {GO_ON}")

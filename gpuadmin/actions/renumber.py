@@ -21,7 +21,7 @@ from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 
 PLAYBOOK = "renumber"
-GO_ON = "gpuadmin renumber goes on where it was; those people stay locked out until it has ended"
+GO_ON = "gpuadmin renumber continues where it stopped; those people stay locked out until it has ended"
 NOBODY = "nobody was renumbered"
 
 

@@ -21,7 +21,7 @@ def restore_queue(options: Options, backup: str | None) -> int:
         host = controller(session)
         if not saved(session.site.settings, session.site.inventory.hosts):
             raise ConfigError(
-                f"no backup has the accounting of {host}: backups are of what the storage host has",
+                f"no backup has the accounting of {host}: only what is on the storage host is backed up",
                 hint=f"{the_page('slurm')} says how a dump of your own is loaded",
             )
         builder = PlanBuilder(f"Restore the queue's accounting from {backup or 'the newest verified backup'}")

@@ -50,8 +50,8 @@ def revoke(options: Options, names: Sequence[str]) -> int:
                         builder.add(host, f"{what} of {one['user']}: cancel job {number} of the queue")
                     else:
                         builder.warn(
-                            f"{what} of {one['user']} on {host} is of job {number} of the queue, and gpuadmin.yml has "
-                            f"no section slurm: it stays. `scancel {number}` on the queue's host ends it"
+                            f"{what} of {one['user']} on {host} belongs to job {number} of the queue, and gpuadmin.yml "
+                            f"has no section slurm: it stays. `scancel {number}` on the queue's host ends it"
                         )
                     # guard: a grant of a job's ends with the job, or Slurm would give nobody that GPU
                     continue

@@ -116,8 +116,8 @@ def conflicts(hosts: Sequence[Host], groups: Mapping[str, Grouped], others: Coll
         found.append(
             Conflict(
                 "no storage host",
-                "no host exports homes by NFS, and none is free of GPUs: gpuadmin check accepts no site without a"
-                " storage host, which people do not log in to",
+                "no host exports homes by NFS, and all have GPUs: gpuadmin check wants a storage host, which people do"
+                " not log in to",
                 "decide",
                 tuple(host.name for host in hosts),
                 remedies=(

@@ -97,7 +97,7 @@ def decide(people: Mapping[str, int], cluster: Cluster) -> Decision:
         finish += _unfinished(name, uid, cluster)
         homes = _to_fetch(name, cluster)
         if name in cluster.main and cluster.main[name] not in homes and homes:
-            left[name] = f"--main: {cluster.main[name]} has no home of theirs that is to be moved"
+            left[name] = f"--main: {cluster.main[name]} has no home of theirs to move"
             continue
         reason = _problem(name, uid, homes, cluster)
         if reason is not None:
@@ -158,7 +158,7 @@ def _problem(name: str, uid: int, homes: Mapping[str, Answer], cluster: Cluster)
     if name in cluster.storage["problems"]:
         return f"{cluster.server}: {cluster.storage['problems'][name]}"
     again = [host for host in homes if cluster.records(name).get(host, {"step": ""})["step"] == "aside"]
-    return f"{again[0]}: has a new home there since it was moved: move or delete it by hand" if again else None
+    return f"{again[0]}: has a new home there since the move: move or delete it by hand" if again else None
 
 
 def _on_node(name: str, uid: int, home: Answer | None, answer: Answer) -> str | None:
@@ -171,7 +171,7 @@ def _on_node(name: str, uid: int, home: Answer | None, answer: Answer) -> str | 
         return f"their home there is {answer['elsewhere'][name]}"
     if home is not None and home["odd"]:  # guard: a home that holds another file system is not moved in part
         return str(home["odd"][0])
-    return None if answer["host_key"] else "has no ssh host key of ed25519: ssh-keygen -A"
+    return None if answer["host_key"] else "has no ed25519 ssh host key: ssh-keygen -A"
 
 
 def _other_uid(name: str, uid: int, its: int | None) -> str:
@@ -198,7 +198,7 @@ def _chosen(own: Collection[str], main: str, why: str) -> Move:
 def _clash(name: str, move: Move, homes: Mapping[str, Answer], cluster: Cluster) -> str | None:
     """Whether something has the name already that a further home would get."""
     if move.main is None and name in cluster.main:
-        return f"{cluster.server}: has a home of theirs that is in use: --main replaces none"
+        return f"{cluster.server}: has a home that they use already, and --main does not replace it"
     there = cluster.storage["there"].get(name, {}) if move.main is None else homes[move.main]
     taken = [host for host in move.others if f"before-{host}" in there.get("before", [])]
     if taken:  # guard: a home goes where nothing is

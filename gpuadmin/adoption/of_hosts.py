@@ -106,7 +106,7 @@ def _root(host: Host) -> Iterator[Conflict]:
 #: Services that do what gpuadmin does, or that decide who is who.
 _OTHERS: Mapping[str, str] = {
     "slurmctld.service": "Slurm's controller runs there: gpuadmin has a queue of its own"
-    f" ({the_page('slurm')}), and takes over none",
+    f" ({the_page('slurm')}), and takes over no other",
     "slurmd.service": "Slurm runs there: its jobs hold GPUs that gpuadmin knows nothing of",
     "k3s.service": "Kubernetes runs there: what it starts is nobody's to gpuadmin",
     "kubelet.service": "Kubernetes runs there: what it starts is nobody's to gpuadmin",

@@ -20,8 +20,8 @@ _PLAIN = re.compile(r"[\w%/.,:=@+~-]+")
 _OWN = Path("~/.ssh/known_hosts")
 _OLD = 86400.0  # seconds; no run takes that long
 _SHORT = Path("/tmp")
-#: Bytes that a socket's path may have on macOS (Linux: 107); and what of it is below our own directory: those of a site
-#: and of a connection, and what ssh adds while it opens one.
+#: Bytes that a socket's path may have on macOS (Linux: 107), and how many of them come after our own directory: the
+#: name of a site and a connection, and what ssh adds to it while it opens one.
 _LONGEST, _BELOW = 103, len("/12345678-12345678/1234567890.1234567890123456")
 #: Options of every ssh that uses an open connection, or leaves its own open for the next one.
 SHARED = ("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=300s")
@@ -71,7 +71,7 @@ def quoted(word: str) -> str:
 
 
 def directory(known_hosts: Path, keys: Iterable[Path]) -> Path:
-    """Where ssh keeps its sockets for a site: a short path, because a socket's may not be long; ours alone.
+    """Where ssh keeps its sockets for a site: a short path, since sockets allow no long one; ours alone.
 
     `keys`: the private keys that are logged in with. One directory for each site and what it trusts: a connection that
     was opened when other host keys were known, or by another key, must not serve it; it is asked to end.

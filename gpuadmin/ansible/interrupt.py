@@ -16,7 +16,7 @@ from pathlib import Path
 from gpuadmin.errors import GpuadminError
 
 _GRACE = 15.0  # seconds that an interrupted ansible-playbook has before it is asked again
-#: All processes: number, parent's number, arguments. By ps(1), as POSIX has it, and not by /proc, which macOS has not.
+#: All processes: number, parent's number, arguments. By ps(1), since macOS has no /proc.
 _LIST = ("ps", "-A", "-ww", "-o", "pid=", "-o", "ppid=", "-o", "args=")
 
 
@@ -27,7 +27,7 @@ def handed_on() -> Iterator[list[int]]:
     ansible-runner's own cancel kills the process group, but ansible-core's workers have sessions of their own and
     would stay. Asked with SIGINT, ansible-playbook ends its workers; now and then it then waits for ever for one of
     its own threads. So it is asked again, less politely, after a while or when a second signal comes.
-    Raises GpuadminError without the program that finds it.
+    Raises GpuadminError where there is no ps.
     """
     if shutil.which(_LIST[0]) is None:
         raise GpuadminError(

@@ -83,7 +83,7 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
         shared = (*shared, "-o", "BatchMode=yes")
     # guard: a run's environment is ours alone -> {name: os.environ[name] for name in os.environ}
     kept = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
-    # macOS has no C.UTF-8 before its 15
+    # macOS before 15 has no C.UTF-8
     locale = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"
     return kept | {
         "PATH": f"{_LIBEXEC}:{Path(sys.executable).parent}:{connections.SYSTEM_PATH}",

@@ -65,7 +65,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "extend-user": "Set until when accounts are valid.",
         "renumber": "Give people one uid on every host.",
         "move-homes": "Move homes of nodes to the storage host.",
-        "move-docker": "Carry what root's Docker has to people's own.",
+        "move-docker": "Carry what root's Docker has into people's own.",
         "list-users": "Show accounts and where they are missing.",
         "sync-users": "Bring every node to what users.yml says.",
         "user-guide": "Write the guide for your people.",

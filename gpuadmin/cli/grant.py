@@ -52,7 +52,7 @@ def command(
     if sum((number is not None, bool(ids), bool(mig))) > 1:
         raise click.UsageError("--gpus says how many, --gpu which, and --mig a profile: give one of them")
     if (hours is None) == (until is None):
-        raise click.UsageError("say until when, by --hours or by --until (one of them)")
+        raise click.UsageError("say until when: either --hours or --until")
     return grant(
         options, Granting(name, host, number or (0 if ids or mig else 1), ids, hours, until, reason, mig or "")
     )

@@ -12,7 +12,7 @@ from gpuadmin.options import Options
 @click.command("move-homes")
 @click.argument("users", metavar="[USER...]", nargs=-1, shell_complete=people())
 @click.option("--main", "mains", metavar="USER=HOST", multiple=True, help="Whose home on which node becomes the home.")
-@click.option("--discard", is_flag=True, help="Delete the old homes on nodes of what was moved before.")
+@click.option("--discard", is_flag=True, help="Delete the old homes that earlier moves left on nodes.")
 @run_options()
 def command(users: tuple[str, ...], mains: tuple[str, ...], discard: bool, options: Options) -> int:
     """Move people's homes from the disks of nodes to the storage host.

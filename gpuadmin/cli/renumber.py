@@ -16,7 +16,7 @@ def command(users: tuple[str, ...], options: Options) -> int:
     """Give people the uid that users.yml says, on every host, with all files that carry the old one.
 
     Without names: everybody whose uid differs somewhere. It looks on all local file systems, shows files and bytes for
-    each host, and asks. Whoever runs something is left as they are. The others cannot log in until it has ended.
+    each host, and asks. Whoever runs something is left alone. The others cannot log in until it has ended.
     After a kill or a power cut the same command goes on.
 
     \b

@@ -59,7 +59,7 @@ def _admins(site: Site, today: date) -> Iterator[Finding]:
             yield Finding(
                 "error",
                 f"{where}.name",
-                f"'{one.name}' is in users.yml, and an admin's account is another than the person's own",
+                f"'{one.name}' is in users.yml, and an admin's account is separate from the person's own",
                 f"give the admin's account another name, such as {one.name}-admin",
             )
         if one.until is not None and one.until < today:

@@ -45,7 +45,7 @@ def of_queue(site: Site) -> Iterator[Finding]:
         message = "is in the groups slurm and gpu: whoever slows this node down slows the queue down"
         yield Finding("error", f"inventory: {hosts[0].name}", message, "the storage host can have the queue")
     if hosts and not saved(site.settings, site.inventory.hosts):
-        message = "no backup has the queue's accounting: backups are of what the storage host has"
+        message = "no backup has the queue's accounting: only what is on the storage host is backed up"
         yield Finding(
             "warning", f"inventory: {hosts[0].name}", message,
             f"let the storage host have the queue, or run mariadb-dump there yourself: {the_page('slurm')}",

@@ -48,7 +48,7 @@ def with_hosts(file: YamlFile, hosts: Sequence[SiteHost]) -> YamlFile:
 def inventory_files(inventory: Path) -> Iterator[Path]:
     """Given an inventory's directory, yield the YAML files of it that Ansible reads: of hosts, then of variables.
 
-    It leaves out what is hidden; a Mac leaves such files in any directory (.DS_Store, ._hosts.yml), in no such form.
+    Hidden files are left out: a Mac puts some into any directory (.DS_Store, ._hosts.yml), and they are not YAML.
     """
     places = [one for one in sorted(inventory.iterdir()) if one.suffix in (".yml", ".yaml")]
     for name in FOLDERS:

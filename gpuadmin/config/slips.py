@@ -44,7 +44,7 @@ def _hint(name: str, near: Collection[str]) -> str:
     if guess := did_you_mean(name, near, _NEARLY):
         return guess
     known = sorted(one for one in near if one.split("_")[0] == name.split("_", maxsplit=1)[0])
-    return f"there are {', '.join(known)}"
+    return f"it reads {', '.join(known)}"
 
 
 def _shipped() -> Iterator[str]:
@@ -60,8 +60,7 @@ def _variables(inventory: Path) -> Iterator[tuple[str, str]]:
         data = _data(path)
         folder, *below = path.relative_to(inventory).parts
         if below:
-            name = below[0] if path.suffix == "" else below[0].removesuffix(path.suffix)
-            yield from _named(path, inventory, f"{FOLDERS[folder]} {name}", data)
+            yield from _named(path, inventory, f"{FOLDERS[folder]} {below[0].removesuffix(path.suffix)}", data)
             continue
         for group, content in () if "plugin" in data else groups_of(data):  # that one is the settings of a plugin
             yield from _named(path, inventory, f"group {group}", content.get("vars"))

@@ -58,9 +58,9 @@ def _message(model: type[BaseModel], item: Mapping[str, Any]) -> str:
     )
     if place[-1:] == ("uid",) and kind in ("greater_than_equal", "less_than_equal"):
         words = (
-            "{given} is no uid for an admin's account, which is a system account: 100 to 999"
+            "{given} is not a uid for an admin's account, which is a system account: 100 to 999"
             if place[0] == "admins"
-            else "{given} is no uid for people; the site's range is accounts.uid_first to accounts.uid_last"
+            else "{given} is not a uid for people; the site's range is accounts.uid_first to accounts.uid_last"
         )
     return words.format(
         given=_brief(item.get("input")), name=str(place[-1])[:60] if place else "", **item.get("ctx", {})

@@ -20,7 +20,7 @@ from gpuadmin.reading import expanded, read_limited
 
 _SECONDS = 10.0
 _UNITS = ("/etc/systemd/system", "/etc/systemd/user")
-#: macOS runs what these directories say.
+#: Where macOS looks for what it starts by itself.
 _LAUNCHD = ("~/Library/LaunchAgents", "/Library/LaunchAgents", "/Library/LaunchDaemons")
 _CRON = ("/etc/crontab", "/etc/cron.d", "/etc/cron.daily", "/etc/cron.hourly", "/etc/cron.weekly", "/etc/cron.monthly")
 #: What of ssh_config decides where a connection ends, and as whom.
@@ -56,7 +56,7 @@ def repository(site: Path) -> Iterator[Item]:
         yield Item(what, str(site), UNKNOWN, "this machine has no git", "install git")
         return
     if git("rev-parse", "--is-inside-work-tree") != "true":
-        words = "is in no git repository that you can read"
+        words = "is not in a git repository that you can read"
         yield Item(what, str(site), MISSING, words, begin)
         return
     changed = git("status", "--porcelain", "--", ".")
@@ -66,7 +66,7 @@ def repository(site: Path) -> Iterator[Item]:
         words = f"{counted(len(changed.splitlines()), 'change is', 'changes are')} not committed"
         yield Item(what, str(site), YOURS, words, f"git -C {site} add -A . && git -C {site} commit")
     elif not git("ls-files", "--", SETTINGS_FILE):
-        words = "lies in another repository, which ignores it: nothing of it is kept"
+        words = "is in another repository, which ignores it: none of it is kept"
         yield Item(what, str(site), MISSING, words, begin)
         return
     # guard: a file of the site that git ignores is not committed
@@ -89,13 +89,13 @@ def repository(site: Path) -> Iterator[Item]:
     if where != bare or re.search(r"://[^/@]*:[^/]*@", url):
         yield Item(what, where, YOURS, "its address has a password or a token in it", f"git remote set-url {remote} …")
     ahead = git("rev-list", "--count", "@{upstream}..HEAD") if upstream else None
-    push = "whether the new admin can push is set there; they try: git push --dry-run"
+    push = "whether the new admin can push is set there; have them try: git push --dry-run"
     if ahead is None:
         yield Item(
             what,
             where,
             YOURS,
-            f"the branch follows none of the remote's; {push}",
+            f"the branch has no upstream; {push}",
             f"git -C {site} push -u {remote} HEAD",
         )
     elif ahead != "0":
@@ -128,7 +128,7 @@ def timers(personal: Path, system: Sequence[str] = (*_UNITS, *_LAUNCHD, *_CRON))
         words = f"{counted(len(lines), 'line calls', 'lines call')} gpuadmin on {machine}, as you"
         yield Item("timer", "your crontab", YOURS, words, "crontab -e; put it where the new admin's runs")
     elif not found:
-        yield Item("timer", machine, IN_ORDER, "nothing here calls gpuadmin by itself")
+        yield Item("timer", machine, IN_ORDER, "no timer or cron job here calls gpuadmin")
 
 
 def _calls(line: str) -> bool:
@@ -175,7 +175,7 @@ def aliases(hosts: Iterable[Host]) -> Iterator[Item]:
     if silent:
         yield Item("ssh", "~/.ssh/config", UNKNOWN, f"ssh does not say how it reaches {listed(silent)}", "ssh -G HOST")
     if not odd and not silent:
-        yield Item("ssh", "~/.ssh/config", IN_ORDER, "no host needs your own settings of ssh")
+        yield Item("ssh", "~/.ssh/config", IN_ORDER, "no host needs your own ssh settings")
 
 
 def _differing(mine: str, plain: str, given: Mapping[str, object]) -> list[str]:

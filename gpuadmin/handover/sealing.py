@@ -84,7 +84,9 @@ def _lines(to: str) -> list[str]:
             f"{to}: {error.strerror}", hint="--to names an admin of gpuadmin.yml, or a file of ssh public keys"
         ) from None
     if "PRIVATE KEY" in text or "AGE-SECRET-KEY" in text:  # guard: nobody's private key is asked for
-        raise ConfigError(f"{to}: is a private key", hint=f"give the public one, {to}.pub; a private key stays at home")
+        raise ConfigError(
+            f"{to}: is a private key", hint=f"give the public one, {to}.pub; a private key never leaves its owner"
+        )
     return [line for raw in text.splitlines() if (line := raw.strip()) and not line.startswith("#")]
 
 
@@ -102,7 +104,7 @@ def sealed(secrets: Sequence[Secret], keys: Sequence[str], readme: str) -> bytes
             command, input=_packed(secrets, readme), capture_output=True, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise GpuadminError("age did not end", hint="try it by itself: echo | age --recipient 'KEY'") from None
+        raise GpuadminError("age did not finish", hint="try it by itself: echo | age --recipient 'KEY'") from None
     # guard: what age did not seal is not written
     if done.returncode != 0 or not done.stdout.startswith(_SEALED):
         words = done.stderr.decode("utf-8", "replace").strip().splitlines()[:1]

@@ -48,7 +48,7 @@ def require_linux() -> None:
     """Raise GpuadminError on another system, where nothing of a lab runs."""
     if platform.system() != "Linux":
         raise GpuadminError(
-            "the lab needs Linux: hosts are made and run by what only Linux has",
+            "the lab needs Linux: it makes and runs its hosts with what only Linux has",
             hint=f"run this on a machine with Linux, or in a virtual machine with it; {the_page('lab')}",
         )
 

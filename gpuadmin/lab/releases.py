@@ -38,8 +38,8 @@ _DEBIAN = Distribution("Debian", "debian-archive-keyring", f"{_KEYRINGS}/debian-
 _UBUNTU = Distribution(
     "Ubuntu", "ubuntu-keyring", f"{_KEYRINGS}/ubuntu-archive-keyring.gpg", "http://archive.ubuntu.com/ubuntu"
 )
-#: apt is not required there, Docker is in universe. The kernel's links are where Debian has them, and the lab masks
-#: generators itself.
+#: There apt's priority is not `required`, and Docker is in universe. The lab looks for the kernel's links where Debian
+#: has them, and masks generators itself.
 _OF_UBUNTU = (
     f"--keyring={_UBUNTU.keyring}",  # guard: no other key that this machine trusts signs for Ubuntu -> "--quiet"
     "--components=main,universe",
@@ -97,13 +97,13 @@ NUMBERS = ", ".join(RELEASES)
 def parse(words: Iterable[str]) -> dict[str, str]:
     """Given `N` (all hosts) and `HOST=N`, return host → release, that of all under the empty name.
 
-    Raises ConfigError for a release that there is not, and for two of one host.
+    Raises ConfigError for an unknown release, and for two of one host.
     """
     found: dict[str, str] = {}
     for word in words:
         host, given, number = word.rpartition("=")
         if (given and not host) or number not in RELEASES:
-            raise ConfigError(f"--release {word}: is no release", hint=f"N or HOST=N, with N one of {NUMBERS}")
+            raise ConfigError(f"--release {word}: no such release", hint=f"N or HOST=N, with N one of {NUMBERS}")
         if found.setdefault(host, number) != number:
             raise ConfigError(f"--release names two releases of {host or 'all hosts'}: {found[host]} and {number}")
     return found

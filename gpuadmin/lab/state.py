@@ -156,7 +156,7 @@ def from_json(data: dict[str, Any]) -> Lab:
 
 def _host(data: dict[str, Any]) -> Host:
     given = _known(Host, data)
-    release = str(given.get("release", DEFAULT_RELEASE))  # a number in labs of before
+    release = str(given.get("release", DEFAULT_RELEASE))  # older labs have a number
     return Host(**{**given, "release": release})
 
 

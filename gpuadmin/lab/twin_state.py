@@ -102,7 +102,7 @@ def of(directory: Path, given: Path | None, *, new: bool) -> State | None:
     # guard: what an admin has done on a twin is not mixed with what another file says
     if not new and not (copy.exists() and copy.read_text(encoding="utf-8") == found.text):
         raise ConfigError(
-            f"lab {directory.name} is there already, and was not made from {given}",
+            f"lab {directory.name} exists already, and was not made from {given}",
             hint=f"gpuadmin lab down --purge --name {directory.name} deletes it; --name chooses another lab",
         )
     return found
@@ -118,7 +118,7 @@ def plant(lab: Lab, real: Site, found: State, hosts: Sequence[Host], progress: P
     missing = [host.name for host in hosts if host.name not in found.hosts]
     strange = sorted(set(found.hosts) - {host.name for host in hosts})
     if missing:
-        progress.line(f"adopt saw nothing of {listed(missing)}: as the site says")
+        progress.line(f"adopt saw nothing of {listed(missing)}: made as the site says")
     if others := [host.name for host in hosts if host.name in found.hosts and host.name not in found.releases]:
         progress.line(f"a lab has no host with the release of {listed(others)}: their twins have another one")
     if strange:

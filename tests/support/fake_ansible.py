@@ -75,6 +75,18 @@ def ansible(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ansible:
     return fake
 
 
+def answered_by(kind: Callable[[], Any]) -> Any:
+    """A fixture: the site of `ansible`, where `run` of a class of the test's own answers."""
+
+    @pytest.fixture
+    def hosts(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Any:
+        found = kind()
+        monkeypatch.setattr("gpuadmin.ansible.runner.run", found.run)
+        return found
+
+    return hosts
+
+
 Cli = Callable[..., tuple[int, str, str]]
 
 

@@ -234,8 +234,8 @@ class Cluster:
             time.sleep(1)  # between two logins of the probe
 
 
-# A container image out of what the node has; nothing is fetched. With its directories, as any image has them: Docker
-# before 23 gives those that an image lacks to root alone.
+# A container image out of what the node has; nothing is fetched. Its directories are in it: Docker before 23
+# makes missing ones so that only root can enter them.
 MAKE_IMAGE = (
     "tar --dereference --no-recursion -cf - /bin /lib /lib/*-linux-gnu /lib64 /bin/sh /bin/id /bin/cat /bin/sleep "
     "$(ldd /bin/sh /bin/id /bin/cat /bin/sleep | grep -o '/[^ ]*' | grep -v : | sort -u) 2>/dev/null "

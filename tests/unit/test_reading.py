@@ -142,5 +142,5 @@ def test_the_home_of_somebody_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/admin")
     assert expanded("~/x") == Path("/home/admin/x")
     assert expanded("a/~b") == Path("a/~b")
-    with pytest.raises(ConfigError, match=r"^~nobody-of-that-name/x: this machine knows no such home"):
+    with pytest.raises(ConfigError, match=r"^~nobody-of-that-name/x: this machine has no such account"):
         expanded("~nobody-of-that-name/x")

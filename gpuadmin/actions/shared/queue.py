@@ -102,7 +102,7 @@ def _is_so_already(node: Mapping[str, Any]) -> str:
     name, state, reason = node["name"], node["state"], node["reason"]
     if reason == SILENT:
         return f"{name} is not drained ({state}). {SILENT_NODE}"
-    return f"{name} takes no jobs already ({state}: {reason})" if reason else f"{name} is not drained ({state})"
+    return f"{name} already takes no jobs ({state}: {reason})" if reason else f"{name} is not drained ({state})"
 
 
 def _words(node: str, queue: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
@@ -142,7 +142,7 @@ class Away:
     """Nodes of the queue that a verb takes away: it drains them, acts, and lets them take jobs again.
 
     `asked`: what the playbook is given; empty where none of the nodes takes jobs. `jobs`: by node, whose they are.
-    `closed`: by node, why it takes no jobs already. `unknown`: why the queue does not say.
+    `closed`: by node, why it already takes no jobs. `unknown`: why the queue does not say.
     `version`: the release of its controller, such as (24, 11).
     """
 
@@ -201,7 +201,7 @@ class Away:
         for answer in answers.known.values():
             for one in answer["nodes"]:
                 if one["name"] in self.nodes and one["reason"].startswith(self.mark):
-                    echo(f"{one['name']} takes no jobs of the queue now. The same command again lets it, or: "
+                    echo(f"{one['name']} takes no jobs of the queue now. Run the same command again, or: "
                          f"gpuadmin resume {one['name']}", err=True)  # fmt: skip
         for why in answers.unknown.values():
             echo(f"The queue does not say which nodes take jobs ({why}): gpuadmin queue", err=True)

@@ -27,7 +27,10 @@ class Admin(Model):
 class DeclaredAdmin(Model):
     """Somebody who has power over the hosts, with an account of their own."""
 
-    name: Annotated[UserName, Field(description="Login name. It is none of users.yml: an admin's account is another.")]
+    name: Annotated[
+        UserName,
+        Field(description="Login name. Not one of users.yml: an admin's account is separate from the person's own."),
+    ]
     uid: Annotated[
         int, Field(ge=100, le=999, description="uid and gid, the same on every host; no service's and nobody else's.")
     ]
@@ -97,7 +100,7 @@ def _ignored(value: str) -> str:
     """A section, or a section and a setting of it as `compare` writes it: sshd's keywords in lower case."""
     section, *key = value.split(" ", 1)
     if section not in SECTIONS:
-        hint = did_you_mean(section, SECTIONS) or f"there are {', '.join(SECTIONS)}"
+        hint = did_you_mean(section, SECTIONS) or f"the sections are {', '.join(SECTIONS)}"
         raise ValueError(f"{value!r} begins with no section: {hint}")
     return " ".join([section, *(one.lower() if section == "ssh" and " " not in one else one for one in key)])
 

@@ -77,12 +77,12 @@ class Slurm(Model):
     cpus: Annotated[
         Cpus | None,
         Field(
-            description="How many processors the jobs of one person may have at once, those without GPUs counted: what "
+            description="How many processors the jobs of one person may have at once, jobs without GPUs included: what "
             "they take of a node can keep its GPUs from others. Without it there is no limit."
         ),
     ] = None
     memory: Annotated[
-        Memory | None, Field(description="As `cpus`, of memory: a number of GiB with a G, such as `400G`.")
+        Memory | None, Field(description="Like `cpus`, for memory: a number of GiB with a G, such as `400G`.")
     ] = None
     nodes: Annotated[
         Nodes | None,
@@ -114,7 +114,7 @@ class Slurm(Model):
         list[Literal["cores", "memory"]],
         Field(
             description="What Slurm keeps a job from taking beyond what it asked for, besides GPUs. Nodes need the "
-            "controllers `cpuset` and `memory` of cgroup v2 for it: `[]` where they lack them."
+            "controllers `cpuset` and `memory` of cgroup v2 for this: `[]` where they lack them."
         ),
     ] = ["cores", "memory"]
     groups: Annotated[list[OwnShare], Field(description="Groups of people with other shares or limits.")] = []

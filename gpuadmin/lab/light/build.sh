@@ -26,7 +26,7 @@ bullseye | bookworm | jammy) in_root dpkg-divert --local --rename --quiet --add 
 *) in_root dpkg-divert --local --rename --quiet --add /usr/sbin/mount.nfs4 ;;
 esac
 install -m 0755 "$here/mount.nfs4" "$root/usr/sbin/mount.nfs4"
-# That of Debian 11 hands exports to the kernel; newer ones write them down for whoever asks, and need none to end well.
+# exportfs of Debian 11 hands exports to the kernel, and fails without NFS there; newer ones only write them down.
 if grep -q '^VERSION_CODENAME=bullseye' "$root/etc/os-release"; then
 	in_root dpkg-divert --local --rename --quiet --add /usr/sbin/exportfs
 	install -m 0755 "$here/exportfs" "$root/usr/sbin/exportfs"

@@ -145,7 +145,7 @@ def test_who_is_declared_until_when(ansible: Ansible, cli: Cli) -> None:
     ("admins", "words"),
     [
         ("[{name: jiwon, uid: 901, keys: []}]", "keys"),
-        ("[{name: jiwon, uid: 20000, keys: ['KEY']}]", "20000 is no uid for an admin's account"),
+        ("[{name: jiwon, uid: 20000, keys: ['KEY']}]", "20000 is not a uid for an admin's account"),
         ("[{name: root, uid: 901, keys: ['KEY']}]", "root"),
         ("[{name: a, uid: 901, keys: ['KEY']}, {name: a, uid: 902, keys: ['KEY']}]", "a is there twice"),
         ("[{name: a, uid: 901, keys: ['KEY']}, {name: b, uid: 901, keys: ['KEY']}]", "uid 901 is there twice"),

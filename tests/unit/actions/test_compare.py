@@ -84,12 +84,12 @@ def test_two_hosts_and_one(ansible: Ansible, cli: Cli) -> None:
     assert "  no majority: clientaliveinterval: 300 on node1; 0 on node2" in out
     assert cli("compare", "node1")[0] == 2
     assert cli("compare", "nosuch")[0] == 2
-    assert "there are ssh, kernel" in cli("compare", "--section", "sshd")[2]
+    assert "the sections are ssh, kernel" in cli("compare", "--section", "sshd")[2]
 
 
 @pytest.mark.parametrize(
     ("ignore", "why"),
-    [("sshd", "did you mean 'ssh'"), ("xyzzy vm.x", "there are ssh, kernel"), ("''", "no section")],
+    [("sshd", "did you mean 'ssh'"), ("xyzzy vm.x", "the sections are ssh, kernel"), ("''", "no section")],
 )
 def test_what_is_ignored_begins_with_a_section(ansible: Ansible, cli: Cli, ignore: str, why: str) -> None:
     assert ansible.site is not None

@@ -7,7 +7,7 @@ import pytest
 
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.results import HostResult, RunResult
-from tests.support.fake_ansible import Ansible, Cli, ansible
+from tests.support.fake_ansible import Cli, ansible, answered_by
 
 __all__ = ["ansible"]
 IMAGE, OTHER = f"sha256:{'a' * 64}", f"sha256:{'ab' * 32}"
@@ -50,11 +50,7 @@ class Hosts:
         return RunResult(found)
 
 
-@pytest.fixture
-def hosts(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Hosts:
-    found = Hosts()
-    monkeypatch.setattr("gpuadmin.ansible.runner.run", found.run)
-    return found
+hosts = answered_by(Hosts)
 
 
 def test_it_lists_what_there_is_and_whose_it_may_be(hosts: Hosts, cli: Cli) -> None:

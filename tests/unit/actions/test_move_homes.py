@@ -7,7 +7,7 @@ import pytest
 
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.results import HostResult, RunResult
-from tests.support.fake_ansible import Ansible, Cli, ansible
+from tests.support.fake_ansible import Ansible, Cli, ansible, answered_by
 
 __all__ = ["ansible"]
 KEY = "ssh-ed25519 " + "A" * 68
@@ -74,11 +74,7 @@ class Hosts:
         return [step for step, _ in self.asked]
 
 
-@pytest.fixture
-def hosts(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Hosts:
-    found = Hosts()
-    monkeypatch.setattr("gpuadmin.ansible.runner.run", found.run)
-    return found
+hosts = answered_by(Hosts)
 
 
 ALL = ("node1", "node2", "storage1")
@@ -145,11 +141,11 @@ def test_who_may_be_between_two_homes_stays_out(hosts: Hosts, cli: Cli, cut: str
     code, _, err = cli("move-homes", "--yes")
     assert code != 0
     assert "open" not in hosts.steps
-    assert "goes on where it was" in " ".join(err.split())
+    assert "continues where it stopped" in " ".join(err.split())
 
 
 def test_what_is_refused_when_it_is_taken_is_let_in(hosts: Hosts, cli: Cli) -> None:
-    hosts.problems["take"] = {"minji": "is not what is there"}
+    hosts.problems["take"] = {"minji": "differs from what is there"}
     code, _, _ = cli("move-homes", "--yes")
     assert code == 3
     assert hosts.steps[-2:] == ["open", "drop-key let-out"]
@@ -267,4 +263,4 @@ def test_who_is_not_in_users_yml_any_more_stops_nobody_else(hosts: Hosts, cli: C
     code, out, err = cli("move-homes", "minji", "--yes")
     assert code == 0, err
     assert hosts.steps == WHOLE
-    assert "left-us is kept out" in " ".join((out + err).split())
+    assert "left-us has been kept out" in " ".join((out + err).split())

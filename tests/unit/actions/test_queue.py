@@ -77,8 +77,8 @@ def test_a_node_is_drained_and_takes_jobs_again(
     ("words", "said"),
     [
         (("resume", "node1"), "node1 is not drained (idle)"),
-        (("drain", "node2", "--reason", "Prolog error"), "node2 takes no jobs already (drained: Prolog error)"),
-        (("drain", "node2"), "node2 takes no jobs already (drained: Prolog error)"),
+        (("drain", "node2", "--reason", "Prolog error"), "node2 already takes no jobs (drained: Prolog error)"),
+        (("drain", "node2"), "node2 already takes no jobs (drained: Prolog error)"),
     ],
 )
 def test_what_is_so_already_is_no_change(queue: Ansible, cli: Cli, words: tuple[str, ...], said: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.results import HostResult, RunResult
-from tests.support.fake_ansible import Ansible, Cli, ansible
+from tests.support.fake_ansible import Ansible, Cli, ansible, answered_by
 
 __all__ = ["ansible"]
 LOOK: dict[str, Any] = {
@@ -51,11 +51,7 @@ class Hosts:
         return RunResult(found)
 
 
-@pytest.fixture
-def hosts(ansible: Ansible, monkeypatch: pytest.MonkeyPatch) -> Hosts:
-    found = Hosts()
-    monkeypatch.setattr("gpuadmin.ansible.runner.run", found.run)
-    return found
+hosts = answered_by(Hosts)
 
 
 ALL = ("node1", "node2", "storage1")

@@ -95,7 +95,7 @@ HAS = node(minji=home())
          "gpu1: their home there has a before-gpu2"),
         ({"gpu1": HAS}, storage(there={"minji": {"kind": "theirs", "before": ["before-gpu1"]}}), {},
          "nas1: their home"),
-        ({"gpu1": HAS}, THEIRS, {"main": {"minji": "gpu1"}}, "--main replaces none"),
+        ({"gpu1": HAS}, THEIRS, {"main": {"minji": "gpu1"}}, "--main does not replace it"),
         ({"gpu1": HAS, "gpu2": node()}, None, {"main": {"minji": "gpu2"}}, "gpu2 has no home"),
         ({"gpu1": HAS}, storage(parts=[part("gpu1")]), {}, ""),
     ],

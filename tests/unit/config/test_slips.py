@@ -33,7 +33,7 @@ def test_each_slip_is_named_with_its_place_and_what_was_meant(tmp_path: Path) ->
         for one in variable_slips(put(tmp_path, FILES), ())
     }
     limits = found.pop("inventory/host_vars/node1.yml:2: host node1 limits_cpu")
-    assert limits.startswith("there are limits_disk_reserve, ")
+    assert limits.startswith("it reads limits_disk_reserve, ")
     assert found == {
         "inventory/hosts.yml:4: group gpu gpus_acess": "did you mean 'gpus_access'?",
         "inventory/hosts.yml:7: host node1 gpu_access": "did you mean 'gpus_access'?",

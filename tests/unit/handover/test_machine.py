@@ -24,7 +24,7 @@ def test_a_repository_from_nothing_to_pushed(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     site, remote = tmp_path / "site", tmp_path / "remote.git"
     site.mkdir()
-    assert states(site) == [(MISSING, "is in no git repository that you can read")]
+    assert states(site) == [(MISSING, "is not in a git repository that you can read")]
     git(site, "init")
     (site / "gpuadmin.yml").write_text("name: x\n")
     assert states(site) == [(YOURS, "1 change is not committed"), (MISSING, "has no remote")]
@@ -32,7 +32,7 @@ def test_a_repository_from_nothing_to_pushed(tmp_path: Path, monkeypatch: pytest
     git(site, "commit", "-m", "x")
     git(tmp_path, "init", "--bare", str(remote))
     git(site, "remote", "add", "origin", str(remote))
-    assert states(site) == [(IN_ORDER, "all of it is committed"), (YOURS, "the branch follows none of the remote's")]
+    assert states(site) == [(IN_ORDER, "all of it is committed"), (YOURS, "the branch has no upstream")]
     git(site, "push", "-u", "origin", "HEAD")
     assert states(site)[1] == (IN_ORDER, "all commits are pushed, as of the last fetch")
     git(site, "commit", "--allow-empty", "-m", "y")
@@ -44,7 +44,7 @@ def test_a_site_that_another_repository_ignores_is_kept_by_nobody(tmp_path: Path
     (tmp_path / ".gitignore").write_text("site\n")
     (tmp_path / "site").mkdir()
     (tmp_path / "site/gpuadmin.yml").write_text("name: x\n")
-    assert states(tmp_path / "site") == [(MISSING, "lies in another repository, which ignores it")]
+    assert states(tmp_path / "site") == [(MISSING, "is in another repository, which ignores it")]
 
 
 @pytest.mark.holds("a file of the site that git ignores is not committed")

@@ -176,7 +176,7 @@ def test_what_is_no_such_file_is_named(tmp_path: Path, text: str) -> None:
 @pytest.mark.holds("what an admin has done on a twin is not mixed with what another file says")
 def test_a_twin_that_is_there_takes_no_other_file(file: Path, lab: state.Lab) -> None:
     lab.directory.mkdir(parents=True)
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         twin_state.of(lab.directory, file, new=False)
     found = twin_state.of(lab.directory, file, new=True)
     assert found is not None
@@ -184,7 +184,7 @@ def test_a_twin_that_is_there_takes_no_other_file(file: Path, lab: state.Lab) ->
     assert twin_state.of(lab.directory, file, new=False) == found
     assert twin_state.of(lab.directory, None, new=False) == found, "it is remembered"
     file.write_text(file.read_text().replace("1002", "1003"))
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         twin_state.of(lab.directory, file, new=False)
 
 

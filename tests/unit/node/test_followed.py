@@ -45,7 +45,7 @@ def test_a_command_that_failed_is_run_by_the_next_call(tmp_path: Path, run: Path
     assert (looked.changed, called(tmp_path)) == (True, [])
     answer = files.operate(wanted, False)
     assert (answer.changed, called(tmp_path)) == (True, ["done"])
-    assert answer.operations == [f"follow what was changed before ({tmp_path}/settings)"]
+    assert answer.operations == [f"finish what an earlier change needs ({tmp_path}/settings)"]
     assert (files.operate(wanted, False).changed, called(tmp_path)) == (False, ["done"])
     assert list((run / followed.DIRECTORY).iterdir()) == []
 

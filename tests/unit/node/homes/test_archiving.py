@@ -177,7 +177,7 @@ def test_nobody_waits_for_an_archive(storage: Storage, monkeypatch: pytest.Monke
 def test_another_home_than_the_one_that_was_decided_is_kept(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.home()
     monkeypatch.setattr(archiving, "decided", lambda *_: 1)
-    assert "another directory" in storage.run(archive=[WHO]).conflicts[0]
+    assert "not the directory that was decided on" in storage.run(archive=[WHO]).conflicts[0]
     assert (storage.root / "minji/data").exists()
 
 

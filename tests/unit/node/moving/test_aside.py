@@ -113,7 +113,7 @@ def test_what_is_not_what_was_set_aside_is_not_deleted(cluster: Cluster, what: s
 def test_where_nothing_is_known_or_its_disk_is_not_mounted_nothing_is_said_to_be_deleted(cluster: Cluster) -> None:
     part = placed(cluster)
     cluster.aside([part])
-    with pytest.raises(NodeError, match="does not know"):
+    with pytest.raises(NodeError, match="has no record"):
         discard(cluster, {**part, "inode": part["inode"] + 1})
     before(cluster).parent.rename(cluster.base / "unmounted")
     with pytest.raises(NodeError, match="mount the disk"):
@@ -180,7 +180,7 @@ def test_before_a_discard_the_storage_host_is_asked_what_became_of_it(cluster: C
     manifest.write_bytes(text)
     new.rename(new.with_name("away"))
     cluster.home("storage", "minji", MINJI, {"thesis": b"precious\n"})
-    with pytest.raises(NodeError, match="another directory"):
+    with pytest.raises(NodeError, match="not the directory that was moved"):
         moved.missing(root, state, "minji", "gpu1")
 
 

@@ -88,7 +88,7 @@ def test_where_one_home_cannot_be_fetched_none_of_hers_gets_its_name(cluster: Cl
     (cluster.base / "gpu2" / "home" / "minji").rename(cluster.base / "gpu2" / "home" / "gone")
     cluster.home("gpu2", "minji", MINJI, {"other": b"other\n"})
     problems = jobs.take(cluster.arguments(parts))["problems"]
-    assert "another directory" in problems["minji"]
+    assert "not the directory that was decided on" in problems["minji"]
     assert not (cluster.homes / "minji").exists()
 
 

@@ -181,7 +181,7 @@ def test_a_node_that_sends_something_else_than_its_manifest_moves_nothing(cluste
     home = cluster.base / "gpu1" / "home" / "minji"
     (home / "new").write_bytes(b"new")
     own(home, MINJI)
-    assert "is not what is there" in cluster.do("take", parts)["problems"]["minji"]
+    assert "differs from what is there" in cluster.do("take", parts)["problems"]["minji"]
     assert not (cluster.homes / "minji").exists()
 
 

@@ -65,7 +65,6 @@ def test_who_runs_something_is_let_in_again_at_once(people: Host, monkeypatch: p
 
 
 @pytest.mark.holds("who is kept out for another verb is not let in by this one")
-@pytest.mark.holds("who is kept out for a renumbering stays out")
 def test_no_verb_opens_what_another_has_closed(people: Host) -> None:
     closing.keep_out({"minji": MINJI}, people, VERB)
     numbers = Numbers(30000, 39999)

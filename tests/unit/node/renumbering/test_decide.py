@@ -99,7 +99,7 @@ def test_whose_ranges_overlap_both_stay(subids: str, stay: set[str]) -> None:
     assert {one.name for one in found.people} == {"minji", "jiho"} - stay
     if stay:
         other = "sora" if "sora" in subids else "jiho"
-        assert f"to '{other}' as well: whose a file is cannot be told" in found.problems["minji"]
+        assert f"to '{other}' as well: a file could be either's" in found.problems["minji"]
     if "jiho" in stay:
         assert "to 'minji' as well" in found.problems["jiho"]
 

@@ -121,7 +121,7 @@ def test_what_is_not_carried(node: Node, change: Any, words: str) -> None:
 
 @pytest.mark.holds("a name of a volume is no path")
 def test_a_name_that_is_a_path_is_refused(node: Node) -> None:
-    assert "no name of a volume" in node.carry(volumes=("../etc",))["problems"]["volume ../etc"]
+    assert "not the name of a volume" in node.carry(volumes=("../etc",))["problems"]["volume ../etc"]
 
 
 @pytest.mark.holds("what was copied is compared with what there is")
@@ -176,7 +176,7 @@ def test_what_changes_after_a_cut_is_carried_as_it_is_now(node: Node, monkeypatc
 def test_what_a_person_writes_before_it_is_placed_stays(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     _cut_at(node, monkeypatch, "_place")
     (node.copy / "precious").write_text("hers")
-    assert "cannot have its name" in node.refused()
+    assert "cannot be given its name" in node.refused()
     assert [one.name for one in node.copy.iterdir()] == ["precious"]
     assert node.moved.volumes["data"].step == record.COPIED
     (node.copy / "precious").unlink()
@@ -212,7 +212,7 @@ def test_each_daemon_is_asked_by_its_own(node: Node) -> None:
 def test_a_daemon_that_says_too_much(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.hers.volume("data", Labels={"odd": "x" * 1000})
     monkeypatch.setattr(api, "LARGEST", 900)
-    assert "says more than 900 bytes" in node.refused()
+    assert "sends more than 900 bytes" in node.refused()
 
 
 @pytest.mark.parametrize("odd", [{"Labels": ["x"]}, {"Labels": "x"}, {"Labels": {volumes.LABEL: ["x"]}}])
@@ -249,7 +249,7 @@ def test_a_tag_of_hers_stays(node: Node) -> None:
 @pytest.mark.holds("an id of an image is no path")
 def test_an_id_that_is_a_path_is_refused(node: Node) -> None:
     node.root.image("../info")
-    assert "no id of an image" in node.carry(images=("../info",))["problems"]["image ../info"]
+    assert "not the id of an image" in node.carry(images=("../info",))["problems"]["image ../info"]
     assert node.root.asked == []
 
 
@@ -410,7 +410,7 @@ def test_whose_docker_it_is(tmp_path: Path) -> None:
 @pytest.mark.holds("what was carried is looked up in its own directory alone")
 @pytest.mark.parametrize("name", ["../minji", "", "."])
 def test_a_name_that_is_none(tmp_path: Path, name: str) -> None:
-    with pytest.raises(NodeError, match="no name of a person"):
+    with pytest.raises(NodeError, match="not the name of a person"):
         record.load(str(tmp_path), name, UID)
 
 

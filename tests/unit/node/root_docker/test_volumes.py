@@ -200,7 +200,7 @@ REFUSED = [
     pytest.param(_device(0o020000), "has device nodes, which only root can make: 'device'", marks=DEVICES),
     pytest.param(_device(0o060000), "has device nodes, which only root can make: 'device'", marks=DEVICES),
     pytest.param(lambda top: os.mknod(top / "device", 0o020000), "has device nodes", marks=DEVICES, id="whiteout"),
-    *(pytest.param(_attribute("trusted.x", b"1", at), "attributes of root's alone: trusted.x", marks=ROOTS)
+    *(pytest.param(_attribute("trusted.x", b"1", at), "attributes that only root can set: trusted.x", marks=ROOTS)
       for at in (_file, _directory, _link, lambda top: top)),
     pytest.param(lambda top: os.chown(_file(top), 0, 65537), "has files of id 65537 ('file')", marks=IDS),
     pytest.param(lambda top: os.lchown(_link(top), 65537, 0), "has files of id 65537 ('link')", marks=IDS),

@@ -19,7 +19,9 @@ from .gate import Settings
 
 TOLD = 30.0  # seconds for systemd's answer
 CONTROL = "/run/systemd/system.control"  # where set-property --runtime writes
-KNOWN = ".gpuadmin-gate"  # beside the drop-ins: systemd has read them since they were written
+#: Beside the drop-ins: systemd has read them since they were written. Not a note of `followed`: the first drop-ins are
+#: written by the operation gpu_gate, and count as unread where it was cut off, too.
+KNOWN = ".gpuadmin-gate"
 
 
 def _command(command: Sequence[str]) -> Finished:

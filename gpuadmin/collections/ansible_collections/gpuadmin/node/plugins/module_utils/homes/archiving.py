@@ -92,7 +92,7 @@ def archive(arguments: Mapping[str, Any]) -> str | None:
             _pack_and_delete(rest, name, uid, directory)
     if home_state(home, uid) == "present":
         if os.lstat(home).st_ino != arguments["inode"]:
-            raise NodeError(f"{home} is another directory than the one that was decided: kept")
+            raise NodeError(f"{home} is not the directory that was decided on: kept")
         _pack_and_delete(home, name, uid, directory)
     done = archives(directory, name, uid)
     return os.path.join(directory, done[-1]) if done else None

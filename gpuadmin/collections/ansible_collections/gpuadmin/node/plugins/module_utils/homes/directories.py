@@ -102,7 +102,7 @@ def check_root(request: Request, mountinfo: str) -> bool:
     except FileNotFoundError:
         return False
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != 0 or facts.st_mode & 0o022:
-        raise NodeError(f"{path} must be a directory of root that nobody else can write in")
+        raise NodeError(f"{path} must be a directory of root's that nobody else can write to")
     return True
 
 

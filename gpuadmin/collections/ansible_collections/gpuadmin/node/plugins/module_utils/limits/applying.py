@@ -143,7 +143,7 @@ def _apply(places: Places, wanted: Wanted | None, *, check: bool) -> Outcome:
     unread = bool(followed.left(_UNREAD, places.run))
     told = bool(changed or gone or unread)
     if unread and not (changed or gone):
-        outcome.done.append("systemd reads the limits, which a run that was cut off has written")
+        outcome.done.append("systemd reads the limits that an interrupted run has written")
     running, elsewhere = _running(places), _elsewhere(texts, places)
     outcome.done += [f"{unit}: is restarted, so that its jobs count in another slice" for unit in elsewhere]
     if changed:

@@ -36,7 +36,7 @@ def public_key(text: str) -> str:
     """The type and the number of a public key. Raises NodeError for anything else than one of ed25519."""
     found = KEY.match(text)
     if found is None:  # guard: a key is nothing but a key
-        raise NodeError("that is no public key of ed25519")
+        raise NodeError("that is not an ed25519 public key")
     return found.group(0)
 
 
@@ -62,7 +62,7 @@ def make_key(state: str, nodes: Mapping[str, Mapping[str, Any]]) -> str:
     for one in nodes.values():
         address = str(one["address"])
         if not ADDRESS.fullmatch(address):
-            raise NodeError(f"{address[:80]!r} is no address")
+            raise NodeError(f"{address[:80]!r} is not an address")
         lines.append(f"{address} {public_key(str(one['key']))}\n")
     write_atomic(known_hosts(state), "".join(lines).encode(), mode=0o600)
     path = key_file(state)

@@ -35,7 +35,7 @@ class Old:
 
 def _where(state: str, name: str) -> str:
     if not valid_name(name):
-        raise NodeError("that is no name of a person")
+        raise NodeError("that is not the name of a person")
     return os.path.join(record.directory(state), f"{name}.aside.json")
 
 
@@ -109,7 +109,7 @@ def discard(path: str, state: str, old: Old) -> dict[str, object]:
     """
     known = _noted(state, old)
     if known is None:  # guard: what is not known to be an old home is kept
-        raise NodeError(f"this host does not know of an old home, for {path} or elsewhere: look for it by hand")
+        raise NodeError(f"this host has no record of an old home, for {path} or elsewhere: look for it yourself")
     if known["where"] is None:
         _forget(state, old)
         return {"deleted": 0, "bytes": 0, "kept": 0, "words": []}

@@ -32,7 +32,7 @@ def missing(root: str, state: str, name: str, host: str) -> int:
         try:
             # guard: an old home is kept where the new one is another
             if os.fstat(here).st_ino != part.here:
-                raise NodeError("their home on the storage host is another directory than the one that was moved")
+                raise NodeError("their home on the storage host is not the directory that was moved")
             budget = Budget(SECONDS, ENTRIES)
             there = (os.fsdecode(entry.path) for entry in walk(here, budget=budget, skip=lambda *_: None, again=True))
             lacks = _lacking((line.path for line in home_manifest.read(manifest) if line.path != "."), there)

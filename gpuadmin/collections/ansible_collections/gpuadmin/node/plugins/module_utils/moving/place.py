@@ -26,7 +26,7 @@ def opened(path: str) -> Iterator[int]:
         facts = os.fstat(handle)
         exchangeable = facts.st_uid != os.geteuid() or facts.st_mode & 0o022
         if exchangeable:  # guard: in a directory of homes only root gives names
-            raise NodeError(f"{path} must be a directory of root that nobody else can write in")
+            raise NodeError(f"{path} must be a directory of root's that nobody else can write to")
         yield handle
     finally:
         os.close(handle)
@@ -36,7 +36,7 @@ def opened(path: str) -> Iterator[int]:
 def home(homes: int, name: str, uid: int, inode: int | None = None, device: int | None = None) -> Iterator[int]:
     """The home of a person in the open directory of homes. Raises NodeError where it is not theirs, or another one."""
     if not valid_name(name):
-        raise NodeError("that is no name of a person")
+        raise NodeError("that is not the name of a person")
     try:
         handle = open_directory(name, homes)
     except OSError as error:
@@ -47,7 +47,7 @@ def home(homes: int, name: str, uid: int, inode: int | None = None, device: int 
             raise NodeError(f"their home belongs to uid {facts.st_uid}, not {uid}")
         # guard: what is moved is the directory that was decided on
         if (inode is not None and facts.st_ino != inode) or (device is not None and facts.st_dev != device):
-            raise NodeError("their home is another directory than the one that was decided on")
+            raise NodeError("their home is not the directory that was decided on")
         yield handle
     finally:
         os.close(handle)

@@ -147,7 +147,7 @@ def tidy(at: int, parts: Sequence[Part], skeleton: str) -> None:
         if inode and inode != main.here:
             with place.home(at, main.host, main.uid) as made:
                 if not untouched(made, skeleton, main.uid):
-                    raise NodeError(f"{place.MOVING}/{main.name}/{main.host} is kept: it is no untouched home")
+                    raise NodeError(f"{place.MOVING}/{main.name}/{main.host} is kept: it is not an untouched home")
             gone(at, main.host)
 
 

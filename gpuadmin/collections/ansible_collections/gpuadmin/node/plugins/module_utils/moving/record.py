@@ -54,7 +54,7 @@ def directory(state: str) -> str:
 def path(state: str, name: str, host: str, ending: str) -> str:
     """Where something of a home is kept: ``json``, ``have.gz`` (the copy as it is), ``gz`` (the manifest)."""
     if not valid_name(name) or "/" in host:  # guard: what a node says leads to no file elsewhere
-        raise NodeError("that is no home of a person on a host")
+        raise NodeError("that is not the home of a person on a host")
     return os.path.join(directory(state), f"{name}@{host}.{ending}")
 
 
@@ -84,7 +84,7 @@ def load(state: str, name: str, host: str) -> Part | None:
             raise NodeError(f"{where} is of another version of gpuadmin: finish with that one (gpuadmin move-homes)")
         return Part(**raw)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NodeError(f"{where} is damaged ({error}): it says where a home is by now") from None
+        raise NodeError(f"{where} is damaged ({error}): it records where a home is") from None
 
 
 def forget(state: str, part: Part) -> None:

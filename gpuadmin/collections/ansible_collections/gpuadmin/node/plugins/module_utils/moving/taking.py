@@ -188,4 +188,6 @@ def _compare(task: Task, at: int, checksum: str, untouched: int) -> None:
         if home_manifest.total(found).checksum != checksum:  # guard: what was moved is what the node has
             again = home_reader.lines(top, budget=task.budget())
             words = home_manifest.compare(home_manifest.read(manifest), again)
-            raise NodeError(f"what came from {host} is not what is there: {', '.join(words) or 'differs'}")
+            raise NodeError(
+                f"what came from {host} differs from what is there: {', '.join(words) or 'not known where'}"
+            )

@@ -8,6 +8,7 @@ from typing import Literal
 
 from ..answer import Answer
 from ..backups import actions
+from ..budget import ENTRIES, SECONDS
 from ..documents import BackupHost
 
 #: A task of this role need not name a field that the role has a variable for.
@@ -40,9 +41,9 @@ class Document:
     #: How many homes are read at once.
     workers: int = 2
     #: How long one home may take to be read; a home that takes longer is a problem, and the others go on.
-    home_seconds: int = 21600
+    home_seconds: int = int(SECONDS)
     #: How many entries one home may hold; a path counts once more for each KiB of it.
-    home_entries: int = 20000000
+    home_entries: int = ENTRIES
     #: The host for ``action=copy``.
     remote: BackupHost | None = None
     #: How long a backup stays, for ``action=prune``.

@@ -100,7 +100,7 @@ def operate(document: Document, check: bool) -> Answer:
                 followed.forget(name)
         for one in document.followed:
             followed.forget(one)
-    again = [f"follow what was changed before ({', '.join(left)})"] if left and not steps.operations else []
+    again = [f"finish what an earlier change needs ({', '.join(left)})"] if left and not steps.operations else []
     return Answer(
         [*steps.summaries, *again], changed=bool(steps.operations or left), diff=steps.diff(),
         more={"paths": sorted({*left, *paths})},

@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping
 
 from ..accounts.converge import Host
 from ..accounts.databases import Databases
-from ..errors import NodeError
 from ..files import flocked
 from ..textdb import number
 from . import accounts, journal
@@ -21,13 +20,6 @@ LOCK_SECONDS = 120.0
 
 def _lock(host: Host) -> str:
     return host.path("run/gpuadmin/renumber.lock")
-
-
-def _own(state: str, verb: str) -> Journal | None:
-    found = journal.load(state)
-    if found is not None and found.verb != verb:  # guard: who is kept out for a renumbering stays out
-        raise NodeError(f"people are kept out for gpuadmin {found.verb}, which has not ended: run that again first")
-    return found
 
 
 def who(host: Host, verb: str) -> list[str]:
@@ -44,7 +36,7 @@ def keep_out(wanted: Mapping[str, int], host: Host, verb: str) -> dict[str, str]
     """
     state = host.path(host.state)
     with flocked(_lock(host), LOCK_SECONDS):
-        found = _own(state, verb)
+        found = journal.load_own(state, verb)
         data = Databases(accounts.texts(host))
         problems, people = {}, {one.name: one for one in (() if found is None else found.people)}
         for name, uid in sorted(wanted.items()):
@@ -73,7 +65,7 @@ def let_in(names: Collection[str], host: Host, verb: str) -> list[str]:
     """Open these people's accounts as they were. Returns whose."""
     state = host.path(host.state)
     with flocked(_lock(host), LOCK_SECONDS):
-        found = _own(state, verb)
+        found = journal.load_own(state, verb)
         return [] if found is None else _let_in(host, found, names)
 
 

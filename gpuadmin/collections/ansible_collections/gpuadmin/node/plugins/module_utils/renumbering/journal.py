@@ -86,10 +86,10 @@ def load(state: str) -> Journal | None:
         raise NodeError(f"{path} is damaged ({error}): nothing was changed; it says who has which ids by now") from None
 
 
-def load_own(state: str) -> Journal | None:
+def load_own(state: str, verb: str = VERB) -> Journal | None:
     """The same. Raises NodeError where people are kept out for another verb, which has to end first."""
     found = load(state)
-    if found is not None and found.verb != VERB:  # guard: who is kept out for another verb is not let in by this one
+    if found is not None and found.verb != verb:  # guard: who is kept out for another verb is not let in by this one
         raise NodeError(f"people are kept out for gpuadmin {found.verb}, which has not ended: run that again first")
     return found
 

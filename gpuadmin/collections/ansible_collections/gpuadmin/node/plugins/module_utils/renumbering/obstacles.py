@@ -24,7 +24,7 @@ def problem(name: str, uid: int, new: int, data: Databases) -> str | None:
         return "has more than one line in /etc/passwd"
     others = [other for other in data.names_by_uid.get(uid, []) if other != name]
     if others:  # guard: a uid that two accounts share is not renumbered
-        return f"shares uid {uid} with {quoted(others[0])}: whose a file is cannot be told"
+        return f"shares uid {uid} with {quoted(others[0])}: a file could be either's"
     if data.has_group(name):
         gid = data.gid(name)
         if gid is None or gid < FIRST_HUMAN_UID:
@@ -56,7 +56,7 @@ def shared(people: Mapping[str, Renumbering], data: Databases, texts: Mapping[st
                 if owner == one.name or not move.meets(other.start, other.count):
                     continue
                 ids = _span(max(move.old, other.start), min(move.old + move.count, other.end))
-                words = f"/etc/{file} gives {ids} to {{}} as well: whose a file is cannot be told"
+                words = f"/etc/{file} gives {ids} to {{}} as well: a file could be either's"
                 found.setdefault(one.name, words.format(quoted(owner)))
                 if owner in people:
                     found.setdefault(owner, words.format(quoted(one.name)))

@@ -88,13 +88,13 @@ class Daemon:
         finally:
             channel.close()
         if len(text) > LARGEST:  # guard: what a daemon says has an end
-            raise NodeError(f"{self._whose} says more than {LARGEST} bytes")
+            raise NodeError(f"{self._whose} sends more than {LARGEST} bytes")
         if kind != "application/json":
             return text.decode("utf-8", "replace")
         try:
             return json.loads(text) if text.strip() else None
         except (ValueError, RecursionError):
-            raise NodeError(f"{self._whose} says what is no JSON") from None
+            raise NodeError(f"{self._whose} sends something that is not JSON") from None
 
     def find(self, target: str) -> dict[str, Any] | None:
         """The same for one thing; None: the daemon has none of the name."""
@@ -103,7 +103,7 @@ class Daemon:
         except Missing:
             return None
         if not isinstance(found, dict):
-            raise NodeError(f"{self._whose} says something odd")
+            raise NodeError(f"{self._whose} sends something unexpected")
         return found
 
     def listed(self, target: str, **query: str) -> list[dict[str, Any]]:

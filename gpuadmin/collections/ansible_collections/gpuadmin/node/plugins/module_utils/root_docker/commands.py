@@ -84,7 +84,7 @@ def _differs(config: Mapping[str, Any], host: Mapping[str, Any], told: Mapping[s
     if host.get("Privileged"):
         yield "--privileged gives no power over the host"
     if host.get("CapAdd"):
-        yield f"capabilities ({', '.join(map(str, host['CapAdd']))}) hold within their own containers alone"
+        yield f"capabilities ({', '.join(map(str, host['CapAdd']))}) hold only within their own containers"
     for key, word in (("NetworkMode", "--network host"), ("PidMode", "--pid host")):
         if host.get(key) == "host":
             yield f"{word} is their daemon's own, not the host's"
@@ -92,9 +92,9 @@ def _differs(config: Mapping[str, Any], host: Mapping[str, Any], told: Mapping[s
     if any(str(port).isdigit() and 0 < int(port) < 1024 for port in ports):
         yield "ports below 1024 are root's: take a higher one"
     if host.get("Devices"):
-        yield "devices of the host: those alone that the person may open"
+        yield "devices of the host: only those that the person may open"
     mode = str(host.get("NetworkMode") or "")
     if mode not in ("", "default", "bridge", "host", "none"):
         yield f"the network {mode} is not carried: docker network create"
     if config.get("Env"):
-        yield "values of variables (-e) are not told: docker inspect has them"
+        yield "values of variables (-e) are left out: docker inspect has them"

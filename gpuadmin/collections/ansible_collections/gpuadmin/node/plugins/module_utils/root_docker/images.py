@@ -35,7 +35,7 @@ def carry(root: Daemon, hers: Daemon, place: str, ident: str) -> tuple[list[str]
     for another image, which stay as they are, and what was done.
     """
     if not ID.fullmatch(ident):  # guard: an id of an image is no path
-        raise NodeError("that is no id of an image")
+        raise NodeError("that is not the id of an image")
     told = root.find(f"/images/{ident}/json")
     if told is None:
         raise NodeError("root's Docker has no such image")

@@ -146,7 +146,7 @@ def _discard_volume(root: Daemon, hers: Daemon, who: Person, place: str, moved: 
     if root.find(f"/volumes/{name}") is not None:
         told, where = volumes.source(root, name)
         if not volumes.still(hers, who, place, name, noted):  # guard: a volume that is there once is kept
-            raise NodeError(f"{who.name} has it no more: it is the only one")
+            raise NodeError(f"{who.name} no longer has it: it is the only one")
         # guard: a volume that a container has is kept
         if users := volumes.in_use(root, name, ended=True):
             raise NodeError(f"the container {users[0]} has it")
@@ -163,6 +163,6 @@ def _discard_image(root: Daemon, hers: Daemon, moved: Moved, ident: str) -> None
     told = root.find(f"/images/{ident}/json")
     if told is not None:
         if not images.there(hers, told):  # guard: an image that is there once is kept
-            raise NodeError("the person has it no more: it is the only one")
+            raise NodeError("the person no longer has it: it is the only one")
         images.discard(root, ident, moved.images[ident])
     del moved.images[ident]

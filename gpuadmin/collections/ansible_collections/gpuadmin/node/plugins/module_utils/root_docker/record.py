@@ -45,7 +45,7 @@ class Moved:
 
 def _path(state: str, name: str) -> str:
     if not valid_name(name):  # guard: what was carried is looked up in its own directory alone
-        raise NodeError("that is no name of a person")
+        raise NodeError("that is not the name of a person")
     return os.path.join(state, DIRECTORY, f"{name}.json")
 
 
@@ -62,7 +62,7 @@ def load(state: str, name: str, uid: int) -> Moved:
         volumes = {key: Volume(**value) for key, value in raw.pop("volumes").items()}
         found = Moved(volumes=volumes, **raw)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NodeError(f"{where} is damaged ({error}): it says what was carried over") from None
+        raise NodeError(f"{where} is damaged ({error}): it records what was carried over") from None
     if found.uid != uid:  # guard: what another of the same name had is not discarded
         raise NodeError(f"{where} is of {name} with uid {found.uid}, not {uid}: look at it, then delete it")
     return found

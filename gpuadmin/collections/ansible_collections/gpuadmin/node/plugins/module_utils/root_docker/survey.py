@@ -23,7 +23,7 @@ _ROOTS = re.compile(r"trusted\.|security\.(?!capability$|selinux$)")
 def cannot(told: dict[str, Any]) -> str:
     """Why a volume cannot be carried, by what its daemon says of it; empty: it can."""
     if told.get("Driver") != "local":  # guard: what another driver has elsewhere is not copied
-        return f"has the driver {told.get('Driver')}: its data is elsewhere, and that driver has to bring it"
+        return f"has the driver {told.get('Driver')}: its data is elsewhere, and has to be moved with that driver"
     # guard: what a volume mounts from elsewhere is not copied
     if told.get("Options"):
         return "is mounted from elsewhere (options of its driver): make it anew, with the same options"
@@ -78,7 +78,7 @@ def _check(path: str, handle: int, who: Person) -> os.stat_result:
     attributes = attributes_of(f"/proc/self/fd/{handle}")
     for name, value in attributes.items():
         if _ROOTS.match(name):  # guard: what only root can write is named, not left out
-            raise NodeError(f"has attributes of root's alone: {name} of {path!r}")
+            raise NodeError(f"has attributes that only root can set: {name} of {path!r}")
         try:
             if name in ACLS:
                 acl_moved(value, ids.append, ids.append)  # guard: an id in an ACL counts as well

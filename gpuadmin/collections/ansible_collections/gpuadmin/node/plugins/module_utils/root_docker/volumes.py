@@ -52,7 +52,7 @@ def in_use(root: Daemon, name: str, *, ended: bool = False) -> list[str]:
 def source(root: Daemon, name: str) -> tuple[dict[str, Any], str]:
     """What root's daemon says of a volume, and where its content is. Raises NodeError where it has none."""
     if not NAME.fullmatch(name):  # guard: a name of a volume is no path
-        raise NodeError("that is no name of a volume")
+        raise NodeError("that is not the name of a volume")
     told = root.find(f"/volumes/{name}")
     if told is None:
         raise NodeError("root's Docker has no such volume")
@@ -80,7 +80,7 @@ def carry(root: Daemon, hers: Daemon, who: Person, data: str, moved: Moved, stat
     ours = _ours(theirs, noted)
     # guard: a volume of theirs is not overwritten
     if theirs is not None and not ours:
-        raise NodeError(f"{who.name} has a volume of that name: have it renamed, or removed, by them")
+        raise NodeError(f"{who.name} has a volume of that name: they must rename or remove it")
     if ours and noted is not None and noted.step == DONE:
         return ""
     told, where = source(root, name)
@@ -149,7 +149,7 @@ def _compared(who: Person, data: str, state: str, name: str, where: str) -> tupl
         inode, differences = inside(who, _arrived, data, name, kept)
     if differences:  # guard: what was copied is compared with what there is
         raise NodeError(
-            f"the copy is not what is there ({'; '.join(differences)}): if somebody wrote to it, run it again"
+            f"the copy differs from the volume ({'; '.join(differences)}): if somebody wrote to it, run it again"
         )
     return inode, want
 
@@ -215,6 +215,6 @@ def _place(data: str, name: str, inode: int) -> None:
     try:
         os.rename(_staged(data, name), _final(data, name))  # guard: one rename, which replaces an empty directory alone
     except OSError as error:
-        raise NodeError(f"cannot have its name: {in_words(error)}") from None
+        raise NodeError(f"cannot be given its name: {in_words(error)}") from None
     sync_directory(os.path.dirname(_final(data, name)))
     sync_directory(os.path.join(data, STAGING))
