@@ -159,6 +159,16 @@ def test_check_and_preview_send_nothing(ansible: Ansible, cli: Cli, serve: Start
     assert (server.recipients, ledger(site), (site / "users.yml").read_text()) == ([], [], before)
 
 
+def test_a_check_mails_nobody_who_has_an_account_either(ansible: Ansible, cli: Cli, serve: StartServer) -> None:
+    server = serve()
+    site = prepare(ansible, server)
+    assert cli(*YUNA)[0] == 0
+    code, out, err = cli(*AGAIN, "--mail", "--check")
+    assert code == 0, err
+    assert "yuna <yuna@example.org>: the account yuna" in out
+    assert (server.recipients, ledger(site)) == ([], [])
+
+
 def test_a_site_without_mail_is_said_before_any_host_is_asked(ansible: Ansible, cli: Cli) -> None:
     site = prepare(ansible)
     (site / "gpuadmin.yml").write_text(json.dumps({"name": "test"}))

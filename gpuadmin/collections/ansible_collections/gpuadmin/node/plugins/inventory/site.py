@@ -73,7 +73,7 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible has
             values = [one[variable] for one in found.values()]
             if all(value is values[0] or value == values[0] for value in values):
                 # once for all hosts: Ansible copies what it is given (docs/decisions/0075)
-                if variable not in everybody.vars:  # guard: what the inventory says for all hosts wins
+                if variable not in everybody.vars:  # guard: what the inventory says for all hosts wins -> True
                     inventory.set_variable("all", variable, values[0])
                 continue
             for name, value in zip(found, values):
