@@ -80,9 +80,9 @@ def _advise(session: Session, run: RunResult, advice: str | None) -> None:
         return
     record = session.begun().id
     if code == ExitCode.INTERRUPTED:
-        echo(
-            f"Interrupted. What was done is done; run gpuadmin {session.verb} again to go on. (run {record})", err=True
-        )
+        why = f": {run.error}" if run.error else ""
+        again = f"What was done is done; run gpuadmin {session.verb} again to go on. (run {record})"
+        echo(f"Interrupted{why}. {again}", err=True)
     elif run.error:
         echo(f"Error: {run.error}\nHint: the whole output: gpuadmin runs {record} --log", err=True)
     else:

@@ -85,12 +85,14 @@ def run(
         text = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
         if invocation.log is not None:
             _append_private(invocation.log, text)
-        interrupted = bool(signals) or runner.rc in (99, 250 + 5)
+        killed = runner.rc is None and not signals
+        # guard: a run whose ansible-playbook was killed is not whole -> bool(signals) or runner.rc in (99, 250 + 5)
+        interrupted = bool(signals) or runner.rc in (99, 250 + 5) or killed
         if interrupted:
             connections.close(invocation.known_hosts)
             left = finished.unfinished(list(collector.hosts), playbook, content_path("roles"), invocation.variables)
             _mark(collector.hosts, left)
-        error = None
+        error = "ansible-playbook was killed on this machine; perhaps its memory ran out (journalctl -k)" if killed else None
         if runner.rc != 0 and not interrupted and not any(host.bad for host in collector.hosts.values()):
             error = _last_output(text)
         found = RunResult(hosts=collector.hosts, interrupted=interrupted, error=error)

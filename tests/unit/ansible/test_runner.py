@@ -456,7 +456,9 @@ def test_what_looks_after_a_run_hears_how_it_ended(
 
 
 @pytest.mark.holds(
-    "nothing of a run goes on when it has ended here", "a run that ended ends no other run of this machine"
+    "nothing of a run goes on when it has ended here",
+    "a run that ended ends no other run of this machine",
+    "a run whose ansible-playbook was killed is not whole",
 )
 @pytest.mark.parametrize(
     "what", ["gpuadmin fails", "gpuadmin fails, ansible-playbook hangs", "ansible-playbook is killed"]
@@ -489,13 +491,16 @@ def test_nothing_of_a_run_goes_on_without_the_lock(
 - name: Take long
   ansible.builtin.command: sh -c 'touch {tmp_path}/begun-{{{{ inventory_hostname }}}}; exec sleep 600'
 """
-    failed = None
+    failed = result = None
     try:
-        playbook(tasks, on_host=happens)
+        result = playbook(tasks, on_host=happens)
     except MemoryError as error:
         failed = error  # what it holds is closed only at the end
     assert [line for line in ours(tmp_path / "tmp") if "ansible" in line] == []
     assert (failed is None) == ("killed" in what)
+    if result is not None:
+        assert result.interrupted
+        assert "was killed on this machine" in str(result.error)
     assert len(interrupt._children(other_run.pid)) == 1
 
 
