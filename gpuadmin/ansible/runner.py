@@ -92,7 +92,7 @@ def run(
             connections.close(invocation.known_hosts)
             left = finished.unfinished(list(collector.hosts), playbook, content_path("roles"), invocation.variables)
             _mark(collector.hosts, left)
-        error = "ansible-playbook was killed on this machine; perhaps its memory ran out (journalctl -k)" if killed else None
+        error = "ansible-playbook was killed on this machine; perhaps it had no memory left" if killed else None
         if runner.rc != 0 and not interrupted and not any(host.bad for host in collector.hosts.values()):
             error = _last_output(text)
         found = RunResult(hosts=collector.hosts, interrupted=interrupted, error=error)

@@ -22,7 +22,6 @@ from gpuadmin.lab.light.host import remove_switch
 from gpuadmin.lab.light.machine import allow_instances
 from gpuadmin.lab.paths import state_directory
 from gpuadmin.lab.progress import Progress
-from gpuadmin.lab.releases import RELEASES
 from gpuadmin.lab.state import Host, Lab
 
 #: Seconds that `down` gives guests to shut down by themselves.
@@ -60,7 +59,6 @@ def up(
         lab = there or _new_lab(name, memory_mib, firmware or "bios", bool(light), gpus or 0, twin_of)
         _refuse_another(lab, firmware, light, gpus, twin_of)
         wanted = hosts.with_releases(lab, wanted, releases or {})
-        _refuse_untried(lab, wanted)
         if lab.light:
             require_root()
             require_gpus(lab.gpus)
@@ -110,17 +108,6 @@ def _refuse_another(
         )
     if lab.gpus and not lab.light:
         raise ConfigError("virtual machines have no GPUs", hint="--light --gpus N makes light hosts with some")
-
-
-def _refuse_untried(lab: Lab, wanted: Sequence[hosts.Wanted]) -> None:
-    """Raise ConfigError for virtual machines of a release that none was ever booted with."""
-    others = [f"{one.name} with {RELEASES[one.release].title}" for one in wanted if not RELEASES[one.release].boots]
-    if others and not lab.light:
-        has = ", ".join(one.title for one in RELEASES.values() if one.boots)
-        raise ConfigError(
-            f"virtual machines have {has}, and --release wants {listed(others)}",
-            hint="--light makes light hosts, which have any of them",
-        )
 
 
 def _with_site(lab: Lab, directory: Path, progress: Progress, twin_of: Site | None = None) -> Lab:

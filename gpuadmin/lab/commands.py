@@ -107,8 +107,14 @@ def run(
             _end(process)
         output = "" if log else _read(sink, begin)
     if status != 0:
-        last, where = (tail(log), f"\n(all of it: {log})") if log else (output.strip()[-2000:], "")
-        raise GpuadminError(f"this command failed with status {status}:\n  {pasteable(command)}\n{last}{where}")
+        if log:
+            last = tail(log)
+            with log.open("a") as stream:  # some commands take pages
+                stream.write(f"This command failed with status {status}:\n  {pasteable(command)}\n")
+            raise GpuadminError(f"{command[0]} failed with status {status}:\n{last}\n(all of it: {log})")
+        raise GpuadminError(
+            f"this command failed with status {status}:\n  {pasteable(command)}\n{output.strip()[-2000:]}"
+        )
     return output
 
 

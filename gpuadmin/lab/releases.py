@@ -16,6 +16,11 @@ _MERGED_BY_HAND = (
 )
 #: What is not released yet has an index that expires after a week, and a mirror may be older.
 _EXPIRED = '--aptopt=Acquire::Check-Valid-Until "false"'
+#: Before Debian 13 and in Ubuntu /tmp is on the root, which is read-only here.
+_TMP = (
+    '--customize-hook=[ -e "$1/usr/lib/systemd/system/tmp.mount" ] || '
+    '{ cp "$1/usr/share/systemd/tmp.mount" "$1/etc/systemd/system/" && chroot "$1" systemctl enable tmp.mount; }'
+)
 #: OpenSSH knows this word since 9.8, and an older one does not start where it reads it.
 _OLD_SSHD = '--customize-hook=sed -i /^PerSourcePenalties/d "$1/etc/ssh/sshd_config.d/10-gpuadmin-lab.conf"'
 
@@ -38,15 +43,22 @@ _DEBIAN = Distribution("Debian", "debian-archive-keyring", f"{_KEYRINGS}/debian-
 _UBUNTU = Distribution(
     "Ubuntu", "ubuntu-keyring", f"{_KEYRINGS}/ubuntu-archive-keyring.gpg", "http://archive.ubuntu.com/ubuntu"
 )
-#: There apt's priority is not `required`, and Docker is in universe. The lab looks for the kernel's links where Debian
-#: has them, and masks generators itself.
+#: There the priority of apt and of AppArmor, which every server has, is not `required`, and Docker is in universe. The
+#: lab looks for the kernel's links where Debian has them, and masks generators itself.
 _OF_UBUNTU = (
     f"--keyring={_UBUNTU.keyring}",  # guard: no other key that this machine trusts signs for Ubuntu -> "--quiet"
     "--components=main,universe",
-    "--include=apt",
+    "--include=apparmor,apt",
+    _TMP,
     '--essential-hook=echo link_in_boot = no >"$1/etc/kernel-img.conf"',
     "--dpkgopt=path-exclude=/etc/systemd/system-generators/*",
+    # The busybox of Ubuntu's initramfs has no tar, by which a host gets its identity: busybox-static takes its place.
+    '--essential-hook=mkdir -p "$1/usr/lib/initramfs-tools/bin"; '
+    'chroot "$1" dpkg-divert --local --rename --quiet --add /usr/lib/initramfs-tools/bin/busybox; '
+    'ln -s ../../../bin/busybox "$1/usr/lib/initramfs-tools/bin/busybox"',
 )
+#: Before Ubuntu 26.04 a package whose name has the kernel's version holds modules that virtual machines need.
+_MODULES = "--include=?name(^linux-modules-extra-.*-generic$)"
 
 
 @dataclass(frozen=True)
@@ -61,8 +73,6 @@ class Release:
     packages: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     distribution: Distribution = _DEBIAN
-    #: Whether virtual machines can have it: none was ever booted with the others.
-    boots: bool = True
 
     @property
     def title(self) -> str:
@@ -81,13 +91,13 @@ _UBUNTUS = {**_INSIDE, "linux-image-cloud-amd64": "linux-image-virtual"}
 RELEASES: Mapping[str, Release] = {
     one.number: one
     for one in (
-        Release("11", "bullseye", {**_INSIDE, "polkitd": "policykit-1"}, (_MERGED_BY_HAND, _OLD_SSHD), boots=False),
-        Release("12", "bookworm", _INSIDE, (_MERGED, _OLD_SSHD)),
+        Release("11", "bullseye", {**_INSIDE, "polkitd": "policykit-1"}, (_MERGED_BY_HAND, _OLD_SSHD, _TMP)),
+        Release("12", "bookworm", _INSIDE, (_MERGED, _OLD_SSHD, _TMP)),
         Release("13", "trixie"),
         Release("14", "forky", options=(_EXPIRED,)),
-        Release("22.04", "jammy", _UBUNTUS, (*_OF_UBUNTU, _MERGED_BY_HAND, _OLD_SSHD), _UBUNTU, boots=False),
-        Release("24.04", "noble", _UBUNTUS, (*_OF_UBUNTU, _OLD_SSHD), _UBUNTU, boots=False),
-        Release("26.04", "resolute", {**_UBUNTUS, "sudo": "sudo-rs"}, _OF_UBUNTU, _UBUNTU, boots=False),
+        Release("22.04", "jammy", _UBUNTUS, (*_OF_UBUNTU, _MODULES, _MERGED_BY_HAND, _OLD_SSHD), _UBUNTU),
+        Release("24.04", "noble", _UBUNTUS, (*_OF_UBUNTU, _MODULES, _OLD_SSHD), _UBUNTU),
+        Release("26.04", "resolute", {**_UBUNTUS, "sudo": "sudo-rs"}, _OF_UBUNTU, _UBUNTU),
     )
 }
 DEFAULT = "13"

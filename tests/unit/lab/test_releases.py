@@ -82,21 +82,6 @@ def test_its_suite_and_packages_go_into_the_command(number: str) -> None:
     assert (" docker-cli " in hook) == (number in ("13", "14"))
 
 
-def test_virtual_machines_of_a_release_that_was_not_booted_are_refused(lab: state.Lab, tmp_path: Path) -> None:
-    words = "have Debian 12, Debian 13, Debian 14, and --release wants node1 with Debian 11"
-    with pytest.raises(ConfigError, match=words):
-        cluster.up(
-            "other",
-            wanted=hosts.wanted_hosts(1, 0),
-            memory_mib=1024,
-            firmware=None,
-            site_directory=tmp_path,
-            progress=Progress(),
-            releases={"node1": "11", "storage1": "12"},
-        )
-    assert state.load("other") is None
-
-
 def test_it_is_shown(lab: state.Lab) -> None:
     state.save(lab)
     found = report.facts("default")
