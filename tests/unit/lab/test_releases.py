@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.errors import ConfigError, GpuadminError
-from gpuadmin.lab import cluster, hosts, image, report, rootfs, state
-from gpuadmin.lab.progress import Progress
+from gpuadmin.lab import hosts, image, report, rootfs, state
 from gpuadmin.lab.releases import RELEASES, parse
 
 
