@@ -6,7 +6,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[4] / "roles/rootless_docker/templates/dockerd-rootless.j2"
+SCRIPT = Path(__file__).resolve().parents[2] / "roles/rootless_docker/templates/dockerd-rootless.j2"
 
 
 @pytest.mark.parametrize(
