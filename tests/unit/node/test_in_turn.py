@@ -3,8 +3,10 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import in_turn as module
 from ansible_collections.gpuadmin.node.plugins.module_utils.each import Failed
 from ansible_collections.gpuadmin.node.plugins.module_utils.in_turn import in_turn
 
@@ -33,9 +35,17 @@ def test_whatever_one_does_the_others_have_results_in_their_order() -> None:
 
 
 @pytest.mark.holds("what is not reached in time starts no more processes")
-def test_all_together_have_an_end() -> None:
+def test_all_together_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, processes = module._begin, []
+
+    def counted(function: Any, tasks: Any) -> Any:
+        processes.append(len(tasks))
+        return begin(function, tasks)
+
+    monkeypatch.setattr(module, "_begin", counted)
     begun = time.monotonic()
     found = list(in_turn(job, ["a", *["hangs"] * 50, "b"], seconds=0.5, total=2))
+    assert 2 <= len(processes) <= 6
     assert time.monotonic() - begun < 10
     assert len(found) == 52
     assert found[-1] == ("b", Failed("was not reached in time", late=True))
