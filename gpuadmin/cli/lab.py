@@ -30,8 +30,8 @@ NAME = click.option(
 def command() -> None:
     """A virtual cluster on this machine, to try and to rehearse on.
 
-    Real machines in miniature: their own disks and boot loader, systemd, ssh, NFS, Docker. Nothing of it touches
-    this machine outside of your cache and state directories.
+    Real machines in miniature: their own disks and boot loader, systemd, ssh, NFS, Docker. Virtual machines touch
+    nothing of this machine outside of your cache and state directories; light hosts run on its kernel, as root.
     """
 
 

@@ -99,6 +99,16 @@ def test_a_gpu_that_moved(ansible: Ansible, cli: Cli) -> None:
     assert "put it back" in cli("audit")[2]
 
 
+def test_a_record_of_nothing_is_not_said_to_be_there(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = on_all(storage1=GONE, node1=GONE, node2=GONE)
+    code, out, _ = cli("audit", "--record", "--yes")
+    assert code == 4
+    assert "There is nothing to write: no hardware.json." in out
+    assert "says all of that already" not in out
+    assert ansible.site is not None
+    assert not (ansible.site / FILE).exists()
+
+
 @pytest.mark.holds("a check records no hardware")
 def test_a_check_writes_nothing(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = on_all(node1=says(("GPU-1",)))
