@@ -46,7 +46,7 @@ def test_what_a_node_says_is_gone_leads_to_no_other_file(tmp_path: Path) -> None
     document = Document(
         "forget", "/home", parts=[{"name": "../homes/evil", "host": "gpu1"}], state_directory=str(tmp_path)
     )
-    with pytest.raises(NodeError, match="no home of a person"):
+    with pytest.raises(NodeError, match="not the home of a person"):
         move_homes.operate(document, False)
     assert (homes / "victim.gz").read_bytes() == b"precious"
 
