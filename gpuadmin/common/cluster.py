@@ -61,9 +61,8 @@ class Device:
     @property
     def free(self) -> bool:
         """Whether it is known that nobody holds it, and nobody was granted it."""
-        return (
-            self.usable and self.holders == () and not self.granted  # guard: what somebody was granted is not free
-        )
+        # guard: what somebody was granted is not free -> self.usable and self.holders == ()
+        return self.usable and self.holders == () and not self.granted
 
     def of(self, user: str) -> bool:
         """Whether somebody holds it, or was granted it."""
