@@ -356,7 +356,7 @@ def test_who_forks_while_they_are_looked_at_keeps_nothing(gated: Site) -> None:
         "while time.time() < end:\n"
         "    if os.fork():\n"
         "        os._exit(0)\n"
-        "    time.sleep(0.005)\n"
+        "    time.sleep(0.005)\n"  # a look takes longer, and finds it by luck alone
     )
     with own_slice(ALICE) as theirs, in_slice(gated, script, theirs):
         gated.cluster.places = replace(gated.cluster.places, cgroups=str(theirs.parents[1]))
