@@ -13,7 +13,8 @@ from gpuadmin.cli._options import site_option
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.option("--twin-only", is_flag=True, help="Stop after the twin; nothing is done on the real hosts.")
 @site_option
-def command(verb: str, arguments: tuple[str, ...], twin_only: bool, site: str | None) -> int:
+@click.pass_context
+def command(ctx: click.Context, verb: str, arguments: tuple[str, ...], twin_only: bool, site: str | None) -> int:
     """Run a verb on a twin of the site first, and then on the real hosts.
 
     The twin is a lab of light hosts (needs root): the site's hosts by name and group, its people with their uids, and
@@ -26,4 +27,8 @@ def command(verb: str, arguments: tuple[str, ...], twin_only: bool, site: str | 
     """
     from gpuadmin.actions.rehearse import rehearse
 
+    group = ctx.find_root().command
+    if isinstance(group, click.Group) and (rehearsed := group.get_command(ctx, verb)):
+        # a slip in its words is told now, and not when a twin has been made
+        rehearsed.make_context(verb, [*arguments], parent=ctx.parent)
     return rehearse(site, verb, arguments, twin_only=twin_only, every=VERBS)

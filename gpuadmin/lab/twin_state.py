@@ -26,7 +26,7 @@ from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.lab import ssh, twin
 from gpuadmin.lab.light import crooked
 from gpuadmin.lab.progress import Progress
-from gpuadmin.lab.releases import RELEASES
+from gpuadmin.lab.releases import DEFAULT, RELEASES
 from gpuadmin.lab.state import Host, Lab
 from gpuadmin.text import one_line
 
@@ -120,7 +120,9 @@ def plant(lab: Lab, real: Site, found: State, hosts: Sequence[Host], progress: P
     if missing:
         progress.line(f"adopt saw nothing of {listed(missing)}: made as the site says")
     if others := [host.name for host in hosts if host.name in found.hosts and host.name not in found.releases]:
-        progress.line(f"a lab has no host with the release of {listed(others)}: their twins have another one")
+        progress.line(
+            f"the release of {listed(others)} is not known, or none that a lab has: their twins have Debian {DEFAULT}"
+        )
     if strange:
         progress.line(f"not in the site, and so not in its twin: {one_line(listed(strange))}")
     lines = key_lines(lab, found, {one.name for one in real.registry.registry.users if one.keys})

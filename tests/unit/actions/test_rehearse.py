@@ -112,6 +112,8 @@ def test_what_fails_on_the_twin_is_not_done_for_real(what: Callable[[], tuple[st
         (["lock-user", "minji", "-y"], "--yes has no meaning"),
         (["lock-user", "-vy", "minji"], "--yes has no meaning"),
         (["lock-user", "--site=/x", "minji"], "--site has no meaning"),
+        (["lock-user", "--untill", "tomorrow", "minji"], "--untill"),
+        (["lock-user"], "Missing argument"),
     ],
 )
 def test_what_is_refused(words: list[str], message: str, twin: Twin, cli: Cli) -> None:
