@@ -99,6 +99,28 @@ def test_run_and_ssh(cluster: Cluster) -> None:
     assert (done.returncode, done.stdout) == (5, "gpuadmin\n"), done.stderr
 
 
+#: Stands in for a server that refuses the homes: light hosts have no NFS.
+REFUSE = """
+printf '#!/bin/sh\necho mount.nfs4: access denied by server >&2\nexit 32\n' >/var/tmp/refuse
+chmod 755 /var/tmp/refuse
+mount --bind /var/tmp/refuse "$(realpath "$(command -v mount.nfs4)")"
+systemctl stop home.mount
+"""
+
+
+def test_homes_that_cannot_be_had_are_told_when_a_node_is_provisioned(cluster: Cluster) -> None:
+    try:
+        cluster.admin("node2", REFUSE)
+        found = cluster.gpuadmin("provision", "--limit", "node2", "--yes", code=3)["hosts"]["node2"]
+        assert found["state"] == "failed", found
+        assert "The homes cannot be mounted from " in found["message"]
+        assert "access denied by server" in found["message"]
+    finally:
+        cluster.admin("node2", 'umount "$(realpath "$(command -v mount.nfs4)")"; rm /var/tmp/refuse')
+    assert cluster.gpuadmin("provision", "--limit", "node2", "--yes")["hosts"]["node2"]["state"] == "ok"
+    assert "nfs4" in cluster.admin("node2", "findmnt -n -o FSTYPE /home")
+
+
 def pending(result: dict[str, Any], before: list[str]) -> list[tuple[str, list[str]]]:
     """The runs that `status` says are to be done again, with their hosts, but for those that pended before."""
     return [(run["verb"], list(run["hosts"])) for run in result["pending"]["runs"] if run["run"] not in before]

@@ -27,11 +27,12 @@ def roles_of(host: Host, settings: Settings, groups: Mapping[str, Sequence[str]]
         return []
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
     known = {"group_names": host.groups, "groups": groups, "gpuadmin_site": settings.model_dump(mode="json")}
-    return [
+    names = (
         str(task["ansible.builtin.include_role"]["name"])
         for task in play["tasks"]
         if environment.compile_expression(str(task.get("when", "true")))(**known)
-    ]
+    )
+    return list(dict.fromkeys(names))  # node_state and homes_client have tasks of two moments
 
 
 def plan_roles(session: Session, title: str) -> Plan:

@@ -19,9 +19,8 @@ def at(file: Path, name: str) -> str:
     return f"{file}:{max(number for number, line in enumerate(names, 1) if line == f'- name: {name}')}"
 
 
-LAST = "Check that each kernel has the module, and that the libraries are of its version"
-GPUS, ACCOUNTS = at(PROVISION, "Set up the GPUs"), at(PROVISION, "Set up the accounts")
-CHECK = at(ROLES / "gpu_stack/tasks/check.yml", LAST)
+HOMES, ACCOUNTS = at(PROVISION, "Look whether the homes can be had"), at(PROVISION, "Set up the accounts")
+CHECK = at(ROLES / "homes_client/tasks/mounted.yml", "Mount the homes now")
 
 
 def event(kind: str, task: str, host: str = "node1", uuid: str = "1") -> dict[str, Any]:
@@ -31,10 +30,10 @@ def event(kind: str, task: str, host: str = "node1", uuid: str = "1") -> dict[st
 CASES: dict[str, tuple[list[dict[str, Any]], bool]] = {
     "nothing was heard": ([], False),
     "a task of the middle": ([event("runner_on_ok", ACCOUNTS)], False),
-    "the last include was begun": ([event("runner_on_ok", GPUS)], False),
-    "the last include is not for it": ([event("runner_on_skipped", GPUS)], True),
+    "the last include was begun": ([event("runner_on_ok", HOMES)], False),
+    "the last include is not for it": ([event("runner_on_skipped", HOMES)], True),
     "one of the middle is not for it": ([event("runner_on_skipped", ACCOUNTS)], False),
-    "the last task": ([event("runner_on_ok", GPUS), event("runner_on_ok", CHECK)], True),
+    "the last task": ([event("runner_on_ok", HOMES), event("runner_on_ok", CHECK)], True),
     "the last task, skipped": ([event("runner_on_skipped", CHECK)], True),
     "in the middle of the last task": ([event("runner_on_start", CHECK)], False),
     "a handler goes on": (
