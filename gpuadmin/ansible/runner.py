@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import tempfile
@@ -85,15 +86,20 @@ def run(
         text = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
         if invocation.log is not None:
             _append_private(invocation.log, text)
+        asked = bool(signals) or runner.rc in (99, 250 + 5)
         killed = runner.rc is None and not signals
-        # guard: a run whose ansible-playbook was killed is not whole -> bool(signals) or runner.rc in (99, 250 + 5)
-        interrupted = bool(signals) or runner.rc in (99, 250 + 5) or killed
+        # a worker was killed, or a disk is full: that one host did not succeed says nothing of the others
+        # guard: a run that Ansible did not bring to its end is not whole -> False
+        broken = not asked and bool(runner.rc) and bool(collector.hosts) and not finished.ended
+        # guard: a run whose ansible-playbook was killed is not whole -> asked or broken
+        interrupted = asked or broken or killed
         if interrupted:
             connections.close(invocation.known_hosts)
             left = finished.unfinished(list(collector.hosts), playbook, content_path("roles"), invocation.variables)
             _mark(collector.hosts, left)
         error = "ansible-playbook was killed on this machine; perhaps it had no memory left" if killed else None
-        if runner.rc != 0 and not interrupted and not any(host.bad for host in collector.hosts.values()):
+        bad = any(host.bad for host in collector.hosts.values())
+        if broken or (runner.rc != 0 and not interrupted and not bad):
             error = _last_output(text)
         found = RunResult(hosts=collector.hosts, interrupted=interrupted, error=error)
         return found if invocation.secrets.ssh is not None else invocation.keys.blamed(found)
@@ -125,8 +131,8 @@ def _last_output(text: str) -> str:
     if refused:
         return f"inventory: {' '.join(refused.split())}"
     lines = [line for line in text.splitlines() if line.strip()]
-    for index, line in enumerate(lines):
-        if "ERROR" in line:
+    for index, line in reversed(list(enumerate(lines))):  # those of tasks come before that of Ansible
+        if re.search(r"\bERROR\b", line):  # no name in a traceback; what that is says its last line
             return "\n".join(lines[index : index + 4])
     return lines[-1] if lines else "Ansible ended without output"
 

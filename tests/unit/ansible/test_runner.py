@@ -503,6 +503,44 @@ def test_nothing_of_a_run_goes_on_without_the_lock(
     assert len(interrupt._children(other_run.pid)) == 1
 
 
+@pytest.mark.holds("a run that Ansible did not bring to its end is not whole")
+def test_a_run_whose_workers_were_killed_says_of_no_host_that_it_is_done(playbook: Runner, tmp_path: Path) -> None:
+    """One host had failed before: that was all that was told, and the others passed for done."""
+    killed: list[int] = []
+
+    def happens(host: str, word: str, detail: str) -> None:
+        if (host, word, detail) != ("node2", "begun", "Go on"):
+            return
+        (ansible,) = interrupt._children(os.getpid())
+        deadline = time.monotonic() + 60
+        while not killed and time.monotonic() < deadline:
+            killed.extend(interrupt._children(ansible) if (tmp_path / "begun-node2").exists() else ())
+            time.sleep(0.05)  # the playbook makes a file: nothing tells of one
+        for worker in killed:
+            os.kill(worker, signal.SIGKILL)
+
+    result = playbook(
+        f"""
+- name: Change something
+  ansible.builtin.command: "true"
+- name: One fails
+  ansible.builtin.command: "false"
+  when: inventory_hostname == 'node1'
+- name: Go on
+  ansible.builtin.command: sh -c 'touch {tmp_path}/begun-{{{{ inventory_hostname }}}}; exec sleep 5'
+- name: The end
+  ansible.builtin.command: "true"
+""",
+        on_host=happens,
+    )
+    assert killed
+    assert {name: host.status for name, host in result.hosts.items()} == {
+        "node1": "failed", "node2": "interrupted", "storage1": "interrupted",
+    }  # fmt: skip
+    assert result.interrupted
+    assert result.error == "[ERROR]: A worker was found in a dead state"
+
+
 @pytest.mark.holds("a signal is not forgotten where no process can be started")
 def test_a_signal_that_finds_no_room_for_a_process_is_handed_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
