@@ -66,9 +66,9 @@ def run(
         if invocation.secrets.become is not None:
             passwords[r"^BECOME password.*:\s*?$"] = invocation.secrets.become
         with (
+            handed_on() as signals,  # until nothing of the run is left
             _told_when_over(private) as alive,
             _scrubbed_environment({**environment(invocation, private, control), "GPUADMIN_ALIVE": str(alive)}),
-            handed_on() as signals,
         ):
             runner = ansible_runner.run(
                 private_data_dir=str(private),

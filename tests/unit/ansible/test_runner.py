@@ -503,6 +503,47 @@ def test_nothing_of_a_run_goes_on_without_the_lock(
     assert len(interrupt._children(other_run.pid)) == 1
 
 
+def test_nothing_of_a_run_goes_on_after_ctrl_c_while_its_end_is_waited_for(
+    playbook: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ansible-playbook was killed, its workers hang: nothing is to be seen, and somebody presses Ctrl-C."""
+    monkeypatch.setattr(interrupt, "_GRACE", 1.0)
+    workers: list[int] = []
+
+    def happens(host: str, word: str, detail: str) -> None:
+        if (word, detail) != ("begun", "Take long") or workers:
+            return
+        (ansible,) = interrupt._children(os.getpid())
+        deadline = time.monotonic() + 60
+        while not workers and time.monotonic() < deadline:
+            workers.extend(interrupt._children(ansible) if list(tmp_path.glob("begun-*")) else ())
+            time.sleep(0.05)  # the playbook makes a file: nothing tells of one
+        for process in workers:
+            os.kill(process, signal.SIGSTOP)
+        os.kill(ansible, signal.SIGKILL)
+
+    def waits(alive: Path) -> None:
+        signal.raise_signal(signal.SIGINT)
+        interrupt.until_ended(alive)
+
+    monkeypatch.setattr(layer, "until_ended", waits)
+    result = None
+    with suppress(KeyboardInterrupt):
+        result = playbook(
+            f"""
+- name: Take long
+  ansible.builtin.command: sh -c 'touch {tmp_path}/begun-{{{{ inventory_hostname }}}}; exec sleep 600'
+""",
+            on_host=happens,
+        )
+    left = [line for line in ours(tmp_path / "tmp") if "ansible" in line]
+    for process in workers if left else ():
+        os.kill(process, signal.SIGKILL)
+    assert (bool(workers), left) == (True, [])
+    assert result is not None
+    assert result.interrupted
+
+
 @pytest.mark.holds("a run that Ansible did not bring to its end is not whole")
 def test_a_run_whose_workers_were_killed_says_of_no_host_that_it_is_done(playbook: Runner, tmp_path: Path) -> None:
     """One host had failed before: that was all that was told, and the others passed for done."""
