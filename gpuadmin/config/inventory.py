@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import chdir, nullcontext
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -156,13 +157,28 @@ class Inventory:
 
 def _ansible() -> Any:
     """What asks Ansible: a second to import, for what is remembered mostly."""
-    here = Path.cwd()
-    # guard: nobody else's ansible.cfg has programs of theirs run as us -> True
-    safe = ours(here) and not (os.path.lexists(here / "ansible.cfg") and not ours(here / "ansible.cfg"))
-    with nullcontext() if safe else chdir("/"):  # Ansible reads its settings while it is imported
+    with _apart():
         from gpuadmin.config import resolve
 
     return resolve
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """For the import of Ansible, which reads its settings then, and makes a directory: not in a home, which may be full
+    or read-only.
+    """
+    here, name = Path.cwd(), "ANSIBLE_LOCAL_TEMP"
+    # guard: nobody else's ansible.cfg has programs of theirs run as us -> True
+    safe = ours(here) and not (os.path.lexists(here / "ansible.cfg") and not ours(here / "ansible.cfg"))
+    before = os.environ.get(name)
+    os.environ[name] = before or tempfile.gettempdir()
+    try:
+        with nullcontext() if safe else chdir("/"):
+            yield
+    finally:
+        del os.environ[name]
+        os.environ |= {} if before is None else {name: before}
 
 
 def load_inventory(directory: Path) -> Inventory:

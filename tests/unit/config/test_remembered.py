@@ -428,3 +428,12 @@ print(load_inventory(Path(sys.argv[1])).named(["nas1"])[0].address)
 """
     done = subprocess.run([sys.executable, "-c", code, site], capture_output=True, text=True, check=True)
     assert (done.stdout.strip(), ran.exists()) == (("10.0.0.1", False) if theirs else ("10.0.0.6", True))
+
+
+def test_a_home_that_cannot_be_written_to_is_no_obstacle(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible makes a directory in it while it is imported: every verb ended with a traceback."""
+    monkeypatch.setenv("HOME", os.devnull)  # nothing can be made below it, by root neither
+    monkeypatch.delenv("ANSIBLE_HOME", raising=False)
+    monkeypatch.setenv("TMPDIR", str(site.parent))
+    assert fresh(site) == "10.0.0.1"
+    assert list(site.parent.glob("ansible-local-*")) == []
