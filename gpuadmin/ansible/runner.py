@@ -22,6 +22,7 @@ from gpuadmin.ansible.finished import Finished
 from gpuadmin.ansible.interrupt import handed_on, until_ended
 from gpuadmin.ansible.invocation import SETTINGS, Invocation, command_line, environment, extra_variables
 from gpuadmin.content import content_path
+from gpuadmin.errors import GpuadminError
 from gpuadmin.results import HostResult, RunResult
 
 
@@ -53,6 +54,11 @@ def run(
     control = connections.directory(invocation.known_hosts, invocation.keys.files)
     private = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
     try:
+        if connections.replaceable(private):  # guard: nobody can put another run in the place of ours
+            raise GpuadminError(
+                f"{private.parent}: others can replace what is in it, and what a run is made from with it",
+                hint=f"chmod 1777 {private.parent}, as every system has /tmp, or set TMPDIR to a directory of yours",
+            )
         (private / "tmp").mkdir()
         # one of ours, so that none in the current directory, the home or /etc is read
         (private / "ansible.cfg").write_text(SETTINGS, encoding="utf-8")

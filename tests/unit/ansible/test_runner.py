@@ -252,6 +252,15 @@ def test_a_machine_without_ps_runs_nothing(playbook: Runner, monkeypatch: pytest
         playbook("- name: Nothing\n  ansible.builtin.command: 'true'")
 
 
+@pytest.mark.holds("nobody can put another run in the place of ours")
+def test_a_run_is_not_made_where_others_could_replace_it(playbook: Runner, tmp_path: Path) -> None:
+    """TMPDIR on a scratch disk of mode 777: whoever renamed the run's directory had their ansible.cfg taken."""
+    (tmp_path / "tmp").chmod(0o777)
+    with pytest.raises(GpuadminError, match=f"{tmp_path}/tmp: others can replace what is in it"):
+        playbook("- name: Say it\n  ansible.builtin.command: 'true'")
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 def test_a_limit(playbook: Runner) -> None:
     tasks = "- name: Look\n  ansible.builtin.debug:\n    msg: x\n"
     assert list(playbook(tasks, limit="golden").hosts) == ["node1"]
