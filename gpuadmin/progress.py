@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -145,7 +145,8 @@ class Progress:
             now = time.monotonic()
             if now - self._noted >= self.SPARING:
                 self._noted = now
-                self._note(f"{_clock(time.time())} {self.waiting()}")
+                with suppress(OSError):  # a full disk: the run itself says so, should it need that disk
+                    self._note(f"{_clock(time.time())} {self.waiting()}")
             if self._status is not None:
                 self._show_live()
             elif now - self._spoke >= self.SPARING:

@@ -29,6 +29,12 @@ def expanded(path: str | Path) -> Path:
         raise ConfigError(f"{path}: this machine has no such account", hint="write the whole path, from /") from None
 
 
+def ours(path: Path) -> bool:
+    """Whether a file is root's or our own, or that of whoever called us by sudo. Anybody else's would speak for us."""
+    caller = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
+    return path.lstat().st_uid in (0, os.geteuid(), int(caller) if caller.isdecimal() else 0)
+
+
 def open_regular(path: Path) -> int:
     """Given a path, return a descriptor that reads the file. Anything but a regular file raises OSError: nobody may
     ever write into a named pipe, and nobody means a device or a directory.

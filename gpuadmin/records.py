@@ -12,8 +12,9 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any, TypeGuard
 
@@ -48,7 +49,9 @@ class Record:
     def begin(cls, runs: Path, verb: str, *, arguments: Sequence[str], check: bool, plan: Mapping[str, Any]) -> Record:
         """Make a run's directory and write who runs what, when and with which plan."""
         now = datetime.now(UTC)
-        identity = f"{now:%Y%m%dT%H%M%S}-{verb}-{secrets.token_hex(2)}"
+        # guard: a run is newer than those before it, whatever the clock says -> f'{now:%Y%m%dT%H%M%S}'
+        stamp = _stamp(now, runs)
+        identity = f"{stamp}-{verb}-{secrets.token_hex(2)}"
         directory = runs / identity
         try:
             runs.mkdir(mode=0o700, exist_ok=True)
@@ -106,6 +109,16 @@ class Record:
     def _write(self, name: str, value: Mapping[str, Any]) -> None:
         text = json_text(value) + "\n"
         write_atomically(self.directory / name, text, mode=0o600)
+
+
+def _stamp(now: datetime, runs: Path) -> str:
+    """What the id of a run that begins now begins with: ids sort as runs began, also when the clock was set back."""
+    stamp = f"{now:%Y%m%dT%H%M%S}"
+    newest = max((directory.name[: len(stamp)] for directory in _directories(runs)), default="")
+    if newest > stamp:
+        with suppress(ValueError, OverflowError):  # it is no time, or the last one that there is
+            stamp = f"{datetime.strptime(newest, '%Y%m%dT%H%M%S') + timedelta(seconds=1):%Y%m%dT%H%M%S}"
+    return stamp
 
 
 def list_runs(runs: Path) -> list[dict[str, Any]]:

@@ -134,5 +134,5 @@ def _key(directory: Path) -> str:
 
 def _gpuadmin(verb: str, site: Path, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
     """Run gpuadmin as somebody types it."""
-    command = [sys.executable, "-m", "gpuadmin", verb, "--site", str(site), *arguments]
+    command = [sys.executable, "-P", "-m", "gpuadmin", verb, "--site", str(site), *arguments]
     return subprocess.run(command, check=False, env={**os.environ, **(environment or {})}).returncode

@@ -118,7 +118,7 @@ def _ours() -> Path:
     length = len(os.fsencode(ours.parent.resolve() / name)) + _BELOW
     if (
         length > _LONGEST  # guard: the sockets of connections have short paths -> False
-        or _replaceable(ours)
+        or replaceable(ours)
     ):
         ours = _SHORT / name
     try:
@@ -132,7 +132,7 @@ def _ours() -> Path:
             f"{ours}: belongs to somebody else or is open to others",
             hint="delete it, or set XDG_RUNTIME_DIR",
         )
-    if _replaceable(ours):
+    if replaceable(ours):
         raise GpuadminError(
             f"{ours.parent}: others can replace what is in it, and {name} with it",
             hint=f"chmod 1777 {ours.parent}, as every system has it, or set XDG_RUNTIME_DIR to a directory of yours",
@@ -140,7 +140,7 @@ def _ours() -> Path:
     return ours
 
 
-def _replaceable(path: Path) -> bool:
+def replaceable(path: Path) -> bool:
     """Whether somebody else can put another file in its place: whoever owns the directory above, or may write there."""
     try:
         above = path.parent.stat()

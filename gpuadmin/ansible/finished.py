@@ -73,9 +73,13 @@ def _chosen(name: str, variables: Mapping[str, Any]) -> str:
 
 
 class Finished:
-    """Takes ansible-runner's events one by one. `unfinished` returns the hosts that had not finished."""
+    """Takes ansible-runner's events one by one. `unfinished` returns the hosts that had not finished.
+
+    `ended`: Ansible itself said that it had come to the playbook's end.
+    """
 
     def __init__(self) -> None:
+        self.ended = False
         self._ended: dict[str, set[Task]] = {}
         self._skipped: dict[str, set[Task]] = {}
         self._going_on: dict[str, set[str]] = {}
@@ -84,6 +88,7 @@ class Finished:
         """Take one event."""
         data = event.get("event_data") or {}
         kind, host = str(event.get("event", "")), str(data.get("host", ""))
+        self.ended = self.ended or kind == "playbook_on_stats"
         uuid, task = str(data.get("task_uuid")), str(data.get("task_path"))
         if host and kind == "runner_on_start":
             self._going_on.setdefault(host, set()).add(uuid)

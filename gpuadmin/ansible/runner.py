@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import tempfile
@@ -21,6 +22,7 @@ from gpuadmin.ansible.finished import Finished
 from gpuadmin.ansible.interrupt import handed_on, until_ended
 from gpuadmin.ansible.invocation import SETTINGS, Invocation, command_line, environment, extra_variables
 from gpuadmin.content import content_path
+from gpuadmin.errors import GpuadminError
 from gpuadmin.results import HostResult, RunResult
 
 
@@ -52,6 +54,11 @@ def run(
     control = connections.directory(invocation.known_hosts, invocation.keys.files)
     private = Path(tempfile.mkdtemp(prefix="gpuadmin-"))
     try:
+        if connections.replaceable(private):  # guard: nobody can put another run in the place of ours
+            raise GpuadminError(
+                f"{private.parent}: others can replace what is in it, and what a run is made from with it",
+                hint=f"chmod 1777 {private.parent}, as every system has /tmp, or set TMPDIR to a directory of yours",
+            )
         (private / "tmp").mkdir()
         # one of ours, so that none in the current directory, the home or /etc is read
         (private / "ansible.cfg").write_text(SETTINGS, encoding="utf-8")
@@ -65,9 +72,9 @@ def run(
         if invocation.secrets.become is not None:
             passwords[r"^BECOME password.*:\s*?$"] = invocation.secrets.become
         with (
+            handed_on() as signals,  # until nothing of the run is left
             _told_when_over(private) as alive,
             _scrubbed_environment({**environment(invocation, private, control), "GPUADMIN_ALIVE": str(alive)}),
-            handed_on() as signals,
         ):
             runner = ansible_runner.run(
                 private_data_dir=str(private),
@@ -85,15 +92,20 @@ def run(
         text = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
         if invocation.log is not None:
             _append_private(invocation.log, text)
+        asked = bool(signals) or runner.rc in (99, 250 + 5)
         killed = runner.rc is None and not signals
-        # guard: a run whose ansible-playbook was killed is not whole -> bool(signals) or runner.rc in (99, 250 + 5)
-        interrupted = bool(signals) or runner.rc in (99, 250 + 5) or killed
+        # a worker was killed, or a disk is full: that one host did not succeed says nothing of the others
+        # guard: a run that Ansible did not bring to its end is not whole -> False
+        broken = not asked and bool(runner.rc) and bool(collector.hosts) and not finished.ended
+        # guard: a run whose ansible-playbook was killed is not whole -> asked or broken
+        interrupted = asked or broken or killed
         if interrupted:
             connections.close(invocation.known_hosts)
             left = finished.unfinished(list(collector.hosts), playbook, content_path("roles"), invocation.variables)
             _mark(collector.hosts, left)
         error = "ansible-playbook was killed on this machine; perhaps it had no memory left" if killed else None
-        if runner.rc != 0 and not interrupted and not any(host.bad for host in collector.hosts.values()):
+        bad = any(host.bad for host in collector.hosts.values())
+        if broken or (runner.rc != 0 and not interrupted and not bad):
             error = _last_output(text)
         found = RunResult(hosts=collector.hosts, interrupted=interrupted, error=error)
         return found if invocation.secrets.ssh is not None else invocation.keys.blamed(found)
@@ -125,8 +137,8 @@ def _last_output(text: str) -> str:
     if refused:
         return f"inventory: {' '.join(refused.split())}"
     lines = [line for line in text.splitlines() if line.strip()]
-    for index, line in enumerate(lines):
-        if "ERROR" in line:
+    for index, line in reversed(list(enumerate(lines))):  # those of tasks come before that of Ansible
+        if re.search(r"\bERROR\b", line):  # no name in a traceback; what that is says its last line
             return "\n".join(lines[index : index + 4])
     return lines[-1] if lines else "Ansible ended without output"
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError
-from gpuadmin.reading import expanded
+from gpuadmin.reading import expanded, ours
 
 SETTINGS_FILE = "gpuadmin.yml"
 USERS_FILE = "users.yml"
@@ -26,7 +26,14 @@ def find_site(given: str | None) -> Path:
         return directory
     here = Path.cwd()
     for directory in (here, *here.parents):
-        if os.path.lexists(directory / SETTINGS_FILE):  # whatever it is: a site further up is a different one
+        settings = directory / SETTINGS_FILE
+        if os.path.lexists(settings):  # whatever it is: a site further up is a different one
+            # guard: who stands in somebody's directory runs nothing of theirs
+            if not (ours(directory) and ours(settings)):
+                raise ConfigError(
+                    f"{settings}: is another account's, and a site can have any program run as you",
+                    hint=f"if it is your site: --site {directory}, or GPUADMIN_SITE",
+                )
             return directory
     raise ConfigError(
         f"no {SETTINGS_FILE} in {here} or above it",

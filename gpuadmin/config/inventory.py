@@ -6,9 +6,12 @@ were is remembered (remembered.py).
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from gpuadmin.config.remembered import Remembered, remembered
 from gpuadmin.config.schema import Settings
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
-from gpuadmin.reading import expanded
+from gpuadmin.reading import expanded, ours
 
 # what ssh and Ansible take for a host: a name, an address of IPv4 or IPv6 (with a zone), no option and no path
 _HOST = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9_:])?")
@@ -154,9 +157,28 @@ class Inventory:
 
 def _ansible() -> Any:
     """What asks Ansible: a second to import, for what is remembered mostly."""
-    from gpuadmin.config import resolve
+    with _apart():
+        from gpuadmin.config import resolve
 
     return resolve
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """For the import of Ansible, which reads its settings then, and makes a directory: not in a home, which may be full
+    or read-only.
+    """
+    here, name = Path.cwd(), "ANSIBLE_LOCAL_TEMP"
+    # guard: nobody else's ansible.cfg has programs of theirs run as us -> True
+    safe = ours(here) and not (os.path.lexists(here / "ansible.cfg") and not ours(here / "ansible.cfg"))
+    before = os.environ.get(name)
+    os.environ[name] = before or tempfile.gettempdir()
+    try:
+        with nullcontext() if safe else chdir("/"):
+            yield
+    finally:
+        del os.environ[name]
+        os.environ |= {} if before is None else {name: before}
 
 
 def load_inventory(directory: Path) -> Inventory:

@@ -130,9 +130,6 @@ def digest(folder: Path, names: Sequence[str]) -> str | None:
     """Of all that Ansible's answer follows from: every file's name and bytes, and Ansible's own version and settings.
     None if it may be another one tomorrow, or where a file cannot be read: then Ansible is to say so.
     """
-    # Ansible reads these of the current directory as well
-    if any(Path(name).exists() for name in ("group_vars", "host_vars")):  # guard: group_vars where somebody stands
-        return None
     ansible = importlib.util.find_spec("ansible")
     if ansible is None or ansible.origin is None:
         return None

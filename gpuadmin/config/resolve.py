@@ -138,9 +138,9 @@ def _load(folder: Path) -> Any:
         mistakes = [error for one in inventory_files(folder) if (error := _mistake(one, folder)) is not None]
         if mistakes:
             raise together(mistakes)
-        return InventoryManager(
-            loader=DataLoader(), sources=[str(content_path("inventory", "groups.yml")), str(folder)]
-        )
+        loader = DataLoader()
+        loader.set_basedir(str(folder))  # guard: group_vars where somebody stands are nobody's
+        return InventoryManager(loader=loader, sources=[str(content_path("inventory", "groups.yml")), str(folder)])
 
 
 @contextlib.contextmanager

@@ -245,3 +245,20 @@ def test_a_record_with_odd_fields_is_damaged(
     assert [run["status"] for run in list_runs(runs)] == ["damaged"]
     with pytest.raises(ConfigError, match=f"{name}: is damaged"):
         show_run(runs, one.id)
+
+
+@pytest.mark.holds("a run is newer than those before it, whatever the clock says")
+def test_a_clock_that_was_set_back_hides_no_run(tmp_path: Path) -> None:
+    """One that had begun in a wrong future was the newest for years: what was interrupted after it did not pend, and
+    the record of a run was the first to be deleted.
+    """
+    first = Record.begin(tmp_path, "sync-users", arguments=[], check=False, plan=PLAN)
+    future = "20990101T000000-sync-users-0000"
+    first.directory.rename(tmp_path / future)
+    second = Record.begin(tmp_path, "sync-users", arguments=[], check=False, plan=PLAN)
+    assert second.id.startswith("20990101T000001-sync-users-")
+    assert not second.started.startswith("2099"), "it began when the clock says"
+    assert list_runs(tmp_path)[0]["started"] == second.started
+    for odd in ("99999999T999999-status-0000", "99991231T235959-status-0000"):
+        (tmp_path / odd).mkdir()
+        assert Record.begin(tmp_path, "status", arguments=[], check=True, plan=PLAN).directory.is_dir()

@@ -1,5 +1,6 @@
 """What is shown while a run goes on: what is done, for whom it waits, since when and until when; and its log."""
 
+import errno
 import re
 import time
 
@@ -115,3 +116,21 @@ def test_what_is_slow_before_there_is_a_log_says_so(capsys: pytest.CaptureFixtur
             time.sleep(0.01)  # until its clock, a thread of its own, has spoken
             said = capsys.readouterr().err
     assert re.match(r"… reading the site takes long: \d+ s so far\n", said)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_full_disk_takes_the_log_s_lines_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    """The thread ended with a traceback in the middle of the screen, and no wait was shown any more."""
+    tried: list[str] = []
+
+    def full(line: str) -> None:
+        tried.append(line)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Progress(make_console(json=False), verbose=0, note=full) as progress:
+        progress.task("Wait")
+        deadline = time.monotonic() + 30
+        while len(tried) < 3 and progress._clock.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.01)  # the clock of the progress is a thread of its own
+    assert len(tried) >= 3
+    assert capsys.readouterr().out.startswith("… Wait\n")

@@ -46,7 +46,7 @@ def start(lab: Lab, host: Host) -> None:
     (directory / "light.pid").unlink(missing_ok=True)
     with (directory / "light.log").open("wb") as log:
         process = subprocess.Popen(
-            (sys.executable, "-m", "gpuadmin.lab.light.host", lab.name, host.name),
+            (sys.executable, "-P", "-m", "gpuadmin.lab.light.host", lab.name, host.name),
             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     deadline = time.monotonic() + 90

@@ -16,6 +16,7 @@ from gpuadmin.rehearsed import VARIABLE
 from tests.support.fake_ansible import USERS, Cli
 from tests.support.sites import make_site
 
+PACKAGE = Path(rehearse.__file__).parents[1]
 STEP = {"host": "node1", "action": "lock minji"}
 
 
@@ -161,3 +162,13 @@ def test_the_plan_stays_until_the_real_hosts_were_asked(twin: Twin, cli: Cli) ->
     twin.meanwhile = second
     assert cli("rehearse", "lock-user", "minji")[0] == 0
     assert found == [5]
+
+
+def test_nothing_of_the_current_directory_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That may be somebody's home: `python -m` looks there first, and their json.py ran as the admin."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "json.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    assert rehearse._gpuadmin("check", tmp_path / "nowhere", []) != 0
+    assert not (tmp_path / "ran").exists()
+    for path in PACKAGE.rglob("*.py"):
+        assert 'sys.executable, "-m"' not in path.read_text(encoding="utf-8"), path

@@ -252,6 +252,15 @@ def test_a_machine_without_ps_runs_nothing(playbook: Runner, monkeypatch: pytest
         playbook("- name: Nothing\n  ansible.builtin.command: 'true'")
 
 
+@pytest.mark.holds("nobody can put another run in the place of ours")
+def test_a_run_is_not_made_where_others_could_replace_it(playbook: Runner, tmp_path: Path) -> None:
+    """TMPDIR on a scratch disk of mode 777: whoever renamed the run's directory had their ansible.cfg taken."""
+    (tmp_path / "tmp").chmod(0o777)
+    with pytest.raises(GpuadminError, match=f"{tmp_path}/tmp: others can replace what is in it"):
+        playbook("- name: Say it\n  ansible.builtin.command: 'true'")
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 def test_a_limit(playbook: Runner) -> None:
     tasks = "- name: Look\n  ansible.builtin.debug:\n    msg: x\n"
     assert list(playbook(tasks, limit="golden").hosts) == ["node1"]
@@ -501,6 +510,85 @@ def test_nothing_of_a_run_goes_on_without_the_lock(
         assert result.interrupted
         assert "was killed on this machine" in str(result.error)
     assert len(interrupt._children(other_run.pid)) == 1
+
+
+def test_nothing_of_a_run_goes_on_after_ctrl_c_while_its_end_is_waited_for(
+    playbook: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ansible-playbook was killed, its workers hang: nothing is to be seen, and somebody presses Ctrl-C."""
+    monkeypatch.setattr(interrupt, "_GRACE", 1.0)
+    workers: list[int] = []
+
+    def happens(host: str, word: str, detail: str) -> None:
+        if (word, detail) != ("begun", "Take long") or workers:
+            return
+        (ansible,) = interrupt._children(os.getpid())
+        deadline = time.monotonic() + 60
+        while not workers and time.monotonic() < deadline:
+            workers.extend(interrupt._children(ansible) if list(tmp_path.glob("begun-*")) else ())
+            time.sleep(0.05)  # the playbook makes a file: nothing tells of one
+        for process in workers:
+            os.kill(process, signal.SIGSTOP)
+        os.kill(ansible, signal.SIGKILL)
+
+    def waits(alive: Path) -> None:
+        signal.raise_signal(signal.SIGINT)
+        interrupt.until_ended(alive)
+
+    monkeypatch.setattr(layer, "until_ended", waits)
+    result = None
+    with suppress(KeyboardInterrupt):
+        result = playbook(
+            f"""
+- name: Take long
+  ansible.builtin.command: sh -c 'touch {tmp_path}/begun-{{{{ inventory_hostname }}}}; exec sleep 600'
+""",
+            on_host=happens,
+        )
+    left = [line for line in ours(tmp_path / "tmp") if "ansible" in line]
+    for process in workers if left else ():
+        os.kill(process, signal.SIGKILL)
+    assert (bool(workers), left) == (True, [])
+    assert result is not None
+    assert result.interrupted
+
+
+@pytest.mark.holds("a run that Ansible did not bring to its end is not whole")
+def test_a_run_whose_workers_were_killed_says_of_no_host_that_it_is_done(playbook: Runner, tmp_path: Path) -> None:
+    """One host had failed before: that was all that was told, and the others passed for done."""
+    killed: list[int] = []
+
+    def happens(host: str, word: str, detail: str) -> None:
+        if (host, word, detail) != ("node2", "begun", "Go on"):
+            return
+        (ansible,) = interrupt._children(os.getpid())
+        deadline = time.monotonic() + 60
+        while not killed and time.monotonic() < deadline:
+            killed.extend(interrupt._children(ansible) if (tmp_path / "begun-node2").exists() else ())
+            time.sleep(0.05)  # the playbook makes a file: nothing tells of one
+        for worker in killed:
+            os.kill(worker, signal.SIGKILL)
+
+    result = playbook(
+        f"""
+- name: Change something
+  ansible.builtin.command: "true"
+- name: One fails
+  ansible.builtin.command: "false"
+  when: inventory_hostname == 'node1'
+- name: Go on
+  ansible.builtin.command: sh -c 'touch {tmp_path}/begun-{{{{ inventory_hostname }}}}; exec sleep 5'
+- name: The end
+  ansible.builtin.command: "true"
+""",
+        on_host=happens,
+    )
+    assert killed
+    assert {name: host.status for name, host in result.hosts.items()} == {
+        "node1": "failed", "node2": "interrupted", "storage1": "interrupted",
+    }  # fmt: skip
+    assert result.interrupted
+    assert result.error == "[ERROR]: A worker was found in a dead state"
 
 
 @pytest.mark.holds("a signal is not forgotten where no process can be started")

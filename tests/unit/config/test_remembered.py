@@ -395,10 +395,45 @@ def test_where_one_file_ends_and_the_next_begins(tmp_path: Path, monkeypatch: py
     assert parts.digest() != before
 
 
-@pytest.mark.parametrize("name", ["group_vars", "host_vars"])
-def test_what_ansible_reads_where_somebody_stands_is_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    parts = Parts(tmp_path, monkeypatch)
-    (tmp_path / "here" / name).mkdir()
-    assert parts.digest() is None
+@pytest.mark.holds("group_vars where somebody stands are nobody's")
+@pytest.mark.parametrize("name", ["group_vars/all.yml", "host_vars/nas1.yml"])
+def test_where_somebody_stands_says_nothing_of_a_host(site: Path, name: str) -> None:
+    """Ansible read these of the current directory as well: in somebody's home they said where ssh goes, and as whom."""
+    (site.parent / name).parent.mkdir()
+    (site.parent / name).write_text("gpuadmin_address: 10.6.6.6\nansible_user: mallory\n")
+    assert fresh(site) == "10.0.0.1"
+    assert resolve.login(site / "inventory", "nas1", {"admin": {"user": "root", "ssh_key": None}}, ["ansible_user"])[
+        0
+    ] != {"ansible_user": "mallory"}
+
+
+@pytest.mark.holds("nobody else's ansible.cfg has programs of theirs run as us")
+@pytest.mark.parametrize("whose", ["the directory", "the file", "nobody else's"])
+def test_somebody_else_s_settings_of_ansible_run_nothing(site: Path, whose: str) -> None:
+    here, ran = site.parent, site.parent / "ran"
+    (here / "plugins").mkdir()
+    (here / "plugins/mine.py").write_text(f"open({str(ran)!r}, 'w')\n{PLUGIN % 6}")
+    (here / "ansible.cfg").write_text(f"[defaults]\nvars_plugins = {here}/plugins\n")
+    theirs = {"the directory": here, "the file": here / "ansible.cfg"}.get(whose)
+    code = f"""
+import os, sys
+from pathlib import Path
+lstat = Path.lstat
+def of_another(path):
+    found = lstat(path)
+    return os.stat_result((*found[:4], os.geteuid() + 1, *found[5:])) if str(path) == {str(theirs)!r} else found
+Path.lstat = of_another
+from gpuadmin.config.inventory import load_inventory
+print(load_inventory(Path(sys.argv[1])).named(["nas1"])[0].address)
+"""
+    done = subprocess.run([sys.executable, "-c", code, site], capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), ran.exists()) == (("10.0.0.1", False) if theirs else ("10.0.0.6", True))
+
+
+def test_a_home_that_cannot_be_written_to_is_no_obstacle(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible makes a directory in it while it is imported: every verb ended with a traceback."""
+    monkeypatch.setenv("HOME", os.devnull)  # nothing can be made below it, by root neither
+    monkeypatch.delenv("ANSIBLE_HOME", raising=False)
+    monkeypatch.setenv("TMPDIR", str(site.parent))
+    assert fresh(site) == "10.0.0.1"
+    assert list(site.parent.glob("ansible-local-*")) == []

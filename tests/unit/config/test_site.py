@@ -41,6 +41,30 @@ def test_a_site_is_found_from_the_option_the_environment_or_upwards(
         find_site(None)
 
 
+@pytest.mark.holds("who stands in somebody's directory runs nothing of theirs")
+@pytest.mark.parametrize("what", ["", "gpuadmin.yml"], ids=["their home", "below /tmp"])
+def test_a_site_that_somebody_else_has_put_where_one_stands_is_not_taken(
+    what: str, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its inventory names programs for ssh, and they ran as the admin who looked into somebody's home."""
+    lstat = Path.lstat
+
+    def of_another(path: Path) -> os.stat_result:
+        found = lstat(path)
+        return os.stat_result((*found[:4], os.geteuid() + 1, *found[5:])) if path == site / what else found
+
+    monkeypatch.chdir(site / "inventory")
+    assert find_site(None) == site
+    monkeypatch.setattr(Path, "lstat", of_another)
+    with pytest.raises(ConfigError, match=r"gpuadmin\.yml: is another account's") as refused:
+        find_site(None)
+    assert f"--site {site}" in str(refused.value.hint)
+    assert find_site(str(site)) == site
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("SUDO_UID", str((site / what).lstat().st_uid))
+    assert find_site(None) == site, "it is that of whoever called sudo"
+
+
 def test_a_new_site_is_valid_and_every_host_is_in_its_groups(site: Path) -> None:
     loaded = load_site(str(site))
     assert {host.name: set(host.groups) for host in loaded.inventory.hosts} == {
