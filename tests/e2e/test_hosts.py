@@ -112,12 +112,12 @@ def test_homes_that_cannot_be_had_are_told_when_a_node_is_provisioned(cluster: C
     try:
         cluster.admin("node2", REFUSE)
         found = cluster.gpuadmin("provision", "--limit", "node2", "--yes", code=3)["hosts"]["node2"]
-        assert found["state"] == "failed", found
+        assert found["status"] == "failed", found
         assert "The homes cannot be mounted from " in found["message"]
         assert "access denied by server" in found["message"]
     finally:
         cluster.admin("node2", 'umount "$(realpath "$(command -v mount.nfs4)")"; rm /var/tmp/refuse')
-    assert cluster.gpuadmin("provision", "--limit", "node2", "--yes")["hosts"]["node2"]["state"] == "ok"
+    assert cluster.gpuadmin("provision", "--limit", "node2", "--yes")["hosts"]["node2"]["status"] == "ok"
     assert "nfs4" in cluster.admin("node2", "findmnt -n -o FSTYPE /home")
 
 
