@@ -65,7 +65,8 @@ def adopt(options: Options, words: Sequence[str], *, login: str | None, identity
         if not answers.known:
             show_hosts(session.console, asked.run.hosts, check=True)
             echo("No host could be looked at; nothing was written.", err=True)
-            _say_how_to_name(answers)
+            if site is None:
+                _say_how_to_name(answers)
             return finish(session, answers.code or asked.run.code, {"silent": dict(answers.unknown)}, asked.run)
         proposal = propose(
             name or (directory.name if site is None else site.settings.name),
