@@ -82,7 +82,8 @@ def read_people(source: str) -> list[Request]:
         raw = read_limited(path)
     except OSError as error:
         raise ConfigError(f"{source}: {error.strerror}") from None
-    if path.suffix in (".yml", ".yaml"):
+    table = path.suffix not in (".yml", ".yaml")
+    if not table:
         rows = _yaml_rows(path, decoded(raw, path))
     else:
         rows = _csv_rows(path, decode_table(path.name, raw, ENCODINGS))
@@ -91,9 +92,12 @@ def read_people(source: str) -> list[Request]:
         try:
             requests.append(request(fields))
         except ConfigError as error:
-            problems.append(f"{where}: {error.message}")
+            # a table's column is `key`, of a person who may have several
+            message = error.message.replace("keys.0: ", "key: ") if table else error.message
+            problems.append(f"{where}: {message}")
     if problems:  # guard: a file with one mistake adds nobody
-        raise ConfigError("\n  ".join(problems), hint="correct these lines; nothing was changed")
+        keys = "; a key is what the .pub file holds, not its path" if "known key type" in "".join(problems) else ""
+        raise ConfigError("\n  ".join(problems), hint=f"correct these lines; nothing was changed{keys}")
     if not requests:
         raise ConfigError(f"{source}: names nobody")
     return requests

@@ -17,6 +17,7 @@ from gpuadmin.adoption.conflict import LEVELS, Conflict
 from gpuadmin.adoption.page import DOCUMENT, known, next_commands, uid_sentence
 from gpuadmin.adoption.proposal import ADMIN, Proposal, propose
 from gpuadmin.adoption.seen import Host
+from gpuadmin.ansible.events import UNRESOLVED
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed
 from gpuadmin.config.find import SETTINGS_FILE, find_site
@@ -64,6 +65,8 @@ def adopt(options: Options, words: Sequence[str], *, login: str | None, identity
         if not answers.known:
             show_hosts(session.console, asked.run.hosts, check=True)
             echo("No host could be looked at; nothing was written.", err=True)
+            if site is None:
+                _say_how_to_name(answers)
             return finish(session, answers.code or asked.run.code, {"silent": dict(answers.unknown)}, asked.run)
         proposal = propose(
             name or (directory.name if site is None else site.settings.name),
@@ -167,7 +170,16 @@ def _write(session: Session, directory: Path, site: Site | None, proposal: Propo
         session.console.print(f"Nothing new{gone}")
     for host, why in answers.unknown.items():
         echo(f"{host}: was not looked at: {why}", err=True)
+    if site is None:
+        _say_how_to_name(answers)
     return finish(session, answers.code, _result(proposal, new, fresh, settled, written), None)
+
+
+def _say_how_to_name(answers: Answers) -> None:
+    """A new site has no inventory yet, in which a host that is not found by its name could be given an address."""
+    lost = [host for host, why in answers.unknown.items() if UNRESOLVED in why]
+    if lost:
+        echo(f"Hint: here, name the address: gpuadmin adopt {' '.join(f'{host}=ADDRESS' for host in lost)} …", err=True)
 
 
 def _plan(site: Site, new: News) -> Any:

@@ -34,6 +34,7 @@ TRIAL = (
     "a session of {}'s is tried for at most 9 seconds: PAM, a file in the home, a process, the shell, Docker's socket"
 )
 GROUPS = ("gpu", "storage", "monitor", "backup")
+_OF_A_HOST = "gpuadmin diagnose --host {}"
 _STYLES = {Severity.STOPS: "bold red", Severity.HINDERS: "yellow", Severity.UNKNOWN: "magenta", Severity.NOTE: "dim"}
 
 
@@ -64,6 +65,8 @@ def diagnose(
         builder = PlanBuilder(f"Diagnose {name or 'hosts'}")
         builder.add_all(on, ["look for what is wrong"])
         asked = _asked(session, name, _no_trial(options, trial))
+        if asked.user is None and name in {host.name for host in session.site.inventory.hosts}:
+            raise ConfigError(f"{name} is a host; nobody of that name is in users.yml", hint=_OF_A_HOST.format(name))
         tried = name is not None and asked.untried is None
         if tried:
             builder.add_all(

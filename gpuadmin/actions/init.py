@@ -24,7 +24,8 @@ from gpuadmin.report import local_document
 
 #: How the hosts let gpuadmin in, in the list of what to do next.
 BOOTSTRAP = (
-    "gpuadmin bootstrap HOST… --as USER --ask-pass; where the admin account is there already: gpuadmin trust --all"
+    "gpuadmin bootstrap HOST… --as USER --ask-pass --ask-become-pass; "
+    "where the admin account is there already: gpuadmin trust --all"
 )
 
 

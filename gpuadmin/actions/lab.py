@@ -61,7 +61,7 @@ def up(
         releases=asked,
     )
     count = counted(len(lab.hosts), "host is", "hosts are")
-    summary = f"{count} up. Their site is {directory}: try  gpuadmin check --site {directory}"
+    summary = f"{count} up. The site is {directory}: try  gpuadmin check --site {directory}"
     return _done("up", report.facts(name) if as_json else {}, summary, as_json=as_json)
 
 

@@ -86,6 +86,7 @@ def _show(result: dict[str, Any], user: str | None) -> None:
     numbers = ("Homes", "Verified", "Files", "Size")
     queue = any(QUEUE in row["homes"] for row in result["backups"])
     table = make_table("Backup", "Host", *numbers, *(["Queue"] if queue else []), "Until", right=numbers)
+    table.columns[0].no_wrap = True  # --from takes the whole name: one that is cut short cannot be copied
     for row in result["backups"]:
         homes = [home for name, home in row["homes"].items() if name != QUEUE]
         table.add_row(

@@ -48,7 +48,7 @@ def notify_timer(options: Options, *, install: bool) -> int:
     if mail is None or (mail.user is not None and mail.password_file is None):
         what = "mail" if mail is None else "mail.password_file"
         raise ConfigError(
-            f"gpuadmin.yml: {what}: is missing", hint="a timer has no environment and nobody to ask; write it there"
+            f"gpuadmin.yml: {what}: is missing", hint="write it there: a timer has no environment, and nobody to ask"
         )
     for name, text in units.files.items():
         echo(f"{timer.directory() / name}\n{text}" if options.check else str(timer.directory() / name))

@@ -114,6 +114,7 @@ def _ready(real: Site) -> Path:
     if _READY in lab.snapshots and marked.is_file() and marked.read_text() == key:
         snapshots.restore(name, _READY, Progress())
         return directory
+    echo(f"First the twin is set up. Its site, with the records of its runs: {directory}", err=True)
     if _gpuadmin("provision", directory, ("--yes",)) != ExitCode.DONE:
         raise GpuadminError(
             f"the twin of {real.settings.name} could not be provisioned; nothing was done on the real hosts",

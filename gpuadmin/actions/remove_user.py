@@ -50,7 +50,10 @@ def forget_user(options: Options, names: Sequence[str]) -> int:
         site = session.site
         present = [name for name in names if site.registry.find(name)]
         if present:
-            raise ConfigError(f"{', '.join(present)}: registered", hint=f"gpuadmin remove-user {' '.join(present)}")
+            raise ConfigError(
+                f"{', '.join(present)}: still registered; only somebody who was removed can be forgotten",
+                hint=f"gpuadmin remove-user {' '.join(present)}",
+            )
         known = {*recall(site.directory).uids.values(), *owners(site.registry.registry).values()}
         strangers = [name for name in names if name not in known]
         if strangers and not session.named("storage"):

@@ -51,7 +51,7 @@ def homes_of(hosts: Sequence[Host]) -> Homes:
             # NFSv4 names what is exported from the root of all exports on: the end of a path is all that is sure
             real = next((one for one in host.exported if one == export or one.endswith(export)), None)
             if real is not None:
-                why = f"it exports {real}, and {counted(count, 'host')} mount it on {path}"
+                why = f"it exports {real}, and {counted(count, 'host mounts', 'hosts mount')} it on {path}"
                 return Homes(path, real, host.name, why)
     for host in hosts:
         served = [one for one in host.exported if "home" in one.lower()] or host.exported[:1]

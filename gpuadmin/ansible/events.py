@@ -194,6 +194,7 @@ def failure_message(result: Mapping[str, Any], items: list[str], task: str, modu
     return message if clear or not task else f"{message}{_STEP.format(task)}"
 
 
+UNRESOLVED = "its name cannot be resolved: give ansible_host in inventory/"
 _CUT = "the ssh connection was cut"
 _SSH_REASONS = (
     # ssh ends this one too with "Host key verification failed"
@@ -202,7 +203,7 @@ _SSH_REASONS = (
     (r"Connection refused", "nothing answers on its ssh port (connection refused)"),
     (r"timed out|Timeout|timeout", "does not answer (timed out)"),
     (r"No route to host|Network is unreachable", "cannot be reached over the network"),
-    (r"Could not resolve hostname", "its name cannot be resolved: give ansible_host in inventory/"),
+    (r"Could not resolve hostname", UNRESOLVED),
     (r"Permission denied", DENIED),  # Session.run finds out whose fault that is
     (
         r"Connection reset|Connection closed|kex_exchange_identification|Broken pipe|closed by remote",

@@ -20,6 +20,8 @@ def command(shell: str, as_json: bool) -> int:
     bash:  gpuadmin completion bash > ~/.local/share/bash-completion/completions/gpuadmin
     zsh:   gpuadmin completion zsh  > "${fpath[1]}/_gpuadmin"
     fish:  gpuadmin completion fish > ~/.config/fish/completions/gpuadmin.fish
+
+    Where that directory is missing, make it first: mkdir -p DIRECTORY
     """
     kind = get_completion_class(shell)
     assert kind is not None

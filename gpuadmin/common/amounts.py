@@ -33,14 +33,14 @@ def ask_for_memory(value: Any) -> Any:
     size = _SIZE.fullmatch(text)
     if size and int(size[1]) * _UNITS[size[2]] < LEAST_MEMORY:
         raise ValueError(f"{_said(value)} is too little to log in with; give {LEAST_MEMORY >> 20}M or more")
-    return _checked(value, text, size, "80% of the node's memory, or a size such as 64G (units: M, G, T)")
+    return _checked(value, text, size, "80% (of the node's memory), or a size such as 64G (units: M, G, T)")
 
 
 def ask_for_swap(value: Any) -> Any:
     """The same for swap."""
     text = _text(value)
     size = text == "0" or _SIZE.fullmatch(text)
-    return _checked(value, text, size, "50% of the node's swap, 0, or a size such as 8G")
+    return _checked(value, text, size, "50% (of the node's swap), 0, or a size such as 8G")
 
 
 def ask_for_tasks(value: Any) -> Any:
@@ -49,13 +49,13 @@ def ask_for_tasks(value: Any) -> Any:
     number = _NUMBER.fullmatch(text)
     if number and int(text) < LEAST_TASKS:
         raise ValueError(f"{_said(value)} is too little to log in with; give {LEAST_TASKS} or more")
-    return _checked(value, text, number, "10% of what the node can have, or a number such as 4096")
+    return _checked(value, text, number, "10% (of what the node can have), or a number such as 4096")
 
 
 def ask_for_processors(value: Any) -> Any:
     """The same for processors."""
     text = _text(value)
-    return _checked(value, text, _NUMBER.fullmatch(text) and text != "0", "50% of the node's, or a number such as 16")
+    return _checked(value, text, _NUMBER.fullmatch(text) and text != "0", "50% (of the node's), or a number such as 16")
 
 
 def ask_for_reserve(value: Any) -> Any:

@@ -185,9 +185,9 @@ def _merge(fields: Fields, value: Any, line: int) -> None:
 _WORDS = (
     (
         "found character that cannot start any token",
-        "begins with a tab, or with one of @ ` %: put blanks there, or quotes around the text",
+        "begins with a tab, or with one of @ ` %: put spaces there, or quotes around the text",
     ),
-    ("tab character", "has a tab where blanks have to be"),
+    ("tab character", "has a tab where spaces have to be"),
     (
         "mapping values are not allowed",
         "has a second `: ` in one line, or is indented too far; a text with `: ` is put into quotes",
@@ -200,9 +200,9 @@ _WORDS = (
     ("did not find expected node content", "has a value missing, or a bracket or comma too many"),
     (
         "did not find expected key",
-        "is indented otherwise than the lines around it, or a quote or bracket is not closed",
+        "is not indented like the lines around it, or a quote or bracket is not closed",
     ),
-    ("did not find expected '-' indicator", "is indented otherwise than the items (`- `) around it"),
+    ("did not find expected '-' indicator", "is not indented like the items (`- `) around it"),
     ("could not find expected ':'", _NO_COLON),
     ("found unexpected end of stream", _OPEN_QUOTE),
     ("found unexpected document indicator", _OPEN_QUOTE),

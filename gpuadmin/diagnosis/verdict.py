@@ -80,7 +80,9 @@ def verdict(
         found += registered(asked)
     for host, why in silent.items():
         remedy = "look at its power and its network; then: gpuadmin status"
-        if "; the host said: " in why:  # pam_nologin(8), most likely, which lets only root in
+        if "cannot be resolved" in why:
+            remedy = "put its address there (ansible_host), or correct its name; then: gpuadmin status"
+        elif "; the host said: " in why:  # pam_nologin(8), most likely, which lets only root in
             remedy = "log in as root (at its console, or by ssh) and look for /etc/nologin and /run/nologin"
         found.append(Finding("host-silent", f"it cannot be asked: {why}", remedy, (), (host,)))
     for host, facts in known.items():

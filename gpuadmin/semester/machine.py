@@ -96,7 +96,7 @@ class State:
 
     @property
     def open(self) -> bool:
-        """Whether a reset is in the middle: it can be resumed, and be taken back until a wipe was begun."""
+        """Whether a reset is under way: it can be resumed, and be taken back until a wipe was begun."""
         return self.decision is not None and not self.aborted and not self.finished
 
     @property
@@ -127,8 +127,9 @@ class State:
             return PHASES[PHASES.index(first or PHASES[0]) :]
         missing = [phase for phase in PHASES[: PHASES.index(only)] if phase not in self.done]
         if missing and not check:  # guard: a phase needs those before it
+            rest = "--resume" if self.open else "all of them, without --phase"
             raise RefusedError(
-                f"{only}: {missing[0]} comes before it and is not done", hint=f"--phase {missing[0]}, or --resume"
+                f"{only}: {missing[0]} comes before it and is not done", hint=f"--phase {missing[0]}, or {rest}"
             )
         return (only,)
 
@@ -143,7 +144,7 @@ class State:
     def refuse_nothing_open(self, term: str) -> None:
         """Only a reset that was begun can be resumed or taken back."""
         if not self.open:
-            raise RefusedError(f"no reset of {term} is in the middle", hint="gpuadmin semester-reset begins one")
+            raise RefusedError(f"no reset of {term} is under way", hint="gpuadmin semester-reset begins one")
 
     def refuse_early(self, phase: str, term: Term, today: date) -> None:
         """Nobody is locked out before the term's last day."""

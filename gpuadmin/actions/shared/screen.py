@@ -185,7 +185,7 @@ def _age(hours: float) -> str:
 def drift_words(drift: Mapping[str, Any] | None) -> str:
     """When hosts were last compared with the site."""
     if drift is None:
-        return "Drift: unknown, no look for it is recorded: gpuadmin drift"
+        return "Drift: unknown, nobody has looked for it yet: gpuadmin drift"
     when = f"{datetime.fromisoformat(drift['looked']).astimezone():%Y-%m-%d %H:%M}"
     unknown = f"unknown on {', '.join(drift['unknown'])}" if drift["unknown"] else ""
     if not drift["same"] and not drift["differing"]:

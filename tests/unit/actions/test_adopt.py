@@ -199,6 +199,18 @@ def test_no_host_that_answers_makes_no_site(there: Hosts, adopt: Run, tmp_path: 
     assert not (tmp_path / "lab").exists()
 
 
+def test_a_name_that_is_not_found_is_given_an_address(
+    there: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no inventory yet in which somebody could give it one."""
+    lost = HostResult("unreachable", message="its name cannot be resolved: give ansible_host in inventory/")
+    answer = there._answer
+    monkeypatch.setattr(there, "_answer", lambda name, become: lost if name == "lost" else answer(name, become))
+    for names in (["lost"], ["gpu1", "nas1", "lost"]):
+        assert cli.main(["adopt", "--site", str(tmp_path / "lab"), "--yes", *names], standalone_mode=False) == 4
+        assert "gpuadmin adopt lost=ADDRESS …" in capsys.readouterr().err
+
+
 EVIL = "x\n- {{ lookup('pipe', 'id') }}\n# \x1b[2J <script> | `id` \u202e ```"
 
 

@@ -65,6 +65,23 @@ def test_one_look_in_check_mode(ansible: Ansible, cli: Cli) -> None:
     }  # fmt: skip
 
 
+def test_a_host_is_nobody_to_add(ansible: Ansible, cli: Cli) -> None:
+    code, _, err = cli("diagnose", "node1")
+    assert code == 2
+    assert "node1 is a host; nobody of that name is in users.yml" in err
+    assert "Hint: gpuadmin diagnose --host node1" in err
+    assert not ansible.asked
+
+
+def test_a_name_that_is_not_found_is_no_matter_of_power(ansible: Ansible, cli: Cli) -> None:
+    lost = HostResult("unreachable", message="its name cannot be resolved: give ansible_host in inventory/")
+    ansible.answer = RunResult({**answer(**sound()).hosts, "node2": lost})
+    code, out, _ = cli("diagnose", "minji")
+    assert code == 4
+    assert "put its address there (ansible_host), or correct its name" in out
+    assert "look at its power" not in out
+
+
 @pytest.mark.holds("who is locked is not tried")
 @pytest.mark.parametrize(
     ("arguments", "why"),

@@ -46,7 +46,7 @@ def test_an_amount(ask: Ask, value: object, whole: int, amount: int | None) -> N
 @pytest.mark.parametrize(
     ("ask", "value", "words"),
     [
-        (ask_for_memory, 64, "64 is no amount; write 80% of the node's memory, or a size such as 64G"),
+        (ask_for_memory, 64, "64 is no amount; write 80% (of the node's memory), or a size such as 64G"),
         (ask_for_memory, "64 GB", "'64 GB' is no amount"),
         (ask_for_memory, "0%", "is no amount"),
         (ask_for_memory, "101%", "is no amount"),

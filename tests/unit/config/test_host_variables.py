@@ -61,7 +61,7 @@ def test_good(variables: dict[str, object]) -> None:
         ({"gpus_mig": {64: []}}, "gpus_mig 64 is not the number of a GPU"),
         ({"gpus_mig": {True: []}}, "gpus_mig True is not the number of a GPU"),
         ({"gpus_worse": ["report"]}, "gpus_worse ['report'] is not one of"),
-        ({"limits_memory": "lots"}, "limits_memory 'lots' is no amount; write 80% of the node's memory"),
+        ({"limits_memory": "lots"}, "limits_memory 'lots' is no amount; write 80% (of the node's memory)"),
         ({"limits_memory": "{{ x }}"}, "limits_memory '{{ x }}' is no amount"),
         ({"limits_processor_weight": 0}, "limits_processor_weight 0 is not a whole number from 1 to 10000"),
         ({"limits_processor_weight": "100"}, "limits_processor_weight '100' is not a whole number"),

@@ -71,7 +71,7 @@ BROKEN = {
     "a second colon": ("a: b: c\n", 1, "into quotes"),
     "a quote that is open": ("x: 1\na: 'b\nc: d\n", 2, "a quote is opened"),
     "a bracket that is open": ("a: [1, 2\nb: 3\n", 1, "opens a bracket"),
-    "indentation": ("a:\n  - b: 1\n   c: 2\n", 3, "indented otherwise"),
+    "indentation": ("a:\n  - b: 1\n   c: 2\n", 3, "not indented like the items"),
     "an entry below nothing": ("retired: []\nusers: []\n  - name: minji\n", 3, "is closed with `[]`"),
     "an entry below nothing, not indented": ("users: []  # nobody\n\n- name: minji\n", 3, "is closed with `[]`"),
     "a field below nothing": ("a: {}\n  b: 1\n", 2, "or `{}`"),

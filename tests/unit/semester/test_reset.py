@@ -325,6 +325,7 @@ def test_a_phase_that_was_taken_back_is_done_again(cluster: Cluster, cli: Cli) -
     code, _out, err = cli("semester-reset", "--phase", "backup", "--yes")
     assert code == 5
     assert "announce comes before it" in err
+    assert "--resume" not in err, "there is nothing to resume"
     assert journal(cluster).entries() == before
     # who is locked by the admin afterwards is not let in, by a look at the next reset
     users = cluster.site / "users.yml"
@@ -340,7 +341,7 @@ REFUSED: dict[str, tuple[list[str], str, str]] = {
     "another term": (["--term", "2025-1", "--yes"], "the running term is 2026-2", ""),
     "a slip in --keep": (["--keep", "minjy", "--yes", "--term", "2026-2"], "did you mean 'minji'?", ""),
     "too early": (["--yes", "--term", "2026-2"], "ends on 2099-01-31", "2026-01-31>2099-01-31"),
-    "resume of nothing": (["--resume", "--yes"], "no reset of 2026-2 is in the middle", ""),
+    "resume of nothing": (["--resume", "--yes"], "no reset of 2026-2 is under way", ""),
     "limit": (["--limit", "node1", "--yes"], "all hosts at once", ""),
     "no terminal": ([], "no terminal", ""),
 }
