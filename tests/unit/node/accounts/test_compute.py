@@ -272,7 +272,7 @@ def test_given_twice() -> None:
     assert {name: entry.status for name, entry in plan.users.items()} == {
         "minji": "conflict", "junho": "conflict", "yuna": "missing",
     }  # fmt: skip
-    twice = run(files(), USER, {"name": "minji", "uid": 20004})
+    twice = run(files(account=False), USER, {"name": "minji", "uid": 20004})
     assert (twice.users["minji"].status, twice.files, twice.desired.records) == ("conflict", {}, {})
 
 
