@@ -124,6 +124,7 @@ def open_reset(session: Session, request: Request, mail: MailOptions) -> Reset |
         raise ConfigError(f"--term {request.term}: the running term is {term.name}", hint="`term` in gpuadmin.yml")
     journal = Journal(site.runs, term.name)
     state = journal.state()
+    # guard: a reset does not go on from another term's journal
     if state.decision is not None and state.decision.term != term.name:
         raise ConfigError(f"{journal.directory} belongs to {state.decision.term}", hint="give the term another name")
     if state.finished:

@@ -455,6 +455,20 @@ def test_begun_and_not_resumed(cluster: Cluster, cli: Cli) -> None:
     assert "next is lock" in err
 
 
+@pytest.mark.holds("a reset does not go on from another term's journal")
+@pytest.mark.parametrize("options", [["--resume"], ["--phase", "lock"], ["--abort"], ["--check"]], ids=lambda one: one[0])
+def test_another_term_whose_directory_has_the_same_name(cluster: Cluster, cli: Cli, options: list[str]) -> None:
+    """Its people were decided for another day, and some may be back."""
+    assert cli("semester-reset", "--phase", "announce", "--yes")[0] == 0
+    path = cluster.site / "gpuadmin.yml"
+    path.write_text(path.read_text().replace("name: 2026-2\n", "name: 2026 2\n"))
+    before, lines = cluster.picture(), journal(cluster).path.read_bytes()
+    code, _out, err = cli("semester-reset", "--yes", "--term", "2026 2", *options)
+    assert code == 2, err
+    assert "belongs to 2026-2" in err
+    assert (cluster.picture(), journal(cluster).path.read_bytes()) == (before, lines)
+
+
 def test_a_home_that_changed_hands_stays(cluster: Cluster, cli: Cli) -> None:
     def swap(now: str) -> None:
         home = cluster.storage.root / "minji"
