@@ -141,7 +141,8 @@ def open_reset(session: Session, request: Request, mail: MailOptions) -> Reset |
     facts = gather(session)
     if state.open and state.decision is not None:
         if WIPE in state.begun and not session.check:
-            refuse_unknown("semester-reset", facts)  # for whom it is too late to stay
+            # guard: for whom it is too late to stay is not guessed
+            refuse_unknown("semester-reset", facts)
         decision = narrowed(
             state.decision, site.settings, site.registry.registry, keep=request.keep, wiped=_gone(state, facts)
         )

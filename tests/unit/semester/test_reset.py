@@ -447,6 +447,31 @@ def test_extended_while_the_wipe_is_under_way(cluster: Cluster, cli: Cli) -> Non
     assert sorted(cluster.picture()["homes"]) == ["jiho", "seo", "stranger", "yuna"]
 
 
+@pytest.mark.holds("for whom it is too late to stay is not guessed")
+def test_extended_after_the_wipe_while_the_storage_host_is_away(cluster: Cluster, cli: Cli) -> None:
+    """Whose home may be gone is not let in to none, nor left out of what a resume still has to do for them."""
+
+    def cut(now: str) -> None:
+        if now == "prune":
+            raise Cut
+
+    cluster.before_phase = cut
+    with pytest.raises(Cut):
+        cli(*ALL)
+    cluster.before_phase = lambda now: None
+    users = cluster.site / "users.yml"
+    users.write_text(users.read_text().replace("{name: jiho, uid: 20001", "{name: jiho, uid: 20001, stays: 2026-2"))
+    cluster.away, lines = {"storage1"}, journal(cluster).path.read_bytes()
+    code, _out, err = cli(*ALL, "--resume", "--leave-pending")
+    assert code == 4, err
+    assert "semester-reset: which homes and backups there are is not known" in err
+    assert (cluster.locked, journal(cluster).path.read_bytes()) == ({"minji", "jiho"}, lines)
+    cluster.away = set()
+    code, _out, err = cli(*ALL, "--resume")
+    assert code == 0, err
+    check_end(cluster)
+
+
 @pytest.mark.holds("a reset that was begun is not begun again")
 def test_begun_and_not_resumed(cluster: Cluster, cli: Cli) -> None:
     cli("semester-reset", "--phase", "announce", "--yes")
@@ -456,7 +481,9 @@ def test_begun_and_not_resumed(cluster: Cluster, cli: Cli) -> None:
 
 
 @pytest.mark.holds("a reset does not go on from another term's journal")
-@pytest.mark.parametrize("options", [["--resume"], ["--phase", "lock"], ["--abort"], ["--check"]], ids=lambda one: one[0])
+@pytest.mark.parametrize(
+    "options", [["--resume"], ["--phase", "lock"], ["--abort"], ["--check"]], ids=lambda one: one[0]
+)
 def test_another_term_whose_directory_has_the_same_name(cluster: Cluster, cli: Cli, options: list[str]) -> None:
     """Its people were decided for another day, and some may be back."""
     assert cli("semester-reset", "--phase", "announce", "--yes")[0] == 0
