@@ -26,7 +26,8 @@ class Facts:
             result = results.get(name)
             answer = (
                 None
-                if result is None or result.bad  # guard: what a host said before it failed is not what is known of it
+                # guard: what a host said before it failed is not what is known of it -> result is None
+                if result is None or result.bad
                 else result.reports.get("facts")
             )
             hosts[name] = answer
