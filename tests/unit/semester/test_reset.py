@@ -14,6 +14,8 @@ from gpuadmin.config.load import load_settings
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.ledger import Ledger
+from gpuadmin.plan import Plan
+from gpuadmin.rehearsed import VARIABLE
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.machine import PHASES
 from tests.support.semester_cluster import Cluster
@@ -478,6 +480,35 @@ def test_begun_and_not_resumed(cluster: Cluster, cli: Cli) -> None:
     code, _out, err = cli(*ALL)
     assert code == 5
     assert "next is lock" in err
+
+
+@pytest.mark.holds("a reset that was rehearsed is the one that is done")
+def test_a_reset_that_was_not_rehearsed_so_is_not_begun(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rehearsed = tmp_path / "plan.json"
+    rehearsed.write_text(json.dumps(Plan("End of 2026-2").document()))  # in which nobody leaves
+    monkeypatch.setenv(VARIABLE, str(rehearsed))
+    before = cluster.picture()
+    code, _out, err = cli(*ALL)
+    assert code == 5, err
+    assert "this is not what was rehearsed" in err
+    assert (cluster.picture(), cluster.locked, journal(cluster).path.exists()) == (before, set(), False)
+
+
+@pytest.mark.holds("a check begins no term")
+def test_a_check_of_a_reset_that_is_done_begins_no_term(cluster: Cluster, cli: Cli) -> None:
+    """As after a cut between the report and the next term."""
+    path = cluster.site / "gpuadmin.yml"
+    before = path.read_text()
+    assert cli(*ALL)[0] == 0
+    after = path.read_text()
+    path.write_text(before)
+    code, out, err = cli("semester-reset", "--check")
+    assert (code, path.read_text()) == (0, before), err
+    assert "The reset of 2026-2 is done" in out
+    assert cli("semester-reset", "--yes", "--term", "2026-2")[0] == 0
+    assert path.read_text() == after
 
 
 @pytest.mark.holds("a reset does not go on from another term's journal")
