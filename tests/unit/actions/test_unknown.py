@@ -1,8 +1,8 @@
 """What is not known is not taken for nothing: a registry that is lost, a host that does not answer."""
 
 import json
-import stat
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
