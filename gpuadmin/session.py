@@ -151,7 +151,14 @@ class Session:
     def require_confirmation_possible(self) -> None:
         """Without a terminal and without --yes nothing is done; the plan is shown first."""
         # guard: without a terminal and without --yes nothing is done
-        if not (self.check or self.options.yes or (sys.stdin.isatty() and sys.stderr.isatty())):
+        if not (
+            self.check
+            or self.options.yes
+            or (
+                sys.stdin.isatty()  # guard: a question is asked where somebody can answer
+                and sys.stderr.isatty()  # guard: a question is asked where somebody reads it
+            )
+        ):
             raise RefusedError(
                 "not confirmed: there is no terminal to ask on", hint="give --yes, or look first with --check"
             )

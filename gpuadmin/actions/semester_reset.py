@@ -61,6 +61,7 @@ def _go(reset: Reset, names: Sequence[str]) -> int:
         head.warn(reason)
     decided = head.build()
     reset.planned("decision", decided)
+    # guard: a reset that was rehearsed is the one that is done
     refuse_another(decided, reset.session.left_behind, part=True)
     phases = [OBJECTS[name](reset) for name in names]
     if not reset.check:
@@ -209,6 +210,7 @@ def _finish(reset: Reset) -> None:
 def _next_term(session: Session) -> None:
     """gpuadmin.yml: what was term.next is the term. Comments and the rest stay."""
     term = session.site.settings.term
+    # guard: a check begins no term -> term is None or term.next is None
     if term is None or term.next is None or session.check:
         return
     file = YamlFile.load(session.site.directory / SETTINGS_FILE)

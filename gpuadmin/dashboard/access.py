@@ -201,6 +201,7 @@ class Access:
             except (Full, OSError, DashboardError) as error:
                 print(f"a sign-out could not be recorded: {in_words(error)}", flush=True)
         answer = RedirectResponse("/enter", status_code=303)
+        # guard: whoever leaves takes no cookie along
         answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
         return answer
 

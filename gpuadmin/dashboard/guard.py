@@ -73,7 +73,10 @@ class Guard:
 
     def _refused(self, request: Request) -> PlainTextResponse | None:
         given = request.headers.getlist("host")
-        if len(given) != 1 or _name(given[0]) not in self._hosts:  # guard: the dashboard is asked by its own names
+        if (
+            len(given) != 1  # guard: a request names the dashboard once
+            or _name(given[0]) not in self._hosts  # guard: the dashboard is asked by its own names
+        ):
             return PlainTextResponse("This dashboard does not answer to that name.\n", 421)
         try:
             self._access.viewer(request)

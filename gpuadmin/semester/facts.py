@@ -24,7 +24,12 @@ class Facts:
         problems: dict[str, str] = {}
         for name in expected:
             result = results.get(name)
-            answer = None if result is None or result.bad else result.reports.get("facts")
+            answer = (
+                None
+                # guard: what a host said before it failed is not what is known of it -> result is None
+                if result is None or result.bad
+                else result.reports.get("facts")
+            )
             hosts[name] = answer
             if answer is None:
                 problems[name] = (result.message if result is not None else None) or "did not answer"

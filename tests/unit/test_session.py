@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -397,6 +398,23 @@ def test_who_cannot_be_asked_is_told_so_before_a_host_is(ansible: Ansible, cli: 
     with opened("backup", Options()) as session, pytest.MonkeyPatch.context() as patched:
         patched.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
         session.predict("backup", [], {})
+
+
+@pytest.mark.holds("a question is asked where somebody can answer", "a question is asked where somebody reads it")
+@pytest.mark.parametrize(("reads", "sees"), [(True, True), (False, True), (True, False), (False, False)])
+def test_a_question_needs_who_reads_it_and_who_answers(
+    ansible: Ansible, monkeypatch: pytest.MonkeyPatch, reads: bool, sees: bool
+) -> None:
+    """Somebody who has put what is said into a file would answer to nothing."""
+    with opened("backup", Options()) as session:
+        ends = {name: SimpleNamespace(isatty=lambda at=at: at) for name, at in (("stdin", reads), ("stderr", sees))}
+        monkeypatch.setattr("gpuadmin.session.sys", SimpleNamespace(**ends))
+        if reads and sees:
+            session.require_confirmation_possible()
+        else:
+            with pytest.raises(RefusedError, match="no terminal to ask on"):
+                session.require_confirmation_possible()
+    assert ansible.asked == []
 
 
 @pytest.mark.parametrize("arguments", [["push-image", "b"], ["add-user", "yuna"]])

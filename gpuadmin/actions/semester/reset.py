@@ -124,6 +124,7 @@ def open_reset(session: Session, request: Request, mail: MailOptions) -> Reset |
         raise ConfigError(f"--term {request.term}: the running term is {term.name}", hint="`term` in gpuadmin.yml")
     journal = Journal(site.runs, term.name)
     state = journal.state()
+    # guard: a reset does not go on from another term's journal
     if state.decision is not None and state.decision.term != term.name:
         raise ConfigError(f"{journal.directory} belongs to {state.decision.term}", hint="give the term another name")
     if state.finished:
@@ -140,7 +141,8 @@ def open_reset(session: Session, request: Request, mail: MailOptions) -> Reset |
     facts = gather(session)
     if state.open and state.decision is not None:
         if WIPE in state.begun and not session.check:
-            refuse_unknown("semester-reset", facts)  # for whom it is too late to stay
+            # guard: for whom it is too late to stay is not guessed
+            refuse_unknown("semester-reset", facts)
         decision = narrowed(
             state.decision, site.settings, site.registry.registry, keep=request.keep, wiped=_gone(state, facts)
         )

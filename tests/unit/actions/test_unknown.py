@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -444,7 +445,7 @@ def test_what_cannot_be_looked_at_is_not_nothing(tmp_path: Path, read: Callable[
 def test_another_admin_s_runs_are_not_an_empty_site_s(tmp_path: Path, read: Callable[[Path], object]) -> None:
     """runs/ is its maker's alone; somebody else who works in the same directory was told that nothing is there."""
     for parent in (tmp_path, *tmp_path.parents[:2]):
-        parent.chmod(0o755)
+        parent.chmod(stat.S_IMODE(parent.stat().st_mode) | 0o055)  # with --basetemp below /tmp, one of them is /tmp
     (tmp_path / "runs" / "term-x").mkdir(parents=True)
     for name in ("uids.json", "term-x/journal.jsonl", "mails.jsonl"):
         (tmp_path / "runs" / name).write_text("{}\n")

@@ -89,8 +89,10 @@ def test_whoever_leaves_is_out_and_so_is_a_copy_of_the_cookie(service: Running, 
         assert copy.get("/").status_code == 200
         left = browser.post("/leave")
         assert (left.status_code, left.headers["location"]) == (303, "/enter")
+        assert not browser.cookies, "this browser has forgotten it"
         assert browser.get("/").status_code != 200
         assert copy.get("/").status_code != 200
+    assert browser.post("/leave").status_code == 303, "whoever has no session has left already"
 
 
 REFUSED = {

@@ -1,6 +1,8 @@
 """What holds for every page: by which name it is asked, and what a browser may do with it."""
 
+import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -48,6 +50,29 @@ def test_other_names_are_refused(host: str, service: Running) -> None:
         answer = browser.post("/enter", data={"link": link()})
         assert answer.status_code in (400, 421)
         assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("second", ["evil.example", "monitor.example"])
+@pytest.mark.holds("a request names the dashboard once")
+def test_a_request_with_two_names_is_refused(second: str) -> None:
+    """nginx passes on none; what is made of the name must not depend on which of two somebody reads."""
+    sent: list[Any] = []
+
+    async def nothing(*_asked: object) -> Any:
+        raise AssertionError("a page is asked")
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    class Nobody:
+        def viewer(self, _request: object) -> None:
+            return None
+
+    names = [(b"host", b"monitor.example"), (b"host", second.encode())]
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": names}
+    access: Any = Nobody()
+    asyncio.run(guard.Guard(nothing, access, frozenset(["monitor.example"]))(scope, nothing, send))
+    assert sent[0]["status"] == 421
 
 
 @pytest.mark.parametrize("path", ["/", "/enter", "/enter?link=x", "/static/enter.css", "/nothing", "/status", "/leave"])

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from gpuadmin.errors import RefusedError
+from gpuadmin.results import HostResult
+from gpuadmin.semester.facts import Facts
 from gpuadmin.semester.planner import decide, narrowed
 from tests.support.semester_facts import BACKUP, MINJI, facts, home, registry, settings
 
@@ -75,3 +77,16 @@ def test_two_who_share_a_uid_stop_everything() -> None:
     later = replace(decision, staying={"jiho": "protected"})
     with pytest.raises(RefusedError, match="uid 20001 is minji's and jiho's"):
         narrowed(later, settings("jiho"), people)
+
+
+@pytest.mark.holds("what a host said before it failed is not what is known of it")
+def test_what_a_host_said_before_it_failed_is_not_known() -> None:
+    """What it had not said yet would be taken for what it does not have."""
+    said = {"facts": {"homes": {}, "backups": [], "processes": {}}}
+    results = {
+        "storage1": HostResult("failed", message="is full", reports=said),
+        "node1": HostResult("ok", reports=said),
+    }
+    found = Facts.of(results, ("storage1", "node1", "node2"), "2026-12-31T00:00:00+00:00")
+    assert (found.silent, found.hosts["node1"]) == (("storage1", "node2"), said["facts"])
+    assert found.problems == {"storage1": "is full", "node2": "did not answer"}

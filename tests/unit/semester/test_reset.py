@@ -14,6 +14,8 @@ from gpuadmin.config.load import load_settings
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.ledger import Ledger
+from gpuadmin.plan import Plan
+from gpuadmin.rehearsed import VARIABLE
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.machine import PHASES
 from tests.support.semester_cluster import Cluster
@@ -448,12 +450,82 @@ def test_extended_while_the_wipe_is_under_way(cluster: Cluster, cli: Cli) -> Non
     assert sorted(cluster.picture()["homes"]) == ["jiho", "seo", "stranger", "yuna"]
 
 
+@pytest.mark.holds("for whom it is too late to stay is not guessed")
+def test_extended_after_the_wipe_while_the_storage_host_is_away(cluster: Cluster, cli: Cli) -> None:
+    """Whose home may be gone is not let in to none, nor left out of what a resume still has to do for them."""
+
+    def cut(now: str) -> None:
+        if now == "prune":
+            raise Cut
+
+    cluster.before_phase = cut
+    with pytest.raises(Cut):
+        cli(*ALL)
+    cluster.before_phase = lambda now: None
+    users = cluster.site / "users.yml"
+    users.write_text(users.read_text().replace("{name: jiho, uid: 20001", "{name: jiho, uid: 20001, stays: 2026-2"))
+    cluster.away, lines = {"storage1"}, journal(cluster).path.read_bytes()
+    code, _out, err = cli(*ALL, "--resume", "--leave-pending")
+    assert code == 4, err
+    assert "semester-reset: which homes and backups there are is not known" in err
+    assert (cluster.locked, journal(cluster).path.read_bytes()) == ({"minji", "jiho"}, lines)
+    cluster.away = set()
+    code, _out, err = cli(*ALL, "--resume")
+    assert code == 0, err
+    check_end(cluster)
+
+
 @pytest.mark.holds("a reset that was begun is not begun again")
 def test_begun_and_not_resumed(cluster: Cluster, cli: Cli) -> None:
     cli("semester-reset", "--phase", "announce", "--yes")
     code, _out, err = cli(*ALL)
     assert code == 5
     assert "next is lock" in err
+
+
+@pytest.mark.holds("a reset that was rehearsed is the one that is done")
+def test_a_reset_that_was_not_rehearsed_so_is_not_begun(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rehearsed = tmp_path / "plan.json"
+    rehearsed.write_text(json.dumps(Plan("End of 2026-2").document()))  # in which nobody leaves
+    monkeypatch.setenv(VARIABLE, str(rehearsed))
+    before = cluster.picture()
+    code, _out, err = cli(*ALL)
+    assert code == 5, err
+    assert "this is not what was rehearsed" in err
+    assert (cluster.picture(), cluster.locked, journal(cluster).path.exists()) == (before, set(), False)
+
+
+@pytest.mark.holds("a check begins no term")
+def test_a_check_of_a_reset_that_is_done_begins_no_term(cluster: Cluster, cli: Cli) -> None:
+    """As after a cut between the report and the next term."""
+    path = cluster.site / "gpuadmin.yml"
+    before = path.read_text()
+    assert cli(*ALL)[0] == 0
+    after = path.read_text()
+    path.write_text(before)
+    code, out, err = cli("semester-reset", "--check")
+    assert (code, path.read_text()) == (0, before), err
+    assert "The reset of 2026-2 is done" in out
+    assert cli("semester-reset", "--yes", "--term", "2026-2")[0] == 0
+    assert path.read_text() == after
+
+
+@pytest.mark.holds("a reset does not go on from another term's journal")
+@pytest.mark.parametrize(
+    "options", [["--resume"], ["--phase", "lock"], ["--abort"], ["--check"]], ids=lambda one: one[0]
+)
+def test_another_term_whose_directory_has_the_same_name(cluster: Cluster, cli: Cli, options: list[str]) -> None:
+    """Its people were decided for another day, and some may be back."""
+    assert cli("semester-reset", "--phase", "announce", "--yes")[0] == 0
+    path = cluster.site / "gpuadmin.yml"
+    path.write_text(path.read_text().replace("name: 2026-2\n", "name: 2026 2\n"))
+    before, lines = cluster.picture(), journal(cluster).path.read_bytes()
+    code, _out, err = cli("semester-reset", "--yes", "--term", "2026 2", *options)
+    assert code == 2, err
+    assert "belongs to 2026-2" in err
+    assert (cluster.picture(), journal(cluster).path.read_bytes()) == (before, lines)
 
 
 def test_a_home_that_changed_hands_stays(cluster: Cluster, cli: Cli) -> None:

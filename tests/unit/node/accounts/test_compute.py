@@ -188,6 +188,7 @@ def test_conflicts_leave_everything_alone(observed: dict[str, str | None], user:
         ({"name": "adm", "uid": 20001}, "conflict", []),
         ({"name": "nobody-here", "uid": 20005}, "removed", []),
         ({"name": "../x"}, "conflict", []),
+        ({"uid": None}, "conflict", []),
     ],
 )
 def test_removal(absent: dict[str, object], status: str, operations: list[str]) -> None:
@@ -197,7 +198,8 @@ def test_removal(absent: dict[str, object], status: str, operations: list[str]) 
         observed, absent=[wanted], desired=DesiredState(SETTINGS, {"minji": RECORD}),
         keys={"minji": b"k"}, linger=frozenset({"minji"}),
     )  # fmt: skip
-    label = str(wanted["name"]) if wanted["name"] != "../x" else "'../x'"
+    plain = wanted["name"] != "../x" and wanted["uid"] is not None
+    label = str(wanted["name"]) if plain else f"'{wanted['name']}'"
     assert plan.users[label].status == status
     assert own(plan, label) == operations
     if operations:
@@ -270,6 +272,8 @@ def test_given_twice() -> None:
     assert {name: entry.status for name, entry in plan.users.items()} == {
         "minji": "conflict", "junho": "conflict", "yuna": "missing",
     }  # fmt: skip
+    twice = run(files(account=False), USER, {"name": "minji", "uid": 20004})
+    assert (twice.users["minji"].status, twice.files, twice.desired.records) == ("conflict", {}, {})
 
 
 def test_wanted_and_absent_at_once() -> None:

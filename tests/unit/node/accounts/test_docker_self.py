@@ -130,6 +130,15 @@ def test_what_an_admin_did_by_hand_holds(set_up: Host, old: str, new: str, words
     assert path.read_bytes() == before
 
 
+def test_two_lines_of_one_name_are_nobody_s(set_up: Host) -> None:
+    """Which of them a program reads is not ours to say."""
+    passwd = Path(set_up.path("etc/passwd"))
+    line = next(line for line in passwd.read_text().splitlines() if line.startswith("junho:"))
+    passwd.write_text(f"{passwd.read_text()}{line.replace('20002', '20003')}\n")
+    assert "not set up on this" in docker_self.docker_self(set_up, 20002)[1]
+    assert not has_docker(set_up, "junho")
+
+
 def test_who_left_is_refused(set_up: Host) -> None:
     converge(Request(SETTINGS, (), [{"name": "junho", "uid": 20002}]), set_up)
     assert docker_self.docker_self(set_up, 20002)[0] == 1

@@ -26,9 +26,9 @@ POLICY = Policy("free", {"people": 4})
 NONE = "echo '{\"reservations\": []}'"
 
 
-def reserved(users: str, nodes: str) -> str:
+def reserved(users: str, nodes: str, until: int = START + 18000) -> str:
     at = {"number": START + 9000}
-    one = {"name": "a", "node_list": nodes, "users": users, "start_time": at, "end_time": {"number": START + 18000}}
+    one = {"name": "a", "node_list": nodes, "users": users, "start_time": at, "end_time": {"number": until}}
     return f"echo '{json.dumps({'reservations': [one]})}'"
 
 
@@ -142,6 +142,10 @@ def test_who_waits_for_no_gpu_of_others_holds_nobody_up(
         tmp_path, monkeypatch, reserved=reserved("jiho", "gpu1").replace(str(START + 9000), str(START + 3 * HOUR))
     ):
         assert answer("extend 4 1")[0] == 0, "it is over when that begins"
+    with cluster(tmp_path, monkeypatch, reserved=reserved("jiho", "gpu2")):
+        assert answer("extend 4 1")[0] == 0, "that is of another node"
+    with cluster(tmp_path, monkeypatch, reserved=reserved(ME, "gpu1", START + 9060)):
+        assert answer("extend 4 1")[0] == 0, "their job does not run in what they have booked"
     with cluster(tmp_path, monkeypatch, row("5", "jiho", "PENDING", reason="Priority", tres="cpu=1,mem=1G")):
         assert answer("extend 4 1")[0] == 0, "they want no GPU"
 

@@ -59,6 +59,12 @@ def test_what_slurm_is_told() -> None:
         [{"profile": "1g.10gb", "files": ["/dev/nvidia0\nNodeName=x"]}, SAID[0]],
         [{"profile": "", "files": ["/dev/sda"]}],
         [{"profile": None, "files": ["/dev/nvidia0"]}], ["x"], "x", SAID[:1],
+        # beside what is there of the other GPU, so that nothing but its words keeps it out
+        [{"profile": "1g.10gb File=/dev/sda", "files": ["/dev/nvidia0"]}, *SAID[1:]],
+        [{"profile": "1g.10gb\nNodeName=x", "files": ["/dev/nvidia0"]}, *SAID[1:]],
+        [{"profile": [], "files": ["/dev/nvidia0"]}, *SAID[1:]], [{"profile": 5, "files": ["/dev/nvidia0"]}, *SAID[1:]],
+        [{"profile": "", "files": {"/dev/nvidia0": 1}}, *SAID[1:]], [{"profile": "", "files": 5}, *SAID[1:]],
+        [{"profile": "", "files": ["/dev/nvidia0", 5]}, *SAID[1:]],
     ],
 )  # fmt: skip
 def test_what_is_not_understood_divides_nothing(odd: object) -> None:

@@ -47,6 +47,7 @@ def test_a_node_of_which_nothing_is_known_is_left_out(has: Any) -> None:
     [
         {"name": "a b"},
         {"name": "gpu1\nPartitionName=x"},
+        {"name": None},
         {"address": "10.0.0.1 Gres=gpu:99"},
         {"address": None},
         {"name": "Default"},

@@ -170,6 +170,13 @@ def test_what_an_admin_has_granted_keeps_a_job_from_starting(host: GatedHost, be
     assert [one.user for one in recorded(host)] == ["jiho"]
 
 
+def test_a_grant_of_an_admin_s_that_is_over_keeps_no_job_from_starting(host: GatedHost) -> None:
+    """The timer may not have taken it away yet; what it would drain is a node on which nobody has a GPU."""
+    grants.write(Grant("a1", "jiho", 20001, ["GPU-a"], 1000, int(NOW), "root@nas"), host.places.state)
+    prolog.begin(JOB, host.places, NOW)
+    assert [one.user for one in recorded(host) if one.until > NOW] == ["minji"]
+
+
 @pytest.mark.parametrize("job", [Job("12", "minji", 30000, [0], 5000), Job("12", "nobody-knows", 20000, [0], 5000)])
 def test_a_job_of_whom_this_host_knows_otherwise_does_not_start(host: GatedHost, job: Job) -> None:
     with pytest.raises(NodeError, match="does not have the uid"):

@@ -35,8 +35,11 @@ def _accept(request: Request, plan: Plan) -> tuple[list[User], list[tuple[str, i
         label = str(raw.get("name")) if valid_name(raw.get("name")) else quoted(raw.get("name"))
         if user is None:
             plan.users[label] = UserReport("conflict", problem=problem)
-        # guard: a name or uid that is given twice is nobody's
-        elif label in plan.users or (user.uid in taken and request.settings.source == "registry"):
+        elif (
+            label in plan.users  # guard: a name that is given twice is nobody's
+            # guard: a uid that is given twice is nobody's
+            or (user.uid in taken and request.settings.source == "registry")
+        ):
             other = taken.get(user.uid, label)
             for name in (label, other):
                 users.pop(name, None)

@@ -48,7 +48,11 @@ def parts(said: object) -> Sequence[Part]:
     found = []
     for one in said if isinstance(said, list) else []:
         profile, files = (one.get("profile"), one.get("files")) if isinstance(one, dict) else (None, None)
-        fine = isinstance(profile, str) and (not profile or _PROFILE.match(profile)) and isinstance(files, list)
+        fine = (
+            isinstance(profile, str)
+            and (not profile or _PROFILE.match(profile))  # guard: no line for Slurm is made of a profile
+            and isinstance(files, list)
+        )
         # guard: no line for Slurm is made of a device's name
         if not fine or not files or not all(isinstance(path, str) and _FILE.match(path) for path in files):
             return ()
