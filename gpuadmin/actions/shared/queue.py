@@ -228,7 +228,7 @@ def away(session: Session, names: Sequence[str]) -> Away:
         return Away(session)
     host = controller(session)
     answers, run = ask(session, host)
-    session.whole(run, f"interrupted while looking; {session.left_behind}")
+    session.whole(run)
     if host not in answers.known:
         return Away(session, mark, nodes, unknown=answers.unknown.get(host, "it did not answer"))
     queue = answers.known[host]
