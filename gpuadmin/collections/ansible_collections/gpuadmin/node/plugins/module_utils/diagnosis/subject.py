@@ -7,11 +7,12 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from ..causes.cause import Person
 from ..detached import let_go
-from ..each import bound_memory
+from ..each import bound_memory, each
 from ..errors import NodeError, in_words
 from ..fields import CONTROL, quoted, valid_name, whole_number
 from ..paths import STATE
@@ -116,6 +117,20 @@ def look_at(name: str, *, parts: Mapping[str, Callable[[Asked], object]], of: As
         return parts[name](of)
     except OSError as error:  # a full disk may be what is asked about, and must not end the other parts
         raise NodeError(in_words(error)) from None
+
+
+def look_gently(
+    parts: Mapping[str, Callable[[Asked], object]], of: Asked, seconds: float, *, at_once: int
+) -> Iterator[tuple[str, object]]:
+    """Each part with what it found, or `Failed`: people work on the host meanwhile."""
+    look = partial(look_at, parts=parts, of=of, nice=GENTLE)
+    return each(
+        look,
+        list(parts),
+        at_once,
+        seconds,  # guard: a part that hangs is unknown, and no other is -> 60 * seconds
+        grace=0,
+    )
 
 
 def read_small(path: str, directory: int | None = None, most: int = LARGEST_FILE) -> bytes:
