@@ -17,7 +17,7 @@ from dataclasses import replace
 from .. import btrfs
 from ..budget import unlimited
 from ..errors import NodeError
-from ..files import flocked, make_directory, sync_directory, sync_filesystem, write_atomic
+from ..files import flocked, make_directory, sync_directory, sync_filesystem, unlink_if_there, write_atomic
 from ..purge import purge
 from . import backup_set, home_manifest, home_reader, received
 from .applying import Applier, take_manifest
@@ -114,10 +114,7 @@ def _clear(path: str, user: str) -> None:
     """Delete what an interruption left of a home that is not in the set."""
     volumes = [os.path.join(path, "homes", one) for one in (user, f".{user}.part")]
     btrfs.delete([one for one in volumes if btrfs.inspect(one) is not None])
-    try:
-        os.unlink(os.path.join(path, "manifest", f"{user}.gz"))
-    except FileNotFoundError:
-        pass
+    unlink_if_there(os.path.join(path, "manifest", f"{user}.gz"))
 
 
 def clear(directory: str) -> None:
