@@ -28,7 +28,6 @@ from .verifying import Limits
 from .wire import Link
 
 TICK = 10**9  # nanoseconds; more than the clock that files have their times from lags behind
-INCOMING = ".incoming"  # where an older gpuadmin received sets
 
 
 def make_own(directory: str) -> None:
@@ -119,7 +118,6 @@ def _clear(path: str, user: str) -> None:
 
 def clear(directory: str) -> None:
     """Delete what interruptions left: homes that arrived in part and that no connection is filling."""
-    _clear_incoming(directory)
     for name in backup_set.names(directory):
         path = os.path.join(directory, name)
         homes = os.path.join(path, "homes")
@@ -132,20 +130,6 @@ def clear(directory: str) -> None:
                     os.unlink(manifest)
             except NodeError:
                 continue
-
-
-def _clear_incoming(directory: str) -> None:
-    top = os.path.join(directory, INCOMING)
-    if not os.path.lexists(top):
-        return
-    holder = btrfs.holder(directory)
-    inside = os.path.relpath(top, holder) + "/"
-    btrfs.delete([os.path.join(holder, one) for one in reversed([*btrfs.nested(holder)]) if one.startswith(inside)])
-    above = btrfs.open_directory(directory)
-    try:
-        purge(above, os.fsencode(INCOMING), lambda entry: None)
-    finally:
-        os.close(above)
 
 
 @contextmanager
