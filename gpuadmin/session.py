@@ -261,7 +261,7 @@ class Session:
         found = self.run(playbook, hosts, given, check=True)
         whole = bool(self.options.verbose)
         show_hosts(self.console, found.hosts, check=True, whole=whole, run=self.begun().id)
-        # guard: a look that was interrupted is no plan
+        # guard: a look that was interrupted is not a plan
         self.whole(found)
         if found.hosts and len(found.bad) == len(found.hosts):  # a question would be of nothing
             kind = HostFailedError if found.code == ExitCode.HOST_FAILED else UnreachableError

@@ -35,7 +35,7 @@ def read_bytes(path: str) -> bytes | None:
         if error.errno == errno.ELOOP:
             raise NodeError(f"{path} is a symbolic link; gpuadmin does not follow it") from error
         raise
-    # guard: what is no file has no content
+    # guard: what is not a file has no content
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise NodeError(f"{path} is not a regular file")

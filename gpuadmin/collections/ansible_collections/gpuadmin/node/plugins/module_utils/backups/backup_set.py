@@ -302,7 +302,7 @@ def copied(backup: Backup, host: str, when: str, lacking: Mapping[str, str] | No
 
 
 def changed(backup: Backup, change: Callable[[Backup], Backup], when: str) -> Backup:
-    """Change what backup.json says by now, and return it: reading a home takes hours, and others record meanwhile.
+    """Change what backup.json says now, and return it: reading a home takes hours, and others record meanwhile.
 
     One at a time: if two had loaded the same, the first one's record would be lost. Raises NodeError if the set was
     deleted while it was (``when``) copied or read.

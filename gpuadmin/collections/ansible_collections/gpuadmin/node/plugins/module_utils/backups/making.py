@@ -156,7 +156,7 @@ def _make(request: Request, holder: str) -> Backup:
 
 
 def _begin(request: Request, holder: str, path: str) -> Backup:
-    """The snapshots of a set, which the next run goes on with if this one is killed."""
+    """The snapshots of a set, with which the next run continues if this one is killed."""
     remove(request.directory, request.name)
     try:
         check_room(request.directory)

@@ -147,7 +147,7 @@ def read_small(path: str, directory: int | None = None, most: int = LARGEST_FILE
     )
     handle = os.open(path, flags, dir_fd=directory)
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):  # guard: what is no regular file is not read
+        if not stat.S_ISREG(os.fstat(handle).st_mode):  # guard: what is not a regular file is not read
             raise NodeError("is not a regular file")
         found = b""
         while len(found) < most:

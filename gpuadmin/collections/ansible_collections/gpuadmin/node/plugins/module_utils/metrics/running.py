@@ -18,7 +18,7 @@ RECORD = "gpus.json"  # in the sampler's directory: what the mapper is told
 PERIOD = 10.0  # seconds
 POLL = 0.25
 CODE = f"{STATE}/lib/gpuadmin_node"  # the link to the code that units run
-# The code of this process, wherever the link is now. Code that has just arrived is no file (arriving.py).
+# The code of this process, wherever the link is now. Code that has just arrived is not a file (arriving.py).
 OURS = os.path.dirname(os.path.dirname(os.path.realpath(globals().get("__file__", ""))))
 
 

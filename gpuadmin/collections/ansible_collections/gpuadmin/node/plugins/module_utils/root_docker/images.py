@@ -34,7 +34,7 @@ def carry(root: Daemon, hers: Daemon, place: str, ident: str) -> tuple[list[str]
     """Carry an image. ``place``: a directory of the disk that it comes to. Returns its tags, those that the person has
     for another image, which stay as they are, and what was done.
     """
-    if not ID.fullmatch(ident):  # guard: an id of an image is no path
+    if not ID.fullmatch(ident):  # guard: an id of an image is not a path
         raise NodeError("that is not the id of an image")
     told = root.find(f"/images/{ident}/json")
     if told is None:
