@@ -89,7 +89,7 @@ def repository(site: Path) -> Iterator[Item]:
     if where != bare or re.search(r"://[^/@]*:[^/]*@", url):
         yield Item(what, where, YOURS, "its address has a password or a token in it", f"git remote set-url {remote} …")
     ahead = git("rev-list", "--count", "@{upstream}..HEAD") if upstream else None
-    push = "whether the new admin can push is set there; have them try: git push --dry-run"
+    push = "the remote decides whether the new admin can push; have them try: git push --dry-run"
     if ahead is None:
         yield Item(
             what,
