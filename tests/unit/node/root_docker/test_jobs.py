@@ -318,7 +318,7 @@ KEPT = [
     pytest.param(lambda node: node.root.container("more", OTHER, "data"), "volume data", "container more has it",
                  marks=pytest.mark.holds("a volume that a container has is kept")),
     pytest.param(lambda node: node.root.images[IMAGE]["RepoTags"].append("new:1"), f"image {IMAGE}", "another name",
-                 marks=pytest.mark.holds("an image that has another name by now is kept")),
+                 marks=pytest.mark.holds("an image that now has another name is kept")),
     pytest.param(lambda node: node.hers.images.clear(), f"image {IMAGE}", "it is the only one",
                  marks=pytest.mark.holds("an image that is there once is kept")),
     pytest.param(lambda node: node.root.container("more", IMAGE), f"image {IMAGE}", "container more is made of it",
