@@ -71,7 +71,7 @@ def differences(rehearsed: Mapping[str, Any], real: Mapping[str, Any], *, part: 
         left += ["in another order than was rehearsed"]
     elif not left and not part:
         left += [f"new: {host}: {action}" for host, action in _at_another_time(rehearsed, real)]
-    # guard: what destroys something is no rehearsal of what does not
+    # guard: what destroys something is not a rehearsal of what does not
     if real.get("destroys") and not rehearsed.get("destroys"):
         left += ["new: it destroys something"]
     warned = Counter(map(_without_own, map(str, rehearsed.get("warnings", []))))

@@ -253,10 +253,11 @@ class Session:
         variables: Mapping[str, Any],
         *,
         at_once: int | None = None,
+        quiet: bool = False,
     ) -> RunResult:
         """Run a playbook in check mode, for what hosts report. Raises InterruptedRun or GpuadminError if it was cut."""
-        found = self.run(playbook, hosts, variables, check=True, at_once=at_once)
-        return self.whole(found, f"interrupted while looking; {self.left_behind}")
+        found = self.run(playbook, hosts, variables, check=True, at_once=at_once, quiet=quiet)
+        return self.whole(found)
 
     def predict(self, playbook: str, hosts: Sequence[str] | None, given: Mapping[str, Any], advice: str = "") -> None:
         """Before somebody is asked, look what would change on each host, where the plan alone does not show it."""
@@ -267,16 +268,20 @@ class Session:
         found = self.run(playbook, hosts, given, check=True)
         whole = bool(self.options.verbose)
         show_hosts(self.console, found.hosts, check=True, whole=whole, run=self.begun().id)
-        # guard: a look that was interrupted is no plan
-        self.whole(found, f"interrupted while looking; {self.left_behind}")
+        # guard: a look that was interrupted is not a plan
+        self.whole(found)
         if found.hosts and len(found.bad) == len(found.hosts):  # a question would be of nothing
             kind = HostFailedError if found.code == ExitCode.HOST_FAILED else UnreachableError
             raise kind(f"no host can do it now; {self.left_behind}", hint=way_out(found.bad) or advice or _REFUSED)
 
-    def whole(self, found: RunResult, interrupted: str, *, hint: str | None = None) -> RunResult:
-        """Return a result of a run that came to its end. Raises InterruptedRun or GpuadminError for any other."""
+    def whole(self, found: RunResult, interrupted: str = "", *, hint: str | None = None) -> RunResult:
+        """Return a result of a run that came to its end. Raises InterruptedRun or GpuadminError for any other.
+
+        `interrupted`: what to say of one that was interrupted; without it, of a look.
+        """
         if found.interrupted:
-            raise InterruptedRun(interrupted, hint=hint)  # guard: a look that was interrupted decides nothing
+            words = interrupted or f"interrupted while looking; {self.left_behind}"
+            raise InterruptedRun(words, hint=hint)  # guard: a look that was interrupted decides nothing
         if found.error:
             raise GpuadminError(found.error, hint=f"the whole output: gpuadmin runs {self.begun().id} --log")
         return found

@@ -24,7 +24,7 @@ class SafeConsole(Console):
             one_line(text),  # guard: a string is one line of output -> visible(text)
             **options
             | {
-                "markup": False,  # guard: a text of the console is no markup -> True
+                "markup": False,  # guard: a text of the console is not markup -> True
                 "emoji": False,
                 "highlight": False,
             },

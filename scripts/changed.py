@@ -2,7 +2,7 @@
 
 pytest-testmon remembers which test ran which lines, and runs those whose lines changed. What it cannot see is run by
 name: a test of the same name for code that also runs in another process, and tests/contract/ with whatever names the
-file for what is no Python (docs/decisions/0160).
+file for what is not Python (docs/decisions/0160).
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ PARTS = {
     ast.Dict: ("keys",), ast.comprehension: ("ifs",),
     ast.FunctionDef: ("decorator_list",), ast.AsyncFunctionDef: ("decorator_list",), ast.ClassDef: ("decorator_list",),
 }  # fmt: skip
-#: A part that goes on over several lines is not meant itself, but what begins it.
+#: Of a part over several lines what begins it is meant, not the part itself.
 CHAINS = (ast.BoolOp, ast.BinOp, ast.IfExp)
 
 
@@ -234,5 +234,5 @@ def _without(text: str, mark: Mark) -> str:
         if _same(ast.parse(changed), tree):
             raise MarkError("nothing would be different without it")
     except SyntaxError as error:
-        raise MarkError(f"what is left is no Python: {error}") from error
+        raise MarkError(f"what is left is not Python: {error}") from error
     return changed

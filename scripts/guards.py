@@ -63,7 +63,7 @@ class Trees:
         check_isolation(self.pristine)
 
     def copy(self) -> Path:
-        # a directory of its own, with no path in it that a Python of before could have compiled
+        # a directory of its own, in which no earlier Python can have compiled anything
         place = Path(tempfile.mkdtemp(prefix="tree-", dir=self.directory))
         shutil.copytree(self.pristine, place, symlinks=True, dirs_exist_ok=True)
         return place
@@ -94,7 +94,7 @@ class Trees:
 
 
 def not_green(outcome: Outcome) -> str:
-    """Why a test path is no base to judge a guard by, or ''."""
+    """Why a test path is not a base to judge a guard by, or ''."""
     if outcome.code == 0 and outcome.passed:
         return ""
     return "passes no test" if outcome.code == 0 else f"is not green without it (pytest ended with {outcome.code})"

@@ -58,7 +58,7 @@ def in_queue(seen: Mapping[str, Mapping[str, Any]], names: Collection[str], jobs
 
 
 def begun(seen: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Name → the uid that they get by what an earlier run has begun somewhere, whatever users.yml says by now."""
+    """Name → the uid that an earlier run has begun to give them somewhere, whatever users.yml says now."""
     return {name: pair[1] for answer in seen.values() if answer["under_way"] for name, pair in answer["people"].items()}
 
 

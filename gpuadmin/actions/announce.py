@@ -71,7 +71,7 @@ def announce(options: Options, mail: MailOptions, request: Announcing) -> int:
             session, record.entries(list(one.hosts), settings.name, today, more=[one], everything=_dashboard(session))
         )
         _note_reached(session, record, run)
-        # whoever stops it in the middle wants no mails sent; the same again goes on
+        # whoever stops it halfway wants no mails sent; the same command again continues
         mails, good = _send(
             session,
             None

@@ -73,8 +73,7 @@ def audit(options: Options, patterns: Sequence[str], *, record: bool) -> int:
         builder = PlanBuilder("Audit hosts")
         builder.add_all(asked, ["look which machine it is, and who has power over it"])
         session.planned(builder.build())
-        run = session.run("audit", asked, declared(session), check=True, quiet=True)
-        session.whole(run, f"interrupted while looking; {session.left_behind}")
+        run = session.look("audit", asked, declared(session), quiet=True)
         found = _found(session, run, asked, recorded)
         if not options.json:
             _show(session, found)
@@ -119,13 +118,8 @@ def _record(session: Session, found: _Found) -> bool:
     new = merged(old, found.seen, [host.name for host in session.site.inventory.hosts])
     plan = _plan(old, new)
     if not session.plan(plan):
-        # without a record and an answer there is nothing that it could say
-        words = (
-            f"{FILE} says all of that already."
-            if found.record is not None
-            else f"There is nothing to write: no {FILE}."
-        )
-        session.console.print(words)
+        known = f"{FILE} says all of that already."
+        session.console.print(f"No host answered: {FILE} is not written." if found.record is None else known)
         return False
     session.confirm()
     if session.check:  # guard: a check records no hardware

@@ -38,7 +38,7 @@ def dashboard(options: Options, *, browser: bool, port: int | None) -> int:
 
 
 def sign(secret: bytes, name: str, now: float) -> str:
-    """Given the site's secret and who is at the keyboard, return an admin's link, which is good once."""
+    """Given the site's secret and who is at the keyboard, return an admin's link, which works once."""
     named = re.sub(r"[^A-Za-z0-9._@-]", "-", name)[:200]
     key = tokens.signing_key(tokens.dashboard_secret(secret), tokens.ADMIN_LINK, tokens.CONTROLLER)
     return tokens.sign(key, tokens.ADMIN_LINK, tokens.CONTROLLER, named, int(now))
@@ -47,7 +47,7 @@ def sign(secret: bytes, name: str, now: float) -> str:
 def _stay(session: Session, forward: Forward, url: str, fingerprint: str, *, browser: bool) -> int:
     minutes = session.site.settings.metrics.dashboard.link_minutes
     console = session.console
-    console.print(f"The dashboard, good once and for {minutes} minutes:")
+    console.print(f"The dashboard, by a link that works once, within {minutes} minutes:")
     console.print(f"  {url}", soft_wrap=True)
     console.print("SHA-256 of the certificate that your browser must be shown:")
     console.print(f"  {fingerprint}", soft_wrap=True)

@@ -147,7 +147,7 @@ def _of(answers: Answers, host: str, id: str) -> Mapping[str, Any] | None:
 
 
 def end(request: Granting, now: datetime) -> datetime:
-    """When it ends, in the admin's own time. Raises ConfigError for what is no time, or one that is over."""
+    """When it ends, in the admin's own time. Raises ConfigError for what is not a time, or one that is over."""
     if request.hours is not None:
         return now + timedelta(hours=request.hours)
     text = request.until or ""

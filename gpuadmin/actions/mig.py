@@ -53,7 +53,7 @@ def divide(options: Options, patterns: Sequence[str], *, when_idle: bool) -> int
 
 
 def _hosts(session: Session, patterns: Sequence[str]) -> list[str]:
-    """The nodes that are meant. Raises ConfigError for a host that is none, and where no node has the setting."""
+    """The nodes that are meant. Raises ConfigError for a host that is not a node, and where no node has the setting."""
     nodes = {host.name: host for host in session.hosts if "gpu" in host.groups}
     named = [host.name for one in patterns for host in session.site.inventory.limited(one, "HOST")]
     if odd := [name for name in named if name not in nodes]:

@@ -17,7 +17,7 @@ from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session, opened
 
 PLAYBOOK = "move-docker"
-#: The unit's name is of no package's: nothing is unmasked, and nothing of it is left after it has stopped.
+#: No package has a unit of this name: nothing is unmasked, and nothing is left of it once it has stopped.
 START = (
     "start it there with 'systemd-run --unit=root-docker dockerd', which unmasks nothing; containers that restart by"
     " themselves start, too. 'systemctl stop root-docker' ends it"

@@ -89,7 +89,7 @@ def _jobs(session: Session) -> dict[str, int]:
     if not there(session.site.settings, session.site.inventory.hosts):
         return {}
     answers, run = ask(session, controller(session))
-    session.whole(run, f"interrupted while looking; {session.left_behind}")
+    session.whole(run)
     answers.require("whose jobs are in the queue")  # guard: where the queue does not answer nobody is renumbered
     return Counter(job["user"] for answer in answers.known.values() for job in answer["jobs"])
 

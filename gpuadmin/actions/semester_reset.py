@@ -164,7 +164,7 @@ def _confirmed(reset: Reset, phase: Phase) -> Outcome:
 
 
 def _release(reset: Reset) -> int:
-    """Those who were locked out and stay by now can log in again, before anything else. Returns the exit code."""
+    """Those who were locked out and now stay can log in again, before anything else. Returns the exit code."""
     phase = Release(reset)
     if not phase.people:
         return 0

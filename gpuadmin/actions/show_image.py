@@ -22,8 +22,7 @@ def show_image(options: Options, name: str) -> int:
         builder = PlanBuilder(f"Show the image {check_name(name)}")
         builder.add_all(session.storage(), ["look at the store"])
         session.planned(builder.build())
-        run = session.run("show-image", None, variables(session.site), check=True)
-        session.whole(run, f"interrupted while looking; {session.left_behind}")
+        run = session.look("show-image", None, variables(session.site))
         found = in_store(facts(run, session.named("storage"), []), name)
         return report(session, run, found, show=lambda: echo("\n".join(describe(found))))
 

@@ -61,7 +61,7 @@ def homes_of(hosts: Sequence[Host]) -> Homes:
 
 
 def group(hosts: Sequence[Host], homes: Homes) -> dict[str, Grouped]:
-    """Each host's groups. One that serves homes is no node; one of the nodes is golden."""
+    """Each host's groups. One that serves homes is not a node; one of the nodes is golden."""
     storage = homes.server or _without_gpus(hosts, homes.path)
     with_gpus = any(host.has_gpus for host in hosts if host.name != storage)
     golden: str | None = None

@@ -71,7 +71,7 @@ def quoted(word: str) -> str:
 
 
 def directory(known_hosts: Path, keys: Iterable[Path]) -> Path:
-    """Where ssh keeps its sockets for a site: a short path, since sockets allow no long one; ours alone.
+    """Where ssh keeps its sockets for a site: a directory of our own, with a short path, since a socket's is limited.
 
     `keys`: the private keys that are logged in with. One directory for each site and what it trusts: a connection that
     was opened when other host keys were known, or by another key, must not serve it; it is asked to end.
@@ -141,13 +141,14 @@ def _ours() -> Path:
 
 
 def replaceable(path: Path) -> bool:
-    """Whether somebody else can put another file in its place: whoever owns the directory above, or may write there."""
+    """Whether others can put another file in its place: they own the directory above it, or may write to it."""
     try:
         above = path.parent.stat()
     except OSError:
         return False  # nothing can be made there, either
+    writable = above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX
     # guard: nobody can put other sockets in the place of ours -> False
-    return above.st_uid not in (0, os.getuid()) or above.st_mode & (0o022 | stat.S_ISVTX) in (0o002, 0o020, 0o022)
+    return above.st_uid not in (0, os.getuid()) or bool(writable)
 
 
 def _site(known_hosts: Path) -> str:

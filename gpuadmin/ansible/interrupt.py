@@ -62,9 +62,9 @@ def handed_on() -> Iterator[list[int]]:
 
 
 def until_ended(alive: Path) -> None:
-    """Wait until a run's ansible-playbook and its workers ended, which keep this FIFO open; after a while, end them.
+    """Wait until a run's ansible-playbook and its workers have ended: they keep this FIFO open. Later, end them.
 
-    Most are no children of ours: they are known by the run's own directory, which their arguments name.
+    Most are not our children: they are known by the run's own directory, which their arguments name.
     """
     for number in (signal.SIGTERM, signal.SIGKILL, 0):  # 0 ends nothing
         deadline = time.monotonic() + _GRACE

@@ -134,7 +134,7 @@ def extra_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
 def unsafe(value: Any) -> Any:
     """Given data, return it with every string marked so that Ansible never takes it for a template."""
     if isinstance(value, str):
-        return {"__ansible_unsafe": value}  # guard: user data is no template -> value
+        return {"__ansible_unsafe": value}  # guard: user data is not a template -> value
     if isinstance(value, Mapping):
         return {key: unsafe(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -71,13 +71,13 @@ REPORTS: Mapping[str, Any] = {
 }
 _KEPT = ConfigDict(
     extra="allow",
-    strict=True,  # guard: a number in a text is no number: it would have no bound
+    strict=True,  # guard: a number in a text is not a number: it would have no bound
 )
 _PEOPLE = TypeAdapter(
     people.People,
     config=ConfigDict(
         extra="ignore",
-        strict=True,  # guard: a number in a text is no number of a person's either
+        strict=True,  # guard: a number in a text is not a number of a person's either
     ),
 )
 

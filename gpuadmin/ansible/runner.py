@@ -152,7 +152,7 @@ def _told_when_over(private: Path) -> Iterator[Path]:
     held = os.open(alive, os.O_RDWR | os.O_CLOEXEC)
     try:
         yield alive
-        # not where this machine failed, of a full disk or no memory: there ansible-playbook goes on
+        # not where this process fails (full disk, no memory): ansible-playbook would still be running
         os.write(held, b"\n")  # guard: no process is ended that came after ansible-playbook and got its number
     finally:
         os.close(held)

@@ -94,6 +94,6 @@ def _form(document: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _facts(document: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Everything that an admin would see, but who has the account by now."""
+    """Everything that an admin would see, except who has the account now."""
     facts = {key: value for key, value in document.items() if key not in ("line", "time", "present", "account")}
     return (*_form(document), *sorted((key, str(value)) for key, value in facts.items()))

@@ -20,7 +20,7 @@ from gpuadmin.options import Options
     help="On this machine.  [default: the dashboard's own, or a free one]",
 )
 def command(options: Options, browser: bool, port: int | None) -> int:
-    """Open the cluster's web page as an admin: through ssh, with a link that is good once. Ctrl-C ends it.
+    """Open the cluster's web page as an admin: through ssh, with a link that works once. Ctrl-C ends it.
 
     The dashboard's port need not be open to anybody for this. With --check no link is made. People have gpuadmin-me web
     on nodes.

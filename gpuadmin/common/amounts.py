@@ -63,7 +63,7 @@ def ask_for_reserve(value: Any) -> Any:
     text = _text(value)
     percent = _PERCENT.fullmatch(text)
     if not (percent or text == NONE or _SIZE.fullmatch(text)):
-        raise ValueError(f"{_said(value)} is no amount; write 5% of the disk, a size such as 50G, or 0 for nothing")
+        raise ValueError(f"{_said(value)} is not an amount; write 5% of the disk, a size such as 50G, or 0 for nothing")
     if percent and int(percent[1]) > MOST_RESERVED:
         raise ValueError(f"{_said(value)} leaves people less than half of the disk; give {MOST_RESERVED}% or less")
     return text
@@ -75,33 +75,33 @@ def ask_for_disk(value: Any) -> Any:
     try:
         amount = disk_amount(text)
     except ValueError:
-        raise ValueError(f"{_said(value)} is no amount; write a size such as 500G, or {UNLIMITED}") from None
+        raise ValueError(f"{_said(value)} is not an amount; write a size such as 500G, or {UNLIMITED}") from None
     if amount is not None and amount < LEAST_DISK:
         raise ValueError(f"{_said(value)} is too little to work with; give {LEAST_DISK // 10**6}M or more")
     return text
 
 
 def disk_amount(text: str) -> int | None:
-    """Bytes that one person may have on a disk; None: as much as there is. Raises ValueError for what is no size."""
+    """Bytes that one person may have on a disk; None: as much as there is. Raises ValueError for what is not a size."""
     if text == UNLIMITED:
         return None
     size = _SIZE.fullmatch(text)
     if size is None:
-        raise ValueError(f"{text[:40]!r} is no size")
+        raise ValueError(f"{text[:40]!r} is not a size")
     return int(size[1]) * _DISK_UNITS[size[2]]
 
 
 def _checked(value: Any, text: str, other: object, right: str) -> str:
     # guard: an amount that nobody understands is refused
     if not (other or text == UNLIMITED or _PERCENT.fullmatch(text)):
-        raise ValueError(f"{_said(value)} is no amount; write {right}, or {UNLIMITED}")
+        raise ValueError(f"{_said(value)} is not an amount; write {right}, or {UNLIMITED}")
     return text
 
 
 def amount_of(text: str, whole: int) -> int | None:
     """Given an amount and how much the node has, return how much it is; None: as much as there is.
 
-    ``whole`` and what is returned: bytes, or a number. Raises ValueError for what is no amount.
+    ``whole`` and what is returned: bytes, or a number. Raises ValueError for what is not an amount.
     """
     if text == UNLIMITED:
         return None
@@ -111,4 +111,4 @@ def amount_of(text: str, whole: int) -> int | None:
         return int(size[1]) * _UNITS[size[2]]
     if _NUMBER.fullmatch(text):
         return int(text)
-    raise ValueError(f"{text[:40]!r} is no amount")
+    raise ValueError(f"{text[:40]!r} is not an amount")

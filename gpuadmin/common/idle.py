@@ -89,7 +89,7 @@ def jobs(nodes: Iterable[Node], hours: int, now: float, exempt: Collection[str])
         for device in node.devices:
             for one in device.granted:
                 if (
-                    one.who == QUEUE  # guard: what an admin writes as a reason is no job of Slurm's
+                    one.who == QUEUE  # guard: what an admin writes as a reason is not a job of Slurm's
                     and one.reason.startswith("job ")
                 ):
                     found.setdefault(one.reason, []).append((device, one))

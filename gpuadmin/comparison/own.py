@@ -31,9 +31,9 @@ class Own:
 
 
 def _any_of(words: Iterable[str], inside: str) -> re.Pattern[str] | None:
-    """A pattern of whole words, the longest first; `inside`: what goes on with one. None for none."""
+    """A pattern of whole words, the longest first; `inside`: what continues one. None for no words."""
     known = sorted({one for one in words if 0 < len(one) <= _LONGEST_NAME}, key=lambda one: (-len(one), one))
     if not known:
         return None
-    # the name of a host goes on with a letter or a digit, not with the dot that ends a sentence
+    # a letter or a digit continues the name of a host, but not the dot that ends a sentence
     return re.compile(rf"(?<!{inside})(?:{'|'.join(map(re.escape, known))})(?![\w-])")

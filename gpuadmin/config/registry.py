@@ -227,5 +227,5 @@ def _conflicts(
                 f"a home, a backup or Docker data of '{retired.name}' may still belong to it",
             )
         uids.setdefault(retired.uid, retired.name)
-        if retired.name in names:  # guard: a retired name is no user's
+        if retired.name in names:  # guard: a retired name is not a user's
             yield ("retired", index, "name"), f"'{retired.name}' is also under users"

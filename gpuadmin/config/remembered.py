@@ -75,7 +75,7 @@ class Remembered:
         path = self.folder.parent / "runs" / FILE
         try:
             text = json.dumps({"digest": self.digest, "hosts": self.hosts, "logins": self.logins})
-        # guard: what JSON cannot say of an inventory is no error
+        # guard: what JSON cannot say of an inventory is not an error
         except (TypeError, ValueError):  # a day: what JSON cannot say is not kept
             return
         if (

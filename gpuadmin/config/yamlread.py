@@ -66,7 +66,7 @@ def read_yaml(text: str) -> Any:
         line = text.encode()[: error.position].count(b"\n") + 1 if isinstance(error.position, int) else None
         raise YamlMistake(f"holds a character that no YAML file may hold ({error.reason})", line) from None
     except UnicodeEncodeError as error:  # half of a pair of surrogates
-        raise YamlMistake("holds a character that is none", text.count("\n", 0, error.start) + 1) from None
+        raise YamlMistake("contains an invalid character", text.count("\n", 0, error.start) + 1) from None
 
 
 class _Reader:

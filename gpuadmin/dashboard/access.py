@@ -214,7 +214,7 @@ class Access:
         try:
             # guard: a form comes from a page of the dashboard -> True
             return origin is None or urlsplit(origin)[:2] == ("https", request.headers.get("host", ""))
-        except ValueError:  # guard: an origin that is no address is refused
+        except ValueError:  # guard: an origin that is not an address is refused
             return False  # not even an address
 
     def _answer(self, status: int, **values: str) -> Response:

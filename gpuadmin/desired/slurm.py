@@ -51,7 +51,7 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 
 def _groups(section: Slurm) -> list[dict[str, Any]]:
-    """The groups of people, the first of everybody who is in no other."""
+    """The groups of people, the first of everybody who is not in another."""
     names = ("share", "gpus", "hours", "queued", "cpus", "memory", "nodes")
     everybody = {name: getattr(section, name) for name in names}
     groups: list[dict[str, Any]] = [{"name": EVERYBODY, **everybody}]

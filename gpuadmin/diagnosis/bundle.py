@@ -169,7 +169,7 @@ def redacted(text: str, name: str | None, others: re.Pattern[str] | None) -> str
 
 
 def _names(names: Iterable[str]) -> re.Pattern[str] | None:
-    """Where one of the names stands; None for no names.
+    """Where one of the names is; None for no names.
 
     One that is an English word of two letters is a name only where it can be nothing else: as the whole text, in a
     path, before `'s` or a uid. Else there would be little left to read.

@@ -85,11 +85,11 @@ def repository(site: Path) -> Iterator[Item]:
     url = git("remote", "get-url", remote) or remote
     bare = _LOGIN.sub(r"\1", url)
     where = _QUERY.sub(r"\1", bare)
-    # a name alone is no secret
+    # a name alone is not a secret
     if where != bare or re.search(r"://[^/@]*:[^/]*@", url):
         yield Item(what, where, YOURS, "its address has a password or a token in it", f"git remote set-url {remote} …")
     ahead = git("rev-list", "--count", "@{upstream}..HEAD") if upstream else None
-    push = "whether the new admin can push is set there; have them try: git push --dry-run"
+    push = "the remote decides whether the new admin can push; have them try: git push --dry-run"
     if ahead is None:
         yield Item(
             what,
@@ -108,7 +108,7 @@ def repository(site: Path) -> Iterator[Item]:
 def timers(personal: Path, system: Sequence[str] = (*_UNITS, *_LAUNCHD, *_CRON)) -> Iterator[Item]:
     """Timers and cron jobs of this machine that call gpuadmin. `personal`: the directory of your own units."""
     machine = socket.gethostname()
-    again = "on the machine that goes on: gpuadmin notify --install-timer"
+    again = "on the new admin's machine: gpuadmin notify --install-timer"
     found = False
     for path in _calling([personal]):
         found = True
@@ -147,7 +147,7 @@ def _calling(places: Iterable[Path]) -> Iterator[Path]:
                 text = read_limited(path).decode("utf-8", "replace") if path.is_file() else ""
             except (OSError, ConfigError):  # closed to us, or far too large for a unit
                 continue
-            lines = text.replace("\\\n", " ").splitlines()  # a line that goes on in the next
+            lines = text.replace("\\\n", " ").splitlines()  # a line that continues in the next
             unit = path.suffix in (".service", ".conf")
             if path.suffix != ".timer" and any(_calls(line) and (not unit or "ExecStart" in line) for line in lines):
                 yield path

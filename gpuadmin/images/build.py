@@ -13,7 +13,7 @@ from gpuadmin.plan import Plan, PlanBuilder
 
 
 def choose_parent(golden: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], facts: Facts) -> str | None:
-    """The newest image that the golden node and every target hold as the very same one; None: only a full stream does.
+    """The newest image that the golden node and every target have, the same one; None: only a full stream works.
 
     Images that are not in the store count as the oldest; what a node has refused is nobody's parent.
     """

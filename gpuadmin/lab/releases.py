@@ -16,7 +16,7 @@ _MERGED_BY_HAND = (
 )
 #: What is not released yet has an index that expires after a week, and a mirror may be older.
 _EXPIRED = '--aptopt=Acquire::Check-Valid-Until "false"'
-#: Before Debian 13 and in Ubuntu /tmp is on the root, which is read-only here.
+#: Before Debian 13, and in Ubuntu, /tmp is on the root, which is read-only here.
 _TMP = (
     '--customize-hook=[ -e "$1/usr/lib/systemd/system/tmp.mount" ] || '
     '{ cp "$1/usr/share/systemd/tmp.mount" "$1/etc/systemd/system/" && chroot "$1" systemctl enable tmp.mount; }'
@@ -43,8 +43,8 @@ _DEBIAN = Distribution("Debian", "debian-archive-keyring", f"{_KEYRINGS}/debian-
 _UBUNTU = Distribution(
     "Ubuntu", "ubuntu-keyring", f"{_KEYRINGS}/ubuntu-archive-keyring.gpg", "http://archive.ubuntu.com/ubuntu"
 )
-#: There the priority of apt and of AppArmor, which every server has, is not `required`, and Docker is in universe. The
-#: lab looks for the kernel's links where Debian has them, and masks generators itself.
+#: apt and AppArmor, which every server has, are not of priority `required` there, and Docker is in universe. The lab
+#: looks for the kernel's links where Debian has them, and masks generators itself.
 _OF_UBUNTU = (
     f"--keyring={_UBUNTU.keyring}",  # guard: no other key that this machine trusts signs for Ubuntu -> "--quiet"
     "--components=main,universe",
@@ -57,7 +57,7 @@ _OF_UBUNTU = (
     'chroot "$1" dpkg-divert --local --rename --quiet --add /usr/lib/initramfs-tools/bin/busybox; '
     'ln -s ../../../bin/busybox "$1/usr/lib/initramfs-tools/bin/busybox"',
 )
-#: Before Ubuntu 26.04 a package whose name has the kernel's version holds modules that virtual machines need.
+#: Before Ubuntu 26.04, modules that virtual machines need are in a package with the kernel's version in its name.
 _MODULES = "--include=?name(^linux-modules-extra-.*-generic$)"
 
 

@@ -37,7 +37,7 @@ def notify_timer(site: Path, *, python: str = sys.executable) -> Timer:
 # Managed by gpuadmin notify --install-timer.
 [Unit]
 Description=Mail the reminders that are due ({name})
-# The server may be away for hours; it is not tried for ever, and the next morning is another day.
+# The server may be away for hours; it is not tried for ever: there is another mail run the next morning.
 StartLimitIntervalSec=20h
 StartLimitBurst=10
 

@@ -69,7 +69,7 @@ def page(text: str, language: str) -> str:
     parser = MarkdownIt(
         "commonmark",
         {
-            "html": False  # guard: what a site says is no markup in a page -> True
+            "html": False  # guard: what a site says is not markup in a page -> True
         },
     ).enable("table")
     tokens = parser.parse(text)

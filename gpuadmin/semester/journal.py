@@ -36,7 +36,7 @@ class Journal:
             ) from None
         found = []
         for number, line in enumerate(
-            lines[:-1],  # guard: a torn line is no line -> filter(None, lines)
+            lines[:-1],  # guard: a torn line is not a line -> filter(None, lines)
             start=1,
         ):  # what follows the last line feed was torn off
             try:

@@ -172,7 +172,7 @@ def _home_goes(name: str, one: Leaver, homes: Mapping[str, Any] | None, kept: di
     if found is None:
         return False
     reason = None
-    if found["kind"] != "directory":  # guard: a home that is no directory stays
+    if found["kind"] != "directory":  # guard: a home that is not a directory stays
         reason = f"is a {found['kind']}, not a directory"
     elif found["uid"] != one.uid:  # guard: what is beside a home is the person's
         reason = f"belongs to uid {found['uid']}, not to {one.name} (uid {one.uid})"

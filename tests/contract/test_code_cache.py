@@ -60,6 +60,6 @@ def test_ansible_takes_the_module_as_it_is_meant() -> None:
     assert text.count(module_common.REPLACER_COMPLEX) == 1
     assert text.count(module_common.REPLACER_JSONARGS) == 1
     (line,) = [one for one in text.splitlines() if module_common.REPLACER_JSONARGS in one]
-    assert line.startswith(b"#"), "raw JSON is no Python: what somebody called themselves would be run as root"
+    assert line.startswith(b"#"), "raw JSON is not Python: what somebody called themselves would be run as root"
     assert not module_common.NEW_STYLE_PYTHON_MODULE_RE.search(text)
     assert module_common.REPLACER not in text

@@ -84,7 +84,7 @@ def test_what_is_left_without_a_guard(code: str, left: str) -> None:
         ("f(a  # guard: n\n  )\n", ""),
         ("f(\n    a\n)  # guard: n", "nothing that can be taken out"),
         ("def f():  # guard: n\n    a()", "cannot be marked"),
-        ("x = f(y)  # guard: n -> (", "no Python"),
+        ("x = f(y)  # guard: n -> (", "not Python"),
     ],
 )
 def test_what_cannot_be_taken_out_is_said(code: str, why: str) -> None:

@@ -52,4 +52,4 @@ def test_what_is_shared_is_flat_and_holds_no_tests() -> None:
     assert not [path.name for path in files if path.name.startswith(("test_", "conftest"))]
     kept = {"__init__.py", "conftest.py"}
     beside = [path for path in TESTS.rglob("*.py") if not path.name.startswith("test_") and path.name not in kept]
-    assert sorted(beside) == sorted(files), "what is no test lies there"
+    assert sorted(beside) == sorted(files), "what is not a test lies there"

@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Where everything runs on virtual machines the other lane is empty, which is no failure."""
+    """Where everything runs on virtual machines the other lane is empty, which is not a failure."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.getoption("lane") and where.why_virtual():
         session.exitstatus = pytest.ExitCode.OK
 

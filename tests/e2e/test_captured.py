@@ -71,7 +71,7 @@ def wrong(cluster: Cluster, arguments: tuple[str, ...], *, document: bool) -> li
         try:
             hosts = json.loads(out)["hosts"]
         except (ValueError, KeyError, TypeError):
-            found.append("what it prints is no document")
+            found.append("what it prints is not a document")
         else:
             bad = {
                 name: hosts[name] for name in HONEST if name in hosts and hosts[name]["status"] in ("failed", "not run")

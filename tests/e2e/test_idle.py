@@ -1,7 +1,7 @@
 """Who holds a GPU without using it: seen, told, and ended; and whose files fill a node. Told to themselves as well.
 
 An hour of the policy has a few seconds here, and the collector's counters are added to; the rest is as on a site. There
-is no driver (tests/support/fake_nvml), and mails are files.
+is not a driver (tests/support/fake_nvml), and mails are files.
 """
 
 import shlex

@@ -174,7 +174,7 @@ def _left_behind(queue: Cluster) -> Iterator[tuple[str, str]]:
     there = queue.ssh("admin", NODE, "pgrep --full '[s]leep 400[01]'").returncode == 0
     yield "a daemon that a job leaves behind (`setsid nohup`), which holds its GPU", "goes on" if there else "ended"
     runs = queue.ssh("minji", NODE, "systemctl --user is-active left").returncode == 0
-    assert runs, "a unit of hers is no job's"
+    assert runs, "a unit of hers is not a job's"
     yield (
         "a unit of hers that a job starts (`systemd-run --user`), afterwards",
         queue.person(

@@ -24,7 +24,7 @@ ROOT_MARKS: Mapping[str, tuple[str, ...]] = {
     "hostile": (),
 }
 
-#: Reasons (a pattern each) for which a test may be skipped in CI, and why that is no loss.
+#: Reasons (a pattern each) for which a test may be skipped in CI, and why that is not a loss.
 EXPECTED: Mapping[str, str] = {
     "under systemd a unit does this": "where systemd runs, the unit is tested on the lab; CI of a container has none",
     "User Mode Linux cannot set": "it is older than the processor (AMX); other machines run the test",

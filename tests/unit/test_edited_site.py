@@ -140,5 +140,5 @@ def _fault(cli: Cli, arguments: list[str]) -> str | None:
         try:
             json.loads(out)
         except ValueError:
-            return f"is no JSON: {out[:200]!r} {err[:200]!r}"
+            return f"is not JSON: {out[:200]!r} {err[:200]!r}"
     return None

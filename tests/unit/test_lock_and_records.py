@@ -73,7 +73,7 @@ def test_a_lock_file_with_nonsense_in_it(tmp_path: Path) -> None:
 def test_a_pipe_in_place_of_the_lock_is_an_error_in_words(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".lock")
     with pytest.raises(GpuadminError, match=r"\.lock: is not a regular file"), site_lock(tmp_path, "status"):
-        pytest.fail("it is no lock")
+        pytest.fail("it is not a lock")
 
 
 def test_a_site_that_cannot_be_written_is_an_error_in_words(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_the_same_step_once_more_is_another_plan() -> None:
 
 
 @pytest.mark.holds(
-    "what destroys something is no rehearsal of what does not",
+    "what destroys something is not a rehearsal of what does not",
     "a warning that nobody has seen at the rehearsal is a difference",
 )
 def test_what_is_destroyed_and_what_is_warned_of() -> None:

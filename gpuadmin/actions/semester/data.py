@@ -30,7 +30,7 @@ class Backup(Phase):
 
     def require(self) -> None:
         if self.reset.facts.homes_unknown is not None:
-            self.reset.look()  # it may answer by now, and whose homes are verified depends on it
+            self.reset.look()  # it may answer now, and whose homes are verified depends on it
             # guard: a backup is not made where homes are not known
             refuse_unknown("backup", self.reset.facts)
 

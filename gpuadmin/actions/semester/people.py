@@ -171,7 +171,7 @@ class EndSessions(Phase):
 
 
 class Release(Phase):
-    """Before all phases: who was locked out by this reset and stays by now can log in again."""
+    """Before all phases: who was locked out by this reset and now stays can log in again."""
 
     name = "release"
     plays = ("unlock",)
@@ -190,7 +190,7 @@ class Release(Phase):
         ]
 
     def plan(self) -> Plan:
-        builder = PlanBuilder("Let in again those who stay by now")
+        builder = PlanBuilder("Let those who stay now log in again")
         builder.add_all(self.hosts(check=False), [f"{name}: can log in again" for name in self.people])
         _warn_of_mails(builder, self.reset, self.people)
         return builder.build()

@@ -24,7 +24,7 @@ from gpuadmin.text import one_line
 SECONDS = 60.0  # until nobody answers
 LARGEST = 64 * 1024 * 1024  # bytes of an answer, as of a playbook's
 LAST = 10_000  # bytes of what ssh complains about; why it gave up comes last
-GLANCE = 0.1  # seconds from its end until that is seen where something of it goes on
+GLANCE = 0.1  # seconds until its end is noticed where a process of it still runs
 NODE_CODE = ("/usr/bin/python3", "-IB", "/var/lib/gpuadmin/lib/gpuadmin_node/cli.py")
 
 

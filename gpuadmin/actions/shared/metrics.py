@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from typing import Any
 
@@ -10,6 +9,7 @@ from gpuadmin.actions.shared.dashboard import dashboard_variables
 from gpuadmin.config import queue
 from gpuadmin.config.load import Site
 from gpuadmin.config.skeleton import keep_out_of_git
+from gpuadmin.config.yamlfile import write_new
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.smtp import read_password
 from gpuadmin.monitoring.certificates import SECRET_BYTES, authority, exporter, scraper, slurm_key
@@ -47,15 +47,7 @@ def keep_secret(site: Site, secret: bytes) -> None:
         return
     keep_out_of_git(site.directory, SECRET)  # first: there is no moment in which it could be added by mistake
     path.unlink(missing_ok=True)
-    descriptor = os.open(
-        path,
-        os.O_WRONLY | os.O_CREAT | os.O_EXCL,
-        0o600,  # guard: the secret of certificates is its owner's alone -> 0o644
-    )
-    with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-        stream.write(f"{secret.hex()}\n")
-        stream.flush()
-        os.fsync(stream.fileno())
+    write_new(path, f"{secret.hex()}\n".encode())
 
 
 def metrics_variables(site: Site, secret: bytes) -> dict[str, Any]:

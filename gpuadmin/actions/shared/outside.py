@@ -1,4 +1,4 @@
-"""Asking hosts that are in no site, or not yet: a site of their own for as long as they are asked, and gone then."""
+"""Asking hosts that are not in a site (yet): they get a site of their own while they are asked."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Asked:
 def named(words: Sequence[str]) -> list[SiteHost]:
     """Given hosts as an admin names them, `NAME`, `NAME=ADDRESS`, each with `:PORT` or not, return them.
 
-    Raises ConfigError for what is none, and for one that is named twice.
+    Raises ConfigError for what is not a host, and for one that is named twice.
     """
     found: dict[str, SiteHost] = {}
     for word in words:

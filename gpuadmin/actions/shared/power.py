@@ -204,7 +204,7 @@ def _go(
     released: set[str] = set()
     gone: set[str] = set()
     for step in decision.steps:
-        # people who came after the homes were released have none: they are told, and the node goes on
+        # people who came after the homes were released have none: they are told, and the node is not kept for them
         force = request.force or sent_away or set(step.hosts) <= released
         given = {
             "gpuadmin_power_action": request.action,
@@ -221,7 +221,7 @@ def _go(
         hosts |= {
             # nobody saw what became of it
             name: replace(found, message=CUT)
-            if found.status == "interrupted"  # guard: an interrupted reboot is no success
+            if found.status == "interrupted"  # guard: an interrupted reboot is not a success
             else found
             for name, found in run.hosts.items()
         }

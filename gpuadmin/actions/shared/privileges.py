@@ -30,7 +30,7 @@ def declared(session: Session) -> dict[str, Any]:
         + [
             one.name
             for one in session.site.settings.admins or ()
-            # guard: who is no admin any more is not meant to be root
+            # guard: who is no longer an admin is not meant to be root
             if one.sudo and (one.until is None or one.until >= today)
         ]
     }

@@ -1,7 +1,7 @@
 """Asking the site's Prometheus, which listens on the monitor host's loopback interface alone (docs/decisions/0106).
 
 The way there is an ssh whose standard input and output are the connection (`ssh -W`): no port is opened on this
-machine that somebody else could use, and host keys are checked as ever.
+machine that somebody else could use, and host keys are checked as always.
 """
 
 from __future__ import annotations

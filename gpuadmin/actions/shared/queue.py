@@ -24,7 +24,7 @@ from gpuadmin.results import RunResult
 from gpuadmin.session import Session
 from gpuadmin.who import who
 
-#: What to do about a node whose slurmd does not answer; `gpuadmin resume` is no way out of it.
+#: What to do about a node whose slurmd does not answer; `gpuadmin resume` is not a way out of it.
 SILENT_NODE = (
     "slurmd there does not answer the queue's controller: systemctl status slurmd on the node, and the network between "
     "them; once it answers the node takes jobs"
@@ -228,7 +228,7 @@ def away(session: Session, names: Sequence[str]) -> Away:
         return Away(session)
     host = controller(session)
     answers, run = ask(session, host)
-    session.whole(run, f"interrupted while looking; {session.left_behind}")
+    session.whole(run)
     if host not in answers.known:
         return Away(session, mark, nodes, unknown=answers.unknown.get(host, "it did not answer"))
     queue = answers.known[host]

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from gpuadmin.config.fields import GroupName
 from gpuadmin.config.schema.base import Model
 
-#: The group of everybody who is in no other.
+#: The group of everybody who is not in another.
 EVERYBODY = "people"
 
 Share = Annotated[int, Field(ge=1, le=10000)]

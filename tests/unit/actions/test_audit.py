@@ -103,7 +103,7 @@ def test_a_record_of_nothing_is_not_said_to_be_there(ansible: Ansible, cli: Cli)
     ansible.answer = on_all(storage1=GONE, node1=GONE, node2=GONE)
     code, out, _ = cli("audit", "--record", "--yes")
     assert code == 4
-    assert "There is nothing to write: no hardware.json." in out
+    assert "No host answered: hardware.json is not written." in out
     assert "says all of that already" not in out
     assert ansible.site is not None
     assert not (ansible.site / FILE).exists()
@@ -136,7 +136,7 @@ def test_whose_box_it_is_and_how_sshd_should_be(ansible: Ansible, cli: Cli) -> N
     assert cli("audit", "nosuch")[0] == 2
 
 
-@pytest.mark.holds("who is no admin any more is not meant to be root")
+@pytest.mark.holds("who is no longer an admin is not meant to be root")
 def test_who_is_declared_until_when(ansible: Ansible, cli: Cli) -> None:
     assert ansible.site is not None
     path = ansible.site / "gpuadmin.yml"

@@ -276,7 +276,7 @@ def test_a_key_that_ssh_does_not_use_is_not_the_host_s_fault(site: Path) -> None
 
 
 def test_where_the_key_is_the_cause_the_hint_is_of_the_key(ansible: Ansible, cli: Cli) -> None:
-    """The same again would be refused again, and another login is no way out."""
+    """The same again would be refused again, and another login is not a way out."""
     message = f"{BY_KEY} /k of this machine is open to others (mode 0644), so ssh does not use it"
     ansible.answers = [{"node1": HostResult("unreachable", message=message)}]
     code, _, err = cli("list-users", "--limit", "node1")

@@ -314,7 +314,7 @@ def test_who_stays_reads_no_more_that_it_goes(
     assert cluster.order[-1] == ("node1,node2", "withdraw")
 
 
-@pytest.mark.holds("an interrupted reboot is no success")
+@pytest.mark.holds("an interrupted reboot is not a success")
 def test_an_interrupted_reboot_is_no_success(
     cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip

@@ -79,7 +79,7 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
         [ok(each={"users": '{"minji": {"status": "ok"}}'}, report={"problems": ["a"]}), ok(report={"problems": ["b"]})],
         HostResult("ok", reports={"users": {"minji": OK}, "problems": ["a", "b"]}),
     ),
-    "text that is no JSON": (
+    "text that is not JSON": (
         [ok(each={"homes": "{", "x": 1}, changed=True, operations=["add minji"])],
         HostResult("failed", ["add minji"], f"its answer is not understood: homes is not JSON{STEP}"),
     ),

@@ -70,7 +70,7 @@ def test_a_file_that_a_variable_names() -> None:
 
 
 def test_the_last_task_of_a_block_is_meant(tmp_path: Path) -> None:
-    """A block is no task: nothing is ever heard of it, and everybody would count as interrupted."""
+    """A block is not a task: nothing is ever heard of it, and everybody would count as interrupted."""
     book = tmp_path / "play.yml"
     for also, last in ("", "inside"), ("      always:\n        - name: always\n          a: {}\n", "always"):
         book.write_text(

@@ -110,7 +110,7 @@ def test_the_sites_host_keys_are_the_ones_that_ssh_reads(directory: str, tmp_pat
     assert "stricthostkeychecking true" in output
 
 
-@pytest.mark.holds("user data is no template")
+@pytest.mark.holds("user data is not a template")
 def test_user_data_is_marked() -> None:
     assert unsafe({"a": ["{{ x }}", {"b": "y"}, 3, None, True, ("z",)]}) == {
         "a": [
@@ -167,7 +167,7 @@ def test_people_are_one_text_that_is_no_template() -> None:
     assert found["people"] == unsafe(people)
 
 
-@pytest.mark.holds("user data is no template")
+@pytest.mark.holds("user data is not a template")
 def test_a_run_and_hostile_data(playbook: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     mark = tmp_path / "MARK"
@@ -427,7 +427,7 @@ def test_a_killed_controller_takes_ansible_with_it_and_can_be_run_again(
 
 @pytest.fixture
 def other_run() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of ours that looks like another run's ansible-playbook; it is no child of this process."""
+    """A process of ours that looks like another run's ansible-playbook; it is not a child of this process."""
     starts = subprocess.Popen(
         ["sh", "-c", 'sh -c "$LONG" & echo $!; wait'],
         env={"PATH": os.environ["PATH"], "LONG": "sleep 600; : ansible-playbook"},

@@ -48,7 +48,7 @@ def test_an_odd_one_is_a_failure_in_words(key: str, value: object) -> None:
     assert found["changed"] is (key != "changed")
 
 
-@pytest.mark.holds("a distribution's family is no path on the controller")
+@pytest.mark.holds("a distribution's family is not a path on the controller")
 @pytest.mark.parametrize("family", ["../../../../tmp/mine", "/etc/x", "a/b", "", "x\n", 5, ["debian"]])
 @pytest.mark.parametrize("key", ["family", "distribution"])
 def test_a_distribution_is_a_name_and_no_path(key: str, family: object) -> None:

@@ -164,7 +164,7 @@ def test_granted_held_and_used_are_three_things() -> None:
     assert idle([node], {2: [Sample("", held, 9000)]}, ()) == [], "it is in one list alone"
 
 
-@pytest.mark.holds("what an admin writes as a reason is no job of Slurm's")
+@pytest.mark.holds("what an admin writes as a reason is not a job of Slurm's")
 def test_what_an_admin_writes_as_a_reason_is_no_job() -> None:
     node = one_node(samples("gpu1", gpus=1))
     rows = []

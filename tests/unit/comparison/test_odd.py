@@ -85,10 +85,10 @@ def test_the_own_name_address_and_identifiers_of_a_host_do_not_differ() -> None:
 
 
 def test_a_name_that_is_a_word_or_the_beginning_of_one_hides_nothing() -> None:
-    # the host `nas` has the same text as all others, which is no name there
+    # the host `nas` has the same text as all others, which is not a name there
     texts = {host: answer({"x": "a nas is mounted"}) for host in ("gpu1", "gpu2", "nas")}
     assert compare(texts, SITE, ["ssh"]).found == ()
-    # gpu1 is no part of gpu10, and an address none of a longer one
+    # gpu1 is not part of gpu10, and an address none of a longer one
     assert of({"gpu1": "gpu10", "gpu2": "gpu2", "gpu3": "gpu3"}) == [(ODD, "<host>", ("gpu1",))]
     answers = {host: answer({"x": "192.0.2.10"}, addresses=("192.0.2.1",)) for host in ("gpu1", "gpu2")}
     answers["gpu3"] = answer({"x": "192.0.2.1"}, addresses=("192.0.2.1",))

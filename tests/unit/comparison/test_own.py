@@ -23,4 +23,4 @@ def test_what_is_its_own(text: str, plain: str) -> None:
 
 def test_a_host_that_says_nothing_of_itself() -> None:
     assert Own([], []).plain("gpu1 192.0.2.1") == "gpu1 192.0.2.1"
-    assert Own(["(.*)+"], ["["]).plain("(.*)+ [ x") == "<host> <address> x", "a name is no pattern"
+    assert Own(["(.*)+"], ["["]).plain("(.*)+ [ x") == "<host> <address> x", "a name is not a pattern"

@@ -47,7 +47,7 @@ def with_mail(directory: Path) -> Site:
     return make(directory, MAIL % password + "metrics: {mail_to: [admins@example.org]}\n")
 
 
-@pytest.mark.holds("a secret that is there is never replaced", "the secret of certificates is its owner's alone")
+@pytest.mark.holds("a secret that is there is never replaced")
 def test_the_secret_is_kept_once_and_for_its_owner(tmp_path: Path) -> None:
     site = make(tmp_path / "site")
     first = secret_of(site)

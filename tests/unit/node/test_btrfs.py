@@ -132,21 +132,13 @@ def test_what_keeps_a_directory_from_being_renamed_is_taken_off(tmp_path: Path, 
 def moved(path: Path) -> tuple[bool, set[str]]:
     """Whether chattr's flags were on it, before it was made movable, and what flags it has then."""
     before = flags(path)
-    handle = btrfs.open_directory(str(path))
-    try:
-        btrfs.make_movable(handle)
-    finally:
-        os.close(handle)
+    btrfs.make_movable(str(path))
     return bool(before & {"i", "a"}), flags(path)
 
 
 def test_off_btrfs_there_is_nothing_to_take_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(btrfs, "SUBVOLUME_INODE", Path("/proc/1").stat().st_ino)  # there are others of that number
-    handle = btrfs.open_directory("/proc/1")  # a file system that knows neither question
-    try:
-        btrfs.make_movable(handle)
-    finally:
-        os.close(handle)
+    btrfs.make_movable("/proc/1")  # a file system that knows neither question
 
 
 def test_a_link_is_no_directory(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -131,55 +130,14 @@ def test_old_code_goes_when_nobody_runs_from_it(state: Path, keep: Callable[[str
 
 
 def test_units_run_one_code_or_the_other(state: Path, keep: Callable[[str], Path]) -> None:
-    """Also where an older gpuadmin left a directory of that name; it is there until nothing begun then can need it."""
-    old = state / "lib/gpuadmin_node"
-    old.mkdir(parents=True)
-    (old / "cli.py").write_text("old")
+    link = state / "lib/gpuadmin_node"
     where = str(state.parent / "run")
     for word in "abb":
         place, digest = keep(word), small(word)[0]
         code_cache.link(digest, str(state), where)
-        assert old.is_symlink()
-        assert (old / "cli.py").resolve() == (place / code_cache._OURS / "cli.py").resolve()
+        assert (link / "cli.py").resolve() == (place / code_cache._OURS / "cli.py").resolve()
         assert code_cache.linked(digest, str(state))
-        if word == "a":
-            assert [path.read_text() for path in state.glob("lib/.part-before-*/cli.py")] == ["old"]
     assert not code_cache.linked(small("a")[0], str(state))
-    assert not list(state.glob("lib/.part-*"))
-
-
-def test_the_old_directory_stays_while_something_runs_from_it(state: Path, keep: Callable[[str], Path]) -> None:
-    """It has no lock: a backup or a relay that began before the upgrade loads more of its code as it goes on."""
-    old = state / "lib/gpuadmin_node"
-    old.mkdir(parents=True)
-    (old / "cli.py").write_text("import time\nprint(flush=True)\ntime.sleep(60)")
-    where = str(state.parent / "run")
-    with subprocess.Popen([sys.executable, "-I", str(old / "cli.py"), "backup"], stdout=subprocess.PIPE) as running:
-        assert running.stdout is not None
-        running.stdout.readline()
-        for word in "ab":
-            keep(word)
-            code_cache.link(small(word)[0], str(state), where)
-        keep("c")
-        assert len(list(state.glob("lib/.part-before-*/cli.py"))) == 1
-        running.kill()
-    keep("d")
-    assert not list(state.glob("lib/.part-*"))
-
-
-def test_what_was_begun_since_runs_from_the_link(state: Path, keep: Callable[[str], Path]) -> None:
-    old = state / "lib/gpuadmin_node"
-    old.mkdir(parents=True)
-    (old / "cli.py").write_text("old")
-    keep("a")
-    code_cache.link(small("a")[0], str(state), str(state.parent / "run"))
-    time.sleep(code_cache._SLACK + 0.2)  # what begins now began after the directory was renamed, for whatever clock
-    command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", f"{old}/cli.py"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
-        assert running.stdout is not None
-        running.stdout.readline()
-        keep("b")
-        running.kill()
     assert not list(state.glob("lib/.part-*"))
 
 

@@ -255,7 +255,7 @@ def test_what_a_site_says_is_no_markup(name: str) -> None:
 
 @pytest.mark.parametrize("language", ["ko", "en"])
 def test_no_mark_of_markdown_is_left_in_the_page(language: str) -> None:
-    """`*so…*에서` is no emphasis to CommonMark: a letter follows at once, and a punctuation mark is before the star."""
+    """`*so…*에서` is not emphasis to CommonMark: a letter follows it, and a punctuation mark precedes the star."""
     html = re.sub(r"<(style|code|pre)>.*?</\1>", "", page(write(language), language), flags=re.DOTALL)
     assert re.findall(r".{0,20}(?:\*|`|\]\().{0,20}", re.sub(r"<[^>]*>", "", html)) == []
 
@@ -270,7 +270,7 @@ def test_a_long_page_begins_with_its_contents() -> None:
     assert "<nav>" not in page("# Title\n\n## One\n", "en"), "nothing to look for"
 
 
-@pytest.mark.holds("what a site says is no markup in a page")
+@pytest.mark.holds("what a site says is not markup in a page")
 def test_html_in_markdown_is_shown() -> None:
     assert "&lt;script&gt;" in page("# x\n\n<script>alert(1)</script>\n", "en")
 

@@ -13,7 +13,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place imp
 from gpuadmin.ansible.reports import of_text
 
 
-@pytest.mark.holds("a part of a look that hangs is unknown, and no other is")
+@pytest.mark.holds("a part that hangs is unknown, and no other is")
 def test_one_part_that_hangs_or_fails_stops_no_other() -> None:
     def fails(place: Place) -> list[Any]:
         raise PermissionError(13, "Permission denied", "/etc/shadow")

@@ -195,7 +195,7 @@ def test_what_does_not_load_replaces_nothing(storage: Storage, mariadb: MariaDB)
     assert "stop slurmdbd" not in mariadb.log.read_text()
 
 
-@pytest.mark.holds("a name of a table is no statement")
+@pytest.mark.holds("a name of a table is not a statement")
 def test_a_table_with_an_odd_name_is_not_moved(storage: Storage, mariadb: MariaDB) -> None:
     made(storage)
     mariadb.table(DATABASE, "x` TO y", "1")

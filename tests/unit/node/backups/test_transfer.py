@@ -495,7 +495,7 @@ def test_a_copy_counts_when_the_other_host_says_when(storage: Storage, other: Ke
 
 @pytest.mark.btrfs
 def test_a_parent_is_the_same_here_and_there(storage: Storage, other: Keeper) -> None:
-    """A set of the same name with another home in it is no base for a difference."""
+    """A set of the same name with another home in it is not a base for a difference."""
     home = storage.home(*MINJI)
     first = storage.backup(verify=[])
     assert copy(first, other) == {}

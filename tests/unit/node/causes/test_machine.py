@@ -4,7 +4,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.causes.machine impor
 
 
 def test_a_clock_that_nothing_keeps() -> None:
-    # to restart a service that is not installed is no remedy
+    # to restart a service that is not installed is not a remedy
     (found,) = machine({"node": True, "clock": {"synchronized": False}, "late": []})
     assert found.code == "clock-free"
     assert "timedatectl set-ntp true" in found.remedy

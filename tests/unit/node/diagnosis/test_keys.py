@@ -21,7 +21,7 @@ KEY = public_key("minji")
         ("ssh-ed25519 AAAA*AAA", "not base64"),
         (KEY.replace("ssh-ed25519 ", "ssh-rsa "), "of another kind"),
         ("-----BEGIN OPENSSH PRIVATE KEY-----", "is a private key"),
-        ("hello", "is no public key"),
+        ("hello", "is not a public key"),
         ("ssh-dss AAAAB3NzaC1kc3MAAAABAQ==", "DSA"),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_link_is_not_followed(home: Path, tmp_path: Path) -> None:
     assert of(home)["problem"] == "is a symbolic link"
 
 
-@pytest.mark.holds("what is no regular file is not read")
+@pytest.mark.holds("what is not a regular file is not read")
 def test_a_pipe_is_not_waited_for(home: Path) -> None:
     (home / ".ssh/authorized_keys").unlink()
     os.mkfifo(home / ".ssh/authorized_keys", 0o600)

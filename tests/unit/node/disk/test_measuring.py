@@ -122,7 +122,7 @@ def test_what_is_on_no_disk_of_this_host_is_not_asked(plain: Place, monkeypatch:
     with pytest.raises(NodeError, match="no disk"):
         directories(plain)
     monkeypatch.setattr(package, "read_mountinfo", lambda: "30 1 0:5 / / rw - tmpfs x rw\n")
-    assert directories(plain) == [], "memory is no disk"
+    assert directories(plain) == [], "memory is not a disk"
 
 
 @pytest.mark.holds("another place below is not counted twice")

@@ -52,7 +52,7 @@ def test_a_damaged_file_opens_nothing_and_stops_no_other(tmp_path: Path, text: s
     assert "a1.json opens nothing" in problems[0]
 
 
-@pytest.mark.holds("a grant's id is no path")
+@pytest.mark.holds("a grant's id is not a path")
 def test_what_may_not_be_written(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="nobody's who needs a grant"):
         grants.write(replace(ONE, uid=0), str(tmp_path))
@@ -102,7 +102,7 @@ def test_uids_that_are_nobody_s(tmp_path: Path, uid: int) -> None:
 @pytest.mark.parametrize("until", [grants.LATEST + 1, 10**18, 10**400])
 def test_an_end_that_no_date_can_say(tmp_path: Path, until: int) -> None:
     (problem,) = damaged(tmp_path, until=until)
-    assert "is no time" in problem
+    assert "is not a time" in problem
 
 
 def test_a_file_that_is_too_large_or_too_deep(tmp_path: Path) -> None:

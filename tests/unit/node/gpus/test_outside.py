@@ -9,7 +9,7 @@ NAMES = {20000: "minji", 20001: "jiho", 1000: "admin", 61500: "a-service", 999: 
 
 
 @pytest.mark.holds(
-    "a process's name that is no text stops nothing",
+    "a process's name that is not a text stops nothing",
     "nobody is taken for root by what they call their process",
     "what somebody calls a cgroup of theirs stops nothing",
 )

@@ -45,4 +45,4 @@ def test_nvswitches_are_counted(node: Node) -> None:
     node.gpu("0000:07:00.0", None, **{"class": "0x068000"})
     node.gpu("0000:08:00.0", None, **{"class": "0x068000", "vendor": "0x8086"})
     assert pci.switches(str(node.bus)) == 1
-    assert [one.address for one in pci.devices(str(node.bus), ())] == ["0000:01:00.0"], "a switch is no GPU"
+    assert [one.address for one in pci.devices(str(node.bus), ())] == ["0000:01:00.0"], "a switch is not a GPU"

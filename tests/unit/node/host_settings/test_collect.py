@@ -14,7 +14,7 @@ def test_the_sections_are_those_that_are_compared() -> None:
     assert list(collect.SECTIONS) == list(SECTIONS)
 
 
-@pytest.mark.holds("a section that hangs is unknown, and no other is")
+@pytest.mark.holds("a part that hangs is unknown, and no other is")
 def test_one_that_hangs_or_fails_stops_no_other() -> None:
     def hangs(place: Place) -> Settings:
         time.sleep(600)  # a program that does not end

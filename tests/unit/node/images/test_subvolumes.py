@@ -60,7 +60,7 @@ def test_a_subvolume_goes_with_those_in_it_unless_one_is_needed(node: Node) -> N
 
 
 def test_a_snapshot_replaces_nothing(node: Node) -> None:
-    """btrfs itself would make it inside of a directory that is there; and what is no subvolume is not deleted."""
+    """btrfs itself would make it inside of a directory that is there; and what is not a subvolume is not deleted."""
     (node.top / "roots/taken").mkdir()
     with pytest.raises(NodeError, match="exists already"):
         btrfs.snapshot(str(node.top / "roots/base"), str(node.top / "roots/taken"), read_only=False)

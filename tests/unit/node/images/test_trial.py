@@ -51,7 +51,7 @@ def places(tmp_path: Path) -> Places:
 
 
 def test_the_built_in_checks(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each finds what it is for; what was so before the switch is no reason to go back."""
+    """Each finds what it is for; what was so before the switch is not a reason to go back."""
     settings = ImageSettings()
     monkeypatch.setattr(trial, "failed_units", lambda: ["old.service"])
     monkeypatch.setattr(trial.pci, "summary", lambda: ["GPU-2", "GPU-1", "GPU-3"])

@@ -38,7 +38,7 @@ def test_a_share_of_a_small_machine_is_enough_to_log_in() -> None:
 
 
 def test_what_is_no_amount_is_an_error() -> None:
-    with pytest.raises(NodeError, match="limits: 'lots' is no amount"):
+    with pytest.raises(NodeError, match="limits: 'lots' is not an amount"):
         properties(Bounds(memory="lots"), NODE)
 
 

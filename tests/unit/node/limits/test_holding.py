@@ -92,7 +92,7 @@ def test_somebody_is_stopped_at_their_amount_and_nobody_else(docker: Docker) -> 
     assert found.most == 100 * MB
 
 
-@pytest.mark.holds("a subvolume that somebody makes is no way around their amount")
+@pytest.mark.holds("a subvolume that somebody makes is not a way around their amount")
 def test_a_subvolume_of_their_own_is_no_way_around_it(docker: Docker) -> None:
     docker.hold()
     minji = docker.place()

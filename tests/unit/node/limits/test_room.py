@@ -120,7 +120,7 @@ def test_homes_are_wiped_where_people_have_filled_all(disk: Disk) -> None:
     assert storage.backup(SECOND).homes.keys() == {"minji"}
 
 
-@pytest.mark.holds("a subvolume that somebody makes is no way around the limit")
+@pytest.mark.holds("a subvolume that somebody makes is not a way around the limit")
 def test_a_subvolume_of_somebodys_own_counts_as_well(disk: Disk) -> None:
     disk.keep()
     assert as_minji("btrfs", "subvolume", "create", str(disk.local / "mine")).returncode == 0

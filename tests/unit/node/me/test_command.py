@@ -87,7 +87,7 @@ def test_as_somebody_without_privileges(verb: list[str], tmp_path: Path) -> None
         assert ", 2 files\n" in done.stdout
     elif verb:
         assert done.returncode in (0, 1)
-        # pytest's directory is no file server's
+        # pytest's directory is not a file server's
         assert "because: the homes are not mounted on this node" in done.stdout
     else:
         assert done.returncode == 0

@@ -234,7 +234,7 @@ def test_the_kernel_s_threads_hide_none_of_root_s_processes(tmp_path: Path, monk
 
 
 def test_a_name_counts_only_where_the_kernel_says_no_inode(tmp_path: Path) -> None:
-    """Somebody's own file, in a namespace in which it is called /dev/nvidia0, is no GPU."""
+    """Somebody's own file, in a namespace in which it is called /dev/nvidia0, is not a GPU."""
     host = Host(tmp_path)
     host.process(7, 1001, files={3: ("/dev/nvidia0", 77, 30)}, mounts=MOUNTS)
     host.process(8, 1001, files={3: ("/dev/nvidia0", 0, 30)}, mounts=MOUNTS)

@@ -193,7 +193,7 @@ def test_a_boot_goes_on_with_what_was_begun(host: Host, monkeypatch: pytest.Monk
     assert recorded(host.places.state)[0] == HALVES
 
 
-@pytest.mark.holds("a MIG device whose files nobody says is no name for its whole GPU")
+@pytest.mark.holds("a MIG device whose files nobody says is not a name for its whole GPU")
 def test_a_mig_device_whose_files_nobody_says_opens_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dividing.mapper, "caps_of", lambda *_: None)
     host.go({0: HALVES})

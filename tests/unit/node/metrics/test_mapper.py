@@ -70,7 +70,7 @@ def test_since_when_a_job_has_a_gpu_for_nothing(cluster: Cluster) -> None:
     found = cluster.look()
     since = found[JOB.format(FIRST, "alice")]
     assert now - 1 <= since <= time.time() + 1, "what was before the collector began nobody knows"
-    assert not any(name.startswith(JOB[:40]) and "bob" in name for name in found), "an admin's grant is no job"
+    assert not any(name.startswith(JOB[:40]) and "bob" in name for name in found), "an admin's grant is not a job"
     cluster.clock += 1
     assert cluster.look()[JOB.format(FIRST, "alice")] == since
     with cluster.process(47001) as one:

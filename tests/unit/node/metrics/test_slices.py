@@ -29,7 +29,7 @@ def test_everybody_who_runs_something(tmp_path: Path) -> None:
         'gpuadmin_user_tasks{user="alice"}': 5,
         'gpuadmin_user_io_read_bytes_total{user="alice"}': 11,
         'gpuadmin_user_io_written_bytes_total{user="alice"}': 22,
-    }, "who is no account is left out, and what is not counted is not zero"
+    }, "who is not an account is left out, and what is not counted is not zero"
 
 
 def test_a_host_that_counts_nothing_so(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_what_is_not_carried(node: Node, change: Any, words: str) -> None:
     assert record.load(node.arguments["state"], "minji", UID).containers == {}
 
 
-@pytest.mark.holds("a name of a volume is no path")
+@pytest.mark.holds("a name of a volume is not a path")
 def test_a_name_that_is_a_path_is_refused(node: Node) -> None:
     assert "not the name of a volume" in node.carry(volumes=("../etc",))["problems"]["volume ../etc"]
 
@@ -246,7 +246,7 @@ def test_a_tag_of_hers_stays(node: Node) -> None:
     assert (node.hers.images[OTHER]["RepoTags"], node.hers.images[IMAGE]["RepoTags"]) == (["tiny:latest"], [])
 
 
-@pytest.mark.holds("an id of an image is no path")
+@pytest.mark.holds("an id of an image is not a path")
 def test_an_id_that_is_a_path_is_refused(node: Node) -> None:
     node.root.image("../info")
     assert "not the id of an image" in node.carry(images=("../info",))["problems"]["image ../info"]
@@ -318,7 +318,7 @@ KEPT = [
     pytest.param(lambda node: node.root.container("more", OTHER, "data"), "volume data", "container more has it",
                  marks=pytest.mark.holds("a volume that a container has is kept")),
     pytest.param(lambda node: node.root.images[IMAGE]["RepoTags"].append("new:1"), f"image {IMAGE}", "another name",
-                 marks=pytest.mark.holds("an image that has another name by now is kept")),
+                 marks=pytest.mark.holds("an image that now has another name is kept")),
     pytest.param(lambda node: node.hers.images.clear(), f"image {IMAGE}", "it is the only one",
                  marks=pytest.mark.holds("an image that is there once is kept")),
     pytest.param(lambda node: node.root.container("more", IMAGE), f"image {IMAGE}", "container more is made of it",

@@ -81,7 +81,7 @@ def test_more_time_up_to_the_longest(tmp_path: Path, monkeypatch: pytest.MonkeyP
     "nobody keeps a GPU longer that others wait for",
     "nobody keeps a GPU into somebody else's reservation",
     "more time is given for a job of one's own alone",
-    "what is no request of ours is not understood as one",
+    "what is not a request of ours is not understood as one",
 )
 @pytest.mark.parametrize(
     ("request_", "policy", "waits", "reserved", "user", "why"),

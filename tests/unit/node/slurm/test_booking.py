@@ -88,7 +88,7 @@ def test_a_node_is_booked_for_that_person_alone(controller: Controller) -> None:
     "only a node that Slurm has named is booked",
     "nobody books a node with more GPUs than the site allows",
     "bookings leave others the part of the queue that the site says",
-    "what is no request of ours is not understood as one",
+    "what is not a request of ours is not understood as one",
 )
 @pytest.mark.parametrize(
     ("request_", "there", "why"),
@@ -131,7 +131,7 @@ def test_where_the_site_says_nothing(controller: Controller) -> None:
 
 
 def test_what_is_booked_at_other_times_keeps_nobody_from_it(controller: Controller) -> None:
-    """Those of one after the other add up to no more than one of them; what an admin reserved is no booking."""
+    """Those of one after the other add up to no more than one of them; what an admin reserved is not a booking."""
     controller.reserved(
         reservation("gpu-book-a-1", "a", "gpu1", NOW + DAY - HOUR),
         reservation("gpu-book-b-1", "b", "gpu1", NOW + DAY),

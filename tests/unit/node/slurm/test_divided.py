@@ -98,7 +98,7 @@ def test_a_gpu_with_one_mig_device_is_not_taken_for_it() -> None:
     assert divided.name_of(0, one, [CAPS[0][:1]]) == "GPU-b"
 
 
-@pytest.mark.holds("where GPUs are divided a number that nobody explains is no GPU")
+@pytest.mark.holds("where GPUs are divided a number that nobody explains is not a GPU")
 def test_where_nothing_was_fetched_a_number_is_that_of_its_file() -> None:
     whole = {"GPU-a": ["/dev/nvidia0"], "GPU-b": ["/dev/nvidia1"]}
     assert [divided.name_of(number, whole, None) for number in range(3)] == ["GPU-a", "GPU-b", None]

@@ -118,7 +118,7 @@ def test_one_that_its_person_has_changed_is_called_off(bin: Path, nodes: str, gp
     assert called(bin)[-1] == "scancel 9"
 
 
-@pytest.mark.holds("what is no number of a job is given to no program of Slurm's")
+@pytest.mark.holds("Slurm's programs get nothing but a job's number")
 @pytest.mark.parametrize("said", ["", "12,13", "Submitted batch job 12"])
 def test_a_job_of_which_nobody_says_the_number(bin: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     slurm(bin, monkeypatch, sbatch=f"echo '{said}'")

@@ -105,7 +105,7 @@ def test_nodes_without_gpus_have_none_to_keep_from_others() -> None:
 @pytest.mark.holds("no line for Slurm is made of a controller's name")
 @pytest.mark.parametrize("controller", [("nas\nPartitionName=x", "10.0.0.9"), ("nas", "10.0.0.9)\nx"), ("nas", "")])
 def test_no_line_is_made_of_a_controller_s_name(controller: tuple[str, str]) -> None:
-    with pytest.raises(NodeError, match="is no host and its address"):
+    with pytest.raises(NodeError, match="is not a host and its address"):
         nodes_conf([Node("gpu1", "10.0.0.1", 64, 100_000, 8)], 48, controller)
 
 

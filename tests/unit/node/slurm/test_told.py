@@ -36,7 +36,7 @@ def test_what_each_person_reads() -> None:
     assert told.texts([job("minji", gpus=0)], NOW).keys() == told.texts([], NOW).keys(), "a job without GPUs"
 
 
-@pytest.mark.holds("what is no name becomes no file", "nobody reads of a GPU that is no longer theirs")
+@pytest.mark.holds("what is not a name becomes no file", "nobody reads of a GPU that is no longer theirs")
 def test_what_is_not_told() -> None:
     nobody = {".nobody.en", ".nobody.ko"}
     assert set(told.texts([job("../minji"), job(".nobody")], NOW)) == nobody

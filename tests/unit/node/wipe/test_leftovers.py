@@ -131,7 +131,7 @@ def test_nothing_is_packed_that_is_not_named_so(storage: Storage) -> None:
 
 
 def test_one_that_cannot_be_packed_keeps_no_other(storage: Storage) -> None:
-    """A path that is too long, and something that is no directory of ours: named, and the others are packed."""
+    """A path that is too long, and something that is not a directory of ours: named, and the others are packed."""
     left(storage)
     backup = storage.root / homes.TRASH / FIRST
     odd = backup / "aaa"

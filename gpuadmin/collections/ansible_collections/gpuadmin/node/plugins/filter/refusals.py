@@ -12,7 +12,7 @@ name: refusals
 short_description: Whom storage hosts refuse a home
 version_added: "0.1.0"
 description:
-  - Returns names and reasons from the results of M(gpuadmin.node.homes). Leaves out what is no login name or no text.
+  - Returns names and reasons from the results of M(gpuadmin.node.homes). Without what is not a login name, or not text.
 options:
   _input:
     description: The registered results, one for each storage host that answered.

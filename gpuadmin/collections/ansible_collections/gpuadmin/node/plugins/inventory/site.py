@@ -25,7 +25,7 @@ version_added: "0.1.0"
 description:
   - For each host that sources before this one have named, the variables of gpuadmin's roles, computed by
     C(gpuadmin.desired) from the site's settings and from what a verb asks for.
-  - What the site's own inventory says of a host or its groups wins; extra variables win over all, as ever.
+  - What the site's own inventory says of a host or its groups wins; extra variables win over all, as always in Ansible.
   - The variable C(gpuadmin_site) has the settings where gpuadmin runs Ansible. Without it the plugin reads the
     site from the directory that C(GPUADMIN_SITE) names, or from where Ansible was started.
 options:

@@ -288,8 +288,12 @@ def set_read_only(handle: int) -> None:
     fcntl.ioctl(handle, _SUBVOL_SETFLAGS, struct.pack("=Q", _READ_ONLY << 1))
 
 
-def make_movable(handle: int) -> None:
-    """Take from an open directory what keeps it from being renamed: chattr's flags, and being read-only."""
-    inode_flags.clear(handle)
-    if subvolume_of(handle) is not None and os.fstat(handle).st_ino == SUBVOLUME_INODE:
-        set_writable(handle)
+def make_movable(path: str, directory: int | None = None) -> None:
+    """Take from a directory what keeps it from being renamed: chattr's flags, and being read-only."""
+    handle = open_directory(path, directory)
+    try:
+        inode_flags.clear(handle)
+        if subvolume_of(handle) is not None and os.fstat(handle).st_ino == SUBVOLUME_INODE:
+            set_writable(handle)
+    finally:
+        os.close(handle)

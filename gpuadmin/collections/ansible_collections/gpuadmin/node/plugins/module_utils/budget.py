@@ -46,7 +46,7 @@ class Budget:
         self._setting = setting
 
     def again(self) -> Budget:
-        """For one more walk through the same home: as many entries again, and no more time."""
+        """For one more walk through the same home: as many entries again, but no extra time."""
         result = Budget(self.seconds, self.entries, self._written, setting=self._setting)
         result._end = self._end
         return result

@@ -14,13 +14,11 @@ import os
 import re
 import shutil
 import sys
-import time
 from collections.abc import Mapping
 
 from .errors import NodeError
-from .files import flocked, make_directory, sync_directory, sync_filesystem
+from .files import flocked, make_directory, sync_directory, sync_filesystem, unlink_if_there
 from .paths import RUN, STATE
-from .renaming import exchange
 
 LINK = "gpuadmin_node"  # in the library: where units find cli.py
 _OURS = "ansible_collections/gpuadmin/node/plugins/module_utils"
@@ -29,13 +27,11 @@ COMPILING = f"{_OURS}/compiling"  # root's alone: its holder compiles
 _NAME = re.compile(r"[0-9a-f]{64}\.[a-z0-9-]+")
 _PATH = re.compile(r"(?:[A-Za-z0-9_]+/)*[A-Za-z0-9_]+\.py")
 _PART = ".part-"  # begun, or on its way out
-_BEFORE = f"{_PART}before-"
-_SLACK = 2.0  # seconds by which two clocks may differ
 _NEWEST = 3  # this one, the one before, and that of another controller
 
 
 def place(digest: str, state: str = STATE) -> str:
-    """The directory of the code of that digest, for the Python that runs this. Raises NodeError for no digest."""
+    """The directory of the code of that digest, for the Python that runs this. Raises NodeError if it is none."""
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
         raise NodeError(f"{digest[:80]!r} is not a sha256")
     return os.path.join(state, "lib", f"{digest}.{sys.implementation.cache_tag}")
@@ -88,13 +84,9 @@ def link(digest: str, state: str = STATE, run: str = RUN) -> None:
     path = os.path.join(state, "lib", LINK)
     part = os.path.join(state, "lib", f"{_PART}link")
     with flocked(os.path.join(run, "kept.lock")):
-        _retire(part)
+        unlink_if_there(part)
         os.symlink(_target(digest, state), part)
-        if os.path.isdir(path) and not os.path.islink(path):
-            exchange(part, path)  # a directory, of gpuadmin 0.2: what runs from it goes on
-            _retire(part)
-        else:
-            os.rename(part, path)
+        os.rename(part, path)
         sync_directory(os.path.dirname(path))
 
 
@@ -129,42 +121,8 @@ def _remove(path: str) -> None:
 def _discard(library: str) -> None:
     """Remove what an earlier call left when it was cut off. Nobody is at it: this one has the lock."""
     for name in os.listdir(library):
-        path = os.path.join(library, name)
-        if (
-            name.startswith(_PART)
-            # guard: the old directory stays while something runs from it
-            and not (name.startswith(_BEFORE) and _used(path))
-        ):
-            _remove(path)
-
-
-def _retire(part: str) -> None:
-    """Make room at ``part``: a link goes, and a directory of gpuadmin 0.2 until nothing runs from it any more."""
-    if os.path.islink(part):
-        os.unlink(part)
-    elif os.path.lexists(part):
-        os.rename(part, os.path.join(os.path.dirname(part), f"{_BEFORE}{time.time_ns()}"))
-
-
-def _used(directory: str, proc: str = "/proc") -> bool:
-    """Whether a process may run from what was ``lib/gpuadmin_node`` until it was renamed: nothing in it is locked.
-
-    Since then the same command line has meant the code that the link names.
-    """
-    program = os.path.join(os.path.dirname(directory), LINK, "cli.py").encode()
-    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    renamed = os.lstat(directory).st_ctime
-    for pid in filter(str.isdecimal, os.listdir(proc)):
-        try:
-            with open(f"{proc}/{pid}/cmdline", "rb") as stream:
-                words = stream.read(65536).split(b"\0")
-            with open(f"{proc}/{pid}/stat", "rb") as stream:
-                started = int(stream.read(4096).rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
-        except (OSError, ValueError, IndexError):
-            continue  # it has ended
-        if program in words and booted + started < renamed + _SLACK:
-            return True
-    return False
+        if name.startswith(_PART):
+            _remove(os.path.join(library, name))
 
 
 def _prune(library: str, target: str) -> None:

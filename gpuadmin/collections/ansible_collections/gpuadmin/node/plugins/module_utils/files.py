@@ -35,12 +35,19 @@ def read_bytes(path: str) -> bytes | None:
         if error.errno == errno.ELOOP:
             raise NodeError(f"{path} is a symbolic link; gpuadmin does not follow it") from error
         raise
-    # guard: what is no file has no content
+    # guard: what is not a file has no content
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise NodeError(f"{path} is not a regular file")
     with os.fdopen(handle, "rb") as stream:
         return stream.read()
+
+
+def unlink_if_there(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
 
 
 def sync_directory(path: str) -> None:
@@ -82,10 +89,7 @@ def write_atomic(path: str, data: bytes, *, mode: int, model: str | None = None,
     """
     directory, name = os.path.split(path)
     temporary = os.path.join(directory, f".{name}.gpuadmin-new")
-    try:
-        os.unlink(temporary)
-    except FileNotFoundError:
-        pass
+    unlink_if_there(temporary)
     handle = os.open(
         temporary,
         os.O_WRONLY
@@ -256,8 +260,5 @@ def shadow_lock(root: str, names: tuple[str, ...], seconds: float = LOCK_SECONDS
         yield
     finally:
         for path in reversed(held):
-            try:
-                os.unlink(path)
-            except FileNotFoundError:
-                pass
+            unlink_if_there(path)
         os.close(handle)

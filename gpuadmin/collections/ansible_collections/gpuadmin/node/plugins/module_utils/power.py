@@ -63,7 +63,7 @@ def collect(
 def clients(nfsd: str = NFSD, proc: str = PROC) -> list[str]:
     """Addresses of the NFS clients that the kernel's server knows. Raises NodeError if it does not say."""
     # the directory proves nothing: a kernel that could load an NFS server has it, empty
-    # guard: an NFS server that does not say who mounts is no server without clients -> True
+    # guard: an NFS server that does not say who mounts is not a server without clients -> True
     if "nfsd" not in _read(proc, "filesystems").split():
         names = [name for name in ("tcp", "tcp6") if os.path.exists(os.path.join(proc, "net", name))]  # IPv6 may be off
         # guard: an NFS server that is not the kernel's is not taken for none
@@ -88,7 +88,7 @@ def clients(nfsd: str = NFSD, proc: str = PROC) -> list[str]:
             with open(os.path.join(directory, name, "info"), encoding="utf-8", errors="replace") as stream:
                 text = stream.read(65536)
         except FileNotFoundError:
-            continue  # it is gone by now
+            continue  # it has just gone
         status = re.search(r"(?m)^status: (\w+)", text)
         if status is None or status.group(1) not in GONE:
             address = re.search(r'(?m)^address: "(.*):\d+"', text)

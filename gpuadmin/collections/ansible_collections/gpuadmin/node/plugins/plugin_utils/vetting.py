@@ -44,7 +44,7 @@ def vetted(output: bytes) -> bytes:
         found, odd = {}, f"it is nested more than {DEEPEST} levels deep"
     except ValueError as error:
         found, odd = {}, f"it is not JSON: {error}"
-    # the very text that was read: Ansible, which looks for the object in its own way, finds no other one
+    # the text that was read: Ansible, which looks for the object in its own way, must not find another one
     return (
         text.encode()
         if odd is None
@@ -69,7 +69,7 @@ def problem(answer: object) -> str | None:
             return f"{key} is {_kind(answer[key])}, not {_WORDS[kind]}"
     facts = (answer.get("ansible_facts") or {}).get("gpuadmin")
     for key, name in facts.items() if isinstance(facts, dict) else ():
-        # guard: a distribution's family is no path on the controller
+        # guard: a distribution's family is not a path on the controller
         if key in _NAMING and name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
             return f"{key} is not the name of a distribution"
     return _too_much(answer)

@@ -112,15 +112,15 @@ def plan(wanted: Wanted, observed: Observed) -> Plan:
         raise NodeError(f"{wanted.setting} is {quoted(wanted.name)}, which cannot be the name of its account")
     if not KEY.match(wanted.key):
         raise NodeError("sshd cannot read the admin's public key")
-    if observed.elsewhere:  # guard: a name that a directory gives is no admin account
+    if observed.elsewhere:  # guard: a name that a directory gives is not an admin account
         raise NodeError(f"{wanted.name} comes from a directory (LDAP, SSSD); choose another {wanted.setting}")
     home = wanted.home if observed.uid is None else observed.home
     uid = wanted.uid if observed.uid is None else observed.uid
     if (
-        uid == 0 or not home.startswith("/")  # guard: an account that is root is no admin account
+        uid == 0 or not home.startswith("/")  # guard: an account that is root is not an admin account
     ):
         raise NodeError(f"{wanted.name} has uid {uid} and home {quoted(home)} here; choose another {wanted.setting}")
-    if wanted.first <= uid <= wanted.last:  # guard: the admin's uid is no person's
+    if wanted.first <= uid <= wanted.last:  # guard: the admin's uid is not a person's
         raise NodeError(f"{wanted.name} has uid {uid}, which is a person's; choose another {wanted.setting}")
     if below(home, wanted.homes):  # guard: the admin's home is not where people's homes are mounted
         raise NodeError(
@@ -165,7 +165,7 @@ def _refuse_others_home(wanted: Wanted, observed: Observed, home: str) -> None:
             raise NodeError(f"{home} is there already, and belongs to {owner(there.uid)}; move it away, or {way_out}")
     elif (
         there is None
-        # guard: a file as home of the admin account is no home
+        # guard: a file as home of the admin account is not a home
         or not stat.S_ISDIR(there.mode)
     ):
         raise NodeError(
@@ -187,7 +187,7 @@ def observe(wanted: Wanted) -> Observed:
             _above(home),
             _place(
                 home,
-                os.lstat,  # guard: a link as home of the admin account is no home -> os.stat
+                os.lstat,  # guard: a link as home of the admin account is not a home -> os.stat
             ),
         )
         if local
@@ -290,7 +290,7 @@ def add_key(home: str, key: str, uid: int, gid: int) -> None:
         with _ssh(handle, home) as place:
             if (
                 place is None
-                or os.stat(place).st_uid != uid  # guard: a directory of another's is no place for the admin's keys
+                or os.stat(place).st_uid != uid  # guard: a directory of another's is not a place for the admin's keys
             ):
                 raise NodeError(f"{home}/{SSH} is not a directory of uid {uid}'s own")
             before = _read(place, home)

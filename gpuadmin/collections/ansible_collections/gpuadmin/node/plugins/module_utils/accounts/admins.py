@@ -1,4 +1,4 @@
-"""The site's declared admins: their accounts, keys and sudo; and the end of those who are declared no more.
+"""The site's declared admins: their accounts, keys and sudo; and the end of those who are no longer declared.
 
 They are system accounts like the one that gpuadmin logs in as (admin.py), without a password; one that was made by hand
 keeps its uid. Who was declared, and with which keys, is written down with sudo's rules: by that the next run knows what
@@ -116,7 +116,7 @@ def sudoers(admins: Sequence[Admin]) -> str:
 
 
 def gone(text: str, admins: Sequence[Admin]) -> list[str]:
-    """Who was declared when the file was written, and is no more."""
+    """Who was declared when the file was written, and no longer is."""
     lines = text.splitlines()
     if not lines or lines[0] != _HEADER or len(lines) < 2:
         return []
@@ -136,7 +136,7 @@ def declared_keys(text: str) -> dict[str, list[str]]:
 
 
 def _taken(text: str, admins: Sequence[Admin], passwd: Table, people: People) -> list[tuple[str, int, Sequence[str]]]:
-    """Keys that were declared, are no more, and still let somebody in."""
+    """Keys that are no longer declared, and still let somebody in."""
     wanted = {one.name: {key.split(" ")[1] for key in one.keys} for one in admins}
     found: list[tuple[str, int, Sequence[str]]] = []
     for name, before in declared_keys(text).items():

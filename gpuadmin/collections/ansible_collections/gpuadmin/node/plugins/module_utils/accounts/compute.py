@@ -160,7 +160,7 @@ def _refused(
             or data.passwd.get(user.name) is not None
         ):
             continue
-        if record is None or record.user.uid != user.uid:  # guard: an account that is on record is no new one -> True
+        if record is None or record.user.uid != user.uid:  # guard: an account on record is not a new one -> True
             found[user.name] = f"the storage host refused: {refused[user.name]}"
     return found
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 
 from .. import mounts
 from ..errors import NodeError, in_words
-from ..files import flocked, make_directory, read_bytes, shadow_lock, sync_filesystem, write_atomic
+from ..files import flocked, make_directory, read_bytes, shadow_lock, sync_filesystem, unlink_if_there, write_atomic
 from ..limits.amounts import make_place
 from ..lookup import Lookup, system_lookup
 from ..paths import STATE
@@ -169,11 +169,11 @@ def _write_state(host: Host, plan: Plan, settings: Settings, desired: DesiredSta
         if data is not None:
             write_atomic(os.path.join(keys, name), data, mode=0o644, sync=False)
         else:
-            _unlink(os.path.join(keys, name))
+            unlink_if_there(os.path.join(keys, name))
     if plan.keys:
         sync_filesystem(keys)
     for name in plan.linger:
-        _unlink(host.path(f"var/lib/systemd/linger/{name}"))
+        unlink_if_there(host.path(f"var/lib/systemd/linger/{name}"))
     if settings.docker_data is not None and plan.docker:
         parent = host.path(settings.docker_data)
         if plan.docker_parent:
@@ -182,13 +182,6 @@ def _write_state(host: Host, plan: Plan, settings: Settings, desired: DesiredSta
         for name, uid, gid in plan.docker:
             make_place(os.path.join(parent, name), name, uid, gid, state)
         sync_filesystem(parent)
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
 
 
 def _write_databases(host: Host, request: Request, desired: DesiredState, observed: Observed) -> None:

@@ -49,7 +49,7 @@ def restart(
         raise NodeError(f"this host does not know {name}")
     if uid is not None and found[0] != uid:  # guard: the Docker of somebody with another uid is left alone
         raise NodeError(f"{name} has uid {found[0]} here, not {uid}: nothing is done")
-    if found[0] < 1000:  # guard: a manager that is no person's is left alone
+    if found[0] < 1000:  # guard: a manager that is not a person's is left alone
         raise NodeError(f"{name} has uid {found[0]} here, which is not a person's: nothing is done")
     if manager(f"user@{found[0]}.service") != "active":
         return {"changed": False, "words": "no user manager runs there"}

@@ -31,7 +31,7 @@ def stranger(settings: Settings | None, uid: int) -> str | None:
     """Why ``uid`` is nobody who could get Docker on this host, or None. Subordinate ids are nobody, too."""
     if settings is None or settings.docker_data is None or not settings.login:
         return "Docker is not set up on this host. Ask the admins."
-    # guard: whoever is no person of the site is refused before anything is read for them
+    # guard: whoever is not a person of the site is refused before anything is read for them
     if uid not in settings.people:
         return f"uid {uid} is not an account that gpuadmin gives Docker to."
     return None

@@ -45,7 +45,7 @@ def parse(text: str) -> list[Range]:
         first, length = number(start.strip()), number(count.strip())
         problem = None
         if (
-            len(parts) != 3 or not owner or owner != owner.strip()  # guard: a line of more fields is no range
+            len(parts) != 3 or not owner or owner != owner.strip()  # guard: a line of more fields is not a range
         ):
             problem = "is not owner:start:count"
         elif first is None or length is None or start != start.strip() or count != count.strip():

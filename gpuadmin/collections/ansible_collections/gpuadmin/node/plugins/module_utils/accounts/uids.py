@@ -65,7 +65,7 @@ def see(root: str, archives: str | None) -> dict[int, str]:
                 match = _ARCHIVE.match(entry.name) if directory == archives else None
                 try:
                     uid = int(match[2]) if match else entry.stat(follow_symlinks=False).st_uid
-                except FileNotFoundError:  # it is gone by now
+                except FileNotFoundError:  # it has just gone
                     continue
                 if uid:
                     found.setdefault(uid, f"{directory}/{quoted(entry.name)[1:-1]}")

@@ -75,7 +75,7 @@ def groups(place: Place) -> list[dict[str, Any]]:
 
 
 def subids(place: Place) -> dict[str, list[dict[str, Any]]]:
-    """The ranges of subuid and subgid, in the order of the files; `start` is None for a line that is none."""
+    """The ranges of subuid and subgid, in the order of the files; `start` is None for a line that is not a range."""
     return {kind: list(_ranges(place, kind)) for kind in ("subuid", "subgid")}
 
 

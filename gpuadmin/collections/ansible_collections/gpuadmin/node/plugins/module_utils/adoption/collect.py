@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
-from ..diagnosis.subject import GENTLE, look_at, short
-from ..each import Failed, each
+from ..diagnosis.subject import look_gently, short
+from ..each import Failed
 from ..privileges.place import Place
 from . import accounts, homes, machine
 
@@ -37,14 +36,7 @@ def collect(place: Place, *, seconds: float = SECONDS, chosen: Mapping[str, Part
     """Part → what it told, or None; ``unknown``: part → why."""
     parts = PARTS if chosen is None else chosen
     answer: dict[str, Any] = {"unknown": {}}
-    looked = each(
-        partial(look_at, parts=parts, of=place, nice=GENTLE),
-        list(parts),
-        4,  # people compute here meanwhile
-        seconds,  # guard: a part of a look that hangs is unknown, and no other is -> 60 * seconds
-        grace=0,
-    )
-    for name, result in looked:
+    for name, result in look_gently(parts, place, seconds, at_once=4):
         if isinstance(result, Failed):
             answer[name] = None
             answer["unknown"][name] = short(result.why)

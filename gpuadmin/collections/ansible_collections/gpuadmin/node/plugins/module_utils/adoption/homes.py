@@ -30,7 +30,7 @@ from .accounts import FIRST, NOT_PEOPLE, accounts
 USUAL = "/home"
 MOST_ROOTS = 8
 SECONDS, TOTAL = 1.0, 6.0  # that one home, and that all of a directory may take to answer
-#: An option in front of a key (sshd(8), AUTHORIZED_KEYS FILE FORMAT). Of a value nothing is told: it can be a password.
+#: An option in front of a key (sshd(8), AUTHORIZED_KEYS FILE FORMAT). Values are left out: one can be a password.
 _OPTION = re.compile(r'\s*,?([A-Za-z0-9-]+)(?:="(?:[^"\\]|\\.)*")?')
 
 

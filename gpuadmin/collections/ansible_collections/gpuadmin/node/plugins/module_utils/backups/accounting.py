@@ -1,6 +1,6 @@
 """The database of Slurm's accounting in a backup: a home of its own in the set, which holds a dump and nothing else.
 
-So it is compared, copied, kept and deleted as homes are. Its name is none that a person can have. All that reads or
+So it is compared, copied, kept and deleted as homes are. No person can have its name. All that reads or
 writes the database for it runs as the user slurm, by the database's socket; what a dump says is never root's words.
 """
 

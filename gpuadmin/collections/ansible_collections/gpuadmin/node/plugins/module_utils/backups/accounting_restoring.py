@@ -96,7 +96,7 @@ def _tables(database: str) -> list[str]:
         f"SELECT table_name FROM information_schema.tables WHERE table_schema='{database}' ORDER BY 1"
     ).split("\n")
     names = [one for one in found if one]
-    # guard: a name of a table is no statement
+    # guard: a name of a table is not a statement
     if not all(one.replace("-", "_").isidentifier() for one in names):
         raise NodeError(f"{database} has a table that Slurm does not make")
     return names

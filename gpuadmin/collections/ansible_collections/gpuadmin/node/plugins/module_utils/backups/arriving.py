@@ -17,7 +17,7 @@ from dataclasses import replace
 from .. import btrfs
 from ..budget import unlimited
 from ..errors import NodeError
-from ..files import flocked, make_directory, sync_directory, sync_filesystem, write_atomic
+from ..files import flocked, make_directory, sync_directory, sync_filesystem, unlink_if_there, write_atomic
 from ..purge import purge
 from . import backup_set, home_manifest, home_reader, received
 from .applying import Applier, take_manifest
@@ -28,7 +28,6 @@ from .verifying import Limits
 from .wire import Link
 
 TICK = 10**9  # nanoseconds; more than the clock that files have their times from lags behind
-INCOMING = ".incoming"  # where an older gpuadmin received sets
 
 
 def make_own(directory: str) -> None:
@@ -114,15 +113,11 @@ def _clear(path: str, user: str) -> None:
     """Delete what an interruption left of a home that is not in the set."""
     volumes = [os.path.join(path, "homes", one) for one in (user, f".{user}.part")]
     btrfs.delete([one for one in volumes if btrfs.inspect(one) is not None])
-    try:
-        os.unlink(os.path.join(path, "manifest", f"{user}.gz"))
-    except FileNotFoundError:
-        pass
+    unlink_if_there(os.path.join(path, "manifest", f"{user}.gz"))
 
 
 def clear(directory: str) -> None:
     """Delete what interruptions left: homes that arrived in part and that no connection is filling."""
-    _clear_incoming(directory)
     for name in backup_set.names(directory):
         path = os.path.join(directory, name)
         homes = os.path.join(path, "homes")
@@ -135,20 +130,6 @@ def clear(directory: str) -> None:
                     os.unlink(manifest)
             except NodeError:
                 continue
-
-
-def _clear_incoming(directory: str) -> None:
-    top = os.path.join(directory, INCOMING)
-    if not os.path.lexists(top):
-        return
-    holder = btrfs.holder(directory)
-    inside = os.path.relpath(top, holder) + "/"
-    btrfs.delete([os.path.join(holder, one) for one in reversed([*btrfs.nested(holder)]) if one.startswith(inside)])
-    above = btrfs.open_directory(directory)
-    try:
-        purge(above, os.fsencode(INCOMING), lambda entry: None)
-    finally:
-        os.close(above)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from .. import btrfs
 from ..errors import NodeError
 from ..fields import STAMP, quoted, whole_number
-from ..files import flocked, read_bytes, sync_directory, write_atomic
+from ..files import flocked, read_bytes, sync_directory, unlink_if_there, write_atomic
 from ..paths import RUN
 
 # 2: whole paths in manifests; 1: other checksums of contents, too (home_manifest); such sets are verified and restored
@@ -204,10 +204,7 @@ def done(home: Home) -> bool:
 def finish(backup: Backup) -> None:
     """Make a set complete. The manifests are on disk."""
     store(backup)
-    try:
-        os.unlink(os.path.join(backup.path, UNFINISHED))
-    except FileNotFoundError:
-        pass
+    unlink_if_there(os.path.join(backup.path, UNFINISHED))
     sync_directory(os.path.dirname(backup.path))
 
 
@@ -305,7 +302,7 @@ def copied(backup: Backup, host: str, when: str, lacking: Mapping[str, str] | No
 
 
 def changed(backup: Backup, change: Callable[[Backup], Backup], when: str) -> Backup:
-    """Change what backup.json says by now, and return it: reading a home takes hours, and others record meanwhile.
+    """Change what backup.json says now, and return it: reading a home takes hours, and others record meanwhile.
 
     One at a time: if two had loaded the same, the first one's record would be lost. Raises NodeError if the set was
     deleted while it was (``when``) copied or read.
@@ -347,10 +344,7 @@ def _remove(directory: str, path: str) -> None:
             UNFINISHED,  # guard: a deletion takes first all that makes a set
             "backup.json",
         ):  # if this is cut, either would make a set of what is left
-            try:
-                os.unlink(os.path.join(path, file))
-            except FileNotFoundError:
-                pass
+            unlink_if_there(os.path.join(path, file))
     sync_directory(path)
     homes = os.path.join(path, "homes")
     volumes = [homes] if btrfs.inspect(homes) is not None else []

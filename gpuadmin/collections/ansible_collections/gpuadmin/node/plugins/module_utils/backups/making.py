@@ -17,7 +17,7 @@ from ..budget import ENTRIES, SECONDS
 from ..each import Failed, each
 from ..errors import NodeError, in_words
 from ..fields import home_owner, quoted
-from ..files import flocked, make_directory, sync_filesystem
+from ..files import flocked, make_directory, sync_filesystem, unlink_if_there
 from ..homes import directories, trash
 from . import accounting, home_manifest, home_reader
 from .backup_set import (
@@ -156,7 +156,7 @@ def _make(request: Request, holder: str) -> Backup:
 
 
 def _begin(request: Request, holder: str, path: str) -> Backup:
-    """The snapshots of a set, which the next run goes on with if this one is killed."""
+    """The snapshots of a set, with which the next run continues if this one is killed."""
     remove(request.directory, request.name)
     try:
         check_room(request.directory)
@@ -193,12 +193,12 @@ def _write_manifest(task: tuple[Request, Backup, str]) -> home_manifest.Total | 
         check_room(request.directory)  # guard: a manifest leaves room
         return _written(request, backup, name)
     except NoRoom:
-        _drop(backup.manifest(name))
+        unlink_if_there(backup.manifest(name))
         return None
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        _drop(backup.manifest(name))
+        unlink_if_there(backup.manifest(name))
         return None
 
 
@@ -266,19 +266,12 @@ def _recorded(backup: Backup, name: str, found: home_manifest.Total | Failed) ->
     others = {one: home for one, home in backup.homes.items() if one != name}
     if isinstance(found, Failed):
         backup = replace(backup, homes=others, problems={**backup.problems, name: found.why})
-        _drop(backup.manifest(name))
+        unlink_if_there(backup.manifest(name))
     else:
         home = replace(backup.homes[name], **found.as_dict())
         backup = replace(backup, homes=dict(sorted({**others, name: home}.items())))
     store(backup, UNFINISHED)
     return backup
-
-
-def _drop(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
 
 
 def verify(

@@ -105,7 +105,7 @@ def key(line: str) -> dict[str, Any]:
     answer: dict[str, Any] = {"kind": None, "fingerprint": None, "problem": None}
     if at is None:
         private = "PRIVATE KEY" in line
-        return {**answer, "problem": "is a private key" if private else "is no public key that sshd knows"}
+        return {**answer, "problem": "is a private key" if private else "is not a public key that sshd knows"}
     answer["kind"] = words[at]
     if at + 1 >= len(words):
         return {**answer, "problem": "has no key after its kind"}

@@ -7,11 +7,12 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from ..causes.cause import Person
 from ..detached import let_go
-from ..each import bound_memory
+from ..each import bound_memory, each
 from ..errors import NodeError, in_words
 from ..fields import CONTROL, quoted, valid_name, whole_number
 from ..paths import STATE
@@ -118,6 +119,20 @@ def look_at(name: str, *, parts: Mapping[str, Callable[[Asked], object]], of: As
         raise NodeError(in_words(error)) from None
 
 
+def look_gently(
+    parts: Mapping[str, Callable[[Asked], object]], of: Asked, seconds: float, *, at_once: int
+) -> Iterator[tuple[str, object]]:
+    """Each part with what it found, or `Failed`: people work on the host meanwhile."""
+    look = partial(look_at, parts=parts, of=of, nice=GENTLE)
+    return each(
+        look,
+        list(parts),
+        at_once,
+        seconds,  # guard: a part that hangs is unknown, and no other is -> 60 * seconds
+        grace=0,
+    )
+
+
 def read_small(path: str, directory: int | None = None, most: int = LARGEST_FILE) -> bytes:
     """The beginning of a regular file, at most ``most`` bytes. No link is followed, no pipe waited for.
 
@@ -132,7 +147,7 @@ def read_small(path: str, directory: int | None = None, most: int = LARGEST_FILE
     )
     handle = os.open(path, flags, dir_fd=directory)
     try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):  # guard: what is no regular file is not read
+        if not stat.S_ISREG(os.fstat(handle).st_mode):  # guard: what is not a regular file is not read
             raise NodeError("is not a regular file")
         found = b""
         while len(found) < most:

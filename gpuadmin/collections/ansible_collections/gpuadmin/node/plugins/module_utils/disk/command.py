@@ -35,7 +35,7 @@ SAVED_AFTER = 60.0  # seconds of work that a power cut may cost
 
 
 class Ended(Exception):
-    """systemd ends it: what was measured is kept, and the next round goes on from there."""
+    """systemd ends it: what was measured is kept, and the next round continues from there."""
 
 
 @dataclass(frozen=True)

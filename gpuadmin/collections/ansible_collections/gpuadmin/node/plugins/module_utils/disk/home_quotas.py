@@ -90,7 +90,7 @@ def _hold(record: str, wanted: Amounts, kept: Kept, check: bool, host: Host) -> 
             records.record(record, None)
         return
     if not check:
-        # before the limits themselves: what was set and is not known would stay for ever
+        # before the limits themselves: what is set and not recorded would stay for ever
         records.record(record, Set(device, own))
     quotas = host.quotas(device)
     for one in own:
@@ -153,7 +153,7 @@ def _wanted(wanted: Amounts, kept: Kept, host: Host) -> list[Own]:
 
 
 def _take_back(before: Set, stays: set[int], kept: Kept, host: Host, check: bool) -> None:
-    """Let those whom we limited have as much as there is; not where the limit is another than ours by now."""
+    """Let those whom we limited have as much as there is; not where somebody has changed our limit."""
     quotas = host.quotas(before.device)
     for one in before.own:
         if one.uid in stays:

@@ -69,7 +69,7 @@ def parse(data: bytes) -> Mapping[str, Any]:
     try:
         spec = json.loads(data)
         if (
-            # guard: what is no specification of GPUs is not put there
+            # guard: what is not a specification of GPUs is not put there
             spec["kind"] != KIND or not all(isinstance(one["name"], str) for one in spec["devices"])
         ):
             raise ValueError
@@ -92,7 +92,7 @@ def device_nodes(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def closed(nodes: Sequence[str], root: str = "/") -> Iterator[str]:
-    """What is wrong with device files: people are in no group for them, so everybody must be able to open them."""
+    """What is wrong with device files: people are in none of their groups, so everybody must be able to open them."""
     for path in nodes:
         try:
             mode = os.stat(os.path.join(root, path.lstrip("/"))).st_mode
@@ -140,7 +140,7 @@ def wrong(spec: Spec | None, gpus: Sequence[Mapping[str, Any]]) -> Iterator[str]
         if answering:
             yield from (f"containers: {one}" for one in spec.closed)
     for path in spec.others:
-        yield f"{path} names GPUs as well, which may be others by now: remove it"
+        yield f"{path} names GPUs as well, which may be others now: remove it"
 
 
 def _listed(given: Sequence[str], most: int = 4) -> str:

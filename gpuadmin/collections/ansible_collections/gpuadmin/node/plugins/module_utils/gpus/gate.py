@@ -29,7 +29,7 @@ UNITS = "/run/systemd/system"
 DROP_IN = "40-gpuadmin-gate.conf"
 #: Unit → the path of its drop-in below UNITS.
 PATHS = {unit: f"{unit}.d/{DROP_IN}" for unit in (SLICES, *SERVICES)}
-#: All devices, also those that come later: a bare star is no pattern of names to systemd.
+#: All devices, also those that come later: a bare star is not a pattern of names to systemd.
 EVERYTHING = ("block-* rwm", "char-* rwm")
 
 

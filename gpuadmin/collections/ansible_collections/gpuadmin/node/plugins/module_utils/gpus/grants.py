@@ -60,7 +60,7 @@ def words(gpus: Iterable[str]) -> str:
 
 def checked(grant: Grant) -> Grant:
     """Raises NodeError where a grant is not one that can be written."""
-    if not _ID.match(grant.id):  # guard: a grant's id is no path
+    if not _ID.match(grant.id):  # guard: a grant's id is not a path
         raise NodeError(f"a grant has no usable id: {grant.id[:60]!r}")
     if not grant.gpus or not all(_GPU.match(one) for one in grant.gpus):
         raise NodeError(f"grant {grant.id}: it names no GPU, or one that no GPU is called")
@@ -69,7 +69,7 @@ def checked(grant: Grant) -> Grant:
     if grant.begin >= grant.until:
         raise NodeError(f"grant {grant.id}: it ends before it begins")
     if grant.until > LATEST:  # guard: a grant ends at a time that dates can say
-        raise NodeError(f"grant {grant.id}: its end is no time")
+        raise NodeError(f"grant {grant.id}: its end is not a time")
     for text in (grant.reason, grant.who, grant.user, grant.source):
         if len(text) > LONGEST or not text.isprintable():
             raise NodeError(f"grant {grant.id}: a text must have at most {LONGEST} printable characters")

@@ -100,6 +100,6 @@ def look(places: Places | None = None, *, seconds: float = SECONDS, kernels: boo
         unknown["xids"] = f"{where.log} cannot be read: {error.strerror}"
     containers = cdi.look(where.root)
     wrong = checked.problems(where.root) if kernels else ()
-    # whoever asks for themselves is told of no open door
+    # people who ask about themselves are not told of open doors
     gate = (tried.problems(where.root) or ()) if os.geteuid() == 0 else ()
     return Seen(devices, driver, found, problem, xids, unknown, containers, wrong, gate)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 TOOL = "/usr/bin/nvidia-smi"
-#: What a step is: nothing is to be done, it is to be done, it waits for people, it cannot be done.
+#: What a step is: done already, to be done, waiting for people, impossible.
 AS_WANTED, CHANGE, WAITS, REFUSED = "as wanted", "change", "waits", "refused"
 
 

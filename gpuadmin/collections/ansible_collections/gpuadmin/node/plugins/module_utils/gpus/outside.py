@@ -49,7 +49,7 @@ def _uid(path: str) -> int | None:
     with open(
         path,
         encoding="utf-8",
-        errors="replace",  # guard: a process's name that is no text stops nothing
+        errors="replace",  # guard: a process's name that is not a text stops nothing
         newline="\n",  # guard: nobody is taken for root by what they call their process
     ) as stream:
         for line in stream:

@@ -79,7 +79,7 @@ def elsewhere_open(
     granted: Callable[[str, int], set[str]],
 ) -> list[str]:
     """GPUs that can be opened where people run outside of all these units: something else starts programs for them.
-    ``exempt``: uids that are not kept out. ``granted``: the files that a person may open in a cgroup which is no unit
+    ``exempt``: uids that are not kept out. ``granted``: the files that a person may open in a cgroup that is not a unit
     of theirs."""
     problems = []
     for cgroup, uid in sorted(outside.of_people(wanted, exempt, places.proc).items()):

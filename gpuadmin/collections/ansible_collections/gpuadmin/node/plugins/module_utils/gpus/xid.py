@@ -79,7 +79,7 @@ def parse(record: str) -> tuple[str, int, int] | None:
         found is None
         or len(columns) < 3
         or not columns[0].isdecimal()
-        or int(columns[0]) >> 3 != 0  # guard: what a program writes into the kernel's log is no error of a GPU
+        or int(columns[0]) >> 3 != 0  # guard: what a program writes into the kernel's log is not an error of a GPU
     ):
         return None
     address = found.group(1).lower()

@@ -104,11 +104,7 @@ def _pack_and_delete(path: str, name: str, uid: int, directory: str) -> None:
     packing.clear_debris(directory, name, uid)
     packing.pack(path, target)
     removed = os.path.join(homes, f".{name}.gpuadmin-removed-{packing.mark(target)}")
-    handle = btrfs.open_directory(path)
-    try:
-        btrfs.make_movable(handle)
-    finally:
-        os.close(handle)
+    btrfs.make_movable(path)
     os.rename(path, removed)
     sync_directory(homes)
     deleted = packing.delete(removed, target)

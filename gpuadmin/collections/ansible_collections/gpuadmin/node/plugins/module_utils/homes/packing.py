@@ -151,7 +151,7 @@ def _create(path: str, part: str, target: str, tick: Callable[[], None]) -> None
         "--numeric-owner", "--acls", "--xattrs", f"--file={part}", f"--directory={above}", f"./{name}",
     )  # fmt: skip
     with tempfile.TemporaryFile() as output:
-        # C: the order of bytes, which is that of the comparison
+        # C: by bytes, as the comparison orders them
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                    env={**os.environ, "LC_ALL": "C"})  # fmt: skip
         try:
@@ -202,7 +202,7 @@ def _compare(path: str, part: str, target: str, tick: Callable[[], None]) -> Non
 
 
 def delete(path: str, archive: str) -> Purged:
-    """Delete what has not changed since it was packed into ``archive``. Cut, it goes on in the next call."""
+    """Delete what has not changed since it was packed into ``archive``. If it is cut off, the next call continues."""
     refuse_mounts(path)  # guard: nothing is deleted that something is mounted in
     above, name = os.path.split(path)
     handle = btrfs.open_directory(above)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ..diagnosis.subject import GENTLE, look_at, short
-from ..each import Failed, each
+from ..diagnosis.subject import look_gently, short
+from ..each import Failed
 from . import clock, files, firewall, firmware, kernel, mounting, packages, ssh, units
 from .place import SECONDS, Place, Settings, bounded
 
@@ -41,15 +41,7 @@ def collect(
 ) -> dict[str, Any]:  # fmt: skip
     """``sections``: section → its settings. ``unknown``: section → why it was not read. ``only``: these, if any."""
     parts = {name: partial(_bounded, part) for name, part in (chosen or SECTIONS).items() if not only or name in only}
-    outcome: dict[str, Any] = dict(
-        each(
-            partial(look_at, parts=parts, of=place, nice=GENTLE),
-            list(parts),
-            len(parts),
-            seconds,  # guard: a section that hangs is unknown, and no other is -> 60 * seconds
-            grace=0,
-        )
-    )
+    outcome: dict[str, Any] = dict(look_gently(parts, place, seconds, at_once=len(parts)))
     failed = {name: short(one.why) for name, one in outcome.items() if isinstance(one, Failed)}
     return {"sections": {name: outcome[name] for name in parts if name not in failed}, "unknown": failed}
 

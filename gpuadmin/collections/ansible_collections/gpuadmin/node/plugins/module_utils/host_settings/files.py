@@ -98,7 +98,7 @@ def limits(place: Place) -> Settings:
 
 
 def _manager(place: Place) -> list[tuple[str, str]]:
-    """systemd's defaults of limits (systemd-system.conf(5)), but for what it computes from the size of the machine."""
+    """systemd's default limits (systemd-system.conf(5)), except what it computes from the size of the machine."""
     text = place.output("systemctl", "show", "--no-pager") or ""
     pairs = [line.partition("=")[::2] for line in text.splitlines()]
     computed = ("DefaultLimitNPROC", "DefaultLimitSIGPENDING", "DefaultTasksMax", "DefaultLimitMEMLOCK")

@@ -66,7 +66,7 @@ def _distribution(place: Place) -> str:
 
 
 def sysctl(place: Place) -> Settings:
-    """sysctl(8)'s names and values, but for those that nobody has set (_VOLATILE)."""
+    """sysctl(8)'s names and values, except those that nobody has set (_VOLATILE)."""
     top = place.path("/proc/sys")
     found: Settings = {}
     for directory, below, names in os.walk(top):

@@ -46,7 +46,7 @@ class Place:
         return os.path.join(self.root, name.lstrip("/"))
 
     def text(self, name: str) -> str:
-        """The beginning of a file. Raises OSError; NodeError for what is no regular file."""
+        """The beginning of a file. Raises OSError; NodeError for what is not a regular file."""
         return read_small(os.path.realpath(self.path(name))).decode("utf-8", "replace")
 
     def word(self, name: str) -> str:
@@ -58,7 +58,7 @@ class Place:
             return ""
 
     def names(self, directory: str, most: int = MOST_FILES) -> list[str]:
-        """What is in a directory, sorted; nothing where there is none."""
+        """What is in a directory, sorted; nothing without the directory."""
         try:
             return sorted(os.listdir(self.path(directory)))[:most]
         except (FileNotFoundError, NotADirectoryError):

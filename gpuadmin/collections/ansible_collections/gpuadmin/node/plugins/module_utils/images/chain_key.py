@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from socket import socket
 
 from ..errors import NodeError, in_words
-from ..files import write_atomic
+from ..files import unlink_if_there, write_atomic
 from .places import Places
 
 FILE = "image-relay.pem"
@@ -62,10 +62,7 @@ def store(places: Places, pem: str) -> None:
 
 def remove(places: Places) -> None:
     """Forget the push's key."""
-    try:
-        os.unlink(os.path.join(places.run, FILE))
-    except FileNotFoundError:
-        pass
+    unlink_if_there(os.path.join(places.run, FILE))
 
 
 def load(places: Places) -> Credentials:

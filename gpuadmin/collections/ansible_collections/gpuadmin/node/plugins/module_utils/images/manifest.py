@@ -166,7 +166,7 @@ def load(directory: str, signers: str | None) -> Manifest:
 
 
 def load_text(directory: str, signers: str | None) -> tuple[Manifest, bytes]:
-    """The same, with the very bytes that were verified: another reading could give others."""
+    """The same, with the bytes that were verified: reading the file again could give others."""
     path = os.path.join(directory, "manifest.json")
     name = os.path.basename(directory)
     try:

@@ -22,7 +22,7 @@ SPARE = 512 << 20  # bytes that stay free
 
 
 def preflight(places: Places, settings: ImageSettings) -> None:
-    """Refuse a node that is in no state for a switch. Raises NodeError."""
+    """Refuse a node that cannot be switched in its state. Raises NodeError."""
     running = subvolumes.running_root(places)
     there = btrfs.inspect(places.in_top(running.path.lstrip("/")))
     if (

@@ -116,7 +116,7 @@ def packages(root: str) -> dict[str, str]:
         command = ("rpm", "--root", root, "-qa", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\n")
     else:
         return {}
-    # dpkg knows the version, too, of what was removed but for its settings
+    # dpkg also knows the version of what was removed except for its settings
     lines = (line.split() for line in run(command).splitlines())
     return {
         columns[0]: columns[1]

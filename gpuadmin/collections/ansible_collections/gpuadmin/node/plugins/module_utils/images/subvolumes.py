@@ -36,7 +36,7 @@ def mounted_ids(source: str, text: str | None = None) -> dict[int, list[str]]:
 
 
 def running_root(places: Places, text: str | None = None) -> Running:
-    """The root that runs, from mountinfo. Raises NodeError if the root is no btrfs subvolume."""
+    """The root that runs, from mountinfo. Raises NodeError if the root is not a btrfs subvolume."""
     if places.running is not None:
         return places.running
     found = mounted_on("/", parse_mountinfo(_mountinfo() if text is None else text))
@@ -57,7 +57,7 @@ def delete(path: str, places: Places, *, keep: Collection[int] = (), durable: bo
     Not ``durable``: after a power cut it may be there again.
     """
     found = btrfs.inspect(path)
-    if found is None:  # guard: what is no subvolume is not deleted
+    if found is None:  # guard: what is not a subvolume is not deleted
         raise NodeError(f"{path} is not a subvolume; it is left alone")
     above = nearest(os.path.realpath(path), parse_mountinfo(read_mountinfo()))
     if above is None or above.fstype != "btrfs":

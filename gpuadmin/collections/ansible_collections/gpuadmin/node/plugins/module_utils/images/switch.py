@@ -249,7 +249,7 @@ def already_there(switch: Switch) -> bool:
 
 
 def waiting(switch: Switch) -> bool:
-    """Whether an earlier run got as far as the reboot for the very same: nothing is done then but what follows it."""
+    """Whether an earlier run got as far as the reboot for the same image: only what follows it is done then."""
     last = journal(switch.places)
     if last.get("stage") != "pending":
         return False

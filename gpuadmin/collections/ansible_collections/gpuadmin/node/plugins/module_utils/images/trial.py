@@ -221,7 +221,7 @@ def end_early_deadline(places: Places, proc: str = "/proc") -> None:
     with suppress(FileNotFoundError, ProcessLookupError):
         arguments = read_proc(f"{proc}/{pid}/cmdline")
         # guard: the early deadline kills no other process -> True
-        if b"gpuadmin-trial" in arguments:  # the number may be another process's by now
+        if b"gpuadmin-trial" in arguments:  # another process may have the number now
             os.kill(pid, signal.SIGKILL)
     os.unlink(places.early_deadline)
 

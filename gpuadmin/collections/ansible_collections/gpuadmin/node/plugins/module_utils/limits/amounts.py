@@ -129,7 +129,7 @@ def of_docker(amounts: Amounts, name: str, state: str = STATE) -> Used | None:
 
 
 def group_of(path: str) -> qgroups.Group | None:
-    """What the kernel counts of a person's place for Docker's data; None: it is no subvolume, or has no group."""
+    """What the kernel counts of a person's place for Docker's data; None: it is not a subvolume, or has no group."""
     try:
         handle = btrfs.open_directory(path)
     except OSError:

@@ -163,7 +163,7 @@ def _apply(places: Places, wanted: Wanted | None, *, check: bool) -> Outcome:
         _systemctl(places, "daemon-reload")  # guard: systemd reads the limits that were written
     for unit in elsewhere:
         _systemctl(places, "try-restart", unit)
-    # systemd keeps a cgroup in which something of before runs
+    # systemd keeps a cgroup in which something from before still runs
     outcome.done += [
         f"{unit}: a job of it is running, so this takes effect at its next start" for unit in _elsewhere(texts, places)
     ]

@@ -64,7 +64,7 @@ class Bounds:
 
 
 def properties(bounds: Bounds, machine: Machine) -> dict[str, str]:
-    """What systemd is told of a slice: property → value. Raises NodeError for what is no amount."""
+    """What systemd is told of a slice: property → value. Raises NodeError for what is not an amount."""
     try:
         memory = _bytes(bounds.memory, machine.memory, LEAST_MEMORY)
         swap = _bytes(bounds.swap, machine.swap, 0)

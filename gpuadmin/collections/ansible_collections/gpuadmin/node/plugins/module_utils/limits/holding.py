@@ -135,7 +135,7 @@ def _places(data: str, amounts: Amounts, held: Kept) -> tuple[list[Own], list[st
 
 
 def _own(path: str, name: str, most: int, held: Kept) -> Own | None:
-    """Somebody's by its name: its owner can give it away in a namespace. None: it is no subvolume."""
+    """Somebody's by its name: its owner can give it away in a namespace. None: it is not a subvolume."""
     top = btrfs.inspect(path)
     if top is None:
         return None
@@ -143,7 +143,7 @@ def _own(path: str, name: str, most: int, held: Kept) -> Own | None:
     below = [id for id, _uid in islice(room.below(path), MOST + 1)]
     if len(below) > MOST:
         held.notes.append(f"{path}: {name} has more than {MOST} subvolumes: not all of them count")
-    # guard: a subvolume that somebody makes is no way around their amount -> frozenset({top.id})
+    # guard: a subvolume that somebody makes is not a way around their amount -> frozenset({top.id})
     ids = frozenset({top.id, *below[:MOST]})
     return Own(path, name, top.id, ids, most)
 

@@ -24,7 +24,7 @@ from ..unit_status import Outcome, said
 from . import records
 
 RECORD = "disks.json"
-#: Seconds that setting up waits for btrfs to count what is there. On a large disk that takes hours: the timer goes on.
+#: Seconds that setting up waits for btrfs to count. On a large disk that takes hours: the timer continues.
 COUNTING = 60.0
 MOST = 5000  # subvolumes of people on one file system
 #: What a limit may be off: a part of the reserve. It would else be set anew whenever a service writes something.
@@ -120,7 +120,7 @@ def bounded(places: Places | None = None) -> Iterator[tuple[str, int, int]]:
 
 
 def _keep(places: Places, given: Rooms | None, *, check: bool, patience: float) -> Kept:
-    # under the lock: what was remembered before it is perhaps turned off by now
+    # under the lock: what was remembered before may have been turned off since
     kept, before = Kept(), load(places)
     wanted = before if given is None else given
     if wanted is None:
@@ -205,7 +205,7 @@ def subvolume(path: str) -> tuple[str, int] | None:
 
 
 def _other(path: str, fstype: str) -> str:
-    """What is wrong with a file system that is no btrfs, or nothing."""
+    """What is wrong with a file system that is not btrfs, or nothing."""
     facts = os.statvfs(path)
     if fstype in ("tmpfs", "ramfs", "overlay"):
         return ""
@@ -217,7 +217,7 @@ def _other(path: str, fstype: str) -> str:
 
 
 def below(path: str) -> Iterator[tuple[int, int]]:
-    """The subvolumes below a directory: each one's id, and the uid that its root is of. They are in no group by
+    """The subvolumes below a directory: each one's id, and the uid that owns its root. They are in no group by
     themselves."""
     handle = btrfs.open_directory(path)
     try:
@@ -297,7 +297,7 @@ def _bring(tree: Tree, reserve: str, kept: Kept, check: bool, patience: float) -
     theirs = list(islice(found, MOST + 1))
     if len(theirs) > MOST:
         kept.notes.append(f"{tree.where}: people have more than {MOST} subvolumes: not all of them are bounded")
-    tree.ids = {*tree.tops, *theirs[:MOST]}  # guard: a subvolume that somebody makes is no way around the limit
+    tree.ids = {*tree.tops, *theirs[:MOST]}  # guard: a subvolume that somebody makes is not a way around the limit
     missing = tree.ids - qgroups.members(tree.path)
     if missing and not check:
         qgroups.join(tree.path, sorted(missing))

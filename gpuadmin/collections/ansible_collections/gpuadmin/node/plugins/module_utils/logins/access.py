@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ..errors import NodeError, in_words
-from ..files import flocked, read_bytes, sync_directory, sync_filesystem, write_atomic
+from ..files import flocked, read_bytes, sync_directory, sync_filesystem, unlink_if_there, write_atomic
 from ..paths import STATE
 from ..people import Person
 from ..report import Reports, UserReport
@@ -187,10 +187,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _end_linger(person: Person, host: Host) -> None:
-    try:
-        os.unlink(host.path(f"var/lib/systemd/linger/{person.name}"))
-    except FileNotFoundError:
-        pass
+    unlink_if_there(host.path(f"var/lib/systemd/linger/{person.name}"))
 
 
 def _cancel_slurm(person: Person, host: Host) -> None:

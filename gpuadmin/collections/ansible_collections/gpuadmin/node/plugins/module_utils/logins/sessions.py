@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gpuadmin.common.text import counted
 
 from .. import cgroups
-from ..files import sync_directory
+from ..files import sync_directory, unlink_if_there
 from ..people import Person, owner
 from ..report import Reports, UserReport
 from ..run import Runner, run_command
@@ -177,10 +177,7 @@ def _ask(people: Sequence[Person], host: Host) -> None:
 
 def _end(person: Person, host: Host) -> None:
     """First without asking anybody: logind answers nothing for half a minute while a fork bomb runs."""
-    try:
-        os.unlink(os.path.join(host.linger, person.name))
-    except FileNotFoundError:
-        pass
+    unlink_if_there(os.path.join(host.linger, person.name))
     cgroups.kill(person.uid, host.cgroups)  # guard: a fork bomb does not delay its own end
     for command in commands(person):
         host.run(command)  # one that fails has nothing to end; what counts is what is left

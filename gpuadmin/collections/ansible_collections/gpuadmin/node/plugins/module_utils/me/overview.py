@@ -111,7 +111,7 @@ def _entries(directory: str) -> Iterator[tuple[os.stat_result, str]]:
                         entry.path,
                     )
                 except OSError:
-                    continue  # it is gone by now
+                    continue  # it has just gone
     except OSError:
         return  # a container's files, with a subordinate uid
 

@@ -202,7 +202,7 @@ class Scanner:
                 yield place, mounts, name
 
     def _file(self, base: str, name: str) -> File | None:
-        """None for anything that is not a file with a path, or is closed by now."""
+        """None for anything that is not a file with a path, or has been closed."""
         try:
             # anything but a path (a socket, a pipe) begins with its kind; no path does
             if os.readlink(f"{base}/fd/{name}")[:1] not in "/(":
@@ -215,7 +215,7 @@ class Scanner:
 
     def _named(self, file: File) -> Key | None:
         """By its name, for a kernel before 5.14, which says no inode. A person can have another name for it there."""
-        if file.inode:  # guard: a name is no device where the kernel says the inode
+        if file.inode:  # guard: a name is not a device where the kernel says the inode
             return None
         try:
             return by_name(os.readlink(f"{file.place}/fd/{file.name}"))
@@ -241,7 +241,7 @@ def _key(file: File, devices: Nodes, mounts: dict[int, str]) -> Key | None:
         (
             key
             for which, key in devices.get(file.inode, ())
-            if system in (which, None)  # guard: the same inode of another file system is no GPU
+            if system in (which, None)  # guard: the same inode of another file system is not a GPU
         ),
         None,
     )

@@ -181,7 +181,7 @@ class Divider:
             caps = [mapper.caps_of(capabilities, replace(one, ci=ci)) for ci in (None, one.ci)]
             names = {part["uuid"]: (gpu["uuid"], part) for gpu in found["gpus"] for part in gpu["mig_devices"]}
             gpu, part = names[one.uuid]
-            # guard: a MIG device whose files nobody says is no name for its whole GPU -> True
+            # guard: a MIG device whose files nobody says is not a name for its whole GPU -> True
             if None not in caps:
                 files = [f"/dev/nvidia{one.minor}", *(f"/dev/nvidia-caps/nvidia-cap{cap[1]}" for cap in caps if cap)]
                 yield MigDevice(one.uuid, gpu, mig.profile_of(str(part.get("name"))), files)

@@ -156,7 +156,7 @@ class Mapper:
                 if self._held is not None:  # guard: whether a GPU is used is not said where nobody knows who holds it
                     self._job(device, one)
         if granted is not None and self._held is None:
-            return  # who holds what is not known now, and is no reason to forget since when
+            return  # who holds what is not known now, and is not a reason to forget since when
         found, uids = self._held or ({}, {})
         without = set() if granted is None else granting.ungranted(found, self._known, uids, granted)
         having = None if granted is None else {

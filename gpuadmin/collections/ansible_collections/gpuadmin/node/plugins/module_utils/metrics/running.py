@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ..files import write_atomic
+from ..files import unlink_if_there, write_atomic
 from ..paths import STATE
 from ..root.guard import notify
 
@@ -18,7 +18,7 @@ RECORD = "gpus.json"  # in the sampler's directory: what the mapper is told
 PERIOD = 10.0  # seconds
 POLL = 0.25
 CODE = f"{STATE}/lib/gpuadmin_node"  # the link to the code that units run
-# The code of this process, wherever the link is now. Code that has just arrived is no file (arriving.py).
+# The code of this process, wherever the link is now. Code that has just arrived is not a file (arriving.py).
 OURS = os.path.dirname(os.path.dirname(os.path.realpath(globals().get("__file__", ""))))
 
 
@@ -41,10 +41,7 @@ def write(directory: str, name: str, text: str) -> None:
 
 def remove(directory: str, *names: str) -> None:
     for name in names:
-        try:
-            os.unlink(os.path.join(directory, name))
-        except FileNotFoundError:
-            pass
+        unlink_if_there(os.path.join(directory, name))
 
 
 def superseded() -> bool:

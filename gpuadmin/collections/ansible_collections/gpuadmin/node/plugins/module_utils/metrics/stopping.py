@@ -55,7 +55,7 @@ class Target:
 
 @dataclass
 class Outcome:
-    """What became of one. ``status``: stopped, would stop, gone (nothing holds it any more) or kept, and why."""
+    """What became of one. ``status``: stopped, would stop, gone (nothing holds it now) or kept, and why."""
 
     status: str
     why: str = ""

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import NodeError
 from ..fields import valid_name
-from ..files import make_directory, read_bytes, sync_directory, write_atomic
+from ..files import make_directory, read_bytes, sync_directory, unlink_if_there, write_atomic
 
 DIRECTORY = "move-homes"  # in the state
 FORMAT = 1
@@ -90,10 +90,7 @@ def load(state: str, name: str, host: str) -> Part | None:
 def forget(state: str, part: Part) -> None:
     """Nothing is left to be known of it."""
     for ending in ("json", "have.gz", "gz"):
-        try:
-            os.unlink(path(state, part.name, part.host, ending))
-        except FileNotFoundError:
-            pass
+        unlink_if_there(path(state, part.name, part.host, ending))
     sync_directory(directory(state))
 
 

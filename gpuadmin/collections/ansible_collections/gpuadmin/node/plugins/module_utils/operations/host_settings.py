@@ -47,7 +47,7 @@ def _names() -> list[str]:
 
 
 def _addresses() -> list[str]:
-    """Its own addresses, as the kernel has them, but for loopback."""
+    """Its own addresses, as the kernel has them, without loopback."""
     found: list[str] = []
     try:
         with open("/proc/net/fib_trie", encoding="ascii") as stream:

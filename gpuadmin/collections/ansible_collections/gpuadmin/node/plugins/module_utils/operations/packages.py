@@ -102,7 +102,7 @@ def without_index(kin: str) -> bool:
 
 
 def install(kin: str, names: Sequence[str], *, refresh: bool, timeout: int) -> None:
-    """Install packages; fetch the index first if asked to, and once if the old one is of no use."""
+    """Install packages; fetch the index first if asked to, and once if the old one does not work."""
     if (refresh or without_index(kin)) and REFRESH[kin]:
         result = in_unit(REFRESH[kin], timeout)
         if result.status != 0:

@@ -46,7 +46,7 @@ class Document:
     uid: int | None = None
     #: Base, size and first uid of the site's subordinate ids; they move with the uid.
     subids: Sequence[int] | None = None
-    #: The host of the second copies; none for no such host.
+    #: The host of the second copies; None where there is no such host.
     remote: BackupHost | None = None
     #: One word for this run of gpuadmin, the same where Ansible asks once more because ssh broke.
     run_id: str = ""

@@ -35,7 +35,7 @@ class Document:
     users: Any = "[]"
     #: People who have left.
     absent: Any = "[]"
-    #: The groups; one is called ``people`` and has everybody who is in no other.
+    #: The groups; one is called ``people`` and has everybody who is not in another.
     groups: Sequence[Group] = ()
 
 

@@ -65,7 +65,7 @@ def operate(document: Document, check: bool, state: str = STATE) -> Answer:
     try:
         before = json.loads(read_bytes(path) or b"{}")
         if not isinstance(before, dict):
-            raise ValueError("it is no mapping")
+            raise ValueError("it is not a mapping")
     except ValueError as error:
         raise NodeError(f"{path} is damaged: {error}; remove it, then gpuadmin provision") from None
     now = {name: has for name, has in dict(document.hardware or {}).items() if isinstance(has, dict)}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
-from ..diagnosis.subject import GENTLE, look_at, short
-from ..each import Failed, each
+from ..diagnosis.subject import look_gently, short
+from ..each import Failed
 from . import accounts, modes, packages, setuid, sshd, sudo
 from .place import DIFFERS, LONGEST, MOST, ROOT, Found, Place
 
@@ -39,15 +38,7 @@ def collect(place: Place, *, seconds: float = SECONDS, chosen: Mapping[str, Part
     """
     parts = PARTS if chosen is None else chosen
     answer: dict[str, Any] = {"found": [], "sshd": {}, "keys": {}, "aside": [], "unknown": {}}
-    outcome: dict[str, Any] = dict(
-        each(
-            partial(look_at, parts=parts, of=place, nice=GENTLE),
-            list(parts),
-            len(parts),
-            seconds,  # guard: a part that hangs is unknown, and no other is -> 60 * seconds
-            grace=0,
-        )
-    )
+    outcome: dict[str, Any] = dict(look_gently(parts, place, seconds, at_once=len(parts)))
     for name in parts:
         result = outcome[name]
         if isinstance(result, Failed):

@@ -119,7 +119,7 @@ def _walk(tops: Sequence[str], but: Sequence[str]) -> tuple[str, ...]:
 
 def _but(paths: Sequence[str]) -> list[str]:
     """What keeps find out of some directories. It takes their names for patterns."""
-    # guard: a directory that is left out is no pattern -> [one for one in paths]
+    # guard: a directory that is left out is not a pattern -> [one for one in paths]
     names = [re.sub(r"([*?\[\]\\])", r"\\\1", one) for one in paths]
     words = [word for one in names for word in ("-o", "-path", one)][1:]
     return ["(", *words, ")", "-prune", "-o"] if words else []

@@ -1,4 +1,4 @@
-"""Whom sudo, doas and polkit let become root: every rule with its file, but for those who are root by the site.
+"""Whom sudo, doas and polkit let become root: every rule with its file, without those whom the site makes root.
 
 sudoers(5) is read as lines: cvtsudoers(1) puts all files into one document and says of no rule which file it is from.
 What a rule allows is not judged; the line itself is shown.
@@ -78,7 +78,7 @@ def sudo_accepts(place: Place) -> list[Found]:
 
 
 def others(place: Place) -> list[Found]:
-    """Rules of doas and polkit that came with no package."""
+    """Rules of doas and polkit that did not come with a package."""
     found = []
     for path in DOAS:
         try:

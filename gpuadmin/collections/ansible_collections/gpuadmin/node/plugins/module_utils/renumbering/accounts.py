@@ -34,7 +34,7 @@ def texts(host: Host) -> dict[str, str | None]:
 
 
 def _edit(host: Host, change: Callable[[Mapping[str, str | None]], Mapping[str, str]]) -> None:
-    """Rewrite the databases under the locks that shadow-utils respect, in a root that is open for no longer."""
+    """Rewrite the databases under the locks that shadow-utils respect, in a root that is open only as long as that."""
     opened = open_root(host.root, state=host.path(host.state), run=host.path("run/gpuadmin"))
     with opened, shadow_lock(host.root, NAMES):
         before = texts(host)

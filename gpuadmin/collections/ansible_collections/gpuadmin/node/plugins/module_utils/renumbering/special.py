@@ -1,4 +1,4 @@
-"""What an inode loses when its owner changes: written down before, so that whoever goes on after a cut gives it back.
+"""What an inode loses when its owner changes: written down before, so that a run after a cut gives it back.
 
 The kernel takes setuid bits and capabilities from what changes hands, and immutable files do not change hands at all.
 """

@@ -123,7 +123,7 @@ def drive(
                 tally = sweep(phase, number, again)
                 again = not tally.failed and not tally.moved
                 tallies.append(tally)
-                # whoever moves their directories for ever keeps nobody out: the last walk is told, and counts
+                # who keeps moving directories does not keep people out for ever: the last walk is reported, and counts
                 if not tally.changed and not tally.failed and (last or not tally.moved):
                     sync(number)  # guard: a tree is on the disk before it counts as done
                     mark(step)

@@ -44,7 +44,7 @@ class Walker:
         self.empty = 0  # levels above this one have nothing left: each is asked once
 
     def begin(self) -> None:
-        """The top itself, which is in no directory of the tree."""
+        """The top itself, which no directory of the tree contains."""
         self._itself(self.top, "")
 
     def _itself(self, handle: int, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Renumbering a host: close, carry out, open. What is under way goes on where a kill or a power cut left it."""
+"""Renumbering a host: close, carry out, open. It continues where a kill or a power cut left it."""
 
 from __future__ import annotations
 

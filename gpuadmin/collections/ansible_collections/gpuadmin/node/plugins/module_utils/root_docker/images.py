@@ -34,7 +34,7 @@ def carry(root: Daemon, hers: Daemon, place: str, ident: str) -> tuple[list[str]
     """Carry an image. ``place``: a directory of the disk that it comes to. Returns its tags, those that the person has
     for another image, which stay as they are, and what was done.
     """
-    if not ID.fullmatch(ident):  # guard: an id of an image is no path
+    if not ID.fullmatch(ident):  # guard: an id of an image is not a path
         raise NodeError("that is not the id of an image")
     told = root.find(f"/images/{ident}/json")
     if told is None:
@@ -66,9 +66,9 @@ def discard(root: Daemon, ident: str, tags: list[str]) -> None:
         if one.get("ImageID") == ident:  # guard: an image that a container needs is kept
             raise NodeError(f"the container {str((one.get('Names') or ['?'])[0]).lstrip('/')} is made of it")
     told = root.find(f"/images/{quote(ident)}/json")
-    # guard: an image that has another name by now is kept
+    # guard: an image that now has another name is kept
     if told is not None and (new := sorted(set(tags_of(told)) - set(tags))):
-        raise NodeError(f"has another name by now: {new[0]}")
+        raise NodeError(f"now has another name: {new[0]}")
     for tag in [] if told is None else tags_of(told):
         root.ask("DELETE", f"/images/{quote(tag)}", noprune="1")
     if root.find(f"/images/{quote(ident)}/json") is not None:

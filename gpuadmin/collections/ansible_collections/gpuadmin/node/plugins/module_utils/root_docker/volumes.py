@@ -51,7 +51,7 @@ def in_use(root: Daemon, name: str, *, ended: bool = False) -> list[str]:
 
 def source(root: Daemon, name: str) -> tuple[dict[str, Any], str]:
     """What root's daemon says of a volume, and where its content is. Raises NodeError where it has none."""
-    if not NAME.fullmatch(name):  # guard: a name of a volume is no path
+    if not NAME.fullmatch(name):  # guard: a name of a volume is not a path
         raise NodeError("that is not the name of a volume")
     told = root.find(f"/volumes/{name}")
     if told is None:

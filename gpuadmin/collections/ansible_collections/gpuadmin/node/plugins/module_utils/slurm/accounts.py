@@ -16,7 +16,7 @@ from .policy import Group
 #: Jobs that an admin makes in somebody's name (operations/slurm_exception.py) have no limits and come first. It is in
 #: nobody's associations, so people cannot ask for it.
 EXCEPTION = "exception"
-#: The group of everybody who is in no other.
+#: The group of everybody who is not in another.
 EVERYBODY = "people"
 
 
@@ -85,12 +85,12 @@ def seen(people: str, qos: str, bookings: Sequence[Reservation] = ()) -> Seen:
 def people_of(
     users: Iterable[Mapping[str, object]], absent: Iterable[Mapping[str, object]], groups: Sequence[Group], today: int
 ) -> list[Person]:
-    """``users``, ``absent``: as for accounts. ``today``: days since 1970. Raises NodeError for what is no name."""
+    """``users``, ``absent``: as for accounts. ``today``: days since 1970. Raises NodeError for what is not a name."""
     shared = {one.name for one in groups}
     found = []
     for one, gone in [*((one, False) for one in users), *((one, True) for one in absent)]:
         name, expires = one.get("name"), one.get("expires")
-        # guard: what is no name is given to no program of Slurm's
+        # guard: what is not a name is given to no program of Slurm's
         if not isinstance(name, str) or not valid_name(name):
             raise NodeError(f"{quoted(name)} is not a name")
         over = isinstance(expires, int) and expires < today

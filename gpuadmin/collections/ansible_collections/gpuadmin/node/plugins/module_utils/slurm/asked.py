@@ -82,7 +82,7 @@ def answered(uid: int, request: str, policy: Policy, now: float) -> tuple[int, s
     """Given who asks and what, do it or say why not: an exit status, and a word with its values."""
     word = request.partition(" ")[0]
     match = _REQUESTS[word].match(request) if word in _REQUESTS else None
-    # guard: what is no request of ours is not understood as one
+    # guard: what is not a request of ours is not understood as one
     if match is None or int(match[2 if word != "cancel" else 1]) > queue.MOST_HOURS:
         return 1, "not-understood"
     try:

@@ -81,7 +81,7 @@ def listed(node: str, root: str = "/") -> list[list[str]] | None:
 def name_of(number: int, there: Mapping[str, Sequence[str]], fetched: Sequence[Sequence[str]] | None) -> str | None:
     """What this host calls the GPU, or the MIG device, that Slurm gives this number. None: there is none such."""
     if fetched is None:
-        # guard: where GPUs are divided a number that nobody explains is no GPU
+        # guard: where GPUs are divided a number that nobody explains is not a GPU
         if any(one.startswith("MIG-") for one in there):
             return None
         wanted: Sequence[str] = [f"/dev/nvidia{number}"]

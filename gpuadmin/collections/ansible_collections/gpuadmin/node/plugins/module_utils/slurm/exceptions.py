@@ -79,7 +79,7 @@ def make(
                 "that person has as many jobs in the queue as one may have (slurm.queued): one of them has to end first"
             ) from None
         raise
-    if not re.fullmatch(r"[1-9][0-9]{0,9}", job):  # guard: what is no number of a job is given to no program of Slurm's
+    if not re.fullmatch(r"[1-9][0-9]{0,9}", job):  # guard: Slurm's programs get nothing but a job's number
         raise NodeError("sbatch does not say which job it has made: gpuadmin queue")
     try:
         for one in changes(job, said, gpus, until - time.time()):

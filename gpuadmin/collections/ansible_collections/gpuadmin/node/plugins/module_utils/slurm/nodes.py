@@ -51,7 +51,7 @@ def known(
     declared: Iterable[Mapping[str, object]], before: Mapping[str, object], now: Mapping[str, object]
 ) -> list[Node]:
     """The nodes with what they have: as they say now, or as was recorded of them before. What the inventory says of
-    GPUs (``gpus``) wins. Raises NodeError for what is no node.
+    GPUs (``gpus``) wins. Raises NodeError for what is not a node.
     """
     found = []
     for one in declared:
@@ -109,7 +109,7 @@ def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -
         f" MaxTime={hours}:00:00 DefaultTime=1:00:00 TRESBillingWeights={weights}{share}\n"
     )
     if not all(_ADDRESS.match(one) for one in controller):  # guard: no line for Slurm is made of a controller's name
-        raise NodeError(f"{quoted(controller)} is no host and its address")
+        raise NodeError(f"{quoted(controller)} is not a host and its address")
     return f"{HEAD}SlurmctldHost={controller[0]}({controller[1]})\n" + "".join(lines)
 
 

@@ -26,7 +26,7 @@ def texts(jobs: Sequence[Mapping[str, Any]], now: float, away: bool = False) -> 
     asking = [one for one in jobs if one["gpus"]]
     of: dict[str, list[Mapping[str, Any]]] = {}
     for one in asking:
-        if not valid_name(one["user"]):  # guard: what is no name becomes no file
+        if not valid_name(one["user"]):  # guard: what is not a name becomes no file
             continue
         of.setdefault(one["user"], []).append(one)
     wait = len({one["user"] for one in asking if one["waits"]})

@@ -220,11 +220,7 @@ def _delete_in_place(source: int, name: str, backup: Backup) -> str | None:
 
 
 def _move_one(request: Request, source: int, name: str) -> str | None:
-    handle = btrfs.open_directory(name, source)
-    try:
-        btrfs.make_movable(handle)
-    finally:
-        os.close(handle)
+    btrfs.make_movable(name, source)
     place = os.path.dirname(trash(request.root, request.backup, name))
     _private(os.path.dirname(place))
     _private(place)
