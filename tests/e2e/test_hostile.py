@@ -215,6 +215,8 @@ class Attack:
         """A backup disk without room: the primary backup is made, the copy says so, and heals once there is room."""
         fill = "for size in 1G 100M 10M; do while fallocate -l $size /local/full/$((++n)) 2>/dev/null; do :; done; done"
         self.cluster.admin(ON, f"mkdir -p /local/full; {fill}")
+        # what is left would do for homes of which a copy is there already
+        self.cluster.admin("storage1", f"head -c 50M /dev/urandom >$(mktemp -p {HOMES}/mallory)")
         try:
             self.timed()
             assert not self.copied(), f"seed {SEED}: {self.journal()}"
