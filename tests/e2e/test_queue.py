@@ -169,7 +169,7 @@ def test_what_somebody_has_booked_is_theirs_alone(cluster: Cluster) -> None:
         assert (booked["users"], booked["nodes"]) == (["minji"], [NODE])
         # nobody's job may be there when it begins
         queue.person("jiho", NODE, f"gpu get 1 --node {NODE} --no-wait")
-        queue.wait(lambda: queue.ssh("jiho", NODE, "gpu why | grep 'Somebody has booked the node'"))
+        queue.wait(lambda: queue.ssh("jiho", NODE, "gpu why | grep 'A booking of the node begins'"))
         queue.wait(
             lambda: queue.ssh("admin", NODE, f"[ $(date +%s) -gt {booked['begin']:.0f} ] && echo so"), seconds=150
         )
