@@ -214,7 +214,8 @@ class Attack:
     def full_backup_disk(self) -> None:
         """A backup disk without room: the primary backup is made, the copy says so, and heals once there is room."""
         fill = "for size in 1G 100M 10M; do while fallocate -l $size /local/full/$((++n)) 2>/dev/null; do :; done; done"
-        self.cluster.admin(ON, f"mkdir -p /local/full; {fill}")
+        # a subvolume, since what root keeps free of /local is for copies
+        self.cluster.admin(ON, f"btrfs subvolume create /local/full; {fill}")
         # what is left would do for homes of which a copy is there already
         self.cluster.admin("storage1", f"head -c 50M /dev/urandom >$(mktemp -p {HOMES}/mallory)")
         try:
@@ -222,7 +223,7 @@ class Attack:
             assert not self.copied(), f"seed {SEED}: {self.journal()}"
             assert "free" in self.journal()
         finally:
-            self.cluster.admin(ON, "rm -r /local/full; sync")
+            self.cluster.admin(ON, "btrfs subvolume delete --commit-after /local/full")
         self.copy()
 
     def hanging_backup_host(self) -> None:
