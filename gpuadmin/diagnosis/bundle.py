@@ -148,7 +148,7 @@ def _host(parts: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(parts.get("unknown"), Mapping):
         taken["unknown"] = {
             part: "(left out)"
-            if part in PERSONS  # guard: why a person's part is not known stays out of the bundle
+            if part in PERSONS  # guard: why a person's part is not known stays out of the bundle -> False
             else why
             for part, why in parts["unknown"].items()
         }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.diagnosis.bundle import archive, contents
+from gpuadmin.diagnosis.bundle import PERSONS, archive, contents
 from gpuadmin.diagnosis.finding import Finding
 from gpuadmin.diagnosis.wording import Wording
 from tests.support.sites import public_key
@@ -52,6 +52,14 @@ def test_nothing_of_a_persons_is_in_it() -> None:
     assert public_key("x").split()[1] not in whole
     assert "PERSON's account is locked in users.yml" in whole
     assert json.loads(files["hosts/node1.json"])["docker"] == {"daemon": True}
+
+
+@pytest.mark.holds("why a person's part is not known stays out of the bundle")
+@pytest.mark.parametrize("part", PERSONS)
+def test_why_a_persons_part_is_not_known_is_not_in_it(part: str) -> None:
+    facts = {"node": True, "unknown": {part: "thesis.tex cannot be read", "memory": "it did not answer in 3 s"}}
+    (host,) = (json.loads(text) for name, text in contents(None, [], {"n1": facts}, []).items() if "n1" in name)
+    assert host["unknown"] == {part: "(left out)", "memory": "it did not answer in 3 s"}
 
 
 def test_it_can_be_unpacked_and_says_nothing_of_who_packed_it() -> None:
