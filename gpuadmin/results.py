@@ -12,6 +12,7 @@ from gpuadmin.errors import ExitCode
 UNPINNED = "its ssh host key is not known yet: gpuadmin trust"
 OTHER_KEY = "its ssh host key is not the pinned one; see: gpuadmin trust"
 DENIED = "refuses our login (permission denied)"
+UNRESOLVED = "its name cannot be resolved: give ansible_host in inventory/"
 #: How the message of a host begins whose refusal is the fault of this machine's key; `gpuadmin check` says the way out.
 BY_KEY = f"{DENIED}: the key"
 

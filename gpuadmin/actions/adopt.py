@@ -17,7 +17,6 @@ from gpuadmin.adoption.conflict import LEVELS, Conflict
 from gpuadmin.adoption.page import DOCUMENT, known, next_commands, uid_sentence
 from gpuadmin.adoption.proposal import ADMIN, Proposal, propose
 from gpuadmin.adoption.seen import Host
-from gpuadmin.ansible.events import UNRESOLVED
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed
 from gpuadmin.config.find import SETTINGS_FILE, find_site
@@ -34,6 +33,7 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.reading import expanded
+from gpuadmin.results import UNRESOLVED
 from gpuadmin.session import Session
 
 _REACHED = ("ansible_host", "ansible_port", KEY, "gpuadmin_address")

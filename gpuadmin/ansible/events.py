@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpuadmin.ansible.reports import REPORTS, OddError, of_text, parsed
-from gpuadmin.results import DENIED, OTHER_KEY, UNPINNED, HostResult
+from gpuadmin.results import DENIED, OTHER_KEY, UNPINNED, UNRESOLVED, HostResult
 
 LONGEST_MESSAGE = 600
 _LONGEST_REMARKS = 4000
@@ -194,7 +194,6 @@ def failure_message(result: Mapping[str, Any], items: list[str], task: str, modu
     return message if clear or not task else f"{message}{_STEP.format(task)}"
 
 
-UNRESOLVED = "its name cannot be resolved: give ansible_host in inventory/"
 _CUT = "the ssh connection was cut"
 _SSH_REASONS = (
     # ssh ends this one too with "Host key verification failed"

@@ -11,6 +11,7 @@ from gpuadmin.common.text import counted
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.finding import Finding, Severity, ordered
 from gpuadmin.diagnosis.looked import right, tried
+from gpuadmin.results import UNRESOLVED
 from gpuadmin.similar import did_you_mean
 
 _NO_SERVICE = "install systemd-timesyncd or chrony there, then: gpuadmin run HOSTS -- timedatectl set-ntp true"
@@ -80,7 +81,7 @@ def verdict(
         found += registered(asked)
     for host, why in silent.items():
         remedy = "look at its power and its network; then: gpuadmin status"
-        if "cannot be resolved" in why:
+        if UNRESOLVED in why:
             remedy = "put its address there (ansible_host), or correct its name; then: gpuadmin status"
         elif "; the host said: " in why:  # pam_nologin(8), most likely, which lets only root in
             remedy = "log in as root (at its console, or by ssh) and look for /etc/nologin and /run/nologin"

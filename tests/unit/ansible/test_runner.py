@@ -512,6 +512,17 @@ def test_nothing_of_a_run_goes_on_without_the_lock(
     assert len(interrupt._children(other_run.pid)) == 1
 
 
+def workers_at(directory: Path, begun: str) -> tuple[int, list[int]]:
+    """The ansible-playbook of this process, and its workers, once their playbook has made a file of that name."""
+    (ansible,) = interrupt._children(os.getpid())
+    workers: list[int] = []
+    deadline = time.monotonic() + 60
+    while not workers and time.monotonic() < deadline:
+        workers = interrupt._children(ansible) if list(directory.glob(begun)) else []
+        time.sleep(0.05)  # the playbook makes a file: nothing tells of one
+    return ansible, workers
+
+
 def test_nothing_of_a_run_goes_on_after_ctrl_c_while_its_end_is_waited_for(
     playbook: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -522,11 +533,8 @@ def test_nothing_of_a_run_goes_on_after_ctrl_c_while_its_end_is_waited_for(
     def happens(host: str, word: str, detail: str) -> None:
         if (word, detail) != ("begun", "Take long") or workers:
             return
-        (ansible,) = interrupt._children(os.getpid())
-        deadline = time.monotonic() + 60
-        while not workers and time.monotonic() < deadline:
-            workers.extend(interrupt._children(ansible) if list(tmp_path.glob("begun-*")) else ())
-            time.sleep(0.05)  # the playbook makes a file: nothing tells of one
+        ansible, found = workers_at(tmp_path, "begun-*")
+        workers.extend(found)
         for process in workers:
             os.kill(process, signal.SIGSTOP)
         os.kill(ansible, signal.SIGKILL)
@@ -561,11 +569,8 @@ def test_a_run_whose_workers_were_killed_says_of_no_host_that_it_is_done(playboo
     def happens(host: str, word: str, detail: str) -> None:
         if (host, word, detail) != ("node2", "begun", "Go on"):
             return
-        (ansible,) = interrupt._children(os.getpid())
-        deadline = time.monotonic() + 60
-        while not killed and time.monotonic() < deadline:
-            killed.extend(interrupt._children(ansible) if (tmp_path / "begun-node2").exists() else ())
-            time.sleep(0.05)  # the playbook makes a file: nothing tells of one
+        _ansible, found = workers_at(tmp_path, "begun-node2")
+        killed.extend(found)
         for worker in killed:
             os.kill(worker, signal.SIGKILL)
 

@@ -431,31 +431,11 @@ def test_its_record_is_a_run_s(cluster: Cluster, cli: Cli) -> None:
     assert "home minji (uid 20000); 2 files, 5.0 kB, in 2" in out
 
 
-@pytest.mark.holds("who was extended meanwhile stays")
-def test_extended_while_the_wipe_is_under_way(cluster: Cluster, cli: Cli) -> None:
-    """Whose home is still there may stay, even if the wipe has begun."""
-
-    def refuse(now: str) -> None:
-        if now == "wipe":
-            raise Cut
-
-    cluster.before_phase = refuse
-    with pytest.raises(Cut):
-        cli(*ALL)
-    cluster.before_phase = lambda now: None
-    users = cluster.site / "users.yml"
-    users.write_text(users.read_text().replace("{name: jiho, uid: 20001", "{name: jiho, uid: 20001, stays: 2026-2"))
-    code, _out, err = cli(*ALL, "--resume")
-    assert code == 0, err
-    assert sorted(cluster.picture()["homes"]) == ["jiho", "seo", "stranger", "yuna"]
-
-
-@pytest.mark.holds("for whom it is too late to stay is not guessed")
-def test_extended_after_the_wipe_while_the_storage_host_is_away(cluster: Cluster, cli: Cli) -> None:
-    """Whose home may be gone is not let in to none, nor left out of what a resume still has to do for them."""
+def cut_and_extend_jiho(cluster: Cluster, cli: Cli, phase: str) -> None:
+    """A reset loses its power before a phase; then users.yml says that jiho stays."""
 
     def cut(now: str) -> None:
-        if now == "prune":
+        if now == phase:
             raise Cut
 
     cluster.before_phase = cut
@@ -464,6 +444,21 @@ def test_extended_after_the_wipe_while_the_storage_host_is_away(cluster: Cluster
     cluster.before_phase = lambda now: None
     users = cluster.site / "users.yml"
     users.write_text(users.read_text().replace("{name: jiho, uid: 20001", "{name: jiho, uid: 20001, stays: 2026-2"))
+
+
+@pytest.mark.holds("who was extended meanwhile stays")
+def test_extended_while_the_wipe_is_under_way(cluster: Cluster, cli: Cli) -> None:
+    """Whose home is still there may stay, even if the wipe has begun."""
+    cut_and_extend_jiho(cluster, cli, "wipe")
+    code, _out, err = cli(*ALL, "--resume")
+    assert code == 0, err
+    assert sorted(cluster.picture()["homes"]) == ["jiho", "seo", "stranger", "yuna"]
+
+
+@pytest.mark.holds("for whom it is too late to stay is not guessed")
+def test_extended_after_the_wipe_while_the_storage_host_is_away(cluster: Cluster, cli: Cli) -> None:
+    """Whose home may be gone is not let in to none, nor left out of what a resume still has to do for them."""
+    cut_and_extend_jiho(cluster, cli, "prune")
     cluster.away, lines = {"storage1"}, journal(cluster).path.read_bytes()
     code, _out, err = cli(*ALL, "--resume", "--leave-pending")
     assert code == 4, err
