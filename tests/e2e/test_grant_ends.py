@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support import fake_driver, fake_nvml
+from tests.support import fake_driver
 from tests.support.fake_driver import FIRST
-from tests.support.holding_gpus import HOLD, act, background, held, policy, running
+from tests.support.holding_gpus import HOLD, NOBODY, act, background, held, policy, running, used_by
 from tests.support.lab_cluster import Cluster
 from tests.support.monitored import watched, within
 
 __all__ = ["watched"]
 pytestmark = [pytest.mark.lab, pytest.mark.root, pytest.mark.needs("cc")]  # light hosts, which have GPUs
+WHOLE = NOBODY.partition("[mig]")[0].replace("mig = 1", "mig = 0")
 READ = "head -c 16 /dev/nvidia0 2>&1 | tail -c 60"
 
 
@@ -33,10 +34,7 @@ def gated(watched: Cluster) -> Iterator[Cluster]:
         user["email"] = f"{user['name']}@example.org"
     users.write_text(yaml.safe_dump(registry))
     fake_driver.install(watched, "node1")
-    idle = fake_nvml.TWO.read_text().partition("[mig]")[0].replace("mig = 1", "mig = 0")
-    for pid, memory in ((4343, 1073741824), (4242, 4294967296)):
-        idle = idle.replace(f"[process]\npid = {pid}\nmemory = {memory}\n", "")
-    fake_driver.describe(watched, "node1", idle)
+    used_by(watched, text=WHOLE)
     watched.admin("node1", "systemctl restart gpuadmin-metrics-sampler gpuadmin-metrics-mapper")
 
     def granted(text: str) -> str:
@@ -56,6 +54,7 @@ def test_what_holds_a_gpu_after_its_grant_is_told_and_ended(gated: Cluster, tmp_
             gated.gpuadmin("grant", name, "node1", "--gpu", gpu, "--hours", "2", "--reason", "a deadline", "--yes")
     hers = background(gated, "minji", HOLD)
     his = background(gated, "jiho", HOLD.replace("nvidia0", "nvidia1"))
+    used_by(gated, hers, text=WHOLE)
     within(120, lambda: held(gated) == {("minji", "")})
     said = gated.person("minji", "node1", "gpuadmin-me --language en")
     assert "GPU 0: yours until" in said
@@ -63,6 +62,7 @@ def test_what_holds_a_gpu_after_its_grant_is_told_and_ended(gated: Cluster, tmp_
     assert "a deadline" in said
     assert policy(act(gated, mails, "--check")) == {}
 
+    used_by(gated, text=WHOLE)  # she pauses, and can go on at any time
     gated.gpuadmin("revoke", "minji", "--yes")
     assert "Operation not permitted" in gated.person("minji", "node1", READ)
     assert running(gated, hers, other, his) == [True] * 3, "what was open stays open"

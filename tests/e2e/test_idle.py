@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support import fake_driver, fake_nvml
+from tests.support import fake_driver
 from tests.support.fake_driver import FIRST
-from tests.support.holding_gpus import HOLD, act, background, held, policy, running
+from tests.support.holding_gpus import HOLD, act, background, held, policy, running, used_by
 from tests.support.lab_cluster import MAKE_IMAGE, Cluster
 from tests.support.monitored import asked, watched, within
 
@@ -44,10 +44,7 @@ def gpus(watched: Cluster) -> Cluster:
         user["email"] = f"{user['name']}@example.org"
     users.write_text(yaml.safe_dump(registry))
     fake_driver.install(watched, "node1")
-    idle = fake_nvml.TWO.read_text()
-    for pid, memory in ((4343, 1073741824), (4242, 4294967296)):
-        idle = idle.replace(f"[process]\npid = {pid}\nmemory = {memory}\n", "")
-    fake_driver.describe(watched, "node1", idle)
+    used_by(watched)
     watched.admin("node1", "systemctl restart gpuadmin-metrics-sampler gpuadmin-metrics-mapper")
     fake_driver.refreshed(watched, "node1")
     return watched
@@ -61,6 +58,7 @@ def test_what_holds_a_gpu_unused_is_told_and_ended_and_nothing_else(gpus: Cluste
     exempt = background(gpus, "junho", HOLD)
     gpus.person("minji", "node1", f"{MAKE_IMAGE} && {TRAIN}")
     inside = int(gpus.person("minji", "node1", "docker inspect --format '{{.State.Pid}}' train"))
+    used_by(gpus, hers, exempt, inside)
     everybody = {("minji", ""), ("minji", "train"), ("junho", "")}
     within(300, lambda: held(gpus) == everybody)
     said = gpus.person("minji", "node1", "gpuadmin-me --language en")
@@ -95,6 +93,7 @@ def test_what_holds_a_gpu_unused_is_told_and_ended_and_nothing_else(gpus: Cluste
     (done,) = act(gpus, mails, "--yes")["stopped"]["node1"]
     assert (done["user"], done["uuid"], done["status"]) == ("minji", FIRST, "stopped"), done
     assert running(gpus, hers, other, inside, exempt) == [False, True, False, True]
+    used_by(gpus, exempt)
     within(300, lambda: held(gpus) == {("junho", "")})
     within(300, lambda: act(gpus, mails, "--check")["stopped"] == {})  # Prometheus hears of it a moment later
     again = act(gpus, mails, "--yes")

@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from tests.support import fake_driver, fake_nvml
+from tests.support import fake_driver
 from tests.support.fake_driver import DESCRIBED
+from tests.support.holding_gpus import NOBODY, background, used_by
 from tests.support.lab_cluster import Cluster
 
 pytestmark = [pytest.mark.lab, pytest.mark.needs("cc")]
-HOLD = "nohup sh -c 'exec 3</dev/nvidia0 4</dev/nvidia-uvm; exec sleep 600' > /dev/null 2>&1 & echo $!"
 
 
 def wants(cluster: Cluster, layout: str) -> None:
@@ -28,11 +28,9 @@ def devices(cluster: Cluster) -> list[list[str]]:
 @pytest.mark.story("mig")
 def test_gpus_are_divided_where_nobody_is_on_them(minji: Cluster) -> None:
     fake_driver.install(minji, "node1")
-    text = fake_nvml.TWO.read_text()
-    nobody = re.sub(r"\[process\]\npid = .*\nmemory = .*\n", "", text)
-    fake_driver.describe(minji, "node1", nobody)
     wants(minji, "{0: [3g.40gb, 4g.40gb], 1: [7g.80gb]}")
-    pid = minji.person("minji", "node1", HOLD).strip()
+    pid = background(minji, "minji", "exec sleep 600")
+    used_by(minji, pid)
 
     checked = minji.gpuadmin("mig", "--check")
     assert checked["result"]["gpus"] == {"node1": [1]}
@@ -40,12 +38,14 @@ def test_gpus_are_divided_where_nobody_is_on_them(minji: Cluster) -> None:
     assert devices(minji) == [[], ["1g.10gb"]], "a check divides nothing"
     minji.gpuadmin("mig", "--yes")
     assert devices(minji) == [[], ["7g.80gb"]]
-    minji.person("minji", "node1", f"kill {pid}; while kill -0 {pid} 2> /dev/null; do sleep 0.1; done")
+    minji.person("minji", "node1", f"kill {pid}")
+    text = minji.admin("node1", f"cat {DESCRIBED}")
+    fake_driver.describe(minji, "node1", text.replace(f"[process]\npid = {pid}\nmemory = 1073741824\n", ""))
     minji.gpuadmin("mig", "--yes")
     assert devices(minji) == [["3g.40gb", "4g.40gb"], ["7g.80gb"]]
 
     # a boot: instances are gone, and on one GPU the mode as well
-    fake_driver.describe(minji, "node1", nobody.partition("[mig]")[0])
+    fake_driver.describe(minji, "node1", NOBODY.partition("[mig]")[0])
     minji.admin("node1", "rm -r /var/lib/fake-driver/driver/nvidia/capabilities/gpu*/mig/gi*")
     assert minji.admin("node1", "systemctl is-enabled gpuadmin-gpu-mig.service") == "enabled\n"
     minji.admin("node1", "systemctl start gpuadmin-gpu-mig.service")

@@ -109,13 +109,10 @@ def test_a_container_on_a_gpu_is_seen_and_a_node_that_is_cut_is_mailed(watched: 
     assert [sample[label] for label in labels] == ["node1", FIRST, "minji", "train", 1]
     found = watched.gpuadmin("free")["result"]
     assert [device["uuid"] for device in found["nodes"]["node1"]] == [MIG]
-    # the driver lists nothing any more, and it still has the GPU open: held, and idle. To look through all processes
-    # takes an emulated host ten minutes, in the little time that the collector has
+    # the driver lists nothing any more: the GPU is free, though it is still open
     fake_driver.describe(watched, "node1", nothing)
-    within(1500, lambda: holders(watched, FIRST) == [("minji", "train", 0)])
-    # it ends: its GPU is free again
-    watched.person("minji", "node1", "docker rm -f train")
     within(600, lambda: holders(watched, FIRST) == [])
+    watched.person("minji", "node1", "docker rm -f train")
     # what always runs there keeps no node from a reboot
     assert watched.gpuadmin("reboot", "node1", "--force", "--check")["result"]["steps"] == [["node1"]]
 

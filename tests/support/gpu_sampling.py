@@ -59,6 +59,7 @@ class Cluster:
             images=ImagePlaces(state=str(at / "state")), root=str(at),
         )  # fmt: skip
         self.answers: dict[int, Any] = {}
+        self.computing: dict[str, list[int]] = {"nvidia0": [], "nvidia1": []}
         self.mapper = self.started()
 
     def started(self) -> Mapper:
@@ -107,7 +108,8 @@ class Cluster:
             self.mapper._scanner.step(package.nodes(str(self.at / "dev")), 5)
 
     @contextmanager
-    def process(self, uid: int, *devices: str) -> Iterator[int]:
+    def process(self, uid: int, *devices: str, computes: bool = True) -> Iterator[int]:
+        """``computes``: it is in ``computing``, for tests that have the driver list what is there."""
         paths = [str(self.at / "dev" / name) for name in devices]
         script = f"import os\nos.setgid({uid}); os.setuid({uid})\n{WAIT}"
         for above in self.at.parents:
@@ -115,6 +117,8 @@ class Cluster:
         with subprocess.Popen([sys.executable, "-c", script, *paths], stdout=subprocess.PIPE) as running:
             assert running.stdout is not None
             running.stdout.readline()
+            for name, pids in self.computing.items():
+                pids.extend([running.pid] if computes and name in devices else [])
             try:
                 yield running.pid
             finally:

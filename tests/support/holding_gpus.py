@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support import fake_driver, fake_nvml
 from tests.support.fake_driver import FIRST
 from tests.support.lab_cluster import PATIENCE, Cluster
 
@@ -16,6 +18,15 @@ HOUR = 30  # seconds
 #: gpuadmin, with shorter hours for who was told when. What Prometheus is asked for are real ones.
 SOONER = f"from gpuadmin.monitoring import policy; policy.HOUR = {HOUR}.0; from gpuadmin.cli import main; main()"
 HOLD = "exec /bin/sleep 100000 3</dev/nvidia0 4</dev/nvidia-uvm"
+#: Two GPUs that the driver lists nobody on.
+NOBODY = re.sub(r"\[process\]\npid = .*\nmemory = .*\n", "", fake_nvml.TWO.read_text())
+
+
+def used_by(cluster: Cluster, *pids: int, text: str = NOBODY) -> None:
+    """Have the driver of node1 list these processes on the first GPU."""
+    first, rest = text.rsplit("[gpu]\n", 1)
+    listed = "".join(f"[process]\npid = {pid}\nmemory = 1073741824\n" for pid in pids)
+    fake_driver.describe(cluster, "node1", f"{first}{listed}[gpu]\n{rest}")
 
 
 def background(cluster: Cluster, name: str, command: str) -> int:

@@ -128,7 +128,9 @@ def test_gpus_are_divided_and_made_whole_again(host: Host) -> None:
 @pytest.mark.holds("a GPU that somebody holds or was granted is not divided anew")
 def test_whoever_is_on_a_gpu_keeps_it_and_is_named(host: Host) -> None:
     host.grant(SECOND)
-    with host.cluster.process(47001, "nvidia0", "nvidia-uvm"):
+    with host.cluster.process(47001) as pid:
+        host.describe(("\n[gpu]\nname = NVIDIA H100 80GB HBM3\nuuid = GPU-6", f"\n[process]\npid = {pid}\n"
+                       "[gpu]\nname = NVIDIA H100 80GB HBM3\nuuid = GPU-6"))  # fmt: skip
         divider = host.divider({0: HALVES, 1: HALVES})
         first, second = divider.run()
         assert (first.state, first.people) == (mig.WAITS, ["alice holds it"])
@@ -136,7 +138,9 @@ def test_whoever_is_on_a_gpu_keeps_it_and_is_named(host: Host) -> None:
         assert sorted(divider.uids.values()) == [47001, 47002]
         assert (host.smi(), recorded(host.places.state)) == ([], {})
     grants.delete(["a1"], host.places.state)
-    assert {state for _, state, _ in host.go({0: HALVES, 1: HALVES})} == {mig.AS_WANTED}
+    host.describe()
+    with host.cluster.process(47001, "nvidia0", "nvidia-uvm"):  # it watches
+        assert {state for _, state, _ in host.go({0: HALVES, 1: HALVES})} == {mig.AS_WANTED}
 
 
 @pytest.mark.holds("a GPU that somebody holds or was granted is not divided anew")

@@ -35,6 +35,7 @@ def found(
     *,
     uvm: bool = True,
     until: float | None = 10.0,
+    opened: bool = False,
 ) -> dict[tuple[str, str, str], tuple[int, int | None]]:
     result = holdings(
         devices,
@@ -44,6 +45,7 @@ def found(
         uvm=uvm,
         container=lambda one: one.container,
         until=until,
+        opened=opened,
     )
     return {key: (len(one.pids), one.memory) for key, one in result.items()}
 
@@ -52,10 +54,9 @@ def found(
     ("devices", "held", "processes", "expected"),
     [
         ([gpu(processes={7: 100})], {}, [process(7)], {("GPU-0", "alice", ""): (1, 100)}),
-        # held without a process that computes
-        ([gpu(processes={})], {7: {GPU0, UVM}}, [process(7)], {("GPU-0", "alice", ""): (0, 0)}),
-        # who watches does not hold
-        ([gpu(processes={})], {7: {GPU0, GPU1}}, [process(7)], {}),
+        # what asks the driver (nvtop, wandb) has all of them open, and holds none but the one that it uses
+        ([gpu(processes={})], {7: {GPU0, UVM}}, [process(7)], {}),
+        ([gpu(processes={}), gpu(1, {7: 5})], {7: {GPU0, GPU1, UVM}}, [process(7)], {("GPU-1", "alice", ""): (1, 5)}),
         # two people on one GPU, and two containers of one
         (
             [gpu(processes={7: 100, 8: 50, 9: 1})], {}, [process(7), process(8, "bob"), process(9, container="train")],
@@ -66,13 +67,12 @@ def found(
         # one that has ended, and one whose number is another's by now
         ([gpu(processes={7: 100})], {}, [], {("GPU-0", UNKNOWN, ""): (1, 100)}),
         ([gpu(processes={7: 100})], {}, [process(7, "bob", started=11.0)], {("GPU-0", UNKNOWN, ""): (1, 100)}),
-        # who only has it open and has ended holds nothing
-        ([gpu(processes={})], {7: {GPU0, UVM}}, [], {}),
         # a part of a GPU: by the driver's list, by what is open; the whole has it open as well
         ([gpu(1, {}), mig({7: 5})], {7: {GPU1, UVM, CAP}}, [process(7)], {("MIG-1", "alice", ""): (1, 5)}),
         ([gpu(1, {}), mig({7: 5})], {7: {GPU1, UVM}}, [process(7)], {("MIG-1", "alice", ""): (1, 5)}),
-        ([gpu(1, {}), mig({})], {7: {GPU1, UVM, CAP}}, [process(7)], {("MIG-1", "alice", ""): (0, 0)}),
-        ([gpu(1, {}), mig({})], {7: {GPU1, UVM}}, [process(7)], {("GPU-1", "alice", ""): (0, 0)}),
+        ([gpu(1, {}), mig({})], {7: {GPU1, UVM, CAP}}, [process(7)], {}),
+        # the driver says nothing of the processes of a part
+        ([gpu(1, {}), mig(None)], {7: {GPU1, UVM, CAP}}, [process(7)], {("MIG-1", "alice", ""): (0, 0)}),
     ],
 )  # fmt: skip
 def test_who_holds_what(
@@ -84,13 +84,31 @@ def test_who_holds_what(
     assert found(devices, held, processes) == expected
 
 
+@pytest.mark.parametrize(
+    ("devices", "held", "expected"),
+    [
+        ([gpu(processes={})], {7: {GPU0, UVM}}, {("GPU-0", "alice", ""): (0, 0)}),
+        # before driver 580, who only watches does not open unified memory's device, and cannot compute
+        ([gpu(processes={})], {7: {GPU0, GPU1}}, {}),
+        # who has it open and has ended
+        ([gpu(processes={})], {8: {GPU0, UVM}}, {}),
+        ([gpu(1, {}), mig({})], {7: {GPU1, UVM, CAP}}, {("MIG-1", "alice", ""): (0, 0)}),
+        ([gpu(1, {}), mig({})], {7: {GPU1, UVM}}, {("GPU-1", "alice", ""): (0, 0)}),
+    ],
+)
+def test_who_has_what_open(
+    devices: list[Device], held: dict[int, set[Key]], expected: dict[tuple[str, str, str], tuple[int, int | None]]
+) -> None:
+    assert found(devices, held, [process(7)], opened=True) == expected
+
+
 def test_without_an_answer_of_the_driver_what_is_open_is_held() -> None:
     devices = [gpu(processes=None, busy=None)]
     assert found(devices, {7: {GPU0, UVM}}, [process(7)], until=None) == {("GPU-0", "alice", ""): (0, 0)}
 
 
 def test_a_host_without_unified_memory() -> None:
-    assert found([gpu(processes={})], {7: {GPU0}}, [process(7)], uvm=False) == {("GPU-0", "alice", ""): (0, 0)}
+    assert found([gpu()], {7: {GPU0}}, [process(7)], uvm=False) == {("GPU-0", "alice", ""): (0, 0)}
 
 
 def test_the_first_process_says_since_when() -> None:

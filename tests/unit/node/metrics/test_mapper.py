@@ -84,14 +84,18 @@ def test_since_when_a_job_has_a_gpu_for_nothing(cluster: Cluster) -> None:
         cluster.settle()
 
 
-def test_held_without_a_process_counts_as_held(cluster: Cluster) -> None:
-    with cluster.process(47001, "nvidia1", "nvidia-uvm") as one, cluster.process(47002, "nvidia1", "nvidia0"):
+def test_who_only_has_it_open_holds_nothing(cluster: Cluster) -> None:
+    with cluster.process(47001, "nvidia1", "nvidia-uvm") as one, cluster.process(47002, "nvidia1", "nvidia-uvm"):
         cluster.settle()
-        found = cluster.look([], [])
+        found = cluster.look([], [one])
         assert allocated(found) == {(SECOND, "alice")}, "bob watches, and computes nothing"
-        assert found[f'gpuadmin_gpu_processes{{uuid="{SECOND}",user="alice",container=""}}'] == 0
+        assert found[f'gpuadmin_gpu_processes{{uuid="{SECOND}",user="alice",container=""}}'] == 1
         os.kill(one, signal.SIGSTOP)
-        assert allocated(cluster.look([], [])) == {(SECOND, "alice")}, "a stopped process holds it as before"
+        assert allocated(cluster.look([], [one])) == {(SECOND, "alice")}, "a stopped process holds it as before"
+        cluster.grant()
+        found = cluster.look([], [one])
+        both = {UNGRANTED.format(SECOND, name) for name in ("alice", "bob")}
+        assert both <= found.keys(), "what is open can be used at any time"
 
 
 UNGRANTED = 'gpuadmin_gpu_ungranted_since_timestamp_seconds{{uuid="{}",user="{}"}}'
@@ -155,7 +159,7 @@ def test_time_is_counted_and_survives_a_restart(cluster: Cluster) -> None:
         cluster.clock += 10
         found = cluster.look([one], utilization=50)
         assert seconds(found, "alice") == [10, 10, 10]
-        assert seconds(found, "bob") == [10, 10, 0], "held and idle, though the GPU is busy"
+        assert seconds(found, "bob") == [None] * 3, "bob has it open, and uses none"
         cluster.clock += 10
         assert seconds(cluster.look([one], utilization=0), "alice") == [20, 20, 10]
         cluster.mapper.close()

@@ -51,7 +51,9 @@ class Site:
         self.asked.append(f"{uid} {container[:2]}")
 
     def run(self, *targets: Target, check: bool = False, listed: tuple[list[int], ...] = ()) -> list[Outcome]:
-        self.cluster.describe(*listed)
+        """``listed``: of each GPU, what the driver lists beside the processes that the test has started on it."""
+        computing = self.cluster.computing.values()
+        self.cluster.describe(*([*set(one), *pids] for one, pids in zip((*listed, [], []), computing, strict=False)))
         assert self.cluster.sampler.sample() is None
         known = {name: uid for uid, name in NAMES.items()}
         owners = Owners(
@@ -86,8 +88,20 @@ def test_what_was_idle_ends_and_what_others_do_goes_on(site: Site) -> None:
 
 def test_a_process_that_will_not_end(site: Site) -> None:
     with ignoring(site, ALICE) as stubborn:
-        assert site.run()[0].status == "stopped"
+        assert site.run(listed=([stubborn],))[0].status == "stopped"
         assert not alive(stubborn)
+
+
+def test_who_only_watches_goes_on_and_keeps_nothing(site: Site) -> None:
+    """What asks the driver (nvtop; wandb, in a program that computes) opens every GPU, and none is used by that."""
+    process = site.cluster.process
+    with process(ALICE, *GPU, "nvidia1", computes=False) as watching, process(ALICE, *GPU, "nvidia1") as idle:
+        site.cluster.computing["nvidia1"].clear()
+        (found,) = site.run()
+        assert (found.status, found.processes, found.why) == ("stopped", 1, "")
+        assert [alive(watching), alive(idle)] == [True, False]
+        site.cluster.computing["nvidia0"].clear()
+        assert [one.status for one in site.run()] == ["gone"]
 
 
 def test_a_process_that_is_stopped(site: Site) -> None:
@@ -250,7 +264,8 @@ def test_somebody_who_starts_anew_all_the_time(site: Site) -> None:
     )
     with running(site, script) as parent:
         begin = time.monotonic()
-        (found,) = site.run()
+        (child,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        (found,) = site.run(listed=([int(child)],))
         assert (found.status, found.why) == ("kept", "1 of their processes hold it now")
         assert time.monotonic() - begin < 60
         assert alive(parent), "it holds no GPU"
@@ -331,7 +346,7 @@ def test_very_many_processes_keep_nothing_that_nobody_granted(
     with ExitStack() as stack:
         while True:
             held = (GPU if n == place else () for n in range(5))
-            started = [stack.enter_context(gated.cluster.process(ALICE, *paths)) for paths in held]
+            started = [stack.enter_context(gated.cluster.process(ALICE, *of, computes=False)) for of in held]
             if started == sorted(started):
                 break
             stack.close()  # numbers began again at the smallest

@@ -163,8 +163,15 @@ def _processes(library: Library, handle: c_void_p) -> list[dict[str, Any]]:
     for kind, call in (
         ("compute", "nvmlDeviceGetComputeRunningProcesses_v3"),
         ("graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
+        ("mps", "nvmlDeviceGetMPSComputeRunningProcesses_v3"),  # clients of MPS; its server is in the first list
     ):
-        for one in library.processes(call, handle, MOST_PROCESSES):
+        try:
+            listed = library.processes(call, handle, MOST_PROCESSES)
+        except NvmlError as error:
+            if kind == "mps" and error.name in LACKS:
+                continue
+            raise
+        for one in listed:
             found.append(
                 {
                     "pid": int(one.pid),

@@ -45,10 +45,13 @@ def holdings(
     uvm: bool,
     container: Callable[[Process], str],
     until: float | None,
+    opened: bool = False,
 ) -> Holdings:
     """``held``: what each process has open; ``caps``: the device for a MIG device; ``uvm``: this host has that one.
 
     ``until``: when the driver was asked: a process that began later is not the one that it meant. None: not now.
+    ``opened``: whether having it open is enough, as it is where the driver does not say who uses it. What asks the
+    driver (nvtop, wandb, our own sampler) opens every GPU, and unified memory's device as well; it uses none.
     """
     found: Holdings = {}
     listed = [*devices]
@@ -56,8 +59,10 @@ def holdings(
     shared: dict[int, set[int]] = {}  # by minor: processes that are on a part of this GPU
     for one in sorted(listed, key=lambda one: one.gi is None):
         users = set(one.processes or ()) if until is not None else set()
-        # what only watches GPUs (nvtop) opens them, but cannot compute: that needs unified memory's device, too
-        holders = {pid for pid, keys in held.items() if _opens(one, keys, caps) and (not uvm or UVM in keys)}
+        holders: set[int] = set()
+        if opened or one.processes is None or until is None:
+            # drivers before 580 open only the GPUs to answer; to compute, unified memory's device is needed, too
+            holders = {pid for pid, keys in held.items() if _opens(one, keys, caps) and (not uvm or UVM in keys)}
         if one.minor is not None and one.minor in divided:
             parts = shared.setdefault(one.minor, set())
             if one.gi is None:

@@ -68,7 +68,8 @@ class Mapper:
         self._labels = Labels(now)
         self._caps: dict[tuple[int | None, int | None, int | None], Key | None] = {}
         self._known: tuple[Device, ...] = ()
-        self._held: tuple[Holdings, dict[str, int | None]] | None = None  # in this pass, and who these people are
+        # who has what open, in this pass, and who these people are
+        self._opened: tuple[Holdings, dict[str, int | None]] | None = None
         self._last: tuple[float, float] | None = None  # this pass, and the record that it had
         self._watched: float | None = None  # since when each pass knew who used what; seconds since 1970
         self._saved = now()
@@ -85,7 +86,7 @@ class Mapper:
 
     def map(self) -> None:
         """One pass: the file is written again."""
-        self._samples, self._held = Samples(), None
+        self._samples, self._opened = Samples(), None
         self._source("processes", self._holders)
         self._source("grants", self._grants)
         self._source("people", lambda: slices.put(self._samples, self._owners.name, self._places.cgroups))
@@ -132,16 +133,20 @@ class Mapper:
         processes = self._identified(pids_of(devices, held))
         host = os.readlink(f"{self._places.proc}/self/ns/pid")
         self._names.learn(processes.values(), host)
-        found = holdings(
-            devices, held, processes,
-            caps=self._cap,
-            uvm=any(key == UVM for keys in available.values() for _, key in keys),
-            container=lambda process: self._labels.label(process.user, self._names.of(process, host)),
-            until=None if record is None else record.seconds,
+        found, opened = (
+            holdings(
+                devices, held, processes,
+                caps=self._cap,
+                uvm=any(key == UVM for keys in available.values() for _, key in keys),
+                container=lambda process: self._labels.label(process.user, self._names.of(process, host)),
+                until=None if record is None else record.seconds,
+                opened=opened,
+            )
+            for opened in (False, True)
         )  # fmt: skip
         self._put(found, devices)
         self._count(found, devices, now, record)
-        self._held = found, {one.user: one.uid for one in processes.values()}
+        self._opened = opened, {one.user: one.uid for one in processes.values()}
         for uid in self._scanner.incomplete | self._names.silent:
             self._samples.put("gpuadmin_collector_incomplete", 1, user=self._owners.name(uid) or f"uid {uid}")
 
@@ -153,11 +158,12 @@ class Mapper:
                     "gpuadmin_gpu_granted_until_timestamp_seconds", one.until,
                     uuid=device.uuid, user=one.user, who=one.who, reason=one.reason,
                 )  # fmt: skip
-                if self._held is not None:  # guard: whether a GPU is used is not said where nobody knows who holds it
+                if self._opened is not None:  # guard: whether a GPU is used is not said where nobody knows who holds it
                     self._job(device, one)
-        if granted is not None and self._held is None:
+        if granted is not None and self._opened is None:
             return  # who holds what is not known now, and is not a reason to forget since when
-        found, uids = self._held or ({}, {})
+        # whoever has a GPU open can compute on it whenever they want
+        found, uids = self._opened or ({}, {})
         without = set() if granted is None else granting.ungranted(found, self._known, uids, granted)
         having = None if granted is None else {
             (device.uuid, one.user) for device in self._known for one in granted.of(device, self._known)

@@ -65,10 +65,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Seen:
-    """One look: who owns each process, which devices it has, whose processes are not all known, and all devices."""
+    """One look: who owns each process, which devices it has open and which it uses, as the driver lists it, whose
+    processes are not all known, and all devices."""
 
     processes: Mapping[int, Process]
-    devices: Mapping[int, frozenset[str]]
+    opened: Mapping[int, frozenset[str]]
+    used: Mapping[int, frozenset[str]]
     incomplete: Collection[int]
     listed: Sequence[Device]
 
@@ -184,13 +186,15 @@ class Stopper:
             uvm=any(key == UVM for keys in available.values() for _, key in keys),
             container=lambda process: str(process.pid),  # so that each process is seen by itself
             until=record.seconds,
+            opened=True,
         )  # fmt: skip
-        devices: dict[int, set[str]] = {}
-        for uuid, _user, pid in found:
-            if pid:
-                devices.setdefault(int(pid), set()).add(uuid)
-        return Seen(processes, {pid: frozenset(uuids) for pid, uuids in devices.items()}, scanner.incomplete,
-                    record.devices)  # fmt: skip
+        opened: dict[int, frozenset[str]] = {}
+        used: dict[int, frozenset[str]] = {}
+        for (uuid, _user, pid), one in found.items():
+            for devices in [opened, used] if one.pids else [opened]:
+                if pid:
+                    devices[int(pid)] = devices.get(int(pid), frozenset()) | {uuid}
+        return Seen(processes, opened, used, scanner.incomplete, record.devices)
 
     def _identified(self, record: Record, held: Mapping[int, frozenset[Key]]) -> dict[int, Process]:
         """By pid; each with its container, which only the daemon knows where it has no cgroup of its own."""
@@ -230,7 +234,7 @@ class Stopper:
                 # guard: a container in which another GPU is used is not stopped
                 or (process.uid == target.uid and process.container in shared)
             ):
-                others = seen.devices.get(pid, frozenset()) - mine
+                others = _devices(target, seen).get(pid, frozenset()) - mine
                 if target.why == UNGRANTED:
                     if others and pid not in pids:  # guard: a container in which a granted GPU is used is not stopped
                         shared.discard(process.container)
@@ -257,7 +261,9 @@ class Stopper:
                 found[target].why = f"whether anything else holds it is not known: {in_words(error)}"
             return
         for target in wanted:
-            left = len(_of(target, after))
+            # what begins again by itself has it open before the driver is asked again; who only watched goes on
+            watched = _having(target, seen.opened, seen) - _of(target, seen)
+            left = sum(not _has_ended(pid) for pid in _having(target, after.opened, after) - watched)
             found[target].status = "kept" if left else "stopped"
             found[target].why = f"{left} of their processes hold it now" if left else ""
 
@@ -325,15 +331,36 @@ class Stopper:
                 continue  # their daemon does not answer, or not properly
 
 
+def _devices(target: Target, seen: Seen) -> Mapping[int, frozenset[str]]:
+    """What counts as holding: using it, or, without a grant, having it open, since that can use it at any time."""
+    return seen.opened if target.why == UNGRANTED else seen.used
+
+
 def _of(target: Target, seen: Seen) -> set[int]:
     """That person's processes that hold it."""
+    return _having(target, _devices(target, seen), seen)
+
+
+def _having(target: Target, devices: Mapping[int, frozenset[str]], seen: Seen) -> set[int]:
     return {
         pid
-        for pid, uuids in seen.devices.items()
+        for pid, uuids in devices.items()
         if target.uuid in uuids
         and pid in seen.processes
         and seen.processes[pid].uid == target.uid  # guard: another person's processes are not ended
     }
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether nothing of a process runs any more: the driver listed it a moment ago, and its parent may keep it."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return _ended(handle)
+    finally:
+        os.close(handle)
 
 
 def _ended(handle: int) -> bool:
