@@ -14,8 +14,8 @@ _SETTLED = 900  # seconds: what somebody holds for less is still starting
 
 @dataclass(frozen=True)
 class Hint:
-    """One thing about one device. `code`: idle (`amount`: hours), nothing-runs, or data-loader (`amount`: ratio in
-    which the GPU worked).
+    """One thing about one device. `code`: idle (`amount`: hours), or data-loader (`amount`: ratio in which the GPU
+    worked).
     """
 
     code: str
@@ -62,8 +62,6 @@ def _of_device(
     since = [one.since for one in mine if one.since is not None]
     if not since or now - min(since) < _SETTLED:
         return None
-    if all(one.processes == 0 for one in mine):
-        return Hint("nothing-runs", device.node, device.index, 0)
     ratio = worked.get(key)
     # with two people on a device, nobody knows whose work it was
     # guard: a GPU of which nobody knows who holds it gives no hint -> True

@@ -167,9 +167,9 @@ METRICS = (
     ),
     Metric(
         "gpuadmin_gpu_allocated", GAUGE, ("uuid", "user", "container"),
-        "1 where somebody holds the GPU or MIG device (uuid): by a process that the driver lists, or by one "
-        "that has it open. The container is its name, or the beginning of its id where its daemon does not "
-        "say; empty outside of containers.",
+        "1 where somebody holds the GPU or MIG device (uuid): by a process that the driver lists, or, where it lists "
+        "none because it does not answer, by one that has it open. The container is its name, or the beginning of its "
+        "id where its daemon does not say; empty outside of containers.",
     ),
     Metric(
         "gpuadmin_gpu_allocated_since_timestamp_seconds", GAUGE, ("uuid", "user", "container"),
@@ -177,7 +177,7 @@ METRICS = (
     ),
     Metric(
         "gpuadmin_gpu_processes", GAUGE, ("uuid", "user", "container"),
-        "Processes that compute on it, as the driver lists them; 0: it is held, and nothing uses it.",
+        "Processes that hold it, as the driver lists them.",
     ),
     Metric(
         "gpuadmin_gpu_process_memory_bytes", GAUGE, ("uuid", "user", "container"),

@@ -84,7 +84,6 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "no-gpu": ("no GPU", "GPU 없음"),
     "no-gpu-known": ("No GPU is known.", "확인된 GPU가 없습니다."),
     "nobody": ("nobody", "없음"),
-    "nothing-runs": ("nothing runs", "실행 중인 작업 없음"),
     "idle-for": ("not used for {0} h or longer", "{0}시간 넘게 쓰지 않음"),
     "slowed": ("slowed down: {0}", "성능 제한: {0}"),
     "problems": ("Problems", "문제"),
@@ -121,8 +120,8 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "efficiency": ("efficiency", "효율"),
     "unit-hours": ("{0} h", "{0}시간"),
     "hours-note": (
-        "Held is a GPU that a process of yours has open; used is one on which something ran.",
-        "점유는 프로세스가 GPU를 열어 둔 시간, 사용은 GPU에서 실제로 작업이 실행된 시간입니다.",
+        "Held is a GPU that a program of yours keeps for itself; used is one on which something ran.",
+        "점유는 프로그램이 GPU를 차지하고 있던 시간, 사용은 GPU에서 실제로 작업이 실행된 시간입니다.",
     ),
     "besides": ("Processors and memory", "CPU와 메모리"),
     "own-disk": ("Disk", "디스크 사용량"),
@@ -136,10 +135,6 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         " (docker stop, or the notebook's kernel).",
         "{0}의 GPU {1}: {2}시간 넘게 점유만 하고 쓰지 않았습니다. 다른 사용자를 위해 컨테이너나 노트북 커널을"
         " 종료해 주세요(docker stop).",
-    ),
-    "hint-nothing-runs": (
-        "{0}, GPU {1}: a process of yours has it open, and nothing runs on it.",
-        "{0}의 GPU {1}: 프로세스가 열어 두었지만 실행 중인 작업이 없습니다.",
     ),
     "hint-data-loader": (
         "{0}, GPU {1}: it worked {2} of the last 15 minutes while your processes keep processors busy: it waits for"

@@ -70,15 +70,14 @@ def _held(
     yield line("gpuadmin_gpu_allocated", mine, 1, when)
     yield line("gpuadmin_gpu_allocated_since_timestamp_seconds", mine, since, when)
     yield line("gpuadmin_gpu_processes", mine, processes, when)
-    if processes:
-        yield line("gpuadmin_gpu_process_memory_bytes", mine, memory * GIB, when)
+    yield line("gpuadmin_gpu_process_memory_bytes", mine, memory * GIB, when)
 
 
 #: node, GPU → user, container, held for (seconds), processes, GiB, how busy the GPU is
 HELD = {
     ("gpu01", 0): ("minji", "train-llm", 5 * 3600, 1, 61, 0.97),
     ("gpu01", 1): ("minji", "train-llm", 5 * 3600, 1, 61, 0.95),
-    ("gpu01", 2): ("jiho", "notebook", 9 * 3600, 0, 20, 0.0),
+    ("gpu01", 2): ("jiho", "notebook", 9 * 3600, 1, 20, 0.0),
     ("gpu02", 0): ("seoyeon", "", 3 * 3600, 1, 30, 0.18),
     ("gpu02", 1): ("mallory", HOSTILE, 4000, 1, 3, 0.5),
     ("gpu02", 3): ("(unknown)", "", 4000, 1, 3, 0.5),

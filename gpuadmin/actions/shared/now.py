@@ -116,10 +116,10 @@ def _cells(device: Device, now: float, *, narrow: bool) -> Iterator[RenderableTy
 
 
 def holder_words(holder: Holder) -> str:
-    """`minji in train`, `minji, nothing runs`, `minji, no grant`."""
+    """`minji in train`, `minji, no grant`."""
     where = f" in {holder.container}" if holder.container else ""
     without = ", no grant" if holder.ungranted is not None else ""
-    return f"{holder.user}{where}{without}" + (", nothing runs" if holder.processes == 0 else "")
+    return f"{holder.user}{where}{without}"
 
 
 def until_words(until: float, now: float) -> str:

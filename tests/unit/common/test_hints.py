@@ -33,7 +33,6 @@ LOADER = Hint("data-loader", "gpu01", "0", 0.2)
         (replace(DEVICE, holders=(OTHER,)), [IDLE], 0.2, 6, []),
         (replace(DEVICE, holders=(replace(MINE, since=NOW - 60),)), [], 0.2, 6, []),
         (replace(DEVICE, holders=(replace(MINE, since=None),)), [], 0.2, 6, []),
-        (replace(DEVICE, holders=(replace(MINE, processes=0),)), [], 0.0, 6, [Hint("nothing-runs", "gpu01", "0", 0)]),
         (replace(DEVICE, holders=(replace(MINE, processes=None),)), [], 0.0, 6, []),
         (DEVICE, [IDLE], 0.2, 6, [Hint("idle", "gpu01", "0", 6)]),
         (DEVICE, [replace(IDLE, user="jiho")], 0.9, 6, []),

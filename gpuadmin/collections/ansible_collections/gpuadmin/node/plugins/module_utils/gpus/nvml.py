@@ -161,17 +161,10 @@ def _clocks(library: Library, handle: c_void_p) -> dict[str, int]:
 def _processes(library: Library, handle: c_void_p) -> list[dict[str, Any]]:
     found = []
     for kind, call in (
-        ("compute", "nvmlDeviceGetComputeRunningProcesses_v3"),
+        ("compute", "nvmlDeviceGetComputeRunningProcesses_v3"),  # clients of MPS, too
         ("graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
-        ("mps", "nvmlDeviceGetMPSComputeRunningProcesses_v3"),  # clients of MPS; its server is in the first list
     ):
-        try:
-            listed = library.processes(call, handle, MOST_PROCESSES)
-        except NvmlError as error:
-            if kind == "mps" and error.name in LACKS:
-                continue
-            raise
-        for one in listed:
+        for one in library.processes(call, handle, MOST_PROCESSES):
             found.append(
                 {
                     "pid": int(one.pid),
