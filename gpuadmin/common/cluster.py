@@ -18,7 +18,9 @@ _OLD = 300  # seconds: what the collector wrote before that says nothing of now
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a device. `processes` 0: held, and nothing computes. None: the driver does not say."""
+    """Who holds a device. `processes`: as the driver lists them; None: it does not say, or they have it open without a
+    grant, and it lists none.
+    """
 
     user: str
     container: str
@@ -302,6 +304,10 @@ def _holders(values: _Values, now: float) -> dict[str, list[Holder]]:
                 _moment(unused.get(key[:2]), now), _moment(ungranted.get(key[:2]), now),
             )  # fmt: skip
             found[key[0]].append(holder)
+    for (uuid, user), when in ungranted.items():
+        # the driver lists nothing of theirs, and what they have open can use the GPU at any time
+        if all(one.user != user for one in found[uuid]):
+            found[uuid].append(Holder(user, "", None, None, None, None, _moment(when, now)))
     return {uuid: sorted(holders, key=lambda one: (one.user, one.container)) for uuid, holders in found.items()}
 
 

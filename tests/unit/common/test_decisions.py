@@ -164,6 +164,16 @@ def test_granted_held_and_used_are_three_things() -> None:
     assert idle([node], {2: [Sample("", held, 9000)]}, ()) == [], "it is in one list alone"
 
 
+def test_who_only_has_it_open_without_a_grant_holds_it() -> None:
+    """The driver lists nothing of theirs, and they can compute on it whenever they want."""
+    found = [*samples("gpu1", gpus=2), *of_lines(ungranted("gpu1", 1, "jiho", NOW, NOW - 600))]
+    node = one_node(found)
+    assert [device.free for device in node.devices] == [True, False]
+    ((holder,),) = [device.holders for device in node.devices if device.holders]
+    assert (holder.user, holder.processes, holder.ungranted) == ("jiho", None, NOW - 600)
+    assert [row.user for row in rows_ungranted([node])] == ["jiho"]
+
+
 @pytest.mark.holds("what an admin writes as a reason is not a job of Slurm's")
 def test_what_an_admin_writes_as_a_reason_is_no_job() -> None:
     node = one_node(samples("gpu1", gpus=1))

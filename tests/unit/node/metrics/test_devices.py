@@ -24,6 +24,17 @@ HOLDER = (
 MOUNTS = "30 1 0:5 / /dev rw - devtmpfs udev rw\n"
 
 
+@pytest.mark.holds("our own sampler holds no GPU")
+def test_our_sampler_holds_no_gpu(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    for pid, unit in ((7, package.SAMPLER), (8, f"x-{package.SAMPLER}")):
+        host.process(pid, 990, f"0::/system.slice/{unit}\n", files={3: ("/dev/nvidia0", 5, 30)}, mounts=MOUNTS)
+    scanner = Scanner(host.owners(), str(host.proc))
+    for _ in range(2):
+        scanner.step({5: [("0:5", ("gpu", 0))]}, 10)
+    assert scanner.held == {8: frozenset({("gpu", 0)})}
+
+
 @pytest.fixture
 def dev(tmp_path: Path) -> Path:
     """A /dev of two GPUs, a part of one, and unified memory's device: all with the numbers of /dev/null."""

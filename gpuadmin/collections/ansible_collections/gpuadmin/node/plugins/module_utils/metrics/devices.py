@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
+from ..cgroups import cgroup_path
 from ..open_files import places
 from .owners import Owners
 
@@ -21,6 +22,8 @@ Key = tuple[str, int]
 #: By inode: the file system's number and what it is.
 Nodes = dict[int, list[tuple[str, Key]]]
 UVM: Key = ("uvm", 0)
+#: It has every GPU open all the time, and uses none.
+SAMPLER = "gpuadmin-metrics-sampler.service"
 _GPU, _CAP = re.compile(r"nvidia(\d{1,3})"), re.compile(r"nvidia-cap(\d{1,6})")
 MOST_FILES = 4096  # open files of one process
 MOST_PROCESSES = 512  # of one person, in one round
@@ -171,6 +174,8 @@ class Scanner:
                 key = _key(file, devices, mounts) or self._named(file)
                 if key is not None:
                     found.setdefault(key, file)
+            if found and self._asks(pid):  # guard: our own sampler holds no GPU
+                found = {}
         except OSError:
             found = {}  # it has ended
         if not found:
@@ -180,6 +185,11 @@ class Scanner:
             self._open[pid], self._whose[pid] = found, whose
         else:
             self._short.add(whose)
+
+    def _asks(self, pid: int) -> bool:
+        """Whether it is our sampler: nobody but root puts a process there. Raises OSError if it has ended."""
+        with open(f"{self._proc}/{pid}/cgroup", encoding="ascii", errors="replace") as stream:
+            return cgroup_path(stream.read(4096)) == f"/system.slice/{SAMPLER}"
 
     def _files_of(self, pid: int, whose: int) -> Iterator[tuple[str, dict[int, str], str]]:
         """Where each open file of a process is listed, what is known of the mounts there, and its number.

@@ -25,7 +25,7 @@ from ..gpus.mig_devices import MigDevice
 from ..paths import STATE
 from ..run import Finished, LateError, Runner, run_command
 from . import gpu_samples, mapper, record
-from .devices import UVM, Scanner, nodes
+from .devices import SAMPLER, UVM, Scanner, nodes
 from .holding import holdings, pids_of
 from .owners import Owners, identify
 from .running import seconds_since_boot
@@ -34,7 +34,6 @@ FILE = "gpu-mig.json"
 SCAN = 30.0  # seconds for two rounds through all processes
 RUNNING = 120.0  # seconds for one command: a GPU that is reset takes some
 ROUNDS = 3  # MIG is switched on, then instances are made; and once more for what a command said too early
-SAMPLER = "gpuadmin-metrics-sampler.service"
 LONGEST = 400  # characters of what a command complains of
 DEVICES = "gpuadmin-gpu-devices.service"
 
