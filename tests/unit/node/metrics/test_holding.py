@@ -34,7 +34,6 @@ def found(
     processes: list[Process],
     *,
     uvm: bool = True,
-    until: float | None = 10.0,
     opened: bool = False,
 ) -> dict[tuple[str, str, str], tuple[int, int | None]]:
     result = holdings(
@@ -44,7 +43,7 @@ def found(
         caps=lambda device: CAP if device.gi == 7 else None,
         uvm=uvm,
         container=lambda one: one.container,
-        until=until,
+        until=10.0,
         opened=opened,
     )
     return {key: (len(one.pids), one.memory) for key, one in result.items()}
@@ -104,7 +103,7 @@ def test_who_has_what_open(
 
 def test_without_an_answer_of_the_driver_what_is_open_is_held() -> None:
     devices = [gpu(processes=None, busy=None)]
-    assert found(devices, {7: {GPU0, UVM}}, [process(7)], until=None) == {("GPU-0", "alice", ""): (0, 0)}
+    assert found(devices, {7: {GPU0, UVM}}, [process(7)]) == {("GPU-0", "alice", ""): (0, 0)}
 
 
 def test_a_host_without_unified_memory() -> None:

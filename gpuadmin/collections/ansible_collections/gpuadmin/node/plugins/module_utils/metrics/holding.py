@@ -44,23 +44,23 @@ def holdings(
     caps: Callable[[Device], Key | None],
     uvm: bool,
     container: Callable[[Process], str],
-    until: float | None,
+    until: float,
     opened: bool = False,
 ) -> Holdings:
     """``held``: what each process has open; ``caps``: the device for a MIG device; ``uvm``: this host has that one.
 
-    ``until``: when the driver was asked: a process that began later is not the one that it meant. None: not now.
+    ``until``: when the driver was asked: a process that began later is not the one that it meant.
     ``opened``: whether having it open is enough, as it is where the driver does not say who uses it. What asks the
-    driver (nvtop, wandb, our own sampler) opens every GPU, and unified memory's device as well; it uses none.
+    driver (nvtop, wandb) opens every GPU, from driver 580 on with unified memory's device as well, and uses none.
     """
     found: Holdings = {}
     listed = [*devices]
     divided = {one.minor for one in listed if one.gi is not None}
     shared: dict[int, set[int]] = {}  # by minor: processes that are on a part of this GPU
     for one in sorted(listed, key=lambda one: one.gi is None):
-        users = set(one.processes or ()) if until is not None else set()
+        users = set(one.processes or ())
         holders: set[int] = set()
-        if opened or one.processes is None or until is None:
+        if opened or one.processes is None:
             # drivers before 580 open only the GPUs to answer; to compute, unified memory's device is needed, too
             holders = {pid for pid, keys in held.items() if _opens(one, keys, caps) and (not uvm or UVM in keys)}
         if one.minor is not None and one.minor in divided:
@@ -74,7 +74,7 @@ def holdings(
             if pid in users and (
                 process is None
                 # guard: a number that is another process's by now is not the one that the driver meant
-                or (until is not None and process.started > until)
+                or process.started > until
             ):
                 # it has ended, and perhaps its number is another's by now: somebody used it, and nobody knows who
                 key = one.uuid, UNKNOWN, ""

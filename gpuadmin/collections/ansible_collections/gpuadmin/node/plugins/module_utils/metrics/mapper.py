@@ -139,7 +139,7 @@ class Mapper:
                 caps=self._cap,
                 uvm=any(key == UVM for keys in available.values() for _, key in keys),
                 container=lambda process: self._labels.label(process.user, self._names.of(process, host)),
-                until=None if record is None else record.seconds,
+                until=now if record is None else record.seconds,
                 opened=opened,
             )
             for opened in (False, True)
@@ -208,7 +208,7 @@ class Mapper:
             self._samples.put("gpuadmin_gpu_allocated_since_timestamp_seconds", since, **labels)
             if uuid in asked:
                 self._samples.put("gpuadmin_gpu_processes", len(one.pids), **labels)
-                self._samples.put("gpuadmin_gpu_process_memory_bytes", one.memory if one.pids else 0, **labels)
+                self._samples.put("gpuadmin_gpu_process_memory_bytes", one.memory, **labels)
 
     def _count(self, found: Holdings, devices: tuple[Device, ...], now: float, record: Record | None) -> None:
         """Add the time since the last pass. Time in which nobody looked is not anybody's."""
@@ -232,13 +232,8 @@ class Mapper:
             and record.seconds > last[1]
         )
         busy = {one.uuid: one.busy if new and one.processes is not None else None for one in devices}
-        people: dict[tuple[str, str], bool] = {}
-        for (uuid, user, _container), one in found.items():
-            people[uuid, user] = people.get((uuid, user), False) or bool(one.pids)
-        for (uuid, user), computes in people.items():
-            ran = busy.get(uuid)
-            active = None if ran is None else ran and computes
-            self._counters.add(uuid, user, now - last[0], active)
+        for uuid, user in {(uuid, user) for uuid, user, _container in found}:
+            self._counters.add(uuid, user, now - last[0], busy.get(uuid))
 
     def _save(self) -> None:
         if self._now() - self._saved >= SAVED_AFTER:
