@@ -95,8 +95,8 @@ def device_row(device: Device, look: Snapshot) -> dict[str, Any]:
 def _holder(one: Holder, device: Device, look: Snapshot) -> dict[str, Any]:
     idle = [row.hours for row in look.idle if (row.node, row.uuid, row.user) == (device.node, device.uuid, one.user)]
     return {
-        "user": one.user, "container": one.container, "since": one.since, "processes": one.processes,
-        "memory": one.memory, "idle": max(idle, default=None), "ungranted": one.ungranted,
+        "user": one.user, "container": one.container, "since": one.since,
+        "idle": max(idle, default=None), "ungranted": one.ungranted,
     }  # fmt: skip
 
 

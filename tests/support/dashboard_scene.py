@@ -63,24 +63,22 @@ def _gpu(node: str, index: int, when: float, use: float, memory: float, *, mig: 
     yield line("gpuadmin_gpu_temperature_celsius", own, 34 + 40 * use, when)
 
 
-def _held(
-    node: str, uuid: str, user: str, container: str, when: float, since: float, processes: int, memory: float
-) -> Iterator[str]:
+def _held(node: str, uuid: str, user: str, container: str, when: float, since: float, memory: float) -> Iterator[str]:
     mine = {"instance": node, "kind": "gpu", "job": "node", "uuid": uuid, "user": user, "container": container}
     yield line("gpuadmin_gpu_allocated", mine, 1, when)
     yield line("gpuadmin_gpu_allocated_since_timestamp_seconds", mine, since, when)
-    yield line("gpuadmin_gpu_processes", mine, processes, when)
+    yield line("gpuadmin_gpu_processes", mine, 1, when)
     yield line("gpuadmin_gpu_process_memory_bytes", mine, memory * GIB, when)
 
 
-#: node, GPU → user, container, held for (seconds), processes, GiB, how busy the GPU is
+#: node, GPU → user, container, held for (seconds), GiB, how busy the GPU is
 HELD = {
-    ("gpu01", 0): ("minji", "train-llm", 5 * 3600, 1, 61, 0.97),
-    ("gpu01", 1): ("minji", "train-llm", 5 * 3600, 1, 61, 0.95),
-    ("gpu01", 2): ("jiho", "notebook", 9 * 3600, 1, 20, 0.0),
-    ("gpu02", 0): ("seoyeon", "", 3 * 3600, 1, 30, 0.18),
-    ("gpu02", 1): ("mallory", HOSTILE, 4000, 1, 3, 0.5),
-    ("gpu02", 3): ("(unknown)", "", 4000, 1, 3, 0.5),
+    ("gpu01", 0): ("minji", "train-llm", 5 * 3600, 61, 0.97),
+    ("gpu01", 1): ("minji", "train-llm", 5 * 3600, 61, 0.95),
+    ("gpu01", 2): ("jiho", "notebook", 9 * 3600, 20, 0.0),
+    ("gpu02", 0): ("seoyeon", "", 3 * 3600, 30, 0.18),
+    ("gpu02", 1): ("mallory", HOSTILE, 4000, 3, 0.5),
+    ("gpu02", 3): ("(unknown)", "", 4000, 3, 0.5),
 }
 
 
@@ -97,12 +95,12 @@ def now(when: float) -> Iterator[str]:
         for index in range(4):
             held = HELD.get((name, index))
             mig = (name, index) == ("gpu03", 0)
-            yield from _gpu(name, index, when, held[5] if held else 0.0, held[4] if held else 0.0, mig=mig)
+            yield from _gpu(name, index, when, held[4] if held else 0.0, held[3] if held else 0.0, mig=mig)
             if held:
-                user, container, seconds, processes, memory, _use = held
-                yield from _held(name, f"GPU-{name}-{index}", user, container, when, when - seconds, processes, memory)
+                user, container, seconds, memory, _use = held
+                yield from _held(name, f"GPU-{name}-{index}", user, container, when, when - seconds, memory)
     # two people on one GPU
-    yield from _held("gpu01", "GPU-gpu01-1", "doyun", "eval", when, when - 900, 1, 8)
+    yield from _held("gpu01", "GPU-gpu01-1", "doyun", "eval", when, when - 900, 8)
     own = {"instance": "gpu03", "kind": "gpu", "job": "node"}
     for index in range(3):
         device = own | {"uuid": f"MIG-gpu03-{index}"}
@@ -110,7 +108,7 @@ def now(when: float) -> Iterator[str]:
         yield line("gpuadmin_mig_info", device | info, 1, when)
         yield line("gpuadmin_mig_memory_size_bytes", device, 20 * GIB, when)
         yield line("gpuadmin_mig_memory_used_bytes", device, (11 if index == 0 else 0) * GIB, when)
-    yield from _held("gpu03", "MIG-gpu03-0", "doyun", "class", when, when - 40 * 60, 1, 11)
+    yield from _held("gpu03", "MIG-gpu03-0", "doyun", "class", when, when - 40 * 60, 11)
     thrown = own | {"uuid": "GPU-gpu03-3", "reason": "heat"}
     yield line("gpuadmin_gpu_throttled", thrown, 1, when)
     alert = {"alertstate": "firing", "alertname": "GpuHot", "severity": "warning", "uuid": "GPU-gpu03-3"}
@@ -147,9 +145,9 @@ def before(when: float, hours: float = 25, step: int = 30) -> Iterator[str]:
             yield line("node_cpu_seconds_total", own | busy, (hours * 3600 - ago) * 0.35, moment)
         for index in range(4):
             held = HELD.get(("gpu01", index))
-            use = 0.0 if held is None else held[5] * (0.4 + 0.6 * wave) if ago < held[2] else 0.0
-            yield from _gpu("gpu01", index, moment, use, held[4] if held and ago < held[2] else 0)
-        for (node, index), (user, container, seconds, _processes, _memory, use) in HELD.items():
+            use = 0.0 if held is None else held[4] * (0.4 + 0.6 * wave) if ago < held[2] else 0.0
+            yield from _gpu("gpu01", index, moment, use, held[3] if held and ago < held[2] else 0)
+        for (node, index), (user, container, seconds, _memory, use) in HELD.items():
             if ago > seconds:
                 continue
             uuid = f"GPU-{node}-{index}"

@@ -203,7 +203,7 @@ def test_a_part_of_a_gpu_may_be_granted_alone() -> None:
 
 
 def device(node: str, index: int, *, memory: float | None = 80 * GIB, used: float = 0, held: bool = False) -> Device:
-    holders = (Holder("minji", "", None, 0, None),) if held else ()
+    holders = (Holder("minji", "", None, 1, None),) if held else ()
     return Device(node, f"{node}-{index}", str(index), "H100", True, 0.0, memory, used, None, None, holders)
 
 
