@@ -175,7 +175,7 @@ def _dashboard(session: Session) -> list[str]:
 
 
 def _there(session: Session, one: Announcement) -> Answers:
-    """By node the names of people who are on it, or whose processes hold a GPU there."""
+    """By node the names of people who are on it, or whose processes have a GPU open there."""
     found = session.look("status", list(one.hosts), {})
     answers = Answers.of(found.hosts, list(one.hosts), "status")
     names, unknown = {}, dict(answers.unknown)

@@ -214,8 +214,8 @@ METRICS = (
     ),
     Metric(
         "gpuadmin_gpu_ungranted_since_timestamp_seconds", GAUGE, ("uuid", "user"),
-        "Since when somebody has held it without a grant: it was open when theirs ended. Absent where GPUs are open to "
-        "everybody.",
+        "Since when somebody has had it open without a grant: it was open when theirs ended. That the driver lists "
+        "nothing of theirs does not matter. Absent where GPUs are open to everybody.",
     ),
     Metric(
         "gpuadmin_user_cpu_seconds_total", COUNTER, ("user",),

@@ -120,8 +120,8 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "efficiency": ("efficiency", "효율"),
     "unit-hours": ("{0} h", "{0}시간"),
     "hours-note": (
-        "Held is a GPU that a program of yours keeps for itself; used is one on which something ran.",
-        "점유는 프로그램이 GPU를 차지하고 있던 시간, 사용은 GPU에서 실제로 작업이 실행된 시간입니다.",
+        "Held: nvidia-smi listed a program on the GPU. Used: something ran on it.",
+        "점유는 nvidia-smi에 프로그램이 표시된 시간, 사용은 GPU에서 실제로 작업이 실행된 시간입니다.",
     ),
     "besides": ("Processors and memory", "CPU와 메모리"),
     "own-disk": ("Disk", "디스크 사용량"),

@@ -1,4 +1,4 @@
-"""Who is on a node: people who are logged in, and people's processes that hold a GPU."""
+"""Who is on a node: people who are logged in, and people's processes that have a GPU open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..lookup import name_of
 from ..open_files import places
 from ..run import LOOKING, run
 
-#: Device nodes that a process opens when it computes on a GPU (NVIDIA; AMD's compute and render nodes).
+#: Device nodes that a process opens to compute on a GPU, or to watch it (NVIDIA; AMD's compute and render nodes).
 GPU_DEVICE = re.compile(r"/dev/(nvidia\d+|kfd|dri/render\w\d+)")
 #: Since systemd 256 a user's own manager, which lingers without anybody there, is listed as a session.
 NO_SESSIONS = {"manager", "manager-early", "background", "background-light"}
@@ -33,7 +33,7 @@ def people(uid_first: int, uid_last: int, text: str | None = None) -> list[str]:
 
 
 def gpu_users(uid_first: int, proc: str = "/proc") -> list[str]:
-    """Names of people whose processes hold a GPU; those of system accounts do not count."""
+    """Names of people whose processes have a GPU open; those of system accounts do not count."""
     return sorted(holders(GPU_DEVICE, uid_first, proc))
 
 
