@@ -96,8 +96,7 @@ def read_people(source: str) -> list[Request]:
             message = error.message.replace("keys.0: ", "key: ") if table else error.message
             problems.append(f"{where}: {message}")
     if problems:  # guard: a file with one mistake adds nobody
-        keys = "; a key is what the .pub file holds, not its path" if "known key type" in "".join(problems) else ""
-        raise ConfigError("\n  ".join(problems), hint=f"correct these lines; nothing was changed{keys}")
+        raise ConfigError("\n  ".join(problems), hint="correct these lines; nothing was changed")
     if not requests:
         raise ConfigError(f"{source}: names nobody")
     return requests

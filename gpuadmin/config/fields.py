@@ -93,6 +93,8 @@ def ssh_key(value: str) -> str:
             raise ValueError("is a key with options in front of it; give the bare public key (type, base64)")
         if "PRIVATE KEY" in value:
             raise ValueError("is a PRIVATE key; give the public one (the .pub file), and make a new pair")
+        if value.endswith(".pub") or value.startswith(("/", "~", "./")):
+            raise ValueError("is a file's path; a key is what the .pub file holds")
         raise ValueError(f"does not begin with a known key type ({', '.join(sorted(KEY_TYPES))})")
     blob = rest.split(" ", 1)[0]
     try:

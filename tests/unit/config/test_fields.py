@@ -106,6 +106,8 @@ BAD_KEYS = {
     f"ssh-rsa {ED25519.split()[1]}": "damaged",
     ED25519[:-60]: "damaged",
     "ssh-dss AAAAB3NzaC1kc3M=": "known key type",
+    "keys/minji.pub": "a file's path; a key is what the .pub file holds",
+    "~/.ssh/id_ed25519": "a file's path",
     "-----BEGIN OPENSSH PRIVATE KEY-----": "PRIVATE key",
     "x" * 20000: "at most",
     f"{ED25519} \u200b": "invisible character U\\+200B",
