@@ -11,8 +11,10 @@ import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gpuadmin import __version__
+from gpuadmin.accounts.requests import known
 from gpuadmin.actions.lab import twin_site, up_twin
 from gpuadmin.config.find import SETTINGS_FILE, USERS_FILE
 from gpuadmin.config.hosts_file import HOSTS_FILE
@@ -34,12 +36,22 @@ VERBS = (
     "import-applications", "notify", "extend-term", "semester-reset",
     "backup", "verify-backup", "restore-home", "clear-leftovers",
 )  # fmt: skip
+#: Those whose people have to be registered.
+_OF_PEOPLE = ("grant", "change-user", "remove-user", "lock-user", "unlock-user", "extend-user", "extend-term")
 _READY, _KEY = "ready", "ready.key"
 
 
-def rehearse(given: str | None, verb: str, arguments: Sequence[str], *, twin_only: bool, every: Collection[str]) -> int:
-    """Run a verb on the twin of the site `given`, and, unless `twin_only`, on the site. `every`: all verbs that there
-    are. Returns the exit code.
+def rehearse(
+    given: str | None,
+    verb: str,
+    arguments: Sequence[str],
+    words: Mapping[str, Any],
+    *,
+    twin_only: bool,
+    every: Collection[str],
+) -> int:
+    """Run a verb on the twin of the site `given`, and, unless `twin_only`, on the site. `words`: the arguments by their
+    names; `every`: all verbs that there are. Returns the exit code.
     """
     if verb not in every:
         hint = did_you_mean(verb, every) or "gpuadmin --help lists the verbs; options for rehearse come before the verb"
@@ -57,6 +69,7 @@ def rehearse(given: str | None, verb: str, arguments: Sequence[str], *, twin_onl
         if any(re.fullmatch(f"({forms})(=.*)?", word, re.DOTALL) for word in arguments):
             raise ConfigError(f"{one} has no meaning after {verb}", hint=f"gpuadmin rehearse [--site DIR] {verb} …")
     real = load_site(given)
+    _refuse_strangers(real, verb, words)
     # guard: a second rehearsal waits for no twin that a first one uses
     with state.locked(name_of(real.settings.name), "rehearsal.lock"):
         code, rehearsed = _on_twin(real, verb, arguments)
@@ -69,6 +82,23 @@ def rehearse(given: str | None, verb: str, arguments: Sequence[str], *, twin_onl
             )
         echo("Now the real hosts.", err=True)
         return _gpuadmin(verb, real.directory, arguments, {VARIABLE: str(rehearsed)})
+
+
+def _refuse_strangers(site: Site, verb: str, words: Mapping[str, Any]) -> None:
+    """Raise ConfigError, as the verb does, where it is to do something to people or hosts that the site does not have:
+    before a twin is made. Of people only where they have to be registered.
+    """
+    if verb in _OF_PEOPLE:
+        named = [one for key in ("name", "names") for one in _several(words.get(key))]
+        removed = {one.name for one in site.registry.registry.retired} if verb == "remove-user" else set()
+        known(site.registry, [one for one in named if one not in removed])
+    for key, called in (("host", "HOST"), ("hosts", "HOST"), ("nodes", "HOST"), ("limit", "--limit")):
+        for one in _several(words.get(key)):
+            site.inventory.limited(one, called)
+
+
+def _several(given: str | Sequence[str] | None) -> Sequence[str]:
+    return [given] if isinstance(given, str) else given or ()
 
 
 def _said(site: Site) -> tuple[object, ...]:

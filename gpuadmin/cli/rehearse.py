@@ -27,8 +27,8 @@ def command(ctx: click.Context, verb: str, arguments: tuple[str, ...], twin_only
     """
     from gpuadmin.actions.rehearse import rehearse
 
-    group = ctx.find_root().command
+    group, words = ctx.find_root().command, {}
     if isinstance(group, click.Group) and (rehearsed := group.get_command(ctx, verb)):
         # a slip in its words is told now, and not when a twin has been made
-        rehearsed.make_context(verb, [*arguments], parent=ctx.parent)
-    return rehearse(site, verb, arguments, twin_only=twin_only, every=VERBS)
+        words = rehearsed.make_context(verb, [*arguments], parent=ctx.parent).params
+    return rehearse(site, verb, arguments, words, twin_only=twin_only, every=VERBS)

@@ -115,6 +115,12 @@ def test_what_fails_on_the_twin_is_not_done_for_real(what: Callable[[], tuple[st
         (["lock-user", "--site=/x", "minji"], "--site has no meaning"),
         (["lock-user", "--untill", "tomorrow", "minji"], "--untill"),
         (["lock-user"], "Missing argument"),
+        (["lock-user", "jiho", "mimji"], "not registered: 'mimji'"),
+        (["remove-user", "mimji"], "did you mean 'minji'"),
+        (["grant", "mimji", "node1", "--hours", "2"], "not registered: 'mimji'"),
+        (["grant", "minji", "nod1", "--hours", "2"], "HOST nod1: names no host of this site"),
+        (["reboot", "nod1"], "HOST nod1: names no host of this site"),
+        (["lock-user", "minji", "--limit", "nod1"], "--limit nod1: names no host of this site"),
     ],
 )
 def test_what_is_refused(words: list[str], message: str, twin: Twin, cli: Cli) -> None:
