@@ -56,5 +56,10 @@ def test_a_person_is_added_to_the_twin_and_then_for_real(rehearsed: Cluster) -> 
     assert rehearsed.admin("node1", "id -u minji").strip() == "20000"
 
     code, said = rehearse(rehearsed, "lock-user", "sora")
+    assert code == 2
+    assert "not registered: 'sora'" in said
+    assert "Rehearsed on the twin" not in said
+
+    code, said = rehearse(rehearsed, "add-user", "minji", "--uid", "20001")
     assert code != 0
     assert "Nothing was done on the real hosts" in said

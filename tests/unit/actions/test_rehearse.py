@@ -130,6 +130,14 @@ def test_what_is_refused(words: list[str], message: str, twin: Twin, cli: Cli) -
     assert twin.called == []
 
 
+@pytest.mark.parametrize(
+    "words", [("remove-user", "old"), ("revoke", "a1b2c3"), ("add-user", "sora"), ("reboot", "node1"), ("provision",)]
+)
+def test_names_that_need_not_be_registered(words: tuple[str, ...], twin: Twin, cli: Cli) -> None:
+    assert cli("rehearse", *words)[0] == 0
+    assert twin.called[-1] == ("real", *words)
+
+
 @pytest.mark.holds("a second rehearsal waits for no twin that a first one uses")
 def test_two_at_once(twin: Twin, cli: Cli) -> None:
     with state.locked(rehearse.name_of("test"), "rehearsal.lock"):
