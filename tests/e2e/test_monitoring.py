@@ -25,10 +25,10 @@ from tests.support.monitored import INTERVAL, asked, watched, within
 __all__ = ["watched"]
 
 pytestmark = [pytest.mark.lab, pytest.mark.needs("cc")]
-#: She holds the first GPU as a program does that uses it: by its device and by the one for unified memory.
+#: It has the first GPU open.
 TRAIN = (
     "docker run -d --name train --user 1000 --device nvidia.com/gpu=0 tiny "
-    "/bin/sh -c 'exec /bin/sleep 100000 3</dev/nvidia0 4</dev/nvidia-uvm'"
+    "/bin/sh -c 'exec /bin/sleep 100000 3</dev/nvidia0'"
 )
 
 

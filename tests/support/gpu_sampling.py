@@ -47,7 +47,7 @@ class Cluster:
         node.whole(gpu=0)
         for name in ("sampler", "mapper", "dev", "state", "cgroups/user.slice"):
             (at / name).mkdir(parents=True)
-        for name in ("nvidia0", "nvidia1", "nvidia-uvm"):
+        for name in ("nvidia0", "nvidia1"):
             os.mknod(at / "dev" / name, 0o20666, os.makedev(1, 3))
         (at / "subuid").write_text(SUBUID)
         (at / "kmsg").touch()

@@ -17,7 +17,7 @@ from tests.support.lab_cluster import PATIENCE, Cluster
 HOUR = 30  # seconds
 #: gpuadmin, with shorter hours for who was told when. What Prometheus is asked for are real ones.
 SOONER = f"from gpuadmin.monitoring import policy; policy.HOUR = {HOUR}.0; from gpuadmin.cli import main; main()"
-HOLD = "exec /bin/sleep 100000 3</dev/nvidia0 4</dev/nvidia-uvm"
+HOLD = "exec /bin/sleep 100000 3</dev/nvidia0"
 #: Two GPUs that the driver lists nobody on, and that compute nothing.
 NOBODY = re.sub(r"\[process\]\npid = .*\nmemory = .*\n", "", fake_nvml.described(("utilization", "0"), gpu=0))
 

@@ -13,7 +13,7 @@ HOST = "pid:[1]"
 
 
 class Host:
-    """``proc`` is the directory; `/dev` has nvidia0, nvidia1 and, if asked for, nvidia-uvm as ordinary numbers."""
+    """``proc`` is the directory; `/dev` has nvidia0 and nvidia1 as ordinary numbers."""
 
     def __init__(self, at: Path, subuid: str = SUBUID) -> None:
         self.at, self.proc = at, at / "proc"

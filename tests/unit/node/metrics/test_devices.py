@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import devices as package
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.devices import UVM, Scanner, by_name, nodes
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.devices import Scanner, by_name, nodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,7 +40,7 @@ def dev(tmp_path: Path) -> Path:
     """A /dev of two GPUs, a part of one, and unified memory's device: all with the numbers of /dev/null."""
     at = tmp_path / "dev"
     (at / "nvidia-caps").mkdir(parents=True)
-    for name in ("nvidia0", "nvidia1", "nvidia-uvm", "nvidiactl", "nvidia-caps/nvidia-cap12"):
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-caps/nvidia-cap12"):
         os.mknod(at / name, 0o20666, os.makedev(1, 3))
     (at / "nvidia7").write_text("an ordinary file")
     return at
@@ -71,19 +71,19 @@ def held(dev: Path, tmp_path: Path) -> dict[int, frozenset[package.Key]]:
 @pytest.mark.root
 def test_the_nodes_of_a_host(dev: Path) -> None:
     keys = sorted(key for found in nodes(str(dev)).values() for _, key in found)
-    assert keys == [("cap", 12), ("gpu", 0), ("gpu", 1), UVM]
+    assert keys == [("cap", 12), ("gpu", 0), ("gpu", 1)]
     assert nodes(str(dev / "nothing")) == {}
 
 
 @pytest.mark.root
 def test_who_has_it_open(dev: Path, tmp_path: Path) -> None:
-    paths = [str(dev / name) for name in ("nvidia1", "nvidia-uvm", "nvidiactl")]
+    paths = [str(dev / name) for name in ("nvidia1", "nvidia0", "nvidiactl")]
     with (
         holder(sys.executable, "-c", HOLDER, *paths) as pid,
         holder(sys.executable, "-c", HOLDER, "/dev/null") as other,
     ):
         found = held(dev, tmp_path)
-        assert found[pid] == {("gpu", 1), UVM}
+        assert found[pid] == {("gpu", 0), ("gpu", 1)}
         assert other not in found, "another device of the same numbers is none"
 
 
@@ -122,10 +122,10 @@ def test_a_stopped_process_holds_it(dev: Path, tmp_path: Path) -> None:
 def test_a_process_without_its_first_thread_holds_it(dev: Path, tmp_path: Path) -> None:
     with (
         (dev / "nvidia1").open() as card,
-        (dev / "nvidia-uvm").open() as memory,
+        (dev / "nvidia0").open() as memory,
         first_thread_ended(31151, card.fileno(), memory.fileno()) as process,
     ):
-        assert held(dev, tmp_path)[process.pid] == {("gpu", 1), UVM}
+        assert held(dev, tmp_path)[process.pid] == {("gpu", 0), ("gpu", 1)}
 
 
 #: What it is told to open, a thread of its opens, which has files of its own.
@@ -144,9 +144,9 @@ threading.Thread(target=run).start()
 @pytest.mark.root
 def test_a_thread_with_files_of_its_own_holds_it(dev: Path, tmp_path: Path) -> None:
     """The first one goes on, and has none of them."""
-    with holder(sys.executable, "-c", APART, str(dev / "nvidia1"), str(dev / "nvidia-uvm")) as pid:
+    with holder(sys.executable, "-c", APART, str(dev / "nvidia1"), str(dev / "nvidia0")) as pid:
         assert not any("nvidia" in str(one.readlink()) for one in Path(f"/proc/{pid}/fd").iterdir())
-        assert held(dev, tmp_path)[pid] == {("gpu", 1), UVM}
+        assert held(dev, tmp_path)[pid] == {("gpu", 0), ("gpu", 1)}
 
 
 @pytest.mark.root
@@ -318,7 +318,6 @@ def test_nothing_of_a_process_ends_a_round(
     ("path", "key"),
     [
         ("/dev/nvidia3", ("gpu", 3)),
-        ("/dev/nvidia-uvm", UVM),
         ("/dev/nvidia-caps/nvidia-cap4", ("cap", 4)),
         ("/dev/nvidiactl", None),
         ("/tmp/dev/nvidia0", None),

@@ -139,7 +139,7 @@ def test_whoever_is_on_a_gpu_keeps_it_and_is_named(host: Host) -> None:
         assert (host.smi(), recorded(host.places.state)) == ([], {})
     grants.delete(["a1"], host.places.state)
     host.describe()
-    with host.cluster.process(47001, "nvidia0", "nvidia-uvm"):  # it watches
+    with host.cluster.process(47001, "nvidia0"):  # it watches
         assert {state for _, state, _ in host.go({0: HALVES, 1: HALVES})} == {mig.AS_WANTED}
 
 

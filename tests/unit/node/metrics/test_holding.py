@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.devices import UVM, Key
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.devices import Key
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.holding import Labels, holdings, pids_of
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Process
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.record import Device
@@ -33,7 +33,6 @@ def found(
     held: dict[int, set[Key]],
     processes: list[Process],
     *,
-    uvm: bool = True,
     opened: bool = False,
 ) -> dict[tuple[str, str, str], tuple[int, int | None]]:
     result = holdings(
@@ -41,7 +40,6 @@ def found(
         {pid: frozenset(keys) for pid, keys in held.items()},
         {one.pid: one for one in processes},
         caps=lambda device: CAP if device.gi == 7 else None,
-        uvm=uvm,
         container=lambda one: one.container,
         until=10.0,
         opened=opened,
@@ -54,8 +52,8 @@ def found(
     [
         ([gpu(processes={7: 100})], {}, [process(7)], {("GPU-0", "alice", ""): (1, 100)}),
         # what asks the driver (nvtop, wandb) has all of them open, and holds none but the one that it uses
-        ([gpu(processes={})], {7: {GPU0, UVM}}, [process(7)], {}),
-        ([gpu(processes={}), gpu(1, {7: 5})], {7: {GPU0, GPU1, UVM}}, [process(7)], {("GPU-1", "alice", ""): (1, 5)}),
+        ([gpu(processes={})], {7: {GPU0}}, [process(7)], {}),
+        ([gpu(processes={}), gpu(1, {7: 5})], {7: {GPU0, GPU1}}, [process(7)], {("GPU-1", "alice", ""): (1, 5)}),
         # two people on one GPU, and two containers of one
         (
             [gpu(processes={7: 100, 8: 50, 9: 1})], {}, [process(7), process(8, "bob"), process(9, container="train")],
@@ -67,11 +65,11 @@ def found(
         ([gpu(processes={7: 100})], {}, [], {("GPU-0", UNKNOWN, ""): (1, 100)}),
         ([gpu(processes={7: 100})], {}, [process(7, "bob", started=11.0)], {("GPU-0", UNKNOWN, ""): (1, 100)}),
         # a part of a GPU: by the driver's list, by what is open; the whole has it open as well
-        ([gpu(1, {}), mig({7: 5})], {7: {GPU1, UVM, CAP}}, [process(7)], {("MIG-1", "alice", ""): (1, 5)}),
-        ([gpu(1, {}), mig({7: 5})], {7: {GPU1, UVM}}, [process(7)], {("MIG-1", "alice", ""): (1, 5)}),
-        ([gpu(1, {}), mig({})], {7: {GPU1, UVM, CAP}}, [process(7)], {}),
+        ([gpu(1, {}), mig({7: 5})], {7: {GPU1, CAP}}, [process(7)], {("MIG-1", "alice", ""): (1, 5)}),
+        ([gpu(1, {}), mig({7: 5})], {7: {GPU1}}, [process(7)], {("MIG-1", "alice", ""): (1, 5)}),
+        ([gpu(1, {}), mig({})], {7: {GPU1, CAP}}, [process(7)], {}),
         # the driver says nothing of the processes of a part
-        ([gpu(1, {}), mig(None)], {7: {GPU1, UVM, CAP}}, [process(7)], {("MIG-1", "alice", ""): (0, 0)}),
+        ([gpu(1, {}), mig(None)], {7: {GPU1, CAP}}, [process(7)], {("MIG-1", "alice", ""): (0, 0)}),
     ],
 )  # fmt: skip
 def test_who_holds_what(
@@ -86,13 +84,11 @@ def test_who_holds_what(
 @pytest.mark.parametrize(
     ("devices", "held", "expected"),
     [
-        ([gpu(processes={})], {7: {GPU0, UVM}}, {("GPU-0", "alice", ""): (0, 0)}),
-        # before driver 580, who only watches does not open unified memory's device, and cannot compute
-        ([gpu(processes={})], {7: {GPU0, GPU1}}, {}),
+        ([gpu(processes={})], {7: {GPU0}}, {("GPU-0", "alice", ""): (0, 0)}),
         # who has it open and has ended
-        ([gpu(processes={})], {8: {GPU0, UVM}}, {}),
-        ([gpu(1, {}), mig({})], {7: {GPU1, UVM, CAP}}, {("MIG-1", "alice", ""): (0, 0)}),
-        ([gpu(1, {}), mig({})], {7: {GPU1, UVM}}, {("GPU-1", "alice", ""): (0, 0)}),
+        ([gpu(processes={})], {8: {GPU0}}, {}),
+        ([gpu(1, {}), mig({})], {7: {GPU1, CAP}}, {("MIG-1", "alice", ""): (0, 0)}),
+        ([gpu(1, {}), mig({})], {7: {GPU1}}, {("GPU-1", "alice", ""): (0, 0)}),
     ],
 )
 def test_who_has_what_open(
@@ -103,17 +99,13 @@ def test_who_has_what_open(
 
 def test_without_an_answer_of_the_driver_what_is_open_is_held() -> None:
     devices = [gpu(processes=None, busy=None)]
-    assert found(devices, {7: {GPU0, UVM}}, [process(7)]) == {("GPU-0", "alice", ""): (0, 0)}
-
-
-def test_a_host_without_unified_memory() -> None:
-    assert found([gpu()], {7: {GPU0}}, [process(7)], uvm=False) == {("GPU-0", "alice", ""): (0, 0)}
+    assert found(devices, {7: {GPU0}}, [process(7)]) == {("GPU-0", "alice", ""): (0, 0)}
 
 
 def test_the_first_process_says_since_when() -> None:
     one = holdings(
         [gpu(processes={7: 1, 8: 1})], {}, {7: process(7, started=5), 8: process(8, started=3)},
-        caps=lambda _: None, uvm=True, container=lambda _: "", until=10.0,
+        caps=lambda _: None, container=lambda _: "", until=10.0,
     )["GPU-0", "alice", ""]  # fmt: skip
     assert one.since == 3
 

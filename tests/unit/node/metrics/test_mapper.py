@@ -85,7 +85,7 @@ def test_since_when_a_job_has_a_gpu_for_nothing(cluster: Cluster) -> None:
 
 
 def test_who_only_has_it_open_holds_nothing(cluster: Cluster) -> None:
-    with cluster.process(47001, "nvidia1", "nvidia-uvm") as one, cluster.process(47002, "nvidia1", "nvidia-uvm"):
+    with cluster.process(47001, "nvidia1") as one, cluster.process(47002, "nvidia1"):
         cluster.settle()
         found = cluster.look([], [one])
         assert allocated(found) == {(SECOND, "alice")}, "bob watches, and computes nothing"
@@ -153,7 +153,7 @@ def seconds(found: dict[str, float], user: str, uuid: str = FIRST) -> list[float
 
 
 def test_time_is_counted_and_survives_a_restart(cluster: Cluster) -> None:
-    with cluster.process(47001) as one, cluster.process(47002, "nvidia0", "nvidia-uvm"):
+    with cluster.process(47001) as one, cluster.process(47002, "nvidia0"):
         cluster.settle()
         cluster.look([one])
         cluster.clock += 10
@@ -185,7 +185,7 @@ def test_what_was_measured_once_is_counted_once(cluster: Cluster) -> None:
 
 
 def test_without_the_driver_nothing_is_repeated_and_what_is_open_is_held(cluster: Cluster) -> None:
-    with cluster.process(47001, "nvidia0", "nvidia-uvm") as one, cluster.process(47002) as two:
+    with cluster.process(47001, "nvidia0") as one, cluster.process(47002) as two:
         cluster.settle()
         assert allocated(cluster.look([one, two])) == {(FIRST, "alice"), (FIRST, "bob")}
         cluster.clock += 10
@@ -254,7 +254,7 @@ def test_until_all_were_looked_through_nobody_knows_what_is_free(
     """A GPU that is held and not computed on shows as free otherwise, for as long as the first round takes."""
     monkeypatch.setattr(package, "FIRST_SECONDS", 0.0)
     cluster.mapper._scanner = package.Scanner(cluster.mapper._owners)
-    with cluster.process(47001, "nvidia0", "nvidia-uvm") as one:
+    with cluster.process(47001, "nvidia0") as one:
         for _ in range(2):
             found = cluster.look([one])
             assert found['gpuadmin_collector_success{source="processes"}'] == 0

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.needs("cc"), pytest.mark.root]
 package: Any = stopping  # what tests put in place of what it calls
 ALICE, BOB, SINCE = 47001, 47002, 1_800_000_000
 NOTIFIED = 4_000_000_000  # after whatever a test begins
-GPU = ("nvidia0", "nvidia-uvm")
+GPU = ("nvidia0",)
 
 
 class Site:
@@ -317,7 +317,7 @@ def test_what_nobody_granted_ends_and_what_others_do_goes_on(gated: Site) -> Non
     """Whatever else it holds, and whenever it was begun: a child has what its parent had open."""
     process = gated.cluster.process
     hers = replace(OVER, notified=int(time.time()) - 100)
-    kinds = ((ALICE, *GPU, "nvidia1"), (ALICE, "nvidia1", "nvidia-uvm"), (BOB, *GPU), (0, *GPU))
+    kinds = ((ALICE, *GPU, "nvidia1"), (ALICE, "nvidia1"), (BOB, *GPU), (0, *GPU))
     with ExitStack() as stack:
         both, second, neighbour, daemon = (stack.enter_context(process(uid, *devices)) for uid, *devices in kinds)
         (found,) = gated.run(hers, check=True, listed=([], [both, second]))
@@ -328,7 +328,7 @@ def test_what_nobody_granted_ends_and_what_others_do_goes_on(gated: Site) -> Non
 
 
 def test_a_container_in_which_a_granted_gpu_is_used_goes_on(gated: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    with gated.cluster.process(ALICE, *GPU) as over, gated.cluster.process(ALICE, "nvidia1", "nvidia-uvm") as busy:
+    with gated.cluster.process(ALICE, *GPU) as over, gated.cluster.process(ALICE, "nvidia1") as busy:
         container(gated, monkeypatch, over, busy)
         (found,) = gated.run(OVER, listed=([], [busy]))
         assert (found.status, found.containers, gated.asked) == ("stopped", [], [])
@@ -472,7 +472,7 @@ def test_a_daemon_that_says_nothing_keeps_nothing(site: Site, monkeypatch: pytes
 
 
 def test_a_container_in_which_another_gpu_is_used_is_kept(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    with site.cluster.process(ALICE, *GPU) as idle, site.cluster.process(ALICE, "nvidia1", "nvidia-uvm") as busy:
+    with site.cluster.process(ALICE, *GPU) as idle, site.cluster.process(ALICE, "nvidia1") as busy:
         container(site, monkeypatch, idle, busy)
         (found,) = site.run(listed=([], [busy]))
         assert found.status == "kept"

@@ -17,11 +17,10 @@ from ..cgroups import cgroup_path
 from ..open_files import places
 from .owners import Owners
 
-#: What a device is: ("gpu", its minor), ("cap", its minor) for a part of a divided GPU, ("uvm", 0).
+#: What a device is: ("gpu", its minor), or ("cap", its minor) for a part of a divided GPU.
 Key = tuple[str, int]
 #: By inode: the file system's number and what it is.
 Nodes = dict[int, list[tuple[str, Key]]]
-UVM: Key = ("uvm", 0)
 #: It has every GPU open all the time, and uses none.
 SAMPLER = "gpuadmin-metrics-sampler.service"
 _GPU, _CAP = re.compile(r"nvidia(\d{1,3})"), re.compile(r"nvidia-cap(\d{1,6})")
@@ -39,7 +38,6 @@ def nodes(directory: str = "/dev") -> Nodes:
             match = pattern.fullmatch(name)
             if match:
                 _note(found, f"{place}/{name}", (kind, int(match.group(1))))
-    _note(found, f"{directory}/nvidia-uvm", UVM)
     return found
 
 
@@ -67,7 +65,7 @@ def by_name(path: str) -> Key | None:
         match = pattern.fullmatch(name) if directory == place else None
         if match:
             return kind, int(match.group(1))
-    return UVM if path == "/dev/nvidia-uvm" else None
+    return None
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from ..gpus.mig_devices import MigDevice
 from ..paths import STATE
 from ..run import Finished, LateError, Runner, run_command
 from . import gpu_samples, mapper, record
-from .devices import SAMPLER, UVM, Scanner, nodes
+from .devices import SAMPLER, Scanner, nodes
 from .holding import holdings, pids_of
 from .owners import Owners, identify
 from .running import seconds_since_boot
@@ -215,7 +215,6 @@ class Divider:
         held = holdings(
             devices, scanner.held, processes,
             caps=lambda device: mapper.caps_of(places.capabilities, device),
-            uvm=any(key == UVM for keys in available.values() for _, key in keys),
             container=lambda process: str(process.uid),
             until=now,
         )  # fmt: skip

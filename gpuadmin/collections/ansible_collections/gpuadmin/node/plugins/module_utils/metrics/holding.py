@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gpuadmin.common.metrics import OTHERS, UNKNOWN
 
-from .devices import UVM, Key
+from .devices import Key
 from .owners import Process
 from .record import Device
 
@@ -42,16 +42,15 @@ def holdings(
     processes: Mapping[int, Process],
     *,
     caps: Callable[[Device], Key | None],
-    uvm: bool,
     container: Callable[[Process], str],
     until: float,
     opened: bool = False,
 ) -> Holdings:
-    """``held``: what each process has open; ``caps``: the device for a MIG device; ``uvm``: this host has that one.
+    """``held``: what each process has open; ``caps``: the device for a MIG device.
 
     ``until``: when the driver was asked: a process that began later is not the one that it meant.
     ``opened``: whether having it open is enough, as it is where the driver does not say who uses it. What asks the
-    driver (nvtop, wandb) opens every GPU, from driver 580 on with unified memory's device as well, and uses none.
+    driver (nvtop, wandb) opens every GPU, and uses none.
     """
     found: Holdings = {}
     listed = [*devices]
@@ -61,8 +60,7 @@ def holdings(
         users = set(one.processes or ())
         holders: set[int] = set()
         if opened or one.processes is None:
-            # drivers before 580 open only the GPUs to answer; to compute, unified memory's device is needed, too
-            holders = {pid for pid, keys in held.items() if _opens(one, keys, caps) and (not uvm or UVM in keys)}
+            holders = {pid for pid, keys in held.items() if _opens(one, keys, caps)}
         if one.minor is not None and one.minor in divided:
             parts = shared.setdefault(one.minor, set())
             if one.gi is None:

@@ -21,7 +21,7 @@ from ..diagnosis import docker
 from ..errors import NodeError, in_words
 from . import granting, measured
 from .containers import Names
-from .devices import UVM, Key, Scanner, nodes
+from .devices import Key, Scanner, nodes
 from .freezing import frozen
 from .holding import holdings, pids_of
 from .mapper import LATE, Places, caps_of
@@ -183,7 +183,6 @@ class Stopper:
         found = holdings(
             record.devices, scanner.held, processes,
             caps=lambda device: caps_of(self._places.capabilities, device),
-            uvm=any(key == UVM for keys in available.values() for _, key in keys),
             container=lambda process: str(process.pid),  # so that each process is seen by itself
             until=record.seconds,
             opened=True,
