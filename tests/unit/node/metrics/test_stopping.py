@@ -198,17 +198,34 @@ def test_a_look_that_does_not_end_stops_nothing(site: Site, monkeypatch: pytest.
         assert alive(pid)
 
 
-def test_whose_open_files_are_not_all_looked_at_is_kept(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Short(package.Scanner):  # type: ignore[misc]  # of the package that tests put things into
-        def step(self, *given: Any) -> None:
-            super().step(*given)
-            self.incomplete = frozenset({ALICE})
-
-    monkeypatch.setattr(package, "Scanner", Short)
-    with site.cluster.process(ALICE, *GPU) as pid:
+def test_very_many_processes_keep_no_unused_gpu(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which GPUs its processes use says the driver; what is looked through adds what they only have open."""
+    monkeypatch.setattr(devices, "MOST_PROCESSES", 2)
+    with ExitStack() as stack:
+        others = [stack.enter_context(site.cluster.process(ALICE)) for _ in range(4)]
+        idle = stack.enter_context(site.cluster.process(ALICE, *GPU))
         (found,) = site.run()
-        assert (found.status, found.why) == ("kept", "they have more processes or open files than are looked at")
-        assert alive(pid)
+        assert (found.status, found.processes) == ("stopped", 1)
+        assert [alive(pid) for pid in (idle, *others)] == [False, *[True] * 4]
+
+
+@pytest.mark.holds("who computes by now holds it, also if they only watched before")
+def test_who_watched_and_computes_by_now_holds_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver, asked again while the first process ends, lists the one that only had it open before."""
+    process = site.cluster.process
+    with process(ALICE, *GPU, computes=False) as watching, process(ALICE, *GPU) as idle:
+        real = Stopper._end_one
+
+        def end(self: Stopper, *given: Any) -> int:
+            left = real(self, *given)
+            site.cluster.describe([watching])
+            assert site.cluster.sampler.sample() is None
+            return left
+
+        monkeypatch.setattr(Stopper, "_end_one", end)
+        (found,) = site.run()
+        assert [alive(watching), alive(idle)] == [True, False]
+        assert (found.status, found.why) == ("kept", "1 of their processes hold it now")
 
 
 @pytest.mark.parametrize("other", [Target("bob", BOB, SECOND, SINCE, NOTIFIED), Target("alice", ALICE, SECOND, 1, 1)])
@@ -335,7 +352,6 @@ def test_a_container_in_which_a_granted_gpu_is_used_goes_on(gated: Site, monkeyp
         assert [alive(over), alive(busy)] == [False, True]
 
 
-@pytest.mark.holds("more processes than are looked at keep nothing that nobody granted")
 @pytest.mark.holds("a container of which not all is known is not stopped")
 @pytest.mark.parametrize(("place", "containers"), [(0, []), (4, ["47001 ab"])], ids=["among the first", "the last"])
 def test_very_many_processes_keep_nothing_that_nobody_granted(

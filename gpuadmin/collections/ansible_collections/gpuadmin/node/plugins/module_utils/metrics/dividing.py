@@ -221,8 +221,10 @@ class Divider:
         )  # fmt: skip
         for uuid, user, uid in held:
             yield uuid, f"{user} holds it", int(uid) if uid.isdecimal() else -1
-        for whose in scanner.incomplete:  # guard: who has more open files than are looked at may hold any GPU
-            yield None, f"{self._owners.name(whose)} may hold it: not all their processes can be looked at", whose
+        # where the driver says who is on a GPU, nobody's open files matter
+        for uuid in (one.uuid for one in devices if one.processes is None):
+            for whose in scanner.incomplete:  # guard: who has more open files than are looked at may hold any GPU
+                yield uuid, f"{self._owners.name(whose)} may hold it: not all their processes can be looked at", whose
 
     def _granted(self) -> Iterator[tuple[str | None, str, int]]:
         found, problems = grants.read(self._places.gate.state, self._places.gate.run)

@@ -139,12 +139,6 @@ class Stopper:
             and not self._lacks(target, seen)
         ):
             return "they need no grant for it, or have one by now"
-        if (
-            target.uid in seen.incomplete  # guard: whose open files are not all looked at is not ended
-            # guard: more processes than are looked at keep nothing that nobody granted
-            and target.why != UNGRANTED
-        ):
-            return "they have more processes or open files than are looked at"
         return ""
 
     def _lacks(self, target: Target, seen: Seen) -> bool:
@@ -263,7 +257,9 @@ class Stopper:
         for target in wanted:
             # what begins again by itself has it open before the driver is asked again; who only watched goes on
             watched = _having(target, seen.opened, seen) - _of(target, seen)
-            left = sum(not _has_ended(pid) for pid in _having(target, after.opened, after) - watched)
+            # guard: who computes by now holds it, also if they only watched before -> set()
+            using = _having(target, after.used, after)
+            left = sum(not _has_ended(pid) for pid in (_having(target, after.opened, after) - watched) | using)
             found[target].status = "kept" if left else "stopped"
             found[target].why = f"{left} of their processes hold it now" if left else ""
 
