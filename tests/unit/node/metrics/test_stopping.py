@@ -74,6 +74,14 @@ def alive(pid: int) -> bool:
     return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 
+def ended(pid: int) -> bool:
+    """The same of one that is not ours to wait for."""
+    try:
+        return not alive(pid)
+    except FileNotFoundError:
+        return True
+
+
 def test_what_was_idle_ends_and_what_others_do_goes_on(site: Site) -> None:
     process = site.cluster.process
     with process(ALICE, *GPU) as idle, process(ALICE) as shell, process(BOB, *GPU) as other:
@@ -102,6 +110,25 @@ def test_who_only_watches_goes_on_and_keeps_nothing(site: Site) -> None:
         assert [alive(watching), alive(idle)] == [True, False]
         site.cluster.computing["nvidia0"].clear()
         assert [one.status for one in site.run()] == ["gone"]
+
+
+@pytest.mark.holds("a child that uses another GPU goes on")
+@pytest.mark.parametrize("uses", [False, True], ids=["a data loader's", "one with a GPU of its own"])
+def test_what_has_forked_leaves_no_memory_behind(site: Site, uses: bool) -> None:
+    """A child has what its parent had open: the parent's memory stays on the GPU, and the driver lists nobody."""
+    script = (
+        "import os, sys, time\n"
+        "[os.open(path, os.O_RDONLY) for path in sys.argv[1:]]\n"
+        f"os.setgid({ALICE}); os.setuid({ALICE})\n"
+        "os.fork()\n"
+        "time.sleep(120)\n"
+    )
+    with running(site, script) as parent, site.cluster.process(ALICE, *GPU, computes=False) as watching:
+        child = int(Path(f"/proc/{parent}/task/{parent}/children").read_text())
+        (found,) = site.run(listed=([parent], [child] if uses else []))
+        assert (found.status, found.processes) == ("stopped", 1)
+        assert not alive(parent)
+        assert (not ended(child), alive(watching)) == (uses, True)
 
 
 def test_a_process_that_is_stopped(site: Site) -> None:

@@ -10,7 +10,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,6 +33,7 @@ from .running import seconds_since_boot
 SCAN = 30.0  # seconds for a round through all processes
 PATIENCE = 10  # seconds from being asked to end to being ended
 CONTAINERS = 60.0  # seconds for all containers of one person on one GPU
+MOST_ABOVE = 64  # parents of a process that are looked at
 AFTERWARDS = 2.0  # seconds in which what is begun again by itself has opened the GPU
 UNUSED, UNGRANTED, JOB = "unused", "ungranted", "job_unused"
 #: Why somebody's hold is to end, by the metric that says since when it is so.
@@ -241,6 +242,8 @@ class Stopper:
         wanted = [one for one in agreed if found[one].status == "would stop"]
         if not wanted:
             return
+        # whose parent has ended by then are nobody's children
+        ending = {target: self._ending(target, seen) for target in wanted}
         held = {target: self._end_one(target, found[target].containers, seen) for target in wanted}
         time.sleep(AFTERWARDS)  # so that anything that starts again by itself has the GPU open when the host looks
         try:
@@ -256,7 +259,7 @@ class Stopper:
             return
         for target in wanted:
             # what begins again by itself has it open before the driver is asked again; who only watched goes on
-            watched = _having(target, seen.opened, seen) - _of(target, seen)
+            watched = _having(target, seen.opened, seen) - ending[target]
             # guard: who computes by now holds it, also if they only watched before -> set()
             using = _having(target, after.used, after)
             left = sum(not _has_ended(pid) for pid in (_having(target, after.opened, after) - watched) | using)
@@ -286,7 +289,7 @@ class Stopper:
         """Containers by their person's own daemon; then whatever is still there, by signals to these very processes.
         Returns how many of them have not ended. ``containers``: those that are stopped, by how their ids begin.
         """
-        pids = _of(target, seen)
+        pids = self._ending(target, seen)
         with ExitStack() as stack:
             handles: dict[int, int] = {}
             for pid in sorted(pids):
@@ -313,6 +316,27 @@ class Stopper:
                 while any(not _ended(handle) for handle in left) and time.monotonic() < end:
                     time.sleep(0.05)  # several handles are waited for
             return sum(not _ended(handle) for handle in handles.values())
+
+    def _ending(self, target: Target, seen: Seen) -> set[int]:
+        """What holds it, and its children that only have it open: what they have of their parent's keeps its memory on
+        the GPU after it has ended, and the driver then lists nobody.
+        """
+        pids = _of(target, seen)
+        for pid in _having(target, seen.opened, seen) - pids:
+            # guard: a child that uses another GPU goes on -> True
+            if not seen.used.get(pid) and pids & {*self._above(pid)}:
+                pids = pids | {pid}
+        return pids
+
+    def _above(self, pid: int) -> Iterator[int]:
+        """The parent of a process, its parent, …: field 4 of proc(5), after the name, which may have anything in it."""
+        for _ in range(MOST_ABOVE):
+            try:
+                with open(f"{self._places.proc}/{pid}/stat", "rb") as stream:
+                    pid = int(stream.read(4096).rpartition(b")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                return
+            yield pid
 
     def _end_containers(self, target: Target, containers: Collection[str]) -> None:
         """Ask their daemon for so long in all: others wait for their turn, and its processes are known anyway."""
