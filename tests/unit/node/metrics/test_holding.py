@@ -84,12 +84,13 @@ def test_who_holds_what(
     assert found(devices, held, processes) == expected
 
 
+@pytest.mark.holds("who opens unified memory's device later has the GPU open now")
 @pytest.mark.parametrize(
     ("devices", "held", "expected"),
     [
         ([gpu(processes={})], {7: {GPU0, UVM}}, {("GPU-0", "alice", ""): (0, 0)}),
-        # before driver 580, who only watches does not open unified memory's device, and cannot compute
-        ([gpu(processes={})], {7: {GPU0, GPU1}}, {}),
+        # unified memory's device is open to everybody: who has the GPU open opens it when they want
+        ([gpu(processes={})], {7: {GPU0, GPU1}}, {("GPU-0", "alice", ""): (0, 0)}),
         # who has it open and has ended
         ([gpu(processes={})], {8: {GPU0, UVM}}, {}),
         ([gpu(1, {}), mig({})], {7: {GPU1, UVM, CAP}}, {("MIG-1", "alice", ""): (0, 0)}),
@@ -105,6 +106,8 @@ def test_who_has_what_open(
 def test_without_an_answer_of_the_driver_what_is_open_is_held() -> None:
     devices = [gpu(processes=None, busy=None)]
     assert found(devices, {7: {GPU0, UVM}}, [process(7)], until=None) == {("GPU-0", "alice", ""): (0, 0)}
+    # before driver 580, who only watches does not open unified memory's device
+    assert found(devices, {7: {GPU0}}, [process(7)], until=None) == {}
 
 
 def test_a_host_without_unified_memory() -> None:

@@ -371,6 +371,13 @@ def test_what_nobody_granted_ends_and_what_others_do_goes_on(gated: Site) -> Non
         assert [alive(pid) for pid in (both, second, neighbour, daemon)] == [False, True, True, True]
 
 
+def test_who_closes_unified_memory_s_device_meanwhile_keeps_nothing(gated: Site) -> None:
+    """It is open to everybody, at any time; the GPU's own is not."""
+    with gated.cluster.process(ALICE, "nvidia0", computes=False) as over:
+        assert [one.status for one in gated.run(OVER)] == ["stopped"]
+        assert not alive(over)
+
+
 def test_a_container_in_which_a_granted_gpu_is_used_goes_on(gated: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     with gated.cluster.process(ALICE, *GPU) as over, gated.cluster.process(ALICE, "nvidia1", "nvidia-uvm") as busy:
         container(gated, monkeypatch, over, busy)

@@ -50,8 +50,9 @@ def holdings(
     """``held``: what each process has open; ``caps``: the device for a MIG device; ``uvm``: this host has that one.
 
     ``until``: when the driver was asked: a process that began later is not the one that it meant. None: not now.
-    ``opened``: whether having it open is enough, as it is where the driver does not say who uses it. What asks the
-    driver (nvtop, wandb, our own sampler) opens every GPU, and unified memory's device as well; it uses none.
+    ``opened``: whether having it open is enough. It is so, too, where the driver does not say who uses it, for whoever
+    has unified memory's device open as well. What asks the driver (nvtop, wandb, our own sampler) opens every GPU, and
+    that device; it uses none.
     """
     found: Holdings = {}
     listed = [*devices]
@@ -62,7 +63,8 @@ def holdings(
         holders: set[int] = set()
         if opened or one.processes is None or until is None:
             # drivers before 580 open only the GPUs to answer; to compute, unified memory's device is needed, too
-            holders = {pid for pid, keys in held.items() if _opens(one, keys, caps) and (not uvm or UVM in keys)}
+            computing = uvm and not opened  # guard: who opens unified memory's device later has the GPU open now -> uvm
+            holders = {pid for pid, keys in held.items() if _opens(one, keys, caps) and (not computing or UVM in keys)}
         if one.minor is not None and one.minor in divided:
             parts = shared.setdefault(one.minor, set())
             if one.gi is None:
