@@ -285,6 +285,20 @@ def test_a_number_that_became_another_s_is_not_ended(site: Site, monkeypatch: py
         assert alive(pid)
 
 
+def test_who_goes_from_container_to_container_keeps_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within their slice people name cgroups as they like, and may move between them all the time."""
+    real, looks = package.identify, iter(range(1000))
+
+    def identify(number: int, *rest: object) -> object:
+        found = real(number, *rest)
+        return found and replace(found, container=f"{next(looks):064x}")
+
+    with site.cluster.process(ALICE, *GPU) as pid:
+        monkeypatch.setattr(package, "identify", identify)
+        assert [one.status for one in site.run()] == ["stopped"]
+        assert not alive(pid)
+
+
 def test_what_was_begun_since_they_were_told_is_kept(site: Site) -> None:
     notified = int(time.time()) - 1
     with site.cluster.process(ALICE, *GPU) as pid:

@@ -301,7 +301,7 @@ class Stopper:
                 # by now the number may be another's; from here on the handle is of whoever is looked at
                 now, then = identify(pid, self._owners, self._places.proc), seen.processes[pid]
                 # guard: a number that became another's is not ended -> True
-                if now is not None and replace(now, container=now.container or then.container) == then:
+                if now is not None and replace(now, container=then.container) == then:
                     handles[pid] = handle
             inside = {seen.processes[pid].container for pid in handles} - {""}
             self._end_containers(target, {one for one in inside if one[:12] in containers})
