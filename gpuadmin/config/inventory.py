@@ -11,7 +11,7 @@ import re
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -168,15 +168,20 @@ def _apart() -> Iterator[None]:
     """For the import of Ansible, which reads its settings then, and makes a directory: not in a home, which may be full
     or read-only.
     """
-    here, name = Path.cwd(), "ANSIBLE_LOCAL_TEMP"
-    # guard: nobody else's ansible.cfg has programs of theirs run as us -> True
-    safe = ours(here) and not (os.path.lexists(here / "ansible.cfg") and not ours(here / "ansible.cfg"))
+    here, name, safe = Path.cwd(), "ANSIBLE_LOCAL_TEMP", False
+    with suppress(PermissionError):  # who may not look at where they stand
+        # guard: nobody else's ansible.cfg has programs of theirs run as us -> True
+        safe = ours(here) and not (os.path.lexists(here / "ansible.cfg") and not ours(here / "ansible.cfg"))
     before = os.environ.get(name)
     os.environ[name] = before or tempfile.gettempdir()
     try:
-        with nullcontext() if safe else chdir("/"):
-            yield
+        if not safe:
+            os.chdir("/")
+        yield
     finally:
+        with suppress(PermissionError):  # nothing can be named from where one may not be
+            if not safe:
+                os.chdir(here)
         del os.environ[name]
         os.environ |= {} if before is None else {name: before}
 

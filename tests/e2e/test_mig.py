@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import fake_driver
 from tests.support.fake_driver import DESCRIBED
-from tests.support.holding_gpus import NOBODY, background, used_by
+from tests.support.holding_gpus import HOLD, NOBODY, background, used_by
 from tests.support.lab_cluster import Cluster
 
 pytestmark = [pytest.mark.lab, pytest.mark.needs("cc")]
@@ -29,7 +29,7 @@ def devices(cluster: Cluster) -> list[list[str]]:
 def test_gpus_are_divided_where_nobody_is_on_them(minji: Cluster) -> None:
     fake_driver.install(minji, "node1")
     wants(minji, "{0: [3g.40gb, 4g.40gb], 1: [7g.80gb]}")
-    pid = background(minji, "minji", "exec sleep 600")
+    pid = background(minji, "minji", HOLD)
     used_by(minji, pid)
 
     checked = minji.gpuadmin("mig", "--check")

@@ -25,6 +25,9 @@ SCRIPT = Path(__file__).resolve().parents[2] / "roles/rootless_docker/templates/
         ("6.1.0-9-amd64", "", True, "btrfs", "btrfs"),
         ("6.1.0-9-amd64", "", True, "btrfs overlay2", "overlay2"),
         ("6.1.0-9-amd64", "", True, "fuse-overlayfs", "fuse-overlayfs"),
+        # a root that was installed anew has no fuse-overlayfs, without which Docker would not start
+        ("6.1.0-9-amd64", "", False, "fuse-overlayfs", "overlay2"),
+        ("6.1.0-9-amd64", "", False, "fuse-overlayfs vfs", "vfs"),
         ("5.10.0-32-amd64", "--cdi-spec-dir", True, "", ""),  # the settings say it
     ],
 )

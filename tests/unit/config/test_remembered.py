@@ -430,6 +430,26 @@ print(load_inventory(Path(sys.argv[1])).named(["nas1"])[0].address)
     assert (done.stdout.strip(), ran.exists()) == (("10.0.0.1", False) if theirs else ("10.0.0.6", True))
 
 
+@pytest.mark.parametrize("closed", ["lstat", "chdir"], ids=["what is above it", "itself"])
+def test_who_may_not_enter_where_they_stand(site: Path, closed: str) -> None:
+    """As after sudo -u in one's own home: the way back was closed, and every verb ended there."""
+    code = f"""
+import os, sys
+from pathlib import Path
+real, here = {{"lstat": Path.lstat, "chdir": os.chdir}}, os.getcwd()
+def refusing(path):
+    if str(path) == here:
+        raise PermissionError(13, "Permission denied", str(path))
+    return real[{closed!r}](path)
+from gpuadmin.config import inventory
+setattr({{"lstat": Path, "chdir": os}}[{closed!r}], {closed!r}, refusing)
+inventory.ours = (lambda path: False) if {closed!r} == "chdir" else inventory.ours
+print(inventory.load_inventory(Path(sys.argv[1])).named(["nas1"])[0].address)
+"""
+    done = subprocess.run([sys.executable, "-c", code, site], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("10.0.0.1", "")
+
+
 def test_a_home_that_cannot_be_written_to_is_no_obstacle(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ansible makes a directory in it while it is imported: every verb ended with a traceback."""
     monkeypatch.setenv("HOME", os.devnull)  # nothing can be made below it, by root neither

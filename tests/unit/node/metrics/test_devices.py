@@ -325,3 +325,13 @@ def test_nothing_of_a_process_ends_a_round(
 )
 def test_by_name_where_the_kernel_says_no_inode(path: str, key: package.Key | None) -> None:
     assert by_name(path) == key
+
+
+def test_whether_a_process_has_a_gpu_open(tmp_path: Path) -> None:
+    """By inode, under whatever name; by name, where its container has device nodes of its own; nothing else counts."""
+    host = Host(tmp_path)
+    files = {7: ("/dev/other", 5), 8: ("/dev/nvidia0", 99), 9: ("/dev/nvidia1", 6), 10: ("socket:[5]", 5)}
+    for pid, (path, inode) in files.items():
+        host.process(pid, 1001, files={3: ("/etc/motd", 1, 30), 4: (path, inode, 30)}, mounts=MOUNTS)
+    devices = {5: [("0:5", ("gpu", 0))], 6: [("0:5", ("gpu", 1))]}
+    assert [package.has_open(pid, 0, devices, str(host.proc)) for pid in (*files, 11)] == [True, True, *[False] * 3]

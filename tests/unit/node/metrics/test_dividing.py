@@ -128,7 +128,7 @@ def test_gpus_are_divided_and_made_whole_again(host: Host) -> None:
 @pytest.mark.holds("a GPU that somebody holds or was granted is not divided anew")
 def test_whoever_is_on_a_gpu_keeps_it_and_is_named(host: Host) -> None:
     host.grant(SECOND)
-    with host.cluster.process(47001) as pid:
+    with host.cluster.process(47001, "nvidia0") as pid:
         host.describe(("\n[gpu]\nname = NVIDIA H100 80GB HBM3\nuuid = GPU-6", f"\n[process]\npid = {pid}\n"
                        "[gpu]\nname = NVIDIA H100 80GB HBM3\nuuid = GPU-6"))  # fmt: skip
         divider = host.divider({0: HALVES, 1: HALVES})
@@ -152,14 +152,23 @@ def test_a_part_that_is_granted_keeps_the_whole_gpu(host: Host) -> None:
 
 
 @pytest.mark.holds("who has more open files than are looked at may hold any GPU")
-def test_of_whom_not_all_is_known_may_hold_any(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_whom_not_all_is_known_may_hold_what_the_driver_does_not_tell(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has very many processes keeps no GPU by them of which the driver says who is on it."""
+
     class Incomplete(dividing.Scanner):
         def step(self, *given: object) -> None:
             self.rounds += 1
             self.incomplete = frozenset({47001})
 
     monkeypatch.setattr(dividing, "Scanner", Incomplete)
-    assert [one.state for one in host.divider({0: HALVES}).look()] == [mig.WAITS, mig.WAITS]
+    assert [one.state for one in host.divider({0: HALVES}).look()] == [mig.CHANGE, mig.CHANGE]
+    name = f"uuid = {SECOND}\n"
+    host.describe((name, f"{name}fault.nvmlDeviceGetComputeRunningProcesses = UNKNOWN\n"))
+    first, second = host.divider({0: HALVES}).look()
+    words = "alice may hold it: not all their processes can be looked at"
+    assert (first.state, second.state, second.people) == (mig.CHANGE, mig.WAITS, [words])
 
 
 @pytest.mark.holds("GPUs whose holders are not known are not divided")

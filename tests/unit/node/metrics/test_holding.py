@@ -1,5 +1,6 @@
 """Who holds which GPU, as a table: what the driver lists, what is open, and what follows."""
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ def found(
     processes: list[Process],
     *,
     opened: bool = False,
+    closed: Collection[int] = (),
 ) -> dict[tuple[str, str, str], tuple[int, int | None]]:
     result = holdings(
         devices,
@@ -41,6 +43,7 @@ def found(
         {one.pid: one for one in processes},
         caps=lambda device: CAP if device.gi == 7 else None,
         container=lambda one: one.container,
+        has_open=lambda pid, _: pid not in closed,
         until=10.0,
         opened=opened,
     )
@@ -102,10 +105,16 @@ def test_without_an_answer_of_the_driver_what_is_open_is_held() -> None:
     assert found(devices, {7: {GPU0}}, [process(7)]) == {("GPU-0", "alice", ""): (0, 0)}
 
 
+@pytest.mark.holds("a process that the driver lists long after its end is not the one that has its number by now")
+def test_a_number_that_is_listed_for_ever_is_not_its_next_owners() -> None:
+    """The driver lists a killed process for as long as a child of it has its files open."""
+    assert found([gpu(processes={7: 100})], {}, [process(7, "bob")], closed={7}) == {("GPU-0", UNKNOWN, ""): (1, 100)}
+
+
 def test_the_first_process_says_since_when() -> None:
     one = holdings(
         [gpu(processes={7: 1, 8: 1})], {}, {7: process(7, started=5), 8: process(8, started=3)},
-        caps=lambda _: None, container=lambda _: "", until=10.0,
+        caps=lambda _: None, container=lambda _: "", has_open=lambda *_: True, until=10.0,
     )["GPU-0", "alice", ""]  # fmt: skip
     assert one.since == 3
 

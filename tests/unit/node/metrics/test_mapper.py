@@ -33,7 +33,7 @@ def allocated(found: dict[str, float]) -> set[tuple[str, str]]:
 
 def test_who_is_on_which_gpu(cluster: Cluster) -> None:
     """The thin slice: a process of alice's, one in bob's container, and what is in the file."""
-    with cluster.process(47001) as one, cluster.process(165536 + 999) as two:
+    with cluster.process(47001, "nvidia0") as one, cluster.process(165536 + 999, "nvidia0", "nvidia1") as two:
         found = cluster.look([one, two], [two])
     assert allocated(found) == {(FIRST, "alice"), (FIRST, "bob"), (SECOND, "bob")}
     labels = f'uuid="{FIRST}",user="alice",container=""'
@@ -73,7 +73,7 @@ def test_since_when_a_job_has_a_gpu_for_nothing(cluster: Cluster) -> None:
     assert not any(name.startswith(JOB[:40]) and "bob" in name for name in found), "an admin's grant is not a job"
     cluster.clock += 1
     assert cluster.look()[JOB.format(FIRST, "alice")] == since
-    with cluster.process(47001) as one:
+    with cluster.process(47001, "nvidia0") as one:
         cluster.settle()
         for _ in range(2):
             cluster.clock += 1
@@ -103,7 +103,7 @@ UNGRANTED = 'gpuadmin_gpu_ungranted_since_timestamp_seconds{{uuid="{}",user="{}"
 
 def test_who_holds_what_without_a_grant(cluster: Cluster) -> None:
     until = int(time.time()) + 3600
-    with cluster.process(47001) as one, cluster.process(47002) as two:
+    with cluster.process(47001, "nvidia0") as one, cluster.process(47002, "nvidia0") as two:
         open_to_all = cluster.look([one, two])
         assert not [name for name in open_to_all if "grant" in name and "source" not in name]
         cluster.grant(Grant("a1", "alice", 47001, [FIRST], until - 7200, until, "root@nas", "a deadline"))
@@ -132,12 +132,12 @@ def test_who_holds_what_without_a_grant(cluster: Cluster) -> None:
 
 
 def test_a_process_of_nobody_is_nobodys(cluster: Cluster) -> None:
-    with cluster.process(999_999) as one:
+    with cluster.process(999_999, "nvidia0") as one:
         assert allocated(cluster.look([one])) == {(FIRST, UNKNOWN)}
 
 
 def test_a_process_that_ended_is_seen_and_nobodys(cluster: Cluster) -> None:
-    with cluster.process(47001) as one:
+    with cluster.process(47001, "nvidia0") as one:
         pass
     assert allocated(cluster.look([one])) == {(FIRST, UNKNOWN)}
 
@@ -153,7 +153,7 @@ def seconds(found: dict[str, float], user: str, uuid: str = FIRST) -> list[float
 
 
 def test_time_is_counted_and_survives_a_restart(cluster: Cluster) -> None:
-    with cluster.process(47001) as one, cluster.process(47002, "nvidia0"):
+    with cluster.process(47001, "nvidia0") as one, cluster.process(47002, "nvidia0"):
         cluster.settle()
         cluster.look([one])
         cluster.clock += 10
@@ -176,7 +176,7 @@ def test_time_is_counted_and_survives_a_restart(cluster: Cluster) -> None:
 
 def test_what_was_measured_once_is_counted_once(cluster: Cluster) -> None:
     """The same record again says nothing of the time since: held, and nobody knows whether it was used."""
-    with cluster.process(47001) as one:
+    with cluster.process(47001, "nvidia0") as one:
         cluster.look([one])
         cluster.clock += 10
         assert seconds(cluster.look([one]), "alice") == [10, 10, 10]
@@ -185,7 +185,7 @@ def test_what_was_measured_once_is_counted_once(cluster: Cluster) -> None:
 
 
 def test_without_the_driver_nothing_is_repeated_and_what_is_open_is_held(cluster: Cluster) -> None:
-    with cluster.process(47001, "nvidia0") as one, cluster.process(47002) as two:
+    with cluster.process(47001, "nvidia0") as one, cluster.process(47002, "nvidia0") as two:
         cluster.settle()
         assert allocated(cluster.look([one, two])) == {(FIRST, "alice"), (FIRST, "bob")}
         cluster.clock += 10
@@ -193,14 +193,14 @@ def test_without_the_driver_nothing_is_repeated_and_what_is_open_is_held(cluster
         (cluster.at / "sampler" / RECORD).unlink()
         cluster.clock += 10
         found = cluster.look(sample=False)
-    assert allocated(found) == {(FIRST, "alice")}
+    assert allocated(found) == {(FIRST, "alice"), (FIRST, "bob")}
     assert not any("gpu_processes" in name or "process_memory" in name for name in found)
     held, measured, _active = (value or 0.0 for value in seconds(found, "alice"))
     assert (held, measured) == ((seconds(before, "alice")[0] or 0) + 10, seconds(before, "alice")[1])
 
 
 def test_an_old_record_is_none(cluster: Cluster) -> None:
-    with cluster.process(47001) as one:
+    with cluster.process(47001, "nvidia0") as one:
         cluster.look([one])
         cluster.clock += 100
         assert allocated(cluster.look(sample=False)) == set()
@@ -228,7 +228,7 @@ def test_a_daemon_that_does_not_answer_is_its_persons_matter(cluster: Cluster, m
 
     cluster.mapper._names = Names(silent, lambda uid: True)
     with ExitStack() as stack:
-        one, two = (stack.enter_context(cluster.process(uid)) for uid in (47001, 47002))
+        one, two = (stack.enter_context(cluster.process(uid, "nvidia0")) for uid in (47001, 47002))
         found = cluster.look([one, two])
     assert found[f'gpuadmin_gpu_allocated{{uuid="{FIRST}",user="alice",container="{"ab" * 6}"}}'] == 1
     assert found['gpuadmin_collector_incomplete{user="alice"}'] == 1
@@ -237,7 +237,7 @@ def test_a_daemon_that_does_not_answer_is_its_persons_matter(cluster: Cluster, m
 
 @pytest.mark.needs("promtool")
 def test_prometheus_has_no_complaint(cluster: Cluster) -> None:
-    with cluster.process(47001) as one:
+    with cluster.process(47001, "nvidia0") as one:
         cluster.look([one])
         cluster.clock += 10
         cluster.look([one])
@@ -268,7 +268,7 @@ def test_until_all_were_looked_through_nobody_knows_what_is_free(
 
 
 def test_ranges_that_cannot_be_read_end_nothing_else(cluster: Cluster) -> None:
-    with cluster.process(165536) as one:
+    with cluster.process(165536, "nvidia0") as one:
         (cluster.at / "subuid").unlink()
         (cluster.at / "subuid").mkdir()
         for _ in range(2):
@@ -283,7 +283,7 @@ def test_ranges_that_cannot_be_read_end_nothing_else(cluster: Cluster) -> None:
 def test_more_processes_than_are_looked_at_are_nobodys(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "MOST_PROCESSES", 1)
     with ExitStack() as stack:
-        pids = sorted(stack.enter_context(cluster.process(47001)) for _ in range(3))
+        pids = sorted(stack.enter_context(cluster.process(47001, "nvidia0")) for _ in range(3))
         found = cluster.look(pids)
     assert found[f'gpuadmin_gpu_processes{{uuid="{FIRST}",user="alice",container=""}}'] == 1
     assert found[f'gpuadmin_gpu_processes{{uuid="{FIRST}",user="{UNKNOWN}",container=""}}'] == 2, "and they are seen"

@@ -74,6 +74,14 @@ def alive(pid: int) -> bool:
     return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 
+def ended(pid: int) -> bool:
+    """The same of one that is not ours to wait for."""
+    try:
+        return not alive(pid)
+    except FileNotFoundError:
+        return True
+
+
 def test_what_was_idle_ends_and_what_others_do_goes_on(site: Site) -> None:
     process = site.cluster.process
     with process(ALICE, *GPU) as idle, process(ALICE) as shell, process(BOB, *GPU) as other:
@@ -102,6 +110,26 @@ def test_who_only_watches_goes_on_and_keeps_nothing(site: Site) -> None:
         assert [alive(watching), alive(idle)] == [True, False]
         site.cluster.computing["nvidia0"].clear()
         assert [one.status for one in site.run()] == ["gone"]
+
+
+@pytest.mark.holds("a child that uses another GPU goes on")
+@pytest.mark.parametrize("uses", [False, True], ids=["a data loader's", "one with a GPU of its own"])
+def test_what_has_forked_leaves_no_memory_behind(site: Site, uses: bool) -> None:
+    """A child has what its parent had open: the parent's memory stays on the GPU, and the driver lists nobody."""
+    script = (
+        "import os, sys, time\n"
+        "[os.open(path, os.O_RDONLY) for path in sys.argv[1:]]\n"
+        f"os.setgid({ALICE}); os.setuid({ALICE})\n"
+        "os.fork()\n"
+        "time.sleep(120)\n"
+    )
+    watcher = site.cluster.process(ALICE, *GPU, computes=False)
+    with running(site, script, "nvidia0", "nvidia1") as parent, watcher as watching:
+        child = int(Path(f"/proc/{parent}/task/{parent}/children").read_text())
+        (found,) = site.run(listed=([parent], [child] if uses else []))
+        assert (found.status, found.processes) == ("stopped", 1)
+        assert not alive(parent)
+        assert (not ended(child), alive(watching)) == (uses, True)
 
 
 def test_a_process_that_is_stopped(site: Site) -> None:
@@ -198,17 +226,34 @@ def test_a_look_that_does_not_end_stops_nothing(site: Site, monkeypatch: pytest.
         assert alive(pid)
 
 
-def test_whose_open_files_are_not_all_looked_at_is_kept(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Short(package.Scanner):  # type: ignore[misc]  # of the package that tests put things into
-        def step(self, *given: Any) -> None:
-            super().step(*given)
-            self.incomplete = frozenset({ALICE})
-
-    monkeypatch.setattr(package, "Scanner", Short)
-    with site.cluster.process(ALICE, *GPU) as pid:
+def test_very_many_processes_keep_no_unused_gpu(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which GPUs its processes use says the driver; what is looked through adds what they only have open."""
+    monkeypatch.setattr(devices, "MOST_PROCESSES", 2)
+    with ExitStack() as stack:
+        others = [stack.enter_context(site.cluster.process(ALICE)) for _ in range(4)]
+        idle = stack.enter_context(site.cluster.process(ALICE, *GPU))
         (found,) = site.run()
-        assert (found.status, found.why) == ("kept", "they have more processes or open files than are looked at")
-        assert alive(pid)
+        assert (found.status, found.processes) == ("stopped", 1)
+        assert [alive(pid) for pid in (idle, *others)] == [False, *[True] * 4]
+
+
+@pytest.mark.holds("who computes by now holds it, also if they only watched before")
+def test_who_watched_and_computes_by_now_holds_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver, asked again while the first process ends, lists the one that only had it open before."""
+    process = site.cluster.process
+    with process(ALICE, *GPU, computes=False) as watching, process(ALICE, *GPU) as idle:
+        real = Stopper._end_one
+
+        def end(self: Stopper, *given: Any) -> int:
+            left = real(self, *given)
+            site.cluster.describe([watching])
+            assert site.cluster.sampler.sample() is None
+            return left
+
+        monkeypatch.setattr(Stopper, "_end_one", end)
+        (found,) = site.run()
+        assert [alive(watching), alive(idle)] == [True, False]
+        assert (found.status, found.why) == ("kept", "1 of their processes hold it now")
 
 
 @pytest.mark.parametrize("other", [Target("bob", BOB, SECOND, SINCE, NOTIFIED), Target("alice", ALICE, SECOND, 1, 1)])
@@ -239,6 +284,20 @@ def test_a_number_that_became_another_s_is_not_ended(site: Site, monkeypatch: py
         monkeypatch.setattr(package, "identify", identify)
         site.run()
         assert alive(pid)
+
+
+def test_who_goes_from_container_to_container_keeps_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within their slice people name cgroups as they like, and may move between them all the time."""
+    real, looks = package.identify, iter(range(1000))
+
+    def identify(number: int, *rest: object) -> object:
+        found = real(number, *rest)
+        return found and replace(found, container=f"{next(looks):064x}")
+
+    with site.cluster.process(ALICE, *GPU) as pid:
+        monkeypatch.setattr(package, "identify", identify)
+        assert [one.status for one in site.run()] == ["stopped"]
+        assert not alive(pid)
 
 
 def test_what_was_begun_since_they_were_told_is_kept(site: Site) -> None:
@@ -272,8 +331,8 @@ def test_somebody_who_starts_anew_all_the_time(site: Site) -> None:
 
 
 @contextmanager
-def running(site: Site, script: str) -> Iterator[int]:
-    paths = [str(site.cluster.at / "dev" / name) for name in GPU]
+def running(site: Site, script: str, *names: str) -> Iterator[int]:
+    paths = [str(site.cluster.at / "dev" / name) for name in names or GPU]
     for above in site.cluster.at.parents:
         above.chmod(above.stat().st_mode | 0o011)
     with subprocess.Popen([sys.executable, "-c", script, *paths], start_new_session=True) as process:
@@ -327,6 +386,13 @@ def test_what_nobody_granted_ends_and_what_others_do_goes_on(gated: Site) -> Non
         assert [alive(pid) for pid in (both, second, neighbour, daemon)] == [False, True, True, True]
 
 
+def test_who_closes_unified_memory_s_device_meanwhile_keeps_nothing(gated: Site) -> None:
+    """It is open to everybody, at any time; the GPU's own is not."""
+    with gated.cluster.process(ALICE, "nvidia0", computes=False) as over:
+        assert [one.status for one in gated.run(OVER)] == ["stopped"]
+        assert not alive(over)
+
+
 def test_a_container_in_which_a_granted_gpu_is_used_goes_on(gated: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     with gated.cluster.process(ALICE, *GPU) as over, gated.cluster.process(ALICE, "nvidia1") as busy:
         container(gated, monkeypatch, over, busy)
@@ -335,7 +401,6 @@ def test_a_container_in_which_a_granted_gpu_is_used_goes_on(gated: Site, monkeyp
         assert [alive(over), alive(busy)] == [False, True]
 
 
-@pytest.mark.holds("more processes than are looked at keep nothing that nobody granted")
 @pytest.mark.holds("a container of which not all is known is not stopped")
 @pytest.mark.parametrize(("place", "containers"), [(0, []), (4, ["47001 ab"])], ids=["among the first", "the last"])
 def test_very_many_processes_keep_nothing_that_nobody_granted(

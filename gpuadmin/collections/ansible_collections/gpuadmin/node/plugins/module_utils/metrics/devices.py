@@ -78,6 +78,36 @@ class File:
     mount: int
 
 
+def file_of(base: str, name: str) -> File | None:
+    """None for anything that is not a file with a path, or has been closed."""
+    try:
+        # anything but a path (a socket, a pipe) begins with its kind; no path does
+        if os.readlink(f"{base}/fd/{name}")[:1] not in "/(":
+            return None
+        with open(f"{base}/fdinfo/{name}", "rb") as stream:
+            facts = dict(line.split(b":", 1) for line in stream.read(4096).splitlines() if b":" in line)
+        return File(base, name, int(facts.get(b"ino", b"0")), int(facts[b"mnt_id"]))
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def has_open(pid: int, minor: int | None, devices: Nodes, proc: str = "/proc") -> bool:
+    """Whether a process has this GPU open, by its inode or by its name: a container that root's Docker has made has
+    device nodes of its own.
+    """
+    key = "gpu", minor
+    inodes = {inode for inode, which in devices.items() if any(one == key for _, one in which)}
+    try:
+        for place in places(f"{proc}/{pid}"):
+            for name in _names(f"{place}/fd")[:MOST_FILES]:
+                file = file_of(place, name)
+                if file is not None and (file.inode in inodes or by_name(os.readlink(f"{place}/fd/{name}")) == key):
+                    return True
+    except OSError:
+        pass  # it has ended
+    return False
+
+
 class Scanner:
     """Looks through all processes in rounds, some at a time; those that hold a GPU are looked at in each step.
 
@@ -116,7 +146,7 @@ class Scanner:
         """Go on for ``seconds``, and see whether those still have it open that had a GPU open."""
         end = self._clock() + seconds
         for pid, files in [*self._open.items()]:
-            if any(self._file(file.place, file.name) != file for file in files.values()):
+            if any(file_of(file.place, file.name) != file for file in files.values()):
                 self._look(pid, devices)
         while self._clock() < end:
             upcoming = next(self._queue, None)
@@ -161,7 +191,7 @@ class Scanner:
         try:
             whose = self._owner(pid)
             for place, mounts, name in self._files_of(pid, whose):
-                file = self._file(place, name)
+                file = file_of(place, name)
                 if file is None:
                     continue
                 if file.inode in devices and not mounts:
@@ -208,18 +238,6 @@ class Scanner:
                 number += 1
                 self._files[whose] = seen + 1
                 yield place, mounts, name
-
-    def _file(self, base: str, name: str) -> File | None:
-        """None for anything that is not a file with a path, or has been closed."""
-        try:
-            # anything but a path (a socket, a pipe) begins with its kind; no path does
-            if os.readlink(f"{base}/fd/{name}")[:1] not in "/(":
-                return None
-            with open(f"{base}/fdinfo/{name}", "rb") as stream:
-                facts = dict(line.split(b":", 1) for line in stream.read(4096).splitlines() if b":" in line)
-            return File(base, name, int(facts.get(b"ino", b"0")), int(facts[b"mnt_id"]))
-        except (OSError, ValueError, KeyError):
-            return None
 
     def _named(self, file: File) -> Key | None:
         """By its name, for a kernel before 5.14, which says no inode. A person can have another name for it there."""

@@ -25,7 +25,7 @@ from ..gpus.mig_devices import MigDevice
 from ..paths import STATE
 from ..run import Finished, LateError, Runner, run_command
 from . import gpu_samples, mapper, record
-from .devices import SAMPLER, Scanner, nodes
+from .devices import SAMPLER, Scanner, has_open, nodes
 from .holding import holdings, pids_of
 from .owners import Owners, identify
 from .running import seconds_since_boot
@@ -215,13 +215,16 @@ class Divider:
         held = holdings(
             devices, scanner.held, processes,
             caps=lambda device: mapper.caps_of(places.capabilities, device),
+            has_open=lambda pid, device: has_open(pid, device.minor, available, places.proc),
             container=lambda process: str(process.uid),
             until=now,
         )  # fmt: skip
         for uuid, user, uid in held:
             yield uuid, f"{user} holds it", int(uid) if uid.isdecimal() else -1
-        for whose in scanner.incomplete:  # guard: who has more open files than are looked at may hold any GPU
-            yield None, f"{self._owners.name(whose)} may hold it: not all their processes can be looked at", whose
+        # where the driver says who is on a GPU, nobody's open files matter
+        for uuid in (one.uuid for one in devices if one.processes is None):
+            for whose in scanner.incomplete:  # guard: who has more open files than are looked at may hold any GPU
+                yield uuid, f"{self._owners.name(whose)} may hold it: not all their processes can be looked at", whose
 
     def _granted(self) -> Iterator[tuple[str | None, str, int]]:
         found, problems = grants.read(self._places.gate.state, self._places.gate.run)

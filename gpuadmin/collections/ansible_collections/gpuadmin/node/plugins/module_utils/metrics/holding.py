@@ -43,10 +43,12 @@ def holdings(
     *,
     caps: Callable[[Device], Key | None],
     container: Callable[[Process], str],
+    has_open: Callable[[int, Device], bool],
     until: float,
     opened: bool = False,
 ) -> Holdings:
-    """``held``: what each process has open; ``caps``: the device for a MIG device.
+    """``held``: what each process has open; ``caps``: the device for a MIG device; ``has_open``: whether a process that
+    the driver lists has it open.
 
     ``until``: when the driver was asked: a process that began later is not the one that it meant.
     ``opened``: whether having it open is enough, as it is where the driver does not say who uses it. What asks the
@@ -73,6 +75,8 @@ def holdings(
                 process is None
                 # guard: a number that is another process's by now is not the one that the driver meant
                 or process.started > until
+                # guard: a process that the driver lists long after its end is not the one that has its number by now
+                or not has_open(pid, one)
             ):
                 # it has ended, and perhaps its number is another's by now: somebody used it, and nobody knows who
                 key = one.uuid, UNKNOWN, ""

@@ -22,7 +22,7 @@ from ..paths import STATE
 from . import granting, roots, slices
 from .containers import Names
 from .counters import FILE, Counters
-from .devices import Key, Scanner, nodes
+from .devices import Key, Scanner, has_open, nodes
 from .exposition import Samples
 from .holding import Holdings, Labels, holdings, pids_of
 from .owners import Owners, Process, identify
@@ -137,6 +137,7 @@ class Mapper:
             holdings(
                 devices, held, processes,
                 caps=self._cap,
+                has_open=lambda pid, device: has_open(pid, device.minor, available, self._places.proc),
                 container=lambda process: self._labels.label(process.user, self._names.of(process, host)),
                 until=now if record is None else record.seconds,
                 opened=opened,

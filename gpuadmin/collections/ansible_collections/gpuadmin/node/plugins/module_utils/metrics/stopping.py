@@ -10,7 +10,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +21,7 @@ from ..diagnosis import docker
 from ..errors import NodeError, in_words
 from . import granting, measured
 from .containers import Names
-from .devices import Key, Scanner, nodes
+from .devices import Key, Scanner, has_open, nodes
 from .freezing import frozen
 from .holding import holdings, pids_of
 from .mapper import LATE, Places, caps_of
@@ -33,6 +33,7 @@ from .running import seconds_since_boot
 SCAN = 30.0  # seconds for a round through all processes
 PATIENCE = 10  # seconds from being asked to end to being ended
 CONTAINERS = 60.0  # seconds for all containers of one person on one GPU
+MOST_ABOVE = 64  # parents of a process that are looked at
 AFTERWARDS = 2.0  # seconds in which what is begun again by itself has opened the GPU
 UNUSED, UNGRANTED, JOB = "unused", "ungranted", "job_unused"
 #: Why somebody's hold is to end, by the metric that says since when it is so.
@@ -139,12 +140,6 @@ class Stopper:
             and not self._lacks(target, seen)
         ):
             return "they need no grant for it, or have one by now"
-        if (
-            target.uid in seen.incomplete  # guard: whose open files are not all looked at is not ended
-            # guard: more processes than are looked at keep nothing that nobody granted
-            and target.why != UNGRANTED
-        ):
-            return "they have more processes or open files than are looked at"
         return ""
 
     def _lacks(self, target: Target, seen: Seen) -> bool:
@@ -183,6 +178,7 @@ class Stopper:
         found = holdings(
             record.devices, scanner.held, processes,
             caps=lambda device: caps_of(self._places.capabilities, device),
+            has_open=lambda pid, device: has_open(pid, device.minor, available, self._places.proc),
             container=lambda process: str(process.pid),  # so that each process is seen by itself
             until=record.seconds,
             opened=True,
@@ -246,6 +242,8 @@ class Stopper:
         wanted = [one for one in agreed if found[one].status == "would stop"]
         if not wanted:
             return
+        # whose parent has ended by then are nobody's children
+        ending = {target: self._ending(target, seen) for target in wanted}
         held = {target: self._end_one(target, found[target].containers, seen) for target in wanted}
         time.sleep(AFTERWARDS)  # so that anything that starts again by itself has the GPU open when the host looks
         try:
@@ -261,8 +259,10 @@ class Stopper:
             return
         for target in wanted:
             # what begins again by itself has it open before the driver is asked again; who only watched goes on
-            watched = _having(target, seen.opened, seen) - _of(target, seen)
-            left = sum(not _has_ended(pid) for pid in _having(target, after.opened, after) - watched)
+            watched = _having(target, seen.opened, seen) - ending[target]
+            # guard: who computes by now holds it, also if they only watched before -> set()
+            using = _having(target, after.used, after)
+            left = sum(not _has_ended(pid) for pid in (_having(target, after.opened, after) - watched) | using)
             found[target].status = "kept" if left else "stopped"
             found[target].why = f"{left} of their processes hold it now" if left else ""
 
@@ -289,7 +289,7 @@ class Stopper:
         """Containers by their person's own daemon; then whatever is still there, by signals to these very processes.
         Returns how many of them have not ended. ``containers``: those that are stopped, by how their ids begin.
         """
-        pids = _of(target, seen)
+        pids = self._ending(target, seen)
         with ExitStack() as stack:
             handles: dict[int, int] = {}
             for pid in sorted(pids):
@@ -301,7 +301,7 @@ class Stopper:
                 # by now the number may be another's; from here on the handle is of whoever is looked at
                 now, then = identify(pid, self._owners, self._places.proc), seen.processes[pid]
                 # guard: a number that became another's is not ended -> True
-                if now is not None and replace(now, container=now.container or then.container) == then:
+                if now is not None and replace(now, container=then.container) == then:
                     handles[pid] = handle
             inside = {seen.processes[pid].container for pid in handles} - {""}
             self._end_containers(target, {one for one in inside if one[:12] in containers})
@@ -316,6 +316,27 @@ class Stopper:
                 while any(not _ended(handle) for handle in left) and time.monotonic() < end:
                     time.sleep(0.05)  # several handles are waited for
             return sum(not _ended(handle) for handle in handles.values())
+
+    def _ending(self, target: Target, seen: Seen) -> set[int]:
+        """What holds it, and its children that only have it open: what they have of their parent's keeps its memory on
+        the GPU after it has ended, and the driver then lists nobody.
+        """
+        pids = _of(target, seen)
+        for pid in _having(target, seen.opened, seen) - pids:
+            # guard: a child that uses another GPU goes on -> True
+            if not seen.used.get(pid) and pids & {*self._above(pid)}:
+                pids = pids | {pid}
+        return pids
+
+    def _above(self, pid: int) -> Iterator[int]:
+        """The parent of a process, its parent, …: field 4 of proc(5), after the name, which may have anything in it."""
+        for _ in range(MOST_ABOVE):
+            try:
+                with open(f"{self._places.proc}/{pid}/stat", "rb") as stream:
+                    pid = int(stream.read(4096).rpartition(b")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                return
+            yield pid
 
     def _end_containers(self, target: Target, containers: Collection[str]) -> None:
         """Ask their daemon for so long in all: others wait for their turn, and its processes are known anyway."""
