@@ -224,6 +224,6 @@ def _held(person: Person | None, found: Facts) -> Iterator[Cause]:
     free = [gpu for gpu in found["gpus"] if mine in gpu["holders"] or not gpu["holders"] or not gpu["full"]]
     if not free and person is not None:
         cause = f"all GPUs are held by others: {words}"
-        yield Cause("gpu-full", cause, "gpuadmin status says where GPUs are free", (), (str(len(found["gpus"])),))
+        yield Cause("gpu-full", cause, "gpuadmin free says where GPUs are free", (), (str(len(found["gpus"])),))
     else:
         yield Cause("gpu-held", f"GPUs are held: {words}", "gpuadmin status")
