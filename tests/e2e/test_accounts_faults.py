@@ -192,8 +192,8 @@ def test_the_controller_is_stopped_in_the_middle(cluster: Cluster, number: signa
 def test_nothing_is_made_where_the_homes_are_not_mounted(cluster: Cluster) -> None:
     cluster.admin("storage1", "exportfs -ua; systemctl stop nfs-server; umount /srv/storage")
     document = cluster.add("minji", code=3)
-    assert document["hosts"]["storage1"]["status"] == "failed"
-    assert "mount" in document["hosts"]["storage1"]["message"]
+    assert document["hosts"] == {}, "it is refused before anything is done"
+    assert "storage1 (/srv/storage/homes is on the root file system" in document["result"]["error"]
     assert cluster.admin("storage1", "ls -A /srv/storage").split() == []
     cluster.admin("storage1", "mount /srv/storage; systemctl start nfs-server; exportfs -ra")
     cluster.gpuadmin("sync-users", "--yes")
