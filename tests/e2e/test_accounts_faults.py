@@ -196,7 +196,7 @@ def test_nothing_is_made_where_the_homes_are_not_mounted(cluster: Cluster) -> No
     assert "storage1 (/srv/storage/homes is on the root file system" in document["result"]["error"]
     assert cluster.admin("storage1", "ls -A /srv/storage").split() == []
     cluster.admin("storage1", "mount /srv/storage; systemctl start nfs-server; exportfs -ra")
-    cluster.gpuadmin("sync-users", "--yes")
+    cluster.add("minji")
     cluster.person("minji", "node1", "touch ~/here")
 
 

@@ -15,6 +15,7 @@ MINJI, JIHO = 20001, 20002
 MANIFEST = r"""
 import os, subprocess, sys
 names = {int(uid): name for name, uid in (word.split("=") for word in sys.argv[2:])}
+found = {}
 for top in sys.argv[1].split(":"):
     for path, directories, files in os.walk(os.fsencode(top)):
         for entry in sorted([*directories, *files]):
@@ -31,10 +32,15 @@ for top in sys.argv[1].split(":"):
                     ids = [int.from_bytes(part[4:], "little") for part in parts]
                     value = sorted((part[:4].hex(), names.get(number, number)) for part, number in zip(parts, ids))
                 more.append((one, value))
-            if not os.path.islink(full) and os.path.isfile(full):
-                done = subprocess.run(["lsattr", "-d", full], capture_output=True)
-                more.append(done.stdout.split()[:1])
-            print(full, more)
+            found[full] = more
+files = [full for full in found if not os.path.islink(full) and os.path.isfile(full)]
+for at in range(0, len(files), 500):  # one program for many: an emulated host takes minutes for 30,000
+    done = subprocess.run(["lsattr", "-d", *files[at : at + 500]], capture_output=True)
+    for line in done.stdout.splitlines():
+        flags, full = line.split(None, 1)
+        found[full].append(flags)
+for full, more in found.items():
+    print(full, more)
 """
 
 
