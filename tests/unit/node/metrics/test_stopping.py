@@ -115,13 +115,13 @@ def test_who_only_watches_goes_on_and_keeps_nothing(site: Site) -> None:
 @pytest.mark.holds("a child that uses another GPU goes on")
 @pytest.mark.parametrize("uses", [False, True], ids=["a data loader's", "one with a GPU of its own"])
 def test_what_has_forked_leaves_no_memory_behind(site: Site, uses: bool) -> None:
-    """A child has what its parent had open: the parent's memory stays on the GPU, and the driver lists nobody."""
+    """A child has what its parent had open: the parent's memory stays on the GPU, and nobody knows whose it is."""
     script = (
         "import os, sys, time\n"
         "[os.open(path, os.O_RDONLY) for path in sys.argv[1:]]\n"
         f"os.setgid({ALICE}); os.setuid({ALICE})\n"
         "os.fork()\n"
-        "time.sleep(120)\n"
+        "time.sleep(120)\n"  # until they are ended
     )
     watcher = site.cluster.process(ALICE, *GPU, computes=False)
     with running(site, script, "nvidia0", "nvidia1") as parent, watcher as watching:
@@ -386,8 +386,8 @@ def test_what_nobody_granted_ends_and_what_others_do_goes_on(gated: Site) -> Non
         assert [alive(pid) for pid in (both, second, neighbour, daemon)] == [False, True, True, True]
 
 
-def test_who_closes_unified_memory_s_device_meanwhile_keeps_nothing(gated: Site) -> None:
-    """It is open to everybody, at any time; the GPU's own is not."""
+def test_what_only_has_it_open_without_a_grant_ends(gated: Site) -> None:
+    """The driver lists nothing of theirs, and unified memory's device, which CUDA needs, is open to everybody."""
     with gated.cluster.process(ALICE, "nvidia0", computes=False) as over:
         assert [one.status for one in gated.run(OVER)] == ["stopped"]
         assert not alive(over)

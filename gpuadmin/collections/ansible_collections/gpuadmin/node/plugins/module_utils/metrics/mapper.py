@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ..errors import NodeError, in_words
 from ..gpus import tried
@@ -68,8 +69,8 @@ class Mapper:
         self._labels = Labels(now)
         self._caps: dict[tuple[int | None, int | None, int | None], Key | None] = {}
         self._known: tuple[Device, ...] = ()
-        # who has what open, in this pass, and who these people are
-        self._opened: tuple[Holdings, dict[str, int | None]] | None = None
+        # says who has what open, in this pass; and who these people are
+        self._opened: tuple[Callable[[], Holdings], dict[str, int | None]] | None = None
         self._last: tuple[float, float] | None = None  # this pass, and the record that it had
         self._watched: float | None = None  # since when each pass knew who used what; seconds since 1970
         self._saved = now()
@@ -133,20 +134,17 @@ class Mapper:
         processes = self._identified(pids_of(devices, held))
         host = os.readlink(f"{self._places.proc}/self/ns/pid")
         self._names.learn(processes.values(), host)
-        found, opened = (
-            holdings(
-                devices, held, processes,
-                caps=self._cap,
-                has_open=lambda pid, device: has_open(pid, device.minor, available, self._places.proc),
-                container=lambda process: self._labels.label(process.user, self._names.of(process, host)),
-                until=now if record is None else record.seconds,
-                opened=opened,
-            )
-            for opened in (False, True)
+        look = partial(
+            holdings, devices, held, processes,
+            caps=self._cap,
+            has_open=lambda pid, device: has_open(pid, device.minor, available, self._places.proc),
+            container=lambda process: self._labels.label(process.user, self._names.of(process, host)),
+            until=now if record is None else record.seconds,
         )  # fmt: skip
+        found = look()
         self._put(found, devices)
         self._count(found, devices, now, record)
-        self._opened = opened, {one.user: one.uid for one in processes.values()}
+        self._opened = partial(look, opened=True), {one.user: one.uid for one in processes.values()}
         for uid in self._scanner.incomplete | self._names.silent:
             self._samples.put("gpuadmin_collector_incomplete", 1, user=self._owners.name(uid) or f"uid {uid}")
 
@@ -160,14 +158,14 @@ class Mapper:
                 )  # fmt: skip
                 if self._opened is not None:  # guard: whether a GPU is used is not said where nobody knows who holds it
                     self._job(device, one)
-        if granted is not None and self._opened is None:
-            return  # who holds what is not known now, and is not a reason to forget since when
-        # whoever has a GPU open can compute on it whenever they want
-        found, uids = self._opened or ({}, {})
-        without = set() if granted is None else granting.ungranted(found, self._known, uids, granted)
-        having = None if granted is None else {
-            (device.uuid, one.user) for device in self._known for one in granted.of(device, self._known)
-        }  # fmt: skip
+        without, having = set[tuple[str, str]](), None
+        if granted is not None:
+            if self._opened is None:
+                return  # who holds what is not known now, and is not a reason to forget since when
+            opened, uids = self._opened
+            # whoever has a GPU open can compute on it whenever they want
+            without = granting.ungranted(opened(), self._known, uids, granted)
+            having = {(device.uuid, one.user) for device in self._known for one in granted.of(device, self._known)}
         for (uuid, user), since in self._counters.ungranted(without, having).items():
             self._samples.put("gpuadmin_gpu_ungranted_since_timestamp_seconds", round(since), uuid=uuid, user=user)
 

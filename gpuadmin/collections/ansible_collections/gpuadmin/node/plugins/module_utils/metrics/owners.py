@@ -12,7 +12,7 @@ import errno
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from gpuadmin.common.metrics import UNKNOWN
@@ -27,6 +27,7 @@ from ..textdb import decode
 _CONTAINER = re.compile(r"/(?:docker-|libpod-)?([0-9a-f]{64})(?:\.scope)?(?=/|\Z)")
 _NOBODY = -1  # a uid that is neither an account's nor in any range
 _MOST = 65536  # bytes of a file in /proc
+MOST_ABOVE = 64  # parents of a process that are looked at
 _LARGEST = 16 << 20  # characters of /etc/subuid
 _UID = re.compile(r"[0-9]{1,10}")
 _AGAIN = 300.0  # seconds after which names are asked for again
@@ -166,8 +167,23 @@ def identify(pid: int, owners: Owners, proc: str = "/proc") -> Process | None:
 
 
 def _started(base: str) -> float:
-    """Seconds since boot: field 22 of proc(5), after the name, which may have any character in it."""
-    return int(_read(f"{base}/stat").rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    """Seconds since boot: field 22 of proc(5)."""
+    return int(_stat(base)[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def parents(pid: int, proc: str = "/proc") -> Iterator[int]:
+    """The parent of a process (field 4 of proc(5)), its parent, …"""
+    for _ in range(MOST_ABOVE):
+        try:
+            pid = int(_stat(f"{proc}/{pid}")[1])
+        except (OSError, ValueError, IndexError):
+            return
+        yield pid
+
+
+def _stat(base: str) -> list[str]:
+    """The fields of proc(5) after the name, which may have any character in it: from the third on."""
+    return _read(f"{base}/stat").rpartition(")")[2].split()
 
 
 def _read(path: str) -> str:

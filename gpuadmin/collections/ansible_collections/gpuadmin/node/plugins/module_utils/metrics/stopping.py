@@ -10,7 +10,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,7 +25,7 @@ from .devices import Key, Scanner, has_open, nodes
 from .freezing import frozen
 from .holding import holdings, pids_of
 from .mapper import LATE, Places, caps_of
-from .owners import Owners, Process, identify
+from .owners import Owners, Process, identify, parents
 from .record import Device, Record
 from .record import read as read_record
 from .running import seconds_since_boot
@@ -33,7 +33,6 @@ from .running import seconds_since_boot
 SCAN = 30.0  # seconds for a round through all processes
 PATIENCE = 10  # seconds from being asked to end to being ended
 CONTAINERS = 60.0  # seconds for all containers of one person on one GPU
-MOST_ABOVE = 64  # parents of a process that are looked at
 AFTERWARDS = 2.0  # seconds in which what is begun again by itself has opened the GPU
 UNUSED, UNGRANTED, JOB = "unused", "ungranted", "job_unused"
 #: Why somebody's hold is to end, by the metric that says since when it is so.
@@ -70,8 +69,8 @@ class Seen:
     processes are not all known, and all devices."""
 
     processes: Mapping[int, Process]
-    opened: Mapping[int, frozenset[str]]
-    used: Mapping[int, frozenset[str]]
+    opened: Mapping[int, Set[str]]
+    used: Mapping[int, Set[str]]
     incomplete: Collection[int]
     listed: Sequence[Device]
 
@@ -183,12 +182,13 @@ class Stopper:
             until=record.seconds,
             opened=True,
         )  # fmt: skip
-        opened: dict[int, frozenset[str]] = {}
-        used: dict[int, frozenset[str]] = {}
+        opened: dict[int, set[str]] = {}
+        used: dict[int, set[str]] = {}
         for (uuid, _user, pid), one in found.items():
-            for devices in [opened, used] if one.pids else [opened]:
-                if pid:
-                    devices[int(pid)] = devices.get(int(pid), frozenset()) | {uuid}
+            if pid:  # nobody knows whose the others are
+                opened.setdefault(int(pid), set()).add(uuid)
+                if one.pids:
+                    used.setdefault(int(pid), set()).add(uuid)
         return Seen(processes, opened, used, scanner.incomplete, record.devices)
 
     def _identified(self, record: Record, held: Mapping[int, frozenset[Key]]) -> dict[int, Process]:
@@ -244,7 +244,7 @@ class Stopper:
             return
         # whose parent has ended by then are nobody's children
         ending = {target: self._ending(target, seen) for target in wanted}
-        held = {target: self._end_one(target, found[target].containers, seen) for target in wanted}
+        held = {target: self._end_one(target, ending[target], found[target].containers, seen) for target in wanted}
         time.sleep(AFTERWARDS)  # so that anything that starts again by itself has the GPU open when the host looks
         try:
             after = self._look()
@@ -276,12 +276,14 @@ class Stopper:
     def _end_still(self, target: Target) -> Seen:
         """End what holds it while its person's processes stand still, and return what is there afterwards."""
         with frozen(target.uid, self._places.cgroups):
-            self._end_one(target, (), self._look({target.uid}), (signal.SIGKILL,))
+            seen = self._look({target.uid})
+            self._end_one(target, _of(target, seen), (), seen, (signal.SIGKILL,))
         return self._look()
 
     def _end_one(
         self,
         target: Target,
+        pids: Collection[int],
         containers: Collection[str],
         seen: Seen,
         signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGKILL),
@@ -289,7 +291,6 @@ class Stopper:
         """Containers by their person's own daemon; then whatever is still there, by signals to these very processes.
         Returns how many of them have not ended. ``containers``: those that are stopped, by how their ids begin.
         """
-        pids = self._ending(target, seen)
         with ExitStack() as stack:
             handles: dict[int, int] = {}
             for pid in sorted(pids):
@@ -319,24 +320,14 @@ class Stopper:
 
     def _ending(self, target: Target, seen: Seen) -> set[int]:
         """What holds it, and its children that only have it open: what they have of their parent's keeps its memory on
-        the GPU after it has ended, and the driver then lists nobody.
+        the GPU after it has ended, and nobody could tell any more whose it is.
         """
         pids = _of(target, seen)
         for pid in _having(target, seen.opened, seen) - pids:
             # guard: a child that uses another GPU goes on -> True
-            if not seen.used.get(pid) and pids & {*self._above(pid)}:
+            if not seen.used.get(pid) and pids & {*parents(pid, self._places.proc)}:
                 pids = pids | {pid}
         return pids
-
-    def _above(self, pid: int) -> Iterator[int]:
-        """The parent of a process, its parent, …: field 4 of proc(5), after the name, which may have anything in it."""
-        for _ in range(MOST_ABOVE):
-            try:
-                with open(f"{self._places.proc}/{pid}/stat", "rb") as stream:
-                    pid = int(stream.read(4096).rpartition(b")")[2].split()[1])
-            except (OSError, ValueError, IndexError):
-                return
-            yield pid
 
     def _end_containers(self, target: Target, containers: Collection[str]) -> None:
         """Ask their daemon for so long in all: others wait for their turn, and its processes are known anyway."""
@@ -351,7 +342,7 @@ class Stopper:
                 continue  # their daemon does not answer, or not properly
 
 
-def _devices(target: Target, seen: Seen) -> Mapping[int, frozenset[str]]:
+def _devices(target: Target, seen: Seen) -> Mapping[int, Set[str]]:
     """What counts as holding: using it, or, without a grant, having it open, since that can use it at any time."""
     return seen.opened if target.why == UNGRANTED else seen.used
 
@@ -361,7 +352,7 @@ def _of(target: Target, seen: Seen) -> set[int]:
     return _having(target, _devices(target, seen), seen)
 
 
-def _having(target: Target, devices: Mapping[int, frozenset[str]], seen: Seen) -> set[int]:
+def _having(target: Target, devices: Mapping[int, Set[str]], seen: Seen) -> set[int]:
     return {
         pid
         for pid, uuids in devices.items()
