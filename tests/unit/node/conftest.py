@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.copy_stream import BOUNDS
 
 from tests.support.storage import Storage, mounted
 
@@ -33,6 +34,14 @@ gpuadmin:!::
 video-user:!::
 """
 SUBUID = "video-user:100000:65536\n"
+
+
+@pytest.fixture(autouse=True)
+def a_small_reserve() -> Iterator[None]:
+    """Copies leave a share of the disk free, up to 16 GiB: the tests need no such machine."""
+    with pytest.MonkeyPatch.context() as patch:  # not `monkeypatch`: it would be undone last, after what umounts
+        patch.setitem(vars(BOUNDS), "most", 64 << 20)
+        yield
 
 
 @pytest.fixture
