@@ -54,14 +54,14 @@ def of(uid: int, found: dict[str, Any]) -> dict[str, Any]:
 def cut(cluster: Cluster, host: str, when: str, after: float, *verb: str) -> None:
     """Start a verb; take a host's power so many seconds after a command of root's succeeds on it; give it back."""
     qemu = cluster.process(host)
-    wait = f"sudo sh -c 'echo waits; until {when}; do sleep 0.05; done; echo now'"
+    wait = f"sudo timeout 600 sh -c 'echo waits; until {when}; do sleep 0.05; done; echo now'"
     with subprocess.Popen(
         [*cluster.ssh_command("admin", host), wait], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
     ) as watching:
         assert watching.stdout is not None
         assert watching.stdout.readline() == "waits\n"
         process = cluster.start(*verb, "--yes", "--json")
-        assert watching.stdout.readline() == "now\n"
+        assert watching.stdout.readline() == "now\n", process.communicate()  # a verb that failed never gets there
         time.sleep(after)  # the moment of the cut
         os.kill(qemu, signal.SIGKILL)  # what `lab power-cut` does, without the time that a command takes to begin
         watching.kill()
@@ -88,7 +88,8 @@ def test_power_is_cut_while_a_uid_changes_and_while_a_home_moves(grown: Cluster)
 
     # the storage host while it copies, the node when her account is closed, the storage host once more
     moving = "systemctl -q is-active gpuadmin-move-homes.service"
-    for host, when in ((STORAGE, moving), (NODE, "grep -q ^minji:! /etc/shadow"), (STORAGE, moving)):
+    closed = 'grep -Eq "^minji:([^:]*:){6}1:" /etc/shadow'
+    for host, when in ((STORAGE, moving), (NODE, closed), (STORAGE, moving)):
         cut(cluster, host, when, 1.0, "move-homes")
         where = HOME if cluster.ssh("admin", NODE, f"test -e {HOME}").returncode == 0 else f"/home.before{HOME[5:]}"
         assert independent.differences(before, facts(cluster, NODE, where)) == [], "the node has it whole"

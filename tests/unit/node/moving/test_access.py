@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.moving import access, record
+from ansible_collections.gpuadmin.node.plugins.module_utils.run import run as really_run
 
 KEY = "ssh-ed25519 " + "A" * 68
 OWN = 'restrict,command="x" ssh-ed25519 BBBB gpuadmin-backups@nas1'
@@ -45,11 +46,20 @@ def test_what_is_no_key_is_refused(text: str) -> None:
 
 
 @pytest.mark.needs("ssh-keygen")
-def test_a_key_for_the_run_and_only_nodes_that_are_known(tmp_path: Path) -> None:
-    state = str(tmp_path / "state")
+def test_a_key_for_the_run_and_only_nodes_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state, synced = str(tmp_path / "state"), []
+
+    def run(command: tuple[str, ...], *, what: str) -> None:
+        if command[0] == "sync":
+            assert all(Path(one).stat().st_size for one in command[1:])
+            synced.append(command)
+        really_run(command, what=what)
+
+    monkeypatch.setattr(access, "run", run)
     key = access.make_key(state, {"gpu1": {"address": "10.0.0.1", "key": f"{KEY} root@gpu1"}})
     assert access.public_key(key) == key
     assert access.make_key(state, {}) == key, "the same one after a kill"
+    assert synced == [("sync", access.key_file(state), f"{access.key_file(state)}.pub")]
     access.make_key(state, {"gpu1": {"address": "10.0.0.1", "key": f"{KEY} root@gpu1"}})
     assert Path(access.known_hosts(state)).read_text() == f"10.0.0.1 {KEY}\n"
     assert Path(access.key_file(state)).stat().st_mode & 0o777 == 0o600

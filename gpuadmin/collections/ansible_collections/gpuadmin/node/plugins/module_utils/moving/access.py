@@ -68,6 +68,8 @@ def make_key(state: str, nodes: Mapping[str, Mapping[str, Any]]) -> str:
     path = key_file(state)
     if not os.path.exists(path):
         run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", MARK, "-f", path), what="no key could be made")
+        # guard: a key that ssh-keygen has made is on the disk: a power cut would leave it empty, and the next run stops
+        run(("sync", path, f"{path}.pub"), what="the key is not known to be on disk")
     with open(f"{path}.pub", encoding="ascii") as stream:
         return public_key(stream.read())
 
