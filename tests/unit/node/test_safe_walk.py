@@ -107,6 +107,26 @@ def test_a_subvolume_is_entered_and_a_mounted_one_is_not(tmp_path: Path) -> None
             os.close(handle)
 
 
+@pytest.mark.root
+@pytest.mark.holds("what is mounted inside of a tree is not entered")
+def test_a_part_of_the_same_file_system_that_is_mounted_is_not_entered(tmp_path: Path) -> None:
+    """`mount --bind` of another directory has the device of what is around it: only the mount tells."""
+    for path in (tmp_path / "top/door", tmp_path / "top/inner", tmp_path / "shared"):
+        path.mkdir(parents=True)
+    (tmp_path / "shared/precious").touch()
+    run("mount", "-o", "bind", tmp_path / "shared", tmp_path / "top/door")
+    top, above = (os.open(path, os.O_RDONLY) for path in (tmp_path / "top", tmp_path))
+    try:
+        assert [entry.path for entry in walk(top, safe_walk.same_mount)] == [b"door", b"inner"]
+        done = purge.purge(above, b"top", lambda entry: None)
+    finally:
+        for handle in (top, above):
+            os.close(handle)
+        run("umount", tmp_path / "top/door")
+    assert (done.kept, done.reasons) == (1, ["'door' is mounted there"])
+    assert (tmp_path / "shared/precious").exists()
+
+
 def test_looking_leaves_no_trace(tmp_path: Path) -> None:
     """When a directory was read last: on btrfs that would be a change to each of a home, in every walk."""
     (tmp_path / "a/b").mkdir(parents=True)

@@ -131,6 +131,23 @@ def test_an_old_home_is_found_when_the_shared_ones_are_mounted_over_the_others(c
     assert not before(cluster).exists()
 
 
+@pytest.mark.holds("what is mounted inside of a tree is not entered")
+def test_what_an_admin_has_mounted_in_an_old_home_is_not_deleted_with_it(cluster: Cluster) -> None:
+    """A mount goes along when the directory around it is renamed, and `mount --bind` has the same device."""
+    (cluster.base / "shared").mkdir()
+    (cluster.base / "shared/data").write_bytes(b"everybody's")
+    (home(cluster) / "shared").mkdir()
+    run("mount", "-o", "bind", cluster.base / "shared", home(cluster) / "shared")
+    try:
+        part = placed(cluster)
+        cluster.aside([part])
+        with pytest.raises(NodeError, match="is mounted there"):
+            discard(cluster, part)
+    finally:
+        run("umount", before(cluster) / "shared")
+    assert (cluster.base / "shared/data").read_bytes() == b"everybody's"
+
+
 def test_a_deletion_that_was_cut_goes_on(cluster: Cluster) -> None:
     part = placed(cluster)
     cluster.aside([part])

@@ -37,9 +37,14 @@ def test_files_are_counted_once_and_names_are_told(cluster: Cluster) -> None:
     assert (one["inode"], one["device"]) == (home.stat().st_ino, home.stat().st_dev)
 
 
-def test_what_is_mounted_in_a_home_is_named(cluster: Cluster) -> None:
+@pytest.mark.parametrize("kind", ["tmpfs", "bind"])
+def test_what_is_mounted_in_a_home_is_named(cluster: Cluster, kind: str) -> None:
     place = cluster.base / "gpu1" / "home" / "minji" / "d"
-    run("mount", "-t", "tmpfs", "none", place)
+    if kind == "bind":
+        (cluster.base / "shared").mkdir()
+        run("mount", "-o", "bind", cluster.base / "shared", place)
+    else:
+        run("mount", "-t", "tmpfs", "none", place)
     try:
         found = node(cluster, minji=MINJI)
     finally:

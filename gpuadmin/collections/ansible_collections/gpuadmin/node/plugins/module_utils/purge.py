@@ -229,7 +229,7 @@ def _below(handle: int, judge: Judge, done: Purged) -> None:
         if entry.is_directory and entry.facts.st_ino == btrfs.PLACEHOLDER_INODE and reason is None:
             _unlink(entry, done, directory=True)  # empty for ever; the root of an ext4 that is mounted there is busy
         elif entry.is_directory and not entry.leaving:
-            if entry.facts.st_dev != os.fstat(entry.at).st_dev and _is_mount(entry):
+            if _is_mount(entry):
                 done.keep(entry.path, "is mounted there")
         elif reason is not None:
             done.keep(entry.path, reason)

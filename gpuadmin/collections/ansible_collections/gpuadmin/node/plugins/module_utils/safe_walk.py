@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import stat
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -51,26 +52,30 @@ def same_file_system(entry: Entry, parent: os.stat_result) -> bool:
 
 
 def same_mount(entry: Entry, parent: os.stat_result) -> bool:
-    """What to enter: directories of the same file system, and subvolumes of it, which have a device of their own."""
-    if entry.facts.st_dev == parent.st_dev:
-        return True
+    """What to enter: directories of the same mount, and subvolumes there, which have a device of their own.
+
+    The device does not tell: a part of the same file system may be mounted here once more (``mount --bind``).
+    """
     handle = open_directory(entry.name, entry.at)
     try:
         return (
-            subvolume_of(handle) is not None
+            (entry.facts.st_dev == parent.st_dev or subvolume_of(handle) is not None)
             and _mount_id(handle) == _mount_id(entry.at)  # guard: what is mounted inside of a tree is not entered
         )
     finally:
         os.close(handle)
 
 
-def _mount_id(handle: int) -> str:
+def _mount_id(handle: int) -> bytes:
     """Which mount an open file is on: proc_pid_fdinfo(5). A subvolume has its parent's."""
-    with open(f"/proc/self/fdinfo/{handle}", encoding="ascii") as stream:
-        for line in stream:
-            if line.startswith("mnt_id:"):
-                return line.split()[1]
-    raise NodeError("the kernel does not say which mount a file is on")
+    facts = os.open(f"/proc/self/fdinfo/{handle}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = re.search(rb"^mnt_id:\s*([0-9]+)$", os.read(facts, 4096), re.MULTILINE)
+    finally:
+        os.close(facts)
+    if found is None:
+        raise NodeError("the kernel does not say which mount a file is on")
+    return found.group(1)
 
 
 #: Given an entry that was not entered, and why.
