@@ -230,6 +230,20 @@ def test_what_was_written_while_the_snapshot_was_made_stays(storage: Storage) ->
         os.close(handle)
 
 
+@pytest.mark.holds("what was changed before the backup by a clock that was set back is compared")
+def test_a_clock_that_was_set_back_does_not_hide_a_change(storage: Storage) -> None:
+    """By its time the change was before the backup, but the backup has the file with another one."""
+    home = storage.home("minji", 20001, {"a": b"1"})
+    backup = storage.backup()
+    facts = (home / "a").stat()
+    (home / "a").write_bytes(b"!")
+    os.utime(home / "a", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    backup_set.store(replace(backup, begun=(home / "a").stat().st_ctime_ns + 1))
+    _plan, purged = storage.wipe_all(MINJI)
+    assert purged["minji"].reasons == ["'a' was changed after the backup"]
+    assert Path(wipe.trash(str(storage.root), FIRST, "minji"), "a").read_bytes() == b"!"
+
+
 @pytest.mark.holds("a link goes only if the backup has one that leads there")
 def test_a_link_of_a_subvolume_that_was_made_anew_stays(storage: Storage) -> None:
     """Its inodes have the numbers of the first one's."""
@@ -469,10 +483,10 @@ def test_a_home_that_cannot_be_moved_keeps_no_other(
     storage.backup()
     real = wipe._move_one
 
-    def move(request: wipe.Request, source: int, name: str) -> str | None:
+    def move(request: wipe.Request, source: int, name: str) -> None:
         if name == "jiho":
             raise error
-        return real(request, source, name)
+        real(request, source, name)
 
     monkeypatch.setattr(wipe, "_move_one", move)
     plan = storage.wipe(JIHO, MINJI, ("nobody", 20009))
@@ -495,6 +509,17 @@ def test_a_home_that_cannot_be_looked_at_keeps_no_other(storage: Storage, monkey
     plan = storage.wipe(JIHO, MINJI)
     assert plan.conflicts == ["home jiho: cannot be looked at: Input/output error"]
     assert storage.names == [wipe.TRASH, "jiho"]
+
+
+def test_what_is_left_of_an_earlier_home_is_not_replaced(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    left = Path(wipe.trash(str(storage.root), FIRST, "minji"), "late")
+    for path in (left.parent.parent.parent, left.parent.parent, left.parent):
+        path.mkdir(mode=0o700)
+    left.write_bytes(b"work")
+    assert "not empty" in storage.wipe(MINJI).conflicts[0]
+    assert (left.read_bytes(), (storage.root / "minji/thesis").exists()) == (b"work", True)
 
 
 @pytest.mark.parametrize("harm", ["open", "another's", "link"])

@@ -122,6 +122,7 @@ def test_nothing_is_packed_that_is_not_named_so(storage: Storage) -> None:
     odd = storage.root / homes.TRASH / "notes"
     odd.mkdir()
     (odd / "minji").write_bytes(b"x")
+    (storage.root / homes.TRASH / FIRST / "Nobody's notes").mkdir()
     assert [one.name for one in leftovers.observe(request(storage))] == [f"{FIRST}/minji"]
     assert leftovers.clear(request(storage, f"{SECOND}/minji")) == {}
     assert leftovers.clear(replace(request(storage), only=[])) == {}
@@ -139,7 +140,7 @@ def test_one_that_cannot_be_packed_keeps_no_other(storage: Storage) -> None:
     os.close(descend(odd, ["x" * 200] * 21, make=True))
     (storage.root / homes.TRASH / "20261222T010203Z-manual").write_bytes(b"no directory")
     done = leftovers.clear(request(storage))
-    assert done[f"{FIRST}/aaa"]["archive"] is None
+    assert (done[f"{FIRST}/aaa"]["archive"], done[f"{FIRST}/aaa"]["kept"]) == (None, 1)
     assert "restore-home --to" in str(done[f"{FIRST}/aaa"]["words"])
     assert (done[f"{FIRST}/minji"]["kept"], list(backup.iterdir())) == (0, [odd])
     assert [path.name.partition("-")[0] for path in (storage.point / "archive").iterdir()] == ["minji"]

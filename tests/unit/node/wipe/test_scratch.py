@@ -246,6 +246,7 @@ def test_scratch_that_is_not_what_was_decided(tmp_path: Path) -> None:
         ({"name": "..%2fetc"}, "not a name"),
         ({"name": ".."}, "not a name"),
         ({"name": ""}, "not a name"),
+        ({"name": "a%00"}, "not a name"),
         ({"directory": str(outside)}, "not a directory that is wiped"),
         ({"uid": None}, "no owner"),
     ):
@@ -253,11 +254,21 @@ def test_scratch_that_is_not_what_was_decided(tmp_path: Path) -> None:
         plan, _done = scratch.wipe(request)
         assert words in plan.conflicts[0], change
     (tmp_path / "link").symlink_to(tmp_path)
+    assert scratch.observe([f"{tmp_path}/link"], None, [MINJI]).items == []
     request = scratch.Request([{**item, "directory": f"{tmp_path}/link"}], [f"{tmp_path}/link"], [MINJI])
     assert "not a directory" in scratch.wipe(request)[0].conflicts[0]
     os.chown(tmp_path / "a", MINJI.subids.start, -1)  # the same inode, and still one of theirs
     assert "another thing" in scratch.wipe(scratch.Request([item], [str(tmp_path)], [MINJI]))[0].conflicts[0]
     assert (tmp_path / "a").exists()
+
+
+@pytest.mark.holds("the whole system is nobody's scratch")
+def test_the_whole_system_is_nobody_s_scratch() -> None:
+    facts = os.stat("/tmp")
+    item = {"directory": "/", "name": "tmp", "uid": MINJI.uid, "inode": facts.st_ino, "user": "minji"}
+    for directory in ("/", f"{os.sep}tmp/..", "tmp"):
+        request = scratch.Request([{**item, "directory": directory}], [directory], [MINJI])
+        assert "not a directory that is wiped" in scratch.observe_and_compute(request).conflicts[0]
 
 
 @pytest.mark.btrfs

@@ -36,6 +36,14 @@ def test_no_home_root_is_not_no_homes(tmp_path: Path) -> None:
         term_facts.of_homes(str(tmp_path / "homes"), None, mountinfo)
 
 
+@pytest.mark.holds("a reset believes backups of root's alone")
+def test_backups_that_others_can_reach_decide_nothing(tmp_path: Path) -> None:
+    assert term_facts.of_backups(str(tmp_path)) == []
+    tmp_path.chmod(0o755)
+    with pytest.raises(NodeError, match="root alone"):
+        term_facts.of_backups(str(tmp_path))
+
+
 def test_free_bytes_are_those_of_the_disk_that_it_would_be_on(tmp_path: Path) -> None:
     space = os.statvfs(tmp_path)
     assert abs(term_facts.free(str(tmp_path / "a/b")) - space.f_bavail * space.f_frsize) < 1 << 30

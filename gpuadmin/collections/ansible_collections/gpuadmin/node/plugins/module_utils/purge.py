@@ -120,6 +120,7 @@ class Twin:
             return "was changed after the backup"
         # a time of change can be set back, ctime cannot; it moves with a mode, a link or a flag, too
         settled = (
+            # guard: what was changed before the backup by a clock that was set back is compared
             saved.st_ctime_ns == now.st_ctime_ns
             # guard: the same times mean the same content only if no snapshot was being made
             and now.st_ctime_ns < self._begun
@@ -278,7 +279,14 @@ def _take_flags(entry: Entry, directory: bool) -> None:
     """chattr's +i or +a on the entry or on the directory that it is in."""
     inode_flags.clear(entry.at)
     if directory or stat.S_ISREG(entry.facts.st_mode):
-        handle = os.open(entry.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=entry.at)
+        handle = os.open(
+            entry.name,
+            os.O_RDONLY
+            | os.O_NOFOLLOW  # guard: no flag is taken off what a link leads to
+            | os.O_NONBLOCK
+            | os.O_CLOEXEC,
+            dir_fd=entry.at,
+        )
         try:
             inode_flags.clear(handle)
         finally:

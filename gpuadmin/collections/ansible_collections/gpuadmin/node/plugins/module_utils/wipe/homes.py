@@ -205,7 +205,8 @@ def _move(request: Request, plan: Plan, backup: Backup) -> None:
 
 def _move_or_delete(request: Request, source: int, name: str, backup: Backup) -> str | None:
     try:
-        return _move_one(request, source, name)
+        _move_one(request, source, name)
+        return None
     except OSError as error:
         if error.errno not in (errno.EDQUOT, errno.ENOSPC):
             raise
@@ -219,18 +220,14 @@ def _delete_in_place(source: int, name: str, backup: Backup) -> str | None:
     return f"was deleted but for {', '.join(done.reasons)}" if done.kept else None
 
 
-def _move_one(request: Request, source: int, name: str) -> str | None:
+def _move_one(request: Request, source: int, name: str) -> None:
     btrfs.make_movable(name, source)
     place = os.path.dirname(trash(request.root, request.backup, name))
     _private(os.path.dirname(place))
     _private(place)
     target = btrfs.open_directory(place)
-    try:
-        os.stat(name, dir_fd=target, follow_symlinks=False)
-        return "the rest of an earlier home of that name is still there"
-    except FileNotFoundError:
-        os.rename(name, name, src_dir_fd=source, dst_dir_fd=target)  # on disk with all the others, at the end
-        return None
+    try:  # on disk with all the others, at the end; what is there already, of an earlier home, is never replaced
+        os.rename(name, name, src_dir_fd=source, dst_dir_fd=target)
     finally:
         os.close(target)
 

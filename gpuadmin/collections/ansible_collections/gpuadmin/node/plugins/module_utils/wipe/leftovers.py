@@ -73,6 +73,7 @@ def observe(request: Request) -> list[Leftover]:
     found = []
     for name in names(request.root):
         backup, _, user = name.partition("/")
+        # guard: what is out of sight is packed as the rest of a home where its name says so
         if not NAME.match(backup) or home_owner(user) is None:
             continue
         if request.only is not None and name not in request.only:
@@ -119,7 +120,7 @@ def clear(request: Request) -> dict[str, dict[str, object]]:
             archive = _pack(request, one)
             deleted = _delete(request, one, archive)
         except (NodeError, OSError) as error:
-            deleted.kept += 1
+            deleted.kept += 1  # guard: what could not be packed is not said to have gone
             deleted.reasons.append(in_words(error))
         done[one.name] = {"archive": archive, **deleted.as_dict()}
     return done

@@ -57,7 +57,11 @@ class Found:
 
 
 def _plain(path: str) -> bool:
-    return path.startswith("/") and path != "/" and os.path.normpath(path) == path and os.path.realpath(path) == path
+    return (
+        path.startswith("/")
+        and path != "/"  # guard: the whole system is nobody's scratch
+        and os.path.realpath(path) == path  # guard: scratch is not looked for through links
+    )
 
 
 def observe(directories: Sequence[str], docker: str | None, people: Sequence[Person]) -> Found:

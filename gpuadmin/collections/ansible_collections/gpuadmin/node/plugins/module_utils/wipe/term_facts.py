@@ -45,7 +45,7 @@ def of_homes(root: str, mountpoint: str | None, mountinfo: str) -> dict[str, Any
 
 def of_backups(directory: str) -> list[dict[str, object]]:
     """The complete sets, oldest first."""
-    backup_set.check_directory(directory)
+    backup_set.check_directory(directory)  # guard: a reset believes backups of root's alone
     return [one.as_dict() for one in backup_set.complete(directory)]
 
 
