@@ -101,3 +101,10 @@ def test_a_deletion_that_is_cut_leaves_no_set(
     monkeypatch.undo()
     backup_set.tidy(str(storage.directory), SECOND)
     assert backup_set.complete(str(storage.directory)) == []
+
+
+@pytest.mark.parametrize("name", ["../20261221T010203Z-daily", "20261221T010203Z-daily/..", "", "notes"])
+@pytest.mark.holds("a set is loaded by a name that is one")
+def test_a_name_that_is_none_leads_to_no_set(tmp_path: Path, name: str) -> None:
+    with pytest.raises(NodeError, match="not the name of a backup"):
+        backup_set.load(str(tmp_path), name)

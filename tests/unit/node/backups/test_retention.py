@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import retention
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,9 +43,29 @@ def test_the_policy() -> None:
         created = NOW - timedelta(days=days)
         return retention.Kept(f"{created:%Y%m%dT%H%M%SZ}-{label}", created, frozenset("ab"), frozenset(verified))
 
+    newer = [one("daily", 3), one("daily", 2), one("manual", 1), one("manual", 0, "ab")]
+    assert retention.expired(newer, days=183, ordinary=2, now=NOW) == [], "the timer's are counted by themselves"
     found = [one("reset-old", 400, "ab"), one("reset-new", 10, "ab"), one("daily", 3), one("daily", 2), one("daily", 1)]
     gone = retention.expired(found, days=183, ordinary=2, now=NOW)
     assert [name.partition("-")[2] for name in gone] == ["reset-old", "daily"]
     # the old one stays as long as nobody's home was verified since
     rest = [found[0], *found[2:]]
     assert retention.expired(rest, days=183, ordinary=2, now=NOW) == [found[2].name]
+
+
+def test_which_of_two_is_newer_is_not_said_by_another_host() -> None:
+    """Both are old enough to go, and the one that came last has the earlier name."""
+    homes = frozenset("a")
+    first, last = (
+        retention.Kept(name, NOW - timedelta(days=500), homes, homes, NOW - timedelta(days=days))
+        for name, days in (("20301221T010203Z-manual", 300), ("20201221T010203Z-manual", 200))
+    )
+    assert retention.expired([first, last], days=30, ordinary=0, now=NOW) == [first.name]
+
+
+@pytest.mark.holds("a home that was not verified does not count as verified")
+def test_a_set_counts_as_verified_for_whose_home_was() -> None:
+    found = {"name": "20261221T010203Z-daily", "created": "2026-12-21T01:02:03Z",
+             "homes": {"a": {"verified": "2026-12-22T01:02:03Z"}, "b": {"verified": None}}}  # fmt: skip
+    assert retention.view(found).verified == {"a"}
+    assert retention.view(found).homes == {"a", "b"}

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 
 from tests.support.backup_contents import everything, rubbish
 from tests.support.deep_tree import plant
-from tests.support.storage import JIHO, MINJI, Storage, run
+from tests.support.storage import JIHO, MINJI, Storage, flip, run
 
 
 @pytest.mark.btrfs
@@ -58,6 +59,56 @@ def test_verified_means_restored(storage: Storage, monkeypatch: pytest.MonkeyPat
     result = making.verify(result, ["minji"], limits=limits)
     assert (result.problems, bool(result.homes["minji"].verified)) == ({}, True)
     assert rubbish(storage) == []
+
+
+@pytest.mark.btrfs
+@pytest.mark.holds(
+    "what was not read to its end is not verified", "what cannot be read is damaged", "what differs is damaged",
+    "what could not be restored is not verified", "a manifest is the one that was recorded",
+    "a verification clears what verifications have left", "what differs without words differs", "a copy that differs without words differs",
+)  # fmt: skip
+def test_what_was_not_read_compared_and_restored_is_not_verified(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.home("minji", 20001, {"a": b"1", "b": b"2", "c": b"3"})
+    storage.home(*JIHO)
+    backup = storage.backup(verify=[])
+    arriving = storage.directory / ".restoring-minji"
+    arriving.mkdir()
+    task = verifying.Task(backup, "minji")
+    assert verifying.verify_home(task) == verifying.Found()
+    assert arriving.is_dir(), "what lies there and is not a verification's own is left alone"
+    found = verifying.verify_home(replace(task, limits=verifying.Limits(most=1)))
+    assert (found.differences, bool(found.problem)) == ((), True)
+    with monkeypatch.context() as patch:
+        patch.setattr(verifying, "_restore", fails)
+        assert "cannot be restored" in str(verifying.verify_home(task).problem)
+    other = replace(backup, homes={**backup.homes, "minji": replace(backup.homes["minji"], checksum="another")})
+    with monkeypatch.context() as patch:
+        patch.setattr(home_manifest, "compare", lambda *_: [])
+        patch.setattr(home_manifest, "total", totals("another", "one"))
+        assert verifying.verify_home(replace(task, backup=other)).differences == ("differs",)
+        patch.setattr(home_manifest, "total", totals("another", "another", "one"))
+        assert "differs" in str(verifying.verify_home(replace(task, backup=other)).problem)
+    manifest = Path(backup.manifest("minji"))
+    kept = manifest.read_bytes()
+    manifest.write_bytes(Path(backup.manifest("jiho")).read_bytes())
+    assert verifying.verify_home(task).differences == ("its manifest is not the one that was recorded",)
+    manifest.write_bytes(b"no manifest")
+    assert verifying.verify_home(task).differences != ()
+    manifest.write_bytes(kept)
+    flip(backup.home("minji"), "a", b"!")
+    assert verifying.verify_home(task).differences == ("'a' differs in content",)
+
+
+def fails(*_: object) -> list[str]:
+    raise NodeError("no")
+
+
+def totals(*checksums: str) -> Callable[[object], home_manifest.Total]:
+    """One checksum after the other, whatever is summed up."""
+    following = iter(checksums)
+    return lambda _lines: replace(home_manifest.Total(0, 0, 0, ""), checksum=next(following))
 
 
 @pytest.mark.btrfs

@@ -255,6 +255,47 @@ def test_what_is_left_of_somebody_else_s_home_is_kept(storage: Storage, monkeypa
     assert (rest / "data").exists()
 
 
+def test_which_archives_are_of_an_account_and_what_is_the_rest_of_a_home(tmp_path: Path) -> None:
+    """An account that had the name before has archives of its own, and one that is not finished is none."""
+    mine = "minji-20001-20261221T010203Z.tar.gz"
+    for name in (mine, "minji-20009-20261221T010203Z.tar.gz", "minji-20001-20261221T010204Z.tar.gz.part"):
+        (tmp_path / name).touch()
+    assert archiving.archives(str(tmp_path), "minji", 20001) == [mine]
+    for name, expected in (
+        ("", True),
+        ("-0123456789abcdef", True),
+        (".kept", False),
+        ("-0123456789abcdef.kept", False),
+    ):
+        assert archiving.is_rest(f".minji.gpuadmin-removed{name}", "minji") is expected
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_what_is_no_directory_is_no_home(tmp_path: Path, kind: str) -> None:
+    if kind == "link":
+        (tmp_path / "minji").symlink_to("other")
+    else:
+        (tmp_path / "minji").touch()
+    with pytest.raises(NodeError, match="is not a directory"):
+        archiving.home_state(str(tmp_path / "minji"), os.getuid())
+
+
+@pytest.mark.root
+@pytest.mark.holds("a home has the name of its archive on the disk before it is deleted")
+def test_a_power_cut_leaves_no_half_home_under_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "homes/minji"
+    home.mkdir(parents=True)
+    (home / "data").write_text("precious")
+    seen: list[object] = []
+    delete = packing.delete
+    monkeypatch.setattr(archiving, "sync_directory", lambda path: seen.append(sorted(os.listdir(path))))
+    monkeypatch.setattr(packing, "delete", lambda path, archive: (seen.append("deleted"), delete(path, archive))[1])
+    given = {"homes": str(home.parent), "name": "minji", "uid": os.getuid(), "directory": str(tmp_path / "archive"),
+             "inode": home.stat().st_ino}  # fmt: skip
+    archive = str(archiving.archive(given))
+    assert seen == [[f".minji.gpuadmin-removed-{packing.mark(archive)}"], "deleted"]
+
+
 def test_what_is_left_without_an_archive_is_packed_first() -> None:
     entries = {".minji.gpuadmin-removed": Entry("directory", 20001)}
     plan = compute(Request("/h", archive=[WHO], archive_directory="/a"), entries, lambda _name, _uid: False)

@@ -327,6 +327,15 @@ def test_a_home_that_would_fill_the_disk_is_kept(tmp_path: Path, target: str, mo
 
 
 @root_only
+@pytest.mark.holds("an archive replaces none")
+def test_an_archive_that_is_there_is_not_replaced(home: Path, target: str) -> None:
+    Path(target).write_bytes(b"an earlier one")
+    with pytest.raises(NodeError, match="is there already"):
+        packing.pack(str(home), target)
+    assert Path(target).read_bytes() == b"an earlier one"
+
+
+@root_only
 def test_what_is_mounted_inside_is_neither_packed_nor_deleted(home: Path, target: str, tmp_path: Path) -> None:
     (home / "mine").write_bytes(b"x")
     (home / "disk").mkdir()

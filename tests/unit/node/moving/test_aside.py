@@ -157,6 +157,21 @@ def test_a_deletion_that_was_cut_goes_on(cluster: Cluster) -> None:
     assert not before(cluster).exists()
 
 
+@pytest.mark.holds("what is moved is the directory that was decided on")
+def test_a_deletion_that_was_cut_does_not_go_on_with_another_directory(cluster: Cluster) -> None:
+    """What is left of the old one cannot be compared any more, so what is there has to be it."""
+    part = placed(cluster)
+    cluster.aside([part])
+    (Path(record.directory(cluster.node_state(part))) / f"minji.{part['inode']}.going").touch()
+    before(cluster).rename(before(cluster).with_name("away"))
+    before(cluster).mkdir()
+    (before(cluster) / "thesis").write_bytes(b"newer\n")
+    own(before(cluster), MINJI)
+    with pytest.raises(NodeError, match="not the directory that was decided on"):
+        discard(cluster, part)
+    assert (before(cluster) / "thesis").read_bytes() == b"newer\n"
+
+
 def test_a_later_home_with_the_inode_of_one_that_was_deleted_is_set_aside_and_compared(cluster: Cluster) -> None:
     """ext4 gives the inode of a deleted directory to the next one. A cut had left the mark of that deletion."""
     part = placed(cluster)

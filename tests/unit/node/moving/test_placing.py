@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import renaming
 from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import open_directory
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.moving import jobs, placing, record
 
 from tests.support.moving_homes import Cluster, differ, facts
@@ -43,6 +44,78 @@ def test_what_is_an_untouched_home(cluster: Cluster, files: dict[str, bytes], un
         if files:
             os.lchown(next(top.iterdir()), 0, 0)
             assert not placing.untouched(handle, str(cluster.skeleton), 31302), "not all of it is theirs"
+    finally:
+        os.close(handle)
+
+
+def test_a_file_of_the_skeleton_that_was_changed_is_seen_whatever_its_time_says(cluster: Cluster) -> None:
+    top = cluster.home("storage", "jiho", 31302, {".profile": b"umask 002\n"})
+    model = (cluster.skeleton / ".profile").stat()
+    os.utime(top / ".profile", ns=(model.st_atime_ns, model.st_mtime_ns))
+    handle = open_directory(str(top))
+    try:
+        assert not placing.untouched(handle, str(cluster.skeleton), 31302)
+    finally:
+        os.close(handle)
+
+
+@pytest.mark.holds("a home that was replaced is deleted only if nobody has used it")
+def test_a_home_that_was_replaced_goes_only_if_nobody_has_used_it(cluster: Cluster) -> None:
+    """Who had a file open in it may have written since it was exchanged."""
+    (cluster.base / "at/gpu1").mkdir(parents=True)
+    work = cluster.base / "at/gpu1/work"
+    work.write_text("late")
+    for path in (work, work.parent):
+        os.chown(path, MINJI, MINJI)
+    handle = open_directory(str(work.parent.parent))
+    main = [record.Part("minji", MINJI, "gpu1", True, False, 1, 2, here=5)]
+    try:
+        with pytest.raises(NodeError, match="not an untouched home"):
+            placing.tidy(handle, main, str(cluster.skeleton))
+        assert work.read_text() == "late"
+        work.unlink()
+        placing.tidy(handle, main, str(cluster.skeleton))
+        assert not work.parent.exists()
+    finally:
+        os.close(handle)
+
+
+@pytest.mark.holds("what cannot be told may have its name")
+def test_which_homes_have_their_names(tmp_path: Path) -> None:
+    """That is which directory has it, whatever was written down."""
+    homes = tmp_path / "homes"
+    (homes / "minji/before-gpu2").mkdir(parents=True)
+    main = record.Part("minji", MINJI, "gpu1", True, False, 1, 2, here=(homes / "minji").stat().st_ino)
+    part = replace(main, host="gpu2", main=False, here=(homes / "minji/before-gpu2").stat().st_ino)
+    other = replace(main, here=5)
+    handle = open_directory(str(homes))
+    try:
+        assert placing.placed(handle, main, None)
+        assert placing.placed(handle, part, main)
+        assert placing.placed(handle, part, None)
+        for one, of in (
+            (other, None), (replace(main, name="jiho", here=0), None), (replace(part, here=5), main),
+            (replace(part, host="gpu3", here=0), main), (part, other), (replace(part, name="jiho"), None),
+        ):  # fmt: skip
+            assert not placing.placed(handle, one, of)
+    finally:
+        os.close(handle)
+    assert placing.any_placed(str(homes), [main, replace(part, here=5)])
+    assert not placing.any_placed(str(homes), [other, part])
+    assert placing.any_placed(str(tmp_path / "unmounted"), [other])
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+@pytest.mark.holds("something else under a name of the skeleton is somebody's")
+def test_something_else_under_a_name_of_the_skeleton_is_somebody_s(cluster: Cluster, kind: str) -> None:
+    (cluster.skeleton / "dir").mkdir()
+    top = cluster.home("storage", "jiho", 31302, {"dir": b"work"} if kind == "file" else {})
+    if kind == "link":
+        (top / "dir").symlink_to("/etc")
+        os.lchown(top / "dir", 31302, 31302)
+    handle = open_directory(str(top))
+    try:
+        assert not placing.untouched(handle, str(cluster.skeleton), 31302)
     finally:
         os.close(handle)
 

@@ -1,7 +1,10 @@
 """Who gets which ids by a host's databases, and who does not."""
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.decide import Numbers, Wanted, decide, edited
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.decide import (
+    Numbers, Wanted, decide, edited, unmoved,
+)  # fmt: skip
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.ids import TEMPORARY
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
 
 BASE = 2**31
@@ -38,6 +41,12 @@ def test_a_swap() -> None:
         ([("minji", 20001)], texts(("minji", 1001), groups=(("minji", 50),)), "a system group's"),
         ([("minji", 20001)], texts(("minji", 1001), groups=(("lab", 1001),)), "share gid 1001"),
         (
+            [("minji", 20001)],
+            {**texts(("minji", 1001)), "passwd": "minji:x:1001:1001::/m:/bin/sh\njiho:x:1002:1001::/j:/bin/sh\n"},
+            "is also the primary group of 'jiho'",
+        ),
+        ([("minji", TEMPORARY.start)], texts(("minji", 1001)), "kept for swaps"),
+        (
             [("minji", 20003)],
             texts(("minji", 20001), subids=f"minji:{BASE + 65536}:65536\ncontainers:{BASE + 3 * 65536}:65536\n"),
             "to 'containers'",
@@ -56,7 +65,7 @@ def test_a_swap() -> None:
 @pytest.mark.holds(
     "a system account is not renumbered", "a uid that two accounts share is not renumbered",
     "nobody gets a uid that another keeps", "nobody gets a gid that another group keeps",
-    "nobody gets subordinate ids that another keeps",
+    "nobody gets subordinate ids that another keeps", "a group that is others' primary one is not renumbered",
     "what others may read by somebody's group changes hands with nobody in it",
 )  # fmt: skip
 def test_who_stays(wanted: list[tuple[str, int]], given: dict[str, str | None], words: str) -> None:
@@ -73,6 +82,35 @@ def test_ranges_that_are_counted_from_the_uid_move_with_it_and_others_stay() -> 
     assert found.people[0].subids == (
         ("subuid", BASE + 65536, BASE + 3 * 65536, 65536), ("subgid", BASE + 65536, BASE + 3 * 65536, 65536),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("line", [f"minji:{BASE + 65537}:65536", f"minji:{BASE + 65536}:65537"])
+def test_a_range_that_was_made_by_hand_stays(line: str) -> None:
+    """Files belong to it; a part of it, or its neighbours, would be somebody else's."""
+    given = texts(("minji", 20001), subids=f"{line}\n")
+    (found,) = decide([Wanted("minji", 20003)], given, Numbers()).people
+    assert found.subids == ()
+    assert edited(given, [found])["subuid"] == f"{line}\n"
+
+
+@pytest.mark.holds("nobody gets subordinate ids that another keeps")
+def test_a_range_that_its_owner_keeps_is_not_given_away_because_they_move() -> None:
+    subids = f"minji:{BASE + 65536}:65536\njiho:{BASE + 3 * 65536}:65536\n"
+    given = texts(("minji", 20001), ("jiho", 1002), subids=subids)
+    found = decide([Wanted("minji", 20003), Wanted("jiho", 20002)], given, Numbers())
+    assert "to 'jiho'" in found.problems["minji"]
+    assert [one.name for one in found.people] == ["jiho"]
+
+
+def test_who_keeps_their_ids_is_who_has_them_here() -> None:
+    expected = {"minji": [20001, 20001], "jiho": [1002, 20002]}
+    assert unmoved(expected, {"minji": 20001, "jiho": 20002}) == (Renumbering("minji", 20001, 20001, 20001),)
+    assert unmoved(expected, {"minji": 20005}) == ()
+
+
+def test_a_group_of_another_number_is_renumbered_by_itself() -> None:
+    given = texts(("minji", 20001), groups=(("minji", 1001),))
+    assert decide([Wanted("minji", 20001)], given, Numbers()).people == (Renumbering("minji", 20001, 20001, 1001),)
 
 
 COUNTED = f"minji:{BASE + 65536}:65536\n"

@@ -120,7 +120,7 @@ def check_directory(path: str) -> None:
 
 def load(directory: str, name: str) -> Backup | None:
     """A complete set; None if there is none with that name. Raises NodeError if it cannot be read."""
-    if not NAME.match(name):
+    if not NAME.match(name):  # guard: a set is loaded by a name that is one
         raise NodeError(f"{quoted(name)} is not the name of a backup")
     path = os.path.join(directory, name)
     data = read_bytes(os.path.join(path, "backup.json")) if os.path.isdir(path) else None

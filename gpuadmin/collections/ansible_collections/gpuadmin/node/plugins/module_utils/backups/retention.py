@@ -86,5 +86,9 @@ def view(found: Mapping[str, object], received: datetime | None = None) -> Kept:
     """A set as ``Backup.as_dict`` gives it, and when it came here from another host."""
     homes = found["homes"]
     assert isinstance(homes, Mapping)
-    verified = frozenset(name for name, home in homes.items() if home.get("verified"))
+    verified = frozenset(
+        name
+        for name, home in homes.items()
+        if home.get("verified")  # guard: a home that was not verified does not count as verified
+    )
     return Kept(str(found["name"]), moment(str(found["created"])), frozenset(homes), verified, received)

@@ -68,10 +68,10 @@ def verify_home(task: Task) -> Found:
     try:
         found = differences(task, budget)
     except OverBudget as error:
-        return Found(problem=f"{error}")
+        return Found(problem=f"{error}")  # guard: what was not read to its end is not verified -> Found()
     except (NodeError, OSError) as error:
-        return Found((in_words(error),))
-    if found:
+        return Found((in_words(error),))  # guard: what cannot be read is damaged -> Found()
+    if found:  # guard: what differs is damaged
         return Found(tuple(found))
     try:
         with _scratch(os.path.dirname(task.backup.path), f"{task.backup.name}-{task.name}") as place:
@@ -81,6 +81,7 @@ def verify_home(task: Task) -> Found:
     except (NodeError, OSError) as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
+        # guard: what could not be restored is not verified -> Found()
         return Found(problem=f"cannot be restored: {in_words(error)}")
     if found:
         return Found(problem=f"is not restored as it was: {', '.join(found)}")
@@ -97,7 +98,7 @@ def differences(task: Task, budget: Budget) -> list[str]:
     top, nested = backup_set.source(backup, name)
     home = backup.homes[name]
     recorded = home_manifest.total(home_manifest.read(backup.manifest(name)))
-    if recorded.checksum != home.checksum:
+    if recorded.checksum != home.checksum:  # guard: a manifest is the one that was recorded
         return ["its manifest is not the one that was recorded"]
 
     def there() -> Iterator[Line]:
@@ -107,7 +108,10 @@ def differences(task: Task, budget: Budget) -> list[str]:
     if home_manifest.total(there()).checksum == home.checksum:
         return []
     budget = task.limits.budget()
-    return home_manifest.compare(home_manifest.read(backup.manifest(name)), there()) or ["differs"]
+    words = home_manifest.compare(home_manifest.read(backup.manifest(name)), there())
+    return (
+        words or ["differs"]  # guard: what differs without words differs
+    )
 
 
 @contextmanager
@@ -119,6 +123,7 @@ def _scratch(directory: str, label: str) -> Iterator[int]:
     above = btrfs.open_directory(directory)
     try:
         for name in os.listdir(above):
+            # guard: a verification clears what verifications have left -> not name.startswith('20')
             if name.startswith(SCRATCH):
                 _clear(above, name)
         name = f"{SCRATCH}{label}-{os.getpid()}"
@@ -185,9 +190,12 @@ def _restore(task: Task, place: int, budget: Budget) -> list[str]:
         # guard: a verification restores a small home -> True
         if home_manifest.total(found).checksum == backup.homes[name].checksum:
             return []
-        return home_manifest.compare(
+        words = home_manifest.compare(
             home_manifest.read(backup.manifest(name)), home_reader.lines(copy, form=backup.format)
-        ) or ["differs"]
+        )
+        return (
+            words or ["differs"]  # guard: a copy that differs without words differs
+        )
     finally:
         os.close(copy)
 

@@ -106,7 +106,7 @@ def _pack_and_delete(path: str, name: str, uid: int, directory: str) -> None:
     removed = os.path.join(homes, f".{name}.gpuadmin-removed-{packing.mark(target)}")
     btrfs.make_movable(path)
     os.rename(path, removed)
-    sync_directory(homes)
+    sync_directory(homes)  # guard: a home has the name of its archive on the disk before it is deleted
     deleted = packing.delete(removed, target)
     if os.path.lexists(removed):
         raise NodeError(

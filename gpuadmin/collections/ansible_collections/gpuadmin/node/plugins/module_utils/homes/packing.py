@@ -70,7 +70,7 @@ def pack(path: str, target: str, *, seconds: float = BUDGET) -> None:
     The archive is compared with the tree before it gets its name. Raises NodeError, and leaves nothing, otherwise, and
     where it is not done in ``seconds``.
     """
-    if os.path.lexists(target):
+    if os.path.lexists(target):  # guard: an archive replaces none
         raise NodeError(f"{target} is there already; run this again")
     refuse_mounts(path)  # guard: nothing is packed that something is mounted in
     part = target + ".part"

@@ -35,24 +35,24 @@ def untouched(home: int, skeleton: str, uid: int) -> bool:
             facts = os.lstat(model)
         except OSError:
             return False
+        # guard: something else under a name of the skeleton is somebody's
         if stat.S_IFMT(facts.st_mode) != stat.S_IFMT(entry.facts.st_mode):
             return False
         if stat.S_ISLNK(facts.st_mode):
             if os.readlink(model) != os.readlink(entry.name, dir_fd=entry.at):
                 return False
         elif stat.S_ISREG(facts.st_mode):
-            if not _same(entry.at, entry.name, entry.facts, model):
+            if not _same(entry.at, entry.name, model):
                 return False
         elif not stat.S_ISDIR(facts.st_mode):
             return False
     return True
 
 
-def _same(at: int, name: bytes, facts: os.stat_result, model: bytes) -> bool:
+def _same(at: int, name: bytes, model: bytes) -> bool:
     handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
     try:
-        same = (os.fstat(handle).st_ino, facts.st_size) == (facts.st_ino, os.stat(model).st_size)
-        return same and filecmp.cmp(f"/proc/self/fd/{handle}", os.fsdecode(model), shallow=False)
+        return filecmp.cmp(f"/proc/self/fd/{handle}", os.fsdecode(model), shallow=False)
     finally:
         os.close(handle)
 
@@ -84,7 +84,7 @@ def any_placed(root: str, parts: Sequence[Part]) -> bool:
             main = next((one for one in parts if one.main), None)
             return any(placed(homes, one, main) for one in parts)
     except (NodeError, OSError):
-        return True
+        return True  # guard: what cannot be told may have its name -> False
 
 
 def _is_there(at: int, name: str) -> bool:
@@ -146,6 +146,7 @@ def tidy(at: int, parts: Sequence[Part], skeleton: str) -> None:
         inode = place.inode_at(at, main.host)
         if inode and inode != main.here:
             with place.home(at, main.host, main.uid) as made:
+                # guard: a home that was replaced is deleted only if nobody has used it
                 if not untouched(made, skeleton, main.uid):
                     raise NodeError(f"{place.MOVING}/{main.name}/{main.host} is kept: it is not an untouched home")
             gone(at, main.host)

@@ -33,7 +33,7 @@ def problem(name: str, uid: int, new: int, data: Databases) -> str | None:
         if twins:
             return f"the groups '{name}' and {quoted(twins[0])} share gid {gid}"
         users = sorted(other for other in data.primary.get(gid, ()) if other != name)
-        if users:
+        if users:  # guard: a group that is others' primary one is not renumbered
             return f"the group '{name}' is also the primary group of {quoted(users[0])}"
         members = sorted(member for member in data.members(name) if member != name)
         if members:  # guard: what others may read by somebody's group changes hands with nobody in it
