@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import closing, journal, work
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import accounts, closing, journal, work
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.decide import Numbers, Wanted
 
 pytestmark = pytest.mark.root
@@ -46,6 +46,61 @@ def test_closed_and_opened_as_they_were(people: Host) -> None:
     assert closing.let_in(["minji", "jiho"], people, VERB) == ["jiho"]
     assert {name: shadow(people, name) for name in before} == before
     assert closing.let_in(["jiho"], people, VERB) == []
+
+
+def test_a_cut_forgets_nobody_s_password_and_expiry(people: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they were is written down before an account is closed, and until it is open again."""
+
+    def cut(*_: object) -> None:
+        raise OSError("a power cut")
+
+    before = {name: shadow(people, name) for name in ("minji", "jiho")}
+    wanted = {"minji": MINJI, "jiho": JIHO}
+    for call, step in (
+        (lambda: closing.keep_out(wanted, people, VERB), "close"),
+        (lambda: closing.let_in(["jiho"], people, VERB), "reopen"),
+        (lambda: closing.let_in(list(wanted), people, VERB), "reopen"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(accounts, step, cut)
+            with pytest.raises(OSError, match="power cut"):
+                call()
+        assert closing.who(people, VERB) == ["jiho", "minji"]
+        closing.keep_out(wanted, people, VERB)
+    closing.let_in(list(wanted), people, VERB)
+    assert {name: shadow(people, name) for name in before} == before
+
+
+def test_a_cut_of_a_renumbering_forgets_nobody_s_password_and_expiry(
+    people: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = shadow(people, "jiho")
+    monkeypatch.setattr(work, "busy", lambda *_: {})
+
+    def close() -> object:
+        new = {"jiho": [JIHO, JIHO + 1000]}
+        return work.close([Wanted("jiho", JIHO + 1000)], new, Numbers(30000, 39999), people)
+
+    def reopen() -> list[str]:
+        journal.mark(people.path(people.state), journal.WHOLE)
+        return work.reopen(people)
+
+    def cut(*_: object) -> None:
+        raise OSError("a power cut")
+
+    for call, step, opens in (
+        (close, "close", lambda: work.give_up(people)),
+        (lambda: work.give_up(people), "reopen", lambda: work.give_up(people)),
+        (reopen, "reopen", reopen),
+    ):
+        if step == "reopen":
+            close()
+        with monkeypatch.context() as patch:
+            patch.setattr(accounts, step, cut)
+            with pytest.raises(OSError, match="power cut"):
+                call()
+        assert opens() == ["jiho"]
+        assert shadow(people, "jiho") == before
 
 
 @pytest.mark.holds("nobody is taken for another who has their name")

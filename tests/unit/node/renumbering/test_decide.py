@@ -2,7 +2,11 @@
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.decide import (
-    Numbers, Wanted, decide, edited, unmoved,
+    Numbers,
+    Wanted,
+    decide,
+    edited,
+    unmoved,
 )  # fmt: skip
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.ids import TEMPORARY
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering

@@ -264,7 +264,7 @@ def test_scratch_that_is_not_what_was_decided(tmp_path: Path) -> None:
 
 @pytest.mark.holds("the whole system is nobody's scratch")
 def test_the_whole_system_is_nobody_s_scratch() -> None:
-    facts = os.stat("/tmp")
+    facts = Path("/tmp").stat()
     item = {"directory": "/", "name": "tmp", "uid": MINJI.uid, "inode": facts.st_ino, "user": "minji"}
     for directory in ("/", f"{os.sep}tmp/..", "tmp"):
         request = scratch.Request([{**item, "directory": directory}], [directory], [MINJI])
