@@ -65,7 +65,8 @@ def test_verified_means_restored(storage: Storage, monkeypatch: pytest.MonkeyPat
 @pytest.mark.holds(
     "what was not read to its end is not verified", "what cannot be read is damaged", "what differs is damaged",
     "what could not be restored is not verified", "a manifest is the one that was recorded",
-    "a verification clears what verifications have left", "what differs without words differs", "a copy that differs without words differs",
+    "a verification clears what verifications have left",
+    "what differs without words differs", "a copy that differs without words differs",
 )  # fmt: skip
 def test_what_was_not_read_compared_and_restored_is_not_verified(
     storage: Storage, monkeypatch: pytest.MonkeyPatch

@@ -288,7 +288,9 @@ def test_a_power_cut_leaves_no_half_home_under_its_name(tmp_path: Path, monkeypa
     (home / "data").write_text("precious")
     seen: list[object] = []
     delete = packing.delete
-    monkeypatch.setattr(archiving, "sync_directory", lambda path: seen.append(sorted(os.listdir(path))))
+    monkeypatch.setattr(
+        archiving, "sync_directory", lambda path: seen.append([one.name for one in Path(path).iterdir()])
+    )
     monkeypatch.setattr(packing, "delete", lambda path, archive: (seen.append("deleted"), delete(path, archive))[1])
     given = {"homes": str(home.parent), "name": "minji", "uid": os.getuid(), "directory": str(tmp_path / "archive"),
              "inode": home.stat().st_ino}  # fmt: skip
