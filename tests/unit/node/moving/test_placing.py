@@ -49,11 +49,15 @@ def test_what_is_an_untouched_home(cluster: Cluster, files: dict[str, bytes], un
 
 
 def test_a_file_of_the_skeleton_that_was_changed_is_seen_whatever_its_time_says(cluster: Cluster) -> None:
-    top = cluster.home("storage", "jiho", 31302, {".profile": b"umask 002\n"})
+    top = cluster.home("storage", "jiho", 31302, {".profile": b"umask 022\n"})
     model = (cluster.skeleton / ".profile").stat()
-    os.utime(top / ".profile", ns=(model.st_atime_ns, model.st_mtime_ns))
     handle = open_directory(str(top))
     try:
+        for content in (b"umask 022\n", b"umask 002\n"):
+            (top / ".profile").write_bytes(content)
+            os.utime(top / ".profile", ns=(model.st_atime_ns, model.st_mtime_ns))
+            if content == (cluster.skeleton / ".profile").read_bytes():
+                assert placing.untouched(handle, str(cluster.skeleton), 31302)
         assert not placing.untouched(handle, str(cluster.skeleton), 31302)
     finally:
         os.close(handle)

@@ -52,6 +52,8 @@ def untouched(home: int, skeleton: str, uid: int) -> bool:
 def _same(at: int, name: bytes, model: bytes) -> bool:
     handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
     try:
+        # guard: what was compared before is compared again: a changed file may have its old size and time
+        filecmp.clear_cache()
         return filecmp.cmp(f"/proc/self/fd/{handle}", os.fsdecode(model), shallow=False)
     finally:
         os.close(handle)
