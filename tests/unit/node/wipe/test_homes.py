@@ -518,7 +518,7 @@ def test_what_is_left_of_an_earlier_home_is_not_replaced(storage: Storage) -> No
     for path in (left.parent.parent.parent, left.parent.parent, left.parent):
         path.mkdir(mode=0o700)
     left.write_bytes(b"work")
-    assert "not empty" in storage.wipe(MINJI).conflicts[0]
+    assert "the rest of an earlier home" in storage.wipe(MINJI).conflicts[0]
     assert (left.read_bytes(), (storage.root / "minji/thesis").exists()) == (b"work", True)
 
 

@@ -208,6 +208,8 @@ def _move_or_delete(request: Request, source: int, name: str, backup: Backup) ->
         _move_one(request, source, name)
         return None
     except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            return "the rest of an earlier home of that name is still there"
         if error.errno not in (errno.EDQUOT, errno.ENOSPC):
             raise
         # where nothing new fits, a rename fails but unlinking does not
