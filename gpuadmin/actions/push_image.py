@@ -39,7 +39,7 @@ class Push:
 def push_image(options: Options, push: Push) -> int:
     """Move the nodes that can take it to the image. Returns the exit code."""
     with opened("push-image", options) as session:
-        found = look(session, check_name(push.name))
+        found = look(session, check_name(push.name), full=push.full)
         manifest = in_store(found, push.name)
         builder = PlanBuilder(f"Move nodes to the image {push.name}")
         queue = away(session, session.named("gpu") if push.reboot else [])
@@ -54,7 +54,7 @@ def push_image(options: Options, push: Push) -> int:
         relay = session.site.settings.images.relay_port
         addresses = {host.name: host.cluster_address for host in session.hosts}
         reports = {host: found.nodes[host] for host in nodes}
-        along = chains(reports, sizes, addresses, full=push.full) if relay else []
+        along = chains(reports, sizes, addresses) if relay else []
         for chain in along:
             builder.warn(f"the full image goes along {' → '.join(chain)}; who gets none of it there asks the store")
         if len(sizes) > 1:

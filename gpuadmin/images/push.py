@@ -32,7 +32,7 @@ CHAIN_FROM = 100_000_000
 
 
 def chains(
-    nodes: Mapping[str, Mapping[str, Any]], sizes: Sequence[int], addresses: Mapping[str, str], *, full: bool
+    nodes: Mapping[str, Mapping[str, Any]], sizes: Sequence[int], addresses: Mapping[str, str]
 ) -> list[list[str]]:
     """Given nodes (in order) with what each receives, and the batches, return the chains that full streams go along.
 
@@ -45,7 +45,7 @@ def chains(
         chain = []
         for name in batch:
             receives = nodes[name]["receives"]
-            whole = not receives["held"] and (full or receives["parent"] is None)
+            whole = not receives["held"] and receives["parent"] is None
             if whole and receives["bytes"] >= CHAIN_FROM and ":" not in addresses[name]:
                 chain.append(name)
         if len(chain) > 1:

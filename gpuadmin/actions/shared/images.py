@@ -67,12 +67,16 @@ def variables(site: Site, **more: Any) -> dict[str, Any]:
     }
 
 
-def look(session: Session, image: str = "") -> Facts:
-    """Ask the storage host and the nodes. `image`: also ask what each node would receive for it."""
+def look(session: Session, image: str = "", *, full: bool = False) -> Facts:
+    """Ask the storage host and the nodes. `image`: also ask what each node would receive for it (or all of it)."""
     inventory = session.site.inventory
     storage, gpu = ([host.name for host in inventory.group(group)] for group in ("storage", "gpu"))
     asked = list(dict.fromkeys((*storage, *gpu)))
-    return facts(session.look("list-images", asked, variables(session.site, gpuadmin_image=image)), storage, gpu)
+    return facts(
+        session.look("list-images", asked, variables(session.site, gpuadmin_image=image, gpuadmin_full=full)),
+        storage,
+        gpu,
+    )
 
 
 def facts(result: RunResult, storage: Sequence[str], gpu: Sequence[str]) -> Facts:

@@ -90,6 +90,10 @@ def test_a_full_image_goes_along_a_chain(cli: Cli, cluster: Cluster) -> None:
     links = cluster.changing[0].variables["gpuadmin_links"]
     assert links["node1"]["next"]
     assert links["node2"]["previous"]
+    for full in (False, True):
+        cluster.asked.clear()
+        cli("push-image", "b", "--yes", *(["--full"] if full else []))
+        assert [one.variables["gpuadmin_full"] for one in cluster.asked] == [full, full], "asked, and sent"
 
 
 def test_the_chains_key_is_made_anew_and_written_nowhere(cli: Cli, cluster: Cluster, tmp_path: Path) -> None:

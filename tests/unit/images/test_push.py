@@ -40,27 +40,27 @@ SMALL = {"receives": {"bytes": 5e6, "parent": None, "held": False}}
 
 
 @pytest.mark.parametrize(
-    ("changes", "sizes", "full", "expected"),
+    ("changes", "sizes", "expected"),
     [
-        ([FULL] * 5, [1, 4], False, [["n2", "n3", "n4", "n5"]]),
-        ([FULL] * 4, [2, 2], False, [["n1", "n2"], ["n3", "n4"]]),
-        ([FULL, {}, FULL], [3], False, [["n1", "n3"]]),
-        ([SMALL] * 3, [3], False, []),
-        ([{}] * 3, [3], False, []),
-        ([{"receives": {"bytes": 5e8, "parent": "a", "held": False}}] * 3, [3], True, [["n1", "n2", "n3"]]),
-        ([FULL, {"receives": {"bytes": 0, "parent": None, "held": True}}], [2], True, []),
-        ([], [], False, []),
+        ([FULL] * 5, [1, 4], [["n2", "n3", "n4", "n5"]]),
+        ([FULL] * 4, [2, 2], [["n1", "n2"], ["n3", "n4"]]),
+        ([FULL, {}, FULL], [3], [["n1", "n3"]]),
+        ([SMALL] * 3, [3], []),
+        ([{}] * 3, [3], []),
+        ([{"receives": {"bytes": 5e8, "parent": "a", "held": False}}] * 3, [3], []),
+        ([FULL, {"receives": {"bytes": 0, "parent": None, "held": True}}], [2], []),
+        ([], [], []),
     ],
 )
-def test_chains(changes: list[dict[str, Any]], sizes: list[int], full: bool, expected: list[list[str]]) -> None:
+def test_chains(changes: list[dict[str, Any]], sizes: list[int], expected: list[list[str]]) -> None:
     nodes = {f"n{number}": node(**one) for number, one in enumerate(changes, 1)}
-    assert chains(nodes, sizes, {name: name for name in nodes}, full=full) == expected
+    assert chains(nodes, sizes, {name: name for name in nodes}) == expected
 
 
 def test_a_chain_is_of_nodes_with_names_or_addresses_of_ipv4() -> None:
     nodes = {name: node(**FULL) for name in ("n1", "n2", "n3")}
     addresses = {"n1": "10.0.0.1", "n2": "fd00::2", "n3": "gpu3"}
-    assert chains(nodes, [3], addresses, full=False) == [["n1", "n3"]]
+    assert chains(nodes, [3], addresses) == [["n1", "n3"]]
 
 
 def test_links_of_a_chain() -> None:

@@ -427,6 +427,23 @@ def test_no_push_onto_an_image_that_runs(holding_one: Node) -> None:
     assert holding_one.grub.get("trial", "") == ""
 
 
+def test_what_a_node_would_receive_is_what_it_is_sent(holding_one: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with --full: as a plan has it, and as the chains are made from it."""
+    from ansible_collections.gpuadmin.node.plugins.module_utils.images import observe as observing
+
+    observe = observing.observe
+    for who in ("people", "gpu_users"):
+        monkeypatch.setattr(observing, who, lambda *_: [])
+    places, settings = holding_one.places, holding_one.settings
+    two = records.load_manifest(places, "two", settings)
+    assert observe(places, settings, two)["receives"]["parent"] == "one"
+    whole = observe(places, settings, two, full=True)
+    assert "receives" not in whole
+    with pytest.raises(NodeError) as refused:
+        holding_one.push("two", full=True)
+    assert whole["problem"] == str(refused.value)
+
+
 def test_rollback_and_forth(holding_one: Node) -> None:
     from ansible_collections.gpuadmin.node.plugins.module_utils.images.observe import rollback_target
 

@@ -17,7 +17,9 @@ from .records import held_images, image_of, journal, known_manifests, records
 from .root_facts import packages, send_version
 
 
-def observe(places: Places, settings: ImageSettings, manifest: Manifest | None = None) -> dict[str, Any]:
+def observe(
+    places: Places, settings: ImageSettings, manifest: Manifest | None = None, *, full: bool = False
+) -> dict[str, Any]:
     """What a node has and runs, and what it would receive for an image. The top level is mounted."""
     running = subvolumes.running_root(places)
     held = held_images(places)
@@ -45,7 +47,7 @@ def observe(places: Places, settings: ImageSettings, manifest: Manifest | None =
             if held.get(manifest.name) == manifest.uuid:
                 report["receives"] = {"bytes": 0, "parent": None, "held": True}
             else:
-                stream = choose_stream(manifest, held, protocol=send_version())
+                stream = choose_stream(manifest, held, full=full, protocol=send_version())
                 report["receives"] = {"bytes": stream.bytes, "parent": (stream.parent or (None,))[0], "held": False}
         except NodeError as error:
             report["problem"] = str(error)

@@ -21,6 +21,8 @@ class Document:
 
     #: The text of a manifest, as the store has it.
     manifest: str | None = None
+    #: The full image is wanted, also where a difference is there.
+    full: bool = False
 
 
 #: It looks, and changes nothing.
@@ -32,6 +34,6 @@ def operate(document: Document, check: bool) -> Answer:
     settings = load_settings(places)
     manifest = parse(document.manifest.encode()) if document.manifest else None
     with mounted(places, settings, store=None):
-        report = observe(places, settings, manifest)
+        report = observe(places, settings, manifest, full=document.full)
     there = sorted({*report["people"], *report["gpu_work"]})
     return Answer(report={"node": report}, more={"progress": f"waits for {', '.join(there)}"})
