@@ -94,12 +94,15 @@ def differences(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
     return sorted({*changed, *(name for name in have if name not in want)})
 
 
-def _copy(source: str, target: str) -> None:
-    """Copy a file or a symlink with owner and mode, replacing what is there; missing directories are made."""
+def _copy(source: str, target: str, *, sync: bool) -> None:
+    """Copy a file or a symlink with owner and mode, replacing what is there; missing directories are made.
+
+    ``sync``: what is in it is on the disk before it has its name.
+    """
     directory = os.path.dirname(target)
     os.makedirs(directory, mode=0o755, exist_ok=True)
     if os.path.islink(source):
-        _remove(target)
+        remove(target)
         os.symlink(os.readlink(source), target)
         return
     if os.path.islink(target):
@@ -107,10 +110,11 @@ def _copy(source: str, target: str) -> None:
     data = read_bytes(source)
     assert data is not None
     facts = os.lstat(source)
-    write_atomic(target, data, mode=stat.S_IMODE(facts.st_mode), model=source, sync=False)
+    write_atomic(target, data, mode=stat.S_IMODE(facts.st_mode), model=source, sync=sync)
 
 
-def _remove(path: str) -> None:
+def remove(path: str) -> None:
+    """Delete a file, a link, or a directory with all that is in it; nothing if it is not there."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     elif os.path.lexists(path):
@@ -137,9 +141,13 @@ def capture(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
     )
     for name in changed:
         if name in have:
-            _copy(have[name], os.path.join(stored, name))
+            _copy(
+                have[name],
+                os.path.join(stored, name),
+                sync=True,  # guard: what is stored of the identity is whole after a power cut -> False
+            )
         else:
-            _remove(os.path.join(stored, name))
+            remove(os.path.join(stored, name))
     sync_filesystem(stored)
     return changed
 
@@ -148,23 +156,29 @@ def apply(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
     """Bring a writable root to the node's identity; return the paths that changed. The caller syncs."""
     stored = os.path.join(state, "identity")
     want = _files(stored, (*PATHS, *extra))
-    if any(name not in want for name in REQUIRED):  # guard: an incomplete identity is not applied
+    # guard: an incomplete identity is not applied
+    if any(name not in want or not _has_content(want[name]) for name in REQUIRED):
         raise NodeError(f"this node's identity is not complete in {stored}: run gpuadmin prepare-root")
     changed = differences(root, state, extra)
     for name in changed:
         if name in want:
-            _copy(want[name], os.path.join(root, name))
+            _copy(want[name], os.path.join(root, name), sync=False)
         else:
-            _remove(os.path.join(root, name))
+            remove(os.path.join(root, name))
     return changed
+
+
+def _has_content(path: str) -> bool:
+    """Whether there is something in a file of the identity; a link is what it leads to in the root."""
+    return os.path.islink(path) or bool(read_bytes(path))  # guard: what a power cut emptied is nobody's identity -> True
 
 
 def strip(root: str, uid_first: int, uid_last: int, extra: Iterable[str] = ()) -> None:
     """Take what belongs to the golden node or to people out of a writable root. The caller syncs."""
     for path in _files(root, (*PATHS, *extra)).values():
-        _remove(path)  # the files; a directory that a package brought stays, so that its database agrees
+        remove(path)  # the files; a directory that a package brought stays, so that its database agrees
     for name in _matching(root, TRACES):
-        _remove(os.path.join(root, name))
+        remove(os.path.join(root, name))
     # empty, not missing: systemd then knows that it is an image (machine-id(5))
     write_atomic(os.path.join(root, "etc/machine-id"), b"", mode=0o444, sync=False)
     names = set(people(root, uid_first, uid_last))
