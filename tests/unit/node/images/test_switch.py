@@ -328,6 +328,13 @@ def test_pushing_twice_without_a_reboot_is_refused(node: Node) -> None:
         tried.push("two")
 
 
+def test_what_runs_is_not_there_already_while_the_next_boot_takes_another(holding_one: Node) -> None:
+    holding_one.push("two")
+    with pytest.raises(NodeError, match="a switch to two waits for this node's reboot"):
+        holding_one.push("one")
+    assert holding_one.grub["trial"] == "two"
+
+
 def test_a_switch_that_waits_is_called_off(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "mounted", lambda *arguments, **more: nullcontext())
     node.push("one")

@@ -234,9 +234,11 @@ def _take_leave(switch: Switch) -> None:
 
 
 def already_there(switch: Switch) -> bool:
-    """Whether the wanted image runs and is confirmed."""
-    running = subvolumes.running_root(switch.places).name
-    if grubenv.read(switch.places.boot).get("current") != running:
+    """Whether the wanted image runs, is confirmed, and is what the next boot takes."""
+    running, environment = subvolumes.running_root(switch.places).name, grubenv.read(switch.places.boot)
+    if environment.get("current") != running:
+        return False
+    if environment.get("trial"):  # guard: who runs an image that the next boot leaves is not told that all is done
         return False
     if switch.manifest is None:
         return running == switch.target
