@@ -312,6 +312,20 @@ def test_where_others_may_write_root_does_not(storage: Storage) -> None:
     assert done["files"] == 1
 
 
+def test_where_others_could_exchange_a_directory_of_root_s_root_does_not_write(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    ours = storage.point / "theirs/ours"
+    ours.mkdir(parents=True)
+    for uid, mode in ((20001, 0o755), (0, 0o777)):
+        os.chown(ours.parent, uid, uid)
+        ours.parent.chmod(mode)
+        with pytest.raises(NodeError, match="theirs must belong to root"):
+            restore.execute(wanted(storage, mode="directory", target=str(ours / "x")))
+    ours.parent.chmod(0o1777)
+    assert restore.execute(wanted(storage, mode="directory", target=str(ours / "x")))["files"] == 1
+
+
 @pytest.mark.holds("a verification compares the manifest with what was recorded")
 def test_a_damaged_backup_is_found_and_not_restored(storage: Storage) -> None:
     storage.home(*MINJI)
