@@ -120,6 +120,35 @@ def test_an_image_is_nobody(root: Path) -> None:
     assert (root / "etc/subuid").read_text() == ""
 
 
+def test_each_thing_that_must_not_be_in_an_image_is_seen_by_itself(root: Path) -> None:
+    (root / "etc/gshadow").write_text("video:!:minji,root:minji,root\n")
+    account = (root / "etc/passwd").read_text()
+    identity.strip(str(root), 20000, 49999)
+    assert (root / "etc/gshadow").read_text() == "video:!:root:root\n"
+    (root / "etc/passwd").write_text(account)
+    assert identity.leftovers(str(root), 20000, 49999) == ["the account minji is a person's"]
+    identity.strip(str(root), 20000, 49999)
+    state = root / "var/lib/gpuadmin"
+    state.mkdir(parents=True)
+    assert f"{state} is a node's state" in identity.leftovers(str(root), 20000, 49999)
+
+
+def test_a_link_of_the_identity_replaces_what_is_there_and_is_never_followed(root: Path, other: Path) -> None:
+    outside = root.parent / "outside"
+    outside.write_text("kept")
+    (root / "etc/resolv.conf").symlink_to("../run/one")
+    identity.capture(str(root), state(root))
+    (other / "etc/resolv.conf").symlink_to("../run/two")
+    (other / "etc/hosts").unlink(missing_ok=True)
+    (other / "etc/hostname").unlink()
+    (other / "etc/hostname").symlink_to(outside)
+    changed = identity.apply(str(other), state(root))
+    assert {"etc/resolv.conf", "etc/hostname"} <= {*changed}
+    assert (other / "etc/resolv.conf").readlink() == Path("../run/one")
+    assert not (other / "etc/hostname").is_symlink()
+    assert outside.read_text() == "kept"
+
+
 @pytest.mark.holds("what is in /var is not replaced")
 def test_var_gets_what_it_lacks_and_keeps_what_it_has(tmp_path: Path) -> None:
     factory, var = tmp_path / "factory", tmp_path / "var"

@@ -77,6 +77,7 @@ def _files(root: str, patterns: Iterable[str]) -> dict[str, str]:
 def _same(one: str, other: str) -> bool:
     if not os.path.lexists(other):
         return False
+    # guard: links of the identity are compared as links
     if os.path.islink(one) or os.path.islink(other):
         return os.path.islink(one) and os.path.islink(other) and os.readlink(one) == os.readlink(other)
     a, b = os.lstat(one), os.lstat(other)
@@ -105,8 +106,6 @@ def _copy(source: str, target: str, *, sync: bool) -> None:
         remove(target)
         os.symlink(os.readlink(source), target)
         return
-    if os.path.islink(target):
-        os.unlink(target)
     data = read_bytes(source)
     assert data is not None
     facts = os.lstat(source)
@@ -209,6 +208,7 @@ def _without(kind: str, text: str, names: set[str]) -> str:
         if fields[0] in names:
             continue
         if kind in ("group", "gshadow") and len(fields) == 4:
+            # guard: people administer no group of an image -> (3,)
             for index in (3,) if kind == "group" else (2, 3):
                 fields[index] = ",".join(name for name in fields[index].split(",") if name not in names)
         lines.append(":".join(fields) + ending)
@@ -223,6 +223,8 @@ def leftovers(root: str, uid_first: int, uid_last: int, extra: Iterable[str] = (
     if read_bytes(os.path.join(root, "etc/machine-id")):
         found.append("/etc/machine-id is one node's")
     found += [f"/{name} is a trace of use" for name in _matching(root, TRACES)]
+    # guard: an image with somebody's account is not sealed
     found += [f"the account {name} is a person's" for name in people(root, uid_first, uid_last)]
     stored = os.path.join(root, "var/lib/gpuadmin")
+    # guard: an image with a node's state is not sealed -> found
     return found + ([f"{stored} is a node's state"] if os.path.isdir(stored) else [])
