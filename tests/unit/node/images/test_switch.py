@@ -335,6 +335,27 @@ def test_what_runs_is_not_there_already_while_the_next_boot_takes_another(holdin
     assert holding_one.grub["trial"] == "two"
 
 
+def test_a_further_root_of_an_image_is_known_by_its_image(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        arm(patched, "root:after")
+        with pytest.raises(Cut):
+            node.push("one")
+    node.push("one")
+    after = node.boot()
+    confirm(after)
+    assert after.grub["current"] == "one+2"
+    assert records.image_of(after.places, "one+2") == "one"
+    assert names(after.places.in_top("images")) == ["one"]
+    assert after.push("one").done == []
+
+
+def test_another_image_of_the_name_that_runs_is_not_there_already(holding_one: Node, world: World) -> None:
+    change_manifest(holding_one, "one", world.key, uuid="11111111-2222-3333-4444-555555555555")
+    with pytest.raises(NodeError, match="another image of the name one"):
+        holding_one.push("one")
+    holding_one.intact()
+
+
 def test_a_switch_that_waits_is_called_off(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "mounted", lambda *arguments, **more: nullcontext())
     node.push("one")
