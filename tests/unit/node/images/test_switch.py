@@ -356,6 +356,14 @@ def test_another_image_of_the_name_that_runs_is_not_there_already(holding_one: N
     holding_one.intact()
 
 
+def test_another_image_of_the_name_that_waits_is_not_on_its_way(node: Node, world: World) -> None:
+    node.push("one")
+    assert node.push("one").next_root == "one"
+    change_manifest(node, "one", world.key, uuid="11111111-2222-3333-4444-555555555555")
+    with pytest.raises(NodeError, match="a switch to one waits for this node's reboot"):
+        node.push("one")
+
+
 def test_a_switch_that_waits_is_called_off(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "mounted", lambda *arguments, **more: nullcontext())
     node.push("one")
