@@ -375,6 +375,17 @@ def test_a_switch_that_waits_is_called_off(node: Node, monkeypatch: pytest.Monke
     node.intact()
 
 
+@pytest.mark.holds("what was called off, or has ended, is not judged")
+def test_what_was_called_off_has_not_failed(node: Node) -> None:
+    assert trial.gate(node.places, node.settings) == "no switch is going on"
+    node.push("one")
+    trial.call_off(node.places)
+    after = node.boot()
+    assert trial.gate(after.places, after.settings) == "no switch is going on"
+    assert records.journal(after.places)["stage"] == "called off"
+    assert records.records(after.places).refused == {}
+
+
 def test_killed_between_the_record_and_the_trial(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """No reboot came between: the next push goes on all the same."""
     with monkeypatch.context() as patched:

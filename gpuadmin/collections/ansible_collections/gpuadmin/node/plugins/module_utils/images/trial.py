@@ -131,6 +131,7 @@ def gate(places: Places, settings: ImageSettings) -> str:
     A trial that fails reboots at once.
     """
     last = journal(places)
+    # guard: what was called off, or has ended, is not judged
     if last.get("stage") != "pending":
         return "no switch is going on"
     running = subvolumes.running_root(places).name
