@@ -23,7 +23,6 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     jobs as image_jobs,
 )
-
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import load
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
 

@@ -169,7 +169,8 @@ def apply(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
 
 def _has_content(path: str) -> bool:
     """Whether there is something in a file of the identity; a link is what it leads to in the root."""
-    return os.path.islink(path) or bool(read_bytes(path))  # guard: what a power cut emptied is nobody's identity -> True
+    # guard: what a power cut emptied is nobody's identity -> True
+    return os.path.islink(path) or bool(read_bytes(path))
 
 
 def strip(root: str, uid_first: int, uid_last: int, extra: Iterable[str] = ()) -> None:
