@@ -245,7 +245,7 @@ def test_a_cut_while_an_image_is_published_again_leaves_one_that_verifies(
     def rename(old: str, new: str) -> None:
         if new.endswith(".sig"):
             raise Cut
-        os.replace(old, new)
+        Path(old).replace(new)
 
     with monkeypatch.context() as patched:
         patched.setattr(publish, "write_atomic", write)
@@ -253,11 +253,11 @@ def test_a_cut_while_an_image_is_published_again_leaves_one_that_verifies(
             patched.setattr(publish.os, "rename", rename)
         with pytest.raises(Cut):
             publish.publish(golden.places, golden.settings, "new", second, sign(world.key, second))
-    store = os.path.join(golden.places.store, "new")
-    assert load(store, golden.settings.signers).raw["by"] == ("y" if point == "name" else "x")
+    store = Path(golden.places.store) / "new"
+    assert load(str(store), golden.settings.signers).raw["by"] == ("y" if point == "name" else "x")
     publish.publish(golden.places, golden.settings, "new", second, sign(world.key, second))
-    assert load(store, golden.settings.signers).raw["by"] == "y"
-    assert not [name for name in os.listdir(store) if name.endswith(".new")]
+    assert load(str(store), golden.settings.signers).raw["by"] == "y"
+    assert not list(store.glob("*.new"))
 
 
 @pytest.mark.parametrize("failing", ["btrfs", "zstd"])
