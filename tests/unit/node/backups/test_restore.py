@@ -119,6 +119,18 @@ def test_a_file_of_the_home_has_the_new_uid_already(storage: Storage) -> None:
     assert ((copy / "hers").stat().st_uid, (copy / "theirs").stat().st_uid) == (20077, 20077)
 
 
+def test_a_part_with_names_of_a_file_that_begins_outside_of_it(storage: Storage) -> None:
+    """Its first name in the part is a file there, the further ones are links to that."""
+    home = storage.home("minji", 20001, {"a": b"x" * 5000, "part/z": b"z"})
+    for name in ("one", "two"):
+        os.link(home / "a", home / "part" / name)
+    storage.backup()
+    target = storage.point / "out"
+    restore.execute(wanted(storage, path="part", mode="directory", target=str(target)))
+    assert (target / "one").samefile(target / "two")
+    assert (target / "two").read_bytes() == b"x" * 5000
+
+
 def test_one_file_is_compared_with_the_manifest(storage: Storage) -> None:
     home = storage.home("minji", 20001, {"a/program": b"x" * 3_000_000, "z": b"z"})
     (home / "a/program").chmod(0o4755)
@@ -310,6 +322,20 @@ def test_where_others_may_write_root_does_not(storage: Storage) -> None:
         restore.execute(wanted(storage, mode="directory", target=str(theirs / "x")))
     done = restore.execute(wanted(storage, mode="directory", target=str(storage.point / "x")))
     assert done["files"] == 1
+
+
+def test_where_others_could_exchange_a_directory_of_root_s_root_does_not_write(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    ours = storage.point / "theirs/ours"
+    ours.mkdir(parents=True)
+    for uid, mode in ((20001, 0o755), (0, 0o777)):
+        os.chown(ours.parent, uid, uid)
+        ours.parent.chmod(mode)
+        with pytest.raises(NodeError, match="theirs must belong to root"):
+            restore.execute(wanted(storage, mode="directory", target=str(ours / "x")))
+    ours.parent.chmod(0o1777)
+    assert restore.execute(wanted(storage, mode="directory", target=str(ours / "x")))["files"] == 1
 
 
 @pytest.mark.holds("a verification compares the manifest with what was recorded")

@@ -20,7 +20,8 @@ class Storage:
         self.skeleton = base / "skel"
         (self.skeleton / "dir").mkdir(parents=True)
         (self.skeleton / ".bashrc").write_text("hello\n")
-        (self.skeleton / "dir/link").symlink_to("/etc/passwd")
+        (self.skeleton.parent / "linked").touch()  # nothing of the machine's: who follows the link gives it away
+        (self.skeleton / "dir/link").symlink_to(self.skeleton.parent / "linked")
         self.archive = base / "archive"
         self.lock = str(base / "lock")
         point = base / "storage"

@@ -66,7 +66,7 @@ def test_made_from_the_skeleton(storage: Storage) -> None:
     assert sorted(path.name for path in home.iterdir()) == [".bashrc", "dir"]
     assert (home / "dir/link").is_symlink()
     assert {path.lstat().st_uid for path in home.rglob("*")} == {20001}
-    assert Path("/etc/passwd").stat().st_uid == 0
+    assert (home / "dir/link").stat().st_uid == 0
     assert storage.run(MINJI).operations == []
 
 
@@ -92,10 +92,19 @@ def test_a_symlinked_or_open_home_root_is_refused(storage: Storage) -> None:
     storage.root.chmod(0o777)
     with pytest.raises(NodeError, match="nobody else can write"):
         storage.run(MINJI)
+    storage.root.chmod(0o755)
+    os.chown(storage.root, 20002, -1)
+    with pytest.raises(NodeError, match="directory of root's"):
+        storage.run(MINJI)
+    os.chown(storage.root, 0, -1)
     elsewhere = storage.root.parent / "elsewhere"
     storage.root.rename(elsewhere)
     storage.root.symlink_to(elsewhere)
     with pytest.raises(NodeError, match="symbolic link"):
+        storage.run(MINJI)
+    storage.root.unlink()
+    storage.root.write_text("")
+    with pytest.raises(NodeError, match="directory of root's"):
         storage.run(MINJI)
 
 

@@ -1,11 +1,13 @@
 """Packing what somebody else made: nothing of it costs more than it holds, and nothing goes that no archive has."""
 
+import io
 import mmap
 import os
 import shutil
 import socket
 import struct
 import subprocess
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,6 +168,81 @@ def test_whatever_differs_is_seen(
     with pytest.raises(NodeError, match="is not what is in"):
         packing.pack(str(home), target)
     assert list(Path(target).parent.iterdir()) == []
+
+
+def grow(path: Path) -> None:
+    """More at the end, the time of change set back."""
+    facts = path.stat()
+    with path.open("ab") as stream:
+        stream.write(b"more")
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+def fifo_for(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+SINGLE: dict[str, tuple[Callable[[Path], object], Callable[[Path], object], str]] = {
+    "a pipe for an empty file": (lambda one: one.touch(0o600), fifo_for, "is not what it is in the archive"),
+    "a link that leads elsewhere": (
+        lambda one: one.symlink_to("here"),
+        lambda one: (one.unlink(), one.symlink_to("there")),
+        "leads elsewhere",
+    ),
+    "a file with more at its end": (lambda one: one.write_bytes(b"less"), grow, "was changed"),
+    "another device": (
+        lambda one: os.mknod(one, 0o600 | 0o020000, os.makedev(1, 3)),
+        lambda one: (one.unlink(), os.mknod(one, 0o600 | 0o020000, os.makedev(1, 5))),
+        "another device",
+    ),
+}
+
+
+@root_only
+@pytest.mark.parametrize(("make", "change", "words"), SINGLE.values(), ids=SINGLE.keys())
+def test_what_nothing_but_one_comparison_sees(
+    tmp_path: Path, make: Callable[[Path], object], change: Callable[[Path], object], words: str
+) -> None:
+    """The same name, mode, owner and time; no other difference gives it away."""
+    home = tmp_path / "minji"
+    home.mkdir()
+    make(home / "one")
+    packed = subprocess.run(
+        ("tar", "--create", "--format=posix", "--numeric-owner", f"--directory={tmp_path}", "./minji"),
+        check=True, capture_output=True,
+    ).stdout  # fmt: skip
+    tar_compare.compare(io.BytesIO(packed), str(home), lambda: None)
+    change(home / "one")
+    with pytest.raises(NodeError, match=words):
+        tar_compare.compare(io.BytesIO(packed), str(home), lambda: None)
+
+
+def test_what_an_archive_of_a_sparse_file_ends_before_is_zeros(tmp_path: Path) -> None:
+    """GNU tar names the end of a hole at the end; another tar need not."""
+    home, size = tmp_path / "minji", 1 << 20
+    home.mkdir()
+    with (home / "one").open("wb") as stream:
+        stream.write(b"x" * 512)
+        stream.truncate(size)
+    facts = (home / "one").stat()
+    packed, content = io.BytesIO(), b"1\n0\n512\n".ljust(512, b"\0") + b"x" * 512
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(archive.gettarinfo(home, "./minji"))
+        one = archive.gettarinfo(home / "one", "./minji/GNUSparseFile.0/one")
+        one.size, one.mtime = len(content), 0
+        one.pax_headers = {
+            "GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "./minji/one",
+            "GNU.sparse.realsize": str(size), "mtime": f"{facts.st_mtime_ns // 10**9}.{facts.st_mtime_ns % 10**9:09}",
+        }  # fmt: skip
+        archive.addfile(one, io.BytesIO(content))
+    tar_compare.compare(io.BytesIO(packed.getvalue()), str(home), lambda: None)
+    with (home / "one").open("r+b") as stream:
+        stream.seek(size - 1)
+        stream.write(b"y")
+    os.utime(home / "one", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    with pytest.raises(NodeError, match="other content"):
+        tar_compare.compare(io.BytesIO(packed.getvalue()), str(home), lambda: None)
 
 
 HARM: dict[str, Callable[[Path], object]] = {

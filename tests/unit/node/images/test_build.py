@@ -23,6 +23,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     jobs as image_jobs,
 )
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import load
+from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
 
 from tests.unit.node.images.conftest import Node, World, confirm, run, sign
 
@@ -215,6 +217,61 @@ def test_a_full_stream_is_added_to_an_image_that_is_there(world: World, golden: 
     assert json.loads(again)["streams"][0] == json.loads(first)["streams"][0]
     files = {path.name for path in (Path(golden.places.store) / "new").iterdir()}
     assert {"from-one.btrfs.zst", "full.btrfs.zst"} <= files
+
+
+@pytest.mark.parametrize("point", ["signature", "manifest", "name"])
+def test_a_cut_while_an_image_is_published_again_leaves_one_that_verifies(
+    world: World, golden: Node, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """Its manifest has its signature at each moment: without, nobody could use or sign it any more."""
+    change(golden, "new")
+    publish.seal(golden.places, golden.settings, "new", tried=False)
+    first = publish.send(golden.places, golden.settings, "new", [], full=True, who="x", progress=lambda text: None)
+    publish.publish(golden.places, golden.settings, "new", first, sign(world.key, first))
+    second = first.replace('"by": "x"', '"by": "y"')
+    assert second != first
+
+    class Cut(BaseException):
+        pass
+
+    real, written = publish.write_atomic, []
+
+    def write(path: str, *arguments: object, **more: object) -> None:
+        if len(written) == {"signature": 0, "manifest": 1, "name": 9}[point]:
+            raise Cut
+        written.append(path)
+        real(path, *arguments, **more)  # type: ignore[arg-type]  # as they came
+
+    def rename(old: str, new: str) -> None:
+        if new.endswith(".sig"):
+            raise Cut
+        Path(old).replace(new)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publish, "write_atomic", write)
+        if point == "name":
+            patched.setattr(publish.os, "rename", rename)
+        with pytest.raises(Cut):
+            publish.publish(golden.places, golden.settings, "new", second, sign(world.key, second))
+    store = Path(golden.places.store) / "new"
+    assert load(str(store), golden.settings.signers).raw["by"] == ("y" if point == "name" else "x")
+    publish.publish(golden.places, golden.settings, "new", second, sign(world.key, second))
+    assert load(str(store), golden.settings.signers).raw["by"] == "y"
+    assert not list(store.glob("*.new"))
+
+
+@pytest.mark.parametrize("failing", ["btrfs", "zstd"])
+def test_half_a_stream_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    """What was sent or packed by a program that failed is deleted, whatever came of it."""
+    commands = {"btrfs": "printf half", "zstd": "cat"}
+    commands[failing] += "; exit 1"
+    real = subprocess.Popen
+    monkeypatch.setattr(
+        publish.subprocess, "Popen", lambda command, **more: real(("sh", "-c", commands[command[0]]), **more)
+    )
+    with pytest.raises(NodeError, match="sending one failed"):
+        publish._send(Places(), "/images/one", None, str(tmp_path / "full"), lambda text: None)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_store_that_cannot_be_written(golden: Node, monkeypatch: pytest.MonkeyPatch) -> None:

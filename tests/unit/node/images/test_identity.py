@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -73,6 +74,29 @@ def test_an_incomplete_truth_is_not_applied(root: Path, other: Path) -> None:
     assert (other / "etc/hostname").read_text() == "node1\n"
 
 
+@pytest.mark.parametrize("name", identity.REQUIRED)
+def test_an_identity_that_a_power_cut_emptied_is_not_applied(root: Path, other: Path, name: str) -> None:
+    identity.capture(str(root), state(root))
+    (root.parent / "state/identity" / name).write_bytes(b"")
+    with pytest.raises(NodeError, match="not complete"):
+        identity.apply(str(other), state(root))
+    assert (other / "etc/hostname").read_text() == "node1\n"
+
+
+def test_what_is_stored_of_the_identity_is_on_the_disk_before_it_has_its_name(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, real = [], identity.write_atomic
+
+    def write(path: str, *arguments: Any, sync: bool = True, **more: Any) -> None:
+        if sync:
+            synced.append(os.path.relpath(path, root.parent / "state/identity"))
+        real(path, *arguments, sync=sync, **more)
+
+    monkeypatch.setattr(identity, "write_atomic", write)
+    assert {*identity.capture(str(root), state(root))} == {*synced}
+
+
 def test_an_image_is_nobody(root: Path) -> None:
     for path in (
         "root/.bash_history",
@@ -96,6 +120,35 @@ def test_an_image_is_nobody(root: Path) -> None:
     assert (root / "etc/subuid").read_text() == ""
 
 
+def test_each_thing_that_must_not_be_in_an_image_is_seen_by_itself(root: Path) -> None:
+    (root / "etc/gshadow").write_text("video:!:minji,root:minji,root\n")
+    account = (root / "etc/passwd").read_text()
+    identity.strip(str(root), 20000, 49999)
+    assert (root / "etc/gshadow").read_text() == "video:!:root:root\n"
+    (root / "etc/passwd").write_text(account)
+    assert identity.leftovers(str(root), 20000, 49999) == ["the account minji is a person's"]
+    identity.strip(str(root), 20000, 49999)
+    state = root / "var/lib/gpuadmin"
+    state.mkdir(parents=True)
+    assert f"{state} is a node's state" in identity.leftovers(str(root), 20000, 49999)
+
+
+def test_a_link_of_the_identity_replaces_what_is_there_and_is_never_followed(root: Path, other: Path) -> None:
+    outside = root.parent / "outside"
+    outside.write_text("kept")
+    (root / "etc/resolv.conf").symlink_to("../run/one")
+    identity.capture(str(root), state(root))
+    (other / "etc/resolv.conf").symlink_to("../run/two")
+    (other / "etc/hosts").unlink(missing_ok=True)
+    (other / "etc/hostname").unlink()
+    (other / "etc/hostname").symlink_to(outside)
+    changed = identity.apply(str(other), state(root))
+    assert {"etc/resolv.conf", "etc/hostname"} <= {*changed}
+    assert (other / "etc/resolv.conf").readlink() == Path("../run/one")
+    assert not (other / "etc/hostname").is_symlink()
+    assert outside.read_text() == "kept"
+
+
 @pytest.mark.holds("what is in /var is not replaced")
 def test_var_gets_what_it_lacks_and_keeps_what_it_has(tmp_path: Path) -> None:
     factory, var = tmp_path / "factory", tmp_path / "var"
@@ -112,6 +165,50 @@ def test_var_gets_what_it_lacks_and_keeps_what_it_has(tmp_path: Path) -> None:
     assert (var / "lib/link").readlink() == Path("new")
     assert (var / "lib/new").stat().st_mode & 0o777 == 0o750
     assert trial.fill_var(str(factory), str(var)) == []
+
+
+def test_a_power_cut_leaves_no_half_of_a_file_in_var(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    factory, var = tmp_path / "factory", tmp_path / "var"
+    (factory / "lib/new").mkdir(parents=True)
+    for name in ("file", "new/one", "new/two"):
+        (factory / "lib" / name).write_text("from the image")
+    (var / "lib").mkdir(parents=True)
+
+    class Cut(BaseException):
+        pass
+
+    def half(_source: str, target: str, **_more: object) -> None:
+        Path(target).write_text("from")
+        raise Cut
+
+    for name in ("file", "new"):
+        with monkeypatch.context() as patched:
+            patched.setattr(trial.shutil, "copyfile", half)
+            with pytest.raises(Cut):
+                trial.fill_var(str(factory), str(var))
+        assert not (var / "lib" / name).exists()
+        (factory / "lib/file").rename(factory / "zfile") if name == "file" else None
+    assert {os.path.relpath(path, var) for path in trial.fill_var(str(factory), str(var))} == {
+        "zfile", "lib/new", "lib/new/one", "lib/new/two",
+    }  # fmt: skip
+    assert (var / "lib/new/one").read_text() == (var / "zfile").read_text() == "from the image"
+    (factory / "zfile").rename(factory / "lib/file")
+    trial.fill_var(str(factory), str(var))
+    assert {path.name for path in (var / "lib").iterdir()} == {"file", "new"}
+
+
+@pytest.mark.holds("what comes into /var is on the disk before it has its name")
+def test_what_comes_into_var_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    factory, var = tmp_path / "factory", tmp_path / "var"
+    (factory / "lib").mkdir(parents=True)
+    (factory / "lib/file").write_text("from the image")
+    var.mkdir()
+    named: list[bool] = []
+    monkeypatch.setattr(trial, "sync_filesystem", lambda path: named.append((var / "lib/file").exists()))
+    trial.fill_var(str(factory), str(var))
+    assert named == [False, True]
 
 
 def test_at_boot_a_root_takes_the_identity(root: Path, other: Path, tmp_path: Path) -> None:

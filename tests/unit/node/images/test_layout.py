@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.images import layout, records
+from ansible_collections.gpuadmin.node.plugins.module_utils.images import grubenv, layout, records
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Running, write_json
 
 from tests.unit.node.images.conftest import Node
@@ -38,10 +38,30 @@ def test_a_fit_node_is_completed_once(node: Node, monkeypatch: pytest.MonkeyPatc
     done = layout.prepare(node.places, node.settings, check=False)
     assert done.operations == planned.operations
     assert done.problems == []
-    assert (node.top / "incoming").is_dir()
+    assert (node.top / "incoming").stat().st_mode & 0o7777 == 0o700
     assert records.records(node.places).confirmed == ("base",)
     assert (Path(node.places.state) / "identity/etc/machine-id").exists()
     assert layout.prepare(node.places, node.settings, check=False).operations == []
+
+
+@pytest.mark.btrfs
+def test_a_root_on_trial_is_not_noted_as_confirmed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts(monkeypatch, node)
+    (Path(node.places.boot) / "grub.cfg").write_text(GRUB)
+    write_json(node.places.in_state("roots.json"), {"confirmed": ["before"], "images": {}, "refused": {}})
+    grubenv.write(node.places.boot, current="before")
+    assert layout.prepare(node.places, node.settings, check=False).problems == []
+    assert records.records(node.places).confirmed == ("before",)
+
+
+@pytest.mark.btrfs
+def test_a_grubenv_that_names_no_root(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts(monkeypatch, node)
+    (Path(node.places.boot) / "grub.cfg").write_text(GRUB)
+    (Path(node.places.boot) / "grubenv").write_bytes(grubenv.render({"other": "x"}))
+    found = layout.prepare(node.places, node.settings, check=False)
+    assert found.problems == ["grubenv has no word `current`"]
+    assert found.operations == []
 
 
 @pytest.mark.btrfs

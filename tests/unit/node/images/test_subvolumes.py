@@ -42,6 +42,20 @@ def test_a_mounted_subvolume_is_never_deleted(node: Node, tmp_path: Path) -> Non
     subvolumes.delete(node.places.in_top("roots/x"), node.places)
 
 
+def test_what_the_host_has_mounted_counts_and_not_only_what_we_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit has a mount namespace of its own, which lacks what was mounted after it began."""
+    line = "1 0 0:30 /roots/x /mnt rw - btrfs /dev/sda2 rw,subvolid=300,subvol=/roots/x\n"
+    monkeypatch.setattr(subvolumes, "read_mountinfo", lambda process="self": line if process == "1" else "")
+    assert subvolumes.mounted_ids("/dev/sda2") == {300: ["/mnt"]}
+
+
+def test_a_disk_is_known_by_all_its_names(tmp_path: Path) -> None:
+    (tmp_path / "sda2").touch()
+    (tmp_path / "by-label").symlink_to("sda2")
+    line = f"1 0 0:30 /roots/x /mnt rw - btrfs {tmp_path}/by-label rw,subvolid=300,subvol=/roots/x\n"
+    assert subvolumes.mounted_ids(f"{tmp_path}/sda2", line) == {300: ["/mnt"]}
+
+
 def test_a_subvolume_goes_with_those_in_it_unless_one_is_needed(node: Node) -> None:
     """Also one inside of a read-only one, at any depth; an id that is to be kept keeps all of it."""
     top = node.top / "incoming"

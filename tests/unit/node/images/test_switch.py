@@ -328,6 +328,42 @@ def test_pushing_twice_without_a_reboot_is_refused(node: Node) -> None:
         tried.push("two")
 
 
+def test_what_runs_is_not_there_already_while_the_next_boot_takes_another(holding_one: Node) -> None:
+    holding_one.push("two")
+    with pytest.raises(NodeError, match="a switch to two waits for this node's reboot"):
+        holding_one.push("one")
+    assert holding_one.grub["trial"] == "two"
+
+
+def test_a_further_root_of_an_image_is_known_by_its_image(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        arm(patched, "root:after")
+        with pytest.raises(Cut):
+            node.push("one")
+    node.push("one")
+    after = node.boot()
+    confirm(after)
+    assert after.grub["current"] == "one+2"
+    assert records.image_of(after.places, "one+2") == "one"
+    assert names(after.places.in_top("images")) == ["one"]
+    assert after.push("one").done == []
+
+
+def test_another_image_of_the_name_that_runs_is_not_there_already(holding_one: Node, world: World) -> None:
+    change_manifest(holding_one, "one", world.key, uuid="11111111-2222-3333-4444-555555555555")
+    with pytest.raises(NodeError, match="another image of the name one"):
+        holding_one.push("one")
+    holding_one.intact()
+
+
+def test_another_image_of_the_name_that_waits_is_not_on_its_way(node: Node, world: World) -> None:
+    node.push("one")
+    assert node.push("one").next_root == "one"
+    change_manifest(node, "one", world.key, uuid="11111111-2222-3333-4444-555555555555")
+    with pytest.raises(NodeError, match="a switch to one waits for this node's reboot"):
+        node.push("one")
+
+
 def test_a_switch_that_waits_is_called_off(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "mounted", lambda *arguments, **more: nullcontext())
     node.push("one")
@@ -337,6 +373,17 @@ def test_a_switch_that_waits_is_called_off(node: Node, monkeypatch: pytest.Monke
     node.push("one")
     assert node.grub["trial"] == "one+2"
     node.intact()
+
+
+@pytest.mark.holds("what was called off, or has ended, is not judged")
+def test_what_was_called_off_has_not_failed(node: Node) -> None:
+    assert trial.gate(node.places, node.settings) == "no switch is going on"
+    node.push("one")
+    trial.call_off(node.places)
+    after = node.boot()
+    assert trial.gate(after.places, after.settings) == "no switch is going on"
+    assert records.journal(after.places)["stage"] == "called off"
+    assert records.records(after.places).refused == {}
 
 
 def test_killed_between_the_record_and_the_trial(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

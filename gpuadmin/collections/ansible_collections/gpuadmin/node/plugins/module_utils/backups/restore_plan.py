@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -160,9 +161,19 @@ def _roots_own(path: str) -> None:
     """Root must not write where somebody else could put a link in its way."""
     if os.path.realpath(path) != path or not os.path.isdir(path):
         raise NodeError(f"{path} must be a directory that is there, without symbolic links on the way")
-    facts = os.stat(path)
-    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
-        raise NodeError(f"{path} must belong to root, and nobody else may write in it")
+    place = path
+    while True:
+        facts = os.stat(place)
+        others = 0o022
+        # where others may create, and rename nothing of root's (/tmp), root's own directory stays in its place
+        if place != path and facts.st_mode & stat.S_ISVTX:
+            others = 0
+        # guard: root writes where nobody else can put a link
+        if facts.st_uid not in (0, os.geteuid()) or facts.st_mode & others:
+            raise NodeError(f"{place} must belong to root, and nobody else may write in it")
+        if place == "/":
+            return
+        place = os.path.dirname(place)  # guard: nobody else can exchange what root writes in -> "/"
 
 
 def owners(request: Request, old: int) -> Mapping[int, int]:

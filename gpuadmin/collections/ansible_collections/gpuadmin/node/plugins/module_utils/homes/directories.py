@@ -101,6 +101,7 @@ def check_root(request: Request, mountinfo: str) -> bool:
         facts = os.lstat(path)
     except FileNotFoundError:
         return False
+    # guard: homes are made in a directory that root alone can change
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != 0 or facts.st_mode & 0o022:
         raise NodeError(f"{path} must be a directory of root's that nobody else can write to")
     return True

@@ -104,6 +104,7 @@ def _difference(
             if first.get(inode) == _bytes(member.linkname)
             else "is no longer a hard link to the same file"  # guard: hard links in an archive
         )
+    # guard: the kind of what is in an archive
     if not getattr(member, _KINDS[stat.S_IFMT(facts.st_mode)])():
         return "is not what it is in the archive"
     if not entry.is_directory and facts.st_nlink > 1:
@@ -114,16 +115,20 @@ def _difference(
         return "has other attributes or another ACL than in the archive"
     if stat.S_ISLNK(facts.st_mode):
         target = os.readlink(entry.name, dir_fd=entry.at)
+        # guard: where a link in an archive leads -> None
         return None if _bytes(member.linkname) == os.fsencode(target) else "leads elsewhere than in the archive"
     if member.mode & 0o7777 != stat.S_IMODE(facts.st_mode):  # guard: modes in an archive
         return "has another mode than in the archive"
     if stat.S_ISCHR(facts.st_mode) or stat.S_ISBLK(facts.st_mode):
         device = os.major(facts.st_rdev), os.minor(facts.st_rdev)
+        # guard: which device an archive has -> None
         return None if (member.devmajor, member.devminor) == device else "is another device than in the archive"
     if not stat.S_ISREG(facts.st_mode):
         return None
-    # guard: times in an archive -> member.size != facts.st_size
-    if (member.size, _modified(member)) != (facts.st_size, facts.st_mtime_ns):
+    if (
+        member.size != facts.st_size  # guard: sizes in an archive
+        or _modified(member) != facts.st_mtime_ns  # guard: times in an archive
+    ):
         return "was changed while it was packed"
     return _content(archive, member, entry, tick)
 
@@ -183,6 +188,7 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, entry: Entry, ti
                 ):
                     return "has other content than in the archive"
                 end += len(block)
+        # guard: what an archive ends before is zeros -> None
         return None if _zeros(handle, end, member.size, tick) else "has other content than in the archive"
     finally:
         os.close(handle)

@@ -77,6 +77,7 @@ def _files(root: str, patterns: Iterable[str]) -> dict[str, str]:
 def _same(one: str, other: str) -> bool:
     if not os.path.lexists(other):
         return False
+    # guard: links of the identity are compared as links
     if os.path.islink(one) or os.path.islink(other):
         return os.path.islink(one) and os.path.islink(other) and os.readlink(one) == os.readlink(other)
     a, b = os.lstat(one), os.lstat(other)
@@ -94,23 +95,25 @@ def differences(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
     return sorted({*changed, *(name for name in have if name not in want)})
 
 
-def _copy(source: str, target: str) -> None:
-    """Copy a file or a symlink with owner and mode, replacing what is there; missing directories are made."""
+def _copy(source: str, target: str, *, sync: bool) -> None:
+    """Copy a file or a symlink with owner and mode, replacing what is there; missing directories are made.
+
+    ``sync``: what is in it is on the disk before it has its name.
+    """
     directory = os.path.dirname(target)
     os.makedirs(directory, mode=0o755, exist_ok=True)
     if os.path.islink(source):
-        _remove(target)
+        remove(target)
         os.symlink(os.readlink(source), target)
         return
-    if os.path.islink(target):
-        os.unlink(target)
     data = read_bytes(source)
     assert data is not None
     facts = os.lstat(source)
-    write_atomic(target, data, mode=stat.S_IMODE(facts.st_mode), model=source, sync=False)
+    write_atomic(target, data, mode=stat.S_IMODE(facts.st_mode), model=source, sync=sync)
 
 
-def _remove(path: str) -> None:
+def remove(path: str) -> None:
+    """Delete a file, a link, or a directory with all that is in it; nothing if it is not there."""
     if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path)
     elif os.path.lexists(path):
@@ -137,9 +140,13 @@ def capture(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
     )
     for name in changed:
         if name in have:
-            _copy(have[name], os.path.join(stored, name))
+            _copy(
+                have[name],
+                os.path.join(stored, name),
+                sync=True,  # guard: what is stored of the identity is whole after a power cut -> False
+            )
         else:
-            _remove(os.path.join(stored, name))
+            remove(os.path.join(stored, name))
     sync_filesystem(stored)
     return changed
 
@@ -148,23 +155,30 @@ def apply(root: str, state: str, extra: Iterable[str] = ()) -> list[str]:
     """Bring a writable root to the node's identity; return the paths that changed. The caller syncs."""
     stored = os.path.join(state, "identity")
     want = _files(stored, (*PATHS, *extra))
-    if any(name not in want for name in REQUIRED):  # guard: an incomplete identity is not applied
+    # guard: an incomplete identity is not applied
+    if any(name not in want or not _has_content(want[name]) for name in REQUIRED):
         raise NodeError(f"this node's identity is not complete in {stored}: run gpuadmin prepare-root")
     changed = differences(root, state, extra)
     for name in changed:
         if name in want:
-            _copy(want[name], os.path.join(root, name))
+            _copy(want[name], os.path.join(root, name), sync=False)
         else:
-            _remove(os.path.join(root, name))
+            remove(os.path.join(root, name))
     return changed
+
+
+def _has_content(path: str) -> bool:
+    """Whether there is something in a file of the identity; a link is what it leads to in the root."""
+    # guard: what a power cut emptied is nobody's identity -> True
+    return os.path.islink(path) or bool(read_bytes(path))
 
 
 def strip(root: str, uid_first: int, uid_last: int, extra: Iterable[str] = ()) -> None:
     """Take what belongs to the golden node or to people out of a writable root. The caller syncs."""
     for path in _files(root, (*PATHS, *extra)).values():
-        _remove(path)  # the files; a directory that a package brought stays, so that its database agrees
+        remove(path)  # the files; a directory that a package brought stays, so that its database agrees
     for name in _matching(root, TRACES):
-        _remove(os.path.join(root, name))
+        remove(os.path.join(root, name))
     # empty, not missing: systemd then knows that it is an image (machine-id(5))
     write_atomic(os.path.join(root, "etc/machine-id"), b"", mode=0o444, sync=False)
     names = set(people(root, uid_first, uid_last))
@@ -195,6 +209,7 @@ def _without(kind: str, text: str, names: set[str]) -> str:
         if fields[0] in names:
             continue
         if kind in ("group", "gshadow") and len(fields) == 4:
+            # guard: people administer no group of an image -> (3,)
             for index in (3,) if kind == "group" else (2, 3):
                 fields[index] = ",".join(name for name in fields[index].split(",") if name not in names)
         lines.append(":".join(fields) + ending)
@@ -209,6 +224,8 @@ def leftovers(root: str, uid_first: int, uid_last: int, extra: Iterable[str] = (
     if read_bytes(os.path.join(root, "etc/machine-id")):
         found.append("/etc/machine-id is one node's")
     found += [f"/{name} is a trace of use" for name in _matching(root, TRACES)]
+    # guard: an image with somebody's account is not sealed
     found += [f"the account {name} is a person's" for name in people(root, uid_first, uid_last)]
     stored = os.path.join(root, "var/lib/gpuadmin")
+    # guard: an image with a node's state is not sealed -> found
     return found + ([f"{stored} is a node's state"] if os.path.isdir(stored) else [])

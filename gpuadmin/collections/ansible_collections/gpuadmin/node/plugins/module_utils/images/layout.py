@@ -97,6 +97,7 @@ def _boot(places: Places, store_type: str) -> list[str]:
         found = boot_problems(stream.read(), store_type, places.boot)
     try:
         current = grubenv.read(places.boot).get("current", "")
+        # guard: a node whose grubenv names no root is unfit
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", current):
             found.append("grubenv has no word `current`")
     except NodeError as error:
@@ -114,14 +115,21 @@ def prepare(places: Places, settings: ImageSettings, *, check: bool) -> Layout:
         if not os.path.isdir(path):
             layout.operations.append(f"make {name}/ in the top level")
             if not check:
-                os.mkdir(path, 0o700)
+                os.mkdir(
+                    path,
+                    0o700,  # guard: images and roots are for root's eyes -> 0o755
+                )
     running = subvolumes.running_root(places).name
     if identity.differences(places.root, places.state, settings.identity):
         layout.operations.append("note this node's identity in its state")
         if not check:
             identity.capture(places.root, places.state, settings.identity)
     known = records(places)
-    if running not in known.confirmed and grubenv.read(places.boot).get("current") == running:
+    if (
+        running not in known.confirmed
+        # guard: a root that does not boot by itself is not noted as confirmed
+        and grubenv.read(places.boot).get("current") == running
+    ):
         layout.operations.append(f"note {running} as a confirmed root")
         if not check:
             replace(known, confirmed=(running, *known.confirmed)).write(places)

@@ -12,12 +12,13 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import NodeError, in_words
 from ..fields import UUID
+from ..files import read_bytes
 from ..run import run_command
 from .places import FORMAT, check_name
 
@@ -160,6 +161,16 @@ def verify(text: bytes, signature: bytes, signers: str) -> None:
         )
 
 
+def _verify_any(text: bytes, signatures: Sequence[bytes], signers: str) -> None:
+    """Check that one of the signatures is of a manifest. Raises NodeError with what is wrong with the first."""
+    for other in signatures[1:]:
+        try:
+            return verify(text, other, signers)
+        except NodeError:
+            continue
+    verify(text, signatures[0], signers)
+
+
 def load(directory: str, signers: str | None) -> Manifest:
     """Read and verify the manifest in an image's directory; ``signers`` None: without verifying."""
     return load_text(directory, signers)[0]
@@ -177,12 +188,11 @@ def load_text(directory: str, signers: str | None) -> tuple[Manifest, bytes]:
     except OSError as error:
         raise NodeError(f"the image store cannot be read: {in_words(error)}") from error
     if signers is not None:
-        try:
-            with open(path + ".sig", "rb") as stream:
-                signature = stream.read()
-        except FileNotFoundError:
-            raise NodeError(f"image {name} is not signed; it is not used") from None
-        verify(text, signature, signers)  # guard: a manifest's signature is checked
+        # the second: of a manifest that a cut left without its name (publish)
+        found = [data for end in (".sig", ".sig.new") if (data := read_bytes(path + end)) is not None]
+        if not found:
+            raise NodeError(f"image {name} is not signed; it is not used")
+        _verify_any(text, found, signers)  # guard: a manifest's signature is checked
     manifest = parse(text, path)
     if manifest.name != name:  # guard: a manifest is under its own name
         raise NodeError(f"{path} is the manifest of {manifest.name}; the store was changed by hand")

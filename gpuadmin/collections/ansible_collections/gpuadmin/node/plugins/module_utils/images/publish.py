@@ -176,7 +176,10 @@ def _send(
         raise NodeError(f"the image store does not take {os.path.basename(image)}: {in_words(error)}") from error
     noise = sender.stderr.read().decode("utf-8", "replace").strip()
     pump.join()
-    if sender.wait() != 0 or packer.wait() != 0:
+    if (
+        sender.wait() != 0  # guard: half of what was to be sent is no stream
+        or packer.wait() != 0  # guard: half of what was packed is no stream
+    ):
         os.unlink(part)
         raise NodeError(f"sending {os.path.basename(image)} failed: {noise or 'zstd failed'}")
     os.rename(part, target)
@@ -201,7 +204,10 @@ def _pump(source: IO[bytes], sink: IO[bytes], counted: list[int]) -> None:
 
 
 def publish(places: Places, settings: ImageSettings, name: str, text: str, signature: str) -> None:
-    """Put the signed manifest into the store: the signature first, the manifest last, both durable."""
+    """Put the signed manifest into the store, durable; whenever it is cut, the manifest there has its signature there.
+
+    Where another one is there, its signature stays until the new manifest is in its place (``manifest.load``).
+    """
     manifest = parse(text.encode())
     verify(text.encode(), signature.encode(), settings.signers)  # guard: only what the site's key signed is published
     if manifest.name != name:  # guard: a manifest is published under its own name
@@ -211,8 +217,12 @@ def publish(places: Places, settings: ImageSettings, name: str, text: str, signa
         size = os.path.getsize(os.path.join(directory, stream.file))
         if size != stream.bytes:  # guard: what is published is whole
             raise NodeError(f"{stream.file} has {size} bytes in the store, not {stream.bytes}")
-    write_atomic(os.path.join(directory, "manifest.json.sig"), signature.encode(), mode=0o600)
+    signed = os.path.join(directory, "manifest.json.sig")
+    # guard: a manifest has its signature before it is there
+    write_atomic(f"{signed}.new", signature.encode(), mode=0o600)
     write_atomic(os.path.join(directory, "manifest.json"), text.encode(), mode=0o600)
+    os.rename(f"{signed}.new", signed)
+    sync_directory(directory)
     kept = places.in_state("manifests")
     os.makedirs(kept, mode=0o755, exist_ok=True)
     write_atomic(os.path.join(kept, f"{name}.json"), text.encode(), mode=0o644)

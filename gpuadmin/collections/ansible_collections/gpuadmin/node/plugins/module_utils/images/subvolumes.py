@@ -21,8 +21,8 @@ def is_image(found: Subvolume, wanted: str) -> bool:
 
 
 def _mountinfo() -> str:
-    # of process 1: our own mount namespace may be a private one
-    return read_mountinfo("1" if os.access("/proc/1/mountinfo", os.R_OK) else "self")
+    # guard: what is mounted is asked of process 1 -> read_mountinfo()
+    return read_mountinfo("1" if os.access("/proc/1/mountinfo", os.R_OK) else "self")  # ours may be a private one
 
 
 def mounted_ids(source: str, text: str | None = None) -> dict[int, list[str]]:
@@ -30,7 +30,9 @@ def mounted_ids(source: str, text: str | None = None) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for mount in parse_mountinfo(_mountinfo() if text is None else text):
         identifier = mount.subvolume_id
-        if identifier is not None and os.path.realpath(mount.source) == os.path.realpath(source):
+        # guard: a disk that was mounted by another of its names is the same disk -> mount.source == source
+        same = os.path.realpath(mount.source) == os.path.realpath(source)
+        if identifier is not None and same:
             found.setdefault(identifier, []).append(mount.point)
     return found
 

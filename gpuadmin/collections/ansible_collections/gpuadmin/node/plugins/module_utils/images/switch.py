@@ -132,6 +132,7 @@ def _root(switch: Switch) -> None:
     guard.set_read_only(new, True)  # guard: a new root is read-only before it has its name
     os.rename(new, places.in_top("roots", switch.target))
     guard.sync(places.top)
+    # guard: a further root of an image is known by its image
     replace(known, images={**known.images, switch.target: name}).write(places)
     switch.done.append(f"made root {switch.target} of it, beside {running}")
 
@@ -234,18 +235,22 @@ def _take_leave(switch: Switch) -> None:
 
 
 def already_there(switch: Switch) -> bool:
-    """Whether the wanted image runs and is confirmed."""
-    running = subvolumes.running_root(switch.places).name
-    if grubenv.read(switch.places.boot).get("current") != running:
+    """Whether the wanted image runs, is confirmed, and is what the next boot takes."""
+    running, environment = subvolumes.running_root(switch.places).name, grubenv.read(switch.places.boot)
+    if environment.get("current") != running:
+        return False
+    if environment.get("trial"):  # guard: who runs an image that the next boot leaves is not told that all is done
         return False
     if switch.manifest is None:
         return running == switch.target
-    image = btrfs.inspect(switch.places.in_top("images", switch.manifest.name))
-    return (
-        image_of(switch.places, running) == switch.manifest.name
-        and image is not None
-        and subvolumes.is_image(image, switch.manifest.uuid)
-    )
+    return image_of(switch.places, running) == switch.manifest.name and _is_here(switch.places, switch.manifest)
+
+
+def _is_here(places: Places, manifest: Manifest) -> bool:
+    """Whether the image of the name that is here is that image."""
+    image = btrfs.inspect(places.in_top("images", manifest.name))
+    # guard: another image of the name is neither there already nor on its way -> image is not None
+    return image is not None and subvolumes.is_image(image, manifest.uuid)
 
 
 def waiting(switch: Switch) -> bool:
@@ -255,6 +260,8 @@ def waiting(switch: Switch) -> bool:
         return False
     wanted = switch.manifest.name if switch.manifest is not None else switch.target
     if last.get("image" if switch.manifest is not None else "root") != wanted:
+        return False
+    if switch.manifest is not None and not _is_here(switch.places, switch.manifest):
         return False
     root = str(last.get("root"))
     switch.booted = subvolumes.running_root(switch.places).name == root

@@ -26,6 +26,7 @@ from .root_facts import failed_units
 CHECK_SECONDS = 60
 FACTORY = "usr/share/gpuadmin/factory-var"
 WRITABLE = ("var", "local")  # what belongs to the node, below the root
+NEW = ".gpuadmin-new"  # ends the names of what is not whole yet
 
 
 def take_identity(places: Places, settings: ImageSettings) -> list[str]:
@@ -45,25 +46,55 @@ def take_identity(places: Places, settings: ImageSettings) -> list[str]:
 
 
 def fill_var(factory: str, var: str) -> list[str]:
-    """Copy what the image's packages put into /var and this node has not. What is there is never touched."""
+    """Copy what the image's packages put into /var and this node has not. What is there is never touched.
+
+    It is whole and on the disk before it has its name: half of a file would count as the node's own from then on.
+    """
+    begun: list[tuple[str, str]] = []
+    _fill(factory, var, begun)
+    if not begun:
+        return []
+    sync_filesystem(var)  # guard: what comes into /var is on the disk before it has its name
     done = []
-    for directory, names, files in os.walk(factory):
-        relative = os.path.relpath(directory, factory)
-        for name in sorted([*names, *files]):
-            source, target = os.path.join(directory, name), os.path.normpath(os.path.join(var, relative, name))
-            if os.path.lexists(target):  # guard: what is in /var is not replaced
-                continue
-            facts = os.lstat(source)
-            if os.path.isdir(source) and not os.path.islink(source):
-                os.mkdir(target, 0o700)
-                shutil.copystat(source, target)
-            else:
-                shutil.copy2(source, target, follow_symlinks=False)
-            os.chown(target, facts.st_uid, facts.st_gid, follow_symlinks=False)
-            done.append(target)
-    if done:
-        sync_filesystem(var)
+    for temporary, target in begun:
+        if os.path.lexists(target):  # a service has made it meanwhile
+            identity.remove(temporary)
+            continue
+        os.rename(temporary, target)
+        done.append(target)
+        for directory, names, files in os.walk(target):
+            done += [os.path.join(directory, name) for name in sorted([*names, *files])]
+    sync_filesystem(var)
     return done
+
+
+def _fill(source: str, target: str, begun: list[tuple[str, str]]) -> None:
+    """Copy what a directory lacks beside the names that it is to have; ``begun`` gets (where it is, its name)."""
+    for name in sorted(os.listdir(source)) if os.path.isdir(source) else []:
+        one, other = os.path.join(source, name), os.path.join(target, name)
+        if os.path.lexists(other):  # guard: what is in /var is not replaced
+            if os.path.isdir(one) and not os.path.islink(one) and os.path.isdir(other):
+                _fill(one, other, begun)
+            continue
+        temporary = os.path.join(target, f".{name}{NEW}")
+        identity.remove(temporary)  # left by a cut
+        _copy_tree(one, temporary)
+        begun.append((temporary, other))
+
+
+def _copy_tree(source: str, target: str) -> None:
+    """Copy a file, a link or a directory with owners, modes and times."""
+    facts = os.lstat(source)
+    if os.path.isdir(source) and not os.path.islink(source):
+        os.mkdir(target, 0o700)
+        for name in sorted(os.listdir(source)):
+            _copy_tree(os.path.join(source, name), os.path.join(target, name))
+        os.chown(target, facts.st_uid, facts.st_gid)
+        shutil.copystat(source, target)
+    else:
+        shutil.copyfile(source, target, follow_symlinks=False)
+        os.chown(target, facts.st_uid, facts.st_gid, follow_symlinks=False)
+        shutil.copystat(source, target, follow_symlinks=False)
 
 
 def on_trial(places: Places) -> bool:
@@ -100,6 +131,7 @@ def gate(places: Places, settings: ImageSettings) -> str:
     A trial that fails reboots at once.
     """
     last = journal(places)
+    # guard: what was called off, or has ended, is not judged
     if last.get("stage") != "pending":
         return "no switch is going on"
     running = subvolumes.running_root(places).name
