@@ -11,7 +11,8 @@ pytestmark = pytest.mark.lab
 #: What it must not touch: accounts, homes, units, and who runs what.
 STATE = (
     "cat /etc/passwd /etc/shadow /etc/subuid; ls /run/user /var/lib/systemd/linger; "
-    "ls -la --time-style=+ /home/minji /local/.docker"  # without times: the session's file has come and gone
+    "ls -la --time-style=+ /local/.docker; "  # without times: the session's file has come and gone
+    "runuser -u minji -- ls -la --time-style=+ /home/minji"  # root of a node sees no home of an NFS server
 )
 
 

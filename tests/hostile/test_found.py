@@ -26,7 +26,7 @@ def storage(tmp_path: Path) -> Iterator[Storage]:
         yield Storage(point)
 
 
-@pytest.mark.holds("an empty place of a subvolume goes with the home", "an empty place of a subvolume lacks nothing")
+@pytest.mark.holds("an empty place of a subvolume lacks nothing")
 def test_a_snapshot_of_a_subvolume_that_holds_another_one(storage: Storage) -> None:
     """Whoever makes one has an empty directory with the inode of a subvolume's place; it is nothing that is missing."""
     home = storage.home(*MINJI)

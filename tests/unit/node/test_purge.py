@@ -85,7 +85,6 @@ def test_a_directory_that_is_exchanged_on_the_way_in_is_kept_and_named(
             (tree / "a/b").mkdir()
         return real(entry, parent)
 
-    monkeypatch.setattr(purge, "_is_mount", lambda entry: False)
     monkeypatch.setattr(purge, "enter", enter)
     handle = os.open(tree, os.O_RDONLY)
     done = purge.purge(handle, b"a", lambda entry: None)

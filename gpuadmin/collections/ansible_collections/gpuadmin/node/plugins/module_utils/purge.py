@@ -224,25 +224,20 @@ def gone(at: int, name: str) -> None:
 
 
 def _below(handle: int, judge: Judge, done: Purged) -> None:
-    for entry in walk(handle, enter, leaving=True, skip=lambda entry, why: done.keep(entry.path, why)):
+    def enter_or_keep(entry: Entry, parent: os.stat_result) -> bool:
+        entered = enter(entry, parent)
+        if not entered:
+            done.keep(entry.path, "is mounted there")
+        return entered
+
+    for entry in walk(handle, enter_or_keep, leaving=True, skip=lambda entry, why: done.keep(entry.path, why)):
+        if entry.is_directory and not entry.leaving:
+            continue
         reason = judge(entry)
-        # guard: an empty place of a subvolume goes with the home
-        if entry.is_directory and entry.facts.st_ino == btrfs.PLACEHOLDER_INODE and reason is None:
-            _unlink(entry, done, directory=True)  # empty for ever; the root of an ext4 that is mounted there is busy
-        elif entry.is_directory and not entry.leaving:
-            if _is_mount(entry):
-                done.keep(entry.path, "is mounted there")
-        elif reason is not None:
+        if reason is not None:
             done.keep(entry.path, reason)
         else:
             _unlink(entry, done, directory=entry.leaving)
-
-
-def _is_mount(entry: Entry) -> bool:
-    try:
-        return not enter(entry, os.fstat(entry.at))
-    except OSError:
-        return False  # the walk finds out, and says so
 
 
 def _unlink(entry: Entry, done: Purged, *, directory: bool) -> None:

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from .btrfs import PLACEHOLDER_INODE, open_directory, subvolume_of
+from .btrfs import PLACEHOLDER_INODE, open_directory
 from .budget import Budget, TooMuchAtOnce
 from .errors import NodeError
 
@@ -51,17 +51,14 @@ def same_file_system(entry: Entry, parent: os.stat_result) -> bool:
     return entry.facts.st_dev == parent.st_dev and entry.facts.st_ino != PLACEHOLDER_INODE
 
 
-def same_mount(entry: Entry, parent: os.stat_result) -> bool:
-    """What to enter: directories of the same mount, and subvolumes there, which have a device of their own.
+def same_mount(entry: Entry, _parent: os.stat_result) -> bool:
+    """What to enter: directories of the same mount, also in subvolumes there.
 
-    The device does not tell: a part of the same file system may be mounted here once more (``mount --bind``).
+    The device does not tell: a subvolume has one of its own, and ``mount --bind`` shows a part of the same device.
     """
     handle = open_directory(entry.name, entry.at)
     try:
-        return (
-            (entry.facts.st_dev == parent.st_dev or subvolume_of(handle) is not None)
-            and _mount_id(handle) == _mount_id(entry.at)  # guard: what is mounted inside of a tree is not entered
-        )
+        return _mount_id(handle) == _mount_id(entry.at)  # guard: what is mounted inside of a tree is not entered
     finally:
         os.close(handle)
 
