@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -78,6 +79,19 @@ def test_the_node_itself_is_not_touched_by_a_build(golden: Node) -> None:
     assert (factory / "lib/package/data").read_text() == "a package's"
     assert not (factory / "cache").exists()
     assert [one.name for one in (factory / "lib/dkms").iterdir()] == ["mok.pub"], "a private key is in no image"
+
+
+@pytest.mark.holds("what blocks whoever reads it is in no image")
+def test_pipes_and_sockets_of_a_package_end_no_build(tmp_path: Path) -> None:
+    """postfix has pipes in /var/spool: to copy one waits for somebody who writes to it, and a socket cannot be read."""
+    upper = tmp_path / "upper/spool"
+    upper.mkdir(parents=True)
+    os.mkfifo(upper / "pickup")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(upper / "master"))
+    (upper / "main.cf").write_text("a package's")
+    assert build.collect_var(str(tmp_path / "upper"), str(tmp_path / "factory")) == 2
+    assert [one.name for one in (tmp_path / "factory/spool").iterdir()] == ["main.cf"]
 
 
 def driver(root: Path, module: str | None, libraries: str = "550.163.01") -> None:

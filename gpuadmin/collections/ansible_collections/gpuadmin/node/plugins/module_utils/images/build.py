@@ -160,7 +160,10 @@ def finish(places: Places, settings: ImageSettings, name: str) -> list[str]:
 
 
 def collect_var(upper: str, factory: str) -> int:
-    """Copy what was added to /var into the image; return how many paths. Deletions and caches are left out."""
+    """Copy what was added to /var into the image; return how many paths.
+
+    Deletions and caches are left out, as are sockets, pipes and devices, which services make.
+    """
     count = 0
     if not os.path.isdir(upper):
         return 0
@@ -172,14 +175,17 @@ def collect_var(upper: str, factory: str) -> int:
                 continue
             source, target = os.path.join(directory, name), os.path.join(factory, relative, name)
             facts = os.lstat(source)
-            if stat.S_ISCHR(facts.st_mode) or os.path.lexists(target):
+            kind = stat.S_IFMT(facts.st_mode)
+            # guard: what blocks whoever reads it is in no image
+            if kind not in (stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK) or os.path.lexists(target):
                 continue
             os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
-            if stat.S_ISDIR(facts.st_mode):
+            if kind == stat.S_IFDIR:
                 os.mkdir(target)
-            run(("cp", "-dp", "--no-target-directory", source, target)) if not stat.S_ISDIR(facts.st_mode) else None
+            else:
+                run(("cp", "-dp", "--no-target-directory", source, target))
             os.chown(target, facts.st_uid, facts.st_gid, follow_symlinks=False)
-            if not stat.S_ISLNK(facts.st_mode):
+            if kind != stat.S_IFLNK:
                 os.chmod(target, stat.S_IMODE(facts.st_mode))
             count += 1
     return count
