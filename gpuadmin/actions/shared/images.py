@@ -42,8 +42,8 @@ def signing_key(site: Site, *, make: bool = False) -> Path:
             check=True,
             stdin=subprocess.DEVNULL,
         )
-        # ssh-keygen does not: a power cut would leave an empty key, which is never made again
-        subprocess.run(["sync", str(path), f"{path}.pub"], check=True)
+        # ssh-keygen does not sync: a power cut would leave an empty key, which is never made again
+        subprocess.run(["sync", path, f"{path}.pub"], check=True)  # guard: the key that signs images is on the disk
     return path
 
 

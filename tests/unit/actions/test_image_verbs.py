@@ -1,12 +1,16 @@
 """The verbs about images, from their command line to what Ansible would be asked, and what people are told."""
 
 import json
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gpuadmin.actions.shared import images
 from gpuadmin.actions.shared.queue import mark_of
 from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.config.load import load_site
 from gpuadmin.results import HostResult, RunResult
 from tests.support.image_cluster import B, Cli, Cluster, cluster, manifest, node
 
@@ -109,6 +113,23 @@ def test_the_chains_key_is_made_anew_and_written_nowhere(cli: Cli, cluster: Clus
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any("runs" in path.parts for path in written)
     assert not [path for path in written if b"PRIVATE KEY" in path.read_bytes() and path.name != "image_signing_key"]
+
+
+@pytest.mark.needs("ssh-keygen")
+@pytest.mark.holds("the key that signs images is on the disk")
+def test_a_power_cut_leaves_no_empty_key_that_signs(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **more: Any) -> Any:
+        commands.append([command[0], *(str(one) for one in command if "signing_key" in str(one))])
+        return really_run(command, **more)
+
+    really_run = subprocess.run
+    monkeypatch.setattr(images.subprocess, "run", run)
+    key = images.signing_key(load_site(str(site)), make=True)
+    assert commands == [["ssh-keygen", str(key)], ["sync", str(key), f"{key}.pub"]]
+    assert images.signing_key(load_site(str(site)), make=True).read_text() == key.read_text()
+    assert len(commands) == 2, "the same one"
 
 
 def test_build(cli: Cli, cluster: Cluster) -> None:
