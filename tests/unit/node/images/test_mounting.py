@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import mounting
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places
-from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import read_mountinfo
+from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import keep_own, read_mountinfo
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import run
 
 MOUNTINFO = "1 0 0:1 / / rw - btrfs /dev/vda2 rw\n"
@@ -61,13 +61,48 @@ def test_an_error_inside_gives_them_back(places: Places, commands: list[tuple[st
     assert commands[-1] == ("umount", "-l", places.top)
 
 
-@pytest.mark.root
-def test_a_look_that_is_killed_leaves_nothing_mounted(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    def tmpfs(command: tuple[str, ...], **words: str) -> str:
-        there = command[-1]
-        return run(("mount", "-t", "tmpfs", "none", there) if "subvolid=5" in " ".join(command) else command, **words)
+@pytest.fixture
+def tmpfs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of the disk and of the store."""
 
-    monkeypatch.setattr(mounting, "run", tmpfs)
+    def mount(command: tuple[str, ...], **words: str) -> str:
+        new = ("mount", "-t", "tmpfs", "none", command[-1])
+        return run(new if command[1] == "-t" else command, **words)
+
+    monkeypatch.setattr(mounting, "run", mount)
+
+
+@pytest.mark.root
+@pytest.mark.usefixtures("tmpfs")
+@pytest.mark.holds("what ends leaves the others what they have mounted")
+def test_a_relay_that_ends_leaves_the_push_the_disk_and_the_store(places: Places) -> None:
+    """Each has mounted them for itself, at the same places."""
+    settings = ImageSettings(store="storage:/images")
+    mounted, ended = os.pipe(), os.pipe()
+    push = os.fork()
+    if not push:
+        keep_own()
+        with mounting.mounted(places, settings, store="ro"):
+            os.write(mounted[1], b".")
+            os.read(ended[0], 1)
+            os._exit(0 if os.path.ismount(places.top) and os.path.ismount(places.store) else 3)
+    os.read(mounted[0], 1)
+    relay = os.fork()
+    if not relay:
+        keep_own()
+        with mounting.mounted(places, settings, store="ro"):
+            pass
+        os._exit(0)
+    assert os.waitpid(relay, 0)[1] == 0
+    os.write(ended[1], b".")
+    assert os.waitstatus_to_exitcode(os.waitpid(push, 0)[1]) == 0
+    for handle in (*mounted, *ended):
+        os.close(handle)
+
+
+@pytest.mark.root
+@pytest.mark.usefixtures("tmpfs")
+def test_a_look_that_is_killed_leaves_nothing_mounted(places: Places) -> None:
     before = read_mountinfo()
     top = Path(places.top).with_name("look-1000000000")
     top.mkdir()  # of another one that was killed

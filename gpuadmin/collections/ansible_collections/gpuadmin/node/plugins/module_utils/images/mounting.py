@@ -39,8 +39,10 @@ def mounted(places: Places, settings: ImageSettings, *, store: str | None) -> It
     finally:
         for path in reversed(done):
             run_command(("umount", "-l", path))
+        # rmdir(2) takes away what others have mounted there in namespaces of their own: a push, while a relay ends
+        if places.own:  # guard: what ends leaves the others what they have mounted -> True
             with suppress(OSError):  # still mounted: it is left as it is
-                os.rmdir(path)
+                os.rmdir(places.top)
 
 
 def _clear_looks(run_directory: str) -> None:
