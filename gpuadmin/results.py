@@ -9,8 +9,8 @@ from typing import Any
 from gpuadmin.errors import ExitCode
 
 #: What a run says of hosts that ssh could not log in to, where the same again would end the same.
-UNPINNED = "its ssh host key is not known yet: gpuadmin trust"
-OTHER_KEY = "its ssh host key is not the pinned one; see: gpuadmin trust"
+UNPINNED = "its ssh host key is not known yet: gpuadmin trust HOST"
+OTHER_KEY = "its ssh host key is not the pinned one; see: gpuadmin trust HOST"
 DENIED = "refuses our login (permission denied)"
 UNRESOLVED = "its name cannot be resolved: give ansible_host in inventory/"
 #: How the message of a host begins whose refusal is the fault of this machine's key; `gpuadmin check` says the way out.
@@ -34,6 +34,8 @@ def way_out(reasons: Mapping[str, str]) -> str | None:
         ways.append(
             f"gpuadmin check tries the admin's key; one that a host lacks: gpuadmin bootstrap {denied} --as USER"
         )
+    if of(UNRESOLVED):
+        ways.append("correct the name in inventory/, or give ansible_host there")
     return "; ".join(ways) or None
 
 

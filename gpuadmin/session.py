@@ -159,9 +159,8 @@ class Session:
                 and sys.stderr.isatty()  # guard: a question is asked where somebody reads it
             )
         ):
-            raise RefusedError(
-                "not confirmed: there is no terminal to ask on", hint="give --yes, or look first with --check"
-            )
+            look = "" if self.verb == "trust" else ", or look first with --check"  # which has no such option
+            raise RefusedError("not confirmed: there is no terminal to ask on", hint=f"give --yes{look}")
 
     def save(self, registry: RegistryFile, *, forget: Sequence[str] = ()) -> None:
         """Write users.yml, but in a check; what it says is remembered when the verb has succeeded.

@@ -28,6 +28,8 @@ from gpuadmin.session import Session, opened
 _ANOTHER_LOGIN = (
     "another login is --as USER (many hosts let root in by key alone), a password --ask-pass; then run it again"
 )
+#: What a check says of a host whose key was not confirmed before.
+_UNPINNED = "its host key is not pinned yet, so it was not looked at; it is shown above"
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,11 @@ def bootstrap(options: Options, names: Sequence[str], entrance: Entrance, *, uid
 def _advice(hosts: Mapping[str, HostResult]) -> str | None:
     """What to do next: another login helps only where a host has refused this one."""
     why = [host.message or "" for host in hosts.values() if host.bad]
-    return _ANOTHER_LOGIN if any("login" in one and not one.startswith(BY_KEY) for one in why) else None
+    if any("login" in one and not one.startswith(BY_KEY) for one in why):
+        return _ANOTHER_LOGIN
+    if any("sudo password" in one for one in why):  # Ansible's "Missing …" and "Incorrect sudo password"
+        return "--ask-become-pass asks for the sudo password; then run it again"
+    return "gpuadmin trust HOST pins a key without anything else; then run it again" if _UNPINNED in why else None
 
 
 def _usable(session: Session, key: dict[str, str | None]) -> bool:
@@ -99,7 +105,7 @@ def _usable(session: Session, key: dict[str, str | None]) -> bool:
 
 
 def _no_key(key: dict[str, str | None]) -> str:
-    return key["message"] or "its host key is not pinned yet, so it was not looked at; it is shown above"
+    return key["message"] or _UNPINNED
 
 
 def _plan(session: Session, found: dict[str, HostResult]) -> PlanBuilder:

@@ -77,7 +77,7 @@ def pin(
             ) from None
         echo(f"{counted(len(new), 'host key')} pinned in {place or path}", err=True)
     elif states and all(state["state"] == "pinned" for state in states.values()):
-        echo("Nothing to do: all of them are pinned.", err=True)
+        echo("Nothing to pin: all of them are pinned.", err=True)
     return states
 
 

@@ -160,7 +160,7 @@ def test_trust_pins_what_answers_and_refuses_what_differs(
     before = check()
     assert before["exit_code"] == 4
     assert {host["message"] for host in before["hosts"].values()} == {
-        "its ssh host key is not known yet: gpuadmin trust"
+        "its ssh host key is not known yet: gpuadmin trust HOST"
     }
     document = gpuadmin(mine, "trust", "--all", "--yes")
     assert document["exit_code"] == 0, document["stderr"]

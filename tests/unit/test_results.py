@@ -10,7 +10,7 @@ from gpuadmin.answers import Answers
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.content import content_path
 from gpuadmin.errors import ExitCode
-from gpuadmin.results import BY_KEY, DENIED, OTHER_KEY, UNPINNED, HostResult, RunResult, way_out, with_all
+from gpuadmin.results import BY_KEY, DENIED, OTHER_KEY, UNPINNED, UNRESOLVED, HostResult, RunResult, way_out, with_all
 
 AWAY = HostResult("unreachable", message="does not answer (timed out)")
 
@@ -85,6 +85,7 @@ PLAYBOOKS = sorted(content_path("playbooks").glob("*.yml"))
         (OTHER_KEY, "gpuadmin trust --replace n1 n2"),
         (DENIED, "gpuadmin check tries the admin's key; one that a host lacks: gpuadmin bootstrap n1 n2 --as USER"),
         (f"{BY_KEY} /k of this machine is open to others", "gpuadmin check says what to do about the key"),
+        (UNRESOLVED, "correct the name in inventory/, or give ansible_host there"),
         ("does not answer (timed out)", None),
     ],
 )

@@ -319,6 +319,7 @@ def test_bootstrap_in_check_mode_pins_nothing_and_asks_no_host_without_a_key(
     assert code == 4
     assert "not pinned yet" in out
     assert "SHA256:" in err
+    assert "Hint: gpuadmin trust HOST pins a key" in err
     assert ansible.asked == []
     (record,) = [path for path in (site / "runs").iterdir() if path.is_dir()]
     assert json.loads((record / "result.json").read_text())["exit_code"] == 4
@@ -351,6 +352,24 @@ def test_bootstrap_of_a_host_that_lets_nobody_in(
     assert "hosts that answered" not in out
     assert "Logging in" not in out
     assert len(ansible.asked) == (1 if message else 0)
+
+
+@pytest.mark.parametrize("which", ["Missing", "Incorrect"])
+def test_bootstrap_says_which_option_asks_for_the_sudo_password(
+    ansible: Ansible, cli: Cli, keys: dict[str, str], which: str
+) -> None:
+    ansible.answers = [{"node1": HostResult("failed", message=f"Task failed: {which} sudo password")}]
+    code, _, err = cli("bootstrap", "node1", "--as", "ubuntu", "--yes")
+    assert code == 3
+    assert "Hint: --ask-become-pass asks for the sudo password" in err
+
+
+def test_trust_without_a_terminal_names_no_option_that_it_lacks(
+    ansible: Ansible, cli: Cli, keys: dict[str, str]
+) -> None:
+    code, _, err = cli("trust", "node1")
+    assert code == 5
+    assert "Hint: give --yes\n" in err
 
 
 def test_bootstrap_with_another_key_than_the_pinned_one(

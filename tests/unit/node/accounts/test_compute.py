@@ -182,7 +182,7 @@ def test_conflicts_leave_everything_alone(observed: dict[str, str | None], user:
 @pytest.mark.parametrize(
     ("absent", "status", "operations"),
     [
-        ({}, "removed", ["remove account uid 20001 (home and Docker data stay)", "remove ssh keys", "end linger"]),
+        ({}, "removed", ["remove account uid 20001", "remove ssh keys", "end linger"]),
         ({"uid": 20002}, "conflict", []),
         ({"name": "root", "uid": 0}, "conflict", []),
         ({"name": "adm", "uid": 20001}, "conflict", []),
@@ -217,7 +217,7 @@ def test_removal(absent: dict[str, object], status: str, operations: list[str]) 
 def test_a_name_with_a_new_uid() -> None:
     user = {"name": "minji", "uid": 20002}
     plan = run(files(), user, absent=[USER])
-    assert own(plan)[:2] == ["remove account uid 20001 (home and Docker data stay)", "create uid 20002"]
+    assert own(plan)[:2] == ["remove account uid 20001", "create uid 20002"]
     assert "minji:x:20002:20002:" in plan.files["passwd"]
     assert "20001" not in plan.files["passwd"] + plan.files["group"]
     assert run({**files(), **plan.files}, user, absent=[USER], desired=plan.desired).operations == []

@@ -80,7 +80,7 @@ def _remove(name: str, uid: int, data: Databases, users: Mapping[str, User], obs
         data.remove_passwd(name)
         for group in data.groups_of(name):
             data.leave(name, group)
-        entry.operations.append(f"remove account uid {uid} (home and Docker data stay)")
+        entry.operations.append(f"remove account uid {uid}")
     elif data.shadow.remove(name):
         entry.operations.append("remove a shadow entry without account")
     others = data.primary.get(uid, set()) - {name}
