@@ -123,7 +123,7 @@ def with_all(run: RunResult, asked: Sequence[str]) -> RunResult:
     A run can end before the turn of a host comes: nothing was done there, and nothing is known of it.
     """
     if run.interrupted:
-        # one that has only begun has no result of a task yet
+        # of one that only skipped tasks so far, nothing was heard
         heard = {name for name, host in run.hosts.items() if host != HostResult()}
         why = "interrupted before it answered"
     else:

@@ -98,13 +98,17 @@ class Finished:
             if kind == "runner_on_skipped":
                 self._skipped.setdefault(host, set()).add(task)
 
+    def busy(self, host: str) -> bool:
+        """Whether a host was in the middle of a task: what that has done is not known."""
+        return bool(self._going_on.get(host))
+
     def unfinished(self, hosts: Sequence[str], playbook: Path, roles: Path, variables: Mapping[str, Any]) -> list[str]:
         """Of these hosts, those that had not finished the playbook. Where that is not known, they had not."""
         above, leaf = last_tasks(playbook, roles, variables)
         return [
             host
             for host in hosts
-            if self._going_on.get(host)  # guard: a host in the middle of a task has not come to the end
+            if self.busy(host)  # guard: a host in the middle of a task has not come to the end
             or not (leaf in self._ended.get(host, set()) or self._skipped.get(host, set()) & set(above))
         ]
 

@@ -102,7 +102,7 @@ def run(
         if interrupted:
             connections.close(invocation.known_hosts)
             left = finished.unfinished(list(collector.hosts), playbook, content_path("roles"), invocation.variables)
-            _mark(collector.hosts, left)
+            _mark(collector.hosts, left, finished.busy)
         error = "ansible-playbook was killed on this machine; perhaps it had no memory left" if killed else None
         bad = any(host.bad for host in collector.hosts.values())
         if broken or (runner.rc != 0 and not interrupted and not bad):
@@ -113,11 +113,12 @@ def run(
         shutil.rmtree(private, ignore_errors=True)
 
 
-def _mark(hosts: Mapping[str, HostResult], unfinished: Sequence[str]) -> None:
+def _mark(hosts: Mapping[str, HostResult], unfinished: Sequence[str], busy: Callable[[str], bool]) -> None:
     """Mark the hosts that an interrupted run had not finished: what was done there is done, and the rest is not."""
     for name in unfinished:
         host = hosts[name]
-        if not host.bad and host != HostResult():  # nothing is known of one that had only begun
+        # guard: of whom no task was heard, one may have been done in part -> host != HostResult()
+        if not host.bad and (host != HostResult() or busy(name)):
             host.status = "interrupted"  # guard: whose end was not heard was interrupted
             host.message = "; ".join(filter(None, (host.message, "not finished: the run was interrupted")))
 

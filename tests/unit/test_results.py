@@ -41,7 +41,7 @@ def test_the_reason_of_a_run_comes_before_who_was_left_out(run: RunResult, code:
     assert with_all(run, ["node1", "node2"]).code == code
 
 
-def test_who_had_only_begun_when_it_was_interrupted_did_not_answer() -> None:
+def test_of_whom_nothing_was_heard_when_it_was_interrupted_did_not_answer() -> None:
     run = with_all(RunResult({"node1": HostResult(), "node2": HostResult("ok")}, interrupted=True), ["node1", "node2"])
     assert run.bad == {"node1": "interrupted before it answered"}
 
