@@ -84,7 +84,7 @@ def converge(
     for name, uid in absent:
         builder.add_all(
             session.named("gpu", "storage"),
-            [f"remove the account {name} (uid {uid}); {rest}"],
+            [f"remove the account {name} (uid {uid}); {rest}, what runs goes on"],
         )
         if archive_homes:
             home = f"{settings.homes.export}/{name}"

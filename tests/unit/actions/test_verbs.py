@@ -512,9 +512,9 @@ def test_the_plan_names_every_host_on_which_an_account_changes(ansible: Ansible,
 
 
 def test_what_stays_of_a_removed_person_is_not_what_is_archived(ansible: Ansible, cli: Cli) -> None:
-    assert "(uid 20000); home and Docker data stay" in cli("remove-user", "minji", "--check")[1]
+    assert "(uid 20000); home and Docker data stay, what runs goes on" in cli("remove-user", "minji", "--check")[1]
     out = cli("remove-user", "minji", "--archive-home", "--check")[1]
-    assert "(uid 20000); Docker data stays" in out
+    assert "(uid 20000); Docker data stays, what runs goes on" in out
     assert "home and Docker data stay" not in out
 
 
