@@ -18,7 +18,7 @@ PEOPLE = ("minji", "jiho")
 NODES = ("plain1", "plain2", "plain3")
 #: What adopt cannot see of hosts that are reached by a port of this machine, and whose GPUs are files.
 OF_A_LAB = ("gpuadmin_address", "gpu_stack_groups", "gpu_stack_devices")
-#: What an admin typed on each host over the years, by the wiki. The second one numbered people anew.
+#: What an admin typed on each host over the years, by the wiki. The second one numbered people again.
 BY_HAND = {
     "storage1": "mkdir -p /srv/storage/homes; echo '/srv/storage/homes *(rw,no_subtree_check)' >> /etc/exports",
     "plain1": "useradd -m -s /bin/bash -u 1001 minji; useradd -m -s /bin/bash -u 1002 jiho; "

@@ -80,7 +80,7 @@ def adopt(options: Options, words: Sequence[str], *, login: str | None, identity
 
 
 def _refuse_login(login: str | None, identity: Path | None) -> None:
-    """Raises ConfigError for what no host can be logged in to with; no host is asked for it."""
+    """Raises ConfigError for options that can log in nowhere. Asks no host."""
     if login is not None and (not login.isprintable() or not re.fullmatch(r"[^-\s][^\s]*", login)):
         raise ConfigError(
             f"--admin: {login!r} is not the name of an account", hint="name the account that you log in as now"

@@ -168,7 +168,7 @@ def _done(session: Session, chosen: Chosen, step: str, person: tuple[str, int], 
     for line in said:
         session.console.print(line, soft_wrap=True)
     for line in result.get("commands", {}).values() if not session.check else ():
-        session.console.print(f"To make it anew, as {person[0]} on {chosen.host}:")
+        session.console.print(f"To make it again, as {person[0]} on {chosen.host}:")
         session.console.print(line, soft_wrap=True)
     code = ExitCode.HOST_FAILED if told["problems"] and not run.code else None
     body = {**result, "parts": told["parts"], "left": told["problems"], "notes": told["notes"]}

@@ -112,8 +112,8 @@ def _plan(found: Decision, moving: Moving, stale: Mapping[str, int], strangers: 
         builder.add(moving.server, f"{name}: let in again, everywhere: nothing of theirs is under way")
     for name in strangers:
         builder.warn(
-            f"{name} has been kept out since a run was cut off, and is no longer in users.yml: that stays so until "
-            "they are in it again and this is run once more"
+            f"{name} has been kept out since a run was cut off, and is no longer in users.yml: to let "
+            "them in, put them back there and run this again"
         )
     for name, why in sorted(found.left.items()):
         builder.warn(f"{name} is left alone: {why}")

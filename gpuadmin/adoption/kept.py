@@ -1,4 +1,4 @@
-"""What adoption.json keeps of a host, so that a twin can be made as crooked: no hash, no key, nothing of GECOS."""
+"""What adoption.json keeps of a host, so that a twin can have it, too: no hash, no key, nothing of GECOS."""
 
 from __future__ import annotations
 

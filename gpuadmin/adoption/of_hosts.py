@@ -55,8 +55,8 @@ def _unread(host: Host) -> Iterator[Conflict]:
     if host.without_root is not None:
         yield Conflict(
             "read without root",
-            "root could not be had there by sudo, so this is not known: password states and ends, other people's keys,"
-            " closed homes, sudo's rules, sshd's settings, volumes of root's Docker",
+            "gpuadmin could not become root there by sudo, so this is not known: password states and ends, other"
+            " people's keys, closed homes, sudo's rules, sshd's settings, volumes of root's Docker",
             "decide",
             (host.name,),
             remedies=(

@@ -23,7 +23,7 @@ INSTALLERS = frozenset(
 
 @dataclass(frozen=True)
 class Host:
-    """A host, and its answer. `reached`: its inventory variables. `without_root`: why root could not be had there."""
+    """A host, and its answer. `reached`: its inventory variables. `without_root`: why gpuadmin was not root there."""
 
     name: str
     answer: Mapping[str, Any] = field(repr=False)

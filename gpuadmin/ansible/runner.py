@@ -139,7 +139,7 @@ def _last_output(text: str) -> str:
         return f"inventory: {' '.join(refused.split())}"
     lines = [line for line in text.splitlines() if line.strip()]
     for index, line in reversed(list(enumerate(lines))):  # those of tasks come before that of Ansible
-        if re.search(r"\bERROR\b", line):  # no name in a traceback; what that is says its last line
+        if re.search(r"\bERROR\b", line):  # not a name in a traceback, whose last line has the error
             return "\n".join(lines[index : index + 4])
     return lines[-1] if lines else "Ansible ended without output"
 

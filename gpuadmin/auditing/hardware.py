@@ -63,7 +63,7 @@ class Change:
 def load(site: Path) -> dict[str, Box] | None:
     """The record of a site; None if there is none yet. Raises ConfigError."""
     path = site / FILE
-    hint = "put it back from your backup or git, or delete it and record anew: gpuadmin audit --record"
+    hint = "put it back from your backup or git, or delete it and record again: gpuadmin audit --record"
     try:
         found = _Record.model_validate(json.loads(read_limited(path)))
         return {host: {str(kind): parts for kind, parts in box.items()} for host, box in found.hosts.items()}

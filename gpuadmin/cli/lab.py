@@ -59,8 +59,8 @@ def command() -> None:
               help="Make the twin of a site: light hosts by its names and groups, with its people, without keys, "
                    "addresses and mails.")  # fmt: skip
 @click.option("--state", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-              help="With --like: the adoption.json that `gpuadmin adopt` wrote. A new twin is as crooked as what it "
-                   "saw: accounts, uids, groups, homes, sudo, Docker.")  # fmt: skip
+              help="With --like: the adoption.json that `gpuadmin adopt` wrote. A new twin gets what it saw, "
+                   "mistakes included: accounts, uids, groups, homes, sudo, Docker.")  # fmt: skip
 @click.option("--site", type=click.Path(file_okay=False, path_type=Path), default=None,
               help="Where to write the lab's site.  "
                    "[default: ./lab-site, ./twin-site with --like, or where it was written before]")  # fmt: skip

@@ -29,6 +29,6 @@ def command(ctx: click.Context, verb: str, arguments: tuple[str, ...], twin_only
 
     group, words = ctx.find_root().command, {}
     if isinstance(group, click.Group) and (rehearsed := group.get_command(ctx, verb)):
-        # a slip in its words is told now, and not when a twin has been made
+        # a mistake in the verb's words is reported now, and not after the twin was made
         words = rehearsed.make_context(verb, [*arguments], parent=ctx.parent).params
     return rehearse(site, verb, arguments, words, twin_only=twin_only, every=VERBS)

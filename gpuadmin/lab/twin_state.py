@@ -128,7 +128,7 @@ def plant(lab: Lab, real: Site, found: State, hosts: Sequence[Host], progress: P
     lines = key_lines(lab, found, {one.name for one in real.registry.registry.users if one.keys})
     for host in sorted(hosts, key=lambda one: one.kind != "storage"):
         if host.name in found.hosts:
-            with progress.phase(f"making {host.name} as crooked as it was seen"):
+            with progress.phase(f"giving {host.name} what adopt saw"):
                 left = _grow(lab, host, wanted(real, found, host.name, lines, lab))
             if left:
                 progress.line(f"{host.name}: {counted(len(left), 'thing')} not made: {one_line(listed(left))}")

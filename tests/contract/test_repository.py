@@ -8,10 +8,14 @@ import sys
 import tokenize
 from itertools import chain
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
+from gpuadmin.common.metrics import METRICS
+from gpuadmin.config.schema import Settings
 from gpuadmin.errors import ExitCode, GpuadminError
 from tests.support.scripts import load
 
@@ -30,6 +34,33 @@ def tracked() -> list[Path]:
 
 def test_made_pages_are_up_to_date() -> None:
     assert load("pages").outdated() == [], "make docs"
+
+
+def test_every_metric_is_written_by_node_code() -> None:
+    text = "".join(path.read_text() for path in NODE_CODE.rglob("*.py"))
+    unwritten = [one.name for one in METRICS if f'"{one.name}"' not in text]
+    assert unwritten == [], "no samples.put(...) has these names of gpuadmin/common/metrics.py"
+
+
+def test_every_setting_is_used_outside_of_the_schema() -> None:
+    """By name, so it sees what was forgotten altogether, and no more. Its own test shows that it acts."""
+    files = [
+        path for top in ("gpuadmin", "roles", "templates") for path in (ROOT / top).rglob("*")
+        if path.suffix in (".py", ".yml", ".j2") and ROOT / "gpuadmin/config/schema" not in path.parents
+    ]  # fmt: skip
+    words = set(re.findall(r"[a-z][a-z_]*", " ".join(path.read_text() for path in files)))
+    used = words | {word[at + 1 :] for word in words for at, letter in enumerate(word) if letter == "_"}
+    unused = [
+        f"{model.__name__}.{name}" for model in models(Settings) for name in model.model_fields if name not in used
+    ]
+    assert unused == [], "nothing reads them: CONTRIBUTING.md, A setting of a site, 2"
+
+
+def models(of: Any) -> set[type[BaseModel]]:
+    """The classes of a schema that a type is made of."""
+    if isinstance(of, type) and issubclass(of, BaseModel):
+        return {of}.union(*(models(field.annotation) for field in of.model_fields.values()))
+    return set().union(*map(models, get_args(of)))
 
 
 def test_every_exit_code_is_explained() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import yaml
+from ansible.plugins.filter.core import FilterModule
 
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
@@ -34,10 +33,11 @@ def given(role: str, *groups: str, site: Mapping[str, Any] | None = None, **host
 
 
 def rendered(role: str, name: str, values: Mapping[str, Any]) -> str:
-    """A template of the role with these variables. Of Ansible's filters it has those that templates here use."""
+    """A template of the role with these variables, and with the filters that Ansible itself has."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(ROLES / role / "templates"), undefined=jinja2.StrictUndefined, trim_blocks=True,
         keep_trailing_newline=True, autoescape=False,
     )  # fmt: skip
-    environment.filters.update(to_json=json.dumps, quote=shlex.quote)
+    filters = FilterModule().filters()
+    environment.filters.update(filters | {f"ansible.builtin.{name}": of for name, of in filters.items()})
     return environment.get_template(name).render(**values)

@@ -3,10 +3,9 @@
 import subprocess
 from pathlib import Path
 
-import jinja2
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "roles/rootless_docker/templates/dockerd-rootless.j2"
+from tests.support.role_variables import given, rendered
 
 
 @pytest.mark.parametrize(
@@ -14,7 +13,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "roles/rootless_docker/templates/
     [
         ("5.10.0-32-amd64", "", True, "", "fuse-overlayfs"),
         ("5.10.0-32-amd64", "", True, "fuse-overlayfs", "fuse-overlayfs"),
-        # what is there stays in sight: Docker itself passes over vfs, and does not start where it finds two others
+        # layers that are there stay in use: Docker itself passes over vfs, and does not start where it finds two others
         ("5.10.0-32-amd64", "", True, "btrfs", "btrfs"),
         ("5.10.0-32-amd64", "", True, "vfs", "vfs"),
         ("5.10.0-32-amd64", "", False, "vfs", "vfs"),
@@ -49,7 +48,7 @@ def test_the_storage_driver(linux: str, docker: str, installed: bool, there: str
     for name in ("sh", "grep", "sort", "head"):
         (programs / name).symlink_to(f"/usr/bin/{name}")
     script = tmp_path / "script"
-    script.write_text(jinja2.Template(SCRIPT.read_text()).render(rootless_docker_network="slirp4netns"))
+    script.write_text(rendered("rootless_docker", "dockerd-rootless.j2", given("rootless_docker")))
     done = subprocess.run(
         ["/bin/sh", "-c", f'exec /bin/sh {script} "$@" 9</dev/null', "sh", f"--data-root={data}"],
         env={"PATH": str(programs), "HOME": str(tmp_path), "GPUADMIN_DOCKER_CHILD": "1"},

@@ -32,7 +32,7 @@ def roles_of(host: Host, settings: Settings, groups: Mapping[str, Sequence[str]]
         for task in play["tasks"]
         if environment.compile_expression(str(task.get("when", "true")))(**known)
     )
-    return list(dict.fromkeys(names))  # node_state and homes_client have tasks of two moments
+    return list(dict.fromkeys(names))  # node_state and homes_client come twice
 
 
 def plan_roles(session: Session, title: str) -> Plan:

@@ -16,7 +16,7 @@ _Told = Annotated[int, Field(ge=-1, lt=MOST)]  # -1: a daemon does not say it
 
 
 class Container(TypedDict):
-    """A container, and the command that makes it anew."""
+    """A container, and the command that makes it again."""
 
     id: _Name
     name: _Name

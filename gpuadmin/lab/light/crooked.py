@@ -1,4 +1,4 @@
-"""Makes a fresh light host of a twin as crooked as adopt saw the other one: a program that runs on the host, as root.
+"""Gives a fresh light host of a twin what adopt saw on the original: a program that runs on the host, as root.
 
 What was seen comes as JSON on standard input and is data: it becomes names of files, lines of tables whose fields are
 looked at first, and never a command, a rule or a link that leads anywhere. What there is already is not touched, but

@@ -19,7 +19,7 @@ def at(file: Path, name: str) -> str:
     return f"{file}:{max(number for number, line in enumerate(names, 1) if line == f'- name: {name}')}"
 
 
-HOMES, ACCOUNTS = at(PROVISION, "Look whether the homes can be had"), at(PROVISION, "Set up the accounts")
+HOMES, ACCOUNTS = at(PROVISION, "Look whether the homes can be mounted"), at(PROVISION, "Set up the accounts")
 CHECK = at(ROLES / "homes_client/tasks/mounted.yml", "Mount the homes now")
 
 

@@ -4,7 +4,6 @@ import pwd
 import subprocess
 from pathlib import Path
 
-import jinja2
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import amounts as part
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
@@ -17,6 +16,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amount
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import OF_HOMES, Amounts, OwnAmounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import disk_amounts
+
+from tests.support.role_variables import rendered
 
 GB = 10**9
 UIDS = {"minji": 20001, "jiho": 20002, "sua": 20003}
@@ -119,8 +120,7 @@ def test_where_nothing_is_measured_nothing_is_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("home", "asked"), [("{homes}/minji", True), ("/root", False), ("/home2/admin", False)])
 def test_only_whose_home_is_there_waits_for_the_storage_host_at_log_in(tmp_path: Path, home: str, asked: bool) -> None:
-    template = Path(__file__).parents[4] / "roles/limits/templates/gpuadmin-amounts.sh.j2"
-    script = jinja2.Template(template.read_text()).render(limits_homes=str(tmp_path))
+    script = rendered("limits", "gpuadmin-amounts.sh.j2", {"limits_homes": str(tmp_path)})
     (tmp_path / "cat").write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
     (tmp_path / "cat").chmod(0o755)
     (tmp_path / "script").write_text(script)

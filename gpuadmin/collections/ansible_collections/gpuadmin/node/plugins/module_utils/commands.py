@@ -1,4 +1,4 @@
-"""What a node runs by itself: at boot, for people who ask for Docker, and to close a root."""
+"""What a host runs by itself: at boot, from timers and sockets, for Slurm, and for people who ask."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def disable(path: str) -> None:
 
 
 def count_again(path: str) -> None:
-    """Have the kernel count anew, unless it does so already."""
+    """Have the kernel count again, unless it does so already."""
     if "no rescan" in run(("btrfs", "quota", "rescan", "-s", path)):
         run(("btrfs", "quota", "rescan", path))
 

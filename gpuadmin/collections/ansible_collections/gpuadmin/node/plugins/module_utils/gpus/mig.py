@@ -1,6 +1,6 @@
 """Into which MIG devices GPUs are divided: from what is wanted and what is there to what happens to each. Pure.
 
-A GPU is divided anew as a whole, and only while nobody holds it or was granted it or a part of it.
+A GPU is divided again as a whole, and only while nobody holds it or was granted it or a part of it.
 """
 
 from __future__ import annotations

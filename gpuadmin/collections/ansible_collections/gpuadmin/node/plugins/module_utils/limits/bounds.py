@@ -98,7 +98,7 @@ def drop_ins(everybody: Bounds, own: Mapping[int, Bounds], exempt: Iterable[int]
     }
     of_person = {uid: properties(bounds.over(everybody), machine) for uid, bounds in own.items()}
     counted = _of_each([one["TasksMax"] for one in (common, *of_person.values())], machine)
-    # a process that is killed for want of memory would end the whole service, everybody's jobs with it
+    # a process that is killed because memory ran out would end the whole service, everybody's jobs with it
     jobs = {**{name: common[name] for name in ("MemoryMax", "MemorySwapMax", "TasksMax")}, "OOMPolicy": "continue"}
     jobs["Slice"] = TOGETHER  # guard: jobs of cron and at take nothing of what all people leave -> "system.slice"
     jobs |= counted  # guard: nobody's jobs keep cron from starting others' -> {}
@@ -118,7 +118,7 @@ def drop_ins(everybody: Bounds, own: Mapping[int, Bounds], exempt: Iterable[int]
 
 
 def _memory_of_sshd(common: Mapping[str, str], machine: Machine) -> dict[str, str]:
-    """One person's memory and swap for all of its sessions. Killing one for want of memory must not end sshd."""
+    """One person's memory and swap for all of its sessions. Killing one must not end sshd."""
     memory = common["MemoryMax"]
     most = machine.for_people if memory == "infinity" else min(int(memory), machine.for_people)
     return {"MemoryMax": str(most), "MemorySwapMax": common["MemorySwapMax"], "OOMPolicy": "continue"}

@@ -27,7 +27,7 @@ RECORD = "disks.json"
 #: Seconds that setting up waits for btrfs to count. On a large disk that takes hours: the timer continues.
 COUNTING = 60.0
 MOST = 5000  # subvolumes of people on one file system
-#: What a limit may be off: a part of the reserve. It would else be set anew whenever a service writes something.
+#: What a limit may be off: a part of the reserve. It would else be set again whenever a service writes something.
 _OFF = 4
 _LEAST = 1 << 20
 #: Scratch that is on the system's own disk, or in memory, on most hosts.

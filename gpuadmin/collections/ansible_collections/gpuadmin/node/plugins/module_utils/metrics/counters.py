@@ -100,7 +100,7 @@ class Counters:
         """Given who holds what without a grant now, return since when. Whoever was ``granted`` it is forgotten; None:
         all are, for it is open to everybody.
 
-        Whoever let go is, too, but not at once: nobody can open it anew, so who holds it again had hidden it (a file
+        Whoever let go is, too, but not at once: nobody can open it again, so who holds it again had hidden it (a file
         that is under way in a socket is nobody's).
         """
         now = time.time()

@@ -98,7 +98,7 @@ class Stopper:
         seen = self._look()
         refused = {one: why for one in targets if (why := self._refused(one, since, seen))}
         agreed = [one for one in targets if one not in refused]
-        # the collector saw them, and what nobody granted cannot be opened anew
+        # the collector saw them, and what nobody granted cannot be opened again
         hidden = [one for one in agreed if one.why == UNGRANTED and not _of(one, seen)]
         if hidden:  # guard: who is faster than a look keeps nothing
             seen = self._look_still({one.uid for one in hidden})

@@ -23,7 +23,7 @@ from . import place, record, serving
 class Old:
     """A home that was moved away: which directory it was, and the checksum of its manifest.
 
-    ``device`` is of one boot alone (btrfs counts them anew), so it says nothing afterwards: inode and manifest do.
+    ``device`` is of one boot alone (btrfs counts from the start), so it says nothing afterwards: inode and manifest do.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A container as the command that makes it anew in a person's own Docker, and what is different there. Pure.
+"""A container as the command that makes it again in a person's own Docker, and what is different there. Pure.
 
 Values of variables are no part of it: they are often secrets, and a run's record is kept.
 """

@@ -26,7 +26,7 @@ def cannot(told: dict[str, Any]) -> str:
         return f"has the driver {told.get('Driver')}: its data is elsewhere, and has to be moved with that driver"
     # guard: what a volume mounts from elsewhere is not copied
     if told.get("Options"):
-        return "is mounted from elsewhere (options of its driver): make it anew, with the same options"
+        return "is mounted from elsewhere (options of its driver): make it again, with the same options"
     return ""
 
 
