@@ -89,7 +89,7 @@ def what(found: Any) -> set[tuple[str, tuple[str, ...], tuple[str, ...]]]:
 
 def test_it_has_the_same_conflicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # people do not get through the directories of tests
-    monkeypatch.setattr(looked, "as_person", lambda _uid, _gid: nullcontext())
+    monkeypatch.setattr(looked, "acting_as", lambda _uid, _gid: nullcontext())
     original = [host(name, **parts) for name, parts in ANSWERS.items()]
     proposal = propose("lab", original, login="root")
     file = tmp_path / "adoption.json"

@@ -70,7 +70,7 @@ def test_somebody_with_too_many_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.holds("a home is read as its person")
+@pytest.mark.holds("what is a person's is asked for as that person")
 def test_keys_are_read_as_their_person(tmp_path: Path) -> None:
     """What the person cannot read is not read for them, though we are root; afterwards we are root again."""
     tmp_path.chmod(0o755)

@@ -33,14 +33,14 @@ def test_mappers(tmp_path: Path) -> None:
 
 
 def test_masked(tmp_path: Path) -> None:
-    subject = Subject(name="minji", homes="/home", root=str(tmp_path))
-    assert masked(subject) == []
+    home = str(tmp_path / "home/minji")
+    assert masked(home) == []
     units = tmp_path / "home/minji/.config/systemd/user"
     units.mkdir(parents=True)
     (units / "docker.service").symlink_to("/dev/null")
     (units / "docker.socket").write_text("[Socket]\n")
-    assert masked(subject) == ["docker.service"]
+    assert masked(home) == ["docker.service"]
     # what is behind a link of theirs is not looked at
     (tmp_path / "home/minji/.config").rename(tmp_path / "elsewhere")
     (tmp_path / "home/minji/.config").symlink_to(tmp_path / "elsewhere")
-    assert masked(subject) == []
+    assert masked(home) == []

@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import home as homes
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import keys
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject, read_small
 
 from tests.support.sites import public_key
 
@@ -98,3 +100,27 @@ def test_a_file_without_an_end_is_read_up_to_a_bound(home: Path) -> None:
     with (home / ".ssh/authorized_keys").open("r+b") as stream:
         stream.truncate(1 << 40)
     assert "too large" in str(of(home)["keys"])
+
+
+@pytest.mark.root
+@pytest.mark.holds("on a node a home is looked into as its person: the storage host shows root nothing")
+@pytest.mark.parametrize(("node", "who"), [(True, 20001), (False, 0)], ids=["node", "storage host"])
+def test_a_home_is_read_as_sshd_reads_it(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: bool, who: int
+) -> None:
+    """On a node a home of mode 0700 is on NFS, where root is nobody (root_squash): each one's keys looked refused."""
+    tmp_path.chmod(0o755)
+    asked = set()
+
+    def small(name: str, at: int) -> bytes:
+        asked.add(os.geteuid())
+        return read_small(name, at)
+
+    for one in (home, home / ".ssh", home / ".ssh/authorized_keys"):
+        os.chown(one, 20001, 20001)
+    monkeypatch.setattr(keys, "read_small", small)
+    monkeypatch.setattr(homes, "_by_passwd", lambda subject, name: None)
+    subject = Subject(name="minji", uid=20001, homes=f"/{tmp_path.name}", root=str(tmp_path.parent), node=node)
+    found = homes.home(subject)
+    assert (asked, found["keys"]["problem"], len(found["keys"]["keys"])) == ({who}, None, 1)
+    assert os.geteuid() == 0

@@ -10,7 +10,6 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from gpuadmin.common.names import KEY_TYPES
@@ -23,6 +22,7 @@ from ..fields import KEY
 from ..in_turn import in_turn
 from ..lookup import name_of
 from ..mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
+from ..people import acting_as
 from ..privileges.place import Place
 from . import bounds
 from .accounts import FIRST, NOT_PEOPLE, accounts
@@ -143,7 +143,7 @@ def keys(place: Place, text: str | None = None) -> dict[str, dict[str, Any]]:
     order = {path: number for number, path in enumerate(last)}
 
     def look(name: str) -> dict[str, Any]:
-        with as_person(whose[name]["uid"], whose[name]["gid"]):
+        with acting_as(whose[name]["uid"], whose[name]["gid"]):
             return of_home(homes_of[name])
 
     found = {}
@@ -151,24 +151,6 @@ def keys(place: Place, text: str | None = None) -> dict[str, dict[str, Any]]:
     for name, told in in_turn(look, names, seconds=SECONDS, total=TOTAL):
         found[name] = {**_no_keys(), "problem": bounds.line(told.why)} if isinstance(told, Failed) else told
     return found
-
-
-@contextmanager
-def as_person(uid: int, gid: int | None) -> Iterator[None]:
-    """Read as the person, where we are root: in a process of its own, which is told to end whatever happens."""
-    if os.geteuid() != 0:
-        yield
-        return
-    before = os.getgroups()
-    os.setgroups([])
-    os.setegid(uid if gid is None else gid)
-    os.seteuid(uid)  # guard: a home is read as its person
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-        os.setgroups(before)
 
 
 def _no_keys() -> dict[str, Any]:

@@ -12,13 +12,12 @@ import re
 import socket
 import stat
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from ..accounts.subids import parse as parse_ranges
 from ..errors import NodeError
 from ..limits import room
+from ..people import acting_as
 from ..textdb import decode
 from ..unit import logged
 from . import docker_needs
@@ -183,21 +182,6 @@ def _other_processor(subject: Subject, image: object) -> list[str] | None:
         return None
     emulated = os.path.exists(subject.path(f"proc/sys/fs/binfmt_misc/qemu-{kernels[theirs]}"))
     return None if emulated else [theirs, here]
-
-
-@contextmanager
-def acting_as(uid: int, gid: int) -> Iterator[None]:
-    """As somebody, for files and sockets. The real uid stays root's: they can neither end nor trace us."""
-    groups = os.getgroups()
-    os.setgroups([gid])
-    os.setegid(gid)
-    os.seteuid(uid)  # guard: a daemon is asked as its person
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-        os.setgroups(groups)
 
 
 def ask(path: str, uid: int, question: str, seconds: float = SECONDS) -> Any:

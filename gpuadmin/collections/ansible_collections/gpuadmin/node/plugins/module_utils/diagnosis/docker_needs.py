@@ -39,13 +39,13 @@ def _capable(path: str) -> bool:
         return False
 
 
-def masked(subject: Subject) -> list[str]:
+def masked(home: str, at: int | None = None) -> list[str]:
     """Which of Docker's units somebody has masked for themselves: a link to /dev/null. No link is followed."""
     opened: list[int] = []
     found = []
     try:
-        directory = None
-        for name in (os.path.join(subject.path(subject.homes), subject.name or ""), *OWN_UNITS):
+        directory = at
+        for name in (home, *OWN_UNITS):
             directory = os.open(name, DIRECTORY, dir_fd=directory)
             opened.append(directory)
         for unit in UNITS:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..lookup import owner
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
+from ..people import acting_as
 from . import docker_needs, keys
 from .account import passwd
 from .subject import Subject, short
@@ -76,8 +77,14 @@ def home(subject: Subject) -> dict[str, Any]:
         found["passwd"] = short(by_passwd)
     if kind == "directory":
         uid = facts.st_uid if subject.uid is None else subject.uid
-        found["masked"], found["others"] = docker_needs.masked(subject), others(place, uid)
-        found["keys"] = keys.of_home(place, uid, path)
+        at = os.open(subject.path(subject.homes), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # guard: on a node a home is looked into as its person: the storage host shows root nothing -> nullcontext()
+            with acting_as(uid, facts.st_gid) if subject.node else contextlib.nullcontext():
+                found["masked"], found["others"] = docker_needs.masked(name, at), others(name, uid, at)
+                found["keys"] = keys.of_home(name, uid, path, at)
+        finally:
+            os.close(at)
     return found
 
 
@@ -96,11 +103,11 @@ def _same(one: str, other: str) -> bool:
         return False
 
 
-def others(home: str, uid: int) -> list[dict[str, Any]]:
+def others(home: str, uid: int, at: int | None = None) -> list[dict[str, Any]]:
     """What in a home programs need to be its person's and is somebody else's. No link is followed."""
     found: list[dict[str, Any]] = []
     try:
-        top = os.open(home, keys.DIRECTORY)
+        top = os.open(home, keys.DIRECTORY, dir_fd=at)
     except OSError:
         return []
     try:

@@ -40,7 +40,7 @@ def of_site(subject: Subject, name: str) -> dict[str, Any]:
     return {"path": path, "problem": None, "keys": parse(data)}
 
 
-def of_home(home: str, uid: int, named: str) -> dict[str, Any]:
+def of_home(home: str, uid: int, named: str, at: int | None = None) -> dict[str, Any]:
     """The keys in somebody's home, as sshd's StrictModes judges them: home, .ssh and file are theirs or root's alone.
 
     Nothing is followed: who has links there gets no answer but that. ``named``: what the home is called in the answer.
@@ -48,7 +48,7 @@ def of_home(home: str, uid: int, named: str) -> dict[str, Any]:
     found: dict[str, Any] = {"path": f"{named}/.ssh/authorized_keys", "problem": None, "keys": []}
     opened: list[int] = []
     try:
-        directory = None
+        directory = at
         for name in (home, ".ssh"):
             directory = os.open(name, DIRECTORY, dir_fd=directory)
             opened.append(directory)

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ..diagnosis.docker import acting_as
 from ..errors import NodeError
 from ..files import read_bytes
+from ..people import acting_as
 
 SOCKET, PID = "/run/docker.sock", "/run/docker.pid"
 SECONDS = 600.0  # of silence; an image of many GB is unpacked before a daemon says a word
