@@ -1,14 +1,19 @@
 """The verbs about images, from their command line to what Ansible would be asked, and what people are told."""
 
 import json
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gpuadmin.actions.shared import images
 from gpuadmin.actions.shared.queue import mark_of
 from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.config.load import load_site
 from gpuadmin.results import HostResult, RunResult
 from tests.support.image_cluster import B, Cli, Cluster, cluster, manifest, node
+from tests.support.sites import make_site
 
 __all__ = ["cluster"]
 
@@ -109,6 +114,29 @@ def test_the_chains_key_is_made_anew_and_written_nowhere(cli: Cli, cluster: Clus
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any("runs" in path.parts for path in written)
     assert not [path for path in written if b"PRIVATE KEY" in path.read_bytes() and path.name != "image_signing_key"]
+
+
+@pytest.mark.needs("ssh-keygen")
+@pytest.mark.holds("the key that signs images has its public one")
+def test_a_signing_key_that_was_cut_while_it_was_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its public one, no image was by one of the site's keys any more."""
+    site, real = load_site(str(make_site(tmp_path / "site"))), subprocess.run
+
+    def cut(command: list[str], **more: Any) -> None:
+        real(command, **more)
+        Path(f"{command[-1]}.pub").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "run", cut)
+        with pytest.raises(KeyboardInterrupt):
+            images.signing_key(site, make=True)
+    images.signing_key(site, make=True)
+    assert images.signers(site)
+    assert not list(site.directory.glob("*.new*"))
+    assert {"/image_signing_key", "/image_signing_key.new"} <= set((site.directory / ".gitignore").read_text().split())
 
 
 def test_build(cli: Cli, cluster: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import kernels, pci
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     build,
+    manifest,
     observe,
     publish,
     records,
@@ -254,10 +256,50 @@ def test_a_cut_while_an_image_is_published_again_leaves_one_that_verifies(
         with pytest.raises(Cut):
             publish.publish(golden.places, golden.settings, "new", second, sign(world.key, second))
     store = Path(golden.places.store) / "new"
-    assert load(str(store), golden.settings.signers).raw["by"] == ("y" if point == "name" else "x")
+    there = "y" if point == "name" else "x"
+    assert load(str(store), golden.settings.signers).raw["by"] == there
+    third = first.replace('"by": "x"', '"by": "z"')
+    point, written[:] = "manifest", []
+    with monkeypatch.context() as patched:  # once more: the manifest that is there keeps its signature
+        patched.setattr(publish, "write_atomic", write)
+        with pytest.raises(Cut):
+            publish.publish(golden.places, golden.settings, "new", third, sign(world.key, third))
+    assert load(str(store), golden.settings.signers).raw["by"] == there
     publish.publish(golden.places, golden.settings, "new", second, sign(world.key, second))
     assert load(str(store), golden.settings.signers).raw["by"] == "y"
     assert not list(store.glob("*.new"))
+
+
+def test_an_image_that_is_published_again_while_it_is_read_verifies(
+    world: World, golden: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node of another admin's push read the manifest of before and the signature of now."""
+    change(golden, "new")
+    publish.seal(golden.places, golden.settings, "new", tried=False)
+    first = publish.send(golden.places, golden.settings, "new", [], full=True, who="x", progress=lambda text: None)
+    publish.publish(golden.places, golden.settings, "new", first, sign(world.key, first))
+    second = first.replace('"by": "x"', '"by": "y"')
+    real = manifest.read_bytes
+
+    def read(path: str) -> bytes | None:
+        monkeypatch.undo()
+        publish.publish(golden.places, golden.settings, "new", second, sign(world.key, second))
+        return real(path)
+
+    monkeypatch.setattr(manifest, "read_bytes", read)
+    assert load(str(Path(golden.places.store) / "new"), golden.settings.signers).raw["by"] == "y"
+
+
+def test_pipes_and_sockets_that_packages_leave_in_var_end_no_build(tmp_path: Path) -> None:
+    """cp(1) waited for ever for somebody to write into the pipe."""
+    upper, factory = tmp_path / "upper", tmp_path / "factory"
+    (upper / "lib").mkdir(parents=True)
+    (upper / "lib/file").write_text("new")
+    os.mkfifo(upper / "lib/pipe")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(upper / "lib/socket"))
+    assert build.collect_var(str(upper), str(factory)) == 2
+    assert [one.name for one in (factory / "lib").iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("failing", ["btrfs", "zstd"])

@@ -172,7 +172,9 @@ def collect_var(upper: str, factory: str) -> int:
                 continue
             source, target = os.path.join(directory, name), os.path.join(factory, relative, name)
             facts = os.lstat(source)
-            if stat.S_ISCHR(facts.st_mode) or os.path.lexists(target):
+            # a whiteout, or what its program makes when it starts: to copy a pipe would wait for ever
+            made = stat.S_ISDIR(facts.st_mode) or stat.S_ISREG(facts.st_mode) or stat.S_ISLNK(facts.st_mode)
+            if not made or os.path.lexists(target):
                 continue
             os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
             if stat.S_ISDIR(facts.st_mode):
