@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import renaming
 from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import open_directory
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.moving import jobs, placing, record
+from ansible_collections.gpuadmin.node.plugins.module_utils.moving import jobs, looking, placing, record
 
 from tests.support.moving_homes import Cluster, differ, facts, own
 from tests.support.storage import mounted, run
@@ -103,6 +103,25 @@ def test_a_home_with_a_subvolume_is_not_untouched(cluster: Cluster, tmp_path: Pa
         finally:
             os.close(at)
         assert (home / "data/thesis").read_text() == "precious"
+
+
+@pytest.mark.btrfs
+@pytest.mark.holds("nobody is kept out for a move that cannot end")
+def test_a_used_home_that_is_a_subvolume_is_named_before_anything_is_copied(tmp_path: Path) -> None:
+    """Their homes were copied and their accounts closed, for "Invalid cross-device link", in each run."""
+    with mounted(tmp_path / "disk", tmp_path / "point", 300) as point:
+        cluster = Cluster(tmp_path / "c", point / "storage")
+        for name, uid, files in (("jiho", 31302, {"work": b"x"}), ("minji", MINJI, {".profile": b"umask 022\n"})):
+            run("btrfs", "subvolume", "create", cluster.homes / name)
+            cluster.home("storage", name, uid, files)
+        wanted = {"jiho": 31302, "minji": MINJI}
+        said = looking.storage(str(cluster.homes), wanted, str(cluster.skeleton), str(cluster.state))
+        assert "a subvolume or file system of its own" in said["problems"]["jiho"]
+        cluster.home("gpu1", "minji", MINJI, {"thesis": b"precious\n"})
+        parts = cluster.parts("minji", MINJI, "gpu1")
+        cluster.do("copy", parts)
+        assert cluster.do("take", parts)["problems"] == {}, "an unused one changes places"
+        assert (cluster.homes / "minji/thesis").read_bytes() == b"precious\n"
 
 
 @pytest.mark.holds("what is kept of one person keeps nothing of others")
