@@ -96,10 +96,10 @@ def test_a_home_with_a_subvolume_is_not_untouched(cluster: Cluster, tmp_path: Pa
         run("btrfs", "subvolume", "create", home / "data")
         (home / "data/thesis").write_text("precious")
         own(home, MINJI)
-        at = open_directory(str(point))
+        at, main = open_directory(str(point)), record.Part("minji", MINJI, "gpu1", True, False, 1, 2, here=5)
         try:
             with pytest.raises(NodeError, match="not an untouched home"):
-                placing.tidy(at, [record.Part("minji", MINJI, "gpu1", True, False, 1, 2, here=5)], str(cluster.skeleton))
+                placing.tidy(at, [main], str(cluster.skeleton))
         finally:
             os.close(at)
         assert (home / "data/thesis").read_text() == "precious"

@@ -68,8 +68,8 @@ def make_key(state: str, nodes: Mapping[str, Mapping[str, Any]]) -> str:
     path = key_file(state)
     if not os.path.exists(path):
         new = f"{path}.new"
-        for one in (new, f"{new}.pub"):
-            unlink_if_there(one)
+        for left in (new, f"{new}.pub"):
+            unlink_if_there(left)
         run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", MARK, "-f", new), what="no key could be made")
         # guard: a key that ssh-keygen has made is on the disk: a power cut would leave it empty, and the next run stops
         run(("sync", new, f"{new}.pub"), what="the key is not known to be on disk")
