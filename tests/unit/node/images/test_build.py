@@ -270,6 +270,7 @@ def test_a_cut_while_an_image_is_published_again_leaves_one_that_verifies(
     assert not list(store.glob("*.new"))
 
 
+@pytest.mark.holds("an image that is published again just now is not called changed")
 def test_an_image_that_is_published_again_while_it_is_read_verifies(
     world: World, golden: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -202,7 +202,7 @@ def load_text(directory: str, signers: str | None) -> tuple[Manifest, bytes]:
     if signers is not None:
         try:
             _check(path, text, signers)  # guard: a manifest's signature is checked
-        except NodeError:  # guard: an image that is published again just now is not called changed -> raise
+        except NodeError:  # guard: an image that is published again just now is not called changed -> ()
             text = _read(path, name)
             _check(path, text, signers)
     manifest = parse(text, path)
