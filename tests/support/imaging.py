@@ -105,7 +105,8 @@ class Whole:
         assert identity(self.cluster, self.host) == self.identity
         assert self.cluster.root_is_read_only(self.host)
         assert dpkg_verify(self.cluster, self.host) == self.verified
-        assert self.cluster.admin(self.host, "systemctl --failed --no-legend").strip() == ""
+        failed = self.cluster.admin(self.host, "systemctl --failed --no-legend").strip()
+        assert failed == "", failed
         assert self.cluster.person("minji", self.host, "id -un").strip() == "minji"
 
     def complete(self) -> None:

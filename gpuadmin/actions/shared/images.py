@@ -35,16 +35,28 @@ def signing_key(site: Site, *, make: bool = False) -> Path:
     path = expanded(named) if named else Path("image_signing_key")
     path = path if path.is_absolute() else site.directory / path
     if not path.exists() and make:
-        if path.parent == site.directory:  # first: there is no moment in which it could be added by mistake
-            keep_out_of_git(site.directory, path.name)
-        subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"images of {site.settings.name}", "-f", str(path)],
-            check=True,
-            stdin=subprocess.DEVNULL,
-        )
-        # ssh-keygen does not sync: a power cut would leave an empty key, which is never made again
-        subprocess.run(["sync", path, f"{path}.pub"], check=True)  # guard: the key that signs images is on the disk
+        _make_key(site, path)
     return path
+
+
+def _make_key(site: Site, path: Path) -> None:
+    """It has its name once it and its public one are on the disk: half of a key is never made again."""
+    new = path.with_name(f"{path.name}.new")
+    public, new_public = (one.with_name(f"{one.name}.pub") for one in (path, new))
+    if path.parent == site.directory:  # first: there is no moment in which it could be added by mistake
+        for one in (path, new):
+            keep_out_of_git(site.directory, one.name)
+    for one in (new, new_public):
+        one.unlink(missing_ok=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"images of {site.settings.name}", "-f", str(new)],
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    subprocess.run(["sync", str(new), str(new_public)], check=True)
+    new_public.rename(public)  # guard: the key that signs images has its public one
+    new.rename(path)
+    subprocess.run(["sync", str(path.parent)], check=True)
 
 
 def signers(site: Site) -> str:

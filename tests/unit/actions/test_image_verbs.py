@@ -13,6 +13,7 @@ from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.load import load_site
 from gpuadmin.results import HostResult, RunResult
 from tests.support.image_cluster import B, Cli, Cluster, cluster, manifest, node
+from tests.support.sites import make_site
 
 __all__ = ["cluster"]
 
@@ -116,20 +117,26 @@ def test_the_chains_key_is_made_anew_and_written_nowhere(cli: Cli, cluster: Clus
 
 
 @pytest.mark.needs("ssh-keygen")
-@pytest.mark.holds("the key that signs images is on the disk")
-def test_a_power_cut_leaves_no_empty_key_that_signs(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commands: list[list[str]] = []
+@pytest.mark.holds("the key that signs images has its public one")
+def test_a_signing_key_that_was_cut_while_it_was_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its public one, no image was by one of the site's keys any more."""
+    site, real = load_site(str(make_site(tmp_path / "site"))), subprocess.run
 
-    def run(command: list[str], **more: Any) -> Any:
-        commands.append([command[0], *(str(one) for one in command if "signing_key" in str(one))])
-        return really_run(command, **more)
+    def cut(command: list[str], **more: Any) -> None:
+        real(command, **more)
+        Path(f"{command[-1]}.pub").unlink()
+        raise KeyboardInterrupt
 
-    really_run = subprocess.run
-    monkeypatch.setattr(images.subprocess, "run", run)
-    key = images.signing_key(load_site(str(site)), make=True)
-    assert commands == [["ssh-keygen", str(key)], ["sync", str(key), f"{key}.pub"]]
-    assert images.signing_key(load_site(str(site)), make=True).read_text() == key.read_text()
-    assert len(commands) == 2, "the same one"
+    with monkeypatch.context() as patched:
+        patched.setattr(subprocess, "run", cut)
+        with pytest.raises(KeyboardInterrupt):
+            images.signing_key(site, make=True)
+    images.signing_key(site, make=True)
+    assert images.signers(site)
+    assert not list(site.directory.glob("*.new*"))
+    assert {"/image_signing_key", "/image_signing_key.new"} <= set((site.directory / ".gitignore").read_text().split())
 
 
 def test_build(cli: Cli, cluster: Cluster) -> None:

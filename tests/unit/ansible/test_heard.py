@@ -91,6 +91,26 @@ def test_whatever_storage_hosts_say_is_a_list_of_names(answers: list[Any]) -> No
     assert all(set(one) == {"name", "reason"} for one in refusals(answers))
 
 
+@pytest.mark.needs("ssh-keygen")
+def test_the_key_of_backups_is_whole_or_not_there(tmp_path: Path) -> None:
+    """Cut before it is on the disk, or while ssh-keygen writes the public one: the next run makes it."""
+    tasks = yaml.safe_load((ROOT / "roles/backups/tasks/remote.yml").read_text())
+    (make,) = [task["ansible.builtin.shell"]["cmd"] for task in tasks if "ansible.builtin.shell" in task]
+    key, tools = tmp_path / "key", tmp_path / "bin"
+    tools.mkdir()
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "KEY": str(key), "NAME": "gpuadmin-backups@nas"}
+    for name, script in (("sync", "kill -9 $PPID"), ("ssh-keygen", 'echo half > "$KEY.new"; kill -9 $PPID')):
+        (tools / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tools / name).chmod(0o755)
+        assert subprocess.run(["sh", "-c", make], env=environment, check=False).returncode == -9
+        assert not key.exists()
+        (tools / name).unlink()
+    subprocess.run(["sh", "-c", make], env=environment, check=True)
+    assert ssh_key(key.with_name("key.pub").read_text())
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["bin", "key", "key.pub"]
+    assert key.stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize("more", ["", f"{OTHER}\n"], ids=["one key", "a second line"])
 def test_what_the_role_writes_for_root(tmp_path: Path, more: str) -> None:
     """The line of authorized_keys and that of known_hosts, as the role has them: whole, or nothing is written."""

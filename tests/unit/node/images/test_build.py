@@ -14,6 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import kernels, pci
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     build,
+    manifest,
     observe,
     publish,
     records,
@@ -268,10 +269,39 @@ def test_a_cut_while_an_image_is_published_again_leaves_one_that_verifies(
         with pytest.raises(Cut):
             publish.publish(golden.places, golden.settings, "new", second, sign(world.key, second))
     store = Path(golden.places.store) / "new"
-    assert load(str(store), golden.settings.signers).raw["by"] == ("y" if point == "name" else "x")
+    there = "y" if point == "name" else "x"
+    assert load(str(store), golden.settings.signers).raw["by"] == there
+    third = first.replace('"by": "x"', '"by": "z"')
+    point, written[:] = "manifest", []
+    with monkeypatch.context() as patched:  # once more: the manifest that is there keeps its signature
+        patched.setattr(publish, "write_atomic", write)
+        with pytest.raises(Cut):
+            publish.publish(golden.places, golden.settings, "new", third, sign(world.key, third))
+    assert load(str(store), golden.settings.signers).raw["by"] == there
     publish.publish(golden.places, golden.settings, "new", second, sign(world.key, second))
     assert load(str(store), golden.settings.signers).raw["by"] == "y"
     assert not list(store.glob("*.new"))
+
+
+@pytest.mark.holds("an image that is published again just now is not called changed")
+def test_an_image_that_is_published_again_while_it_is_read_verifies(
+    world: World, golden: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node of another admin's push read the manifest of before and the signature of now."""
+    change(golden, "new")
+    publish.seal(golden.places, golden.settings, "new", tried=False)
+    first = publish.send(golden.places, golden.settings, "new", [], full=True, who="x", progress=lambda text: None)
+    publish.publish(golden.places, golden.settings, "new", first, sign(world.key, first))
+    second = first.replace('"by": "x"', '"by": "y"')
+    real = manifest.read_bytes
+
+    def read(path: str) -> bytes | None:
+        monkeypatch.undo()
+        publish.publish(golden.places, golden.settings, "new", second, sign(world.key, second))
+        return real(path)
+
+    monkeypatch.setattr(manifest, "read_bytes", read)
+    assert load(str(Path(golden.places.store) / "new"), golden.settings.signers).raw["by"] == "y"
 
 
 @pytest.mark.parametrize("failing", ["btrfs", "zstd"])

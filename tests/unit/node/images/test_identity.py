@@ -1,5 +1,6 @@
 """What belongs to a node: taken, put into other roots, and never in an image."""
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,27 @@ def test_a_power_cut_leaves_no_half_of_a_file_in_var(tmp_path: Path, monkeypatch
     (factory / "zfile").rename(factory / "lib/file")
     trial.fill_var(str(factory), str(var))
     assert {path.name for path in (var / "lib").iterdir()} == {"file", "new"}
+
+
+@pytest.mark.holds("a /var that is full is not filled with what never gets a name")
+def test_a_full_var_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trial goes back, and the old root's image has none of these files: they stayed for ever."""
+    factory, var = tmp_path / "factory", tmp_path / "var"
+    (factory / "lib/new").mkdir(parents=True)
+    for name in ("file", "new/one", "new/two"):
+        (factory / "lib" / name).write_text("from the image")
+    (var / "lib").mkdir(parents=True)
+    real = trial.shutil.copyfile
+
+    def full(source: str, target: str, **more: Any) -> None:
+        real(source, target, **more)
+        if target.endswith("one"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(trial.shutil, "copyfile", full)
+    with pytest.raises(OSError, match="No space"):
+        trial.fill_var(str(factory), str(var))
+    assert list((var / "lib").iterdir()) == []
 
 
 @pytest.mark.holds("what comes into /var is on the disk before it has its name")

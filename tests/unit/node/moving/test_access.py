@@ -59,11 +59,36 @@ def test_a_key_for_the_run_and_only_nodes_that_are_known(tmp_path: Path, monkeyp
     key = access.make_key(state, {"gpu1": {"address": "10.0.0.1", "key": f"{KEY} root@gpu1"}})
     assert access.public_key(key) == key
     assert access.make_key(state, {}) == key, "the same one after a kill"
-    assert synced == [("sync", access.key_file(state), f"{access.key_file(state)}.pub")]
+    assert synced == [("sync", f"{access.key_file(state)}.new", f"{access.key_file(state)}.new.pub")]
     access.make_key(state, {"gpu1": {"address": "10.0.0.1", "key": f"{KEY} root@gpu1"}})
     assert Path(access.known_hosts(state)).read_text() == f"10.0.0.1 {KEY}\n"
     assert Path(access.key_file(state)).stat().st_mode & 0o777 == 0o600
     with pytest.raises(NodeError, match="not an address"):
         access.make_key(state, {"gpu1": {"address": "10.0.0.1 evil\n", "key": KEY}})
+    access.drop_key(state)
+    assert list(Path(record.directory(state)).iterdir()) == []
+
+
+@pytest.mark.needs("ssh-keygen")
+@pytest.mark.holds("a key has its public one, wherever it was cut")
+@pytest.mark.parametrize("left", [None, b""], ids=["killed", "full disk"])
+def test_a_key_that_was_cut_while_it_was_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: bytes | None
+) -> None:
+    """ssh-keygen writes the private key, then the public one, and what is there is never made again."""
+    state = str(tmp_path / "state")
+
+    def cut(command: tuple[str, ...], *, what: str) -> None:
+        really_run(command, what=what)
+        public = Path(f"{command[-1]}.pub")
+        public.unlink() if left is None else public.write_bytes(left)
+        raise NodeError("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(access, "run", cut)
+        with pytest.raises(NodeError, match="no space"):
+            access.make_key(state, {})
+    key = access.make_key(state, {})
+    assert key in Path(f"{access.key_file(state)}.pub").read_text()
     access.drop_key(state)
     assert list(Path(record.directory(state)).iterdir()) == []

@@ -9,9 +9,10 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import renaming
 from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import open_directory
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.moving import jobs, placing, record
+from ansible_collections.gpuadmin.node.plugins.module_utils.moving import jobs, looking, placing, record
 
-from tests.support.moving_homes import Cluster, differ, facts
+from tests.support.moving_homes import Cluster, differ, facts, own
+from tests.support.storage import mounted, run
 
 pytestmark = pytest.mark.root
 MINJI = 31301
@@ -82,6 +83,63 @@ def test_a_home_that_was_replaced_goes_only_if_nobody_has_used_it(cluster: Clust
         assert not work.parent.exists()
     finally:
         os.close(handle)
+
+
+@pytest.mark.btrfs
+@pytest.mark.holds("what was not looked into, as a subvolume, is somebody's")
+def test_a_home_with_a_subvolume_is_not_untouched(cluster: Cluster, tmp_path: Path) -> None:
+    """Under a name of the skeleton, where nothing was looked at: the home was deleted with all that is in it."""
+    (cluster.skeleton / "data").mkdir()
+    with mounted(tmp_path / "disk", tmp_path / "point", 200) as point:
+        home = point / "gpu1"
+        home.mkdir()
+        run("btrfs", "subvolume", "create", home / "data")
+        (home / "data/thesis").write_text("precious")
+        own(home, MINJI)
+        at, main = open_directory(str(point)), record.Part("minji", MINJI, "gpu1", True, False, 1, 2, here=5)
+        try:
+            with pytest.raises(NodeError, match="not an untouched home"):
+                placing.tidy(at, [main], str(cluster.skeleton))
+        finally:
+            os.close(at)
+        assert (home / "data/thesis").read_text() == "precious"
+
+
+@pytest.mark.btrfs
+@pytest.mark.holds("nobody is kept out for a move that cannot end")
+def test_a_used_home_that_is_a_subvolume_is_named_before_anything_is_copied(tmp_path: Path) -> None:
+    """Their homes were copied and their accounts closed, for "Invalid cross-device link", in each run."""
+    with mounted(tmp_path / "disk", tmp_path / "point", 300) as point:
+        cluster = Cluster(tmp_path / "c", point / "storage")
+        for name, uid, files in (("jiho", 31302, {"work": b"x"}), ("minji", MINJI, {".profile": b"umask 022\n"})):
+            run("btrfs", "subvolume", "create", cluster.homes / name)
+            cluster.home("storage", name, uid, files)
+        wanted = {"jiho": 31302, "minji": MINJI}
+        said = looking.storage(str(cluster.homes), wanted, str(cluster.skeleton), str(cluster.state))
+        assert "a subvolume or file system of its own" in said["problems"]["jiho"]
+        cluster.home("gpu1", "minji", MINJI, {"thesis": b"precious\n"})
+        parts = cluster.parts("minji", MINJI, "gpu1")
+        cluster.do("copy", parts)
+        assert cluster.do("take", parts)["problems"] == {}, "an unused one changes places"
+        assert (cluster.homes / "minji/thesis").read_bytes() == b"precious\n"
+
+
+@pytest.mark.holds("what is kept of one person keeps nothing of others")
+def test_what_is_kept_of_one_person_keeps_nothing_of_others(cluster: Cluster) -> None:
+    """A power cut after the exchange, and hers was written to: each later run stopped there."""
+    moving = cluster.homes / ".gpuadmin-moving"
+    for name, uid, files in (("jiho", 31302, {"work": b"late"}), ("minji", MINJI, {".profile": b"umask 022\n"})):
+        home = cluster.home("storage", name, uid, {})
+        record.save(str(cluster.state), record.Part(name, uid, "gpu1", True, False, 1, 2, here=home.stat().st_ino))
+        (moving / name / "gpu1").mkdir(parents=True)
+        for inner, content in files.items():
+            (moving / name / "gpu1" / inner).write_bytes(content)
+        own(moving / name / "gpu1", uid)
+    (moving / "aaa").write_text("")
+    with pytest.raises(NodeError, match="jiho/gpu1 is kept: it is not an untouched home"):
+        placing.leave(str(cluster.homes), str(cluster.state), str(cluster.skeleton))
+    assert sorted(one.name for one in moving.iterdir()) == ["aaa", "jiho"]
+    assert (moving / "jiho/gpu1/work").read_bytes() == b"late"
 
 
 @pytest.mark.holds("what cannot be told may have its name")

@@ -171,6 +171,24 @@ def _verify_any(text: bytes, signatures: Sequence[bytes], signers: str) -> None:
     verify(text, signatures[0], signers)
 
 
+def _read(path: str, name: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        raise NodeError(f"the store has no complete image {name}: gpuadmin list-images shows what it has") from None
+    except OSError as error:
+        raise NodeError(f"the image store cannot be read: {in_words(error)}") from error
+
+
+def _check(path: str, text: bytes, signers: str) -> None:
+    # the second: of a manifest that a cut left without its name (publish)
+    found = [data for end in (".sig", ".sig.new") if (data := read_bytes(path + end)) is not None]
+    if not found:
+        raise NodeError(f"image {os.path.basename(os.path.dirname(path))} is not signed; it is not used")
+    _verify_any(text, found, signers)
+
+
 def load(directory: str, signers: str | None) -> Manifest:
     """Read and verify the manifest in an image's directory; ``signers`` None: without verifying."""
     return load_text(directory, signers)[0]
@@ -180,19 +198,13 @@ def load_text(directory: str, signers: str | None) -> tuple[Manifest, bytes]:
     """The same, with the bytes that were verified: reading the file again could give others."""
     path = os.path.join(directory, "manifest.json")
     name = os.path.basename(directory)
-    try:
-        with open(path, "rb") as stream:
-            text = stream.read()
-    except FileNotFoundError:
-        raise NodeError(f"the store has no complete image {name}: gpuadmin list-images shows what it has") from None
-    except OSError as error:
-        raise NodeError(f"the image store cannot be read: {in_words(error)}") from error
+    text = _read(path, name)
     if signers is not None:
-        # the second: of a manifest that a cut left without its name (publish)
-        found = [data for end in (".sig", ".sig.new") if (data := read_bytes(path + end)) is not None]
-        if not found:
-            raise NodeError(f"image {name} is not signed; it is not used")
-        _verify_any(text, found, signers)  # guard: a manifest's signature is checked
+        try:
+            _check(path, text, signers)  # guard: a manifest's signature is checked
+        except NodeError:  # guard: an image that is published again just now is not called changed -> ()
+            text = _read(path, name)
+            _check(path, text, signers)
     manifest = parse(text, path)
     if manifest.name != name:  # guard: a manifest is under its own name
         raise NodeError(f"{path} is the manifest of {manifest.name}; the store was changed by hand")

@@ -13,7 +13,7 @@ from typing import IO
 
 from .. import btrfs
 from ..errors import NodeError, in_words
-from ..files import sync_directory, write_atomic
+from ..files import read_bytes, sync_directory, write_atomic
 from ..root import guard
 from ..run import run
 from . import identity, subvolumes
@@ -218,6 +218,7 @@ def publish(places: Places, settings: ImageSettings, name: str, text: str, signa
         if size != stream.bytes:  # guard: what is published is whole
             raise NodeError(f"{stream.file} has {size} bytes in the store, not {stream.bytes}")
     signed = os.path.join(directory, "manifest.json.sig")
+    _name_signature(directory, settings.signers)
     # guard: a manifest has its signature before it is there
     write_atomic(f"{signed}.new", signature.encode(), mode=0o600)
     write_atomic(os.path.join(directory, "manifest.json"), text.encode(), mode=0o600)
@@ -226,3 +227,17 @@ def publish(places: Places, settings: ImageSettings, name: str, text: str, signa
     kept = places.in_state("manifests")
     os.makedirs(kept, mode=0o755, exist_ok=True)
     write_atomic(os.path.join(kept, f"{name}.json"), text.encode(), mode=0o644)
+
+
+def _name_signature(directory: str, signers: str) -> None:
+    """Give the signature its name that a cut left without, where it is that of the manifest: it would be lost."""
+    manifest = os.path.join(directory, "manifest.json")
+    text, signature = read_bytes(manifest), read_bytes(f"{manifest}.sig.new")
+    if text is None or signature is None:
+        return
+    try:
+        verify(text, signature, signers)
+    except NodeError:
+        return  # that manifest never came
+    os.rename(f"{manifest}.sig.new", f"{manifest}.sig")
+    sync_directory(directory)

@@ -51,7 +51,12 @@ def fill_var(factory: str, var: str) -> list[str]:
     It is whole and on the disk before it has its name: half of a file would count as the node's own from then on.
     """
     begun: list[tuple[str, str]] = []
-    _fill(factory, var, begun)
+    try:
+        _fill(factory, var, begun)
+    except OSError:  # guard: a /var that is full is not filled with what never gets a name -> ()
+        for temporary, _target in begun:
+            identity.remove(temporary)
+        raise
     if not begun:
         return []
     sync_filesystem(var)  # guard: what comes into /var is on the disk before it has its name
@@ -78,8 +83,8 @@ def _fill(source: str, target: str, begun: list[tuple[str, str]]) -> None:
             continue
         temporary = os.path.join(target, f".{name}{NEW}")
         identity.remove(temporary)  # left by a cut
-        _copy_tree(one, temporary)
         begun.append((temporary, other))
+        _copy_tree(one, temporary)
 
 
 def _copy_tree(source: str, target: str) -> None:

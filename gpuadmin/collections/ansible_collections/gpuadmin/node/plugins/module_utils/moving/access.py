@@ -13,7 +13,7 @@ from typing import Any
 
 from ..accounts.converge import Host
 from ..errors import NodeError
-from ..files import make_directory, read_bytes, write_atomic
+from ..files import make_directory, read_bytes, sync_directory, unlink_if_there, write_atomic
 from ..root.guard import open_root
 from ..run import run
 from ..ship import ship_package
@@ -67,18 +67,25 @@ def make_key(state: str, nodes: Mapping[str, Mapping[str, Any]]) -> str:
     write_atomic(known_hosts(state), "".join(lines).encode(), mode=0o600)
     path = key_file(state)
     if not os.path.exists(path):
-        run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", MARK, "-f", path), what="no key could be made")
+        new = f"{path}.new"
+        for left in (new, f"{new}.pub"):
+            unlink_if_there(left)
+        run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", MARK, "-f", new), what="no key could be made")
         # guard: a key that ssh-keygen has made is on the disk: a power cut would leave it empty, and the next run stops
-        run(("sync", path, f"{path}.pub"), what="the key is not known to be on disk")
+        run(("sync", new, f"{new}.pub"), what="the key is not known to be on disk")
+        # guard: a key has its public one, wherever it was cut
+        os.rename(f"{new}.pub", f"{path}.pub")
+        os.rename(new, path)
+        sync_directory(os.path.dirname(path))
     with open(f"{path}.pub", encoding="ascii") as stream:
         return public_key(stream.read())
 
 
 def drop_key(state: str) -> None:
     """On the storage host: the key is not needed any more."""
-    for path in (key_file(state), f"{key_file(state)}.pub", known_hosts(state)):
-        if os.path.lexists(path):
-            os.unlink(path)
+    key = key_file(state)
+    for path in (key, f"{key}.pub", f"{key}.new", f"{key}.new.pub", known_hosts(state)):
+        unlink_if_there(path)
 
 
 def let_in(host: Host, key: str, path: str, people: Sequence[Mapping[str, Any]]) -> None:

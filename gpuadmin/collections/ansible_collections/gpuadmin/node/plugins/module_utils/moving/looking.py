@@ -115,7 +115,14 @@ def _there(homes: int, name: str, uid: int, skeleton: str) -> dict[str, Any]:
     with places.home(homes, name, uid) as top:
         names = os.listdir(os.fsencode(f"/proc/self/fd/{top}"))
         before = [os.fsdecode(one) for one in names if one.startswith(b"before-")][:100]
-        return {"kind": "untouched" if placing.untouched(top, skeleton, uid) else "theirs", "before": before}
+        if placing.untouched(top, skeleton, uid):
+            return {"kind": "untouched", "before": before}
+        if os.fstat(top).st_dev != os.fstat(homes).st_dev:  # guard: nobody is kept out for a move that cannot end
+            raise NodeError(
+                "their home there is used, and a subvolume or file system of its own: what is moved gets into it by no "
+                "rename; copy it by hand"
+            )
+        return {"kind": "theirs", "before": before}
 
 
 def storage(path: str, wanted: Mapping[str, int], skeleton: str, state: str) -> dict[str, Any]:

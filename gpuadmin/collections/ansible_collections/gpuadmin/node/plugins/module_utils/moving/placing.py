@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..btrfs import open_directory
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import sync_filesystem
 from ..purge import gone
 from ..renaming import exchange, rename_new
-from ..safe_walk import walk
+from ..safe_walk import Entry, same_file_system, same_mount, walk
 from . import place, record
 from .record import PLACED, Part
 
@@ -27,7 +27,14 @@ MOST_OF_A_SKELETON = 500  # entries
 
 def untouched(home: int, skeleton: str, uid: int) -> bool:
     """Whether an open home has nothing but what a new one begins with: the files of the skeleton as they are there."""
-    for number, entry in enumerate(walk(home)):
+    others: list[bytes] = []
+
+    def enter(entry: Entry, parent: os.stat_result) -> bool:
+        inside = same_file_system(entry, parent) and same_mount(entry, parent)
+        others.extend([] if inside else [entry.path])
+        return inside
+
+    for number, entry in enumerate(walk(home, enter)):
         if number > MOST_OF_A_SKELETON or entry.facts.st_uid != uid:
             return False
         model = os.path.join(os.fsencode(skeleton), entry.path)
@@ -46,7 +53,7 @@ def untouched(home: int, skeleton: str, uid: int) -> bool:
                 return False
         elif not stat.S_ISDIR(facts.st_mode):
             return False
-    return True
+    return not others  # guard: what was not looked into, as a subvolume, is somebody's -> True
 
 
 def _same(at: int, name: bytes, model: bytes) -> bool:
@@ -163,16 +170,22 @@ def leave(root: str, state: str, skeleton: str) -> None:
             return
         try:
             known = record.known(state)
-            for name in os.listdir(above):
+            problems = []
+            for name in sorted(os.listdir(above)):
                 theirs = [one for one in known if one.name == name and one.main and placed(homes, one, None)]
-                at = open_directory(name, above)
                 try:
-                    tidy(at, theirs, skeleton)
-                finally:
-                    os.close(at)
-                _remove(name, above)
+                    at = open_directory(name, above)
+                    try:
+                        tidy(at, theirs, skeleton)
+                    finally:
+                        os.close(at)
+                    _remove(name, above)
+                except (NodeError, OSError) as error:  # guard: what is kept of one person keeps nothing of others
+                    problems.append(in_words(error))
         finally:
             os.close(above)
+        if problems:
+            raise NodeError("; ".join(problems))
         _remove(place.MOVING, homes)
 
 
