@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.answers import Answers
+from gpuadmin.common import ssh_key
 from gpuadmin.config.load import Site
 from gpuadmin.config.skeleton import keep_out_of_git
 from gpuadmin.errors import ConfigError
@@ -35,28 +36,15 @@ def signing_key(site: Site, *, make: bool = False) -> Path:
     path = expanded(named) if named else Path("image_signing_key")
     path = path if path.is_absolute() else site.directory / path
     if not path.exists() and make:
-        _make_key(site, path)
+        if path.parent == site.directory:  # first: there is no moment in which it could be added by mistake
+            for one in (path.name, f"{path.name}.new"):
+                keep_out_of_git(site.directory, one)
+        ssh_key.make(
+            path,
+            f"images of {site.settings.name}",
+            lambda command: subprocess.run(command, check=True, stdin=subprocess.DEVNULL),
+        )
     return path
-
-
-def _make_key(site: Site, path: Path) -> None:
-    """It has its name once it and its public one are on the disk: half of a key is never made again."""
-    new = path.with_name(f"{path.name}.new")
-    public, new_public = (one.with_name(f"{one.name}.pub") for one in (path, new))
-    if path.parent == site.directory:  # first: there is no moment in which it could be added by mistake
-        for one in (path, new):
-            keep_out_of_git(site.directory, one.name)
-    for one in (new, new_public):
-        one.unlink(missing_ok=True)
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"images of {site.settings.name}", "-f", str(new)],
-        check=True,
-        stdin=subprocess.DEVNULL,
-    )
-    subprocess.run(["sync", str(new), str(new_public)], check=True)
-    new_public.rename(public)  # guard: the key that signs images has its public one
-    new.rename(path)
-    subprocess.run(["sync", str(path.parent)], check=True)
 
 
 def signers(site: Site) -> str:

@@ -117,7 +117,7 @@ def test_the_chains_key_is_made_anew_and_written_nowhere(cli: Cli, cluster: Clus
 
 
 @pytest.mark.needs("ssh-keygen")
-@pytest.mark.holds("the key that signs images has its public one")
+@pytest.mark.holds("a key has its public one, wherever it was cut")
 def test_a_signing_key_that_was_cut_while_it_was_made_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -234,17 +234,23 @@ def test_a_full_stream_is_added_to_an_image_that_is_there(world: World, golden: 
     assert {"from-one.btrfs.zst", "full.btrfs.zst"} <= files
 
 
-@pytest.mark.parametrize("point", ["signature", "manifest", "name"])
-def test_a_cut_while_an_image_is_published_again_leaves_one_that_verifies(
-    world: World, golden: Node, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    """Its manifest has its signature at each moment: without, nobody could use or sign it any more."""
+def published(world: World, golden: Node) -> tuple[str, str]:
+    """The manifest of an image that is published, and another one of the same image."""
     change(golden, "new")
     publish.seal(golden.places, golden.settings, "new", tried=False)
     first = publish.send(golden.places, golden.settings, "new", [], full=True, who="x", progress=lambda text: None)
     publish.publish(golden.places, golden.settings, "new", first, sign(world.key, first))
     second = first.replace('"by": "x"', '"by": "y"')
     assert second != first
+    return first, second
+
+
+@pytest.mark.parametrize("point", ["signature", "manifest", "name"])
+def test_a_cut_while_an_image_is_published_again_leaves_one_that_verifies(
+    world: World, golden: Node, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """Its manifest has its signature at each moment: without, nobody could use or sign it any more."""
+    first, second = published(world, golden)
 
     class Cut(BaseException):
         pass
@@ -288,11 +294,7 @@ def test_an_image_that_is_published_again_while_it_is_read_verifies(
     world: World, golden: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node of another admin's push read the manifest of before and the signature of now."""
-    change(golden, "new")
-    publish.seal(golden.places, golden.settings, "new", tried=False)
-    first = publish.send(golden.places, golden.settings, "new", [], full=True, who="x", progress=lambda text: None)
-    publish.publish(golden.places, golden.settings, "new", first, sign(world.key, first))
-    second = first.replace('"by": "x"', '"by": "y"')
+    _, second = published(world, golden)
     real = manifest.read_bytes
 
     def read(path: str) -> bytes | None:

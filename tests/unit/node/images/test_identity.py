@@ -168,12 +168,18 @@ def test_var_gets_what_it_lacks_and_keeps_what_it_has(tmp_path: Path) -> None:
     assert trial.fill_var(str(factory), str(var)) == []
 
 
-def test_a_power_cut_leaves_no_half_of_a_file_in_var(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    factory, var = tmp_path / "factory", tmp_path / "var"
+def brought(directory: Path) -> tuple[Path, Path]:
+    """What an image brings for /var, and a /var without it."""
+    factory, var = directory / "factory", directory / "var"
     (factory / "lib/new").mkdir(parents=True)
     for name in ("file", "new/one", "new/two"):
         (factory / "lib" / name).write_text("from the image")
     (var / "lib").mkdir(parents=True)
+    return factory, var
+
+
+def test_a_power_cut_leaves_no_half_of_a_file_in_var(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    factory, var = brought(tmp_path)
 
     class Cut(BaseException):
         pass
@@ -201,11 +207,7 @@ def test_a_power_cut_leaves_no_half_of_a_file_in_var(tmp_path: Path, monkeypatch
 @pytest.mark.holds("a /var that is full is not filled with what never gets a name")
 def test_a_full_var_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trial goes back, and the old root's image has none of these files: they stayed for ever."""
-    factory, var = tmp_path / "factory", tmp_path / "var"
-    (factory / "lib/new").mkdir(parents=True)
-    for name in ("file", "new/one", "new/two"):
-        (factory / "lib" / name).write_text("from the image")
-    (var / "lib").mkdir(parents=True)
+    factory, var = brought(tmp_path)
     real = trial.shutil.copyfile
 
     def full(source: str, target: str, **more: Any) -> None:

@@ -46,6 +46,9 @@ def test_what_is_no_key_is_refused(text: str) -> None:
 
 
 @pytest.mark.needs("ssh-keygen")
+@pytest.mark.holds(
+    "a key that ssh-keygen has made is on the disk: a power cut would leave it empty, and the next run stops"
+)
 def test_a_key_for_the_run_and_only_nodes_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state, synced = str(tmp_path / "state"), []
 

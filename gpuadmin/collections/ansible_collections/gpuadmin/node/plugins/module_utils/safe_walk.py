@@ -63,6 +63,11 @@ def same_mount(entry: Entry, _parent: os.stat_result) -> bool:
         os.close(handle)
 
 
+def same_tree(entry: Entry, parent: os.stat_result) -> bool:
+    """What to enter: nothing that is mounted, also from the same file system, and no other subvolume."""
+    return same_file_system(entry, parent) and same_mount(entry, parent)
+
+
 def _mount_id(handle: int) -> bytes:
     """Which mount an open file is on: proc_pid_fdinfo(5). A subvolume has its parent's."""
     facts = os.open(f"/proc/self/fdinfo/{handle}", os.O_RDONLY | os.O_CLOEXEC)

@@ -9,11 +9,14 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from gpuadmin.common import ssh_key
 
 from ..accounts.converge import Host
 from ..errors import NodeError
-from ..files import make_directory, read_bytes, sync_directory, unlink_if_there, write_atomic
+from ..files import make_directory, read_bytes, unlink_if_there, write_atomic
 from ..root.guard import open_root
 from ..run import run
 from ..ship import ship_package
@@ -67,16 +70,8 @@ def make_key(state: str, nodes: Mapping[str, Mapping[str, Any]]) -> str:
     write_atomic(known_hosts(state), "".join(lines).encode(), mode=0o600)
     path = key_file(state)
     if not os.path.exists(path):
-        new = f"{path}.new"
-        for left in (new, f"{new}.pub"):
-            unlink_if_there(left)
-        run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", MARK, "-f", new), what="no key could be made")
-        # guard: a key that ssh-keygen has made is on the disk: a power cut would leave it empty, and the next run stops
-        run(("sync", new, f"{new}.pub"), what="the key is not known to be on disk")
-        # guard: a key has its public one, wherever it was cut
-        os.rename(f"{new}.pub", f"{path}.pub")
-        os.rename(new, path)
-        sync_directory(os.path.dirname(path))
+        failed = {"ssh-keygen": "no key could be made", "sync": "the key is not known to be on disk"}
+        ssh_key.make(Path(path), MARK, lambda command: run(command, what=failed[command[0]]))
     with open(f"{path}.pub", encoding="ascii") as stream:
         return public_key(stream.read())
 

@@ -20,7 +20,7 @@ from ..files import sync_filesystem
 from ..renumbering.accounts import texts
 from ..renumbering.journal import Renumbering
 from ..renumbering.running import busy
-from ..safe_walk import Entry, same_file_system, same_mount, walk
+from ..safe_walk import Entry, same_tree, walk
 from ..textdb import number
 from . import place as places
 from . import placing, record
@@ -43,7 +43,7 @@ def measure(asked: Asked) -> dict[str, Any]:
     found: dict[str, Any] = {"files": 0, "bytes": 0, "entries": 0}
 
     def enter(entry: Entry, parent: os.stat_result) -> bool:
-        inside = same_file_system(entry, parent) and same_mount(entry, parent)
+        inside = same_tree(entry, parent)
         if not inside and len(odd) < MOST_ODD:
             odd.append(f"{quoted(os.fsdecode(entry.path))} is a file system or subvolume of its own")
         return inside

@@ -18,7 +18,7 @@ from ..errors import NodeError, in_words
 from ..files import sync_filesystem
 from ..purge import gone
 from ..renaming import exchange, rename_new
-from ..safe_walk import Entry, same_file_system, same_mount, walk
+from ..safe_walk import Entry, same_tree, walk
 from . import place, record
 from .record import PLACED, Part
 
@@ -30,7 +30,7 @@ def untouched(home: int, skeleton: str, uid: int) -> bool:
     others: list[bytes] = []
 
     def enter(entry: Entry, parent: os.stat_result) -> bool:
-        inside = same_file_system(entry, parent) and same_mount(entry, parent)
+        inside = same_tree(entry, parent)
         others.extend([] if inside else [entry.path])
         return inside
 
