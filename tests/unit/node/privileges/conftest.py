@@ -31,6 +31,8 @@ Host = Callable[..., Place]
 def host(tmp_path: Path) -> Host:
     """`host({"etc/group": "…"})`: the tree, with other files; `admin`, `declared` and so on as `Place` takes them."""
 
+    tmp_path.chmod(0o755)  # as the root of a host is: keys are read as the person whose they are
+
     def make(files: dict[str, str] | None = None, **more: Any) -> Place:
         for name, text in {**FILES, **(files or {})}.items():
             path = tmp_path / name

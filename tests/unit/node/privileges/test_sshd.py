@@ -1,5 +1,9 @@
 """sshd's settings, and the keys by which somebody is root."""
 
+import errno
+import os
+from pathlib import Path
+
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import sshd
 
@@ -75,3 +79,34 @@ def test_an_admins_key_that_nobody_declared(host: Host) -> None:
     assert found.key.endswith(" in /var/home/jiwon/.ssh/authorized_keys")
     assert found.words == "logs in as jiwon, who may be root: stolen"
     assert found.rank == "root"
+
+
+@pytest.mark.root  # a home that root may not look into is made by owners and modes
+@pytest.mark.holds("an admin's keys are read as that admin")
+def test_a_home_that_root_may_not_look_into(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a node whose storage host shows root nothing: there sshd, which asks as the admin, does get the keys."""
+    passwd = FILES["etc/passwd"] + "jiwon:x:901:902::/home/jiwon:/bin/sh\n"
+    place = host(
+        {"etc/passwd": passwd, "home/jiwon/.ssh/authorized_keys": public_key("stolen")}, keys={"jiwon": frozenset()}
+    )
+    Path(place.path("/home/jiwon")).chmod(0o700)
+    for name in ("", ".ssh", ".ssh/authorized_keys"):
+        os.chown(place.path(f"/home/jiwon/{name}"), 901, 902)
+    whole = sshd.read_small
+
+    def squashed(path: str, directory: int | None = None) -> bytes:
+        if os.geteuid() == 0 and "home/" in path:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        assert os.getegid() == (902 if "jiwon" in path else os.geteuid())
+        return whole(path, directory)
+
+    monkeypatch.setattr(sshd, "read_small", squashed)
+    (found,), _ = sshd.keys(place, BOTH)
+    assert found.words == "logs in as jiwon, who may be root: stolen"
+    assert os.geteuid() == 0
+    Path(place.path("/home/jiwon/.ssh/authorized_keys")).chmod(0)  # nor may jiwon
+    (found,), _ = sshd.keys(place, BOTH)
+    assert (found.key, found.words) == (
+        "/home/jiwon/.ssh/authorized_keys",
+        "decides who is jiwon, and was not read: Permission denied",
+    )

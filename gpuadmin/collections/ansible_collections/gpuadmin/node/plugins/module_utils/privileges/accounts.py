@@ -33,12 +33,12 @@ FOR_SERVICES = ("root", "adm", "systemd-journal")
 def accounts(place: Place) -> list[Found]:
     """Accounts with uid 0 besides root, and accounts without a password."""
     found = []
-    for name, password, uid, *_rest in _table(place, "passwd").entries():
+    for name, password, uid, *_rest in table(place, "passwd").entries():
         if number(uid) == 0 and name != "root":  # guard: root by another name is not overlooked
             found.append(Found(f"uid 0: {name}", "is root by another name"))
         if not password:
             found.append(Found(f"no password: {name}", "logs in without one (/etc/passwd)"))
-    for name, password, *_rest in _table(place, "shadow").entries():
+    for name, password, *_rest in table(place, "shadow").entries():
         if not password:
             found.append(Found(f"no password: {name}", "logs in without one (/etc/shadow)"))
     return found
@@ -46,9 +46,9 @@ def accounts(place: Place) -> list[Found]:
 
 def groups(place: Place) -> list[Found]:
     """Who is in a group of privilege by this host's own files."""
-    people = {name: (number(uid), number(gid)) for name, _, uid, gid, *_rest in _table(place, "passwd").entries()}
+    people = {name: (number(uid), number(gid)) for name, _, uid, gid, *_rest in table(place, "passwd").entries()}
     found: list[Found] = []
-    for group, _, gid, named in _table(place, "group").entries():
+    for group, _, gid, named in table(place, "group").entries():
         if group not in GROUPS:
             continue
         first = [name for name, (_uid, primary) in people.items() if primary == number(gid)]
@@ -65,7 +65,7 @@ def groups(place: Place) -> list[Found]:
 def directory(place: Place, members_of: Callable[[str], list[str]] | None = None) -> list[Found]:
     """Who is in one by a directory (LDAP, SSSD) and not by the files."""
     ask = members_of or (lambda name: grp.getgrnam(name).gr_mem)
-    local = {fields[0]: set(members(fields[3])) for fields in _table(place, "group").entries()}
+    local = {fields[0]: set(members(fields[3])) for fields in table(place, "group").entries()}
     found: list[Found] = []
     for group in GROUPS:
         try:
@@ -85,6 +85,7 @@ def _member(place: Place, name: str, group: str, uid: int | None) -> Iterator[Fo
         yield Found(f"{name} in group {group}", GROUPS[group], ROOT)
 
 
-def _table(place: Place, kind: str) -> Table:
+def table(place: Place, kind: str) -> Table:
+    """One of the host's own databases: passwd, shadow, group. Raises OSError."""
     with open(place.path(f"/etc/{kind}"), "rb") as stream:
         return Table.parse(kind, decode(stream.read()))

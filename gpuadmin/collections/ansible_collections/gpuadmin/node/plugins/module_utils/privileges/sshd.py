@@ -7,9 +7,12 @@ import re
 
 from ..diagnosis.keys import key as parsed
 from ..diagnosis.subject import read_small, short
-from ..errors import NodeError, in_words
+from ..errors import NodeError
+from ..people import acting_as
 from ..run import look
 from ..sshd_settings import printed
+from ..textdb import number
+from .accounts import table
 from .place import Found, Place
 
 PROGRAM = "/usr/sbin/sshd"
@@ -87,37 +90,41 @@ def keys(place: Place, text: str | None = None) -> tuple[list[Found], dict[str, 
 
 
 def _lines(place: Place, account: str, patterns: list[str], found: list[Found]) -> list[tuple[str, str]]:
-    home = _home(place, account)
+    entry = table(place, "passwd").get(account) or [""] * 7
+    uid, gid, home = number(entry[2]), number(entry[3]), entry[5]
+    if uid is None or gid is None or not home:  # the C library has no such account either: nobody logs in as it
+        return []
     lines = []
     for pattern in patterns:
-        if pattern == "none" or home is None:
+        if pattern == "none":
             continue
-        path = _expanded(pattern, account, home)
-        path = os.path.join(home, path)
+        path = os.path.join(home, _expanded(pattern, account, home))
         try:
-            text = read_small(place.path(path)).decode("utf-8", "replace")
+            text = _as_sshd(place, path, uid, gid).decode("utf-8", "replace")
         except FileNotFoundError:
             continue
         except (OSError, NodeError) as error:
-            found.append(Found(path, f"decides who is {account}, and was not read: {in_words(error)}"))
+            why = getattr(error, "strerror", None) or error  # the path is said before
+            found.append(Found(path, f"decides who is {account}, and was not read: {why}"))
             continue
         lines += [(path, line.strip()) for line in text.splitlines() if line.strip() and line.strip()[0] != "#"]
     return lines
+
+
+def _as_sshd(place: Place, path: str, uid: int, gid: int) -> bytes:
+    """What sshd reads, which does so as the person: from a home on the storage host root may get nothing."""
+    root = os.open(place.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with acting_as(uid, gid):  # guard: an admin's keys are read as that admin -> acting_as(0)
+            return read_small(path.lstrip("/"), root)
+    finally:
+        os.close(root)
 
 
 def _expanded(pattern: str, account: str, home: str) -> str:
     """sshd_config(5), TOKENS: those that AuthorizedKeysFile takes."""
     tokens = {"%%": "%", "%u": account, "%h": home}
     return re.sub(r"%.", lambda match: tokens.get(match[0], match[0]), pattern)
-
-
-def _home(place: Place, account: str) -> str | None:
-    with open(place.path("/etc/passwd"), encoding="utf-8", errors="replace") as stream:
-        for line in stream:
-            fields = line.rstrip("\n").split(":")
-            if fields[0] == account and len(fields) == 7:
-                return fields[5] or None
-    return None
 
 
 def _comment(line: str) -> str:
