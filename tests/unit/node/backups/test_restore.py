@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import background, btrfs, extents
+from ansible_collections.gpuadmin.node.plugins.module_utils import background, btrfs, extents, mounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
     copy_server,
@@ -16,6 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     home_reader,
     making,
     restore,
+    restore_plan,
     snapshots,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
@@ -27,6 +28,12 @@ from tests.support.operations import ask
 from tests.support.storage import FIRST, JIHO, MINJI, SECOND, Storage, flip, run, wanted
 
 pytestmark = [pytest.mark.btrfs, pytest.mark.usefixtures("end_of_the_year")]
+
+
+def look(request: restore_plan.Request) -> tuple[str, ...]:
+    """What a restore says that it would do."""
+    plan, _backup, _away = restore.look(request, mounts.read_mountinfo())
+    return plan.operations
 
 
 def checksum(path: Path) -> str:
@@ -77,6 +84,9 @@ def test_in_place_keeps_what_is_there(storage: Storage) -> None:
     home = storage.home("minji", 20001, {"a/b": b"old", "c": b"c"})
     storage.backup()
     (home / "a/b").write_bytes(b"new")
+    kept, restored = look(wanted(storage, mode="in-place", path="a/b"))
+    assert kept == f"keep what is there now as {home}/a/b.before-20261221T010203Z"
+    assert restored.endswith(f" to {home}/a/b")
     done = restore.execute(wanted(storage, mode="in-place", path="a/b"))
     assert (home / "a/b").read_bytes() == b"old"
     assert Path(str(done["aside"])).read_bytes() == b"new"
@@ -203,6 +213,9 @@ def test_no_archive_lacks_a_subvolume_of_the_home(storage: Storage) -> None:
     ("more", "words"),
     [
         ({"path": "../jiho"}, "not a path inside"),
+        ({"path": ".."}, "not a path inside"),
+        ({"path": "a/../.."}, "not a path inside"),
+        ({"path": "a\0b"}, "not a path inside"),
         ({"path": "/etc"}, "not a path inside"),
         ({"path": "out/passwd"}, "symbolic link"),
         ({"path": "nothing"}, "not in the backup"),
@@ -210,6 +223,7 @@ def test_no_archive_lacks_a_subvolume_of_the_home(storage: Storage) -> None:
         ({"user": "../x"}, "refused"),
         ({"backup": "../../x"}, "not the name of a backup"),
         ({"backup": "20200101T000000Z-x"}, "no complete backup"),
+        ({"mode": "over-it"}, "refused"),
         ({"mode": "directory", "target": "relative"}, "plain absolute"),
         ({"mode": "archive", "path": "out/passwd"}, "symbolic link"),
     ],
@@ -334,8 +348,19 @@ def test_where_others_could_exchange_a_directory_of_root_s_root_does_not_write(s
         ours.parent.chmod(mode)
         with pytest.raises(NodeError, match="theirs must belong to root"):
             restore.execute(wanted(storage, mode="directory", target=str(ours / "x")))
+    # nor by a link of root's own to it
+    (storage.point / "link").symlink_to(ours)
+    with pytest.raises(NodeError, match="without symbolic links on the way"):
+        restore.execute(wanted(storage, mode="directory", target=str(storage.point / "link/x")))
     ours.parent.chmod(0o1777)
     assert restore.execute(wanted(storage, mode="directory", target=str(ours / "x")))["files"] == 1
+
+
+def test_homes_that_are_not_there(storage: Storage) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    with pytest.raises(NodeError, match="there is no "):
+        restore.execute(wanted(storage, root=f"{storage.point}/nowhere"))
 
 
 @pytest.mark.holds("a verification compares the manifest with what was recorded")
@@ -538,7 +563,7 @@ def test_a_restore_says_at_once_that_something_is_in_its_way(storage: Storage) -
     storage.backup()
     restore.execute(restoring(storage))
     with pytest.raises(NodeError, match="move it away first"):
-        restore.compute(restoring(storage), Path("/proc/self/mountinfo").read_text())
+        look(restoring(storage))
 
 
 @pytest.mark.holds("a part beside the home is in a directory of the person's")

@@ -54,8 +54,8 @@ def look(request: Request, mountinfo: str) -> tuple[Plan, Backup, bool]:
     Nothing is begun. Whether a set of that host has the part that is asked for shows only when it is fetched.
     """
     refuse_nonsense(request)
-    found, away = locate(request)
-    plan, backup = compute(request, mountinfo, found)
+    backup, away = locate(request)
+    plan = compute(request, mountinfo, backup)
     if not away:
         inner = inner_path(request.path)
         top, rest, nested = backup_set.part_of(backup, request.user, inner)

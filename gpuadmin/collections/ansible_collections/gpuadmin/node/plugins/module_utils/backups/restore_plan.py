@@ -106,13 +106,10 @@ def refuse_nonsense(request: Request) -> None:
         raise NodeError(f"{quoted(request.backup)} is not the name of a backup")
 
 
-def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tuple[Plan, Backup]:
-    """Decide where it goes; refuse what is in the way. ``found``: the backup; without it one that is here."""
-    refuse_nonsense(request)
+def compute(request: Request, mountinfo: str, found: Backup) -> Plan:
+    """Decide where what ``found`` has goes; refuse what is in the way."""
     if not directories.check_root(directories.Request(request.root, mountpoint=request.mountpoint), mountinfo):
         raise NodeError(f"there is no {request.root}")
-    if found is None:
-        found = locate(request)[0]
     inner = inner_path(request.path)
     what = f"{request.user}'s {inner or 'home'} from {found.name}"
     home = os.path.join(request.root, request.user)
@@ -148,7 +145,7 @@ def compute(request: Request, mountinfo: str, found: Backup | None = None) -> tu
     operations = [f"restore {what} ({f'a part of a home of {size}' if inner else size}) to {target}"]
     if aside:
         operations.insert(0, f"keep what is there now as {aside}")
-    return Plan(tuple(operations), target, aside, folder), found
+    return Plan(tuple(operations), target, aside, folder)
 
 
 def _free(path: str) -> str:
