@@ -119,13 +119,14 @@ def assert_ready(cluster: Cluster) -> None:
 
 def test_a_node_that_cannot_take_it(imaged: Cluster) -> None:
     """No space, a wrong clock, a store that goes away: a sentence, and nothing is changed; then it is mended."""
-    fill = "fallocate -l $(($(df --output=avail -B1 /local | tail -1) - 300000000)) /local/filler"
+    imaged.admin("node2", "btrfs subvolume create /local/full")  # what root keeps free of /local itself is for images
+    fill = "fallocate -l $(($(df --output=avail -B1 /local/full | tail -1) - 300000000)) /local/full/filler"
     for spoil, expected in ((fill, "are free"), ("date --set 2001-01-01", "clock is wrong")):
         imaged.admin("node2", spoil)
         document = imaged.gpuadmin("push-image", "one", "--yes", code=3)
         assert expected in document["hosts"]["node2"]["message"]
         assert running(imaged, "node2") == "base"
-        imaged.admin("node2", f"rm -f /local/filler; date --set @{time.time():.0f}")
+        imaged.admin("node2", f"rm -f /local/full/filler; date --set @{time.time():.0f}")
 
     # in the middle of a fetch: not a process that hangs, either
     since = arm(imaged, "node2", "fetch:middle")
