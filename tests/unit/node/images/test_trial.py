@@ -66,6 +66,8 @@ def test_the_built_in_checks(places: Places, monkeypatch: pytest.MonkeyPatch) ->
     assert trial.check(places, settings, "gpus") == "GPUs are not as before: GPU-1"
     (Path(places.root) / "etc/hostname").write_text("another\n")
     assert trial.check(places, settings, "identity") == "not this node's own: etc/hostname"
+    monkeypatch.setattr(health, "sshd_problem", lambda: "nothing listens on port 22")
+    assert trial.check(places, settings, "sshd") == "nothing listens on port 22"
     assert trial.check(places, settings, "nothing") == "there is no check nothing"
 
 
@@ -172,13 +174,23 @@ def test_a_root_that_is_committed_is_not_rebooted_because_the_disk_is_full(
     grubenv.write(places.boot, current=current)
     monkeypatch.setattr(trial, "write_json", full)
     monkeypatch.setattr(trial, "checks", lambda places, kind: ["10-yes"])
-    monkeypatch.setattr(trial, "run_checks", lambda scripts: {})
+    # what was committed is not judged once more
+    monkeypatch.setattr(trial, "run_checks", lambda scripts: {} if current == "base" else {"10-yes": "no"})
     monkeypatch.setattr(trial, "end_early_deadline", lambda places: ended.append("early"))
     monkeypatch.setattr(trial, "give_up", lambda *_, **__: ended.append("given up"))
     with pytest.raises(OSError, match="No space left"):
         trial.gate(places, ImageSettings())
     assert grubenv.read(places.boot)["current"] == "one"
     assert ended == ["early"]
+
+
+def test_the_root_before_is_confirmed_as_well(places: Places) -> None:
+    """Also where no record has it: pruning deletes what is not confirmed, and it is the way back."""
+    assert records.records(places).confirmed == ()
+    journal(places, previous="base")
+    grubenv.write(places.boot, current="one")
+    assert trial.gate(places, ImageSettings()) == "one is confirmed"
+    assert records.records(places).confirmed == ("one", "base")
 
 
 @pytest.mark.parametrize(
