@@ -326,6 +326,7 @@ def test_what_stops_a_restore_that_began_does_not_say_that_nothing_was_begun(
     assert "begun" not in verified["report"]
 
 
+@pytest.mark.holds("root writes where nobody else can put a link")
 def test_where_others_may_write_root_does_not(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.backup()
@@ -338,6 +339,7 @@ def test_where_others_may_write_root_does_not(storage: Storage) -> None:
     assert done["files"] == 1
 
 
+@pytest.mark.holds("nobody else can exchange what root writes in")
 def test_where_others_could_exchange_a_directory_of_root_s_root_does_not_write(storage: Storage) -> None:
     storage.home(*MINJI)
     storage.backup()
