@@ -109,9 +109,7 @@ def differences(task: Task, budget: Budget) -> list[str]:
         return []
     budget = task.limits.budget()
     words = home_manifest.compare(home_manifest.read(backup.manifest(name)), there())
-    return (
-        words or ["differs"]  # guard: what differs without words differs
-    )
+    return words or ["differs"]  # guard: what differs without words differs -> words
 
 
 @contextmanager
@@ -193,9 +191,7 @@ def _restore(task: Task, place: int, budget: Budget) -> list[str]:
         words = home_manifest.compare(
             home_manifest.read(backup.manifest(name)), home_reader.lines(copy, form=backup.format)
         )
-        return (
-            words or ["differs"]  # guard: a copy that differs without words differs
-        )
+        return words or ["differs"]  # guard: a copy that differs without words differs -> words
     finally:
         os.close(copy)
 
