@@ -31,7 +31,7 @@ Host = Callable[..., Place]
 def host(tmp_path: Path) -> Host:
     """`host({"etc/group": "…"})`: the tree, with other files; `admin`, `declared` and so on as `Place` takes them."""
 
-    tmp_path.chmod(0o755)  # as the root of a host is: keys are read as the person whose they are
+    tmp_path.chmod(0o755)  # as the root of a host is: keys are read as their owner
 
     def make(files: dict[str, str] | None = None, **more: Any) -> Place:
         for name, text in {**FILES, **(files or {})}.items():

@@ -11,7 +11,7 @@ from ..errors import NodeError
 from ..people import acting_as
 from ..run import look
 from ..sshd_settings import printed
-from ..textdb import number
+from ..textdb import Table, number
 from .accounts import table
 from .place import Found, Place
 
@@ -72,25 +72,26 @@ def keys(place: Place, text: str | None = None) -> tuple[list[Found], dict[str, 
     if text is None:
         text = look((PROGRAM, "-T")).stdout
     patterns = next(iter(settings_of(text).get("authorizedkeysfile", [])), ".ssh/authorized_keys").split()
+    passwd = table(place, "passwd")
     found: list[Found] = []
-    for path, line in _lines(place, "root", patterns, found):
+    for path, line in _lines(place, passwd, "root", patterns, found):
         if not _OURS.match(line):
             key = parsed(line)
             what = key["fingerprint"] or "a line that is not a key"
             found.append(Found(f"{what} in {path}", f"logs in as root: {_comment(line)}"))
     for name, declared in place.keys.items():
-        for path, line in _lines(place, name, patterns, found):
+        for path, line in _lines(place, passwd, name, patterns, found):
             words = line.split()
             # guard: a key that an admin has and the site does not is named
             if not any(" ".join(pair) in declared for pair in zip(words, words[1:])):
                 what = parsed(line)["fingerprint"] or "a line that is not a key"
                 found.append(Found(f"{what} in {path}", f"logs in as {name}, who may be root: {_comment(line)}"))
-    admins = [parsed(line)["fingerprint"] for _, line in _lines(place, place.admin, patterns, found)]
+    admins = [parsed(line)["fingerprint"] for _, line in _lines(place, passwd, place.admin, patterns, found)]
     return found, {place.admin: sorted({one for one in admins if one})[:MOST_KEYS]}
 
 
-def _lines(place: Place, account: str, patterns: list[str], found: list[Found]) -> list[tuple[str, str]]:
-    entry = table(place, "passwd").get(account) or [""] * 7
+def _lines(place: Place, passwd: Table, account: str, patterns: list[str], found: list[Found]) -> list[tuple[str, str]]:
+    entry = passwd.get(account) or [""] * 7
     uid, gid, home = number(entry[2]), number(entry[3]), entry[5]
     if uid is None or gid is None or not home:  # the C library has no such account either: nobody logs in as it
         return []
