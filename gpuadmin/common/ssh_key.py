@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,8 +19,4 @@ def make(path: Path, comment: str, run: Callable[[tuple[str, ...]], object]) -> 
     run(("sync", str(new), str(new_public)))
     new_public.rename(public)  # guard: a key has its public one, wherever it was cut
     new.rename(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    run(("sync", str(path.parent)))

@@ -62,7 +62,9 @@ def test_a_key_for_the_run_and_only_nodes_that_are_known(tmp_path: Path, monkeyp
     key = access.make_key(state, {"gpu1": {"address": "10.0.0.1", "key": f"{KEY} root@gpu1"}})
     assert access.public_key(key) == key
     assert access.make_key(state, {}) == key, "the same one after a kill"
-    assert synced == [("sync", f"{access.key_file(state)}.new", f"{access.key_file(state)}.new.pub")]
+    content, names = synced
+    assert content == ("sync", f"{access.key_file(state)}.new", f"{access.key_file(state)}.new.pub")
+    assert names == ("sync", record.directory(state))
     access.make_key(state, {"gpu1": {"address": "10.0.0.1", "key": f"{KEY} root@gpu1"}})
     assert Path(access.known_hosts(state)).read_text() == f"10.0.0.1 {KEY}\n"
     assert Path(access.key_file(state)).stat().st_mode & 0o777 == 0o600
