@@ -23,6 +23,7 @@ FORMAT = 2
 VERB = "renumber"
 BEGUN, WHOLE = "begun", "whole"  # the next boot carries it out; the last step before the accounts are opened
 PROBLEM = "problem"
+MOST_WORDS = 900  # of a problem
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def mark(state: str, step: str) -> None:
 
 def set_problem(state: str, words: str) -> None:
     """Keep what the last boot could not do, for whoever asks; no words: it could."""
-    write_atomic(os.path.join(directory(state), PROBLEM), words.encode(), mode=0o600)
+    write_atomic(os.path.join(directory(state), PROBLEM), words[:MOST_WORDS].encode(), mode=0o600)
 
 
 def problem(state: str) -> str:
