@@ -41,8 +41,8 @@ def plan(
     for name, why in sorted(moves.left.items()):
         builder.warn(f"{name} is left alone: {why}")
     for number, step in enumerate(decision.steps, start=1):
-        changes = ", and changes ids before anybody can be there" if step.step == "switch" else ""
-        builder.add_all(step.hosts, [f"{number}. {step.does}{changes}"])
+        when = "; ids change at that boot, before anybody can log in" if step.step == "switch" else ""
+        builder.add_all(step.hosts, [f"{number}. {step.does}{when}"])
     for host, why in decision.refused.items():
         builder.warn(f"{host} cannot reboot: {why}")
     if moves.hosts:

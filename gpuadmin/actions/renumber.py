@@ -187,19 +187,19 @@ def _perform(
     documents = _given(fresh, wanted, "arm")["gpuadmin_renumber"]
     documents |= {host: _document("arm", {}) for host in under_way}
     booted = [host for host in documents if host in boot.decision.hosts]
-    armed: list[str] = []
+    armed: dict[str, HostResult] = {}
 
     def arm(step: Step) -> bool:
         """Have the next boot of these hosts do it, once those that went before them are done."""
         if step.step != "switch":
             return True
         # guard: no node has new ids while the storage host has the old ones
-        if _problems(session, armed):
+        if _problems(session, list(armed)):
             return False
         going = [host for host in step.hosts if host in documents]
         given = {"gpuadmin_renumber": {host: documents[host] for host in going}}
         run = session.run(PLAYBOOK, going, given, check=False, doing="Preparing the boot")
-        armed.extend(going)
+        armed.update(run.hosts)
         return not _failed(run)
 
     # a boot that has files to go through takes longer
@@ -212,7 +212,7 @@ def _perform(
     if not _failed(run):  # guard: nobody is let in anywhere before every host is done -> True
         given = {"gpuadmin_renumber": {host: {**one, "step": "open"} for host, one in documents.items()}}
         last = session.run(PLAYBOOK, list(documents), given, check=False, doing="Opening the accounts")
-        run = last if _failed(last) else run
+        run = last if _failed(last) else RunResult(run.hosts | armed)
     return report(session, run, _result(moves, seen), advice=f"the table says why; {GO_ON}")
 
 
@@ -243,6 +243,8 @@ def _boot(session: Session, names: Sequence[str], force: bool) -> Boot:
 
 def _problems(session: Session, hosts: Sequence[str]) -> dict[str, str]:
     """Host → why it has not ended there. What the host does not say counts as not ended."""
+    if not hosts:
+        return {}
     found = session.look(PLAYBOOK, hosts, {"gpuadmin_renumber": {host: _document("look", {}) for host in hosts}})
     answers = Answers.of(found.hosts, hosts, "renumber")
     problems = {host: answers.unknown[host] for host in hosts if host in answers.unknown}
