@@ -78,7 +78,7 @@ def cut_boots(cluster: Cluster, host: str, *after: float) -> None:
     time. The verb waits for the host all the while."""
     lab = state.load(cluster.name)
     assert lab is not None
-    console = lab.host_directory(host) / "console.log"
+    console = lab.host_directory(next(one for one in lab.hosts if one.name == host)) / "console.log"
     before = console.read_text(errors="replace").count(UNIT)
     process = cluster.start("renumber", "--yes", "--force", "--json")
     for number, seconds in enumerate(after, start=1):
