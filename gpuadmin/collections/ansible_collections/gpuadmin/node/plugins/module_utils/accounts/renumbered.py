@@ -23,6 +23,6 @@ def renumbered(state: str) -> dict[str, str]:
             return {}
         raw = json.loads(data)
         verb = str(raw.get("verb", "renumber"))
-        return {str(one["name"]): verb for one in raw["people"]}
+        return {str(name): verb for one in raw["people"] for name in (one["name"], one.get("was")) if name}
     except (ValueError, KeyError, TypeError) as error:
         raise NodeError(f"{path} is damaged ({error}): it says who has which ids by now; nothing was changed") from None

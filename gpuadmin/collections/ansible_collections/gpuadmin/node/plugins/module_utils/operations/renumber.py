@@ -16,7 +16,7 @@ from ..renumbering.decide import Numbers, Wanted
 
 @dataclass(frozen=True)
 class Document:
-    """Give people other uids: their accounts, and everything on local file systems that carries the old ids.
+    """Give people other uids, or names: their accounts, and everything on local file systems that carries the old ids.
 
     ``look`` reports who has which uid and, with ``measure``, what they have in each file system. ``close`` keeps them
     out. ``arm`` has the next boot do the work, in the unit ``gpuadmin-renumber.service``, before anybody can be there;
@@ -32,6 +32,8 @@ class Document:
     measure: bool = False
     #: Name → uid before and after, as it was decided; the host must still be like that.
     expected: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    #: The directory of everybody's homes, on the host that serves them.
+    homes: str = ""
     #: How subordinate ids are counted: first and last uid of people, first id, ids of each.
     uid_first: int = 20000
     uid_last: int = 49999
@@ -49,15 +51,16 @@ def operate(document: Document, check: bool) -> Answer:
     numbers = Numbers(document.uid_first, document.uid_last, document.subid_base, document.subid_size)
     wanted = document.people
     if document.step == "look":
-        return Answer((), {"renumber": looking.look(wanted, numbers, host, measure=document.measure)})
+        return Answer((), {"renumber": looking.look(wanted, numbers, host, measure=document.measure, homes=document.homes)})
     if any(len(pair) != 2 for pair in document.expected.values()):
         raise NodeError("expected: each is a uid before and one after")
     words = [f"{name}: uid {old} becomes {new}" for name, (old, new) in document.expected.items() if old != new]
+    words += [f"{one.was} becomes {one.name}" for one in wanted if one.was]
     if check:  # guard: check mode renumbers nobody
         given_up = [f"{name}: open again" for name in looking.closed(host)] if document.step == "give-up" else []
         return Answer(words if document.step == "arm" else given_up)
     if document.step == "close":
-        found, granted = work.close(wanted, document.expected, numbers, host)
+        found, granted = work.close(wanted, document.expected, numbers, host, document.homes)
         conflicts = [f"{name} {text}" for name, text in granted.items()]
         return Answer([f"{one.name}: closed" for one in found.people] if not granted else (), {}, conflicts)
     if document.step == "open":

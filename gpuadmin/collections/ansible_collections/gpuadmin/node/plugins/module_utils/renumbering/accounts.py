@@ -61,13 +61,18 @@ def _record(host: Host, people: Sequence[Renumbering], change: Callable[[desired
             desired.save(state, replace(known, records=records))
 
 
+def _line(data: Databases, one: Renumbering) -> list[str] | None:
+    """Somebody's line of shadow, by whichever name they have by now."""
+    return data.shadow.get(one.was or one.name) or data.shadow.get(one.name)
+
+
 def as_they_are(host: Host, people: Sequence[Renumbering]) -> dict[str, list[Any]]:
     """What closing them changes: name → password field and expiry, and whether accounts.json has them locked."""
     data = Databases(texts(host))
     known = desired.load(host.path(host.state)).records
     found: dict[str, list[Any]] = {}
     for one in people:
-        fields = data.shadow.get(one.name)
+        fields = _line(data, one)
         if fields is not None:
             record = known.get(one.name)
             found[one.name] = [fields[1], fields[7], None if record is None else record.user.locked]
@@ -80,12 +85,12 @@ def close(host: Host, journal: Journal) -> None:
 
     def closed(before: Mapping[str, str | None]) -> dict[str, str]:
         data = Databases(before)
-        for name in journal.closed:
-            fields = data.shadow.get(name)
+        for one in journal.people:
+            fields = _line(data, one) if one.name in journal.closed else None
             if fields is not None:
                 word = fields[1] if fields[1].startswith("!") else f"!{fields[1]}"
                 # guard: nobody logs in while they are renumbered
-                data.shadow.set(name, [fields[0], word, *fields[2:7], CLOSED_SINCE, *fields[8:]])
+                data.shadow.set(fields[0], [fields[0], word, *fields[2:7], CLOSED_SINCE, *fields[8:]])
         return data.texts()
 
     _edit(host, closed)
@@ -111,14 +116,15 @@ def reopen(host: Host, journal: Journal) -> None:
 
     def opened(before: Mapping[str, str | None]) -> dict[str, str]:
         data = Databases(before)
-        for name, (word, expiry, _locked) in journal.closed.items():
-            fields = data.shadow.get(name)
+        for one in journal.people:
+            fields = _line(data, one) if one.name in journal.closed else None
             if fields is None:
                 continue
+            word, expiry, _locked = journal.closed[one.name]
             # guard: a password that somebody has set meanwhile stays -> word
             password = word if fields[1].lstrip("!") == word.lstrip("!") else fields[1]
             until = expiry if fields[7] == CLOSED_SINCE else fields[7]  # guard: another expiry stays -> expiry
-            data.shadow.set(name, [fields[0], password, *fields[2:7], until, *fields[8:]])
+            data.shadow.set(fields[0], [fields[0], password, *fields[2:7], until, *fields[8:]])
         return data.texts()
 
     _edit(host, opened)
@@ -127,7 +133,7 @@ def reopen(host: Host, journal: Journal) -> None:
 def remembered(host: Host, people: Sequence[Renumbering]) -> None:
     """What the storage host remembers of whose uids were whose (accounts/uids.py), with the new ones."""
     directory = os.path.join(host.path(host.state), "uids")
-    new = {one.name: one.new for one in people}
+    new = {name: one for one in people for name in (one.name, one.was) if name}
     for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
         if not name.endswith(".json"):
             continue
@@ -139,6 +145,6 @@ def remembered(host: Host, people: Sequence[Renumbering]) -> None:
                 continue
             theirs = {owner for owner in raw["uids"].values() if owner in new}
             kept = {uid: owner for uid, owner in raw["uids"].items() if owner not in theirs}
-            kept.update({str(new[owner]): owner for owner in theirs})
+            kept.update({str(new[owner].new): new[owner].name for owner in theirs})
             raw["uids"] = dict(sorted(kept.items(), key=lambda one: int(one[0])))
             write_atomic(path, json.dumps(raw).encode() + b"\n", mode=0o600)

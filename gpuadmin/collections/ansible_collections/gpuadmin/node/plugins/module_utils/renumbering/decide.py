@@ -8,21 +8,36 @@ from dataclasses import dataclass
 from ..accounts.databases import Databases
 from ..accounts.subids import parse
 from ..fields import FIRST_HUMAN_UID, valid_name
-from ..textdb import number
+from ..textdb import FIELD_COUNTS, Table, members, number
 from . import obstacles
 from .journal import Renumbering
 from .obstacles import FILES
 
+LISTS = {"group": (3,), "gshadow": (2, 3)}  # where these have names of people
 PEOPLE = range(FIRST_HUMAN_UID, 65534)  # 65534 is nobody
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """``assumed``: the uid that their files have on this host where they have no account; 0: not known."""
+    """``assumed``: the uid that their files have on this host where they have no account; 0: not known. ``was``: the name
+    that they have here so far, if another. ``home_moves``: whether their home on the network gets the new name."""
 
     name: str
     uid: int
     assumed: int = 0
+    was: str = ""
+    home_moves: bool = False
+
+
+@dataclass(frozen=True)
+class Home:
+    """What becomes of a home whose person gets another name: ``field``: what passwd says then, if another;
+    ``directories``: before and after; ``left``: what keeps its name, in words."""
+
+    field: str = ""
+    directories: tuple[tuple[str, str], ...] = ()
+    problem: str = ""
+    left: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,28 +64,46 @@ class Decided:
     has: Mapping[str, int]
 
 
-def decide(wanted: Sequence[Wanted], texts: Mapping[str, str | None], numbers: Numbers) -> Decided:
-    """Given who is to have which uid, and the databases, return who gets which ids."""
-    data = Databases(texts)
+def decide(
+    wanted: Sequence[Wanted],
+    texts: Mapping[str, str | None],
+    numbers: Numbers,
+    homes: Mapping[str, Home] | None = None,
+) -> Decided:
+    """Given who is to have which uid and name, the databases, and what becomes of homes, return who gets which ids."""
+    now, homes = Databases(texts), homes or {}
     problems: dict[str, str] = {}
+    renames: dict[str, tuple[str, str]] = {}
+    for one in wanted:
+        home = homes.get(one.name, Home())
+        words = home.problem or obstacles.name_problem(one.name, one.was, one.uid, now, texts) if one.was else None
+        if words:
+            problems[one.name] = words
+        elif one.was and now.passwd.get(one.was) is not None:
+            renames[one.was] = (one.name, home.field)
+    texts = {**texts, **renamed(texts, renames)}  # all that follows goes by the new names
+    data = Databases(texts)
     has = {name: uid for uid, names in data.names_by_uid.items() for name in names if uid in PEOPLE}
     people: dict[str, Renumbering] = {}
     for one in wanted:
         found = data.passwd.get(one.name)
         uid = one.assumed or None if found is None else number(found[2])
-        if uid is None or not valid_name(one.name):
+        if uid is None or not valid_name(one.name) or one.name in problems:
             continue
         has[one.name] = uid
-        if uid == one.uid and (not data.has_group(one.name) or data.gid(one.name) == one.uid):
+        home = homes.get(one.name, Home())
+        was = one.was if one.was in renames or home.directories else ""
+        if not was and uid == one.uid and (not data.has_group(one.name) or data.gid(one.name) == one.uid):
             continue
-        problem = obstacles.problem(one.name, uid, one.uid, data)
+        problem = obstacles.problem(one.was if one.was in renames else one.name, uid, one.uid, now)
         if problem is not None:
             problems[one.name] = problem
             continue
         group = data.gid(one.name) if data.has_group(one.name) else (one.assumed or None if found is None else None)
         people[one.name] = Renumbering(
-            one.name, uid, one.uid, group, _subids(one.name, uid, one.uid, texts, numbers), found is not None
-        )
+            one.name, uid, one.uid, group, _subids(one.name, uid, one.uid, texts, numbers), found is not None,
+            was, home.field if was else "", home.directories,
+        )  # fmt: skip
     # guard: nobody is renumbered whose subordinate ids are also another's
     problems.update(obstacles.shared(people, data, texts))
     people = {name: one for name, one in people.items() if name not in problems}
@@ -110,7 +143,8 @@ def unmoved(expected: Mapping[str, Sequence[int]], has: Mapping[str, int]) -> tu
 
 
 def edited(texts: Mapping[str, str | None], people: Sequence[Renumbering]) -> dict[str, str]:
-    """The databases with the new ids; again gives the same. Lines are found by names, which stay."""
+    """The databases with the new names and ids; again gives the same. Lines are found by names."""
+    texts = {**texts, **renamed(texts, {one.was: (one.name, one.home) for one in people if one.was})}
     data = Databases(texts)
     for one in people:
         found = data.passwd.get(one.name)
@@ -131,6 +165,39 @@ def edited(texts: Mapping[str, str | None], people: Sequence[Renumbering]) -> di
         text = texts.get(file)
         if text is not None:
             result[file] = _moved(file, text, people)
+    return result
+
+
+def renamed(texts: Mapping[str, str | None], names: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """The databases with other names: name → the new one, and their home if that is another. Again gives the same.
+
+    A line that has the new name already stays: some files were written before a cut, and others were not.
+    """
+    result: dict[str, str] = {}
+    for kind, text in texts.items():
+        if text is None or not names:
+            continue
+        table = Table.parse(kind, text) if kind in FIELD_COUNTS else Table(kind)
+        for line in table.lines:
+            if line.fields is None:
+                continue
+            fields = list(line.fields)
+            name, home = names.get(fields[0], (fields[0], ""))
+            fields[0] = name
+            if kind == "passwd":
+                fields[5] = home or fields[5]
+            for place in LISTS.get(kind, ()):
+                if any(one in names for one in members(fields[place])):
+                    new = [names[one][0] if one in names else one for one in members(fields[place])]
+                    fields[place] = ",".join(dict.fromkeys(new))
+            line.body = ":".join(fields)
+        result[kind] = table.text()
+        if kind in FILES:
+            lines = text.split("\n")
+            for found in parse(text):
+                if found.owner in names and not found.problem:
+                    lines[found.line - 1] = f"{names[found.owner][0]}:{found.start}:{found.count}"
+            result[kind] = "\n".join(lines)
     return result
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Sequence
 
 from ..files import read_bytes, write_atomic
 
@@ -16,6 +17,10 @@ _COMMENT = re.compile(rb"\s*#(?![0-9])")  # in sudoers `#1001` is a uid
 WRITTEN = ("etc/fstab", "etc/exports", "etc/exports.d", "etc/sudoers", "etc/sudoers-rs", "etc/sudoers.d",
            "etc/tmpfiles.d",
            "etc/security/limits.conf", "etc/security/limits.d", "etc/projid", "etc/auto.master.d")  # fmt: skip
+#: The same of a name.
+NAMED = ("etc/ssh/sshd_config", "etc/ssh/sshd_config.d", "etc/security/access.conf", "etc/security/group.conf",
+         "etc/aliases", "etc/crontab", "etc/cron.d", "etc/cron.allow", "etc/cron.deny", "etc/at.allow", "etc/at.deny",
+         "etc/systemd/system")  # fmt: skip
 
 
 def correct_at_jobs(root: str, groups: dict[int, int]) -> int:
@@ -39,21 +44,24 @@ def correct_at_jobs(root: str, groups: dict[int, int]) -> int:
     return changed
 
 
-def written(root: str, uids: list[int]) -> list[str]:
-    """Where files of the system name one of these uids: an admin looks at them."""
-    pattern = (
-        re.compile(rb"(?<![0-9.])(?:%s)(?![0-9.])" % b"|".join(b"%d" % one for one in sorted(set(uids))))
-        if uids
-        else None
-    )
+def written(root: str, uids: Sequence[int], names: Sequence[str] = ()) -> list[str]:
+    """Where files of the system name one of these uids or people: an admin looks at them."""
+    by_uid = _any_of([b"%d" % one for one in sorted(set(uids))], rb"0-9.")
+    by_name = _any_of([re.escape(os.fsencode(one)) for one in sorted(set(names))], rb"A-Za-z0-9_.-")
     found: list[str] = []
-    for name in WRITTEN if pattern else ():
+    for name in (*WRITTEN, *NAMED) if uids or names else ():
         path = os.path.join(root, name)
         files = [os.path.join(path, one) for one in sorted(os.listdir(path))] if os.path.isdir(path) else [path]
+        patterns = [one for one in (by_uid if name in WRITTEN else None, by_name) if one is not None]
         for file in files:
             if not os.path.isfile(file):
                 continue
             for number, line in enumerate((read_bytes(os.path.realpath(file)) or b"").split(b"\n"), 1):
-                if pattern is not None and not _COMMENT.match(line) and pattern.search(line):
+                if not _COMMENT.match(line) and any(one.search(line) for one in patterns):
                     found.append(f"{file}:{number}")
     return found[:50]
+
+
+def _any_of(words: Sequence[bytes], inside: bytes) -> re.Pattern[bytes] | None:
+    """What matches one of these words, with none of the characters ``inside`` before or after it."""
+    return re.compile(rb"(?<![%s])(?:%s)(?![%s])" % (inside, b"|".join(words), inside)) if words else None

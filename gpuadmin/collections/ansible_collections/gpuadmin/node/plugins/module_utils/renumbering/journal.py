@@ -30,7 +30,9 @@ MOST_WORDS = 900  # of a problem
 class Renumbering:
     """One person on one host. ``group``: the gid of the group of their name; None where there is none.
 
-    ``subids``: subordinate ids that are counted from the uid, (file, first before, first after, count).
+    ``subids``: subordinate ids that are counted from the uid, (file, first before, first after, count). ``was``: the name
+    that becomes ``name``, if another; ``home``: the home that passwd gets then, if another; ``homes``: directories and
+    what they are called afterwards.
     """
 
     name: str
@@ -39,11 +41,14 @@ class Renumbering:
     group: int | None = None
     subids: tuple[tuple[str, int, int, int], ...] = ()
     account: bool = True
+    was: str = ""
+    home: str = ""
+    homes: tuple[tuple[str, str], ...] = ()
 
     @property
     def changes(self) -> bool:
         """Whether anything of theirs changes on this host."""
-        return bool(self.old != self.new or self.moves("uid") or self.moves("gid"))
+        return bool(self.was or self.moves("uid") or self.moves("gid"))
 
     def moves(self, kind: str) -> list[Move]:
         """What becomes what: ``kind`` is uid or gid."""
@@ -83,7 +88,10 @@ def load(state: str) -> Journal | None:
         if raw["format"] != FORMAT:
             raise NodeError(f"{path} is of another version of gpuadmin: finish with that one (gpuadmin renumber)")
         people = tuple(
-            Renumbering(**{**one, "subids": tuple((a, b, c, d) for a, b, c, d in one["subids"])})
+            Renumbering(
+                **{**one, "subids": tuple((a, b, c, d) for a, b, c, d in one["subids"]),
+                   "homes": tuple((before, after) for before, after in one["homes"])}
+            )  # fmt: skip
             for one in raw["people"]
         )
         return Journal(people, raw["closed"], raw["verb"], tuple(raw["trees"]))

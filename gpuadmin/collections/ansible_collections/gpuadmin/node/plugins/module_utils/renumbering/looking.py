@@ -8,20 +8,24 @@ from typing import Any
 from gpuadmin.common.text import counted
 
 from ..accounts.converge import Host
-from . import accounts, jobs, journal, journals, trees
+from ..accounts.databases import Databases
+from . import accounts, jobs, journal, journals, renaming, trees
 from .crawl import crawl
-from .decide import Numbers, Wanted, decide
+from .decide import Home, Numbers, Wanted, decide
 from .ids import Mapping as Ids
 from .journal import Journal, Renumbering
 from .running import find_grants
 from .sweeping import Plan, workers
 
 
-def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool) -> dict[str, Any]:
+def look(
+    wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool, homes: str = ""
+) -> dict[str, Any]:
     """What a host has of them, and what would happen; nothing is changed."""
     state = host.path(host.state)
     under_way = journal.under_way(state)
-    decided = decide(wanted, accounts.texts(host), numbers)
+    of_homes = renaming.find(wanted, host, homes)
+    decided = decide(wanted, accounts.texts(host), numbers, of_homes)
     people = decided.people if under_way is None else under_way.people
     report: dict[str, Any] = {
         "has": dict(decided.has), "problems": dict(decided.problems),
@@ -29,7 +33,9 @@ def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: boo
         "under_way": under_way is not None, "whole": under_way is not None and journal.WHOLE in journal.done(state),
         "problem": "" if under_way is None else journal.problem(state),
         "closed": closed(host) if under_way is None else {},
-        "written": jobs.written(host.root, [one.old for one in people]),
+        "written": jobs.written(host.root, [one.old for one in people if one.old != one.new],
+                                [one.was for one in people if one.was]),
+        "renamed": _renamed(wanted, people, host),
     }  # fmt: skip
     if under_way is None:
         report["problems"] |= find_grants(people, host)
@@ -47,7 +53,21 @@ def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: boo
                 if any(move.new <= int(number) < move.new + move.count for move in one.moves(kind)):
                     words = f"{key} has {counted(entries, 'entry', 'entries')} of {point} already"
                     report["problems"].setdefault(one.name, f"{words}: chown or delete them first")
+        for one in people:
+            left = [f"{file.source} keeps its name: {file.why}" for file in _files(one, host) if file.why]
+            report.setdefault("notes", []).extend([*of_homes.get(one.name, Home()).left, *left])
     return report
+
+
+def _files(one: Renumbering, host: Host) -> list[renaming.File]:
+    return list(renaming.files(host, one.was, one.name, one.old)) if one.was else []
+
+
+def _renamed(wanted: Sequence[Wanted], people: Sequence[Renumbering], host: Host) -> dict[str, Any]:
+    """Name → the name that they have here, or had before it was begun, and which directories get another one."""
+    names = Databases(accounts.texts(host)).passwd.index
+    found: dict[str, Any] = {one.name: {"was": one.was, "homes": []} for one in wanted if one.was in names}
+    return found | {one.name: {"was": one.was, "homes": [list(pair) for pair in one.homes]} for one in people if one.was}
 
 
 def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:

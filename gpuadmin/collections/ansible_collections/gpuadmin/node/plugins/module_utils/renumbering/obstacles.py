@@ -38,6 +38,26 @@ def problem(name: str, uid: int, new: int, data: Databases) -> str | None:
     return None
 
 
+def name_problem(name: str, was: str, uid: int, data: Databases, texts: Mapping[str, str | None]) -> str | None:
+    """What is in the way of giving somebody another name, in words."""
+    found = data.uid(name)
+    if data.passwd.get(was) is None:
+        if found is not None and found != uid:  # guard: who has the new name already is not taken for the same person
+            return f"has uid {found} here, and not {uid}: whether that is who is called {quoted(was)} is not known"
+        return None
+    if found is not None:
+        return f"both {quoted(was)} and {quoted(name)} have an account here: one of the two has to go first"
+    owners = {file: {one.owner for one in parse(texts.get(file) or "")} for file in FILES}
+    tables = {"shadow": data.shadow, "group": data.group, "gshadow": data.gshadow}
+    files = [file for file, table in tables.items() if table is not None and table.get(name) is not None]
+    files += [file for file in FILES if name in owners[file]]
+    if data.groups_of(name) and "group" not in files:  # guard: nobody gets what somebody of that name had
+        files.append("group")
+    if files:
+        return f"{quoted(name)} is in /etc/{files[0]} already, without an account: take that out first"
+    return None
+
+
 def shared(people: Mapping[str, Renumbering], data: Databases, texts: Mapping[str, str | None]) -> dict[str, str]:
     """Who has ids that would change hands and are in another's range as well, and that other, if they are renumbered:
     whose a file of such an id is cannot be told. Ranges that stay may overlap: nothing happens to them."""

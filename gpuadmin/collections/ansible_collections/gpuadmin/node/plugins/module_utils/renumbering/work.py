@@ -17,7 +17,7 @@ from ..accounts.databases import Databases
 from ..errors import NodeError, in_words
 from ..files import flocked, sync_filesystem
 from ..root.guard import open_root
-from . import accounts, jobs, journal, journals, special, trees
+from . import accounts, jobs, journal, journals, renaming, special, trees
 from .crawl import crawl
 from .decide import Decided, Numbers, Wanted, decide, unmoved
 from .journal import Journal
@@ -32,7 +32,7 @@ DROP_CACHES = "/proc/sys/vm/drop_caches"
 
 
 def close(
-    wanted: Sequence[Wanted], expected: Mapping[str, Sequence[int]], numbers: Numbers, host: Host
+    wanted: Sequence[Wanted], expected: Mapping[str, Sequence[int]], numbers: Numbers, host: Host, homes: str = ""
 ) -> tuple[Journal, dict[str, str]]:
     """Keep those out who are renumbered. Returns the journal, and who is in the way.
 
@@ -46,8 +46,9 @@ def close(
         if found is not None:
             return found, {}
         _give_up(host)  # somebody was closed, and then the controller was killed
-        decided: Decided = decide(wanted, accounts.texts(host), numbers)
-        people = (*decided.people, *unmoved(expected, decided.has))
+        decided: Decided = decide(wanted, accounts.texts(host), numbers, renaming.find(wanted, host, homes))
+        known = {one.name for one in decided.people}
+        people = (*decided.people, *(one for one in unmoved(expected, decided.has) if one.name not in known))
         now = {one.name: [one.old, one.new] for one in people}
         asked = {name: list(pair) for name, pair in expected.items()}
         if now != asked or decided.problems:  # guard: what was confirmed is what is done
@@ -162,7 +163,7 @@ def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally
     """All phases and steps of it, in all trees."""
     state = host.path(host.state)
     directory, plan = journal.directory(state), Plan.of(found.people)
-    if not any(one.changes for one in found.people):
+    if not found.moves("uid") and not found.moves("gid"):  # names alone
         local = ()
     cut_off = special.take_over(directory)
     with trees.seen(local) as handles, lifted([one for one in handles if not trees.is_read_only(one)], directory):
@@ -194,13 +195,19 @@ def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally
             lambda: journal.done(state), lambda step: journal.mark(state, step),
             lambda phase: _rename(host, plan, phase),
             [("accounts", lambda: accounts.renumber(host, found)),
-             ("memory", lambda: accounts.remembered(host, found.people)), ("jobs", lambda: _jobs(host, found))],
+             ("memory", lambda: accounts.remembered(host, found.people)), ("jobs", lambda: _jobs(host, found)),
+             ("files", lambda: _renamed(host, found))],
             renew,
         )  # fmt: skip
 
 
 def _rename(host: Host, plan: Plan, phase: int) -> None:
     journals.rename(host.root, plan.uids(phase))
+
+
+def _renamed(host: Host, found: Journal) -> None:
+    with open_root(host.root, state=host.path(host.state), run=host.path("run/gpuadmin")):
+        renaming.carry_out(host, found.people)
 
 
 def _drop_caches() -> None:
