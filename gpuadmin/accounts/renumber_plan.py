@@ -17,10 +17,12 @@ def plan(
     under_way: Sequence[str],
     opening: Mapping[str, Sequence[str]],
     decision: Decision,
+    *,
+    queued: bool = False,
 ) -> Plan:
     """What an admin is shown before anything happens. ``opening``: host → whom it opens again, and no more.
 
-    ``decision``: which hosts boot, in which order, and which cannot.
+    ``decision``: which hosts boot, in which order, and which cannot. ``queued``: whether there is a queue.
     """
     builder = PlanBuilder("Give people one uid on every host", destroys=True)
     for host, names in opening.items():
@@ -33,6 +35,9 @@ def plan(
     for host, of in moves.hosts.items():
         if host not in under_way:
             builder.add_all([host], steps(seen[host], of))
+        for name in sorted(set(of) & set(seen[host]["renamed"])):
+            for words in seen[host]["renamed"][name]["left"]:
+                builder.warn(f"{host}: {words}")
     if agree(seen, moves):
         builder.warn(
             "all hosts agree on these people's uids already: keeping them costs nothing and is often right. "
@@ -45,6 +50,13 @@ def plan(
         builder.add_all(step.hosts, [f"{number}. {step.does}{when}"])
     for host, why in decision.refused.items():
         builder.warn(f"{host} cannot reboot: {why}")
+    renamed = {seen[host]["renamed"][name]["was"] for host, of in moves.hosts.items() for name in of
+               if name in seen[host]["renamed"]}  # fmt: skip
+    if renamed and queued:
+        builder.warn(
+            f"Slurm cannot rename {listed(sorted(renamed))}: associations and past jobs keep the old name, and "
+            "gpuadmin provision makes the new one"
+        )
     if moves.hosts:
         builder.warn(f"{counted(len(moves.people), 'person', 'people')} cannot log in until it has ended")
     if decision.steps:
@@ -60,8 +72,9 @@ def agree(seen: Mapping[str, Mapping[str, Any]], moves: Moves) -> bool:
     """Whether every host says the same of everybody who would be renumbered: then keeping the uids is the cheap way."""
     said: dict[str, set[int]] = {}
     for people in moves.hosts.values():
-        for name, (old, _new) in people.items():
-            said.setdefault(name, set()).add(old)
+        for name, (old, new) in people.items():
+            if old != new:
+                said.setdefault(name, set()).add(old)
     for answer in seen.values():
         for name, uids in said.items():
             if name in answer["has"]:
@@ -74,13 +87,18 @@ def steps(answer: Mapping[str, Any], moves: Mapping[str, tuple[int, int]]) -> li
     """What happens on one host, a line for each person, with what they have there."""
     lines = []
     for name, (old, new) in moves.items():
+        renamed = answer["renamed"].get(name)
+        words = [f"{renamed['was']} becomes {name}"] if renamed else []
+        words += [f"home {before} becomes {after}" for before, after in renamed["homes"]] if renamed else []
         parts = []
         for tree, people in sorted(answer.get("trees", {}).items()):
             if name in people:
                 entries, size = people[name]
                 parts.append(f"{counted(entries, 'file')}, {size_words(size)} in {tree}")
         swap = " (changes places)" if any(pair[0] == new for other, pair in moves.items() if other != name) else ""
-        lines.append(f"{name}: uid and gid {old} become {new}{swap}; {'; '.join(parts) or 'no files'}")
+        if old != new or not renamed:
+            words += [f"uid and gid {old} become {new}{swap}", *(parts or ["no files"])]
+        lines.append(f"{name}: {'; '.join(words)}")
     return lines
 
 
@@ -88,5 +106,5 @@ def notes(host: str, answer: Mapping[str, Any]) -> list[str]:
     """What an admin has to know of a host beside."""
     lines = [f"{host}: {text}" for text in answer.get("notes", [])]
     lines += [f"{host}: not looked at: {text}" for text in answer.get("unknown", [])]
-    lines += [f"{host}: {text} names such a uid: look at it yourself" for text in answer.get("written", [])]
+    lines += [f"{host}: {text} names such a uid or name: look at it yourself" for text in answer.get("written", [])]
     return lines

@@ -47,7 +47,9 @@ def in_queue(seen: Mapping[str, Mapping[str, Any]], names: Collection[str], jobs
     """
     found = {}
     for name in names:
-        theirs = {name, *(str(uid) for answer in seen.values() for uid in answer["people"].get(name, ()))} & set(jobs)
+        old = {answer["renamed"][name]["was"] for answer in seen.values() if name in answer["renamed"]}
+        uids = {str(uid) for answer in seen.values() for uid in answer["people"].get(name, ())}
+        theirs = {name, *old, *uids} & set(jobs)
         count = sum(jobs[one] for one in theirs)
         if count:  # guard: a job in the queue keeps its uid
             which = "it" if count == 1 else "them"
@@ -70,6 +72,13 @@ def reboots(seen: Mapping[str, Mapping[str, Any]], moves: Moves, storage: Collec
 def begun(seen: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """Name → the uid that an earlier run has begun to give them somewhere, whatever users.yml says now."""
     return {name: pair[1] for answer in seen.values() if answer["under_way"] for name, pair in answer["people"].items()}
+
+
+def begun_names(seen: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Name → the one that they had, of those whom an earlier run has begun to give another somewhere."""
+    return {
+        name: one["was"] for answer in seen.values() if answer["under_way"] for name, one in answer["renamed"].items()
+    }
 
 
 def shut_out(seen: Mapping[str, Mapping[str, Any]], moves: Moves) -> dict[str, list[str]]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpuadmin.accounts import renumbering
 from gpuadmin.accounts.renumber_plan import plan
 from gpuadmin.accounts.renumbering import Moves
-from gpuadmin.accounts.requests import known
+from gpuadmin.accounts.requests import known, refuse_protected
 from gpuadmin.actions.shared.power import PowerRequest, find_targets, go, look, with_jobs
 from gpuadmin.actions.shared.queue import Away, ask, away, controller
 from gpuadmin.answers import Answers
+from gpuadmin.common.names import ACCOUNT
 from gpuadmin.common.text import listed
 from gpuadmin.config.queue import there
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
@@ -31,10 +33,10 @@ GO_ON = "gpuadmin renumber goes on where it stopped; those people stay locked ou
 NOBODY = "nobody was renumbered"
 
 
-def renumber(options: Options, names: Sequence[str], *, force: bool = False) -> int:
+def renumber(options: Options, names: Sequence[str], renames: Sequence[str] = (), *, force: bool = False) -> int:
     """Renumber these people, or everybody whose uid differs from users.yml somewhere. Returns the exit code.
 
-    `force`: hosts reboot although people use them.
+    `renames`: who gets another name, as OLD=NEW. `force`: hosts reboot although people use them.
     """
     with opened("renumber", options, forget=names or None) as session:
         if session.site.settings.accounts.source != "registry":
@@ -42,7 +44,8 @@ def renumber(options: Options, names: Sequence[str], *, force: bool = False) -> 
                 "accounts.source is directory: uids are what the directory says", hint="change them there; then by hand"
             )
         registry = session.site.registry
-        people = known(registry, names) if names else registry.registry.users
+        was = _read_renames(session, renames)
+        people = known(registry, [*names, *was]) if names else registry.registry.users
         wanted = {one.name: one.uid for one in people if one.uid is not None}
         hosts = session.some(*GROUPS)
         left_out = {host.name for host in session.site.inventory.hosts if set(GROUPS) & set(host.groups)} - set(hosts)
@@ -53,17 +56,28 @@ def renumber(options: Options, names: Sequence[str], *, force: bool = False) -> 
                 f"--limit leaves out {listed(sorted(left_out))}: homes could be another's there",
                 hint="leave --limit out; with --check it only looks",
             )
-        seen = _look(session, hosts, wanted)
-        begun = renumbering.begun(seen)
-        if not begun.items() <= wanted.items():
+        seen = _look(session, hosts, wanted, was)
+        begun, begun_names = renumbering.begun(seen), renumbering.begun_names(seen)
+        if not (begun.items() <= wanted.items() and begun_names.items() <= was.items()):
             # guard: what was begun for somebody is brought to its end on all hosts, whatever was asked for since
             wanted |= begun
-            seen = _look(session, hosts, wanted)
+            was |= begun_names
+            _check_renames(session, was)
+            seen = _look(session, hosts, wanted, was)
+        for answer in seen.values():  # guard: a host says of nobody else that they get another name
+            answer["renamed"] = {name: one for name, one in answer["renamed"].items() if was.get(name) == one["was"]}
+        for new, old in was.items():
+            if not any(new in answer["renamed"] for answer in seen.values()):  # guard: a name that nobody has is said
+                raise ConfigError(
+                    f"--rename {old}={new}: no host has an account '{old}'",
+                    hint="names are exact; who has the new one everywhere needs no --rename any more",
+                )
         moves = renumbering.decide(seen, storage, wanted, _jobs(session) if renumbering.moving(seen) else {})
         under_way = [host for host, answer in seen.items() if answer["under_way"]]
         opening = renumbering.shut_out(seen, moves)
         boot = _boot(session, renumbering.reboots(seen, moves, storage), force)
-        if not session.plan(plan(seen, moves, under_way, opening, boot.decision)):
+        queued = there(session.site.settings, session.site.inventory.hosts)
+        if not session.plan(plan(seen, moves, under_way, opening, boot.decision, queued=queued)):
             if moves.left:
                 raise RefusedError("; ".join(f"{name} ({why})" for name, why in sorted(moves.left.items())[:5]))
             return nothing(session)
@@ -83,7 +97,7 @@ def renumber(options: Options, names: Sequence[str], *, force: bool = False) -> 
         session.save(registry, forget=sorted({*moves.people, *begun}))
         shut = {host: _document("give-up", {}) for host in opening if host not in moves.closed(seen)}
         if session.check:
-            given = {"gpuadmin_renumber": shut | _given(moves, wanted, "arm")["gpuadmin_renumber"]}
+            given = {"gpuadmin_renumber": shut | _given(session, seen, moves, wanted, "arm")["gpuadmin_renumber"]}
             run = session.run(PLAYBOOK, list(given["gpuadmin_renumber"]), given, check=True)
             return report(session, run, _result(moves, seen))
         if shut:
@@ -92,6 +106,35 @@ def renumber(options: Options, names: Sequence[str], *, force: bool = False) -> 
             if _failed(run) or not (moves.hosts or under_way):
                 return report(session, run, _result(moves, seen))
         return _perform(session, moves, wanted, seen, under_way, boot)
+
+
+def _read_renames(session: Session, given: Sequence[str]) -> dict[str, str]:
+    """New name → old name."""
+    found: dict[str, str] = {}
+    for one in given:
+        old, separator, new = one.partition("=")
+        if not separator or not re.fullmatch(ACCOUNT, old) or old == new:
+            raise ConfigError(f"--rename {one}: give OLD=NEW, the account's name on hosts and its name in users.yml")
+        user = known(session.site.registry, [new])[0]
+        if user.uid is None:
+            raise ConfigError(f"--rename {one}: '{new}' has no uid in users.yml", hint="write it there first")
+        if found.setdefault(new, old) != old:  # guard: no two people become one
+            raise ConfigError(f"--rename: both '{found[new]}' and '{old}' would become '{new}'")
+    _check_renames(session, found)
+    return found
+
+
+def _check_renames(session: Session, was: Mapping[str, str]) -> None:
+    """Raise ConfigError or RefusedError where one of these names must not change."""
+    registry = session.site.registry.registry
+    refuse_protected(session.site.settings, (name for pair in was.items() for name in pair), "renumber --rename")
+    for new, old in was.items():
+        others = sorted(other for other, name in was.items() if name == old and other != new)
+        if others:  # guard: nobody becomes two people
+            raise ConfigError(f"--rename: '{old}' would become both '{new}' and '{others[0]}'")
+        if old in {one.name for one in (*registry.users, *registry.retired)}:
+            # guard: who is in users.yml by that name keeps it
+            raise RefusedError(f"--rename {old}={new}: '{old}' is in users.yml, as somebody else")
 
 
 def _failed(run: RunResult) -> bool:
@@ -108,16 +151,28 @@ def _jobs(session: Session) -> dict[str, int]:
     return Counter(job["user"] for answer in answers.known.values() for job in answer["jobs"])
 
 
-def _look(session: Session, hosts: Sequence[str], wanted: Mapping[str, int]) -> dict[str, Any]:
+def _look(session: Session, hosts: Sequence[str], wanted: Mapping[str, int], was: Mapping[str, str]) -> dict[str, Any]:
     """Ask all hosts; where homes are without accounts, once more with the uids that the nodes say."""
-    answers = _ask(session, hosts, {host: _document("look", wanted, measure=True) for host in hosts})
+    homes = _homes(session)
+    documents = {host: _document("look", wanted, measure=True, was=was, homes=homes.get(host, "")) for host in hosts}
+    answers = _ask(session, hosts, documents)
     seen = dict(answers)
     assumed = renumbering.assumed(seen, [host for host in session.named("storage") if host in seen], wanted)
-    again = {host: uids for host, uids in assumed.items() if any(wanted[name] != uid for name, uid in uids.items())}
+    again = {
+        host: uids
+        for host, uids in assumed.items()
+        if any(wanted[name] != uid or name in was for name, uid in uids.items())
+    }
     if again:
-        documents = {host: _document("look", wanted, measure=True, assumed=uids) for host, uids in again.items()}
+        documents = {host: {**documents[host], "people": _people(wanted, was, uids)} for host, uids in again.items()}
         seen |= _ask(session, list(again), documents)
     return seen
+
+
+def _homes(session: Session) -> dict[str, str]:
+    """The host that serves homes → the directory that has them there."""
+    homes, hosts = session.site.settings.homes, session.named("storage")
+    return {host: str(homes.export) for host in ([homes.server] if homes.server else hosts[:1])}
 
 
 def _ask(session: Session, hosts: Sequence[str], documents: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,17 +189,35 @@ def _document(
     measure: bool = False,
     assumed: Mapping[str, int] | None = None,
     expected: Mapping[str, tuple[int, int]] | None = None,
+    was: Mapping[str, str] | None = None,
+    home_moves: Collection[str] = (),
+    homes: str = "",
 ) -> dict[str, Any]:
     return {
         "step": step,
         "measure": measure,
-        "people": [{"name": name, "uid": uid, "assumed": (assumed or {}).get(name, 0)} for name, uid in wanted.items()],
+        "people": _people(wanted, was or {}, assumed or {}, home_moves),
         "expected": {name: list(pair) for name, pair in (expected or {}).items()},
+        "homes": homes,
     }
 
 
-def _given(moves: Moves, wanted: Mapping[str, int], step: str) -> dict[str, Any]:
+def _people(
+    wanted: Mapping[str, int], was: Mapping[str, str], assumed: Mapping[str, int], home_moves: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "uid": uid, "assumed": assumed.get(name, 0), "was": was.get(name, ""),
+         "home_moves": name in home_moves}
+        for name, uid in wanted.items()
+    ]  # fmt: skip
+
+
+def _given(
+    session: Session, seen: Mapping[str, Any], moves: Moves, wanted: Mapping[str, int], step: str
+) -> dict[str, Any]:
     """What the hosts are asked to do. Whoever has no account there is named with the uid that their files have."""
+    homes = _homes(session)
+    home_moves = {name for host in homes if host in seen for name, one in seen[host]["renamed"].items() if one["homes"]}
     return {
         "gpuadmin_renumber": {
             host: _document(
@@ -152,6 +225,9 @@ def _given(moves: Moves, wanted: Mapping[str, int], step: str) -> dict[str, Any]
                 {name: wanted[name] for name in of},
                 expected=of,
                 assumed={name: pair[0] for name, pair in of.items()},
+                was={name: one["was"] for name, one in seen[host]["renamed"].items()},
+                home_moves=home_moves,
+                homes=homes.get(host, ""),
             )
             for host, of in moves.hosts.items()
         }
@@ -174,17 +250,18 @@ def _perform(
     """Close them on all hosts, boot those where ids change, open them; if one cannot be closed, none is changed."""
     fresh = Moves(moves.closed(seen), moves.left)
     hosts = list(fresh.hosts)
-    closed = session.run(PLAYBOOK, hosts, _given(fresh, wanted, "close"), check=False, doing="Closing the accounts")
+    given = _given(session, seen, fresh, wanted, "close")
+    closed = session.run(PLAYBOOK, hosts, given, check=False, doing="Closing the accounts")
     late = {} if _failed(closed) else _asked_meanwhile(session, seen, moves)
     if _failed(closed) or late:
         if not under_way:  # guard: who is half renumbered somewhere is opened nowhere -> True
-            given = _given(fresh, wanted, "give-up")
+            given = _given(session, seen, fresh, wanted, "give-up")
             # guard: what was closed for nothing is opened again
             session.run(PLAYBOOK, hosts, given, check=False, doing="Opening them again")
         if late:
             raise RefusedError("; ".join(f"{name} {words}" for name, words in sorted(late.items())))
         return report(session, closed, {}, advice=f"the table says why; {GO_ON if under_way else NOBODY}")
-    documents = _given(fresh, wanted, "arm")["gpuadmin_renumber"]
+    documents = _given(session, seen, fresh, wanted, "arm")["gpuadmin_renumber"]
     documents |= {host: _document("arm", {}) for host in under_way}
     booted = [host for host in documents if host in boot.decision.hosts]
     armed: dict[str, HostResult] = {}

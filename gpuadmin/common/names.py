@@ -5,6 +5,8 @@ from __future__ import annotations
 #: A login name, as useradd(8) has it in Debian and Fedora, without the trailing `$` of Samba's machine accounts, and
 #: without capital letters and dots, which chown(1)'s `user.group` and mail systems read differently.
 LOGIN = r"[a-z_][a-z0-9_-]{0,31}"
+#: What accounts are called on hosts that somebody has set up by hand; it is a file's name, and one word in a shell.
+ACCOUNT = r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}"
 #: The types of keys that OpenSSH 9 and 10 accept, without DSA (removed) and certificates (a trust of its own).
 KEY_TYPES = (
     "ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521",

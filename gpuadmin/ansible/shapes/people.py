@@ -8,6 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
 from gpuadmin.ansible.shapes.bounds import Count, Stamp, Uids, Words
+from gpuadmin.common.names import ACCOUNT
 
 
 class Person(TypedDict):
@@ -96,6 +97,14 @@ _Line = Annotated[str, Field(max_length=1000)]
 _Lines = Annotated[list[_Line], Field(max_length=200)]
 
 
+class Renamed(TypedDict):
+    """Somebody who gets another name on a host: what becomes of their homes, and what keeps its name."""
+
+    was: Annotated[str, Field(pattern=f"^(?:{ACCOUNT})$", max_length=64)]
+    homes: Annotated[list[Annotated[list[_Line], Field(min_length=2, max_length=2)]], Field(max_length=2)]
+    left: _Lines
+
+
 class Renumbering(TypedDict):
     """Who has which uid on a host, and what giving them another would mean. `trees`: files and bytes by person.
     `closed`: whom an earlier run has closed that had changed nothing yet, with the uids that it was for."""
@@ -108,6 +117,7 @@ class Renumbering(TypedDict):
     problem: _Line
     closed: dict[_Name, _Pair]
     written: _Lines
+    renamed: dict[_Name, Renamed]
     trees: NotRequired[dict[_Line, dict[_Name, Annotated[list[Count], Field(min_length=2, max_length=2)]]]]
     seen: NotRequired[Count]
     notes: NotRequired[_Lines]

@@ -24,6 +24,7 @@ def host(has: dict[str, int] | None = None, **more: Any) -> dict[str, Any]:
         "whole": False,
         "closed": {},
         "written": [],
+        "renamed": {},
         **more,
     }
 
@@ -126,7 +127,7 @@ def test_what_is_shown() -> None:
     assert notes("a", answer) == [
         "a: /: 1 ACL names them",
         "a: not looked at: /odd (orangefs)",
-        "a: /etc/exports:3 names such a uid: look at it yourself",
+        "a: /etc/exports:3 names such a uid or name: look at it yourself",
     ]
     assert Moves().people == []
 

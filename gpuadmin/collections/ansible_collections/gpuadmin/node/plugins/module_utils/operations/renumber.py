@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
+
+from gpuadmin.common.names import ACCOUNT
 
 from ..accounts.converge import Host
 from ..answer import Answer
@@ -50,8 +53,11 @@ def operate(document: Document, check: bool) -> Answer:
     host = Host(state=document.state_directory)
     numbers = Numbers(document.uid_first, document.uid_last, document.subid_base, document.subid_size)
     wanted = document.people
+    if any(one.was and not re.fullmatch(ACCOUNT, one.was) for one in wanted):  # guard: a name leads to no other place
+        raise NodeError("people: was: not the name of an account")
     if document.step == "look":
-        return Answer((), {"renumber": looking.look(wanted, numbers, host, measure=document.measure, homes=document.homes)})
+        seen = looking.look(wanted, numbers, host, measure=document.measure, homes=document.homes)
+        return Answer((), {"renumber": seen})
     if any(len(pair) != 2 for pair in document.expected.values()):
         raise NodeError("expected: each is a uid before and one after")
     words = [f"{name}: uid {old} becomes {new}" for name, (old, new) in document.expected.items() if old != new]

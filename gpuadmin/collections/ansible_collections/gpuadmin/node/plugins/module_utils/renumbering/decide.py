@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..accounts.databases import Databases
 from ..accounts.subids import parse
 from ..fields import FIRST_HUMAN_UID, valid_name
-from ..textdb import FIELD_COUNTS, Table, members, number
+from ..textdb import Table, members, number
 from . import obstacles
 from .journal import Renumbering
 from .obstacles import FILES
@@ -19,8 +19,8 @@ PEOPLE = range(FIRST_HUMAN_UID, 65534)  # 65534 is nobody
 
 @dataclass(frozen=True)
 class Wanted:
-    """``assumed``: the uid that their files have on this host where they have no account; 0: not known. ``was``: the name
-    that they have here so far, if another. ``home_moves``: whether their home on the network gets the new name."""
+    """``assumed``: the uid that their files have on this host where they have no account; 0: not known. ``was``: the
+    name that they have here so far, if another. ``home_moves``: whether their home on the network gets the new one."""
 
     name: str
     uid: int
@@ -174,30 +174,30 @@ def renamed(texts: Mapping[str, str | None], names: Mapping[str, tuple[str, str]
     A line that has the new name already stays: some files were written before a cut, and others were not.
     """
     result: dict[str, str] = {}
-    for kind, text in texts.items():
-        if text is None or not names:
+    for kind, text in texts.items() if names else ():
+        if text is None:
             continue
-        table = Table.parse(kind, text) if kind in FIELD_COUNTS else Table(kind)
-        for line in table.lines:
-            if line.fields is None:
-                continue
-            fields = list(line.fields)
-            name, home = names.get(fields[0], (fields[0], ""))
-            fields[0] = name
-            if kind == "passwd":
-                fields[5] = home or fields[5]
-            for place in LISTS.get(kind, ()):
-                if any(one in names for one in members(fields[place])):
-                    new = [names[one][0] if one in names else one for one in members(fields[place])]
-                    fields[place] = ",".join(dict.fromkeys(new))
-            line.body = ":".join(fields)
-        result[kind] = table.text()
         if kind in FILES:
             lines = text.split("\n")
             for found in parse(text):
                 if found.owner in names and not found.problem:
                     lines[found.line - 1] = f"{names[found.owner][0]}:{found.start}:{found.count}"
             result[kind] = "\n".join(lines)
+            continue
+        table = Table.parse(kind, text)
+        for line in table.lines:
+            if line.fields is None:
+                continue
+            fields = list(line.fields)
+            fields[0], home = names.get(fields[0], (fields[0], ""))
+            if kind == "passwd":
+                fields[5] = home or fields[5]
+            for place in LISTS.get(kind, ()):
+                listed = members(fields[place])
+                if any(one in names for one in listed):
+                    fields[place] = ",".join(dict.fromkeys(names.get(one, (one, ""))[0] for one in listed))
+            line.body = ":".join(fields)
+        result[kind] = table.text()
     return result
 
 

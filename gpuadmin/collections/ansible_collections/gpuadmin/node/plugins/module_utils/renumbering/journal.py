@@ -30,9 +30,9 @@ MOST_WORDS = 900  # of a problem
 class Renumbering:
     """One person on one host. ``group``: the gid of the group of their name; None where there is none.
 
-    ``subids``: subordinate ids that are counted from the uid, (file, first before, first after, count). ``was``: the name
-    that becomes ``name``, if another; ``home``: the home that passwd gets then, if another; ``homes``: directories and
-    what they are called afterwards.
+    ``subids``: subordinate ids that are counted from the uid, (file, first before, first after, count).
+    ``was``: the name that becomes ``name``, if another; ``home``: the home that passwd gets then, if another;
+    ``homes``: directories and what they are called afterwards.
     """
 
     name: str
@@ -88,10 +88,7 @@ def load(state: str) -> Journal | None:
         if raw["format"] != FORMAT:
             raise NodeError(f"{path} is of another version of gpuadmin: finish with that one (gpuadmin renumber)")
         people = tuple(
-            Renumbering(
-                **{**one, "subids": tuple((a, b, c, d) for a, b, c, d in one["subids"]),
-                   "homes": tuple((before, after) for before, after in one["homes"])}
-            )  # fmt: skip
+            Renumbering(**{**one, **{key: tuple(tuple(each) for each in one[key]) for key in ("subids", "homes")}})
             for one in raw["people"]
         )
         return Journal(people, raw["closed"], raw["verb"], tuple(raw["trees"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuadmin.common.text import counted
@@ -18,9 +18,7 @@ from .running import find_grants
 from .sweeping import Plan, workers
 
 
-def look(
-    wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool, homes: str = ""
-) -> dict[str, Any]:
+def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool, homes: str = "") -> dict[str, Any]:
     """What a host has of them, and what would happen; nothing is changed."""
     state = host.path(host.state)
     under_way = journal.under_way(state)
@@ -35,7 +33,7 @@ def look(
         "closed": closed(host) if under_way is None else {},
         "written": jobs.written(host.root, [one.old for one in people if one.old != one.new],
                                 [one.was for one in people if one.was]),
-        "renamed": _renamed(wanted, people, host),
+        "renamed": _renamed(wanted, people, of_homes, host),
     }  # fmt: skip
     if under_way is None:
         report["problems"] |= find_grants(people, host)
@@ -53,21 +51,27 @@ def look(
                 if any(move.new <= int(number) < move.new + move.count for move in one.moves(kind)):
                     words = f"{key} has {counted(entries, 'entry', 'entries')} of {point} already"
                     report["problems"].setdefault(one.name, f"{words}: chown or delete them first")
-        for one in people:
-            left = [f"{file.source} keeps its name: {file.why}" for file in _files(one, host) if file.why]
-            report.setdefault("notes", []).extend([*of_homes.get(one.name, Home()).left, *left])
     return report
 
 
-def _files(one: Renumbering, host: Host) -> list[renaming.File]:
-    return list(renaming.files(host, one.was, one.name, one.old)) if one.was else []
-
-
-def _renamed(wanted: Sequence[Wanted], people: Sequence[Renumbering], host: Host) -> dict[str, Any]:
-    """Name → the name that they have here, or had before it was begun, and which directories get another one."""
+def _renamed(
+    wanted: Sequence[Wanted], people: Sequence[Renumbering], homes: Mapping[str, Home], host: Host
+) -> dict[str, Any]:
+    """Name → the name that they have here, or had before it was begun, which directories get another one, and what
+    keeps its name."""
     names = Databases(accounts.texts(host)).passwd.index
-    found: dict[str, Any] = {one.name: {"was": one.was, "homes": []} for one in wanted if one.was in names}
-    return found | {one.name: {"was": one.was, "homes": [list(pair) for pair in one.homes]} for one in people if one.was}
+    found: dict[str, Any] = {
+        one.name: {"was": one.was, "homes": [], "left": list(homes[one.name].left)}
+        for one in wanted
+        if one.was and (one.was in names or homes[one.name].left)
+    }
+    for one in people:
+        if one.was:
+            files = renaming.files(host, one, one.old)
+            stay = [f"{file.source} keeps its name: {file.why}" for file in files if file.why]
+            left = [*homes.get(one.name, Home()).left, *stay]
+            found[one.name] = {"was": one.was, "homes": [list(pair) for pair in one.homes], "left": left}
+    return found
 
 
 def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:

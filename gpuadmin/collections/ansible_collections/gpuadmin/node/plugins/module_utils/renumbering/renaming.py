@@ -15,8 +15,8 @@ from ..accounts import desired
 from ..accounts.converge import Host
 from ..accounts.databases import Databases
 from ..errors import NodeError
-from ..files import sync_directory
 from ..fields import quoted
+from ..files import sync_directory
 from ..textdb import number
 from . import accounts
 from .decide import Home, Wanted
@@ -46,7 +46,7 @@ def _home(one: Wanted, data: Databases, host: Host, homes: str, ours: bool) -> H
     if ours:  # guard: an account that gpuadmin keeps has its name in places that stay as they are
         return Home(problem=f"{one.was} is an account of gpuadmin's own, whose Docker data and backups have that name")
     fields = data.passwd.get(one.was)
-    uid = one.assumed or None if fields is None else number(fields[2])
+    uid = data.uid(one.name) or one.assumed if fields is None else number(fields[2])
     own = "" if fields is None or os.path.basename(fields[5]) != one.was else fields[5]
     field, directories, left = "", [], []
     seen: set[str] = set()
@@ -93,10 +93,10 @@ def _kept(source: str, uid: int | None) -> str:
     return ""
 
 
-def files(host: Host, was: str, name: str, uid: int) -> Iterator[File]:
-    """What cron, mail and logind have by the name of somebody who has this uid."""
-    for place in dict.fromkeys(os.path.realpath(host.path(one)) for one in PLACES):
-        source, target = os.path.join(place, was), os.path.join(place, name)
+def files(host: Host, one: Renumbering, uid: int) -> Iterator[File]:
+    """What cron, mail and logind have by the name that somebody had. ``uid``: theirs at that time."""
+    for place in dict.fromkeys(os.path.realpath(host.path(each)) for each in PLACES):
+        source, target = os.path.join(place, one.was), os.path.join(place, one.name)
         if not os.path.lexists(source):
             continue
         facts = os.lstat(source)
@@ -123,7 +123,7 @@ def carry_out(host: Host, people: Sequence[Renumbering]) -> None:
             if why:  # guard: a home is renamed onto nothing
                 raise NodeError(f"{before} {why}")
             _rename(source, target)
-        for file in files(host, one.was, one.name, one.new) if one.was else ():
+        for file in files(host, one, one.new) if one.was else ():
             if file.why:
                 print(f"{file.source} keeps its name: {file.why}")
             else:
