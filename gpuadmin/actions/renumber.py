@@ -225,7 +225,7 @@ def _given(
                 {name: wanted[name] for name in of},
                 expected=of,
                 assumed={name: pair[0] for name, pair in of.items()},
-                was={name: one["was"] for name, one in seen[host]["renamed"].items()},
+                was={name: one["was"] for name, one in seen[host]["renamed"].items() if name in seen[host]["people"]},
                 home_moves=home_moves,
                 homes=homes.get(host, ""),
             )

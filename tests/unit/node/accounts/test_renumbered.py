@@ -34,6 +34,14 @@ def test_who_is_being_renumbered_is_left_alone_and_the_others_are_not(host: Host
     assert "minji:!*:" in shadow.read_text()
 
 
+@pytest.mark.parametrize("person", [{"name": "kim", "was": "minji"}, {"name": "minji", "was": "MinJi"}])
+def test_who_gets_another_name_is_left_alone_by_both(host: Host, person: dict[str, str]) -> None:
+    converge(Request(Settings(), USERS), host)
+    plan(host, json.dumps({"people": [person]}))
+    found = converge(Request(Settings(), [{**one, "locked": True} for one in USERS]), host).plan
+    assert "by gpuadmin renumber until" in str(found.users["minji"].problem)
+
+
 def test_the_verb_that_keeps_somebody_out_is_named(host: Host) -> None:
     converge(Request(Settings(), USERS), host)
     plan(host, json.dumps({"people": [{"name": "minji"}], "verb": "move-homes"}))

@@ -2,6 +2,7 @@
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.decide import (
+    Home,
     Numbers,
     Wanted,
     decide,
@@ -164,6 +165,66 @@ def test_whose_group_is_a_shared_one_gets_their_own_and_stays_a_member() -> None
     after = edited(given, found.people)
     assert after["passwd"] == "minji:x:20001:20001::/home/minji:/bin/sh\n"
     assert after["group"] == "users:x:100:minji\nminji:x:20001:\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (texts(("j.doe", 20001), ("jdoe", 20005)), "both 'j.doe' and 'jdoe' have an account here"),
+        (
+            texts(("jdoe", 20005)),
+            "has uid 20005 here, and not 20001: whether that is who is called 'j.doe' is not known",
+        ),
+        (texts(("j.doe", 999)), "uid 999 is a system account's"),
+        (texts(("j.doe", 1001), ("twin", 1001)), "shares uid 1001 with 'twin'"),
+        (texts(("j.doe", 1001), ("jiho", 20001)), "uid 20001 belongs to 'jiho' here"),
+        (texts(("j.doe", 1001), groups=(("jdoe", 1005),)), "'jdoe' is in /etc/group already"),
+        (texts(("j.doe", 1001), subids="jdoe:100000:65536\n"), "'jdoe' is in /etc/subuid already"),
+        (texts(("j.doe", 1001), groups=(("sudo:x:27:jdoe\nx", 1005),)), "'jdoe' is in /etc/group already"),
+        (
+            {**texts(("j.doe", 1001)), "shadow": "j.doe:!:1::::::\njdoe:$y$x:1::::::\n"},
+            "'jdoe' is in /etc/shadow already, without an account",
+        ),
+    ],
+)
+@pytest.mark.holds(
+    "who has the new name already is not taken for the same person", "nobody gets what somebody of that name had"
+)
+def test_who_keeps_their_name(given: dict[str, str | None], words: str) -> None:
+    found = decide([Wanted("jdoe", 20001, was="j.doe")], given, Numbers())
+    assert words in found.problems["jdoe"]
+    assert found.people == ()
+
+
+@pytest.mark.parametrize("uid", [20001, 1001])
+def test_a_name_changes_in_all_databases_and_again_gives_the_same(uid: int) -> None:
+    """Also where some files were written before a cut and others were not."""
+    given = texts(("j.doe", uid), ("jodoe", 20009), groups=(("lab", 500),), subids="j.doe:100000:65536\n")
+    given |= {"group": f"{given['group']}sudo:x:27:jodoe,j.doe\n", "gshadow": "sudo:*:j.doe:jodoe,j.doe\nj.doe:!::\n"}
+    found = decide([Wanted("jdoe", 20001, was="j.doe")], given, Numbers(), {"jdoe": Home("/home/jdoe")})
+    assert found.has == {"jdoe": uid, "jodoe": 20009}
+    assert found.people == (Renumbering("jdoe", uid, 20001, uid, was="j.doe", home="/home/jdoe"),)
+    after = edited(given, found.people)
+    assert "jdoe:x:20001:20001::/home/jdoe:/bin/sh\n" in after["passwd"]
+    assert "jdoe:$y$x:" in after["shadow"]
+    assert "jdoe:x:20001:\n" in after["group"]
+    assert "sudo:x:27:jodoe,jdoe\n" in after["group"]
+    assert after["gshadow"] == "sudo:*:jdoe:jodoe,jdoe\njdoe:!::\n"
+    assert after["subuid"] == "jdoe:100000:65536\n"
+    assert not any("j.doe" in text for text in after.values())
+    for file in after:
+        assert edited({**given, file: after[file]}, found.people) == after
+    assert edited({**given, **after}, found.people) == after
+
+
+def test_a_host_that_does_not_have_the_old_name() -> None:
+    wanted = [Wanted("jdoe", 20001, was="j.doe")]
+    assert decide(wanted, texts(("jiho", 20002)), Numbers()).people == ()
+    assert decide(wanted, texts(("jdoe", 20001)), Numbers()).people == ()
+    # the home that the storage host has of an account with the new name
+    homes = {"jdoe": Home("", (("/srv/j.doe", "/srv/jdoe"),))}
+    (found,) = decide(wanted, texts(("jdoe", 20001)), Numbers(), homes).people
+    assert (found.was, found.homes, found.changes) == ("j.doe", (("/srv/j.doe", "/srv/jdoe"),), True)
 
 
 def test_files_of_somebody_without_an_account_here() -> None:

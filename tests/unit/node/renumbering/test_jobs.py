@@ -38,3 +38,11 @@ def test_lines_that_name_a_uid_are_shown(tmp_path: Path) -> None:
     found = [one.removeprefix(f"{tmp_path}/") for one in jobs.written(str(tmp_path), [1001])]
     assert found == ["etc/exports:1", "etc/sudoers-rs:1", "etc/sudoers.d/a:1", "etc/sudoers.d/a:2"]
     assert jobs.written(str(tmp_path), []) == []
+
+
+def test_lines_that_name_a_person_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "etc/ssh").mkdir(parents=True)
+    (tmp_path / "etc/ssh/sshd_config").write_text("Port 1001\nAllowUsers kim j.doe\nAllowUsers jxdoe j.doe2 a.j.doe\n")
+    (tmp_path / "etc/sudoers").write_text("j.doe ALL=ALL\n# j.doe\nJ.DOE ALL=ALL\n")
+    found = [one.removeprefix(f"{tmp_path}/") for one in jobs.written(str(tmp_path), [1001], ["j.doe"])]
+    assert found == ["etc/sudoers:1", "etc/ssh/sshd_config:2"]

@@ -37,6 +37,8 @@ class File:
 def find(wanted: Sequence[Wanted], host: Host, homes: str = "") -> dict[str, Home]:
     """Name → what becomes of the home of each who gets another name. ``homes``: the directory that has everybody's, on
     the host that serves them."""
+    if not any(one.was for one in wanted):
+        return {}
     data = Databases(accounts.texts(host))
     known = desired.load(host.path(host.state)).records
     return {one.name: _home(one, data, host, homes, one.was in known) for one in wanted if one.was}
