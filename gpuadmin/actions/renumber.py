@@ -64,8 +64,10 @@ def renumber(options: Options, names: Sequence[str], renames: Sequence[str] = ()
             was |= begun_names
             _check_renames(session, was)
             seen = _look(session, hosts, wanted, was)
-        for answer in seen.values():  # guard: a host says of nobody else that they get another name
-            answer["renamed"] = {name: one for name, one in answer["renamed"].items() if was.get(name) == one["was"]}
+        for host, answer in seen.items():
+            # guard: a host says of nobody else that they get another name -> answer["renamed"]
+            asked = {name: one for name, one in answer["renamed"].items() if was.get(name) == one["was"]}
+            seen[host] = {**answer, "renamed": asked}
         for new, old in was.items():
             if not any(new in answer["renamed"] for answer in seen.values()):  # guard: a name that nobody has is said
                 raise ConfigError(

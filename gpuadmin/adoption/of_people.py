@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpuadmin.adoption.conflict import Conflict, Level, on, several, word
 from gpuadmin.adoption.people import People, Person, by_uid, last_day, last_days
 from gpuadmin.adoption.seen import Host
+from gpuadmin.common.names import ACCOUNT, LOGIN
 from gpuadmin.common.text import counted, listed
 from gpuadmin.config.schema import Settings
 
@@ -99,17 +101,21 @@ def _where(person: Person) -> str:
 def _names(people: People) -> Iterator[Conflict]:
     for person in people.persons.values():
         if person.refused is not None:
+            old = word(person.name)
+            remedies = [on(person.accounts), f"usermod -l NEWNAME {old} && groupmod -n NEWNAME {old}"]
+            if re.fullmatch(ACCOUNT, person.name) and not re.fullmatch(LOGIN, person.name):
+                uids = " or ".join(str(uid) for uid in sorted(set(person.uids.values())))
+                remedies = [
+                    f"# write NEWNAME, with uid {uids}, into users.yml; then, before provision:",
+                    f"gpuadmin renumber --rename {old}=NEWNAME",
+                ]
             yield Conflict(
                 "person left out",
                 f"{person.name} ({_where(person)}) cannot be in users.yml: {person.refused}",
                 "decide",
                 tuple(person.accounts),
                 (person.name,),
-                (
-                    on(person.accounts),
-                    f"usermod -l NEWNAME {word(person.name)} && groupmod -n NEWNAME {word(person.name)}",
-                    "# or put the name under `protected` in gpuadmin.yml, where it is a service's",
-                ),
+                (*remedies, "# or put the name under `protected` in gpuadmin.yml, where it is a service's"),
             )
     for name, why in sorted(people.aside.items()):
         yield Conflict(

@@ -130,6 +130,12 @@ def test_what_is_shown() -> None:
         "a: /etc/exports:3 names such a uid or name: look at it yourself",
     ]
     assert Moves().people == []
+    names = {"minji": {"was": "Min.Ji", "homes": [["/home/Min.Ji", "/home/minji"]], "left": []}}
+    answer |= {"renamed": names}
+    assert steps(answer, {"minji": (20001, 20001), "jiho": (20001, 20002)}) == [
+        "minji: Min.Ji becomes minji; home /home/Min.Ji becomes /home/minji",
+        "jiho: uid and gid 20001 become 20002; no files",
+    ]
 
 
 CLOSED = {"minji": [1001, 20001]}

@@ -25,6 +25,7 @@ class Hosts:
         self.asked: list[tuple[str, tuple[str, ...]]] = []
         self.fails: dict[str, set[str]] = {}
         self.people: list[str] = []  # who is on each host
+        self.documents: dict[tuple[str, str], dict[str, Any]] = {}  # the last of each step and host
         self.jobs: list[list[str] | None] = []  # whose there are, each time that the queue is asked; None: it is away
 
     def run(self, invocation: Invocation, **_: object) -> RunResult:
@@ -38,6 +39,7 @@ class Hosts:
         if invocation.playbook == "reboot":
             return self.power(invocation)
         documents = invocation.variables["gpuadmin_renumber"]
+        self.documents |= {(one["step"], host): one for host, one in documents.items()}
         step = " and ".join(sorted({one["step"] for one in documents.values()}))
         self.asked.append((step if not invocation.check or step == "look" else f"{step} (check)", tuple(documents)))
         found = {}
@@ -299,6 +301,114 @@ def test_files_without_an_account_are_looked_for_by_what_the_nodes_say(hosts: Ho
     code, _, err = cli("renumber", "--yes")
     assert code == 0, err
     assert hosts.asked[:2] == [("look", ALL), ("look", ("storage1",))]
+
+
+def renamed(was: str = "Min.Ji", *homes: list[str], **more: Any) -> dict[str, Any]:
+    """What a host says where minji has another name, and the uid of users.yml."""
+    names = {"minji": {"was": was, "homes": list(homes), "left": []}}
+    return {**RIGHT, "people": {"minji": [20000, 20000]}, "renamed": names, **more}
+
+
+HOME = ["/srv/storage/homes/Min.Ji", "/srv/storage/homes/minji"]
+
+
+@pytest.fixture
+def grown(hosts: Hosts) -> Hosts:
+    hosts.looks |= {"storage1": renamed("Min.Ji", HOME), "node1": renamed()}
+    return hosts
+
+
+def test_who_gets_another_name(grown: Hosts, cli: Cli) -> None:
+    code, out, err = cli("renumber", "--rename", "Min.Ji=minji", "--yes")
+    assert code == 0, err
+    words = " ".join((out + err).split())
+    assert f"minji: Min.Ji becomes minji; home {HOME[0]} becomes {HOME[1]}" in words
+    assert "become 20000" not in words, "their uid stays"
+    assert "all hosts agree" not in words
+    assert grown.asked[:2] == [("look", ALL), ("close", ALL)]
+    assert steps(grown)[-1] == "open"
+    look = grown.documents["look", "storage1"]
+    assert look["homes"] == "", "after the boot it is asked how far it is, and no more"
+    closing = {host: grown.documents["close", host] for host in ALL}
+    assert {host: one["homes"] for host, one in closing.items()} == {
+        "storage1": "/srv/storage/homes", "node1": "", "node2": ""
+    }  # fmt: skip
+    assert {host: (one["people"][0]["was"], one["people"][0]["home_moves"]) for host, one in closing.items()} == {
+        "storage1": ("Min.Ji", True), "node1": ("Min.Ji", True), "node2": ("", True)
+    }  # fmt: skip
+
+
+def test_a_uid_and_a_name_change_at_once(grown: Hosts, cli: Cli) -> None:
+    grown.looks["node1"] = renamed(has={"minji": 1001}, people={"minji": [1001, 20000]})
+    code, out, err = cli("renumber", "--rename", "Min.Ji=minji", "--check")
+    assert code == 0, err
+    words = " ".join((out + err).split())
+    assert "minji: Min.Ji becomes minji; uid and gid 1001 become 20000; no files" in words
+
+
+@pytest.mark.holds("no two people become one", "nobody becomes two people", "protected people are refused",
+                   "who is in users.yml by that name keeps it")  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["j.doe"], "give OLD=NEW"),
+        (["*=minji"], "give OLD=NEW"),
+        (["a/b=minji"], "give OLD=NEW"),
+        (["minji=minji"], "give OLD=NEW"),
+        (["j.doe=jdoe"], "not registered: 'jdoe'"),
+        (["Min.Ji=minji", "M=minji"], "both 'Min.Ji' and 'M' would become 'minji'"),
+        (["M=minji", "M=jiho"], "'M' would become both 'minji' and 'jiho'"),
+        (["jiho=minji"], "'jiho' is in users.yml, as somebody else"),
+        (["old=minji"], "'old' is in users.yml, as somebody else"),
+        (["root=minji"], "'root' is protected"),
+        (["gpuadmin=minji"], "'gpuadmin' is protected"),
+    ],
+)
+def test_names_that_are_refused_before_a_host_is_asked(hosts: Hosts, cli: Cli, given: list[str], words: str) -> None:
+    code, _, err = cli("renumber", "--yes", *(word for one in given for word in ("--rename", one)))
+    assert code != 0
+    assert words in " ".join(err.split())
+    assert hosts.asked == []
+
+
+@pytest.mark.holds("a name that nobody has is said", "a host says of nobody else that they get another name")
+def test_a_name_that_no_host_has(hosts: Hosts, cli: Cli) -> None:
+    hosts.looks["node2"] = renamed("somebody.else")
+    code, _, err = cli("renumber", "--rename", "Min.Ji=minji", "--yes")
+    assert code != 0
+    assert "no host has an account 'Min.Ji'" in " ".join(err.split())
+    assert steps(hosts) == ["look"]
+
+
+def test_a_name_that_a_host_refuses(grown: Hosts, cli: Cli) -> None:
+    grown.looks["node2"] = {**RIGHT, "problems": {"minji": "both 'Min.Ji' and 'minji' have an account here"}}
+    code, _, err = cli("renumber", "--rename", "Min.Ji=minji", "--yes")
+    assert code != 0
+    assert "minji (node2: both 'Min.Ji' and 'minji' have an account here" in " ".join(err.split())
+    assert steps(grown) == ["look"]
+
+
+@pytest.mark.holds("what was begun for somebody is brought to its end on all hosts, whatever was asked for since")
+def test_a_name_that_was_begun_on_one_host_changes_on_all(grown: Hosts, cli: Cli) -> None:
+    """The run was killed when the storage host was done; now nobody says --rename."""
+    grown.looks["storage1"] = renamed("Min.Ji", HOME, under_way=True, whole=True)
+    code, _, err = cli("renumber", "--yes")
+    assert code == 0, err
+    assert steps(grown)[:3] == ["look", "look", "close"]
+    assert grown.documents["close", "node1"]["people"][0]["was"] == "Min.Ji"
+    assert set(grown.asked[-1][1]) == set(ALL)
+
+
+def test_jobs_of_the_old_name_are_in_the_way(queue: Hosts, cli: Cli) -> None:
+    queue.looks |= {"storage1": renamed("Min.Ji", HOME), "node1": renamed()}
+    queue.jobs = [["Min.Ji", "minji", "jiho"], []]
+    code, _, err = cli("renumber", "--rename", "Min.Ji=minji", "--yes")
+    assert code != 0
+    assert "has 2 jobs in the queue: cancel them (scancel -u Min.Ji,minji)" in " ".join(err.split())
+    queue.jobs = [[], []]
+    code, out, err = cli("renumber", "--rename", "Min.Ji=minji", "--check")
+    assert code == 0, err
+    assert "Slurm cannot rename Min.Ji: associations and past jobs keep the old name" in " ".join((out + err).split())
 
 
 def test_nothing_to_do(hosts: Hosts, cli: Cli) -> None:

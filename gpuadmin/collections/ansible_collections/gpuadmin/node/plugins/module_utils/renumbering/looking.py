@@ -67,8 +67,7 @@ def _renamed(
     }
     for one in people:
         if one.was:
-            files = renaming.files(host, one, one.old)
-            stay = [f"{file.source} keeps its name: {file.why}" for file in files if file.why]
+            stay = [f"{path} keeps its name: {why}" for path, _, why in renaming.files(host, one, one.old) if why]
             left = [*homes.get(one.name, Home()).left, *stay]
             found[one.name] = {"was": one.was, "homes": [list(pair) for pair in one.homes], "left": left}
     return found

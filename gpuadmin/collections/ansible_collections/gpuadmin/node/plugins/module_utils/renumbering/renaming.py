@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from .. import mounts
 from ..accounts import desired
@@ -23,15 +22,6 @@ from .decide import Home, Wanted
 from .journal import Renumbering
 
 PLACES = ("var/spool/cron/crontabs", "var/spool/cron", "var/mail", "var/spool/mail", "var/lib/systemd/linger")
-
-
-@dataclass(frozen=True)
-class File:
-    """``why``: what keeps its name; empty: nothing."""
-
-    source: str
-    target: str
-    why: str = ""
 
 
 def find(wanted: Sequence[Wanted], host: Host, homes: str = "") -> dict[str, Home]:
@@ -95,20 +85,21 @@ def _kept(source: str, uid: int | None) -> str:
     return ""
 
 
-def files(host: Host, one: Renumbering, uid: int) -> Iterator[File]:
-    """What cron, mail and logind have by the name that somebody had. ``uid``: theirs at that time."""
+def files(host: Host, one: Renumbering, uid: int) -> Iterator[tuple[str, str, str]]:
+    """What cron, mail and logind have by the name that somebody had: where it is, what it is called afterwards, and why
+    it keeps its name, if it does. ``uid``: theirs at that time."""
     for place in dict.fromkeys(os.path.realpath(host.path(each)) for each in PLACES):
         source, target = os.path.join(place, one.was), os.path.join(place, one.name)
         if not os.path.lexists(source):
             continue
-        facts = os.lstat(source)
-        theirs = facts.st_uid == uid or (stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid())
-        if not theirs or not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
-            yield File(source, target, f"belongs to uid {facts.st_uid}")  # guard: only what is theirs goes with them
-        elif os.path.lexists(target):
-            yield File(source, target, f"{target} is there already")  # guard: nobody's mail or crontab is replaced
-        else:
-            yield File(source, target)
+        facts, why = os.lstat(source), ""
+        kept_by_root = stat.S_ISREG(facts.st_mode) and facts.st_uid == os.geteuid()
+        theirs = facts.st_uid == uid and (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode))
+        if not (theirs or kept_by_root):  # guard: only what is theirs goes with them
+            why = f"it belongs to uid {facts.st_uid}, or is a link"
+        elif os.path.lexists(target):  # guard: nobody's mail or crontab is replaced
+            why = f"{target} is there already"
+        yield source, target, why
 
 
 def carry_out(host: Host, people: Sequence[Renumbering]) -> None:
@@ -125,11 +116,9 @@ def carry_out(host: Host, people: Sequence[Renumbering]) -> None:
             if why:  # guard: a home is renamed onto nothing
                 raise NodeError(f"{before} {why}")
             _rename(source, target)
-        for file in files(host, one, one.new) if one.was else ():
-            if file.why:
-                print(f"{file.source} keeps its name: {file.why}")
-            else:
-                _rename(file.source, file.target)
+        for source, target, why in files(host, one, one.new) if one.was else ():
+            if not why:
+                _rename(source, target)
 
 
 def _rename(source: str, target: str) -> None:
