@@ -50,8 +50,14 @@ def plan(
         builder.add_all(step.hosts, [f"{number}. {step.does}{when}"])
     for host, why in decision.refused.items():
         builder.warn(f"{host} cannot reboot: {why}")
-    renamed = {seen[host]["renamed"][name]["was"] for host, of in moves.hosts.items() for name in of
-               if name in seen[host]["renamed"]}  # fmt: skip
+    renamed = {
+        one["was"] for host, of in moves.hosts.items() for name, one in seen[host]["renamed"].items() if name in of
+    }
+    if renamed:
+        builder.warn(
+            f"what {listed(sorted(renamed))} wrote into files themselves keeps the old paths: conda and virtual "
+            "environments, crontab lines, scripts"
+        )
     if renamed and queued:
         builder.warn(
             f"Slurm cannot rename {listed(sorted(renamed))}: associations and past jobs keep the old name, and "

@@ -38,7 +38,8 @@ def renumber(options: Options, names: Sequence[str], renames: Sequence[str] = ()
 
     `renames`: who gets another name, as OLD=NEW. `force`: hosts reboot although people use them.
     """
-    with opened("renumber", options, forget=names or None) as session:
+    forget = [*names, *(one.partition("=")[2] for one in renames)] if names else None
+    with opened("renumber", options, forget=forget) as session:
         if session.site.settings.accounts.source != "registry":
             raise ConfigError(
                 "accounts.source is directory: uids are what the directory says", hint="change them there; then by hand"
@@ -156,8 +157,11 @@ def _jobs(session: Session) -> dict[str, int]:
 def _look(session: Session, hosts: Sequence[str], wanted: Mapping[str, int], was: Mapping[str, str]) -> dict[str, Any]:
     """Ask all hosts; where homes are without accounts, once more with the uids that the nodes say."""
     homes = _homes(session)
-    documents = {host: _document("look", wanted, measure=True, was=was, homes=homes.get(host, "")) for host in hosts}
-    answers = _ask(session, hosts, documents)
+
+    def document(host: str, uids: Mapping[str, int] | None = None) -> dict[str, Any]:
+        return _document("look", wanted, measure=True, assumed=uids, was=was, homes=homes.get(host, ""))
+
+    answers = _ask(session, hosts, {host: document(host) for host in hosts})
     seen = dict(answers)
     assumed = renumbering.assumed(seen, [host for host in session.named("storage") if host in seen], wanted)
     again = {
@@ -166,8 +170,7 @@ def _look(session: Session, hosts: Sequence[str], wanted: Mapping[str, int], was
         if any(wanted[name] != uid or name in was for name, uid in uids.items())
     }
     if again:
-        documents = {host: {**documents[host], "people": _people(wanted, was, uids)} for host, uids in again.items()}
-        seen |= _ask(session, list(again), documents)
+        seen |= _ask(session, list(again), {host: document(host, uids) for host, uids in again.items()})
     return seen
 
 
@@ -198,20 +201,19 @@ def _document(
     return {
         "step": step,
         "measure": measure,
-        "people": _people(wanted, was or {}, assumed or {}, home_moves),
+        "people": [
+            {
+                "name": name,
+                "uid": uid,
+                "assumed": (assumed or {}).get(name, 0),
+                "was": (was or {}).get(name, ""),
+                "home_moves": name in home_moves,
+            }
+            for name, uid in wanted.items()
+        ],
         "expected": {name: list(pair) for name, pair in (expected or {}).items()},
         "homes": homes,
     }
-
-
-def _people(
-    wanted: Mapping[str, int], was: Mapping[str, str], assumed: Mapping[str, int], home_moves: Collection[str] = ()
-) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "uid": uid, "assumed": assumed.get(name, 0), "was": was.get(name, ""),
-         "home_moves": name in home_moves}
-        for name, uid in wanted.items()
-    ]  # fmt: skip
 
 
 def _given(
@@ -336,6 +338,8 @@ def _problems(session: Session, hosts: Sequence[str]) -> dict[str, str]:
 def _result(moves: Moves, seen: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "hosts": {host: {name: list(pair) for name, pair in of.items()} for host, of in moves.hosts.items()},
+        "renamed": {host: {name: one["was"] for name, one in seen[host]["renamed"].items() if name in of}
+                    for host, of in moves.hosts.items()},
         "left": dict(moves.left),
         "measured": {host: answer.get("trees", {}) for host, answer in seen.items()},
-    }
+    }  # fmt: skip

@@ -144,6 +144,12 @@ def test_the_same_on_several_hosts_is_one_conflict() -> None:
     assert one.remedies == ("# as root on gpu1, gpu2", "gpasswd -d minji docker")
 
 
+def test_a_name_that_cannot_be_leads_to_renumber() -> None:
+    (one,) = conflicts(NAS, good("gpu1", **accounts(account("Park.J", 1007))))["person left out"]
+    assert "with uid 1007, into users.yml" in one.remedies[0]
+    assert one.remedies[1] == "gpuadmin renumber --rename Park.J=NEWNAME"
+
+
 def test_the_storage_host_is_told_apart_from_nodes() -> None:
     """People's homes and root's Docker are in nobody's way on the host that serves the homes."""
     server = storage(accounts=[ROOT, GPUADMIN], homes=[homes("minji")], **active("docker.service"))

@@ -44,7 +44,7 @@ def _home(one: Wanted, data: Databases, host: Host, homes: str, ours: bool) -> H
     seen: set[str] = set()
     for path in (own, os.path.join(homes, one.was) if homes else ""):
         source = _real(host, path)
-        if not path.startswith("/") or source in seen:
+        if not uid or not path.startswith("/") or source in seen:
             continue
         seen.add(source)
         after = os.path.join(os.path.dirname(path), one.name)
@@ -52,7 +52,7 @@ def _home(one: Wanted, data: Databases, host: Host, homes: str, ours: bool) -> H
         if mounts.network_filesystem(os.path.dirname(source)) is not None:
             moves = one.home_moves
         elif os.path.lexists(source) and os.path.lexists(target):
-            return Home(problem=f"{after} is there already, and {path} as well: whose it is, is not known")
+            return Home(problem=f"{after} is there already, and {path} as well: keep one, move the other away")
         elif os.path.lexists(source):
             why = _kept(source, uid)
             moves = not why
