@@ -135,7 +135,7 @@ def _check_renames(session: Session, was: Mapping[str, str]) -> None:
         others = sorted(other for other, name in was.items() if name == old and other != new)
         if others:  # guard: nobody becomes two people
             raise ConfigError(f"--rename: '{old}' would become both '{new}' and '{others[0]}'")
-        if old in {one.name for one in (*registry.users, *registry.retired)}:
+        if old in {one.name for one in registry.users} | {one.name for one in registry.retired}:
             # guard: who is in users.yml by that name keeps it
             raise RefusedError(f"--rename {old}={new}: '{old}' is in users.yml, as somebody else")
 

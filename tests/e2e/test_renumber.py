@@ -234,3 +234,40 @@ def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
     cluster.gpuadmin("sync-users", "--yes")
     assert cluster.person("minji", "node1", "cat file; id -u").split() == ["hers", str(MINJI)]
     assert cluster.person("jiho", "node2", "cat file; id -u").split() == ["his", str(JIHO)]
+
+
+@pytest.mark.story("renumber")
+def test_somebody_whose_name_cannot_be(cluster: Cluster) -> None:
+    """j.doe of a grown cluster becomes jdoe, with home, memberships, crontab and lingering, and logs in."""
+    uid = 20004
+    by_hand.register(cluster, {"jdoe": uid})
+    made = f"groupadd -f lab; useradd --badname -M -u {uid} -s /bin/bash -G lab j.doe"
+    for host in ("node1", "storage1"):
+        close = "btrfs property set -ts / ro true 2>/dev/null; true"
+        cluster.admin(host, f"{OPEN} 2>/dev/null; {made} && {close}")
+    homes, crontabs = "/srv/storage/homes", "/var/spool/cron/crontabs"
+    cluster.admin("storage1", f"install -d -m 700 -o {uid} -g {uid} {homes}/j.doe; echo hers > {homes}/j.doe/file")
+    cluster.admin("storage1", f"chown {uid}: {homes}/j.doe/file")
+    cluster.admin(
+        "node1",
+        f"mkdir -p {crontabs} /var/lib/systemd/linger; echo '0 4 * * * true' > {crontabs}/j.doe;"
+        f" chown {uid} {crontabs}/j.doe; touch /var/lib/systemd/linger/j.doe",
+    )
+    predicted = cluster.gpuadmin("renumber", "--rename", "j.doe=jdoe", "--check")
+    assert predicted["hosts"]["node1"]["changed"] == ["j.doe becomes jdoe"]
+    assert cluster.admin("node1", "id -un j.doe").strip() == "j.doe"
+    done = cluster.gpuadmin("renumber", "--rename", "j.doe=jdoe", "--yes", "--force")
+    assert done["result"]["renamed"]["storage1"] == {"jdoe": "j.doe"}
+    for host in ("node1", "storage1"):
+        assert cluster.admin(host, "grep -c j.doe: /etc/passwd /etc/shadow /etc/group /etc/subuid || true").split() == [
+            f"/etc/{name}:0" for name in ("passwd", "shadow", "group", "subuid")
+        ]
+        assert "lab" in cluster.admin(host, "id -nG jdoe").split()
+        assert cluster.admin(host, "getent passwd jdoe | cut -d: -f3,6").strip() == f"{uid}:/home/jdoe"
+    assert cluster.admin("storage1", f"ls {homes}").split().count("jdoe") == 1
+    assert "j.doe" not in cluster.admin("storage1", f"ls {homes}").split()
+    assert cluster.admin("node1", f"ls {crontabs} /var/lib/systemd/linger").split().count("jdoe") == 2
+    cluster.gpuadmin("sync-users", "--yes")
+    assert cluster.person("jdoe", "node1", "cat file; pwd").split() == ["hers", "/home/jdoe"]
+    again = cluster.gpuadmin("renumber", "--rename", "j.doe=jdoe", "--yes", code=2)
+    assert "no host has an account 'j.doe'" in str(again)
