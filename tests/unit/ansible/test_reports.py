@@ -170,7 +170,7 @@ GOOD: dict[str, Any] = {
         "has": {"minji": 1001}, "problems": {"jiho": "shares uid 1001"}, "people": {"minji": [1001, 20001]},
         "under_way": False, "whole": False, "problem": "Input/output error", "closed": {"jiho": [1001, 20002]},
         "written": ["/etc/exports:3"], "seen": 99,
-        "renamed": {"minji": {"was": "Min.Ji", "homes": [["/home/Min.Ji", "/home/minji"]], "left": ["x keeps its name"]}},
+        "renamed": {"minji": {"was": "Min.Ji", "homes": [["/home/Min.Ji", "/home/minji"]], "left": ["x stays"]}},
         "trees": {"/": {"minji": [12, 4096]}}, "notes": ["/: 1 ACL names them"], "unknown": ["/odd (orangefs)"],
     },
     "moving": {
