@@ -247,7 +247,7 @@ def test_somebody_whose_name_cannot_be(cluster: Cluster) -> None:
         cluster.admin(host, f"{OPEN} 2>/dev/null; {made} && {close}")
     homes, crontabs = "/srv/storage/homes", "/var/spool/cron/crontabs"
     cluster.admin("storage1", f"install -d -m 700 -o {uid} -g {uid} {homes}/j.doe; echo hers > {homes}/j.doe/file")
-    cluster.admin("storage1", f"chown {uid}: {homes}/j.doe/file")
+    cluster.admin("storage1", f"chown {uid}:{uid} {homes}/j.doe/file")
     cluster.admin(
         "node1",
         f"mkdir -p {crontabs} /var/lib/systemd/linger; echo '0 4 * * * true' > {crontabs}/j.doe;"
