@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,7 +41,9 @@ def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: boo
                 words = f"{logs[one.new]} is the log of somebody who had uid {one.new}: move it away first"
                 report["problems"].setdefault(one.name, words)
     if measure and people and under_way is None:
-        report.update(_measured(people))
+        measured = _measured(people)
+        report["problems"] |= measured.pop("problems")
+        report.update(measured)
         for key, (entries, _size, point) in sorted(report.pop("taken").items()):
             kind, number = key.split(" ")
             for one in people:
@@ -55,7 +58,7 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
     plan = Plan.of(people)
     table = trees.observe()
     report: dict[str, Any] = {
-        "trees": {}, "network": list(table.network), "unknown": list(table.unknown),
+        "trees": {}, "network": list(table.network), "unknown": list(table.unknown), "problems": {},
         "notes": [], "taken": {}, "seen": 0,
     }  # fmt: skip
     with trees.seen(table.local) as handles:
@@ -73,6 +76,10 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
                 report["trees"][tree.point] = theirs
                 if trees.is_read_only(handle) and tree.point != "/":
                     report["notes"].append(f"{tree.point} is read-only: what is there keeps the old ids")
+                    # guard: nobody's program on a read-only disk runs as another
+                    if not os.fstatvfs(handle).f_flag & os.ST_NOSUID:
+                        words = f"{tree.point} is read-only, and has files of theirs: mount it with nosuid first"
+                        report["problems"] |= dict.fromkeys(theirs, words)
             if tally.acls:
                 report["notes"].append(f"{tree.point}: {counted(tally.acls, 'ACL')} name them")
             if tally.snapshots:
@@ -81,6 +88,12 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
                     "keeps the old ids"
                 )
             report["notes"] += [f"{tree.point}: {words}" for words in tally.words]
+            if tally.within_reach:
+                words = (
+                    f"people can reach {tally.within_reach[0]!r} in {tree.point}, which is read-only and keeps the old "
+                    "ids: a setuid program there would run as another; chmod 700 the directory that holds it first"
+                )
+                report["problems"] |= {one.name: words for one in people}
             for key, (entries, size) in tally.taken.items():
                 counts = report["taken"].setdefault(key, [0, 0, tree.point])
                 counts[0] += entries
