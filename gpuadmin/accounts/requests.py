@@ -81,7 +81,8 @@ def add(
                 hint="leave --uid out, or gpuadmin remove-user --forget NAME once their data is gone",
             )
         carrier = elsewhere.get(fields.get("uid", -1))
-        if carrier is not None and carrier.rpartition("/")[2] != request.name and request.name not in retired:
+        theirs = carrier is not None and carrier.endswith((f"/{request.name}", f" account {request.name}"))
+        if carrier is not None and not theirs and request.name not in retired:
             raise RefusedError(
                 f"uid {fields['uid']}, for '{request.name}', is carried by {carrier}",
                 hint="leave --uid out; or, if that is theirs, write them into users.yml and run gpuadmin sync-users",

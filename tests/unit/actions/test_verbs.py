@@ -71,7 +71,8 @@ def test_check_mode_asks_the_same_and_writes_nothing(ansible: Ansible, cli: Cli,
     cli(*arguments, "--yes")
     predicted, done = ansible.asked
     assert (predicted.check, done.check) == (True, False)
-    own = {"gpuadmin_run_id": ""}  # each run has a word of its own
+    # each run has a word of its own, and a check asks in the same look what carries uids
+    own = {"gpuadmin_run_id": "", "gpuadmin_carried": None}
     assert {**predicted.variables, **own} == {**done.variables, **own}
     assert predicted.playbook == done.playbook
 
@@ -136,7 +137,42 @@ def test_a_check_asks_once_and_again_where_a_host_knows_better(ansible: Ansible,
     code, out, err = cli("add-user", "yuna", "--check")
     assert (code, ansible.looked, asked()) == (0, 0, [20003, 20003, 20004]), err
     assert "account yuna, uid 20004" in out
-    assert "uid 20003" not in out
+    assert "uid 20003 is given to nobody: storage1: /srv/homes/ghost" in out
+
+
+@pytest.mark.holds("a uid that something carries is given to nobody")
+def test_a_newcomer_gets_no_uid_that_something_on_a_host_or_in_an_adopted_home_carries(
+    ansible: Ansible, cli: Cli
+) -> None:
+    """Files of 1050 were deep in homes, and adopt had reported their owner; the 27th newcomer got 1050."""
+    carried = {"looked": ["/srv/homes (2 levels)"], "not_looked": ["/srv/homes/x: did not answer in 1 s"]}
+    ansible.uids = HostResult(
+        "ok", reports={"uids": dict(UIDS), "carried": {"ids": {"20003": "/srv/homes/ghost"}, **carried}}
+    )
+    assert ansible.site is not None
+    entry = {"name": "hana", "uid": 20004}
+    seen = {"homes": [{"path": "/home", "entries": [entry]}], "accounts": [{"name": "minji", "uid": 20000}]}
+    (ansible.site / "adoption.json").write_text(json.dumps({"hosts": {"gpu9": {"seen": seen}}}))
+    for more in ("--check", "--yes"):
+        code, out, err = cli("add-user", "yuna", more)
+        assert (code, "account yuna, uid 20005" in out) == (0, True), (out, err)
+        assert "uid 20003 is given to nobody: storage1: /srv/homes/ghost" in out
+        assert "uid 20004 is given to nobody: gpu9, when it was adopted: /home/hana" in out
+        assert "accounts and groups, /srv/homes (2 levels) of storage1" in out
+        missed = out.partition("not looked at for uids: ")[2].splitlines()[0]
+        assert all(one in missed for one in ("node1 (", "node2 (", "storage1: /srv/homes/x: did not answer in 1 s"))
+    code, _, err = cli("add-user", "dana", "--uid", "20004", "--yes")
+    assert (code, "uid 20004, for 'dana', is carried by gpu9, when it was adopted: /home/hana" in err) == (5, True), err
+    code, out, err = cli("add-user", "hana", "--uid", "20004", "--yes")
+    assert (code, "given to nobody" in out) == (0, False), err
+
+
+@pytest.mark.parametrize("text", ['{"hosts": 1}', '{"hosts": {"a": 1}}', '{"hosts": {"a": {"seen": {"homes": 5}}}}'])
+def test_a_damaged_adoption_is_not_looked_at(ansible: Ansible, cli: Cli, text: str) -> None:
+    assert ansible.site is not None
+    (ansible.site / "adoption.json").write_text(text)
+    code, out, err = cli("add-user", "yuna", "--check")
+    assert (code, "what adopt saw (adoption.json is damaged)" in out) == (0, True), err
 
 
 def test_a_check_that_hears_of_no_uids_knows_nothing(ansible: Ansible, cli: Cli) -> None:

@@ -38,6 +38,7 @@ def of(host: str, request: dict[str, Any] | None = None, **site: Any) -> dict[st
 #: Host, variable, what it is on a new site, where nobody asks for anything.
 NEW: list[tuple[str, str, Any]] = [
     ("gpu1", "accounts_login", True),
+    ("gpu1", "accounts_carried", None),
     ("nas1", "accounts_login", False),
     ("gpu1", "accounts_docker_data", "/local/.docker"),
     ("nas1", "accounts_docker_data", None),

@@ -88,12 +88,15 @@ def _docker_directories(path: str) -> dict[str, tuple[str, int]]:
     return found
 
 
+def databases(root: str) -> dict[str, str | None]:
+    """The account databases of a host, by name; None for one that is not there."""
+    files = {name: read_bytes(os.path.join(root, "etc", name)) for name in NAMES}
+    return {name: None if data is None else decode(data) for name, data in files.items()}
+
+
 def observe(host: Host, request: Request, desired: DesiredState) -> Observed:
     """Given a host and a request, return all that the decision needs; one read per file, one listing per directory."""
-    files = {}
-    for name in NAMES:
-        data = read_bytes(host.path(f"etc/{name}"))
-        files[name] = None if data is None else decode(data)
+    files = databases(host.root)
     settings = request.settings
     exists = False
     problem: str | None = None

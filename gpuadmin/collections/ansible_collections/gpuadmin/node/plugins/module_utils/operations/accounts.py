@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from ..accounts.converge import Host, converge
-from ..accounts.desired import settings_from
+from ..accounts.converge import Host, converge, databases
+from ..accounts.desired import load, settings_from
 from ..accounts.plan import Plan, Request
 from ..answer import Answer
+from ..disk import carried
+from ..disk.records import in_state
 from ..documents import entries
 from ..errors import NodeError, in_words
 from ..gpus import leaving, telling
@@ -75,6 +77,9 @@ class Document:
     subid_size: int = 65536
     #: Directory of the users' Docker data, on a local disk. Without it nobody gets Docker or subids here.
     docker_data: str | None = None
+    #: Where to look for ids that something carries; without it nothing is looked for. Whether it is asked for depends
+    #: on the verb: a newcomer is about to get a uid.
+    carried: carried.Places | None = None
     #: Directory of this node's own state.
     state_directory: str = STATE
 
@@ -90,6 +95,10 @@ def operate(document: Document, check: bool, root: str = "/") -> Answer:
     gate = telling.Places(state=document.state_directory)
     ending = _ending(request, done.plan, gate) if root == "/" else set()
     answer = replace(Answer.of(done.plan), changed=done.changed or bool(ending), diff=done.diff)
+    if document.carried is not None:
+        state = Host(root=root, state=document.state_directory).path(document.state_directory)
+        found = carried.look(document.carried, request.settings, load(state), databases(root), in_state(state))
+        answer = replace(answer, report={**answer.report, "carried": found.as_dict()})
     if check or root != "/":
         return answer
     problems = []
