@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuadmin.accounts.desired import variables
 from gpuadmin.accounts.ids import subid_range
+from gpuadmin.accounts.kinds import describe_changes
 from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.adopted_site import before
 from gpuadmin.answers import Answers
@@ -17,6 +18,7 @@ from gpuadmin.config.load import Site
 from gpuadmin.config.memory import Memory, owners, recall, refuse_contradictions
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import User
+from gpuadmin.display import styled
 from gpuadmin.errors import ConfigError, HostFailedError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
@@ -297,6 +299,15 @@ def refuse_carried(session: Session, names: Sequence[str]) -> None:
                         hint="a uid is forgotten when nothing carries it any more: remove-user --archive-home packs a"
                         " home; an archive is yours to move away or to delete",
                     )
+
+
+def show_changes(session: Session, found: RunResult) -> None:
+    """Print what a look says would change for people who have an account, before the table shortens it."""
+    reports = {host: result.reports.get("users") or {} for host, result in found.hosts.items()}
+    if lines := describe_changes(reports):
+        session.console.print(styled(("For people who have an account there:", "yellow")))
+        for line in lines:
+            session.console.print(f"  {one_line(line)}")
 
 
 def require_known_name(site: Site, name: str) -> None:

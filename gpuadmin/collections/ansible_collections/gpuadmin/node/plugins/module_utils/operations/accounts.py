@@ -45,14 +45,14 @@ class Document:
     Users in conflict are left alone and reported; the module fails at the end, after the others are done.
     """
 
-    #: The accounts to have, a list of mappings or the same as JSON. ``name``, needed, of ``a-z``, ``0-9``,
-    #: ``_`` and ``-``, at most 32 characters. ``uid``, needed. With ``source=directory`` what the directory
-    #: says replaces it. ``gid`` of the group of the same name; without it the number of ``uid``. ``gecos``,
-    #: what passwd has in its fifth field; ``shell``, without it ``/bin/bash``. ``home``; without it the one
-    #: in ``/home``. ``expires``, days from 1970-01-01 to the day on which the account ends. ``locked``,
-    #: whether nobody can log in to it; without it false. ``keys``, public ssh keys, each with type, base64
-    #: text and comment, without options. ``docker``, whether the person has rootless Docker, where the host
-    #: has it; without it true.
+    #: The accounts to have, a list of mappings or the same as JSON. ``name``, needed, of ``a-z``, ``0-9``, ``_``
+    #: and ``-``, at most 32 characters. ``uid``, needed. With ``source=directory`` what the directory says
+    #: replaces it. ``gid`` of the group of the same name; without it the number of ``uid``. ``gecos``, the fifth
+    #: field of passwd; without it what is there stays. ``shell``, without it ``/bin/bash``. ``home``; without it
+    #: the one in ``/home``. ``expires``, days from 1970-01-01 to the day on which the account ends. ``locked``,
+    #: whether nobody can log in to it; without it false. ``keys``, public ssh keys, each with type, base64 text
+    #: and comment, without options. ``docker``, whether the person has rootless Docker, where the host has it;
+    #: without it true.
     users: Any = "[]"
     #: The accounts to remove, if they have that uid; homes and Docker data stay.
     absent: Any = "[]"
