@@ -10,7 +10,7 @@ from typing import Any
 from gpuadmin.accounts.desired import variables
 from gpuadmin.accounts.ids import subid_range
 from gpuadmin.accounts.kinds import describe_changes
-from gpuadmin.accounts.requests import known
+from gpuadmin.accounts.requests import is_theirs, known
 from gpuadmin.actions.shared.adopted_site import before
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed
@@ -301,8 +301,37 @@ def refuse_carried(session: Session, names: Sequence[str]) -> None:
                     )
 
 
+def with_look(session: Session, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Given the variables of a look at everybody, ask for what carries uids, too, where somebody is new to the site."""
+    return {**given, **LOOK} if _strangers(session.site) else given
+
+
+def _strangers(site: Site) -> dict[int, str]:
+    """Whom somebody has written into users.yml since a verb of gpuadmin last succeeded."""
+    remembered = recall(site.directory).uids
+    people = {user.uid: user.name for user in site.registry.registry.users if user.uid is not None}
+    return {uid: name for uid, name in people.items() if remembered.get(uid) != name}
+
+
+def _carried_by_strangers(session: Session, found: RunResult) -> list[str]:
+    """Who gets a first account with a uid that something carries already: an admin may mean that, and sees it."""
+    lines = []
+    for uid, name in _strangers(session.site).items():
+        has = [(host.reports.get("users") or {}).get(name, {}).get("status") for host in found.hosts.values()]
+        if set(has) - {"missing", None}:  # the files of an account that is there are theirs
+            continue
+        for host, result in found.hosts.items():
+            words = (result.reports.get("carried") or {"ids": {}})["ids"].get(str(uid))
+            if words is not None and not is_theirs(words, name):
+                lines.append(f"{host}: uid {uid}, which {name} gets, is carried by {words}")
+    return lines
+
+
 def show_changes(session: Session, found: RunResult) -> None:
-    """Print what a look says would change for people who have an account, before the table shortens it."""
+    """Print what a look says would change for people who have an account, before the table shortens it; and who gets
+    files that are there."""
+    for line in _carried_by_strangers(session, found):
+        session.console.print(styled(("Note:", "yellow"), f" {line}"))
     reports = {host: result.reports.get("users") or {} for host, result in found.hosts.items()}
     if lines := describe_changes(reports):
         session.console.print(styled(("For people who have an account there:", "yellow")))

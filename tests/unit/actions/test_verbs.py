@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from gpuadmin.cli import VERBS
+from gpuadmin.config.load import load_site
+from gpuadmin.config.memory import remember
 from gpuadmin.results import UNPINNED, HostResult, RunResult
 from tests.support.fake_ansible import KEY, NOBODY, OTHER, USERS, Ansible, Cli, ansible, users
 from tests.support.sites import UIDS
@@ -165,6 +167,31 @@ def test_a_newcomer_gets_no_uid_that_something_on_a_host_or_in_an_adopted_home_c
     assert (code, "uid 20004, for 'dana', is carried by gpu9, when it was adopted: /home/hana" in err) == (5, True), err
     code, out, err = cli("add-user", "hana", "--uid", "20004", "--yes")
     assert (code, "given to nobody" in out) == (0, False), err
+
+
+CHANGES = {
+    "minji": {"status": "differs", "operations": ["set shell '/usr/sbin/nologin' (was '/bin/bash')"]},
+    "jiho": {"status": "missing", "operations": ["create uid 20001", "lock"]},
+}
+
+
+@pytest.mark.parametrize("verb", ["provision", "sync-users"])
+def test_what_changes_for_people_comes_before_the_table_that_shortens_it(ansible: Ansible, cli: Cli, verb: str) -> None:
+    """provision made everybody's shell on the storage host nologin, below "… and 122 more"."""
+    storage = ansible.answer.hosts["storage1"]
+    storage.status, storage.changed = "changed", [f"user x{number}: set home" for number in range(40)]
+    ids = {"20001": "/srv/homes/minji/lost", "20000": "/srv/homes/other"}
+    storage.reports = {"users": CHANGES, "carried": {"ids": ids, "looked": [], "not_looked": []}}
+    code, out, err = cli(verb, "--check")
+    line = "storage1: shell becomes /usr/sbin/nologin for 1 person, who cannot log in there any more: minji"
+    assert (code, out.index(line) < out.index("and 29 more")) == (0, True), (out, err)
+    # jiho is new on all hosts, minji's account is there
+    assert "storage1: uid 20001, which jiho gets, is carried by /srv/homes/minji/lost" in out
+    assert "uid 20000" not in out
+    assert ansible.site is not None
+    remember(ansible.site, load_site(str(ansible.site)).registry.registry)
+    assert "is carried by" not in cli(verb, "--check")[1], "whom gpuadmin gave their uid has files of it"
+    assert "gpuadmin_carried" not in ansible.asked[-1].variables
 
 
 @pytest.mark.parametrize("text", ['{"hosts": 1}', '{"hosts": {"a": 1}}', '{"hosts": {"a": {"seen": {"homes": 5}}}}'])
