@@ -24,6 +24,7 @@ def accounts(cluster: Cluster, host: Host) -> dict[str, Any]:
         "docker_data": cluster.docker_data(host),
         "renumber": cluster.asked("renumber", {}).get(host.name),
         "move_homes": cluster.asked("move_homes", {}).get(host.name),
+        "site": cluster.names,
         "carried": _carried(cluster, host) if cluster.asked("carried") else None,
     }
 

@@ -7,10 +7,12 @@ from typing import Any
 
 from gpuadmin.common.text import counted
 
+from .. import mounts
 from ..accounts.converge import Host
 from . import accounts, jobs, journal, trees
 from .crawl import crawl
 from .decide import Decided, Numbers, Wanted, decide
+from .foreign import describe_foreign
 from .ids import Mapping as Ids
 from .journal import Journal, Renumbering
 from .running import busy
@@ -18,7 +20,9 @@ from .special import Specials
 from .sweeping import Plan, workers
 
 
-def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool) -> dict[str, Any]:
+def look(
+    wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool, site: Sequence[str] = ()
+) -> dict[str, Any]:
     """What a host has of them, and what would happen; nothing is changed."""
     under_way = journal.under_way(host.path(host.state))
     decided = decide(wanted, accounts.texts(host), numbers)
@@ -32,6 +36,7 @@ def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: boo
     }  # fmt: skip
     if measure and people and under_way is None:
         report.update(_measured(people))
+        report["notes"] += describe_foreign(mounts.parse_mountinfo(mounts.read_mountinfo()), site, people)
         for key, (entries, _size, point) in sorted(report.pop("taken").items()):
             kind, number = key.split(" ")
             for one in people:
