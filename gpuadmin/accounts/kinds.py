@@ -32,9 +32,9 @@ def describe_changes(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:
         together: dict[tuple[str, ...], list[str]] = {}
         for name, hosts in people.items():
             together.setdefault(tuple(sorted(hosts)), []).append(name)
-        for hosts, names in together.items():
+        for where, names in together.items():
             words = kind.format(people=counted(len(names), "person", "people"))
-            lines.append(f"{', '.join(hosts)}: {words}: {listed(sorted(names), MOST_NAMES)}")
+            lines.append(f"{', '.join(where)}: {words}: {listed(sorted(names), MOST_NAMES)}")
     return sorted(lines)
 
 

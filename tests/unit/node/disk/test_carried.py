@@ -117,7 +117,6 @@ def test_a_record_without_owners_is_measured_again(tmp_path: Path) -> None:
     assert answer.looked == []
 
 
-@pytest.mark.holds("what hangs in one directory hides no other")
 def test_what_hangs_hides_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     homes = tmp_path / "homes"
     owned(homes / "hangs", 1001)

@@ -151,7 +151,7 @@ def stage_account(user: User, data: Databases, observed: Observed, settings: Set
     trusted = observed.desired.root in (None, observed.root)
     found = data.passwd.get(user.name)
     shell = user.shell if settings.login else NOLOGIN
-    gecos = user.gecos or _gecos(found)  # guard: a GECOS that is there stays
+    gecos = user.gecos or _gecos(found)  # guard: a GECOS that is there stays -> user.gecos
     wanted = [user.name, "x", str(user.uid), str(user.gid), gecos, user.home, shell]
     if found is None:
         entry.status = "missing"

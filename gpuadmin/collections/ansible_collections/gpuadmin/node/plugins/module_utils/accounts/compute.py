@@ -178,8 +178,8 @@ def _stage_users(
     docker_users: list[User] = []
     registry = settings.source == "registry"
     site_group = registry and _stage_site_group(data, settings, plan)
-    # guard: a GECOS that is there stays for another root
-    for user in [with_gecos(one, data, observed) for one in users]:
+    people = [with_gecos(one, data, observed) for one in users]  # guard: a GECOS stays for another root -> users
+    for user in people:
         entry = plan.users[user.name]
         known: User | None = user
         if registry:

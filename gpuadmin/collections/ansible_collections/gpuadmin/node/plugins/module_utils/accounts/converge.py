@@ -261,7 +261,12 @@ def boot_request(desired: DesiredState) -> Request | None:
     """What the boot unit asks for: everything in accounts.json. None if nothing was ever recorded."""
     if desired.settings is None:
         return None
-    # guard: a GECOS that somebody has changed since is not put back at a boot
-    users: list[Mapping[str, object]] = [{**asdict(one.user), "gecos": ""} for one in desired.records.values()]
+    users: list[Mapping[str, object]] = [
+        {
+            **asdict(record.user),
+            "gecos": "",  # guard: a GECOS that somebody has changed since is not put back at a boot
+        }
+        for record in desired.records.values()
+    ]
     absent: list[Mapping[str, object]] = [{"name": name, "uid": uid} for name, uid in desired.removed]
     return Request(desired.settings, users, absent)

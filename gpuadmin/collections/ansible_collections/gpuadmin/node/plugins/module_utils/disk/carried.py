@@ -116,7 +116,6 @@ def _directories(paths: Sequence[str], table: list[mounts.Mount], found: Carried
     level = list(paths)
     for depth in range(LEVELS):
         below = []
-        # guard: what hangs in one directory hides no other
         for path, answer in in_turn(_entries, level, seconds=SECONDS, total=TOTAL):
             if isinstance(answer, Failed):
                 found.not_looked.append(f"{quoted(path)[1:-1]}: {answer.why}")
