@@ -125,8 +125,12 @@ def _directories(paths: Sequence[str], table: list[mounts.Mount], found: Carried
             for name, is_directory, ids in answer:
                 for one in ids:
                     found.add(one, f"{path}/{quoted(name)[1:-1]}")
-                # guard: what is mounted in somebody's directory is not entered for its owners
-                if is_directory and depth + 1 < LEVELS and os.path.join(path, name) not in points:
+                if (
+                    is_directory
+                    and depth + 1 < LEVELS
+                    # guard: what is mounted in somebody's directory is not entered for its owners
+                    and os.path.join(path, name) not in points
+                ):
                     below.append(os.path.join(path, name))
         level = below
     found.looked += [f"{path} ({LEVELS} levels)" for path in paths]
