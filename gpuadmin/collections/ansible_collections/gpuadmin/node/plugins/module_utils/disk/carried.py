@@ -1,6 +1,6 @@
 """Ids of people's that something on this host carries, and nobody whom gpuadmin has put here: no newcomer gets them.
 
-Accounts and groups, the first two levels of directories, backups, and what was measured of disks: no tree is walked.
+No tree is walked: accounts, groups, two levels of directories, backups, quotas, and what was measured of disks say it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from ..errors import NodeError
 from ..fields import quoted
 from ..in_turn import in_turn
 from ..textdb import number
+from ..user_quotas import KINDS, UserQuotas
 from .records import Records, load
 
 LEVELS = 2
 MOST = 2000  # entries of one directory
+MOST_USERS = 1 << 18  # of one file system: a person's containers have tens of thousands
 SECONDS, TOTAL = 1.0, 4.0  # for one directory, and for all of a level
 
 
@@ -88,7 +90,9 @@ def look(
     for gid, names in data.groups_by_gid.items():
         found.add(gid, f"group {quoted(names[0])[1:-1]}")
     table = mounts.parse_mountinfo(mounts.read_mountinfo() if mountinfo is None else mountinfo)
-    _directories([path for path in places.directories if _is_local(path, table)], table, found)
+    paths = [path for path in places.directories if _is_local(path, table)]
+    _directories(paths, table, found)
+    _quotas(paths, table, found)
     if places.backups is not None:
         _backups(places.backups, found)
     try:
@@ -134,6 +138,23 @@ def _directories(paths: Sequence[str], table: list[mounts.Mount], found: Carried
                     below.append(os.path.join(path, name))
         level = below
     found.looked += [f"{path} ({LEVELS} levels)" for path in paths]
+
+
+def _quotas(paths: Sequence[str], table: list[mounts.Mount], found: Carried) -> None:
+    """What the kernel counts for quotas is of whole file systems, and costs no walk."""
+    under = {mount.source: mount for path in paths if (mount := mounts.nearest(path, table)) is not None}
+    for device, mount in under.items():
+        if mount.fstype not in KINDS:
+            continue
+        try:
+            users = list(itertools.islice(UserQuotas(device).users(), MOST_USERS))
+        except OSError as error:
+            found.not_looked.append(f"quotas of {mount.point}: {error.strerror}")
+            continue
+        for uid in users:
+            found.add(uid, f"something on {mount.point}, by its quotas")
+        if users:
+            found.looked.append(f"{mount.point} (all of it, by its quotas)")
 
 
 def _entries(path: str) -> list[tuple[str, bool, tuple[int, int]]]:
