@@ -250,7 +250,9 @@ def uids_elsewhere(session: Session, found: RunResult | None = None) -> Taken:
     adopted, problem = _adopted(session.site)
     for uid, carrier in adopted.items():
         taken.setdefault(uid, carrier)
-    return Taken(taken, _where(answers, problem))
+    concerned = [host.name for host in session.site.inventory.hosts if {"gpu", "storage"} & set(host.groups)]
+    left = [f"{name} (left out by --limit)" for name in concerned if name not in hosts]
+    return Taken(taken, _where(answers, problem, *left))
 
 
 def _where(answers: Answers, *problems: str) -> list[str]:

@@ -163,6 +163,7 @@ def test_a_newcomer_gets_no_uid_that_something_on_a_host_or_in_an_adopted_home_c
         assert "accounts and groups, /srv/homes (2 levels) of storage1" in out
         missed = out.partition("not looked at for uids: ")[2].splitlines()[0]
         assert all(one in missed for one in ("node1 (", "node2 (", "storage1: /srv/homes/x: did not answer in 1 s"))
+    assert "node2 (left out by --limit)" in cli("add-user", "seo", "--check", "--limit", "storage1,node1")[1]
     code, _, err = cli("add-user", "dana", "--uid", "20004", "--yes")
     assert (code, "uid 20004, for 'dana', is carried by gpu9, when it was adopted: /home/hana" in err) == (5, True), err
     code, out, err = cli("add-user", "hana", "--uid", "20004", "--yes")
