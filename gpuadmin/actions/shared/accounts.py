@@ -213,11 +213,13 @@ class Taken:
         would, will = owners(free.registry).keys(), owners(chosen.registry).keys()
         between = range(min(would - will, default=0), max(will - would, default=-1))
         lost = sorted(uid for uid in self.uids.keys() - will if uid in between or uid in would)
-        return [f"uid {uid} is given to nobody: {self.uids[uid]}" for uid in lost[:10]]
+        more = [f"and {len(lost) - 10} more uids are given to nobody"] if len(lost) > 10 else []
+        return [f"uid {uid} is given to nobody: {self.uids[uid]}" for uid in lost[:10]] + more
 
 
 #: Asks hosts for what carries ids of people's, beside what the verb is about.
 LOOK = {"gpuadmin_carried": True}
+MOST_CARRIED = 5000  # uids of one host: a captured node cannot use up all that there are
 
 
 def uids_elsewhere(session: Session, found: RunResult | None = None) -> Taken:
@@ -244,21 +246,25 @@ def uids_elsewhere(session: Session, found: RunResult | None = None) -> Taken:
         refuse_contradictions(wrong, f"users.yml and what {host} remembers")
         taken |= {int(uid): f"{host}: {carrier}" for uid, carrier in answer["seen"].items()}
     answers = Answers.of(found.hosts, hosts, "carried")
+    adopted, problem = _adopted(session.site)
+    left = [problem] if problem else []
     for host, answer in answers.known.items():
+        if len(answer["ids"]) > MOST_CARRIED:  # guard: one host cannot use up all uids
+            left.append(f"{host} (it says that {len(answer['ids'])} uids are carried there)")
+            continue
         for uid, carrier in answer["ids"].items():
             taken.setdefault(int(uid), f"{host}: {carrier}")
-    adopted, problem = _adopted(session.site)
     for uid, carrier in adopted.items():
         taken.setdefault(uid, carrier)
     concerned = [host.name for host in session.site.inventory.hosts if {"gpu", "storage"} & set(host.groups)]
-    left = [f"{name} (left out by --limit)" for name in concerned if name not in hosts]
-    return Taken(taken, _where(answers, problem, *left))
+    left += [f"{name} (left out by --limit)" for name in concerned if name not in hosts]
+    return Taken(taken, _where(answers, left))
 
 
-def _where(answers: Answers, *problems: str) -> list[str]:
+def _where(answers: Answers, left: Sequence[str]) -> list[str]:
     """At what was looked for uids that something carries, and at what not."""
     looked: dict[tuple[str, ...], list[str]] = {}
-    missed = [f"{host} ({why})" for host, why in answers.unknown.items()] + [one for one in problems if one]
+    missed = [f"{host} ({why})" for host, why in answers.unknown.items()] + [*left]
     for host, answer in answers.known.items():
         looked.setdefault(tuple(answer["looked"]), []).append(host)
         missed += [f"{host}: {words}" for words in answer["not_looked"]]

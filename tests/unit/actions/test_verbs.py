@@ -142,7 +142,7 @@ def test_a_check_asks_once_and_again_where_a_host_knows_better(ansible: Ansible,
     assert "uid 20003 is given to nobody: storage1: /srv/homes/ghost" in out
 
 
-@pytest.mark.holds("a uid that something carries is given to nobody")
+@pytest.mark.holds("a uid that something carries is given to nobody", "one host cannot use up all uids")
 def test_a_newcomer_gets_no_uid_that_something_on_a_host_or_in_an_adopted_home_carries(
     ansible: Ansible, cli: Cli
 ) -> None:
@@ -163,6 +163,13 @@ def test_a_newcomer_gets_no_uid_that_something_on_a_host_or_in_an_adopted_home_c
         assert "accounts and groups, /srv/homes (2 levels) of storage1" in out
         missed = out.partition("not looked at for uids: ")[2].splitlines()[0]
         assert all(one in missed for one in ("node1 (", "node2 (", "storage1: /srv/homes/x: did not answer in 1 s"))
+    many = {str(uid): "/local/x" for uid in range(20003, 20003 + 5001)}
+    node = ansible.answer.hosts["node1"]
+    node.reports = {"carried": {"ids": many, "looked": [], "not_looked": []}}
+    _, out, err = cli("add-user", "seo", "--check")
+    assert "node1 (it says that 5001 uids are carried there)" in out, err
+    assert "/local/x" not in out
+    node.reports = {}
     assert "node2 (left out by --limit)" in cli("add-user", "seo", "--check", "--limit", "storage1,node1")[1]
     code, _, err = cli("add-user", "dana", "--uid", "20004", "--yes")
     assert (code, "uid 20004, for 'dana', is carried by gpu9, when it was adopted: /home/hana" in err) == (5, True), err

@@ -125,7 +125,7 @@ def test_what_hangs_hides_nothing_else(tmp_path: Path, monkeypatch: pytest.Monke
 
     def entries(path: str) -> Any:
         if path.endswith("hangs"):
-            time.sleep(60)
+            time.sleep(60)  # as a mount that does not answer
         return real(path)
 
     monkeypatch.setattr(carried, "_entries", entries)
