@@ -139,6 +139,8 @@ def people(
     accounts, uids, aside = found
     seen = {one[kind] for host in hosts for one in host.listed("accounts") for kind in ("uid", "gid") if one[kind]}
     seen |= {one["gid"] for host in hosts for one in host.listed("groups") if one["gid"]}
+    # guard: whoever adopt gives a uid gets none that somebody's directory has
+    seen |= {one["uid"] for host in hosts for root in host.listed("homes") for one in root["entries"] if one["uid"]}
     refused = {
         name: why
         for name in accounts

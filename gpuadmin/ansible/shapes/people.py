@@ -49,6 +49,14 @@ class Taken(TypedDict):
     problem: str | None
 
 
+class Carried(TypedDict):
+    """Which uids of people's something on a host carries whom gpuadmin has not put there; at what it looked."""
+
+    ids: Uids
+    looked: list[str]
+    not_looked: list[str]
+
+
 class Entry(TypedDict):
     """An entry of the home root."""
 

@@ -22,7 +22,7 @@ from gpuadmin.adoption.people import (
 from gpuadmin.adoption.seen import Host
 from gpuadmin.adoption.settings import id_ranges
 from gpuadmin.config.schema import Settings
-from tests.support.adoptable import ANSWER, account, host, keys
+from tests.support.adoptable import ANSWER, account, homes, host, keys
 from tests.support.sites import public_key
 
 SETTINGS = Settings.model_validate({"name": "x", "accounts": {"uid_first": 1000, "uid_last": 18999}})
@@ -108,6 +108,17 @@ def test_no_group_has_a_new_uid_as_its_gid() -> None:
     everybody = found(
         with_accounts("a", account("ham", 1011)),
         with_accounts("b", account("dodam", 1011), groups=[group]),
+    )
+    assert {user.name: user.uid for user in everybody.users} == {"dodam": 1011, "ham": 1013}
+
+
+@pytest.mark.holds("whoever adopt gives a uid gets none that somebody's directory has")
+def test_no_directory_of_homes_has_a_new_uid() -> None:
+    left = homes("left")
+    left["entries"][0]["uid"] = 1012
+    everybody = found(
+        with_accounts("a", account("ham", 1011)),
+        with_accounts("b", account("dodam", 1011), homes=[left]),
     )
     assert {user.name: user.uid for user in everybody.users} == {"dodam": 1011, "ham": 1013}
 

@@ -80,6 +80,15 @@ def test_plan_is_what_is_done_and_the_second_run_does_nothing(host: Host, etc: C
     assert not [path for path in root.rglob("*") if path.name.endswith((".gpuadmin-new", "passwd.lock"))]
 
 
+@pytest.mark.holds("a GECOS that somebody has changed since is not put back at a boot")
+def test_a_gecos_that_was_changed_by_hand_outlives_a_boot(host: Host, etc: Callable[[str], str]) -> None:
+    converge(Request(SETTINGS, PEOPLE), host)
+    passwd = Path(host.root) / "etc/passwd"
+    passwd.write_text(passwd.read_text().replace("김민지 <minji@example.org>", "Minji"))
+    assert commands.apply_accounts(host) == 0
+    assert "minji:x:20001:20001:Minji:" in etc("passwd")
+
+
 def test_the_diff_shows_no_hash(host: Host) -> None:
     shadow = Path(host.root) / "etc/shadow"
     passwd = Path(host.root) / "etc/passwd"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, timedelta
 
-from ..fields import User, quoted
+from ..fields import CONTROL, User, quoted
 from ..report import UserReport
 from ..textdb import number
 from .databases import Databases, real_hash
@@ -126,6 +126,21 @@ def _memberships(
     return tuple(sorted(wanted))
 
 
+def with_gecos(user: User, data: Databases, observed: Observed) -> User:
+    """Given a person whose GECOS the site leaves open, return them with the one of this root, or of an earlier one."""
+    found, record = data.passwd.get(user.name), observed.desired.records.get(user.name)
+    text = user.gecos or _gecos(found)
+    trusted = found is not None and observed.desired.root in (None, observed.root)
+    if not text and not trusted and record is not None and record.user.uid == user.uid:
+        text = record.user.gecos
+    # guard: a GECOS with which accounts.json could not be read is not recorded
+    return user if CONTROL.search(text) else replace(user, gecos=text)
+
+
+def _gecos(found: list[str] | None) -> str:
+    return "" if found is None else found[4]
+
+
 def stage_account(user: User, data: Databases, observed: Observed, settings: Settings, site_group: bool,
              entry: UserReport) -> Record:  # fmt: skip
     """Stage one account in all four databases."""
@@ -136,7 +151,8 @@ def stage_account(user: User, data: Databases, observed: Observed, settings: Set
     trusted = observed.desired.root in (None, observed.root)
     found = data.passwd.get(user.name)
     shell = user.shell if settings.login else NOLOGIN
-    wanted = [user.name, "x", str(user.uid), str(user.gid), user.gecos, user.home, shell]
+    gecos = user.gecos or _gecos(found)  # guard: a GECOS that is there stays -> user.gecos
+    wanted = [user.name, "x", str(user.uid), str(user.gid), gecos, user.home, shell]
     if found is None:
         entry.status = "missing"
         ops.append(f"create uid {user.uid}")

@@ -88,12 +88,15 @@ def _docker_directories(path: str) -> dict[str, tuple[str, int]]:
     return found
 
 
+def databases(root: str) -> dict[str, str | None]:
+    """The account databases of a host, by name; None for one that is not there."""
+    files = {name: read_bytes(os.path.join(root, "etc", name)) for name in NAMES}
+    return {name: None if data is None else decode(data) for name, data in files.items()}
+
+
 def observe(host: Host, request: Request, desired: DesiredState) -> Observed:
     """Given a host and a request, return all that the decision needs; one read per file, one listing per directory."""
-    files = {}
-    for name in NAMES:
-        data = read_bytes(host.path(f"etc/{name}"))
-        files[name] = None if data is None else decode(data)
+    files = databases(host.root)
     settings = request.settings
     exists = False
     problem: str | None = None
@@ -258,6 +261,12 @@ def boot_request(desired: DesiredState) -> Request | None:
     """What the boot unit asks for: everything in accounts.json. None if nothing was ever recorded."""
     if desired.settings is None:
         return None
-    users: list[Mapping[str, object]] = [asdict(record.user) for record in desired.records.values()]
+    users: list[Mapping[str, object]] = [
+        {
+            **asdict(record.user),
+            "gecos": "",  # guard: a GECOS that somebody has changed since is not put back at a boot
+        }
+        for record in desired.records.values()
+    ]
     absent: list[Mapping[str, object]] = [{"name": name, "uid": uid} for name, uid in desired.removed]
     return Request(desired.settings, users, absent)

@@ -94,7 +94,12 @@ def unchanged(place: Place, names: Sequence[str], records: Records) -> set[str]:
             if one.generation
             and one.inode == number[name]  # guard: another directory of a name is not the one that was measured
         }
-        old = {name: one for name, one in old.items() if not one.problem}  # guard: a part is walked again
+        old = {
+            name: one
+            for name, one in old.items()
+            if not one.problem  # guard: a part is walked again
+            and one.unowned is not None  # an earlier gpuadmin did not look for them
+        }
         inner = {name: one for name, one in old.items() if facts[name].st_dev == same}
         newest = changed(top, min(one.generation for one in inner.values())) if inner else {}
         found = set()
@@ -153,7 +158,7 @@ def measured(
         many = task.place.by_owner
         budget = Budget(PLACE if many else seconds, math.inf if many else ENTRIES, setting=False)
         shares = Shares(whose, seconds, ENTRIES) if many else None
-        tree = measure(top, budget, shares=shares, leave_out=leave_out)
+        tree = measure(top, budget, shares=shares, leave_out=leave_out, whose=whose)
     finally:
         os.close(top)
     return _record(
@@ -172,7 +177,7 @@ def _record(tree: Tree, facts: os.stat_result, began: float, number: int, genera
         str(facts.st_uid if uid == ALL else uid): Found(used.size.bytes, used.size.inodes, used.largest, used.problem)
         for uid, used in tree.people.items()
     }
-    return Record(people, began, began, number, generation, tree.problem)
+    return Record(people, began, began, number, generation, tree.problem, sorted(tree.unowned))
 
 
 def round_of(

@@ -37,6 +37,8 @@ class Document:
     uid_last: int = 49999
     subid_base: int = 2147483648
     subid_size: int = 65536
+    #: Names and addresses of the site's hosts: files that come from another server keep the old numbers.
+    site: Sequence[str] = ()
     #: Directory of this host's own state.
     state_directory: str = STATE
 
@@ -49,7 +51,9 @@ def operate(document: Document, check: bool) -> Answer:
     numbers = Numbers(document.uid_first, document.uid_last, document.subid_base, document.subid_size)
     wanted = document.people
     if document.step == "look":
-        return Answer((), {"renumber": looking.look(wanted, numbers, host, measure=document.measure)})
+        return Answer(
+            (), {"renumber": looking.look(wanted, numbers, host, measure=document.measure, site=document.site)}
+        )
     if any(len(pair) != 2 for pair in document.expected.values()):
         raise NodeError("expected: each is a uid before and one after")
     words = [f"{name}: uid {old} becomes {new}" for name, (old, new) in document.expected.items() if old != new]

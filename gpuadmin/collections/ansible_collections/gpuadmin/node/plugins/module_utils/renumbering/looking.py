@@ -8,17 +8,23 @@ from typing import Any
 
 from gpuadmin.common.text import counted
 
+from .. import mounts
 from ..accounts.converge import Host
 from . import accounts, jobs, journal, journals, trees
 from .crawl import crawl
 from .decide import Numbers, Wanted, decide
+from .foreign import describe_foreign, find_programs
 from .ids import Mapping as Ids
 from .journal import Journal, Renumbering
 from .running import find_grants
 from .sweeping import Plan, workers
 
+MOST_NOTES = 100  # a person can have read-only subvolumes and odd names without number
 
-def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool) -> dict[str, Any]:
+
+def look(
+    wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool, site: Sequence[str] = ()
+) -> dict[str, Any]:
     """What a host has of them, and what would happen; nothing is changed."""
     state = host.path(host.state)
     under_way = journal.under_way(state)
@@ -44,6 +50,11 @@ def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: boo
         measured = _measured(people)
         report["problems"] |= measured.pop("problems")
         report.update(measured)
+        table = mounts.parse_mountinfo(mounts.read_mountinfo())
+        report["notes"] = [*report["notes"], *describe_foreign(table, site, people)][:MOST_NOTES]
+        for point in find_programs(table, site):
+            words = f"a setuid program in {point}, which keeps the old ids, would run as another: mount it with nosuid"
+            report["problems"] |= {one.name: words for one in people}
         for key, (entries, _size, point) in sorted(report.pop("taken").items()):
             kind, number = key.split(" ")
             for one in people:
