@@ -15,7 +15,8 @@ from typing import NoReturn
 
 import pytest
 
-from gpuadmin.lab.commands import search_path
+from gpuadmin.lab import probe
+from gpuadmin.lab.programs import search_path
 
 #: Marks whose tests need root, and the programs that they need besides.
 ROOT_MARKS: Mapping[str, tuple[str, ...]] = {
@@ -61,6 +62,14 @@ def in_place(test: Callable[..., object]) -> Callable[..., object]:
     """Mark a test of work that a systemd unit does wherever systemd runs: as root, and without systemd."""
     skip = pytest.mark.skipif(Path("/run/systemd/system").is_dir(), reason="under systemd a unit does this")
     return pytest.mark.root(skip(test))
+
+
+def able(*lacking: str, memory: int = 1 << 40, space: int = 1 << 40, unwritable: str = "") -> probe.Machine:
+    """A machine that can do everything but what is named, for tests of what follows from that."""
+    unknown = set(lacking) - probe.ATTEMPTS.keys()
+    assert not unknown, unknown
+    lacks = {name: f"no {name} here" if name in lacking else "" for name in probe.ATTEMPTS}
+    return probe.Machine(lacks, memory, space, unwritable, "")
 
 
 class SkipGuard:
