@@ -9,22 +9,22 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest
 
-# Without root the tests that need it are left out by their mark, and `make test-root` asks for it.
+# Without root the tests that need it are left out, as the last line of a run says; `make test-root` asks for it.
 UID := $(shell id -u)
 NOT_ROOT := $(if $(filter 0,$(UID)),, and not root)
 AS_ROOT := $(if $(filter 0,$(UID)),,sudo --preserve-env=CI,PATH,ANSIBLE_COLLECTIONS_PATH,ANSIBLE_HOME)
 # Light hosts need root, too; without it all of the lab is virtual machines, which takes longer (tests/support/where.py). Both
 # lanes of the lab often wait for a host: what needs no lab runs in the time that they leave, and the lane that takes longest
 # goes first. Not by $(MAKE): make runs a line that has it even when it is only to print what it would do (make -n).
-LAB = $(PYTEST) -v --durations=15 -m "lab and not slow$(NOT_ROOT)$(if $(CI),, and not long)" --lane
+LAB = $(PYTEST) -v --durations=15 -m "lab and not slow$(if $(CI),, and not long)" --lane
 # A test on light hosts waits for two thirds of its time: two processes, each with a lab of its own. Which files go together,
 # and which begin, is in tests/support/where.py.
 TWO = -n 2 --dist loadfile --no-loadscope-reorder
 # These have a virtual machine of their own. Nothing else of that lane can run beside the rest of it, which ends last.
 OWN = tests/e2e/test_lab.py
 # Files with few tests have the long ones: not last, as pytest-xdist would have it.
-FAST = $(PYTEST) -q --durations=20 -n auto --dist loadfile --no-loadscope-reorder -m "not lab and not slow$(NOT_ROOT)" tests
-SLOW = $(PYTEST) -q --durations=20 -n auto --dist load -m "not lab and slow$(NOT_ROOT)" tests
+FAST = $(PYTEST) -q --durations=20 -n auto --dist loadfile --no-loadscope-reorder -m "not lab and not slow" tests
+SLOW = $(PYTEST) -q --durations=20 -n auto --dist load -m "not lab and slow" tests
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/gpuadmin/collections
@@ -85,7 +85,7 @@ molecule: system-test $(READY) ## every role on the lab (ARGS="-k accounts" for 
 
 .PHONY: e2e
 e2e: system-test $(READY) ## roles and verbs on the lab, with faults
-	@$(PYTEST) -v -m "lab$(NOT_ROOT)" tests
+	@$(PYTEST) -v -m lab tests
 
 .PHONY: hostile
 hostile: system-test $(READY) ## hostile people while the verbs run: on a loop device, then on the lab (SEED=, MINUTES=10)

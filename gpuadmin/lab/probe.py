@@ -58,7 +58,7 @@ class Machine:
 
     def why_no_light(self, memory: int = LIGHT_MEMORY) -> str:
         """Return why no light hosts can be made here, with so many bytes of memory; "" where they can."""
-        found = (self.lacks[name] for name in ("root", "cgroup v2", "mounts", "loop devices", "btrfs"))
+        found = (self.lacks[name] for name in ("root", "cgroup v2", "mounts", "loop devices", "btrfs mounts"))
         return next(filter(None, found), "") or self._why_too_small(memory)
 
     def why_no_machines(self) -> str:
@@ -224,7 +224,7 @@ ATTEMPTS: Mapping[str, Callable[[], str]] = {
     "user namespaces": _try_user_namespaces,
     "mounts": _try_mounts,
     "loop devices": _try_loop_devices,
-    "btrfs": _try_btrfs,
+    "btrfs mounts": _try_btrfs,
     "cgroup v2": _try_cgroup,
     "/dev/kvm": _try_kvm,
 }
