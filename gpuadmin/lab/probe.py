@@ -131,7 +131,7 @@ def _run(*command: str) -> tuple[str, str]:
         return "", str(error)
     output = done.stdout.strip()
     words = done.stderr.strip() or output or f"{command[0]} ended with {done.returncode}"
-    return output, "" if done.returncode == 0 else words.splitlines()[-1]
+    return output, "" if done.returncode == 0 else words.splitlines()[-1].removeprefix(f"{command[0]}: ")
 
 
 def _try_root() -> str:
