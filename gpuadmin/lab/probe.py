@@ -26,7 +26,8 @@ from gpuadmin.lab.programs import search_path
 GIB = 1 << 30
 #: Bytes that a lab of three hosts needs: with less, light hosts and virtual machines do not come up.
 LIGHT_MEMORY, MACHINES_MEMORY = 3 * GIB // 2, 7 * GIB // 2
-#: Bytes of disk: an image, and what three hosts write in the demo; what all tests write.
+#: Bytes of disk: the least for an image and three hosts; what the demo and all tests write at most.
+LEAST_SPACE = 4 * GIB
 SPACE: Mapping[str, int] = {"demo": 8 * GIB, "test": 25 * GIB}
 #: What init.sh does first, in a directory of its own.
 _MOUNTS = """
@@ -56,24 +57,26 @@ class Machine:
     unwritable: str
     sudo: str
 
-    def why_no_light(self, memory: int = LIGHT_MEMORY) -> str:
-        """Return why no light hosts can be made here, with so many bytes of memory; "" where they can."""
+    def why_no_light(self, *, sized: bool = True) -> str:
+        """Return why no light hosts can be made here, "" where they can. `sized`: three, with what is free now."""
         found = (self.lacks[name] for name in ("root", "cgroup v2", "mounts", "loop devices", "btrfs mounts"))
-        return next(filter(None, found), "") or self._why_too_small(memory)
+        return next(filter(None, found), "") or self._why_too_small(LIGHT_MEMORY, sized)
 
-    def why_no_machines(self) -> str:
-        """Return why no virtual machines can be made here, "" where they can."""
+    def why_no_machines(self, *, sized: bool = True) -> str:
+        """Return why no virtual machines can be made here, "" where they can. `sized`: as above."""
         if platform.machine() not in ("x86_64", "AMD64"):
             return f"the lab's virtual machines are x86-64, and this machine is {platform.machine()}"
         # their root is made in a user namespace
         needed = "" if not self.lacks["root"] else self.lacks["user namespaces"]
-        return needed or self._why_too_small(MACHINES_MEMORY)
+        return needed or self._why_too_small(MACHINES_MEMORY, sized)
 
-    def _why_too_small(self, memory: int) -> str:
-        if self.unwritable:
+    def _why_too_small(self, memory: int, sized: bool) -> str:
+        if self.unwritable or not sized:
             return self.unwritable
         if self.memory < memory:
             return f"three hosts need {memory / GIB:.1f} GiB of memory, and {self.memory / GIB:.1f} GiB are free"
+        if self.space < LEAST_SPACE:
+            return f"three hosts need {LEAST_SPACE / GIB:.0f} GiB of disk, and {self.space / GIB:.1f} GiB are free"
         return ""
 
     def why_no_lab(self) -> str:

@@ -45,7 +45,7 @@ def why_virtual() -> str:
     """Return why no light hosts are made here, in words; nothing where they are."""
     if os.environ.get(VARIABLE):
         return f"{VARIABLE} asks for it"
-    return probe.look().why_no_light()
+    return probe.look().why_no_light(sized=False)  # other tests may have taken what is missing
 
 
 def places(marks: Iterable[pytest.Mark], light: bool) -> list[Any]:
@@ -158,7 +158,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=other)
         items[:] = [item for item in items if lane(item) == wanted]
     for item in items:
-        if item.get_closest_marker("lab") and lane(item) == VIRTUAL and (why := probe.look().why_no_machines()):
+        if (
+            item.get_closest_marker("lab")
+            and lane(item) == VIRTUAL
+            and (why := probe.look().why_no_machines(sized=False))
+        ):
             item.add_marker(pytest.mark.skip(reason=f"needs virtual machines: {why}"))
 
 

@@ -23,8 +23,8 @@ DISK_SIZE, DATA_SIZE = 10 << 30, 8 << 30  # bytes; both sparse
 def require_light() -> None:
     """Raise RefusedError with the reason where this machine can have no light hosts."""
     machine = probe.look()
-    if why := machine.why_no_light(memory=0):
-        other = "" if machine.why_no_machines() else "a lab of virtual machines: leave --light out"
+    if why := machine.why_no_light(sized=False):
+        other = "" if machine.why_no_machines(sized=False) else "a lab of virtual machines: leave --light out"
         root = "sudo" if machine.lacks["root"] else ""
         raise RefusedError(f"no light hosts here: {why}", hint=", or ".join(filter(None, (root, other))) or None)
     require(*LIGHT)

@@ -90,12 +90,14 @@ def test_a_cgroup_is_made_not_looked_at(tmp_path: Path, monkeypatch: pytest.Monk
         (able("btrfs mounts", "/dev/kvm"), "no btrfs mounts here", ""),
         (able(memory=2 * GIB), "", "three hosts need 3.5 GiB of memory, and 2.0 GiB are free"),
         (able(memory=GIB), "three hosts need 1.5 GiB of memory, and 1.0 GiB are free", "three hosts need 3.5 GiB"),
+        (able(space=GIB), "three hosts need 4 GiB of disk, and 1.0 GiB are free", "three hosts need 4 GiB of disk"),
         (able(unwritable="/root cannot be written"), "/root cannot be written", "/root cannot be written"),
     ],
 )
 def test_where_a_lab_can_be(machine: probe.Machine, light: str, machines: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     assert machine.why_no_light() == light
+    assert bool(machine.why_no_light(sized=False)) is (bool(light) and "three hosts" not in light)
     assert machine.why_no_machines().startswith(machines)
     assert bool(machine.why_no_machines()) is bool(machines)
     assert bool(machine.why_no_lab()) is (bool(light) and bool(machines))
@@ -107,12 +109,12 @@ def test_another_processor_has_no_virtual_machines(monkeypatch: pytest.MonkeyPat
 
 
 def test_it_says_what_there_is_what_runs_where_and_what_is_left_out() -> None:
-    said = "\n".join(able("loop devices", "/dev/kvm", space=3 * GIB).lines("demo"))
+    said = "\n".join(able("loop devices", "/dev/kvm", space=5 * GIB).lines("demo"))
     assert "This machine has root, user namespaces, mounts, btrfs mounts, cgroup v2, 1024.0 GiB of free memory" in said
     assert "It does not have loop devices (no loop devices here); /dev/kvm (no /dev/kvm here)." in said
     assert "Light hosts: no, no loop devices here." in said
     assert "Virtual machines: yes, emulated and slow." in said
-    assert "It takes up to 8 GiB of disk, and 3.0 GiB are free." in said
+    assert "It takes up to 8 GiB of disk, and 5.0 GiB are free." in said
     assert "no sudo that lets you become root" in "\n".join(able("root").lines("fast"))
 
 
