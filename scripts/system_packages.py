@@ -1,5 +1,7 @@
 """Print the Debian packages that this machine lacks for `fast` (ssh, Prometheus), `demo` (the lab) or `test` (all).
 
+And on stderr what it can, what runs where and what is left out.
+
 The lab's own table is the one home of what the lab needs; what only tests need is here. `scripts/bootstrap` asks before
 there is an environment: this imports the standard library, and of gpuadmin what imports no more.
 """
@@ -87,4 +89,6 @@ def _is_there(tool: str) -> bool:
 
 
 if __name__ == "__main__":
-    print(" ".join(missing_packages(sys.argv[1] if len(sys.argv) > 1 else "demo")))
+    PURPOSE = sys.argv[1] if len(sys.argv) > 1 else "demo"
+    print(*probe.look().lines(PURPOSE), sep="\n", file=sys.stderr)
+    print(*missing_packages(PURPOSE))

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -270,13 +270,3 @@ def _sudo() -> str:
     if not _run("sudo", "-n", "apt-get", "--version")[1]:
         return "sudo needs no password here"
     return "sudo asks for a password" if sys.stdin.isatty() else "sudo asks for a password, and there is no terminal"
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Print what was found, for a purpose of scripts/bootstrap."""
-    for line in look().lines(arguments[0]):
-        print(line)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
