@@ -284,7 +284,7 @@ def announce(parts: list[str], light: bool) -> None:
     if light:
         print("Light hosts are parts of this machine, quick without KVM (docs/lab.md); images need machines that boot.")
     elif not fast and os.geteuid() != 0:
-        print("As root, accounts and semester would run on light hosts, in minutes: sudo make demo")
+        print("As root, where this machine allows light hosts, most parts take minutes: sudo make demo")
     labs = sorted({_lab(name, light) for name in parts})
     print("Ctrl-C stops it. What is there then goes by", " and ".join(map(purge, labs)), flush=True)
 
