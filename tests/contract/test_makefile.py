@@ -40,7 +40,7 @@ def checkout(tmp_path: Path) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(STUB)
-        path.chmod(0o755)
+    (tmp_path / ".venv/bin/python").chmod(0o755)  # the scripts have come in a zip, which keeps no modes
     (tmp_path / ".venv/.ready").touch()
     shutil.copy(ROOT / "Makefile", tmp_path)
     return tmp_path
@@ -164,6 +164,17 @@ def test_every_program_that_a_test_needs_has_a_package() -> None:
         for words in re.findall(r"mark\.needs\(([^)]*)\)", path.read_text()):
             needed |= set(re.findall(r'"([^"]+)"', words))
     assert needed - packaged - {*packages.probe.ATTEMPTS} == set()
+
+
+def test_lint_has_a_locale_that_ansible_takes(machine: Path, tmp_path: Path) -> None:
+    note(machine, "ansible-playbook", 'echo "$LC_ALL" >>"$NOTES"')
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    done = subprocess.run(
+        ("bash", tmp_path / "scripts/lint"), check=False, capture_output=True, text=True,
+        env={"PATH": str(machine), "NOTES": str(tmp_path / "notes"), "LC_ALL": "C"},
+    )  # fmt: skip
+    assert "ok    roles" in done.stdout
+    assert set((tmp_path / "notes").read_text().split()) == {"C.UTF-8"}
 
 
 @pytest.mark.parametrize("user", ["1", "0"])
