@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuadmin.lab import accel, builder, disk, rootfs
-from gpuadmin.lab.commands import Command, run
+from gpuadmin.lab.commands import Command, require, run
 from gpuadmin.lab.light import disk as light_disk
 from gpuadmin.lab.mirror import mirror
 from gpuadmin.lab.paths import cache_directory, guest_directory
+from gpuadmin.lab.programs import LIGHT_DISK
 from gpuadmin.lab.progress import Progress
 from gpuadmin.lab.releases import DEFAULT, RELEASES
 
@@ -78,9 +79,10 @@ def ensure(layout: disk.Layout, progress: Progress, release: str = DEFAULT) -> B
 
 def ensure_light(progress: Progress, release: str = DEFAULT) -> Path:
     """Return the disk that light hosts of a release begin with, making it if the cache does not have it."""
-    root = ensure_root(progress, release)
-    target = root.parent / f"light-{light_disk.key()}.img"
+    target = cache_directory() / "images" / image_key(mirror(), release) / f"light-{light_disk.key()}.img"
     if not target.exists():
+        require(*LIGHT_DISK)  # guard: no disk of light hosts is made without what Slurm needs there
+        root = ensure_root(progress, release)
         rootfs.check_machine(RELEASES[release])
         with _locked(root.parent, progress):
             if not target.exists():

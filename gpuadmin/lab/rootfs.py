@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 from gpuadmin.errors import GpuadminError
+from gpuadmin.lab import probe
 from gpuadmin.lab.commands import Command, missing_error, require
 from gpuadmin.lab.paths import guest_directory
 from gpuadmin.lab.releases import Release
@@ -42,6 +43,11 @@ def check_machine(release: Release) -> None:
     if os.geteuid() == 0:
         return
     require("newuidmap")
+    if why := probe.look().lacks["user namespaces"]:
+        raise GpuadminError(
+            f"mmdebstrap needs a user namespace to work without root, and none can be made: {why}",
+            hint="sysctl kernel.apparmor_restrict_unprivileged_userns=0 allows them on Ubuntu; or begin as root",
+        )
     user = getpass.getuser()
     for file in (Path("/etc/subuid"), Path("/etc/subgid")):
         lines = file.read_text().splitlines() if file.exists() else []

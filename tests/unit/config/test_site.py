@@ -425,7 +425,7 @@ def test_pinned_hosts(site: Path) -> None:
     assert list(findings(load_site(str(site)), today=TODAY)) == []
 
 
-@pytest.mark.parametrize("file", ["gpuadmin.schema.json", "users.schema.json"])
+@pytest.mark.parametrize("file", [".schemas/gpuadmin.schema.json", ".schemas/users.schema.json"])
 def test_json_schemas_are_closed_and_explain_every_field(file: str) -> None:
     schema = json.loads(json_schemas()[file])
     for node in (schema, *schema.get("$defs", {}).values()):
