@@ -17,7 +17,7 @@ HOME: dict[str, Any] = {
 LOOK: dict[str, Any] = {
     "uids": {"minji": 20000}, "elsewhere": {}, "busy": {}, "closed": [], "working": False,
     "host_key": KEY, "homes": {}, "problems": {},
-    "free": 10**9, "there": {}, "parts": [],
+    "free": 10**9, "there": {}, "parts": [], "note": "", "no_login": "", "reached": {},
 }  # fmt: skip
 HAS = {**LOOK, "homes": {"minji": HOME}}
 PART: dict[str, Any] = {

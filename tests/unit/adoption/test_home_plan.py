@@ -19,12 +19,14 @@ def node(**homes: dict[str, Any]) -> dict[str, Any]:
     """What a node says that has these homes."""
     return {
         "homes": homes, "uids": dict.fromkeys(homes, UID), "problems": {}, "elsewhere": {}, "busy": {}, "closed": [],
-        "host_key": "ssh-ed25519 A",
+        "host_key": "ssh-ed25519 A", "note": "", "no_login": "",
     }  # fmt: skip
 
 
 def storage(**more: Any) -> dict[str, Any]:
-    found = {"free": 10**9, "there": {}, "parts": [], "problems": {}, "uids": {}, "busy": {}, "closed": []}
+    found = {
+        "free": 10**9, "there": {}, "parts": [], "problems": {}, "uids": {}, "busy": {}, "closed": [], "reached": {},
+    }  # fmt: skip
     return {**found, **more}
 
 
