@@ -43,6 +43,31 @@ def homes_of(decision: Decision) -> dict[str, bool]:
     return {one.host: one.main for one in decision.fetch}
 
 
+@pytest.mark.holds("nothing is planned for a node that root cannot log in to")
+@pytest.mark.holds("nothing is planned for a node that the storage host does not reach")
+@pytest.mark.parametrize(
+    ("node_says", "reached", "why"),
+    [
+        ({}, {"gpu1": "ssh-ed25519 A"}, None),
+        ({}, {}, None),
+        ({"no_login": "lets root in by no key"}, {"gpu1": "ssh-ed25519 A"}, "gpu1: lets root in by no key"),
+        ({}, {"gpu1": ""}, "gpu1: nas1 gets no ssh host key at 127.0.0.1, port 22: gpuadmin_address"),
+        ({}, {"gpu1": "ssh-ed25519 B"}, "gpu1: nas1 finds another host at 127.0.0.1: gpuadmin_address"),
+    ],
+)
+def test_a_home_that_cannot_be_fetched_is_left(
+    node_says: dict[str, Any], reached: dict[str, str], why: str | None
+) -> None:
+    nodes = {"gpu1": {**node(minji=home()), **node_says}, "gpu2": {**node(), "no_login": "has nobody's home"}}
+    decision = found(nodes, storage(reached=reached), addresses={"gpu1": "127.0.0.1"})
+    assert bool(decision.fetch) is (why is None)
+    assert (why or "") in decision.left.get("minji", "")
+
+
+def test_homes_of_an_automounter_are_named() -> None:
+    assert found({"gpu1": {**node(), "note": "is an automounter's"}}).notes == ("gpu1: is an automounter's",)
+
+
 TWO = {"gpu1": node(minji=home(5)), "gpu2": node(minji=home(9))}
 UNTOUCHED = storage(there={"minji": {"kind": "untouched", "before": []}})
 THEIRS = storage(there={"minji": {"kind": "theirs", "before": []}})
