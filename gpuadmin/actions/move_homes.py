@@ -159,7 +159,8 @@ def _ends(moving: Moving, done: Collection[tuple[str, str]]) -> Iterable[str]:
     """Whose homes stay, who cannot log in, where, and until when."""
     for name, words in sorted(moving.problems.items()):
         # guard: nobody who is kept out is called left alone -> "is left alone"
-        yield f"{name} {'stays locked out' if name in moving.closed else 'is left alone'}: {words}"
+        how = "stays locked out" if name in moving.closed else "is left alone"
+        yield f"{name} {how}: {words}"
     silent = sorted(moving.closed - set(moving.problems))
     if silent:
         yield f"{listed(silent)} stay{'s' if len(silent) == 1 else ''} locked out on all hosts: {GO_ON}"

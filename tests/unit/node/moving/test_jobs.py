@@ -262,10 +262,15 @@ def test_nobody_is_kept_out_by_the_home_of_another(cluster: Cluster, monkeypatch
 
 
 @pytest.mark.holds("who fills the disk keeps nobody else out")
-def test_a_full_disk_is_a_problem_of_whose_home_has_no_room(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.holds("who fills the disk ends nobody else's copy")
+@pytest.mark.parametrize("job", ["copy", "take"])
+def test_a_full_disk_is_a_problem_of_whose_home_has_no_room(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
     cluster.home("gpu1", "jiho", JIHO, {"x": b"his\n"})
     parts = [*cluster.parts("minji", MINJI, "gpu2"), *cluster.parts("jiho", JIHO, "gpu1")]
-    assert cluster.do("copy", parts)["problems"] == {}
+    if job == "take":
+        assert cluster.do("copy", parts)["problems"] == {}
     fill = taking._fill
 
     def full(task: taking.Task, *more: Any) -> None:
@@ -274,7 +279,7 @@ def test_a_full_disk_is_a_problem_of_whose_home_has_no_room(cluster: Cluster, mo
         fill(task, *more)
 
     monkeypatch.setattr(taking, "_fill", full)
-    done = cluster.do("take", parts)
+    done = cluster.do(job, parts)
     assert [one["name"] for one in done["parts"]] == ["jiho"]
     assert done["problems"] == {"minji": os.strerror(errno.ENOSPC)}
 
@@ -344,3 +349,16 @@ def test_a_home_that_has_those_of_other_nodes_is_not_taken_back(cluster: Cluster
     with pytest.raises(NodeError, match="homes of other nodes"):
         jobs.take_back(str(cluster.homes), main, str(cluster.state), str(cluster.base / "run"))
     assert all(one["placed"] for one in cluster.parts_there("minji"))
+
+
+@pytest.mark.holds("nobody is let in before it is on the disk")
+def test_what_is_taken_back_is_on_the_disk(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = cluster.parts("minji", MINJI, "gpu1", "gpu2")
+    cluster.do("copy", parts)
+    done = [record.Part(**one) for one in cluster.do("take", parts)["parts"]]
+    events: list[str] = []
+    for name in ("rename_new", "exchange", "sync_filesystem"):
+        function = getattr(placing, name)
+        monkeypatch.setattr(placing, name, lambda *given, _name=name, _do=function: (events.append(_name), _do(*given)))
+    jobs.take_back(str(cluster.homes), done, str(cluster.state), str(cluster.base / "run"))
+    assert events == ["rename_new", "exchange", "sync_filesystem"]

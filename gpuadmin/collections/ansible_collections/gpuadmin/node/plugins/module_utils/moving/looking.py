@@ -92,7 +92,7 @@ def node(path: str, wanted: Mapping[str, int], workers: int = 2) -> dict[str, An
     try:
         found = mounts.parse_mountinfo(mounts.read_mountinfo())
         mount = mounts.nearest(path, found)
-        # guard: what an automounter would bring from elsewhere is not asked for -> False
+        # guard: what an automounter would bring from elsewhere is not asked for
         if mount is not None and mount.fstype == "autofs":
             if "indirect" in mount.options.split(","):  # one for all homes, as `provision` makes it, is direct
                 report["note"] = f"{path} is an automounter's ({mount.source}): no home there is moved"

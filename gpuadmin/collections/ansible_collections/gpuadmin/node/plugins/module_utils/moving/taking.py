@@ -122,8 +122,10 @@ def copy(task: Task) -> Part:
         os.mkdir(host, 0o700, dir_fd=at)
         try:
             return _copied(task, at)
-        except BaseException:
+        except BaseException as error:
             gone(at, host)  # guard: who fills the disk leaves it to the others
+            if isinstance(error, OSError):  # guard: who fills the disk ends nobody else's copy
+                raise NodeError(in_words(error)) from error
             raise
 
 
