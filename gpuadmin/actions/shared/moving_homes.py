@@ -40,7 +40,7 @@ class Moving:
 
     def address(self, host: str) -> str:
         """What other hosts of the site connect to."""
-        return next(one.cluster_address for one in self.session.hosts if one.name == host)
+        return next(one.cluster_address for one in self.session.site.inventory.hosts if one.name == host)
 
     def document(self, host: str, step: str, **more: Any) -> dict[str, Any]:
         homes, serves = self.session.site.settings.homes, host == self.server

@@ -15,7 +15,7 @@ from ..backups.transfer import Remote, ssh_command
 from ..each import Failed, each
 from ..errors import NodeError, in_words
 from ..paths import RUN, STATE
-from . import access, placing, taking
+from . import access, placing, record, taking
 from .record import Part
 from .taking import Task
 
@@ -75,6 +75,9 @@ def take(arguments: Mapping[str, Any]) -> dict[str, Any]:
         name = task.part.name
         if isinstance(answer, Failed):
             done["problems"].setdefault(name, taking.note_late(task) if answer.late else answer.why)
+            # guard: whose home had its name before is not let in because nothing was to be taken
+            if name not in done["between"] and _placed(arguments["root"], people[name]):
+                done["between"].append(name)
         else:
             here.setdefault(name, []).append(answer)
         # guard: a person's homes get their names together, or none does
@@ -93,6 +96,14 @@ def _settle(arguments: Mapping[str, Any], task: Task, theirs: Sequence[Part], do
     except (NodeError, OSError) as error:
         done["problems"][name] = in_words(error)
         done["between"] += [name] if placing.any_placed(arguments["root"], theirs) else []
+
+
+def _placed(root: str, own: Sequence[Task]) -> bool:
+    known = (record.load(one.state, one.part.name, one.part.host) for one in own)
+    try:
+        return placing.any_placed(root, [one for one in known if one is not None])
+    except NodeError:
+        return True
 
 
 def take_back(root: str, parts: Sequence[Part], state: str = STATE, run: str = RUN) -> None:

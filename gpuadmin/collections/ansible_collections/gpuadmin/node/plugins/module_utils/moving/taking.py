@@ -25,7 +25,7 @@ from ..files import flocked, sync_filesystem
 from ..paths import RUN, STATE
 from ..purge import gone
 from . import place, record
-from .record import BEGUN, CHANGING, COPIED, LATE, Part
+from .record import ASIDE, BEGUN, CHANGING, COPIED, LATE, PLACED, Part
 from .serving import TICK, written
 
 TIMES, LEAST = 4.0, 120.0  # of the copy's seconds, and at the least, that what has changed since may take
@@ -112,6 +112,9 @@ def copy(task: Task) -> Part:
         part, host = task.part, task.part.host
         known = record.load(task.state, part.name, host)
         there = place.inode_at(at, host)
+        # guard: what has its place is not copied over
+        if known is not None and known.step in (PLACED, ASIDE):
+            raise NodeError(f"the home on {host} has been moved: run it again")
         same = known is not None and (known.inode, known.here) == (part.inode, there)
         if known is not None and same and known.step in (COPIED, CHANGING):
             if known.step == CHANGING:  # guard: what was changed in part is read before it counts as known
