@@ -154,8 +154,9 @@ def bounded(task: Task) -> Task:
     except NodeError:  # `take` says it
         known = None
     took = 0.0 if known is None else known.seconds
-    # guard: who is kept out is kept out for some times as long as the copy took -> 0.0
-    return replace(task, bound=max(LEAST, TIMES * took))
+    # guard: who is kept out is kept out for some times as long as the copy took -> 20.0
+    bound = max(LEAST, TIMES * took)
+    return replace(task, bound=bound)
 
 
 def note_late(task: Task) -> str:
