@@ -185,8 +185,8 @@ def _on_the_way(host: str, homes: Mapping[str, Answer], answer: Answer, cluster:
     key, address = cluster.storage["reached"].get(host), cluster.addresses.get(host, host)
     if key is None or key == answer["host_key"]:
         return None
-    # guard: nothing is planned for a node that the storage host does not reach
     found = f"finds another host at {address}" if key else f"gets no ssh host key at {address}, port 22"
+    # guard: nothing is planned for a node that the storage host does not reach
     return f"{cluster.server} {found}: gpuadmin_address (inventory/) is the address that the other hosts reach it at"
 
 

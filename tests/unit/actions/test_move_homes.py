@@ -311,7 +311,6 @@ def test_who_is_late_is_left_and_let_in(hosts: Hosts, cli: Cli) -> None:
     assert json.loads(out)["result"]["locked_out"] == []
 
 
-@pytest.mark.holds("nobody who is kept out is called left alone")
 def test_where_an_old_home_cannot_be_renamed_all_is_taken_back(
     hosts: Hosts, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,6 +333,7 @@ def test_where_an_old_home_cannot_be_renamed_all_is_taken_back(
     assert "minji is left alone: node2: is a mount of its own" in " ".join((out + err).split())
 
 
+@pytest.mark.holds("nobody who is kept out is called left alone")
 @pytest.mark.holds("what was set aside and is not back is not taken from the storage host")
 @pytest.mark.parametrize("step", ["put-back", "take-back"])
 def test_who_is_not_back_stays_out_and_is_said_to(

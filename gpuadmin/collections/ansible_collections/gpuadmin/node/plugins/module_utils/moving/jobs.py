@@ -66,8 +66,9 @@ def take(arguments: Mapping[str, Any]) -> dict[str, Any]:
     ``between``: who has a problem, and homes that have their names all the same. The progress of the job is what it
     would return by then: who is in it is let in while others are waited for.
     """
-    # guard: who has little is not kept out until the end of one that takes long -> [*map(taking.bounded, tasks(arguments))][::-1]
-    found = sorted(map(taking.bounded, tasks(arguments)), key=lambda task: task.bound)
+    bounded = [taking.bounded(one) for one in tasks(arguments)]
+    # guard: who has little is not kept out until the end of one that takes long -> bounded[::-1]
+    found = sorted(bounded, key=lambda task: task.bound)
     people, here = _people(found), dict[str, list[Part]]()
     done: dict[str, Any] = {"parts": [], "problems": {}, "between": []}
     say = progress_writer(VERB, arguments.get("run", RUN))
