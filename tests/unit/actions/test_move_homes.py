@@ -37,6 +37,7 @@ class Hosts:
         self.fails: dict[str, set[str]] = {}
         self.problems: dict[str, dict[str, str]] = {}  # step → person → why
         self.slow: set[str] = set()  # whose homes come last, and alone
+        self.interrupted = ""  # in which step
         self.still: set[str] = set()  # who is kept out after a host has let them in
         self.compared: dict[str, Any] = {"parts": [{"name": "minji", "host": "node1", "missing": 0}], "problems": {}}
 
@@ -65,7 +66,7 @@ class Hosts:
                 found[host] = HostResult("failed", message="broken")
             else:
                 found[host] = HostResult("changed", changed=[step], reports=self._reports(document))
-        return RunResult(found)
+        return RunResult(found, interrupted=step == self.interrupted)
 
     def _reports(self, document: dict[str, Any]) -> dict[str, Any]:
         if document["step"] == "key":
@@ -383,3 +384,20 @@ def test_the_end_says_where_they_cannot_log_in_yet(hosts: Hosts, cli: Cli) -> No
     said = " ".join((out + err).split())
     assert "afterwards: no home on node1" in said
     assert "minji: no home on node2, and no log-in by a key in it, until gpuadmin provision mounts" in said
+
+
+@pytest.mark.parametrize(
+    ("step", "opened", "named"),
+    [("copy", False, ""), ("close", True, ""), ("take", False, "minji stays locked out on all hosts"),
+     ("aside", True, ""), ("open", True, "minji stays locked out on all hosts")],
+)  # fmt: skip
+def test_after_ctrl_c_everybody_is_let_in_or_named(hosts: Hosts, cli: Cli, step: str, opened: bool, named: str) -> None:
+    """Whoever may be between two homes, or is worked on by a job that goes on, is named."""
+    hosts.interrupted = step
+    code, out, err = cli("move-homes", "--yes")
+    assert code == 130
+    assert ("open" in hosts.steps) is opened
+    assert hosts.steps[-1] == ("open" if opened else step)
+    said = " ".join((out + err).split())
+    assert ("locked out" in said) is bool(named)
+    assert named in said
