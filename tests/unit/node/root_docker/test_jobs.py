@@ -444,7 +444,7 @@ def test_a_daemon_that_sends_a_byte_now_and_then_is_not_waited_for(tmp_path: Pat
 
         threading.Thread(target=drip, daemon=True).start()
         begun = time.monotonic()
-        with pytest.raises(NodeError, match=r"does not answer: (took too long|timed out)|takes too long to answer"):
+        with pytest.raises(NodeError, match="takes too long to answer"):
             api.Daemon(path, seconds=0.5).find("/volumes/x")
         assert time.monotonic() - begun < 5
 

@@ -24,6 +24,7 @@ SOCKET, PID = "/run/docker.sock", "/run/docker.pid"
 SECONDS = 600.0  # of a question and its answer; an image may take more (RATE)
 LARGEST = 16 << 20  # bytes of an answer
 PIECE = 1 << 20
+LATE = "takes too long to answer"
 
 
 class Missing(NodeError):
@@ -88,9 +89,9 @@ class Daemon:
             answer = channel.getresponse()
         except (http.client.HTTPException, OSError) as error:
             channel.close()
-            words = getattr(error, "strerror", None) or (
-                str(error) if isinstance(error, OSError) else type(error).__name__
-            )
+            if isinstance(error, socket.timeout):
+                raise NodeError(f"{self._whose} {LATE}") from None
+            words = getattr(error, "strerror", None) or type(error).__name__
             raise NodeError(f"{self._whose} does not answer: {words}") from None
         if answer.status >= 400:
             text = self._read(channel, answer, 4096).decode("utf-8", "replace")
@@ -106,8 +107,7 @@ class Daemon:
         try:
             return answer.read(most)
         except (http.client.HTTPException, OSError) as error:
-            late = isinstance(error, socket.timeout)
-            raise NodeError(f"{self._whose} {'takes too long to answer' if late else 'broke off'}") from None
+            raise NodeError(f"{self._whose} {LATE if isinstance(error, socket.timeout) else 'broke off'}") from None
         finally:
             channel.close()
 
