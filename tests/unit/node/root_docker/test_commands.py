@@ -84,6 +84,7 @@ def test_a_word_that_no_terminal_shows_is_the_same_when_it_is_pasted(word: str) 
         ({"Privileged": True}, "--privileged"),
         ({"NetworkMode": "host"}, "--network host"),
         ({"NetworkMode": "lab"}, "the network lab"),
+        ({"NetworkMode": "container:0123"}, "of another container is not carried"),
         ({"PidMode": "host"}, "--pid host"),
         ({"CapAdd": ["SYS_ADMIN"]}, "capabilities (SYS_ADMIN)"),
         ({"PortBindings": {"80/tcp": [{"HostPort": "80"}]}}, "ports below 1024"),

@@ -440,7 +440,7 @@ def test_a_daemon_that_sends_a_byte_now_and_then_is_not_waited_for(tmp_path: Pat
                 channel.sendall(head)
                 for _ in range(100):  # 10 s, where nobody gives up
                     channel.sendall(b" ")
-                    time.sleep(0.1)
+                    time.sleep(0.1)  # between two bytes
 
         threading.Thread(target=drip, daemon=True).start()
         begun = time.monotonic()

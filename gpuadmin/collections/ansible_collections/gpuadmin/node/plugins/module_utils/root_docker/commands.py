@@ -48,7 +48,7 @@ _SAID_OF_IMAGE = frozenset(
     """
     Image Cmd Entrypoint Env Labels Hostname User WorkingDir Tty OpenStdin StdinOnce AttachStdin AttachStdout
     AttachStderr Volumes ExposedPorts StopSignal StopTimeout Domainname ArgsEscaped OnBuild
-    """.split()  # noqa: SIM905
+    """.split()  # noqa: SIM905  a list of twenty quoted words hides what is in it
 )
 
 
@@ -235,7 +235,9 @@ def _differs(config: Mapping[str, Any], host: Mapping[str, Any], told: Mapping[s
     if host.get("Ulimits"):
         yield "limits (--ulimit) are theirs at the most: a higher one does not start"
     mode = str(host.get("NetworkMode") or "")
-    if mode not in ("", "default", "bridge", "host", "none"):
+    if mode.startswith("container:"):
+        yield "the network of another container is not carried: --network container:NAME"
+    elif mode not in ("", "default", "bridge", "host", "none"):
         yield f"the network {mode} is not carried: docker network create"
     if config.get("Env"):
         yield "values of variables (-e) are left out: docker inspect has them"
