@@ -425,9 +425,9 @@ def test_somebody_else_of_the_name(uid: int, here: int) -> None:
 
 
 @pytest.mark.holds("a byte now and then is no answer")
-@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n{",
+@pytest.mark.parametrize("head", [None, b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n{",
                                   b"HTTP/1.1 500 No\r\nContent-Length: 99999\r\n\r\n{"])  # fmt: skip
-def test_a_daemon_that_sends_a_byte_now_and_then_is_not_waited_for(tmp_path: Path, head: bytes) -> None:
+def test_a_daemon_that_sends_a_byte_now_and_then_is_not_waited_for(tmp_path: Path, head: bytes | None) -> None:
     path = str(tmp_path / "sock")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
@@ -437,16 +437,26 @@ def test_a_daemon_that_sends_a_byte_now_and_then_is_not_waited_for(tmp_path: Pat
             with suppress(OSError):
                 channel = listener.accept()[0]
                 channel.recv(65536)
-                channel.sendall(head)
+                channel.sendall(head or b"")
                 for _ in range(100):  # 10 s, where nobody gives up
-                    channel.sendall(b" ")
+                    channel.sendall(b" " if head is not None else b"")
                     time.sleep(0.1)  # between two bytes
+                channel.close()
 
         threading.Thread(target=drip, daemon=True).start()
         begun = time.monotonic()
         with pytest.raises(NodeError, match="takes too long to answer"):
             api.Daemon(path, seconds=0.5).find("/volumes/x")
         assert time.monotonic() - begun < 5
+
+
+@pytest.mark.holds("who never ceases to send is not waited for")
+def test_nothing_is_taken_and_nothing_given_after_the_end() -> None:
+    with api._Bounded(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        channel.end = time.monotonic() - 1
+        for late in (lambda: channel.recv_into(bytearray(1)), lambda: channel.sendall(b"x")):
+            with pytest.raises(socket.timeout):
+                late()
 
 
 @pytest.mark.parametrize(("text", "words"), [

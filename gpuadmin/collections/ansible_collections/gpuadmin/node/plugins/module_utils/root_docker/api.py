@@ -38,9 +38,9 @@ class _Bounded(socket.socket):
 
     def bound(self) -> None:
         left = self.end - time.monotonic()
-        if left <= 0:  # guard: a byte now and then is no answer
+        if left <= 0:  # guard: who never ceases to send is not waited for
             raise socket.timeout("took too long")
-        self.settimeout(left)
+        self.settimeout(left)  # guard: a byte now and then is no answer
 
     def recv_into(self, *given: Any, **more: Any) -> int:
         self.bound()
