@@ -425,8 +425,10 @@ def test_somebody_else_of_the_name(uid: int, here: int) -> None:
 
 
 @pytest.mark.holds("a byte now and then is no answer")
-@pytest.mark.parametrize("head", [None, b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n{",
-                                  b"HTTP/1.1 500 No\r\nContent-Length: 99999\r\n\r\n{"])  # fmt: skip
+@pytest.mark.parametrize("head", [
+    None, b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n{",
+    b"HTTP/1.1 500 No\r\nContent-Length: 99999\r\n\r\n{",
+])  # fmt: skip
 def test_a_daemon_that_sends_a_byte_now_and_then_is_not_waited_for(tmp_path: Path, head: bytes | None) -> None:
     path = str(tmp_path / "sock")
     with socket.socket(socket.AF_UNIX) as listener:
