@@ -176,6 +176,9 @@ class Moving(TypedDict):
     free: Count
     there: dict[_Name, Place]
     parts: list[MovedPart]
+    note: _Line
+    no_login: _Line
+    reached: dict[_Line, PublicKey]
 
 
 class MovedOne(TypedDict):
@@ -193,3 +196,5 @@ class Moved(TypedDict):
     parts: list[MovedOne]
     problems: dict[_Name, _Line]
     between: NotRequired[list[_Name]]
+    closed: NotRequired[list[_Name]]
+    working: NotRequired[bool]

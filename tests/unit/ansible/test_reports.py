@@ -178,8 +178,10 @@ GOOD: dict[str, Any] = {
         "closed": ["minji"], "working": False,
         "host_key": "", "homes": {"minji": NODE_HOME}, "problems": {"jiho": "is another's"},
         "free": 9, "there": {"minji": {"kind": "none", "before": ["before-x"]}}, "parts": [MOVED],
+        "note": "x", "no_login": "x", "reached": {"honest": ""},
     },
-    "moved": {"parts": [{"name": "minji", "host": "honest", "checksum": "c", "missing": 1}], "problems": {"jiho": "x"}},
+    "moved": {"parts": [{"name": "minji", "host": "honest", "checksum": "c", "missing": 1}], "problems": {"jiho": "x"},
+              "closed": ["minji"], "working": True},
     "move_key": "ssh-ed25519 " + "A" * 68,
     "root_docker": {
         "running": True, "problem": "",
