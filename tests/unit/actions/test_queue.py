@@ -206,17 +206,8 @@ GRANT = {
 
 def test_who_has_made_an_exception_is_shown(queue: Ansible, cli: Cli) -> None:
     made = {**JOB, "exception": {"id": "ab", "who": "root@ctl", "reason": "paper"}}
-    report = {"queue": {"jobs": [made], "nodes": NODES}}
-    queue.answer = RunResult(
-        {
-            "storage1": HostResult("ok", reports=report),
-            "node1": HostResult("ok", reports={"grants": {"access": "granted", "gpus": ["GPU-a"], "grants": [GRANT]}}),
-        }
-    )
+    says(queue, made)
     assert "exception by root@ctl: paper" in cli("queue")[1]
-    _, out, _ = cli("grants", "--limit", "node1")
-    assert "root@ctl" in out
-    assert "exception: paper" in out
 
 
 @pytest.mark.holds("a grant of a job's ends with the job, or Slurm would give nobody that GPU")
