@@ -13,7 +13,7 @@ from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.grants import clock, gpu_words, look
 from gpuadmin.actions.shared.queue import away, controller, way_back
 from gpuadmin.answers import Answers
-from gpuadmin.common.text import counted, listed
+from gpuadmin.common.text import as_fields, counted, listed
 from gpuadmin.config.queue import takes_jobs
 from gpuadmin.errors import ConfigError, HostFailedError, RefusedError
 from gpuadmin.options import Options
@@ -131,9 +131,8 @@ def _id(session: Session) -> str:
             continue
         if meaning(run["arguments"]) != meaning(sys.argv[1:]):
             continue
-        if run["dismissed"] or ((result or {}).get("result") or {}).get(
-            "grant"
-        ):  # its outcome is known: the same again is one more
+        # its outcome is known: the same again is one more
+        if run["dismissed"] or as_fields((result or {}).get("result")).get("grant"):
             break
         if (result or {}).get("reached") in (NOTHING, CONFIRMED):
             continue
