@@ -55,17 +55,21 @@ def require_linux() -> None:
 
 def require(*tools: str) -> None:
     """Given tool names, raise an error that names the packages of those that are missing."""
-    missing = [tool for tool in tools if shutil.which(tool, path=search_path()) is None]
-    if missing:
-        raise missing_error(missing)
+    if lacking := missing(*tools):
+        raise missing_error(lacking)
 
 
-def missing_error(missing: Sequence[str]) -> GpuadminError:
+def missing(*tools: str) -> list[str]:
+    """Given tool names, return those that this machine does not have."""
+    return [tool for tool in tools if shutil.which(tool, path=search_path()) is None]
+
+
+def missing_error(lacking: Sequence[str]) -> GpuadminError:
     """Given tools that this machine lacks, return the error that says how to get them."""
-    columns = zip(*(PACKAGES[tool] for tool in missing), strict=True)
+    columns = zip(*(PACKAGES[tool] for tool in lacking), strict=True)
     debian, fedora, arch = (" ".join(dict.fromkeys(column)) for column in columns)
     return GpuadminError(
-        f"the lab needs {', '.join(missing)}, which this machine does not have",
+        f"the lab needs {', '.join(lacking)}, which this machine does not have",
         hint=f"Debian, Ubuntu: apt install {debian}; Fedora: dnf install {fedora}; Arch: {arch}",
     )
 

@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 from gpuadmin.errors import GpuadminError
-from gpuadmin.lab.commands import Command, missing_error, require
+from gpuadmin.lab.commands import Command, missing, missing_error
 from gpuadmin.lab.paths import guest_directory
 from gpuadmin.lab.releases import Release
 
@@ -34,14 +34,16 @@ BUILDER_FILES = ("vmlinuz", "initrd", "boot.img", "core-node.img", "core-ordinar
 _EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
 
 
-def check_machine(release: Release) -> None:
-    """Raise an error that says what to do if this machine lacks what the image of a release is made with."""
-    require("mmdebstrap", "tar", "qemu-system-x86_64", "qemu-img")
-    if not Path(release.distribution.keyring).exists():
-        raise missing_error([release.distribution.package])
-    if os.geteuid() == 0:
+def check_machine(*releases: Release) -> None:
+    """Raise an error that says what to do if this machine lacks what the images of releases are made with."""
+    as_root = os.geteuid() == 0
+    tools = ("mmdebstrap", "tar", "qemu-system-x86_64", "qemu-img", *(() if as_root else ("newuidmap",)))
+    distributions = [one.distribution for one in releases]
+    keys = [one.package for one in distributions if not Path(one.keyring).exists()]
+    if lacking := [*missing(*tools), *dict.fromkeys(keys)]:
+        raise missing_error(lacking)
+    if as_root:
         return
-    require("newuidmap")
     user = getpass.getuser()
     for file in (Path("/etc/subuid"), Path("/etc/subgid")):
         lines = file.read_text().splitlines() if file.exists() else []
