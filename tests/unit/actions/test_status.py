@@ -88,7 +88,7 @@ def test_the_screen(ansible: Ansible, cli: Cli) -> None:
     assert "3 homes, 2 verified, 1 home with a problem; second copy on backup1" in out
     assert "Drift: unknown" in out
     assert "Pending: nothing" in out
-    assert "1 of 3 hosts did not succeed: node2" in err
+    assert "1 of 3 hosts did not succeed: node2 (127.0.0.1, port 3)" in err
 
 
 @pytest.mark.parametrize(
