@@ -115,7 +115,6 @@ def text_of(name: str, content: object) -> str:
     return "".join(f"{json.dumps(one, default=str)}\n" for one in lines)
 
 
-@pytest.mark.holds("hosts that Ansible would leave out with the rest of their file are named")
 @pytest.mark.parametrize("case", [pytest.param(one, marks=[pytest.mark.slow] * (one in LONG)) for one in CASES])
 def test_a_value_of_another_type_gives_no_traceback(
     case: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
