@@ -65,8 +65,7 @@ def adopt(options: Options, words: Sequence[str], *, login: str | None, identity
         if not answers.known:
             show_hosts(session.console, asked.run.hosts, check=True)
             echo("No host could be looked at; nothing was written.", err=True)
-            if site is None:
-                _say_how_to_name(answers)
+            _say_how_to_name(answers, words, site)
             return finish(session, answers.code or asked.run.code, {"silent": dict(answers.unknown)}, asked.run)
         proposal = propose(
             name or (directory.name if site is None else site.settings.name),
@@ -76,7 +75,7 @@ def adopt(options: Options, words: Sequence[str], *, login: str | None, identity
             silent=answers.unknown,
             site=site,
         )
-        return _write(session, directory, site, proposal, answers)
+        return _write(session, directory, site, proposal, answers, words)
 
 
 def _refuse_login(login: str | None, identity: Path | None) -> None:
@@ -143,7 +142,9 @@ def _seen(hosts: Sequence[SiteHost], answers: Answers, asked: Asked) -> list[Hos
     ]
 
 
-def _write(session: Session, directory: Path, site: Site | None, proposal: Proposal, answers: Answers) -> int:
+def _write(
+    session: Session, directory: Path, site: Site | None, proposal: Proposal, answers: Answers, words: Sequence[str]
+) -> int:
     """Show what was found, ask where a site that people have edited becomes another, and write."""
     earlier = known(before(directory))
     fresh = [one for one in proposal.conflicts if one.key not in earlier]
@@ -170,15 +171,20 @@ def _write(session: Session, directory: Path, site: Site | None, proposal: Propo
         session.console.print(f"Nothing new{gone}")
     for host, why in answers.unknown.items():
         echo(f"{host}: was not looked at: {why}", err=True)
-    if site is None:
-        _say_how_to_name(answers)
+    _say_how_to_name(answers, words, site)
     return finish(session, answers.code, _result(proposal, new, fresh, settled, written), None)
 
 
-def _say_how_to_name(answers: Answers) -> None:
-    """A new site has no inventory yet, in which a host that is not found by its name could be given an address."""
+def _say_how_to_name(answers: Answers, words: Sequence[str], site: Site | None) -> None:
+    """Hosts that were not looked at, as they were typed (`words`): nothing else has their addresses. A new site has no
+    inventory yet, in which a host that is not found by its name could be given one.
+    """
     lost = [host for host, why in answers.unknown.items() if UNRESOLVED in why]
-    if lost:
+    there = {host.name for host in site.inventory.hosts} if site else set()
+    again = [word for word in words if (name := named([word])[0].name) in answers.unknown and name not in there]
+    if again and not lost:
+        echo(f"Hint: when that is settled: gpuadmin adopt {' '.join(again)} …", err=True)
+    if lost and site is None:
         echo(f"Hint: here, name the address: gpuadmin adopt {' '.join(f'{host}=ADDRESS' for host in lost)} …", err=True)
 
 
@@ -231,7 +237,8 @@ def _kinds(found: Sequence[Conflict]) -> list[str]:
             people = list(dict.fromkeys(name for one in ones for name in one.people))
             hosts = list(dict.fromkeys(host for one in ones for host in one.hosts))
             whom = f": {listed(people, 8)}" if people else ""
-            lines.append(f"{kind}: {len(ones)} on {listed(hosts, 5)}{whom}")
+            where = f" on {listed(hosts, 5)}" if hosts else ""
+            lines.append(f"{kind}: {len(ones)}{where}{whom}")
     return lines
 
 

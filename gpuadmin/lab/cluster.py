@@ -130,6 +130,7 @@ def _bases(lab: Lab, wanted: Sequence[hosts.Wanted], progress: Progress) -> tupl
     """Return the base images that new hosts need, and the accelerator."""
     known = {host.name for host in lab.hosts}
     new = sorted({(lab.layout(one.kind).name, one.release) for one in wanted if one.name not in known})
+    image.check_machine(new, light=lab.light)
     if lab.light:
         return {(layout, release): image.ensure_light(progress, release) for layout, release in new}, None
     bases = {(layout, release): image.ensure(disk.LAYOUTS[layout], progress, release).disk for layout, release in new}

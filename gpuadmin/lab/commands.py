@@ -32,16 +32,16 @@ def require_linux() -> None:
 
 def require(*tools: str) -> None:
     """Given tool names, raise an error that names the packages of those that are missing."""
-    if missing := missing_tools(tools):
-        raise missing_error(missing)
+    if lacking := missing_tools(tools):
+        raise missing_error(lacking)
 
 
-def missing_error(missing: Sequence[str]) -> GpuadminError:
+def missing_error(lacking: Sequence[str]) -> GpuadminError:
     """Given tools that this machine lacks, return the error that says how to get them."""
-    columns = zip(*(PACKAGES[tool] for tool in missing), strict=True)
+    columns = zip(*(PACKAGES[tool] for tool in lacking), strict=True)
     debian, fedora, arch = (" ".join(dict.fromkeys(column)) for column in columns)
     return GpuadminError(
-        f"the lab needs {', '.join(missing)}, which this machine does not have",
+        f"the lab needs {', '.join(lacking)}, which this machine does not have",
         hint=f"Debian, Ubuntu: apt install {debian}; Fedora: dnf install {fedora}; Arch: {arch}",
     )
 

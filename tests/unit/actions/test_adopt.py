@@ -3,12 +3,15 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuadmin.actions.adopt import _kinds
 from gpuadmin.actions.shared import outside
+from gpuadmin.adoption.conflict import Conflict
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.cli import cli
 from gpuadmin.config.check import findings
@@ -191,6 +194,21 @@ def test_a_host_that_does_not_answer_is_left_out_and_said(there: Hosts, adopt: R
     assert {one.name for one in load_site(str(tmp_path / "lab")).inventory.hosts} == {"gpu1", "nas1"}
     there.answers["gone"] = host("gone").answer
     assert adopt("gone")["result"]["new"]["hosts"] == ["gone"]
+
+
+def test_the_address_of_a_host_that_was_not_looked_at_is_not_forgotten(
+    there: Hosts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is in no inventory, and the next command needs it."""
+    for names in (["gone=127.0.0.1:2203"], ["gpu1", "nas1", "gone=127.0.0.1:2203"], ["gpu1", "gone=127.0.0.1:2203"]):
+        assert cli.main(["adopt", "--site", str(tmp_path / "lab"), "--yes", *names], standalone_mode=False) == 4
+        assert "Hint: when that is settled: gpuadmin adopt gone=127.0.0.1:2203 …\n" in capsys.readouterr().err
+
+
+def test_a_conflict_of_no_host_names_none() -> None:
+    found = [Conflict("no account", "note", f"{name} has none", people=(name,)) for name in ("kim", "p.alum")]
+    assert _kinds(found) == ["no account: 2: kim, p.alum"]
+    assert _kinds([replace(one, hosts=("gpu1",)) for one in found]) == ["no account: 2 on gpu1: kim, p.alum"]
 
 
 def test_no_host_that_answers_makes_no_site(there: Hosts, adopt: Run, tmp_path: Path) -> None:

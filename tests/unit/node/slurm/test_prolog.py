@@ -218,10 +218,10 @@ SILENT = Job("12", "minji", 20000, [], 5000, "node1")
 FORGED = "x Nodes=node1 CPU_IDs=0-7 Mem=64000 GRES=gpu:1(IDX:1)"
 
 
-def details(gres: str, name: str = "x") -> str:
+def details(gres: str, name: str = "x", **more: str | None) -> str:
     allocation = [{"name": "node1", "cpus": {"count": 1}, "memory": {"allocated": 100}}]
     job = {"name": name, "gres_detail": [gres], "job_resources": {"nodes": {"allocation": allocation}}}
-    return json.dumps({"jobs": [job]})
+    return json.dumps({"jobs": [{**job, **more}]})
 
 
 @pytest.mark.holds("a job has the GPUs of which slurmd is silent")
@@ -246,6 +246,26 @@ def test_gpus_of_which_nobody_says_which_they_are_start_no_job(
     answers(host, monkeypatch, scontrol=(0, details("gpu:1(CNT:1)")))
     with pytest.raises(NodeError, match="job 12: Slurm does not say which GPUs"):
         prolog.begin(SILENT, host.places, NOW)
+
+
+@pytest.mark.parametrize(
+    ("qos", "comment", "who", "reason"),
+    [
+        ("exception", '{"id": "ab", "who": "root@ctl", "reason": "paper"}', "root@ctl", "paper"),
+        ("people", '{"id": "ab", "who": "root@ctl", "reason": "paper"}', "Slurm", "job 12"),
+        ("exception", "", "Slurm", "job 12"),
+        ("exception", None, "Slurm", "job 12"),
+        ("exception", '{"who": "a\\nb", "reason": ["x"]}', "Slurm", "job 12"),
+        ("exception", json.dumps({"who": "x" * 300, "reason": "논문"}), "x" * 200, "논문"),
+    ],
+)
+def test_everybody_reads_who_made_an_exception_and_why(
+    host: GatedHost, qos: str, comment: str | None, who: str, reason: str
+) -> None:
+    host.slurm = 0, details("gpu:1(IDX:0)", qos=qos, admin_comment=comment)
+    begin(host, replace(JOB, node="node1"))
+    (grant,) = recorded(host)
+    assert (grant.id, grant.who, grant.reason, grant.memory) == ("slurm-12", who, reason, 100 << 20)
 
 
 def test_the_programs(host: GatedHost, capsys: pytest.CaptureFixture[str]) -> None:
