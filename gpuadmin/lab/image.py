@@ -102,10 +102,10 @@ def ensure(layout: disk.Layout, progress: Progress, release: str = DEFAULT) -> B
 
 def ensure_light(progress: Progress, release: str = DEFAULT) -> Path:
     """Return the disk that light hosts of a release begin with, making it if the cache does not have it."""
-    root = ensure_root(progress, release)
-    target = root.parent / _light()
+    target = _directory(release, machines=False) / _light()
     if not target.exists():
         require(*LIGHT_DISK)  # guard: no disk of light hosts is made without what Slurm needs there
+        root = ensure_root(progress, release)
         with _locked(root.parent, progress):
             if not target.exists():
                 with progress.phase(f"making the light hosts' disk of {RELEASES[release].title}"):

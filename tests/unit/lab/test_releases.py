@@ -100,7 +100,7 @@ def test_an_archive_is_checked_with_its_own_keys(number: str) -> None:
 
 
 def test_the_package_of_keys_that_are_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rootfs, "missing", lambda *_tools: ["mmdebstrap"])
+    monkeypatch.setattr(rootfs, "missing_tools", lambda _tools: ["mmdebstrap"])
     missing = replace(RELEASES["24.04"].distribution, keyring=str(tmp_path / "none"))
     with pytest.raises(GpuadminError) as raised:
         rootfs.check_machine(replace(RELEASES["24.04"], distribution=missing))
@@ -113,7 +113,7 @@ def test_what_a_release_needs_is_asked_for_before_the_image_of_another_is_made(
     """The image of the default release takes ten minutes, and then Ubuntu's keys were asked for."""
     made: list[str] = []
 
-    def lacks(*releases: Release) -> None:
+    def lacks(*releases: Release, tools: object) -> None:
         if any(one.distribution.name == "Ubuntu" for one in releases):
             raise GpuadminError("the lab needs ubuntu-keyring")
 
