@@ -773,6 +773,7 @@ ENDS: list[tuple[Exception, type]] = [
     (NodeError("no"), transfer.Failed),
     (NodeError("less than 1 GiB of the file system would stay free"), transfer.NoRoomThere),
     (NodeError("nas2: home: No space left on device"), transfer.NoRoomThere),
+    (NodeError("nas2: home: Disk quota exceeded"), transfer.NoRoomThere),
     (OSError(5, "Input/output error"), transfer.Failed),
 ]
 
