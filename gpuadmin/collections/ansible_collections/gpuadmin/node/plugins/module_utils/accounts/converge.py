@@ -182,7 +182,7 @@ def _write_state(host: Host, plan: Plan, settings: Settings, desired: DesiredSta
         for name, uid, gid in plan.docker:
             try:
                 make_place(os.path.join(parent, name), name, uid, gid, state)
-            except OSError as error:  # guard: a disk that people have filled keeps nobody from being locked -> raise
+            except OSError as error:  # guard: a disk that people have filled keeps nobody from being locked
                 plan.failures.append(f"{settings.docker_data}/{name}: not made: {error.strerror}")
         sync_filesystem(parent)
 

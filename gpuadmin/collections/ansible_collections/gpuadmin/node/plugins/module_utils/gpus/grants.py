@@ -101,7 +101,7 @@ def read(state: str = STATE, run: str = RUN) -> tuple[list[Grant], list[str]]:
         except (NodeError, OSError, ValueError, RecursionError) as error:
             problems.append(f"{path} opens nothing: {in_words(error)}; remove it, then grant again")
             continue
-        # guard: what has ended opens nothing, though its file is still there -> found[grant.id] = grant
+        # guard: what has ended opens nothing, though its file is still there -> found.update({grant.id: grant})
         if grant.id not in over:
             found[grant.id] = grant  # of a job that began under a release before: the later one is in memory
     return list(found.values()), problems

@@ -323,7 +323,7 @@ def _make_desks(tree: Tree, kept: Kept, check: bool) -> None:
             continue
         try:
             qgroups.make_desk(top)
-        except NodeError as error:  # guard: a limit that may not be changed later is set all the same -> raise
+        except NodeError as error:  # guard: a limit that may not be changed later is set all the same
             kept.problems.append(str(error))
 
 
