@@ -370,5 +370,8 @@ def _give_up(tree: Tree, rooms: Rooms, kept: Kept, check: bool) -> None:
     else:
         qgroups.disable(tree.desk)
     for top in tree.tops.values():
-        if qgroups.desk(top) != top:
-            os.rmdir(qgroups.desk(top))
+        try:
+            if qgroups.desk(top) != top:
+                os.rmdir(qgroups.desk(top))
+        except OSError as error:
+            kept.notes.append(f"{top}/{qgroups.DESK} is left: {error.strerror}")
