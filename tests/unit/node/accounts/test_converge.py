@@ -1,8 +1,10 @@
 """The whole pass on a directory that looks like a root: plan = deed, order, cuts, locks, the boot command."""
 
+import errno
 import fcntl
 import json
 import os
+import re
 import stat
 import time
 from collections.abc import Callable
@@ -236,6 +238,24 @@ def test_docker_data_is_refused_on_nfs_and_in_a_directory_of_others(host: Host) 
     os.chown(Path(host.root) / "local/.docker", 1000, 1000)
     outcome = converge(Request(SETTINGS, PEOPLE[:1]), host)
     assert "must belong to root" in str(outcome.plan.users["minji"].problem)
+
+
+@pytest.mark.holds("a disk that people have filled keeps nobody from being locked")
+def test_a_disk_without_room_for_docker_data_keeps_nobody_from_being_locked(
+    host: Host, etc: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converge(Request(SETTINGS, [{"name": "yuna", "uid": 20003, "docker": False}]), host)
+
+    def full(path: str, *_: object) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), path)
+
+    monkeypatch.setattr(accounts, "make_place", full)
+    outcome = converge(Request(SETTINGS, PEOPLE), host)
+    assert outcome.plan.conflicts == ["/local/.docker/minji: not made: Disk quota exceeded"]
+    assert re.search("(?m)^yuna:!", etc("shadow"))
+    monkeypatch.undo()
+    outcome = converge(Request(SETTINGS, PEOPLE), host)
+    assert (outcome.plan.conflicts, (Path(host.root) / "local/.docker/minji").stat().st_uid) == ([], 20001)
 
 
 def test_docker_that_somebody_took_is_theirs_whatever_the_admin_syncs_or_boots(

@@ -1,6 +1,8 @@
 """A job's start and end: whose GPUs are opened and closed, and what keeps a job from starting."""
 
+import contextlib
 import json
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -41,7 +43,7 @@ def begin(host: GatedHost, job: Job = JOB) -> dict[str, list[str]]:
 
 
 def recorded(host: GatedHost) -> list[Grant]:
-    return grants.read(host.places.state)[0]
+    return grants.read(host.places.state, host.places.run)[0]
 
 
 def test_a_job_as_slurmd_says_it() -> None:
@@ -293,3 +295,22 @@ def test_what_an_epilog_did_not_do_is_done_by_the_next_look(host: GatedHost, mon
     answers(host, monkeypatch, listjobs=(0, "JOBID\n13\n"))
     assert "the grant slurm-12 of minji has ended" in host.go(NOW + 200).done
     assert recorded(host) == []
+
+
+@pytest.mark.root
+def test_a_disk_that_people_have_filled_keeps_no_job_from_its_gpus(host: GatedHost, tmp_path: Path) -> None:
+    disk = Path(host.places.state)
+    disk.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
+    try:
+        with contextlib.suppress(OSError), (disk / "full").open("wb", buffering=0) as stream:
+            while True:
+                stream.write(bytes(4096))
+        assert prolog.main("slurm-prolog", host.places, SAID) == 0
+        assert [one.id for one in recorded(host)] == [JOB.grant]
+        files = Path(host.places.run + grants.OF_JOBS)
+        assert [path.stat().st_mode & 0o777 for path in (files, *files.iterdir())] == [0o755, 0o644], "no secret"
+        assert prolog.main("slurm-epilog", host.places, SAID) == 0
+        assert recorded(host) == []
+    finally:
+        subprocess.run(["umount", disk], check=True)

@@ -299,9 +299,7 @@ def add_key(home: str, key: str, uid: int, gid: int) -> None:
             )
             if text and not text.endswith(b"\n"):  # guard: a last line without an end is not joined with the key
                 text += b"\n"
-            write_atomic(f"{place}/{KEYS}", text + f"{key}\n".encode(), mode=0o600)
-            if before is None:
-                os.chown(f"{place}/{KEYS}", uid, gid, follow_symlinks=False)
+            write_atomic(f"{place}/{KEYS}", text + f"{key}\n".encode(), mode=0o600, owner=(uid, gid))
     finally:
         os.close(handle)
 
@@ -338,7 +336,11 @@ def _make_ssh(handle: int, uid: int, gid: int) -> None:
     inner = open_directory(SSH, handle)
     try:
         if os.fstat(inner).st_uid == os.geteuid() and not os.listdir(inner):  # the one that was made, not exchanged
-            os.fchown(inner, uid, gid)
+            try:
+                os.fchown(inner, uid, gid)
+            except OSError:
+                os.rmdir(SSH, dir_fd=handle)  # guard: a directory of keys without its owner is not left behind
+                raise
         os.fsync(inner)
     finally:
         os.close(inner)

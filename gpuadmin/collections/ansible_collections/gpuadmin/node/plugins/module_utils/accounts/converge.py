@@ -183,7 +183,10 @@ def _write_state(host: Host, plan: Plan, settings: Settings, desired: DesiredSta
             os.makedirs(os.path.dirname(parent), mode=0o755, exist_ok=True)
             make_directory(parent, 0o711)
         for name, uid, gid in plan.docker:
-            make_place(os.path.join(parent, name), name, uid, gid, state)
+            try:
+                make_place(os.path.join(parent, name), name, uid, gid, state)
+            except OSError as error:  # guard: a disk that people have filled keeps nobody from being locked
+                plan.failures.append(f"{settings.docker_data}/{name}: not made: {error.strerror}")
         sync_filesystem(parent)
 
 

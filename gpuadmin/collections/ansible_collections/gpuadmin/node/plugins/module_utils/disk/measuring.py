@@ -17,6 +17,7 @@ from ..each import Failed, each
 from ..errors import NodeError, in_words
 from ..limits.amounts import OF_HOMES
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
+from ..qgroups import DESK
 from .changes import changed
 from .records import Found, Place, Record, Records
 from .shares import ENTRIES, SECONDS, Shares, alone
@@ -66,7 +67,9 @@ def directories(place: Place) -> list[str]:
     if place.by_owner:
         return [""]
     with os.scandir(place.path) as entries:
-        names = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False) and one.name != OF_HOMES)
+        names = sorted(
+            one.name for one in entries if one.is_dir(follow_symlinks=False) and one.name not in (OF_HOMES, DESK)
+        )
     if len(names) > MOST:  # guard: a place of very many directories
         raise NodeError(f"{place.path} has more than {MOST} directories")
     return names

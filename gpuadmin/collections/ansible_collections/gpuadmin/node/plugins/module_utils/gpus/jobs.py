@@ -84,13 +84,13 @@ def prolonged(found: Iterable[Grant], command: Runner, now: float) -> list[Grant
 
 
 def with_more_time(
-    found: Sequence[Grant], command: Runner, now: float, state: str
+    found: Sequence[Grant], command: Runner, now: float, run: str
 ) -> tuple[list[Grant], list[str]]:  # fmt: skip
     """The same grants, those with their new end that were given more time, which is recorded; and what was not."""
     result, problems = {one.id: one for one in found}, []
     for later in prolonged(found, command, now):
         try:
-            grants.write(later, state)
+            grants.write_until_boot(later, run)
         except (NodeError, OSError) as error:  # guard: more time for one job keeps nobody else's end waiting
             problems.append(f"the grant {later.id} could not be given more time: {in_words(error)}")
             continue

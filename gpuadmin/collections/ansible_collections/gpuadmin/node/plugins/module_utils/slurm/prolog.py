@@ -102,12 +102,12 @@ def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
         # guard: a GPU that Slurm gives to the next job is no longer the last one's
         grants.delete([one.id for one in others], places.state, places.run)
         until = max(job.until, int(now) + 1)
-        grants.write(
+        grants.write_until_boot(
             Grant(
                 job.grant, job.user, job.uid, names, int(now), until, share.who or "Slurm",
                 share.reason or f"job {job.id}", SOURCE, share.memory, share.processors,
             ),
-            places.state,
+            places.run,
         )  # fmt: skip
         outcome = reconcile.under_lock(places, now, whole=False)
         if outcome.problems:  # guard: a job whose GPUs could not be opened does not start
