@@ -68,7 +68,6 @@ def test_no_value_of_a_variable() -> None:
     assert "secret" not in found
 
 
-@pytest.mark.needs("bash")
 @pytest.mark.holds("a word that is shown otherwise than it is would be pasted otherwise")
 @pytest.mark.parametrize("word", ["a\nrm -rf ~", "\x1b[2J", "it's \t\\n", "\u202eevil"])
 def test_a_word_that_no_terminal_shows_is_the_same_when_it_is_pasted(word: str) -> None:
