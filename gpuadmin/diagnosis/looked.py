@@ -31,6 +31,7 @@ THINGS = (
     Thing("sshd's settings", "keys", ("not-allowed",)),
     Thing("what sshd said of them", "sshd", ("sshd",)),
     Thing("PAM's modules", "pam", ("pam-module",)),
+    Thing("PAM's rules for accounts", "pam_account", ("password-aged", "pam-account")),
     Thing("limit of processes", "sessions", ("processes", "tasks")),
     Thing("user manager", "sessions", ("manager",)),
     Thing("kills for memory", "sessions", ("memory-limit",)),
@@ -73,7 +74,7 @@ THINGS = (
     Thing("image", "image", ("trial", "drift")),
 )  # fmt: skip
 #: The parts that are about one person.
-OF_A_PERSON = ("account", "keys", "sshd", "sessions", "home", "amounts", "docker", "containers", "trial")
+OF_A_PERSON = ("account", "keys", "pam_account", "sshd", "sessions", "home", "amounts", "docker", "containers", "trial")
 #: What no diagnosis sees.
 NEVER = (
     "the way from their own machine: network, firewall, jump host, ssh client",

@@ -12,10 +12,10 @@ CUT = {**GOOD, "problem": "is cut or damaged: it ends in the middle"}
 
 
 def facts(problem: str | None, found: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    site = {"path": PATH, "problem": problem, "keys": found}
+    site = {"path": PATH, "problem": problem, "keys": found, "read": True}
     return {
         "node": True, "unknown": {}, "late": [], "account": {"passwd": {"uid": 20000}, "groups": []},
-        "keys": {"site": site, "settings": {}}, **more,
+        "keys": {"site": site, "elsewhere": [], "settings": {}}, **more,
     }  # fmt: skip
 
 

@@ -122,5 +122,6 @@ def test_a_home_is_read_as_sshd_reads_it(
     monkeypatch.setattr(homes, "_by_passwd", lambda subject, name: None)
     subject = Subject(name="minji", uid=20001, homes=f"/{tmp_path.name}", root=str(tmp_path.parent), node=node)
     found = homes.home(subject)
-    assert (asked, found["keys"]["problem"], len(found["keys"]["keys"])) == ({who}, None, 1)
+    (keys_there,) = found["keys"]
+    assert (asked, keys_there["problem"], len(keys_there["keys"])) == ({who}, None, 1)
     assert os.geteuid() == 0
