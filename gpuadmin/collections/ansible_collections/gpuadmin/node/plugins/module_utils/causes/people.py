@@ -98,7 +98,7 @@ def keys(person: Person, facts: Facts) -> Iterator[Cause]:
     found, name = facts.get("keys"), person.name
     if found is None or not person.registered or (facts.get("account") or {}).get("passwd") is None:
         return
-    yield from _allowed(name, found["settings"], (facts["account"] or {}).get("groups") or ())
+    yield from list_refusals(name, found["settings"], (facts["account"] or {}).get("groups") or ())
     site = found["site"]
     home = (facts.get("home") or {}).get("keys") or []
     files = [*([site] if site["read"] else []), *found["elsewhere"], *home]
@@ -152,7 +152,8 @@ def _bad(file: Facts) -> Iterator[str]:
             yield f"line {key['line']} of {file['path']}{kind} {key['problem']}"
 
 
-def _allowed(name: str, settings: Mapping[str, Any], groups: Sequence[str]) -> Iterator[Cause]:
+def list_refusals(name: str, settings: Mapping[str, Any], groups: Sequence[str]) -> Iterator[Cause]:
+    """Why sshd's settings keep somebody out who is in ``groups``."""
     remedy = f"gpuadmin run HOSTS -- sshd -T -C user={name},host=x,addr=127.0.0.1"
     evidence = tuple(f"{key} {value}" for key, value in settings.items())
 
