@@ -159,8 +159,8 @@ def sshd(host: Host) -> Iterator[Conflict]:
     if program:
         yield Conflict(
             "keys by a program",
-            f"sshd asks a program for keys, which are not looked at: AuthorizedKeysCommand {program[0]}. They are not in"
-            " users.yml. provision leaves it as it is",
+            f"sshd asks a program for keys, which are not looked at: AuthorizedKeysCommand {program[0]}. They are not"
+            " in users.yml. provision leaves it as it is",
             "note",
             (host.name,),
         )
