@@ -79,9 +79,8 @@ def pam_account(person: Person, facts: Facts) -> Iterator[Cause]:
         cause = f"{name}'s password has aged: sshd wants a new one first, and ends commands, scp and editors"
         yield Cause("password-aged", cause, f"gpuadmin run HOSTS -- chage -M -1 {name}", (f"PAM: {words}",))
     else:
-        remedy = (
-            f"gpuadmin run HOSTS -- journalctl -t sshd -g {name}; rules: /etc/pam.d/sshd, /etc/security/access.conf"
-        )
+        rules = "look at /etc/pam.d/sshd and /etc/security/access.conf there"
+        remedy = f"{rules}, and: gpuadmin run HOSTS -- journalctl -t sshd -g {name}"
         yield Cause("pam-account", f"PAM does not let {name} in: {words}", remedy, (), (words,))
 
 
