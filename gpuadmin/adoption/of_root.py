@@ -155,15 +155,6 @@ def sshd(host: Host) -> Iterator[Conflict]:
                 f"sed -i '1i {_INCLUDE}' /etc/ssh/sshd_config && sshd -t && systemctl reload ssh",
             ),
         )
-    program = [one for one in sshd["settings"].get("authorizedkeyscommand", ()) if one != "none"]
-    if program:
-        yield Conflict(
-            "keys by a program",
-            f"sshd asks a program for keys, which are not looked at: AuthorizedKeysCommand {program[0]}. They are not"
-            " in users.yml. provision leaves it as it is",
-            "note",
-            (host.name,),
-        )
     for keyword in ("allowusers", "allowgroups", "denyusers", "denygroups"):
         names = sshd["settings"].get(keyword)
         if names:

@@ -64,19 +64,6 @@ def test_a_home_without_keys_has_no_problem(tmp_path: Path) -> None:
     assert homes.of_home(str(tmp_path / "missing")) == {"plain": [], "options": [], "odd": 0, "problem": None}
 
 
-def test_keys_from_wherever_sshd_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who had their key in ~/.ssh/authorized_keys2 came into users.yml without one."""
-    Path(home(tmp_path / "home", f"{KEY}\n"), ".ssh/authorized_keys2").write_text(f"{public_key('2')}\n{KEY}\n")
-    for name, text in (("etc/keys/minji", "3"), ("var/lib/gpuadmin/keys/minji", "site")):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(public_key(text))
-    monkeypatch.setattr(homes, "people", lambda place: [{"name": "minji", "uid": 0, "gid": 0, "home": "/home/minji"}])
-    assert homes.keys(Place(root=str(tmp_path)), MOUNTS)["minji"]["plain"] == [KEY, public_key("2")]
-    listed = ["/var/lib/gpuadmin/keys/%u", ".ssh/authorized_keys2", "/etc/keys/%u"]
-    monkeypatch.setattr(homes, "_patterns", lambda *_: listed)
-    assert homes.keys(Place(root=str(tmp_path)), MOUNTS)["minji"]["plain"] == [public_key("2"), KEY, public_key("3")]
-
-
 def test_somebody_with_too_many_keys(tmp_path: Path) -> None:
     found = homes.of_home(home(tmp_path, "".join(f"{public_key(str(one))}\n" for one in range(60))))
     assert (len(found["plain"]), found["odd"]) == (bounds.MOST_OF_ONE, 10)
@@ -172,10 +159,10 @@ def test_who_mounts_something_that_hangs_has_no_keys_and_others_have(
     (tmp_path / "etc/shadow").write_text("")
     plain = homes.of_home
 
-    def of_home(path: str, files: Any) -> Any:
+    def of_home(path: str) -> Any:
         if path.endswith("hana"):
             time.sleep(600)  # a FUSE server that is gone
-        return plain(path, files)
+        return plain(path)
 
     monkeypatch.setattr(homes, "of_home", of_home)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)  # the directories of tests are root's

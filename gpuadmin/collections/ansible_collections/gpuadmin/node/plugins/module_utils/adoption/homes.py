@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from gpuadmin.common.names import KEY_TYPES
@@ -24,8 +24,6 @@ from ..lookup import name_of
 from ..mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
 from ..people import acting_as
 from ..privileges.place import Place
-from ..privileges.sshd import matches
-from ..sshd_settings import ask_sshd, expand_pattern, key_patterns
 from . import bounds
 from .accounts import FIRST, NOT_PEOPLE, accounts
 
@@ -137,27 +135,16 @@ def _kind(mode: int) -> str:
 
 
 def keys(place: Place, text: str | None = None) -> dict[str, dict[str, Any]]:
-    """Person → their public keys, from where sshd reads them: ``plain`` ones as lines; ``options``, ``odd``: of those
-    that are not told."""
+    """Person → their public keys: ``plain`` ones as lines; ``options``, ``odd``: of those that are not told."""
     mounts = parse_mountinfo(read_mountinfo() if text is None else text)
     whose = {one["name"]: one for one in people(place)[: bounds.MOST]}
     homes_of = {name: place.path(one["home"]) for name, one in whose.items()}
     last = _plain_first(sorted(set(homes_of.values())), mounts)
     order = {path: number for number, path in enumerate(last)}
 
-    usual = None if matches(place) else _patterns(place)
-
     def look(name: str) -> dict[str, Any]:
-        one = whose[name]
-        patterns = _patterns(place, "-C", f"user={name},host=localhost,addr=127.0.0.1") if usual is None else usual
-        paths = [expand_pattern(pattern, name, one["uid"], one["home"]) for pattern in patterns]
-        inside = [path for path in paths if path.startswith(os.path.join(one["home"], ""))]
-        with acting_as(one["uid"], one["gid"]):
-            answer = of_home(homes_of[name], [os.path.relpath(path, one["home"]) for path in inside])
-            for path in paths:
-                if path not in inside and not path.startswith(f"{place.state}/"):  # the site's, which users.yml has
-                    _add_file(place.path("/"), path.lstrip("/"), answer)
-        return answer
+        with acting_as(whose[name]["uid"], whose[name]["gid"]):
+            return of_home(homes_of[name])
 
     found = {}
     names = sorted(whose, key=lambda name: order[homes_of[name]])
@@ -170,37 +157,18 @@ def _no_keys() -> dict[str, Any]:
     return {"plain": [], "options": [], "odd": 0, "problem": None}
 
 
-def of_home(home: str, files: Sequence[str] = known_keys.USUAL) -> dict[str, Any]:
-    """The keys of one home, in files that are named by their paths below it."""
+def of_home(home: str) -> dict[str, Any]:
+    """The keys of one home. Nothing is followed: a link in place of .ssh is said, and not entered."""
     answer = _no_keys()
-    for file in files:
-        _add_file(home, file, answer)
-    return answer
-
-
-def _patterns(place: Place, *options: str) -> Sequence[str]:
-    """Where sshd looks for people's keys; where it cannot be asked, as without root, what it does by itself."""
-    if place.root != "/" or os.geteuid() != 0:
-        return known_keys.USUAL
-    try:
-        return key_patterns(ask_sshd(*options))
-    except (NodeError, OSError):
-        return known_keys.USUAL
-
-
-def _add_file(directory: str, file: str, answer: dict[str, Any]) -> None:
-    """Add the keys of a file below a directory. Nothing is followed: a link in place of .ssh is said, not entered."""
     opened: list[int] = []
-    *above, last = file.split("/")
     try:
-        for one in (directory, *above):
-            opened.append(os.open(one, known_keys.DIRECTORY, dir_fd=opened[-1] if opened else None))
-        data = read_small(last, opened[-1])
+        opened.append(os.open(home, known_keys.DIRECTORY))
+        opened.append(os.open(".ssh", known_keys.DIRECTORY, dir_fd=opened[0]))
+        data = read_small("authorized_keys", opened[1])
     except FileNotFoundError:
-        return
+        return answer
     except (OSError, NodeError) as error:
-        answer["problem"] = bounds.line(error.strerror if isinstance(error, OSError) else error)
-        return
+        return {**answer, "problem": bounds.line(error.strerror if isinstance(error, OSError) else error)}
     finally:
         for one in opened:
             os.close(one)
@@ -208,6 +176,7 @@ def _add_file(directory: str, file: str, answer: dict[str, Any]) -> None:
         line = text.strip()
         if line and not line.startswith("#"):
             _sort(line, answer)
+    return answer
 
 
 def _sort(line: str, answer: dict[str, Any]) -> None:
@@ -218,7 +187,7 @@ def _sort(line: str, answer: dict[str, Any]) -> None:
     plain = " ".join(line.split())
     # guard: of a file of keys only public keys leave a host
     if KEY.match(plain) and known_keys.key(plain)["problem"] is None:
-        answer["plain"] += [plain] if plain not in answer["plain"] else []
+        answer["plain"].append(plain)
         return
     facts = known_keys.key(line)
     if facts["fingerprint"] and facts.get("options"):
