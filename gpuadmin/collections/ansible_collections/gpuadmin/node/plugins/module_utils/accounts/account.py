@@ -145,6 +145,8 @@ def stage_account(user: User, data: Databases, observed: Observed, settings: Set
     trusted = observed.desired.root in (None, observed.root)
     found = data.passwd.get(user.name)
     shell = user.shell if settings.login else NOLOGIN
+    if settings.login and found is not None and shell in observed.missing_shells:
+        shell = found[6]  # guard: nobody who can log in gets a login shell that this host lacks -> shell
     wanted = [user.name, "x", str(user.uid), str(user.gid), user.gecos, user.home, shell]
     if found is None:
         entry.status = "missing"
