@@ -112,6 +112,12 @@ def test_what_pam_says_of_an_account(answer: dict[str, Any] | None, account: dic
     assert [one.code for one in pam_account(Person("minji"), found)] == codes
 
 
+def test_pam_that_sshd_does_not_ask_keeps_nobody_out() -> None:
+    account = {"today": 20001, "nologin": None, "shadow": {"locked": False, "expires": None}}
+    found = {"account": account, "pam_account": AGED, "keys": {"settings": {"usepam": "no"}}}
+    assert list(pam_account(Person("minji"), found)) == []
+
+
 def test_what_follows_from_an_aged_password_is_not_said() -> None:
     """`diagnose` began with restarting the person's manager, which PAM keeps from them for the same reason."""
     entry = {"uid": 20000, "shell": "/bin/sh", "shell_lets_in": True, "shell_runs": True}

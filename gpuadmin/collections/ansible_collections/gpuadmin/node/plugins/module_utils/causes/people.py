@@ -74,6 +74,8 @@ def pam_account(person: Person, facts: Facts) -> Iterator[Cause]:
     ended = shadow.get("locked") or (last is not None and last <= found["today"])
     if answer is None or not answer["refused"] or not person.registered or ended or found.get("nologin") is not None:
         return
+    if ((facts.get("keys") or {}).get("settings") or {}).get("usepam") == "no":
+        return  # sshd does not ask PAM
     words = answer["words"]
     if answer["aged"]:
         cause = f"{name}'s password has aged: sshd wants a new one first, and ends commands, scp and editors"
