@@ -194,17 +194,20 @@ def failure_message(result: Mapping[str, Any], items: list[str], task: str, modu
 
 
 #: A module of Ansible's that did not answer, in Ansible's words: why, only the host says.
-_NO_ANSWER = re.compile(r"MODULE FAILURE|[Rr]esult deserialization failed|No start of json char found")
+_NO_ANSWER = re.compile(
+    r"MODULE FAILURE|[Rr]esult deserialization failed|No start of json char found|Premature end of stream"
+)
 _CAUSES = (
     (r"sudo: .*must have a tty", "requiretty is in its sudoers: visudo there, and take it out"),
-    (r"sudo: .*not in the sudoers", "its sudoers has no rule for this account"),
+    (r"not in the sudoers", "its sudoers has no rule for this account"),
 )
 
 
 def _last_words(result: Mapping[str, Any]) -> str:
     """The last line that the remote program wrote, with its cause where that is known; an empty text for none."""
-    for key in ("stderr", "module_stderr", "module_stdout"):
-        lines = [line.strip() for line in str(result.get(key) or "").splitlines()]
+    premature = str(result.get("msg") or "").rpartition(">>> Standard ")[2].partition("\n")[2]
+    for text in (result.get("stderr"), result.get("module_stderr"), result.get("module_stdout"), premature):
+        lines = [line.strip() for line in str(text or "").splitlines()]
         lines = [line for line in lines if line and not re.match(r"(Shared c|C)onnection to .* closed", line)]
         if lines:
             causes = [cause for pattern, cause in _CAUSES if re.search(pattern, lines[-1])]

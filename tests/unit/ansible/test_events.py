@@ -106,6 +106,11 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
         HostResult("failed", [], "sudo: sorry, you must have a tty to run sudo"
                                  f" (requiretty is in its sudoers: visudo there, and take it out){STEP}"),
     ),
+    "sudo's own words, where Ansible waits for it": (
+        [("failed", "n", {"res": {"msg": "Task failed: Premature end of stream waiting for become success.\n"
+                                         ">>> Standard Error\nops is not in the sudoers file."}})],
+        HostResult("failed", [], f"ops is not in the sudoers file. (its sudoers has no rule for this account){STEP}"),
+    ),
     "a module whose program wrote to its output alone": (
         [("failed", "n", {"res": {"msg": "Module result deserialization failed.", "module_stdout": "no space left"}})],
         HostResult("failed", [], f"no space left{STEP}"),
