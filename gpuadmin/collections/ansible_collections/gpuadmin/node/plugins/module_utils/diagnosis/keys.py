@@ -19,6 +19,8 @@ from ..errors import NodeError
 from .subject import LARGEST_FILE, Subject, read_small
 
 MOST_KEYS = 50
+#: Where sshd looks in a home where nothing else is set (sshd_config(5), AuthorizedKeysFile).
+USUAL = (".ssh/authorized_keys", ".ssh/authorized_keys2")
 SMALLEST_RSA = 1024  # bits: sshd's RequiredRSASize where nothing else is set
 DIRECTORY = (
     os.O_RDONLY
@@ -30,7 +32,11 @@ DIRECTORY = (
 
 def of_site(subject: Subject, name: str) -> dict[str, Any]:
     """The keys that gpuadmin wrote to this host: they need no home."""
-    path = os.path.join(subject.state, "keys", name)
+    return read_file(subject, os.path.join(subject.state, "keys", name))
+
+
+def read_file(subject: Subject, path: str) -> dict[str, Any]:
+    """The keys in a file of the host's."""
     try:
         data = read_small(subject.path(path))
     except FileNotFoundError:
@@ -40,25 +46,27 @@ def of_site(subject: Subject, name: str) -> dict[str, Any]:
     return {"path": path, "problem": None, "keys": parse(data)}
 
 
-def of_home(home: str, uid: int, named: str, at: int | None = None) -> dict[str, Any]:
-    """The keys in somebody's home, as sshd's StrictModes judges them: home, .ssh and file are theirs or root's alone.
+def of_home(home: str, uid: int, named: str, at: int | None = None, file: str = USUAL[0]) -> dict[str, Any]:
+    """The keys in a file of somebody's home, as sshd's StrictModes judges them: what leads there is theirs or root's.
 
     Nothing is followed: who has links there gets no answer but that. ``named``: what the home is called in the answer.
     """
-    found: dict[str, Any] = {"path": f"{named}/.ssh/authorized_keys", "problem": None, "keys": []}
+    found: dict[str, Any] = {"path": f"{named}/{file}", "problem": None, "keys": []}
+    *above, last = file.split("/")
     opened: list[int] = []
     try:
-        directory = at
-        for name in (home, ".ssh"):
+        directory, path = at, named
+        for depth, name in enumerate((home, *above)):
             directory = os.open(name, DIRECTORY, dir_fd=directory)
             opened.append(directory)
+            path = f"{path}/{name}" if depth else path
             problem = _strict(os.fstat(directory), uid)
             if problem:
-                found["problem"] = f"{named if name == home else named + '/.ssh'} {problem}"
-        facts = os.stat("authorized_keys", dir_fd=directory, follow_symlinks=False)
+                found["problem"] = f"{path} {problem}"
+        facts = os.stat(last, dir_fd=directory, follow_symlinks=False)
         if not found["problem"]:
             found["problem"] = _strict(facts, uid)
-        found["keys"] = parse(read_small("authorized_keys", directory))
+        found["keys"] = parse(read_small(last, directory))
     except FileNotFoundError:
         found["problem"] = "is missing"
     except (OSError, NodeError) as error:

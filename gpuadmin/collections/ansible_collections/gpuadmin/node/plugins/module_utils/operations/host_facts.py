@@ -20,7 +20,6 @@ from ..mounts import (
     read_mountinfo,
 )
 from ..paths import STATE
-from ..privileges.sshd import reads_directory as sshd_reads_directory
 from ..root import guard
 from ..slurm import divided
 from ..slurm import queue as slurm
@@ -133,7 +132,6 @@ def facts(paths: Sequence[str]) -> dict[str, object]:
         "nvswitches": pci.switches(),
         "read_only_root": guard.inspect("/").managed,
         "serves_nfs": os.path.exists("/usr/sbin/exportfs"),
-        "sshd_directory": sshd_reads_directory(),
         "apparmor_profile_needed": apparmor_profile_needed(),
         "paths": {path: look_at(path, mounts) for path in paths},
     }
