@@ -14,6 +14,7 @@ from gpuadmin.actions.bootstrap import Entrance
 from gpuadmin.actions.shared.adopted_site import News, before, news, write_new, write_news, write_report
 from gpuadmin.actions.shared.outside import Asked, ask, named, outside
 from gpuadmin.adoption.conflict import LEVELS, Conflict
+from gpuadmin.adoption.earlier import NOTHING, read_earlier
 from gpuadmin.adoption.page import DOCUMENT, known, next_commands, uid_sentence
 from gpuadmin.adoption.proposal import ADMIN, Proposal, propose
 from gpuadmin.adoption.seen import Host
@@ -68,6 +69,8 @@ def adopt(options: Options, words: Sequence[str], *, login: str | None, identity
             if site is None:
                 _say_how_to_name(answers)
             return finish(session, answers.code or asked.run.code, {"silent": dict(answers.unknown)}, asked.run)
+        document = before(directory)
+        wanted = None if words else [host.name for host in hosts]
         proposal = propose(
             name or (directory.name if site is None else site.settings.name),
             _seen(hosts, answers, asked),
@@ -75,8 +78,9 @@ def adopt(options: Options, words: Sequence[str], *, login: str | None, identity
             ssh_key=_key(identity),
             silent=answers.unknown,
             site=site,
+            earlier=NOTHING if site is None else read_earlier(document, list(answers.known), wanted),
         )
-        return _write(session, directory, site, proposal, answers)
+        return _write(session, directory, site, proposal, answers, document)
 
 
 def _refuse_login(login: str | None, identity: Path | None) -> None:
@@ -143,9 +147,16 @@ def _seen(hosts: Sequence[SiteHost], answers: Answers, asked: Asked) -> list[Hos
     ]
 
 
-def _write(session: Session, directory: Path, site: Site | None, proposal: Proposal, answers: Answers) -> int:
+def _write(
+    session: Session,
+    directory: Path,
+    site: Site | None,
+    proposal: Proposal,
+    answers: Answers,
+    document: Mapping[str, Any],
+) -> int:
     """Show what was found, ask where a site that people have edited becomes another, and write."""
-    earlier = known(before(directory))
+    earlier = known(document)
     fresh = [one for one in proposal.conflicts if one.key not in earlier]
     settled = len(earlier - {one.key for one in proposal.conflicts}) if not answers.unknown and site is not None else 0
     new = news(proposal, site)
@@ -231,7 +242,7 @@ def _kinds(found: Sequence[Conflict]) -> list[str]:
             people = list(dict.fromkeys(name for one in ones for name in one.people))
             hosts = list(dict.fromkeys(host for one in ones for host in one.hosts))
             whom = f": {listed(people, 8)}" if people else ""
-            lines.append(f"{kind}: {len(ones)} on {listed(hosts, 5)}{whom}")
+            lines.append(f"{kind}: {len(ones)}{f' on {listed(hosts, 5)}' if hosts else ''}{whom}")
     return lines
 
 

@@ -25,7 +25,8 @@ LEVELS: Mapping[Level, str] = {
 class Conflict:
     """`kind`: a name that stays the same; `hosts`, `people`: of whom it is so; `remedies`: commands, a line each.
 
-    A remedy that begins with `#` says where the next ones are to be run.
+    A remedy that begins with `#` says where the next ones are to be run. `looked`: the day of an earlier look that it
+    is from; empty: this one.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Conflict:
     hosts: tuple[str, ...] = ()
     people: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
+    looked: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -52,6 +54,12 @@ def word(text: str) -> str:
 def on(hosts: Iterable[str]) -> str:
     """The line before commands: where they are to be run."""
     return f"# as root on {', '.join(hosts)}"
+
+
+def copied(name: str, old: str, new: str) -> str:
+    """The command that copies somebody's directory to where nothing is, while nothing of theirs runs. The old one
+    stays."""
+    return f'test -z "$(pgrep -u {word(name)})" && test ! -e {word(new)} && cp -aT {word(old)} {word(new)}'
 
 
 def several(people: Iterable[str], command: str) -> list[str]:

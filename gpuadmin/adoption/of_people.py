@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from gpuadmin.adoption.conflict import Conflict, Level, on, several, word
-from gpuadmin.adoption.people import People, Person, by_uid, last_day, last_days
-from gpuadmin.adoption.seen import Host
+from gpuadmin.adoption.people import UNREADABLE, People, Person, by_uid, last_day, last_days
+from gpuadmin.adoption.seen import INSTALLERS, Host
 from gpuadmin.common.text import counted, listed
+from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.schema import Settings
+from gpuadmin.config.schema.base import LOWEST_HUMAN_UID
 
 
 def conflicts(hosts: Sequence[Host], people: People, settings: Settings) -> list[Conflict]:
     """Everything about people that an admin has to know, one entry for what is the same of many."""
     return [
         *_uids(people),
-        *_names(people),
+        *_names(people, hosts, settings),
         *_groups(people),
         *_taken(people, hosts),
         *_ends(people),
         *_passwords(people),
         *_keys(people, hosts),
+        *_of_some_hosts(people, hosts),
+        *_texts(people),
         *_shells(people, settings),
     ]
 
@@ -96,7 +100,7 @@ def _where(person: Person) -> str:
     return ", ".join(f"{uid} on {', '.join(names)}" for uid, names in sorted(hosts.items()))
 
 
-def _names(people: People) -> Iterator[Conflict]:
+def _names(people: People, hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
     for person in people.persons.values():
         if person.refused is not None:
             yield Conflict(
@@ -106,16 +110,44 @@ def _names(people: People) -> Iterator[Conflict]:
                 tuple(person.accounts),
                 (person.name,),
                 (
-                    on(person.accounts),
-                    f"usermod -l NEWNAME {word(person.name)} && groupmod -n NEWNAME {word(person.name)}",
-                    "# or put the name under `protected` in gpuadmin.yml, where it is a service's",
+                    "# a service's: put the name under `protected` in gpuadmin.yml. A person's: give them another"
+                    " account, or rename this one by hand",
+                    "# with its group, home, crontab, mail and subordinate ids, which usermod -l leaves as they are",
                 ),
             )
+    yield from _low(hosts, settings)
+    yield from _aside(people, hosts, settings)
+
+
+def _low(hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
+    """People by all but their uid: nobody with a shell and a home is passed over."""
+    whose: dict[tuple[str, int, str], list[str]] = {}
+    for host in hosts:
+        for name, one in host.low.items():
+            if name != settings.admin.user:
+                whose.setdefault((name, one["uid"], one["home"]), []).append(host.name)
+    for (name, uid, home), names in sorted(whose.items()):
+        yield Conflict(
+            "person left out",
+            f"{name} ({uid} on {', '.join(names)}) has a shell and the home {home}, and cannot be in users.yml: uid"
+            f" {uid} is below {LOWEST_HUMAN_UID}, where distributions number services, and gpuadmin touches none there",
+            "decide",
+            tuple(names),
+            (name,),
+            ("# a service's: leave it. A person's: they need an account with a uid of people's, and their files",),
+        )
+
+
+def _aside(people: People, hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
     for name, why in sorted(people.aside.items()):
+        where = [host.name for host in hosts if any(name in ones and host.entry(path) for path, ones in
+                                                    host.holders.items())]  # fmt: skip
+        kept = "is" if name in settings.protected else "belongs"
+        home = f"; it has a home on {listed(where)}" if where else ""
         yield Conflict(
             "account that is no person's",
-            f"{name}: {why}. It is under `protected`, and not in users.yml",
-            "note",
+            f"{name}: {why}{home}. It {kept} under `protected` in gpuadmin.yml, and is not in users.yml",
+            "decide" if where and name not in INSTALLERS else "note",
             (),
             (name,),
             (
@@ -187,7 +219,7 @@ def _ends(people: People) -> Iterator[Conflict]:
             "note",
             hosts,
             tuple(names),
-            ("gpuadmin check        # says who has expired", *several(names[:3], "gpuadmin remove-user {}")),
+            ("gpuadmin check        # says who has expired; gpuadmin remove-user NAME, for who has left",),
         )
 
 
@@ -243,18 +275,7 @@ def _keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
             tuple(names),
             ("# ask whose it is", *several(names[:1], "gpuadmin change-user {} --add-key FILE.pub")),
         )
-    odd = {
-        name: [host.name for host in hosts if ((host.part("keys") or {}).get(name) or {"odd": 0})["odd"]]
-        for name in people.persons
-    }
-    for where, names in _same({name: ones for name, ones in odd.items() if ones}).items():
-        yield Conflict(
-            "key damaged",
-            f"{listed(names)}: lines of ~/.ssh/authorized_keys are no public key that sshd takes, or are more than fit",
-            "note",
-            where,
-            tuple(names),
-        )
+    yield from _unread_keys(people, hosts)
     without = [person.name for person in people.persons.values() if person.user is not None and not person.user.keys]
     if without and not any(host.without_root for host in hosts):
         yield Conflict(
@@ -266,6 +287,90 @@ def _keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
             (),
             tuple(without),
             (*several(without[:3], "gpuadmin change-user {} --add-key FILE.pub"),),
+        )
+
+
+def _unread_keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+    """What is in files of keys and no key, and files that could not be read, by why."""
+    odd: dict[str, dict[str, list[str]]] = {}
+    closed: dict[str, dict[str, list[str]]] = {}
+    for host in hosts:
+        for name, keys in (host.part("keys") or {}).items():
+            if name in people.persons and keys["odd"]:
+                why = "; ".join(keys["why"]) or "is no public key that sshd takes, or more than fit"
+                odd.setdefault(why, {}).setdefault(name, []).append(host.name)
+            if name in people.persons and keys["problem"] and host.without_root is None:
+                closed.setdefault(keys["problem"], {}).setdefault(name, []).append(host.name)
+    for why, whose in sorted(odd.items()):
+        for where, names in _same(whose).items():
+            words = f"{listed(names)}: of a line in a file of keys: {why}; sshd passes it over"
+            yield Conflict("key damaged", words, "note", where, tuple(names))
+    for why, whose in sorted(closed.items()):
+        for where, names in _same(whose).items():
+            words = f"{listed(names)}: a file of keys could not be read ({why}): what is in it is not in users.yml"
+            yield Conflict("keys not read", words, "decide", where, tuple(names))
+
+
+def _of_some_hosts(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+    """Keys and addresses that some hosts have and not all: whoever is root of one host can write them there."""
+    if any(host.without_root for host in hosts):
+        return  # another look says which keys all have
+    for person in people.persons.values():
+        if person.user is None:
+            continue
+        asked = {host.name for host in hosts}
+        read = {host.name for host in hosts if not ((host.part("keys") or {}).get(person.name) or {}).get("problem")}
+        mine = {key.split()[1] for key in person.user.keys}
+        for blob, key in person.keys.items():
+            # who has a key in users.yml may have others where they like; who has none is asked about all
+            if blob in mine or (mine and people.everywhere <= set(key.hosts)):
+                continue
+            yield Conflict(
+                "key to be decided",
+                f"{person.name}: {key_fingerprint(blob)} is on {_and_not(key.hosts, people, read)}. It is not in"
+                " users.yml, which goes to every host",
+                "decide",
+                key.hosts,
+                (person.name,),
+                (
+                    f"# ask {word(person.name)} for the key's fingerprint: root of one host can write a key there",
+                    f"gpuadmin change-user {word(person.name)} --add-key {word(' '.join(key.text.split()[:2]))}",
+                ),
+            )
+        for email, one in person.addresses.items() if person.user.email is None else ():
+            yield Conflict(
+                "address to be decided",
+                f"{person.name}: {email} is the e-mail address on {_and_not(one.hosts, people, asked)}. It is not in"
+                " users.yml",
+                "decide",
+                one.hosts,
+                (person.name,),
+                (f"gpuadmin change-user {word(person.name)} --email {word(email)}",),
+            )
+
+
+def _and_not(hosts: Sequence[str], people: People, asked: Collection[str]) -> str:
+    without = sorted(people.everywhere - set(hosts))
+    absent, unknown = [one for one in without if one in asked], [one for one in without if one not in asked]
+    not_there = f", and not on {listed(absent)}" if absent else ""
+    return listed(hosts) + not_there + (f" (not known of {listed(unknown)})" if unknown else "")
+
+
+def _texts(people: People) -> Iterator[Conflict]:
+    whose = {
+        person.name: [host for host, one in person.accounts.items() if UNREADABLE in one["gecos"]]
+        for person in people.persons.values()
+        if person.user is not None and not person.user.note
+    }
+    for hosts, names in _same({name: ones for name, ones in whose.items() if ones}).items():
+        yield Conflict(
+            "full name not read",
+            f"{listed(names)}: the full name in passwd is neither UTF-8 nor EUC-KR, so users.yml has none; mails begin"
+            " with it",
+            "note",
+            hosts,
+            tuple(names),
+            tuple(several(names[:5], "gpuadmin change-user {} --note 'FULL NAME'")),
         )
 
 

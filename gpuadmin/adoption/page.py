@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from gpuadmin.adoption.conflict import LEVELS, NO_ADMIN, Conflict
-from gpuadmin.adoption.kept import kept, key_numbers
+from gpuadmin.adoption.kept import kept
 from gpuadmin.adoption.proposal import Proposal
 from gpuadmin.common.text import counted, listed
 from gpuadmin.pages.render import escaped
@@ -27,20 +27,27 @@ _NOT_READ = (
 def uid_sentence(proposal: Proposal) -> str:
     """What an admin wants to know first: whether uids can stay as they are."""
     accounts = proposal.chosen.accounts
-    persons = [one for one in proposal.people.persons.values() if one.user is not None]
+    persons = proposal.users
+    unseen = escaped(listed(proposal.unseen))
     span = f"`accounts: {{uid_first: {accounts.uid_first}, uid_last: {accounts.uid_last}}}`"
-    agree = [one for one in persons if set(one.uids.values()) == {one.uid}]
+    agree = [user for user in persons if set(proposal.uids(user.name).values()) == {user.uid}]
+    of = counted(len(persons), "person", "people")
     if not persons:
-        return "Nobody has an account on these hosts yet."
+        return "Nobody has an account on these hosts yet." + (f" {unseen}: not looked at." if unseen else "")
+    if len(agree) == len(persons) and unseen:  # guard: of a host that was not looked at nobody says that it agrees
+        return (
+            f"The hosts that were looked at agree on the uids of all {of} ({span}). {unseen}: not looked at, so whether"
+            " all can stay as they are is not known yet."
+        )
     if len(agree) == len(persons):
         return (
-            f"All hosts agree on the uids of all {counted(len(persons), 'person', 'people')}: they stay as they are"
-            f" ({span}), and no file has to change its owner."
+            f"All hosts agree on the uids of all {of}: they stay as they are ({span}), and no file has to change its"
+            " owner."
         )
     return (
-        f"Hosts agree on the uids of {len(agree)} of {counted(len(persons), 'person', 'people')}. Keeping them"
+        f"Hosts agree on the uids of {len(agree)} of {of}. Keeping them"
         f" costs least ({span}): only the other {len(persons) - len(agree)} get another uid, on the hosts that differ."
-    )
+    ) + (f" {unseen}: not looked at." if unseen else "")
 
 
 def page(proposal: Proposal, when: datetime) -> str:
@@ -55,11 +62,12 @@ def _lines(proposal: Proposal, when: datetime) -> Iterator[str]:
     yield (
         f"`gpuadmin adopt` looked at {counted(hosts, 'host')} on {when:%Y-%m-%d %H:%M} and changed nothing there."
         " If the next run finds something new it writes another report; if you have edited this page, that goes into a"
-        " file beside it."
+        " file beside it." + (f" Of {escaped(listed(list(proposal.earlier.hosts)))} it has what an earlier look found."
+                              if proposal.earlier.hosts else "")
     )
     yield ""
     yield f"- {uid_sentence(proposal)}"
-    users = proposal.people.users
+    users = proposal.users
     out = [one for one in proposal.people.persons.values() if one.user is None]
     yield f"- users.yml has {counted(len(users), 'person', 'people')}" + (
         f"; {counted(len(out), 'person is', 'people are')} left out: {escaped(listed([one.name for one in out]))}."
@@ -116,7 +124,14 @@ def _hosts(proposal: Proposal) -> Iterator[str]:
             str(len(host.people)),
         )
         yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
+    for name, one in proposal.earlier.hosts.items():
+        kind = "not known" if one["system"] is None else f"{one['system'].get('name')}"
+        row = (name, ", ".join(one["groups"]) or "none", "; ".join(one["why"]), kind, str(one["gpus"]),
+               str(len(one["people"])))  # fmt: skip
+        yield f"| {' | '.join(escaped(cell) for cell in row)} |"
     for name, why in proposal.silent.items():
+        if name in proposal.earlier.hosts:
+            continue
         yield f"| {escaped(name)} | none | {escaped(why)} | not known | | |"
 
 
@@ -129,7 +144,8 @@ def _conflicts(title: str, found: Sequence[Conflict]) -> Iterator[str]:
         if one.kind != kind:
             kind = one.kind
             yield from ("", f"### {kind[0].upper()}{kind[1:]}")
-        where = f"**{escaped(', '.join(one.hosts))}**: " if one.hosts else ""
+        day = f" (looked at on {escaped(one.looked)})" if one.looked else ""
+        where = f"**{escaped(', '.join(one.hosts))}**{day}: " if one.hosts else ""
         yield from ("", f"{where}{escaped(one.words)}")
         if one.remedies:
             # no line of these begins with what a host said, so none of them ends the fence
@@ -137,28 +153,30 @@ def _conflicts(title: str, found: Sequence[Conflict]) -> Iterator[str]:
 
 
 def _people(proposal: Proposal) -> Iterator[str]:
-    if not proposal.people.users:
+    if not proposal.users:
         return
     yield from ("", "## People", "", "| name | uid | keys | until | Docker | e-mail | hosts |")
     yield "| --- | --- | --- | --- | --- | --- | --- |"
-    for user in proposal.people.users:
-        hosts = sorted(proposal.people.persons[user.name].accounts)
+    count = len(proposal.hosts) + len(proposal.earlier.hosts)
+    for user in proposal.users:
+        hosts = sorted(proposal.uids(user.name))
         cells = (
             user.name, str(user.uid), str(len(user.keys)), str(user.expires or ""), "yes" if user.docker else "no",
-            user.email or "", "all" if len(hosts) == len(proposal.hosts) > 1 else ", ".join(hosts),
+            user.email or "", "all" if len(hosts) == count > 1 else ", ".join(hosts),
         )  # fmt: skip
         yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
 
 
 def document(proposal: Proposal, when: datetime, page_text: str) -> dict[str, Any]:
     """adoption.json: the same for programs, and for the next run, which says what is new."""
-    numbers = key_numbers(proposal.hosts)
+    names = {*proposal.earlier.uids, *proposal.people.persons}
+    chosen = {user.name: user.uid for user in proposal.users}
     return {
         "format": FORMAT,
         "when": when.isoformat(timespec="seconds"),
         "page": hashlib.sha256(page_text.encode()).hexdigest(),
         "uids": uid_sentence(proposal),
-        "hosts": {
+        "hosts": dict(proposal.earlier.hosts) | {
             host.name: {
                 "groups": list(proposal.groups[host.name].groups),
                 "why": list(proposal.groups[host.name].why),
@@ -170,12 +188,12 @@ def document(proposal: Proposal, when: datetime, page_text: str) -> dict[str, An
                 "exports": host.listed("exports"),
                 "docker": host.part("docker"),
                 "unknown": host.part("unknown"),
-                "seen": kept(host, numbers),
+                "seen": kept(host),
             }
             for host in proposal.hosts
         },
         "silent": dict(proposal.silent),
-        "people": {name: {"uid": one.uid, "hosts": one.uids} for name, one in proposal.people.persons.items()},
+        "people": {name: {"uid": chosen.get(name), "hosts": proposal.uids(name)} for name in sorted(names)},
         "conflicts": [one.document() for one in proposal.conflicts],
     }
 

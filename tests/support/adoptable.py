@@ -30,7 +30,7 @@ def homes(
 
 def keys(*plain: str, **more: Any) -> dict[str, Any]:
     """Somebody's keys."""
-    return {"plain": list(plain), "options": [], "odd": 0, "problem": None, **more}
+    return {"plain": list(plain), "options": [], "odd": 0, "why": [], "problem": None, **more}
 
 
 ROOT = account("root", 0, home="/root")

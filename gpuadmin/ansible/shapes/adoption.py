@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
@@ -56,6 +56,13 @@ class Directory(TypedDict):
     accounts: Annotated[list[Elsewhere], Field(max_length=5000)]
 
 
+class Link(TypedDict):
+    """Where a link leads, and who has the directory that is there."""
+
+    leads: Line
+    uid: Id | None
+
+
 class Entry(TypedDict):
     name: Name
     kind: Literal["directory", "link", "file", "other", "unknown"]
@@ -63,6 +70,7 @@ class Entry(TypedDict):
     owner: Name | None
     mode: Id | None
     problem: Line | None
+    link: NotRequired[Link | None]  # an adoption.json of before does not have it
 
 
 class Homes(TypedDict):
@@ -85,6 +93,7 @@ class Keys(TypedDict):
     plain: Annotated[list[Annotated[str, Field(max_length=16384)]], Field(max_length=50)]
     options: Annotated[list[Optioned], Field(max_length=50)]
     odd: Id
+    why: Annotated[list[Name], Field(max_length=5)]
     problem: Line | None
 
 
