@@ -212,11 +212,12 @@ def of_server(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
     lines = []
     for name, person in sorted(whose.items()):
         entry = host.entry(f"{homes.path}/{name}")
-        if person is not None and person.user is not None and entry is not None and entry["uid"] == person.uid:
+        if person is None or person.user is None or entry is None:
+            continue
+        # guard: what is in the storage host's own homes is copied as nobody but its owner
+        if {entry["uid"], host.people.get(name, entry)["uid"]} == {person.uid}:
             new = word(f"{homes.export}/{name}/before-{host.name}")
-            lines.append(
-                f"test ! -e {new} && runuser -u {word(name)} -- cp -aT {word(f'{homes.path}/{name}')} {new}"
-            )
+            lines.append(f"test ! -e {new} && runuser -u {word(name)} -- cp -aT {word(f'{homes.path}/{name}')} {new}")
     if whose:
         yield Conflict(
             "homes of the storage host's own",

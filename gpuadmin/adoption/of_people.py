@@ -25,6 +25,7 @@ def conflicts(hosts: Sequence[Host], people: People, settings: Settings) -> list
         *_keys(people, hosts),
         *_of_some_hosts(people, hosts),
         *_texts(people),
+        *_services(people, hosts),
         *_shells(people, settings),
     ]
 
@@ -372,6 +373,34 @@ def _texts(people: People) -> Iterator[Conflict]:
             tuple(names),
             tuple(several(names[:5], "gpuadmin change-user {} --note 'FULL NAME'")),
         )
+
+
+def _services(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+    """Who may be a service: a unit runs as them, or nobody has logged in with it for a year on any host."""
+    idle: dict[str, list[str]] = {}
+    days: dict[str, list[int]] = {}
+    for host in hosts:
+        used = host.part("used") or {"units": {}, "idle": None}
+        for name in host.people.keys() & people.persons.keys():
+            if people.persons[name].user is None:
+                continue
+            if name in used["units"]:
+                words = f"{name}: {used['units'][name]} runs as it. Is it a person? {_IF_SERVICE}"
+                yield Conflict("person or service", words, "decide", (host.name,), (name,))
+            idle.setdefault(name, []).append(host.name)
+            if used["idle"] is not None and name in used["idle"]:
+                days.setdefault(name, []).append(used["idle"][name])
+    # of a host that does not say it somebody may have logged in to it yesterday
+    whose = {
+        name: ones for name, ones in idle.items() if len(days.get(name, ())) == len(ones) and min(days[name]) > 365
+    }
+    for where, names in _same(whose).items():
+        ago = ", ".join(f"{name} for {min(days[name])} days" for name in names[:10])
+        words = f"{listed(names)}: no login for a year ({ago}). Is it a person? {_IF_SERVICE}"
+        yield Conflict("person or service", words, "decide", where, tuple(names))
+
+
+_IF_SERVICE = "A service's name goes out of users.yml and under `protected` in gpuadmin.yml"
 
 
 def _shells(people: People, settings: Settings) -> Iterator[Conflict]:

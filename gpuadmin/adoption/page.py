@@ -62,8 +62,12 @@ def _lines(proposal: Proposal, when: datetime) -> Iterator[str]:
     yield (
         f"`gpuadmin adopt` looked at {counted(hosts, 'host')} on {when:%Y-%m-%d %H:%M} and changed nothing there."
         " If the next run finds something new it writes another report; if you have edited this page, that goes into a"
-        " file beside it." + (f" Of {escaped(listed(list(proposal.earlier.hosts)))} it has what an earlier look found."
-                              if proposal.earlier.hosts else "")
+        " file beside it."
+        + (
+            f" Of {escaped(listed(list(proposal.earlier.hosts)))} it has what an earlier look found."
+            if proposal.earlier.hosts
+            else ""
+        )
     )
     yield ""
     yield f"- {uid_sentence(proposal)}"
@@ -176,7 +180,8 @@ def document(proposal: Proposal, when: datetime, page_text: str) -> dict[str, An
         "when": when.isoformat(timespec="seconds"),
         "page": hashlib.sha256(page_text.encode()).hexdigest(),
         "uids": uid_sentence(proposal),
-        "hosts": dict(proposal.earlier.hosts) | {
+        "hosts": dict(proposal.earlier.hosts)
+        | {
             host.name: {
                 "groups": list(proposal.groups[host.name].groups),
                 "why": list(proposal.groups[host.name].why),

@@ -46,6 +46,7 @@ ANSWER: dict[str, Any] = {
     "directory": {"sources": [], "accounts": []},
     "homes": [homes()],
     "keys": {"minji": keys(public_key("minji")), "jiho": keys()},
+    "used": {"units": {}, "idle": None},
     "file_systems": [{"point": "/", "fstype": "ext4", "source": "/dev/sda1", "subvolume": "/", "network": False}],
     "exports": [],
     "docker": {"data": "/var/lib/docker", "containers": 0, "volumes": [], "volume_count": 0, "program": False,

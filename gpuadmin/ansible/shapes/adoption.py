@@ -97,6 +97,13 @@ class Keys(TypedDict):
     problem: Line | None
 
 
+class Used(TypedDict):
+    """What says of accounts that they are services': units that run as them, and days since the last login."""
+
+    units: Annotated[dict[Name, Name], Field(max_length=5000)]
+    idle: Annotated[dict[Name, Id], Field(max_length=5000)] | None
+
+
 class Mounted(TypedDict):
     point: Line
     fstype: Name
@@ -173,6 +180,7 @@ class Adoption(TypedDict):
     directory: Directory | None
     homes: Annotated[list[Homes], Field(max_length=20)] | None
     keys: Annotated[dict[Name, Keys], Field(max_length=5000)] | None
+    used: Used | None
     file_systems: Annotated[list[Mounted], Field(max_length=200)] | None
     exports: Annotated[list[Export], Field(max_length=200)] | None
     docker: Docker | None

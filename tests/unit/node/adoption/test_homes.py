@@ -61,12 +61,56 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path, odd: str) -> None:
 
 
 def test_a_home_without_keys_has_no_problem(tmp_path: Path) -> None:
-    assert homes.of_home(str(tmp_path / "missing")) == {"plain": [], "options": [], "odd": 0, "problem": None}
+    assert homes.of_home(str(tmp_path / "missing")) == {
+        "plain": [], "options": [], "odd": 0, "why": [], "problem": None,
+    }  # fmt: skip
 
 
 def test_somebody_with_too_many_keys(tmp_path: Path) -> None:
     found = homes.of_home(home(tmp_path, "".join(f"{public_key(str(one))}\n" for one in range(60))))
     assert (len(found["plain"]), found["odd"]) == (bounds.MOST_OF_ONE, 10)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (f"{KEY}\r\n".encode("utf-16"), "the file is UTF-16, which sshd does not read"),
+        (f"---- BEGIN SSH2 PUBLIC KEY ----\n{KEY.split()[1]}\n".encode(), "is a key as PuTTYgen saves it"),
+        (b"ssh-ed25519-cert-v01@openssh.com AAAA minji\n", "is a certificate"),
+    ],
+)
+def test_what_is_no_key_is_named_for_what_it_is(tmp_path: Path, data: bytes, why: str) -> None:
+    path = home(tmp_path, "")
+    (tmp_path / "minji/.ssh/authorized_keys").write_bytes(data)
+    found = homes.of_home(path)
+    assert (found["plain"], found["odd"] > 0) == ([], True)
+    assert found["why"][0].startswith(why)
+
+
+def test_keys_are_read_where_sshd_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second file of its own list, another one in the home, and the host's, by its name or by uid."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)  # the directories of tests are root's
+    (tmp_path / "etc/keys").mkdir(parents=True)
+    (tmp_path / "etc/passwd").write_text("minji:x:1001:1001::/home/minji/:/bin/bash\n")
+    (tmp_path / "etc/shadow").touch()
+    files = {
+        "home/minji/.ssh/authorized_keys2": "2",
+        "home/minji/keys": "keys",
+        "etc/keys/minji": "u",
+        "etc/keys/1001": "U",
+    }
+    for path, seed in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(public_key(seed))
+    place = Place(root=str(tmp_path))
+
+    def plain(*patterns: str) -> list[str]:
+        found: list[str] = homes.keys(place, MOUNTS, lambda _name: patterns)["minji"]["plain"]
+        return found
+
+    assert homes.keys(place, MOUNTS)["minji"]["plain"] == [public_key("2")]
+    assert plain("%h/keys", "/etc/keys/%u", "/etc/keys/%U") == [public_key(seed) for seed in ("keys", "u", "U")]
+    assert plain() == []
 
 
 @pytest.mark.root
@@ -100,13 +144,20 @@ def test_what_is_in_a_directory_of_homes(tmp_path: Path) -> None:
     (tmp_path / "home/minji").mkdir(parents=True)
     (tmp_path / "home/x\ny\x1b[2J").mkdir()
     (tmp_path / "home/link").symlink_to("/root")
+    (tmp_path / "home/moved").symlink_to("/home/minji")
+    (tmp_path / "etc/exports").write_text("/srv/homes *(rw)\n/ *(ro)\n")
     found = homes.homes(Place(root=str(tmp_path)), MOUNTS)
-    first, second = found
+    first, second, third = found
+    assert {one["name"]: one["link"] for one in first["entries"] if one["link"]} == {
+        "link": {"leads": "/root", "uid": None},
+        "moved": {"leads": "/home/minji", "uid": os.geteuid()},
+    }
+    assert (third["path"], third["problem"]) == ("/srv/homes", "missing")
     assert (first["path"], first["fstype"], first["source"], first["mounted"], first["network"]) == (
         "/home", "nfs4", "nas1:/srv/ho mes", True, True,
     )  # fmt: skip
     assert [(one["name"], one["kind"]) for one in first["entries"]] == [
-        ("link", "link"), ("minji", "directory"), ("x y?[2J", "directory"),
+        ("link", "link"), ("minji", "directory"), ("moved", "link"), ("x y?[2J", "directory"),
     ]  # fmt: skip
     assert (second["path"], second["problem"], second["network"]) == ("/data", "missing", False)
 
@@ -159,10 +210,10 @@ def test_who_mounts_something_that_hangs_has_no_keys_and_others_have(
     (tmp_path / "etc/shadow").write_text("")
     plain = homes.of_home
 
-    def of_home(path: str) -> Any:
+    def of_home(path: str, *files: list[str]) -> Any:
         if path.endswith("hana"):
             time.sleep(600)  # a FUSE server that is gone
-        return plain(path)
+        return plain(path, *files)
 
     monkeypatch.setattr(homes, "of_home", of_home)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)  # the directories of tests are root's
