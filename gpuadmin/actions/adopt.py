@@ -162,7 +162,8 @@ def _write(
     new = news(proposal, site)
     _show(session, proposal, fresh if earlier else list(proposal.conflicts), site)
     written: list[str] = []
-    if site is None or new or fresh or settled:
+    looked = document.get("uids") != uid_sentence(proposal)  # at another host than before
+    if site is None or new or fresh or settled or looked:
         if site is not None and new:
             session.plan(_plan(site, new))
             session.confirm()

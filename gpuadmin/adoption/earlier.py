@@ -42,6 +42,7 @@ class _Document(TypedDict):
     hosts: dict[str, _Host]
     people: dict[str, _Person]
     conflicts: list[_Conflict]
+    silent: dict[str, str]
 
 
 _SHAPE = TypeAdapter(_Document)
@@ -49,11 +50,13 @@ _SHAPE = TypeAdapter(_Document)
 
 @dataclass(frozen=True)
 class Earlier:
-    """`hosts`: their entries in adoption.json, as they are there. `uids`: person → host → uid."""
+    """`hosts`: their entries in adoption.json, as they are there. `uids`: person → host → uid. `silent`: those that
+    did not answer, and why."""
 
     hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     uids: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     conflicts: tuple[Conflict, ...] = ()
+    silent: Mapping[str, str] = field(default_factory=dict)
 
 
 NOTHING = Earlier()
@@ -68,9 +71,11 @@ def read_earlier(document: Mapping[str, Any], looked: Collection[str], wanted: C
         found = _SHAPE.validate_python(document)
     except ValidationError:
         return NOTHING
-    kept = [one for one in found["hosts"] if one not in looked and (wanted is None or one in wanted)]
+    others = [one for one in (*found["hosts"], *found["silent"]) if one not in looked]
+    kept = [one for one in others if one in found["hosts"] and (wanted is None or one in wanted)]
+    silent = {one: found["silent"][one] for one in others if one in found["silent"] and wanted is None}
     if not kept:
-        return NOTHING
+        return Earlier(silent=silent)
     uids = {
         name: {host: uid for host, uid in person["hosts"].items() if host in kept}
         for name, person in found["people"].items()
@@ -80,6 +85,7 @@ def read_earlier(document: Mapping[str, Any], looked: Collection[str], wanted: C
         {name: document["hosts"][name] for name in kept},
         {name: hosts for name, hosts in uids.items() if hosts},
         tuple(one for one in conflicts if one is not None),
+        silent,
     )
 
 

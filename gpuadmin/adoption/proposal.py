@@ -97,6 +97,7 @@ def propose(
     `login`: who was logged in as. `site`: what there is already; its settings hold, and who is in it stays as they are.
     `earlier`: what a report has of hosts that are not among these.
     """
+    silent = {**earlier.silent, **(silent or {})}
     homes = grouping.homes_of(hosts)
     if site is not None:
         homes = _homes_of_site(site, homes)
@@ -124,7 +125,7 @@ def propose(
         chosen = Settings.model_validate({"name": name, **settings})
     else:
         settings, chosen = {}, site.settings
-    everywhere = _everywhere(groups, silent or {}, site)
+    everywhere = _everywhere(groups, silent, site)
     everybody = people(hosts, chosen, found, docker_users(hosts), registered, everywhere)
     others = [] if site is None else [group for host in site.inventory.hosts for group in host.groups]
     admins = ["root", chosen.admin.user, *chosen.protected]
@@ -137,7 +138,7 @@ def propose(
     if earlier.conflicts:
         conflicts = merged([*conflicts, *earlier.conflicts])
     return Proposal(
-        name, tuple(hosts), groups, homes, everybody, settings, chosen, tuple(conflicts), dict(silent or {}), earlier,
+        name, tuple(hosts), groups, homes, everybody, settings, chosen, tuple(conflicts), silent, earlier,
         site,
     )  # fmt: skip
 
