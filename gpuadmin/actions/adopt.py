@@ -158,12 +158,14 @@ def _write(
     """Show what was found, ask where a site that people have edited becomes another, and write."""
     earlier = known(document)
     fresh = [one for one in proposal.conflicts if one.key not in earlier]
-    settled = len(earlier - {one.key for one in proposal.conflicts}) if not answers.unknown and site is not None else 0
+    settled = (
+        len(earlier.keys() - {one.key for one in proposal.conflicts}) if not answers.unknown and site is not None else 0
+    )
     new = news(proposal, site)
     _show(session, proposal, fresh if earlier else list(proposal.conflicts), site)
     written: list[str] = []
-    looked = document.get("uids") != uid_sentence(proposal)  # at another host than before
-    if site is None or new or fresh or settled or looked:
+    there = known({"conflicts": [one.document() for one in proposal.conflicts]})
+    if site is None or new or there != earlier or document.get("uids") != uid_sentence(proposal):
         if site is not None and new:
             session.plan(_plan(site, new))
             session.confirm()

@@ -203,11 +203,13 @@ def document(proposal: Proposal, when: datetime, page_text: str) -> dict[str, An
     }
 
 
-def known(before: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Given an earlier adoption.json, return the conflicts in it by their keys; what is damaged counts as new again."""
-    found = set()
+def known(before: Mapping[str, Any]) -> dict[tuple[str, str], set[str]]:
+    """Given an adoption.json, return the hosts of each conflict, by its key; what is damaged counts as new again."""
+    found: dict[tuple[str, str], set[str]] = {}
     conflicts = before.get("conflicts")
     for one in conflicts if isinstance(conflicts, list) else ():
         if isinstance(one, Mapping):
-            found.add((str(one.get("kind")), str(one.get("words"))))
+            hosts = one.get("hosts")
+            key = (str(one.get("kind")), str(one.get("words")))
+            found.setdefault(key, set()).update(map(str, hosts) if isinstance(hosts, list) else ())
     return found

@@ -40,6 +40,7 @@ def test_a_home_on_the_storage_host_stays_the_home(shown_by: str) -> None:
     assert "that of nas1 stays the home" in several.words
 
 
+@pytest.mark.holds("what is in the storage host's own homes is copied as nobody but its owner")
 def test_what_the_storage_host_has_beside_what_it_serves_is_nobody_s_home_on_nodes() -> None:
     """minji's files are in /home there, and nodes mount /srv/homes: it is said, and not taken for the home."""
     there = homes("minji", "gone")
