@@ -161,13 +161,13 @@ def _elsewhere(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
     more = f" and {len(elsewhere) - _MOST_SHOWN} more" if len(elsewhere) > _MOST_SHOWN else ""
     lines = []
     for name, old in sorted(elsewhere.items()):
-        new, user = f"{homes.path}/{name}", people.persons[name].user
-        entry, there = host.entry(old), host.homes(homes.path)
-        # guard: a home is brought to its place only where nothing is there, and it is theirs
-        if (
-            served is None and user is not None and there is not None and not there["network"] and not host.entry(new)
-            and entry is not None and entry["kind"] == "directory" and entry["uid"] == host.people[name]["uid"]
-        ):  # fmt: skip
+        new, entry, there = f"{homes.path}/{name}", host.entry(old), host.homes(homes.path)
+        if host.name == homes.server or people.persons[name].user is None or there is None or there["network"]:
+            continue
+        # guard: a home is brought to its place only where nothing is there
+        if host.entry(new) is not None:
+            continue
+        if entry is not None and entry["kind"] == "directory" and entry["uid"] == host.people[name]["uid"]:
             lines.append(f"{copied(name, old, new)} && usermod -d {word(new)} {word(name)}        # {word(old)} stays")
     yield Conflict(
         "home elsewhere",

@@ -53,7 +53,7 @@ def test_a_home_elsewhere_comes_to_its_place_and_stays_where_it_was() -> None:
     assert run("home elsewhere", hosts, before, after) == "of taeho\nof taeho\ntaeho 700\n/mnt/home/taeho\n"
 
 
-@pytest.mark.holds("a home is brought to its place only where nothing is there, and it is theirs")
+@pytest.mark.holds("a home is brought to its place only where nothing is there")
 @pytest.mark.parametrize("there", [entry("taeho"), entry("taeho", kind="link", link={"leads": "/mnt/x", "uid": None})])
 def test_a_home_elsewhere_is_left_where_something_has_its_place(there: dict[str, Any]) -> None:
     hosts = [storage(), node(there, taeho={"home": "/mnt/data/taeho"})]
