@@ -33,16 +33,19 @@ def on_node(host: Host, homes: Homes, own_homes: Mapping[str, Own]) -> Iterator[
         )
         what = "provision mounts the homes of the storage host by NFSv4 there" if ours else "the homes would hide it"
         automounter = there["fstype"] == "autofs"
+        own = [name for name in host.local_homes(homes.path) if host.name in own_homes.get(name, Own((), False)).nodes]
+        after = "after move-homes: what is left stays on that disk" if own else "with nobody logged in"
         yield Conflict(
             "home mount",
             f"{homes.path} is a mount of {source} ({there['fstype']}): {what}",
             "stops",
             (host.name,),
             remedies=(
+                *(_moving(homes) if own else ()),
                 on([host.name]),
                 *(_automounted(homes.path) if automounter or host.active("autofs.service") else ()),
                 *(() if automounter else (
-                    f"umount {word(homes.path)}        # with nobody logged in; and its line out of /etc/fstab",
+                    f"umount {word(homes.path)}        # {after}; and its line out of /etc/fstab",
                 )),
             ),
         )  # fmt: skip
@@ -60,6 +63,13 @@ def on_node(host: Host, homes: Homes, own_homes: Mapping[str, Own]) -> Iterator[
         )
 
 
+def _moving(homes: Homes) -> tuple[str, str]:
+    return (
+        f"gpuadmin provision --limit {word(homes.server or 'STORAGE')}",
+        f"gpuadmin move-homes --check        # then without --check: {the_page('move-homes')}",
+    )
+
+
 def _automounted(path: str) -> tuple[str, str]:
     """umount ends no automounter: it mounts again for whoever looks."""
     return (
@@ -72,9 +82,7 @@ def _automounted(path: str) -> tuple[str, str]:
 def _commands(host: Host, homes: Homes, names: list[str], own_homes: Mapping[str, Own]) -> Iterator[str]:
     """What brings a node's homes to the storage host, and whose are left."""
     own = [one for one in names if one in own_homes and host.name in own_homes[one].nodes]
-    if own:
-        yield f"gpuadmin provision --limit {word(homes.server or 'STORAGE')}"
-        yield f"gpuadmin move-homes --check        # then without --check: {the_page('move-homes')}"
+    yield from _moving(homes) if own else ()
     left = [name for name in names if name not in own]
     held = [name for name in left if f"{homes.path}/{name}" in host.holders]
     if held:
@@ -206,9 +214,8 @@ def of_server(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
     whose = {
         entry["name"]: people.persons.get(entry["name"])
         for entry in root["entries"]
-        if entry["kind"] == "directory" and (entry["name"] in people.persons or f"{homes.path}/{entry['name']}" in
-                                             host.holders)
-    }  # fmt: skip
+        if entry["kind"] == "directory" and entry["name"] in {*people.persons, *host.people}
+    }
     lines = []
     for name, person in sorted(whose.items()):
         entry = host.entry(f"{homes.path}/{name}")

@@ -323,8 +323,8 @@ def _of_some_hosts(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
         read = {host.name for host in hosts if not ((host.part("keys") or {}).get(person.name) or {}).get("problem")}
         mine = {key.split()[1] for key in person.user.keys}
         for blob, key in person.keys.items():
-            # who has a key in users.yml may have others where they like; who has none is asked about all
-            if blob in mine or (mine and people.everywhere <= set(key.hosts)):
+            # what all hosts have is no one host's doing: whether it is in users.yml was decided before
+            if blob in mine or people.everywhere <= set(key.hosts):
                 continue
             yield Conflict(
                 "key to be decided",

@@ -175,7 +175,15 @@ def test_the_same_on_several_hosts_is_one_conflict() -> None:
     assert one.remedies == ("# as root on gpu1, gpu2", "gpasswd -d minji docker")
 
 
-AUTOMOUNTED = {"homes": [homes(mounted=True, source="/etc/auto.home", fstype="autofs")]}
+AUTOMOUNTED = {"homes": [homes("minji", mounted=True, source="/etc/auto.home", fstype="autofs", network=True)]}
+
+
+def test_homes_on_a_disk_of_their_own_are_moved_before_it_is_unmounted() -> None:
+    lines = conflicts(NAS, good(homes=[homes("minji", mounted=True, source="/dev/sdb1")]))["home mount"][0].remedies
+    assert [line.split()[:2] for line in lines] == [
+        ["gpuadmin", "provision"], ["gpuadmin", "move-homes"], ["#", "as"], ["umount", "/home"],
+    ]  # fmt: skip
+    assert "after move-homes" in lines[-1]
 
 
 def test_umount_is_no_way_out_of_an_automounter() -> None:

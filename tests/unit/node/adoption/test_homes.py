@@ -162,6 +162,15 @@ def test_what_is_in_a_directory_of_homes(tmp_path: Path) -> None:
     assert (second["path"], second["problem"], second["network"]) == ("/data", "missing", False)
 
 
+def test_what_an_automounter_mounts_is_not_on_the_host_s_own_disk(tmp_path: Path) -> None:
+    for path in ("etc/passwd", "etc/shadow"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).touch()
+    text = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:50 / /home rw - autofs /etc/auto.home rw\n"
+    (found,) = homes.homes(Place(root=str(tmp_path)), text)
+    assert (found["fstype"], found["mounted"], found["network"]) == ("autofs", True, True)
+
+
 def test_the_directories_that_homes_are_in() -> None:
     assert homes.roots(["/data/a", "/data/b", "/x/c", "/", "/proc/1/x", "relative"]) == ["/home", "/data", "/x"]
     assert len(homes.roots([f"/d{number}/x" for number in range(100)])) == homes.MOST_ROOTS

@@ -57,7 +57,8 @@ def homes(place: Place, text: str | None = None) -> list[dict[str, Any]]:
                 "fstype": bounds.name(under.fstype) if under else None,
                 "source": bounds.line(under.source) if under else None,
                 "mounted": under is not None and under.point == paths[path],
-                "network": under is not None and NETWORK.match(under.fstype) is not None,
+                # what an automounter mounts below is wherever its map says
+                "network": under is not None and bool(NETWORK.match(under.fstype) or under.fstype == "autofs"),
                 **_entries(place, path, names, mounts),
             }
         )
