@@ -14,6 +14,8 @@ from gpuadmin.text import one_line
 Level = Literal["stops", "decide", "note"]
 #: The kind of conflict that bootstrap settles.
 NO_ADMIN = "no admin account"
+#: The kind of a key that not all hosts have.
+KEY = "key to be decided"
 LEVELS: Mapping[Level, str] = {
     "stops": "In the way of `gpuadmin provision`",
     "decide": "To be decided",

@@ -169,11 +169,11 @@ def _elsewhere(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
     more = f" and {len(elsewhere) - _MOST_SHOWN} more" if len(elsewhere) > _MOST_SHOWN else ""
     lines = []
     for name, old in sorted(elsewhere.items()):
-        new, entry, there = f"{homes.path}/{name}", host.entry(old), host.homes(homes.path)
+        new, entry, there = f"{homes.path}/{name}", host.entries.get(old), host.homes(homes.path)
         if host.name == homes.server or people.persons[name].user is None or there is None or there["network"]:
             continue
         # guard: a home is brought to its place only where nothing is there
-        if host.entry(new) is not None:
+        if new in host.entries:
             continue
         if entry is not None and entry["kind"] == "directory" and entry["uid"] == host.people[name]["uid"]:
             lines.append(f"{copied(name, old, new)} && usermod -d {word(new)} {word(name)}        # {word(old)} stays")
@@ -218,7 +218,7 @@ def of_server(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
     }
     lines = []
     for name, person in sorted(whose.items()):
-        entry = host.entry(f"{homes.path}/{name}")
+        entry = host.entries.get(f"{homes.path}/{name}")
         if person is None or person.user is None or entry is None:
             continue
         # guard: what is in the storage host's own homes is copied as nobody but its owner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gpuadmin.adoption.conflict import Conflict, Level, on, several, word
+from gpuadmin.adoption.conflict import KEY, Conflict, Level, on, several, word
 from gpuadmin.adoption.people import UNREADABLE, People, Person, by_uid, last_day, last_days
 from gpuadmin.adoption.seen import INSTALLERS, Host
 from gpuadmin.common.text import counted, listed
@@ -140,9 +140,13 @@ def _low(hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
 
 
 def _aside(people: People, hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
+    homes: dict[str, list[str]] = {}
+    for host in hosts:
+        for path in host.holders.keys() & host.entries.keys():
+            for name in host.holders[path]:
+                homes.setdefault(name, []).append(host.name)
     for name, why in sorted(people.aside.items()):
-        where = [host.name for host in hosts if any(name in ones and host.entry(path) for path, ones in
-                                                    host.holders.items())]  # fmt: skip
+        where = homes.get(name, [])
         kept = "is" if name in settings.protected else "belongs"
         home = f"; it has a home on {listed(where)}" if where else ""
         yield Conflict(
@@ -327,7 +331,7 @@ def _of_some_hosts(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
             if blob in mine or people.everywhere <= set(key.hosts):
                 continue
             yield Conflict(
-                "key to be decided",
+                KEY,
                 f"{person.name}: {key_fingerprint(blob)} is on {_and_not(key.hosts, people, read)}. It is not in"
                 " users.yml, which goes to every host",
                 "decide",

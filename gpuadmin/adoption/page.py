@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from gpuadmin.adoption.conflict import LEVELS, NO_ADMIN, Conflict
+from gpuadmin.adoption.conflict import KEY, LEVELS, NO_ADMIN, Conflict
 from gpuadmin.adoption.kept import kept
 from gpuadmin.adoption.proposal import Proposal
 from gpuadmin.common.text import counted, listed
@@ -161,14 +162,20 @@ def _people(proposal: Proposal) -> Iterator[str]:
         return
     yield from ("", "## People", "", "| name | uid | keys | until | Docker | e-mail | hosts |")
     yield "| --- | --- | --- | --- | --- | --- | --- |"
+    asked = Counter(name for one in proposal.conflicts if one.kind == KEY for name in one.people)
     count = len(proposal.hosts) + len(proposal.earlier.hosts)
     for user in proposal.users:
         hosts = sorted(proposal.uids(user.name))
         cells = (
-            user.name, str(user.uid), str(len(user.keys)), str(user.expires or ""), "yes" if user.docker else "no",
+            user.name, str(user.uid), f"{len(user.keys)}{_more(asked[user.name])}",
+            str(user.expires or ""), "yes" if user.docker else "no",
             user.email or "", "all" if len(hosts) == count > 1 else ", ".join(hosts),
         )  # fmt: skip
         yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
+
+
+def _more(count: int) -> str:
+    return f", and {count} to be decided" if count else ""
 
 
 def document(proposal: Proposal, when: datetime, page_text: str) -> dict[str, Any]:

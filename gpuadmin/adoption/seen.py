@@ -105,11 +105,12 @@ class Host:
         """What it has at a directory of homes."""
         return next((one for one in self.listed("homes") if one["path"] == path), None)
 
-    def entry(self, path: str) -> Mapping[str, Any] | None:
-        """What it has at a path in a directory of homes."""
-        root = self.homes(home_root(path))
-        name = PurePosixPath(path).name
-        return None if root is None else next((one for one in root["entries"] if one["name"] == name), None)
+    @cached_property
+    def entries(self) -> dict[str, Mapping[str, Any]]:
+        """What it has in directories of homes, by path."""
+        return {
+            f"{root['path'].rstrip('/')}/{one['name']}": one for root in self.listed("homes") for one in root["entries"]
+        }
 
     def disk(self, path: str) -> Mapping[str, Any] | None:
         """The file system that a path is on, of those that are disks or network file systems; None: it is not known."""
