@@ -326,20 +326,27 @@ def _of_some_hosts(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
         asked = {host.name for host in hosts}
         read = {host.name for host in hosts if not ((host.part("keys") or {}).get(person.name) or {}).get("problem")}
         mine = {key.split()[1] for key in person.user.keys}
+        together: dict[tuple[str, ...], list[str]] = {}
         for blob, key in person.keys.items():
             # what all hosts have is no one host's doing: whether it is in users.yml was decided before
-            if blob in mine or people.everywhere <= set(key.hosts):
-                continue
+            if blob not in mine and not people.everywhere <= set(key.hosts):
+                together.setdefault(key.hosts, []).append(key.text)
+        for where, lines in together.items():
+            fingerprints = ", ".join(key_fingerprint(line.split()[1]) for line in lines)
+            verb, they = ("is", "It is") if len(lines) == 1 else ("are", "They are")
             yield Conflict(
                 KEY,
-                f"{person.name}: {key_fingerprint(blob)} is on {_and_not(key.hosts, people, read)}. It is not in"
-                " users.yml, which goes to every host",
+                f"{person.name}: {fingerprints} {verb} on {_and_not(where, people, read)}. {they} not in users.yml,"
+                " which goes to every host",
                 "decide",
-                key.hosts,
+                where,
                 (person.name,),
                 (
                     f"# ask {word(person.name)} for the key's fingerprint: root of one host can write a key there",
-                    f"gpuadmin change-user {word(person.name)} --add-key {word(' '.join(key.text.split()[:2]))}",
+                    *(
+                        f"gpuadmin change-user {word(person.name)} --add-key {word(' '.join(line.split()[:2]))}"
+                        for line in lines
+                    ),
                 ),
             )
         for email, one in person.addresses.items() if person.user.email is None else ():

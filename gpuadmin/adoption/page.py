@@ -162,7 +162,10 @@ def _people(proposal: Proposal) -> Iterator[str]:
         return
     yield from ("", "## People", "", "| name | uid | keys | until | Docker | e-mail | hosts |")
     yield "| --- | --- | --- | --- | --- | --- | --- |"
-    asked = Counter(name for one in proposal.conflicts if one.kind == KEY for name in one.people)
+    asked: Counter[str] = Counter()
+    for one in proposal.conflicts:
+        if one.kind == KEY:
+            asked[one.people[0]] += len(one.remedies) - 1  # the first line asks, and each other one adds a key
     count = len(proposal.hosts) + len(proposal.earlier.hosts)
     for user in proposal.users:
         hosts = sorted(proposal.uids(user.name))

@@ -1,5 +1,6 @@
 """What does not fit: a fault of a host or of a person gives the conflict of its kind, and nothing else does."""
 
+import shlex
 from datetime import datetime
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuadmin.accounts.importing import read_keys
 from gpuadmin.adoption import page as pages
 from gpuadmin.adoption.conflict import Conflict
 from gpuadmin.adoption.of_root import overlaps
@@ -347,3 +349,16 @@ def test_what_comes_next_has_bootstrap_where_there_is_no_admin_account() -> None
         "\ngpuadmin bootstrap gpu1 nas1 --as root" in pages.page(missing, datetime(2026, 12, 1)).partition("## Next")[2]
     )
     assert list(pages.next_commands(proposal(good(), NAS))) == ["gpuadmin check", "gpuadmin provision --check"]
+
+
+def test_keys_that_are_to_be_decided_can_be_added_as_they_are_printed() -> None:
+    """Each is a command that change-user takes. A comment, which whoever wrote the key has chosen, is in none."""
+    two = [f"{public_key(seed)} x' $(reboot) `id`" for seed in ("a", "b")]
+    found = proposal(NAS, good(), good("gpu2", **with_keys(jiho=keys(public_key("jiho"), *two))))
+    (one,) = (one for one in found.conflicts if one.kind == "key to be decided")
+    asked, *lines = one.remedies
+    assert asked.startswith("# ask jiho ")
+    words = [shlex.split(line) for line in lines]
+    assert [line[:4] for line in words] == [["gpuadmin", "change-user", "jiho", "--add-key"]] * 2
+    assert [read_keys([line[4]]) for line in words] == [(public_key(seed).rpartition(" ")[0],) for seed in ("a", "b")]
+    assert "| jiho | 1002 | 1, and 2 to be decided |" in pages.page(found, datetime(2026, 12, 1))
