@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.adoption import bounds, homes
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
 from hypothesis import given
 from hypothesis import strategies as st
@@ -229,3 +230,29 @@ def test_who_mounts_something_that_hangs_has_no_keys_and_others_have(
     found = homes.keys(Place(root=str(tmp_path)), MOUNTS)
     assert found["minji"]["plain"] == [KEY]
     assert (found["hana"]["plain"], found["hana"]["problem"]) == ([], "did not answer in 1 s")
+
+
+def test_whose_keys_are_elsewhere_by_a_match_block_is_asked_of_sshd(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a Match block one answer is everybody's; where sshd does not answer it is what it does by itself."""
+    asked: list[tuple[str, ...]] = []
+
+    def ask(*options: str) -> dict[str, list[str]]:
+        asked.append(options)
+        if any("user=hana" in one for one in options):
+            raise NodeError("sshd does not accept its own settings")
+        return {"authorizedkeysfile": ["/srv/%u" if options else ".ssh/authorized_keys"]}
+
+    monkeypatch.setattr(homes, "ask_sshd", ask)
+    monkeypatch.setattr(homes, "matches", lambda _place: [])
+    assert list(homes.find_key_files(Place())("minji")) == [".ssh/authorized_keys"]
+    assert asked == [()]
+    monkeypatch.setattr(homes, "matches", lambda _place: ["Match Group students"])
+    files = homes.find_key_files(Place())
+    assert (list(files("minji")), list(files("hana"))) == (["/srv/%u"], [".ssh/authorized_keys"])
+
+    def refuse(*_options: str) -> dict[str, list[str]]:
+        raise NodeError("no hostkeys available")
+
+    monkeypatch.setattr(homes, "ask_sshd", refuse)
+    monkeypatch.setattr(homes, "matches", lambda _place: [])
+    assert list(homes.find_key_files(Place())("minji")) == [".ssh/authorized_keys", ".ssh/authorized_keys2"]

@@ -36,7 +36,7 @@ def used(place: Place, text: str | None = None, now: float | None = None) -> dic
 
 def units(text: str) -> dict[str, str]:
     """Account → a unit of its own: not of a template, by which systemd and admins run things for people."""
-    found = {}
+    found: dict[str, str] = {}
     for block in text.split("\n\n"):
         facts = dict(line.partition("=")[::2] for line in block.splitlines())
         if facts.get("User") and "@" not in facts.get("Id", "@"):
