@@ -14,6 +14,7 @@ from gpuadmin.errors import ConfigError
 
 LARGEST = 16 * 1024 * 1024  # bytes; ten thousand people with a key each are a quarter of that
 
+#: Byte order marks of what Windows calls Unicode.
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _SEPARATORS = ",;\t"
 _KINDS = {

@@ -14,7 +14,7 @@ from gpuadmin.common.names import KEY_TYPES
 from gpuadmin.config.fields import ssh_key
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.errors import ConfigError
-from gpuadmin.reading import UTF16, decode_table, decoded, expanded, not_utf8, read_limited, separator
+from gpuadmin.reading import UTF16, decode_table, decoded, expanded, read_limited, separator
 
 MOST_OF_KEYS = 1024 * 1024  # bytes of a file of public keys
 MOST_ROWS = 20_000
@@ -41,9 +41,7 @@ def read_keys(given: Sequence[str], option: str = "--key") -> tuple[str, ...]:
             )
         path = expanded(item)
         raw = read_limited(path, MOST_OF_KEYS)
-        if raw.startswith(UTF16):
-            raise ConfigError(f"{option} {path}: is UTF-16, as PowerShell's > writes it", hint=not_utf8(raw, path))
-        text = raw.decode("utf-8", errors="replace")
+        text = decoded(raw, path) if raw.startswith(UTF16) else raw.decode("utf-8-sig", errors="replace")
         if _PRIVATE.search(text):
             public = path.with_name(f"{path.name}.pub")
             hint = f"the public one is {public}" if public.is_file() else _ANOTHER

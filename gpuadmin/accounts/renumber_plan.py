@@ -8,15 +8,28 @@ from typing import Any
 from gpuadmin.accounts.renumbering import Moves
 from gpuadmin.common.text import counted, listed, size_words, the_page
 from gpuadmin.plan import Plan, PlanBuilder
+from gpuadmin.power import Decision
 
 
-def plan(seen: Mapping[str, Any], moves: Moves, under_way: Sequence[str], opening: Mapping[str, Sequence[str]]) -> Plan:
-    """What an admin is shown before anything happens. ``opening``: host → whom it opens again, and no more."""
+def plan(
+    seen: Mapping[str, Any],
+    moves: Moves,
+    under_way: Sequence[str],
+    opening: Mapping[str, Sequence[str]],
+    decision: Decision,
+) -> Plan:
+    """What an admin is shown before anything happens. ``opening``: host → whom it opens again, and no more.
+
+    ``decision``: which hosts boot, in which order, and which cannot.
+    """
     builder = PlanBuilder("Give people one uid on every host", destroys=True)
     for host, names in opening.items():
         builder.add(host, f"open again {listed(names)}: closed by a run that ended before it had changed anything")
     for host in under_way:
-        builder.add(host, f"go on with what was begun: {listed(sorted(seen[host]['people']))}")
+        people = listed(sorted(seen[host]["people"])) or "accounts that were closed"
+        builder.add(host, f"open again {people}" if seen[host]["whole"] else f"go on with what was begun: {people}")
+        if seen[host]["problem"]:
+            builder.warn(f"{host}: its last boot could not do it: {seen[host]['problem']}")
     for host, of in moves.hosts.items():
         if host not in under_way:
             builder.add_all([host], steps(seen[host], of))
@@ -27,8 +40,15 @@ def plan(seen: Mapping[str, Any], moves: Moves, under_way: Sequence[str], openin
         )
     for name, why in sorted(moves.left.items()):
         builder.warn(f"{name} is left alone: {why}")
+    for number, step in enumerate(decision.steps, start=1):
+        when = "; ids change at that boot, before anybody can log in" if step.step == "switch" else ""
+        builder.add_all(step.hosts, [f"{number}. {step.does}{when}"])
+    for host, why in decision.refused.items():
+        builder.warn(f"{host} cannot reboot: {why}")
     if moves.hosts:
         builder.warn(f"{counted(len(moves.people), 'person', 'people')} cannot log in until it has ended")
+    if decision.steps:
+        builder.warn(f"{listed(decision.hosts)} reboot: whatever anybody runs there ends, with a minute's notice")
     for host, answer in sorted(seen.items()):
         if host in moves.hosts:
             for line in notes(host, answer):

@@ -57,6 +57,16 @@ def in_queue(seen: Mapping[str, Mapping[str, Any]], names: Collection[str], jobs
     return found
 
 
+def reboots(seen: Mapping[str, Mapping[str, Any]], moves: Moves, storage: Collection[str]) -> list[str]:
+    """The hosts that are to boot: where ids change. If homes change hands, or a run was cut off, all that are not done
+    yet: people on the others have those homes mounted, or have been sent away already."""
+    left = [host for host, answer in seen.items() if not answer["whole"]]
+    changing = {*moves.hosts, *(host for host, answer in seen.items() if answer["under_way"])}
+    if changing & set(storage) or len(left) < len(seen):  # guard: nobody has a home open while it changes hands
+        return left
+    return [host for host in left if host in changing]
+
+
 def begun(seen: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """Name → the uid that an earlier run has begun to give them somewhere, whatever users.yml says now."""
     return {name: pair[1] for answer in seen.values() if answer["under_way"] for name, pair in answer["people"].items()}
@@ -109,9 +119,6 @@ def decide(
     for host, answer in sorted(seen.items()):
         for name, words in answer["problems"].items():
             left.setdefault(name, f"{host}: {words}")
-        for name, words in answer["busy"].items():
-            if name in changing:  # whoever stays as they are may run what they like
-                left.setdefault(name, f"{host}: {words}")
     for name, words in in_queue(seen, sorted(changing), jobs or {}).items():
         left.setdefault(name, words)
     for name in wanted:

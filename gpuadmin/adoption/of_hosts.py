@@ -43,9 +43,10 @@ def conflicts(
 
 def _unread(host: Host) -> Iterator[Conflict]:
     if host.without_root is not None:
+        why = host.without_root.partition(" (at the step")[0]
         yield Conflict(
             "read without root",
-            "gpuadmin could not become root there by sudo, so this is not known: password states and ends, other"
+            f"gpuadmin could not become root there: {why}. Not known without: password states and ends, other"
             " people's keys, closed homes, sudo's rules, sshd's settings, volumes of root's Docker",
             "decide",
             (host.name,),

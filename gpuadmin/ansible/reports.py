@@ -62,7 +62,6 @@ REPORTS: Mapping[str, Any] = {
     "exposed": looks.Exposed,
     "adoption": adoption.Adoption,
     "renumber": people.Renumbering,
-    "renumbered": people.Renumbered,
     "moving": people.Moving,
     "moved": people.Moved,
     "move_key": people.PublicKey,

@@ -11,13 +11,14 @@ from gpuadmin.options import Options
 
 @click.command("renumber")
 @click.argument("users", metavar="[USER...]", nargs=-1, shell_complete=people())
+@click.option("--force", is_flag=True, help="Reboot hosts that people use: they are told, and have a minute.")
 @run_options()
-def command(users: tuple[str, ...], options: Options) -> int:
+def command(users: tuple[str, ...], force: bool, options: Options) -> int:
     """Give people the uid that users.yml says, on every host, with all files that carry the old one.
 
     Without names: everybody whose uid differs somewhere. It looks on all local file systems, shows files and bytes for
-    each host, and asks. Whoever runs something is left alone. The others cannot log in until it has ended.
-    After a kill or a power cut the same command goes on.
+    each host, and asks. Then those people cannot log in, and the hosts reboot: ids change at boot, before anybody can
+    be there. After a kill or a power cut the same command goes on.
 
     \b
     gpuadmin renumber --check
@@ -25,4 +26,4 @@ def command(users: tuple[str, ...], options: Options) -> int:
     """
     from gpuadmin.actions.renumber import renumber
 
-    return renumber(options, users)
+    return renumber(options, users, force=force)

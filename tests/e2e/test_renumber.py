@@ -1,7 +1,5 @@
 """People who have each other's uid on some hosts get the one of users.yml on all, with all that carries the other."""
 
-import subprocess
-
 import pytest
 
 from tests.support import by_hand
@@ -53,6 +51,33 @@ entries = [(1, 6, nobody), *((2, 4, one) for one in people), (4, 4, nobody), (16
 value = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries)
 os.setxattr(sys.argv[1], "system.posix_acl_access", value)
 """
+
+
+#: sumin keeps a program of minji's open that has no name any more.
+HOLD = """
+import os, time
+os.set_inheritable(os.open("/local/minji/x", os.O_RDONLY), True)
+open("/local/sumin/held", "w").close()
+time.sleep(3600)
+"""
+#: sumin names minji in ACLs of her own files, again and again.
+LOOP = """
+import os, struct, sys, time
+nobody, uid = 2**32 - 1, int(sys.argv[1])
+entries = ((1, 6, nobody), (2, 4, uid), (4, 4, nobody), (16, 6, nobody), (32, 0, nobody))
+acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries)
+while True:
+    for number in range(20):
+        open(f"/local/sumin/f{number}", "a").close()
+        os.setxattr(f"/local/sumin/f{number}", "system.posix_acl_access", acl)
+    time.sleep(0.005)
+"""
+AS = "setpriv --reuid={0} --regid={0} --clear-groups"
+
+
+def log(cluster: Cluster, uid: int, words: str) -> None:
+    """Have somebody's program log these words on node1, where each person has a journal of their own."""
+    cluster.admin("node1", f"{AS.format(uid)} logger '{words}'; sleep 1; journalctl --sync")
 
 
 def place(cluster: Cluster, host: str, name: str, program: str) -> None:
@@ -139,24 +164,52 @@ def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
     assert ids(cluster, "node1") == f"{JIHO} {JIHO} {MINJI} {MINJI}"
     assert {host: manifest(cluster, host, JIHO, MINJI) for host in before} == before
 
-    # the process that does it is killed in the middle, as soon as it is at work on the storage host
-    unit = "gpuadmin-renumber.service"
-    waits = f"until systemctl -q is-active {unit}; do sleep 0.05; done; sleep 0.7; systemctl kill -s KILL {unit}"
-    with subprocess.Popen([*cluster.ssh_command("admin", "storage1"), f"sudo timeout 200 sh -c '{waits}'"]):
-        killed = cluster.gpuadmin("renumber", "--yes", code=3)
+    # what would go on as somebody else: minji's program without a name, which sumin holds, and an ACL set for ever
+    cluster.admin("node1", "install -d -o 20003 -g 20003 /local/sumin; install -d -m 700 -o jiho -g jiho /local/jiho")
+    cluster.admin("node1", "echo confidential > /local/jiho/thesis; chown jiho: /local/jiho/thesis")
+    cluster.admin("node1", "install -m 4755 -o minji -g minji /bin/cat /local/minji/x")
+    for name, program in (("hold", HOLD), ("loop", LOOP)):
+        place(cluster, "node1", f"{name}.py", program)
+        cluster.admin("node1", f"install -m 644 /root/{name}.py /local/sumin/{name}.py")
+        as_sumin = f"systemd-run --quiet --unit=sumin-{name} --uid=20003 --gid=20003"
+        cluster.admin("node1", f"{as_sumin} python3 /local/sumin/{name}.py {MINJI}")
+    cluster.wait(lambda: cluster.ssh("admin", "node1", "test -e /local/sumin/held && echo so"))
+    cluster.admin("node1", "rm /local/minji/x")
+    cluster.admin("node1", "mkdir -p /var/log/journal && journalctl --flush")
+    log(cluster, JIHO, "old words of minji")
+    log(cluster, MINJI, "old words of jiho")
+    before["node1"] = manifest(cluster, "node1", JIHO, MINJI)
+
+    # the storage host's unit is killed in the middle: nobody is let in anywhere, and the nodes keep their ids
+    unit = "/etc/systemd/system/gpuadmin-renumber.service.d"
+    limit = f"mkdir {unit} && printf '[Service]\\nTimeoutStartSec=1\\n' > {unit}/cut.conf"
+    cluster.admin("storage1", f"{OPEN} 2>/dev/null; {limit}; btrfs property set -ts / ro true 2>/dev/null; true")
+    killed = cluster.gpuadmin("renumber", "--yes", "--force", code=3)
     assert killed["hosts"]["storage1"]["status"] == "failed"
     for host in ("node1", "node2"):
         assert cluster.ssh("minji", host, "true").returncode == 255, "nobody is in while files are half another's"
         assert cluster.admin(host, "getent shadow minji | cut -d: -f8").strip() == "1"
+    assert ids(cluster, "node1") == f"{JIHO} {JIHO} {MINJI} {MINJI}"
     assert cluster.admin("storage1", "getent shadow minji | cut -d: -f8").strip() == "1"
-    done = cluster.gpuadmin("renumber", "--yes")
-    assert done["result"]["renumbered"]["storage1"]["changed"] > 0
+    cluster.admin("storage1", f"{OPEN} 2>/dev/null; rm -r {unit}; btrfs property set -ts / ro true 2>/dev/null; true")
+    done = cluster.gpuadmin("renumber", "--yes", "--force")
+    assert done["hosts"]["node1"]["changed"] == [
+        f"jiho: uid {MINJI} becomes {JIHO}",
+        f"minji: uid {JIHO} becomes {MINJI}",
+    ]
     for host in before:
         assert ids(cluster, host) == f"{MINJI} {MINJI} {JIHO} {JIHO}"
     assert {host: manifest(cluster, host, MINJI, JIHO) for host in before} == before
     assert f"minji:{subid(MINJI) - 999}:65536" in cluster.admin("node1", "cat /etc/subuid")
     assert cluster.gpuadmin("renumber", "--yes")["result"] == {}
     assert cluster.admin("node2", "getent shadow minji | cut -d: -f8").strip() == ""
+    assert cluster.admin("node1", "pgrep -u 20003 || true") == "", "sumin, whom it does not concern, holds nothing"
+    log(cluster, JIHO, "new words of jiho")
+    for uid, name, other in ((MINJI, "minji", "jiho"), (JIHO, "jiho", "minji")):
+        words = cluster.admin("node1", f"{AS.format(uid)} journalctl -q --no-pager -o cat 2>&1 | grep words || true")
+        assert f"old words of {name}" in words
+        assert f"words of {other}" not in words
+    assert cluster.admin("storage1", "ls /etc/systemd/system | grep renumber || true") == ""
 
     # the controller is killed when jiho is kept out and nothing of theirs has changed; then somebody changes their mind
     register(cluster, jiho=20009)

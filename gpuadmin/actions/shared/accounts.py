@@ -109,8 +109,8 @@ def converge(
     if keyless and settings.accounts.source == "registry":
         has = "has" if len(keyless) == 1 else "have"
         builder.warn(
-            f"{listed(keyless)} {has} no ssh key and cannot log in until one is given: "
-            "gpuadmin change-user NAME --add-key FILE.pub"
+            f"{listed(keyless)} {has} no ssh key in users.yml: without one in their home on the hosts nobody logs in; "
+            "gpuadmin change-user NAME --add-key FILE.pub gives one"
         )
     return Change(registry, builder.build(), variables(settings, users, absent) | (extra or {}), forget)
 

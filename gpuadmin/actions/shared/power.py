@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,7 @@ from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.power import Action, Decision, Target, decide, moment
+from gpuadmin.power import Action, Decision, Step, Target, decide, moment
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.session import Session, opened
 
@@ -72,12 +72,12 @@ def switch(options: Options, request: PowerRequest) -> int:
     """Reboot hosts, or switch them off. Returns the exit code."""
     with opened(request.action, options) as session:
         at = None if request.at is None else moment(request.at, datetime.now())
-        targets = _targets(session, request.patterns)
-        answers = _look(session, request, targets)
+        targets = find_targets(session, request.patterns)
+        answers = look(session, request, targets)
         waits = request.when_idle or request.force or at is not None
         failed = {host: answers.unknown[host] for host in answers.failed}
         queue = away(session, [one.name for one in targets])
-        known = {host: _with_jobs(queue, host, found, request) for host, found in answers.known.items()}
+        known = {host: with_jobs(queue, host, found, request) for host, found in answers.known.items()}
         decision = decide(request.action, targets, known, waits=waits, failed=failed)
         builder = _plan(session, request, decision, at)
         queue.plan(builder, decision.hosts, back=request.action == "reboot")
@@ -89,7 +89,7 @@ def switch(options: Options, request: PowerRequest) -> int:
         nodes = [one.name for one in targets if one.people and one.name in decision.hosts]
         if at is not None and not session.check and nodes:
             _wait(session, request, queue, nodes, at)
-        run, gone = _go(session, request, queue, decision, sent_away=at is not None)
+        run, gone = go(session, request, queue, decision, sent_away=at is not None)
         # guard: a node that stays says no more that it goes
         if (at is not None or request.when_idle) and not session.check:
             _withdraw(session, request, queue, [node for node in nodes if node not in gone])
@@ -103,7 +103,7 @@ def switch(options: Options, request: PowerRequest) -> int:
         return report(session, run, result, advice=advice, unknown=[answers])
 
 
-def _targets(session: Session, patterns: Sequence[str]) -> list[Target]:
+def find_targets(session: Session, patterns: Sequence[str]) -> list[Target]:
     """The hosts that are meant, each once. Raises ConfigError for one that is in none of the groups, and for none."""
     allowed = {host.name for host in session.hosts}
     found = {host.name: host for pattern in patterns for host in session.site.inventory.limited(pattern, "HOST")}
@@ -122,13 +122,13 @@ def _targets(session: Session, patterns: Sequence[str]) -> list[Target]:
     return targets
 
 
-def _look(session: Session, request: PowerRequest, targets: Sequence[Target]) -> Answers:
+def look(session: Session, request: PowerRequest, targets: Sequence[Target]) -> Answers:
     names = [one.name for one in targets]
     found = session.look(request.action, names, {"gpuadmin_power_tasks": "look"})
     return Answers.of(found.hosts, names, "power")
 
 
-def _with_jobs(queue: Away, host: str, found: Mapping[str, Any], request: PowerRequest) -> Mapping[str, Any]:
+def with_jobs(queue: Away, host: str, found: Mapping[str, Any], request: PowerRequest) -> Mapping[str, Any]:
     """What a host says, with jobs of the queue as people who are on it."""
     if host not in queue.nodes:
         return found
@@ -192,18 +192,28 @@ def _withdraw(session: Session, request: PowerRequest, queue: Away, nodes: Seque
     )
 
 
-def _go(
-    session: Session, request: PowerRequest, queue: Away, decision: Decision, *, sent_away: bool
+def go(
+    session: Session,
+    request: PowerRequest,
+    queue: Away,
+    decision: Decision,
+    *,
+    sent_away: bool = False,
+    begin: Callable[[Step], bool] = lambda _: True,
+    more: Mapping[str, Any] | None = None,
 ) -> tuple[RunResult, set[str]]:
     """Step by step; none is begun after one that did not succeed everywhere.
 
-    Returns what became of every host, and which were switched off, or are back.
+    `begin`: what a verb does before each step; False: it is not begun. `more`: variables of the verb's own. Returns
+    what became of every host, and which were switched off, or are back.
     """
     hosts: dict[str, HostResult] = {}
     run = RunResult({})
     released: set[str] = set()
     gone: set[str] = set()
     for step in decision.steps:
+        if not begin(step):
+            break
         # people who came after the homes were released have none: they are told, and the node is not kept for them
         force = request.force or sent_away or set(step.hosts) <= released
         given = {
@@ -214,6 +224,7 @@ def _go(
             "gpuadmin_reason": NOW[request.action],
             "gpuadmin_waiting": WHEN_IDLE[request.action],
             **queue.asked(waits=request.when_idle, force=force),
+            **(more or {}),
         }
         run = session.run(
             request.action, step.hosts, given, check=session.check, label=f"{request.action}: {step.does}"

@@ -7,7 +7,7 @@ from typing import Annotated, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
-from gpuadmin.ansible.shapes.bounds import Count, Seconds, Stamp, Uids, Words
+from gpuadmin.ansible.shapes.bounds import Count, Stamp, Uids, Words
 
 
 class Person(TypedDict):
@@ -104,22 +104,14 @@ class Renumbering(TypedDict):
     problems: dict[_Name, _Line]
     people: dict[_Name, _Pair]
     under_way: bool
+    whole: bool
+    problem: _Line
     closed: dict[_Name, _Pair]
-    busy: dict[_Name, _Line]
     written: _Lines
     trees: NotRequired[dict[_Line, dict[_Name, Annotated[list[Count], Field(min_length=2, max_length=2)]]]]
+    seen: NotRequired[Count]
     notes: NotRequired[_Lines]
     unknown: NotRequired[_Lines]
-
-
-class Renumbered(TypedDict):
-    """What was done on a host."""
-
-    people: dict[_Name, _Pair]
-    changed: Count
-    seen: Count
-    words: _Lines
-    seconds: Seconds
 
 
 #: One of ed25519, or none; what one host says here becomes known to another.

@@ -1,6 +1,5 @@
 """add-user --from and --key: many people at once, all of them valid or none."""
 
-import re
 import subprocess
 import sys
 from datetime import date
@@ -224,20 +223,12 @@ def test_keys_are_given_as_text_or_as_files(tmp_path: Path) -> None:
     assert read_keys([KEY, second]) == (KEY, second)
 
 
-@pytest.mark.parametrize(
-    ("data", "why", "way_out"),
-    [
-        (f"{KEY}\r\n".encode("utf-16"), "is UTF-16, as PowerShell's > writes it", "iconv -f UTF-16 -t UTF-8 '"),
-        (b"---- BEGIN SSH2 PUBLIC KEY ----\nComment: x\nAAAA\n", ":1: is a key as PuTTYgen saves it", ".pub file"),
-        (b"ssh-ed25519-cert-v01@openssh.com AAAA x\n", ":1: is a certificate, and no key", ".pub file"),
-    ],
-)
-def test_a_file_that_windows_made_is_named_for_what_it_is(tmp_path: Path, data: bytes, why: str, way_out: str) -> None:
+def test_the_way_out_of_utf16_can_be_pasted(tmp_path: Path) -> None:
     file = tmp_path / "my key.pub"
-    file.write_bytes(data)
-    with pytest.raises(ConfigError, match=re.escape(why)) as caught:
+    file.write_bytes(f"{KEY}\r\n".encode("utf-16"))
+    with pytest.raises(ConfigError) as caught:
         read_keys([str(file)])
-    assert way_out in str(caught.value.hint)
+    assert f"iconv -f UTF-16 -t UTF-8 '{file}' > '{file}'.utf-8" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("given", ["none.pub", "-rf", "", "a\nb", "x" * 5000, "ssh-dss AAAA"])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpuadmin.accounts.renumber_plan import agree, notes, steps
-from gpuadmin.accounts.renumbering import Moves, assumed, begun, decide, in_queue, shut_out
+from gpuadmin.accounts.renumbering import Moves, assumed, begun, decide, in_queue, reboots, shut_out
 
 WANTED = {"minji": 20001, "jiho": 20002}
 
@@ -20,8 +20,8 @@ def host(has: dict[str, int] | None = None, **more: Any) -> dict[str, Any]:
         "has": has,
         "people": people,
         "problems": {},
-        "busy": {},
         "under_way": False,
+        "whole": False,
         "closed": {},
         "written": [],
         **more,
@@ -39,22 +39,21 @@ def test_each_host_has_its_own_moves() -> None:
     assert not agree(seen, found)
 
 
-@pytest.mark.parametrize("reason", ["busy", "problems"])
-def test_who_is_in_the_way_on_one_host_stays_on_all(reason: str) -> None:
+def test_who_is_in_the_way_on_one_host_stays_on_all() -> None:
     seen = {
         "a": host({"minji": 1001, "jiho": 1002}),
-        "b": host({"minji": 1001, "jiho": 1002}, **{reason: {"minji": "runs python3"}}),
+        "b": host({"minji": 1001, "jiho": 1002}, problems={"minji": "shares uid 1001"}),
     }
     found = decide(seen, [], WANTED)
-    assert found.left == {"minji": "b: runs python3"}
+    assert found.left == {"minji": "b: shares uid 1001"}
     assert {name for moves in found.hosts.values() for name in moves} == {"jiho"}
 
 
 def test_who_would_get_ids_of_somebody_who_stays_stays_as_well() -> None:
-    seen = {"a": host({"minji": 20002, "jiho": 20001}), "b": host({"minji": 20002}, busy={"minji": "runs vim"})}
+    seen = {"a": host({"minji": 20002, "jiho": 20001}), "b": host({"minji": 20002}, problems={"minji": "has a grant"})}
     found = decide(seen, [], WANTED)
     assert found.hosts == {}
-    assert found.left == {"minji": "b: runs vim", "jiho": "a: uid 20002 is still minji's there, who is left out"}
+    assert found.left == {"minji": "b: has a grant", "jiho": "a: uid 20002 is still minji's there, who is left out"}
 
 
 def test_files_on_the_storage_host_are_whose_all_nodes_say() -> None:
@@ -81,7 +80,7 @@ def test_somebody_who_has_such_a_uid_on_another_host_reaches_the_home() -> None:
     # and who is kept out meanwhile reaches nothing
     seen["b"] = host({"jiho": 1001})
     assert decide(seen, ["nas"], WANTED).left == {}
-    seen["b"]["busy"] = {"jiho": "runs vim"}
+    seen["b"]["problems"] = {"jiho": "has a grant"}
     assert set(decide(seen, ["nas"], WANTED).left) == {"minji", "jiho"}
 
 
@@ -91,9 +90,14 @@ def test_who_is_kept_out_where() -> None:
     assert decide(seen, [], WANTED).closed(seen) == {"a": {"minji": (1001, 20001)}, "b": {"minji": (20001, 20001)}}
 
 
-def test_who_is_not_renumbered_may_run_what_they_like() -> None:
-    seen = {"a": host({"minji": 1001, "jiho": 20002}, busy={"jiho": "runs vim"})}
-    assert decide(seen, [], WANTED).left == {}
+@pytest.mark.holds("nobody has a home open while it changes hands")
+def test_which_hosts_boot() -> None:
+    seen = {"nas": host({"minji": 20001}), "a": host({"minji": 1001}), "b": host({"jiho": 20002}), "c": host()}
+    assert reboots(seen, decide(seen, ["nas"], WANTED), ["nas"]) == ["a"]
+    seen["nas"] = host({"minji": 1001})
+    assert reboots(seen, decide(seen, ["nas"], WANTED), ["nas"]) == ["nas", "a", "b", "c"]
+    seen["nas"] |= {"under_way": True, "whole": True}
+    assert reboots(seen, Moves(), ["nas"]) == ["a", "b", "c"], "they have been sent away, and may be without homes"
 
 
 @pytest.mark.parametrize(

@@ -260,6 +260,7 @@ def test_a_look_without_root_says_so_and_claims_nothing_else() -> None:
     found = conflicts(NAS, good(), blind)
     assert set(found) == {"read without root"}
     assert found["read without root"][0].hosts == ("gpu2",)
+    assert "could not become root there: a password is required. Not known" in found["read without root"][0].words
 
 
 @pytest.mark.parametrize(

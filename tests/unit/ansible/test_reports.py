@@ -55,7 +55,7 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.images.prune import prune_store
 from gpuadmin.images.push import plan_push
 from gpuadmin.jsontext import json_text
-from gpuadmin.power import Target, decide
+from gpuadmin.power import Decision, Target, decide
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.facts import Facts
 from tests.support.adoptable import ANSWER
@@ -168,11 +168,10 @@ GOOD: dict[str, Any] = {
     "command": {"status": 1, "output": "a\n", "errors": "b"},
     "renumber": {
         "has": {"minji": 1001}, "problems": {"jiho": "shares uid 1001"}, "people": {"minji": [1001, 20001]},
-        "under_way": False, "closed": {"jiho": [1001, 20002]}, "busy": {"minji": "runs sleep"},
-        "written": ["/etc/exports:3"],
+        "under_way": False, "whole": False, "problem": "Input/output error", "closed": {"jiho": [1001, 20002]},
+        "written": ["/etc/exports:3"], "seen": 99,
         "trees": {"/": {"minji": [12, 4096]}}, "notes": ["/: 1 ACL names them"], "unknown": ["/odd (orangefs)"],
     },
-    "renumbered": {"people": {"minji": [1001, 20001]}, "changed": 12, "seen": 99, "words": ["x"], "seconds": 1.5},
     "moving": {
         "uids": {"minji": 20001}, "elsewhere": {"jiho": "/data/jiho"}, "busy": {"minji": "runs sleep"},
         "closed": ["minji"], "working": False,
@@ -334,7 +333,8 @@ def _renumber(found: RunResult) -> None:
         renumber_plan.steps(known[host], of)
     for host, answer in known.items():
         renumber_plan.notes(host, answer)
-    json_text(dict(found.reported("renumbered")))
+    renumbering.reboots(known, moves, list(known))
+    renumber_plan.plan(known, moves, list(known), {}, Decision((), {}))
 
 
 def _move_homes(found: RunResult) -> None:

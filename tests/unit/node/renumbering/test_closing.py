@@ -1,6 +1,5 @@
 """Kept out for another verb by what renumbering has: each verb lets in only those whom it has closed."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -75,7 +74,6 @@ def test_a_cut_of_a_renumbering_forgets_nobody_s_password_and_expiry(
     people: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = shadow(people, "jiho")
-    monkeypatch.setattr(work, "busy", lambda *_: {})
 
     def close() -> object:
         new = {"jiho": [JIHO, JIHO + 1000]}
@@ -127,7 +125,7 @@ def test_no_verb_opens_what_another_has_closed(people: Host) -> None:
         lambda: work.close([Wanted("minji", MINJI)], {"minji": [MINJI, MINJI]}, numbers, people),
         lambda: work.give_up(people),
         lambda: work.reopen(people),
-        lambda: work.carry_out({"root": people.root, "state": people.state}),
+        lambda: work.arm(people),
     ):
         with pytest.raises(NodeError, match="gpuadmin move-homes, which has not ended"):
             call()
@@ -141,18 +139,6 @@ def test_no_verb_opens_what_another_has_closed(people: Host) -> None:
         with pytest.raises(NodeError, match="gpuadmin renumber, which has not ended"):
             call()
     assert shadow(people, "minji")[7] == "1"
-
-
-def test_a_plan_of_before_is_one_of_renumber(people: Host) -> None:
-    state = people.path(people.state)
-    closing.keep_out({"minji": MINJI}, people, VERB)
-    path = Path(journal.directory(state)) / "plan.json"
-    raw = json.loads(path.read_text())
-    del raw["verb"]
-    path.write_text(json.dumps(raw))
-    found = journal.load(state)
-    assert found is not None
-    assert found.verb == "renumber"
 
 
 @pytest.mark.holds("who was kept out before stays so, whatever goes on in their name")

@@ -1,6 +1,7 @@
 """Which ids become which, in two phases: killed anywhere and gone on with, each inode is mapped once."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -86,11 +87,13 @@ class Disk:
             raise Killed
         self.left -= 1
 
-    def sweep(self, phase: int, number: int, _again: bool) -> Tally:
+    def sweep(self, phase: int, number: int, apply: bool) -> Tally:
         tally = Tally()
         for inode, owner in enumerate(self.trees[number]):
             becomes = self.maps[phase](owner)
-            if becomes is not None:
+            if becomes is not None and not apply:
+                tally.uids[owner] = [1, 0]
+            elif becomes is not None:
                 self.spend()
                 self.trees[number][inode] = becomes
                 tally.changed += 1
@@ -111,7 +114,7 @@ class Disk:
     def go_on(self, steps: int) -> None:
         self.left = steps
         sweeping.drive(
-            ["/", "/local"], self.numbers, self.sweep, lambda: self.steps, self.mark,
+            ["/", "/local"], self.numbers, self.sweep, lambda: self.steps, self.mark, lambda _: self.spend(),
             [("accounts", self.rename)], self.sync,
         )  # fmt: skip
 
@@ -139,14 +142,16 @@ def test_killed_anywhere_the_end_is_the_same(moves: list[Move], data: st.DataObj
 
 @pytest.mark.holds("no second phase and no account before the first phase is whole")
 def test_what_cannot_change_hands_stops_all_that_follows() -> None:
-    swept: list[tuple[int, int]] = []
+    swept: list[Any] = []
     done: set[str] = set()
 
-    def sweep(phase: int, number: int, _again: bool) -> Tally:
+    def sweep(phase: int, number: int, _apply: bool) -> Tally:
         swept.append((phase, number))
         return Tally(failed=1, words=["'home/file' Read-only file system"]) if number == 0 else Tally()
 
     with pytest.raises(NodeError, match="Read-only"):
-        sweeping.drive(["a", "b"], (1, 2), sweep, lambda: done, done.add, [("accounts", swept.clear)], lambda _: None)
+        sweeping.drive(
+            ["a", "b"], (1, 2), sweep, lambda: done, done.add, swept.append, [("accounts", swept.clear)], lambda _: None
+        )  # fmt: skip
     assert {phase for phase, _ in swept} == {1}
     assert done == {"1 b"}

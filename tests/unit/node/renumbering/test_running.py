@@ -1,9 +1,8 @@
-"""Who still has an id in a process, a namespace, a group or the kernel's memory: each as somebody would keep it."""
+"""Who runs something, in a process or a namespace: each as somebody would hide it."""
 
 import ctypes
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -101,32 +100,8 @@ def test_a_namespace_of_theirs_that_no_range_tells_of(host: Host, child: Child) 
     Path(f"/proc/{pid}/uid_map").write_text(f"0 {MINJI} 1\n1 {BY_HAND} 65536\n")
     (one,) = [each for each in running.processes() if each.pid == pid]
     assert one.owners == {MINJI}
-    other = running.Running(pid, "x", frozenset({BY_HAND + 33}), frozenset({BY_HAND + 33}), one.owners)
-    assert running.compute([running._ids(PERSON, {})], [other], []) == {"minji": "runs x (1 process)"}
-
-
-@pytest.mark.holds("who still has the group of somebody does not keep it when it is another's")
-def test_another_who_still_has_their_group(host: Host, child: Child) -> None:
-    pid = child(become(KIM, MINJI))
-    words = running.busy([PERSON], host, 1)["minji"]
-    assert words.startswith(f"gid {MINJI} is still in process {pid} (")
-
-
-@pytest.mark.holds("nobody gets an id that a process still has")
-@pytest.mark.parametrize(("does", "what"), [(become(NEW), f"uid {NEW}"), (become(KIM, NEW), f"gid {NEW}")])
-def test_a_process_that_has_what_they_get(host: Host, child: Child, does: Callable[[], None], what: str) -> None:
-    child(does)
-    assert running.busy([PERSON], host, 1)["minji"].startswith(f"{what}, which they get, is in process ")
-
-
-@pytest.mark.holds("what the kernel keeps for somebody is not another's after a renumbering")
-@pytest.mark.parametrize(("option", "ends"), [("-M4096", "-m"), ("-Q", "-q"), ("-S3", "-s")])
-def test_what_is_kept_without_a_process(host: Host, option: str, ends: str) -> None:
-    made = subprocess.run(["ipcmk", option], user=MINJI, group=MINJI, extra_groups=[], capture_output=True, check=True)
-    try:
-        assert f"of uid {MINJI}" in running.busy([PERSON], host, 1)["minji"]
-    finally:
-        subprocess.run(["ipcrm", ends, made.stdout.split()[-1]], check=True)
+    other = running.Running(pid, "x", frozenset({BY_HAND + 33}), one.owners)
+    assert running.compute({"minji": running._ids(PERSON, {})}, [other]) == {"minji": "runs x (1 process)"}
 
 
 @pytest.mark.holds("a grant of GPUs is not another's after a renumbering")
@@ -135,20 +110,13 @@ def test_who_was_granted_a_gpu(host: Host, uid: int) -> None:
     """One of the uid that they get would be theirs."""
     Path(host.path(host.state)).mkdir(parents=True)
     grants.write(grants.Grant("g1", "somebody", uid, ["GPU-a"], 1000, 5000, "admin"), host.path(host.state))
-    assert running.busy([PERSON], host, 1) == {"minji": "has a grant of GPUs: gpuadmin revoke ends it"}
-    assert running.busy([Renumbering("kim", KIM, KIM)], host, 1) == {}
-
-
-def test_a_queue_of_messages_with_a_name(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "queue").touch()
-    os.chown(tmp_path / "queue", MINJI, MINJI)
-    monkeypatch.setattr(os.path, "ismount", lambda path: path == str(tmp_path))
-    assert ("message queue 'queue' in " + str(tmp_path), MINJI, MINJI) in running.kept(queues=str(tmp_path))
+    assert running.find_grants([PERSON], host) == {"minji": "has a grant of GPUs: gpuadmin revoke ends it"}
+    assert running.find_grants([Renumbering("kim", KIM, KIM)], host) == {}
 
 
 def test_who_is_in_a_namespace_whose_owner_is_not_to_be_known() -> None:
     """As in a container: its processes may become each of its uids."""
-    one = running.Running(1, "x", frozenset({KIM}), frozenset({KIM}), maps=frozenset({range(31100, 31110)}))
-    assert running.compute([running._ids(PERSON, {})], [one], []) == {"minji": "runs x (1 process)"}
-    elsewhere = running.Running(1, "x", frozenset({KIM}), frozenset({KIM}), maps=frozenset({range(40000, 40010)}))
-    assert running.compute([running._ids(PERSON, {})], [elsewhere], []) == {}
+    one = running.Running(1, "x", frozenset({KIM}), maps=frozenset({range(31100, 31110)}))
+    assert running.compute({"minji": running._ids(PERSON, {})}, [one]) == {"minji": "runs x (1 process)"}
+    elsewhere = running.Running(1, "x", frozenset({KIM}), maps=frozenset({range(40000, 40010)}))
+    assert running.compute({"minji": running._ids(PERSON, {})}, [elsewhere]) == {}

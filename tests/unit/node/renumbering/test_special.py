@@ -5,7 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.special import Special, Specials, parse
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.special import (
+    Flight,
+    Special,
+    find,
+    forget,
+    of_tree,
+    parse,
+    take_over,
+)
 
 ME = os.getuid()
 
@@ -28,34 +36,23 @@ def special(file: Path) -> Special:
         ((1001, 1001), owner),
         mode=0o4755,
         flags=16,
-        size=facts.st_size,
-        written=facts.st_mtime_ns,
     )
 
 
 @pytest.mark.holds("nobody gets a setuid bit that was another file's")
 def test_it_is_given_back_to_the_same_thing_of_the_same_owner(file: Path) -> None:
     one, facts = special(file), file.lstat()
-    assert Specials({facts.st_ino: [one]}).of("a/file", facts) == one
-    assert Specials({facts.st_ino: [one]}).of("b/file", facts) is None
+    assert find({facts.st_ino: [one]}, "a/file", facts) == one
+    assert find({facts.st_ino: [one]}, "b/file", facts) is None
     another = replace(one, owners=((1001, 1001), (1002, 1002)))
-    assert Specials({facts.st_ino: [another]}).of("a/file", facts) is None
+    assert find({facts.st_ino: [another]}, "a/file", facts) is None
 
 
 def test_what_was_written_down_several_times_is_put_together(file: Path) -> None:
     first, facts = special(file), file.lstat()
     more = replace(first, mode=-1, flags=32, capability="00")
-    found = Specials({facts.st_ino: [first, more]}).of("a/file", facts)
+    found = find({facts.st_ino: [first, more]}, "a/file", facts)
     assert found == replace(first, flags=48, capability="00")
-
-
-@pytest.mark.holds("what was written meanwhile gets no setuid bit and no capability")
-def test_what_was_written_meanwhile_gets_back_its_flags_alone(file: Path) -> None:
-    one = replace(special(file), capability="00")
-    file.write_text("another program")
-    found = Specials({one.inode: [one]}).of("a/file", file.lstat())
-    assert found is not None
-    assert (found.mode, found.capability, found.flags) == (-1, "", 16)
 
 
 @pytest.mark.holds("what an inode would lose is on the disk before it changes hands")
@@ -65,6 +62,32 @@ def test_it_is_on_the_disk_before_anything_happens(file: Path, monkeypatch: pyte
     synced: list[bytes] = []
     monkeypatch.setattr(os, "fsync", lambda _: synced.append(file.read_bytes()))
     with file.open("ab") as stream:
-        Specials(handle=stream.fileno()).write([one, odd])
+        Flight(stream.fileno(), lambda: None).write([one, odd])
     assert parse(b"".join(synced)) == [one, odd]
     assert parse(synced[0][:-20]) == [one], "a line that was cut off was not begun"
+
+
+def test_what_a_cut_left_stays_until_it_is_whole(tmp_path: Path, file: Path) -> None:
+    """A boot is cut off, and so is the next: nothing that one of them was at is forgotten."""
+    one = special(file)
+    first = Flight.begin(str(tmp_path), lambda: None)
+    first.write([one])
+    os.write(first.handle, b'{"phase": 1')
+    assert take_over(str(tmp_path)) == [one]
+    second = Flight.begin(str(tmp_path), lambda: None)
+    second.write([replace(one, path="b", phase=2)])
+    assert {special.path for special in take_over(str(tmp_path))} == {"a/file", "b"}
+    assert of_tree(take_over(str(tmp_path)), 2, "/ /") == {one.inode: [replace(one, path="b", phase=2)]}
+    forget(str(tmp_path))
+    assert take_over(str(tmp_path)) == []
+
+
+@pytest.mark.holds("what an inode had is forgotten only when it has it again on the disk")
+def test_it_is_forgotten_after_the_disk_has_it(tmp_path: Path, file: Path) -> None:
+    seen: list[bytes] = []
+    flight = Flight.begin(str(tmp_path), lambda: seen.append(os.pread(flight.handle, 99, 0)))
+    flight.write([special(file)])
+    flight.clear()
+    assert len(seen) == 1
+    assert seen[0]
+    assert os.fstat(flight.handle).st_size == 0

@@ -22,7 +22,7 @@ USAGE = (
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
     "       cli.py apply-limits | keep-room | web-links\n"
-    "       cli.py image-relay | image-outcome | image-check NAME\n"
+    "       cli.py renumber | image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
 #: What takes no arguments, by the file whose `main` it is.
@@ -39,6 +39,7 @@ PLAIN_COMMANDS = {
     "queue-measured": "metrics.queueing",
     "queue-asked": "slurm.asked",
     "queue-shown": "operations.slurm_queue",
+    "renumber": "renumbering.work",
 }
 IMAGE_COMMANDS = (
     "take-identity",

@@ -55,7 +55,11 @@ def plan_text(root: str = "/", run: Runner = look) -> str:
     wanted = own if SITE in own else [SITE, *own]
     text = _TEXT.format(files=" ".join(wanted))
     with _copied(root, text) as tried:
-        _check_effective(root, ask_sshd("-f", tried, run=run), wanted)
+        try:
+            then = ask_sshd("-f", tried, run=run)
+        except NodeError as error:  # a Match above the line that includes the directory
+            raise NodeError(f"{error} (tried with gpuadmin's file; Include comes before any Match)") from None
+        _check_effective(root, then, wanted)
         present = read_bytes(_below(root, FILE))
         if present != text.encode():
             with _copied(root, None if present is None else decode(present)) as now:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .errors import NodeError
 from .fields import CONTROL
@@ -51,8 +51,8 @@ def expand_pattern(pattern: str, name: str, uid: int, home: str) -> str:
 
 def redirect_includes(text: str, directory: str) -> tuple[str, int]:
     """Given one of sshd's files, return it with another directory in place of sshd_config.d, and in how many lines."""
-    replace: Callable[[re.Match[str]], str] = lambda line: _NAMED.sub(lambda _: f"{directory}/", line[0])  # noqa: E731
-    return _INCLUDE.sub(replace, text), sum(1 for line in _INCLUDE.findall(text) if _NAMED.search(line))
+    lines = [line for line in _INCLUDE.findall(text) if _NAMED.search(line)]
+    return _INCLUDE.sub(lambda line: _NAMED.sub(lambda _: f"{directory}/", line[0]), text), len(lines)
 
 
 def reads_directory(path: str = MAIN) -> bool:

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from ..btrfs import open_directory
+from ..causes.people import list_refusals
 from ..errors import NodeError
 from ..fields import KEY, quoted, valid_name
 from ..files import read_bytes, write_atomic
-from ..lookup import name_of, owner, system_lookup
+from ..lookup import group_names, name_of, owner, system_lookup
 from ..root.guard import open_root
-from ..run import run
+from ..run import Runner, look, run
+from ..sshd_settings import ask_sshd, expand_pattern, key_patterns
 from ..textdb import Table, decode, number
 
 PASSWD = "/etc/passwd"
@@ -256,6 +258,27 @@ def _read(place: str, home: str) -> bytes | None:
         return read_bytes(f"{place}/{KEYS}")
     except NodeError as error:
         raise NodeError(str(error).replace(place, f"{home}/{SSH}")) from None
+
+
+def refuse_by_sshd(wanted: Wanted, home: str, run: Runner = look) -> None:
+    """Raises NodeError where this host's sshd would not let the account in, with what its settings say of that."""
+    name = wanted.name
+    account = system_lookup(name)
+    try:
+        settings = ask_sshd("-C", f"user={name},host=localhost,addr=127.0.0.1", run=run)
+    except (NodeError, OSError):
+        return  # it cannot be asked; that a login works is proven afterwards
+    groups = [name] if account is None else group_names(name, account[1])
+    plain = {keyword: " ".join(values) for keyword, values in settings.items()}
+    why = [one.cause for one in list_refusals(name, plain, groups)]
+    own = os.path.join(home, SSH, KEYS)
+    paths = [expand_pattern(one, name, wanted.uid, home) for one in key_patterns(settings)]
+    # root's own files, outside of the home, may have the key
+    if own not in paths and not any(has_key(read_bytes(one), wanted.key) for one in paths if not below(one, home)):
+        why.append(f"sshd reads keys from {', '.join(paths) or 'no file'} (AuthorizedKeysFile), not from {own}")
+    if why:  # guard: an account that sshd refuses is not made ready
+        way_out = f"correct it there: sshd -T -C user={name},host=x,addr=127.0.0.1"
+        raise NodeError(f"{name} could not log in: {'; '.join(why)}; {way_out}")
 
 
 def execute(plan: Plan, wanted: Wanted) -> None:

@@ -192,6 +192,8 @@ def _stage_users(
                 entry.status, entry.problem = "conflict", problem
                 continue
             records[user.name] = stage_account(user, data, observed, settings, site_group, entry)
+            if settings.login and user.shell in observed.missing_shells:
+                plan.remarks.append(f"user {user.name}: this host has no {user.shell}, their login shell by users.yml")
             _stage_keys(user, settings, observed, plan, entry)
         else:
             records[user.name] = Record(user)

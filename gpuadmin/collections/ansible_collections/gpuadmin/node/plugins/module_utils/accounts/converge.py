@@ -119,7 +119,13 @@ def observe(host: Host, request: Request, desired: DesiredState) -> Observed:
         files, desired, keys, docker, exists, problem,
         frozenset(os.listdir(linger) if os.path.isdir(linger) else ()),
         identities, host.identity(), int(time.time() // 86400), renumbered(host.path(host.state)),
+        _missing_shells(request) if host.root == "/" else frozenset(),  # links of another root lead into this one
     )  # fmt: skip
+
+
+def _missing_shells(request: Request) -> frozenset[str]:
+    wanted = {str(user["shell"]) for user in request.users if user.get("shell")}
+    return frozenset(path for path in wanted if not (os.path.isfile(path) and os.access(path, os.X_OK)))
 
 
 def _diff_lines(kind: str, text: str) -> list[str]:

@@ -79,9 +79,8 @@ def pam_account(person: Person, facts: Facts) -> Iterator[Cause]:
         cause = f"{name}'s password has aged: sshd wants a new one first, and ends commands, scp and editors"
         yield Cause("password-aged", cause, f"gpuadmin run HOSTS -- chage -M -1 {name}", (f"PAM: {words}",))
     else:
-        remedy = (
-            f"gpuadmin run HOSTS -- journalctl -t sshd -g {name}; rules: /etc/pam.d/sshd, /etc/security/access.conf"
-        )
+        rules = "look at /etc/pam.d/sshd and /etc/security/access.conf there"
+        remedy = f"{rules}, and: gpuadmin run HOSTS -- journalctl -t sshd -g {name}"
         yield Cause("pam-account", f"PAM does not let {name} in: {words}", remedy, (), (words,))
 
 
@@ -98,7 +97,7 @@ def keys(person: Person, facts: Facts) -> Iterator[Cause]:
     found, name = facts.get("keys"), person.name
     if found is None or not person.registered or (facts.get("account") or {}).get("passwd") is None:
         return
-    yield from _allowed(name, found["settings"], (facts["account"] or {}).get("groups") or ())
+    yield from list_refusals(name, found["settings"], (facts["account"] or {}).get("groups") or ())
     site = found["site"]
     home = (facts.get("home") or {}).get("keys") or []
     files = [*([site] if site["read"] else []), *found["elsewhere"], *home]
@@ -152,7 +151,8 @@ def _bad(file: Facts) -> Iterator[str]:
             yield f"line {key['line']} of {file['path']}{kind} {key['problem']}"
 
 
-def _allowed(name: str, settings: Mapping[str, Any], groups: Sequence[str]) -> Iterator[Cause]:
+def list_refusals(name: str, settings: Mapping[str, Any], groups: Sequence[str]) -> Iterator[Cause]:
+    """Why sshd's settings keep somebody out who is in ``groups``."""
     remedy = f"gpuadmin run HOSTS -- sshd -T -C user={name},host=x,addr=127.0.0.1"
     evidence = tuple(f"{key} {value}" for key, value in settings.items())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import grp
 import os
 import pwd
 import re
@@ -12,6 +11,7 @@ from typing import Any
 
 from ..accounts import desired as desired_accounts
 from ..errors import NodeError
+from ..lookup import group_names
 from ..people import acting_as
 from ..run import Runner, run_command
 from ..sshd_settings import ask_sshd, expand_pattern, key_patterns
@@ -59,7 +59,7 @@ def account(subject: Subject) -> dict[str, Any]:
     found["others"] = _others(subject, name)
     found["shadow"] = None if subject.own else _shadow(subject, name)
     found["wanted"] = None if subject.own else _wanted(subject, name)
-    found["groups"] = groups_of(entry) if entry is not None and subject.root == "/" else []
+    found["groups"] = group_names(entry.pw_name, entry.pw_gid) if entry is not None and subject.root == "/" else []
     return found
 
 
@@ -100,17 +100,6 @@ def _wanted(subject: Subject, name: str) -> dict[str, Any] | None:
         return None
     user = found.user
     return {"uid": user.uid, "locked": user.locked, "expires": user.expires, "docker": user.docker}
-
-
-def groups_of(entry: pwd.struct_passwd) -> list[str]:
-    """The names of somebody's groups, at most 50; of one without a name its number."""
-    names = []
-    for gid in os.getgrouplist(entry.pw_name, entry.pw_gid)[:50]:
-        try:
-            names.append(grp.getgrgid(gid).gr_name)
-        except KeyError:
-            names.append(str(gid))
-    return names
 
 
 def nologin(subject: Subject) -> dict[str, str] | None:

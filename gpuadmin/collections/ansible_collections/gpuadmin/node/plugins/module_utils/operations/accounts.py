@@ -89,7 +89,8 @@ def operate(document: Document, check: bool, root: str = "/") -> Answer:
     done = converge(request, Host(root=root, state=document.state_directory), check=check)
     gate = telling.Places(state=document.state_directory)
     ending = _ending(request, done.plan, gate) if root == "/" else set()
-    answer = replace(Answer.of(done.plan), changed=done.changed or bool(ending), diff=done.diff)
+    remarks = {"remarks": done.plan.remarks}
+    answer = replace(Answer.of(done.plan), changed=done.changed or bool(ending), diff=done.diff, more=remarks)
     if check or root != "/":
         return answer
     problems = []

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .. import background
 from ..accounts.converge import Host
 from ..answer import Answer
 from ..errors import NodeError
@@ -19,17 +18,16 @@ from ..renumbering.decide import Numbers, Wanted
 class Document:
     """Give people other uids: their accounts, and everything on local file systems that carries the old ids.
 
-    ``look`` reports who has which uid, what they run and, with ``measure``, what they have in each file system.
-    ``close`` keeps them out and sees that they run nothing. ``carry-out`` does the work, in the unit
-    ``gpuadmin-renumber.service``, which goes on when the controller is interrupted; after a kill or a power cut it goes
-    on where it was. ``open`` lets the people in again, once every host is done. ``give-up`` opens what ``close`` has
-    closed, if nothing else was begun.
+    ``look`` reports who has which uid and, with ``measure``, what they have in each file system. ``close`` keeps them
+    out. ``arm`` has the next boot do the work, in the unit ``gpuadmin-renumber.service``, before anybody can be there;
+    after a power cut the boot that follows goes on where it was. ``open`` lets the people in again, once every host is
+    done. ``give-up`` opens what ``close`` has closed, if nothing else was begun.
     """
 
     #: The people, with the uids that they are to have.
     people: Sequence[Wanted]
     #: What to do.
-    step: Literal["look", "close", "carry-out", "open", "give-up"] = "look"
+    step: Literal["look", "close", "arm", "open", "give-up"] = "look"
     #: Whether to walk the file systems.
     measure: bool = False
     #: Name → uid before and after, as it was decided; the host must still be like that.
@@ -57,15 +55,14 @@ def operate(document: Document, check: bool) -> Answer:
     words = [f"{name}: uid {old} becomes {new}" for name, (old, new) in document.expected.items() if old != new]
     if check:  # guard: check mode renumbers nobody
         given_up = [f"{name}: open again" for name in looking.closed(host)] if document.step == "give-up" else []
-        return Answer(words if document.step == "carry-out" else given_up)
+        return Answer(words if document.step == "arm" else given_up)
     if document.step == "close":
-        found, busy = work.close(wanted, document.expected, numbers, host)
-        conflicts = [f"{name} {text}" for name, text in busy.items()]
-        return Answer([f"{one.name}: closed" for one in found.people] if not busy else (), {}, conflicts)
+        found, granted = work.close(wanted, document.expected, numbers, host)
+        conflicts = [f"{name} {text}" for name, text in granted.items()]
+        return Answer([f"{one.name}: closed" for one in found.people] if not granted else (), {}, conflicts)
     if document.step == "open":
         return Answer([f"{name}: open again" for name in work.reopen(host)])
     if document.step == "give-up":
         return Answer([f"{name}: open again" for name in work.give_up(host)])
-    done = background.perform("renumber", work.carry_out, {"root": host.root, "state": host.state})
-    people = [f"{name}: uid {old} becomes {new}" for name, (old, new) in done["people"].items() if old != new]
-    return Answer(people, {"renumbered": done})
+    work.arm(host)
+    return Answer(words)

@@ -5,19 +5,25 @@ from __future__ import annotations
 import mmap
 import os
 from collections import deque
+from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe, wait
 
 from ..detached import end_with_parent
 from ..errors import NodeError, in_words
+from ..files import sync_filesystem
 from .inode import Changer
-from .special import Specials
+from .special import Flight, Known
 from .task import Tally, Task
 from .walker import Walker
 
 
-def crawl(top: int, task: Task, specials: Specials, *, workers: int, lock: int = -1) -> Tally:
-    """Walk the whole tree below the open directory ``top``. Raises NodeError if one of the processes was ended."""
-    changer = Changer(task, specials, lock)
+def crawl(top: int, task: Task, *, workers: int, known: Known | None = None, directory: str = "") -> Tally:
+    """Walk the whole tree below the open directory ``top``. ``directory``: of the journal, where inodes are changed.
+
+    Raises NodeError if one of the processes was ended.
+    """
+    known = known or {}
+    changer = _changer(top, task, known, directory)
     here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         walker = Walker(top, changer)
@@ -28,12 +34,28 @@ def crawl(top: int, task: Task, specials: Specials, *, workers: int, lock: int =
     finally:
         os.fchdir(here)
         os.close(here)
+        _end(changer)
     total = changer.tally
-    total.add(_shared(top, task, specials, workers, lock))
+    total.add(_shared(top, task, workers, known, directory))
     return total
 
 
-def _shared(top: int, task: Task, specials: Specials, workers: int, lock: int) -> Tally:
+def _changer(top: int, task: Task, known: Known, directory: str) -> Changer:
+    if not task.apply:
+        return Changer(task, known)
+    flight = Flight.begin(directory, lambda: sync_filesystem(f"/proc/{os.getpid()}/fd/{top}"))
+    # an flock belongs to what was opened: each process has its own
+    lock = os.open(os.path.join(directory, "links"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return Changer(task, known, flight, lock)
+
+
+def _end(changer: Changer) -> None:
+    if changer.flight is not None:
+        os.close(changer.flight.handle)
+        os.close(changer.lock)
+
+
+def _shared(top: int, task: Task, workers: int, known: Known, directory: str) -> Tally:
     hungry, us = mmap.mmap(-1, 1), os.getpid()
     hungry[0] = 1
     children: dict[Connection, int] = {}
@@ -46,7 +68,7 @@ def _shared(top: int, task: Task, specials: Specials, workers: int, lock: int) -
             if pid == 0:
                 ours.close()
                 _end_with(us)
-                _work(top, task, specials, lock, hungry, theirs)
+                _work(lambda: _changer(top, task, known, directory), top, hungry, theirs)
             theirs.close()
             children[ours] = pid
         idle = list(children)
@@ -87,13 +109,11 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
 
-def _work(top: int, task: Task, specials: Specials, lock: int, hungry: mmap.mmap, asked: Connection) -> None:
+def _work(make: Callable[[], Changer], top: int, hungry: mmap.mmap, asked: Connection) -> None:
     """What a process of the walk does, until it is told that all is done; it does not return."""
     status = 1
     try:
-        if lock >= 0:  # an flock belongs to what was opened: each has its own
-            lock = os.open(f"/proc/self/fd/{lock}", os.O_RDWR | os.O_CLOEXEC)
-        changer = Changer(task, specials, lock)
+        changer = make()
         walker = Walker(top, changer, hungry)
         while True:
             path = asked.recv()

@@ -1,7 +1,6 @@
 """Giving inodes of one directory to other ids, with all that names ids in them. The directory is the current one.
 
-What nobody but root and the people who are being renumbered can exchange is changed by its name: they have no
-processes. Everything else, and what has something to lose, is opened first and changed through its descriptor.
+Inodes change hands at boot, before anybody is there. What has something to lose is opened first, and written down.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ..inode_flags import flags_of, opened, set_flags
 from . import attributes
 from .ids import MOST_KNOWN
 from .opened import Opened, change, decide, lift, record
-from .special import Specials
+from .special import Flight, Known
 from .task import Tally, Task, measure
 
 AT_ONCE = 200  # inodes that are open
@@ -26,25 +25,14 @@ _PATH = getattr(os, "O_PATH", 0o10000000)
 
 
 class Changer:
-    """Changes what is in directories. ``lock``: descriptor of a file on which those who share inodes wait (flock)."""
+    """Changes what is in directories, or looks at it. ``lock``: descriptor of a file on which those who share inodes
+    wait (flock). ``flight``: where it writes down what has something to lose; None: nothing is changed."""
 
-    def __init__(self, task: Task, specials: Specials, lock: int = -1) -> None:
-        self.task, self.specials, self.lock = task, specials, lock
+    def __init__(self, task: Task, known: Known, flight: Flight | None = None, lock: int = -1) -> None:
+        self.task, self.known, self.flight, self.lock = task, known, flight, lock
         self.tally = Tally()
         self.attributes = True
-        #: Uid and gid of what a walk has seen to that has just been there.
-        self.settled: set[tuple[int, int]] = set()
         self._becomes: dict[tuple[int, int], tuple[int, int]] = {}
-
-    def quiet(self, facts: os.stat_result) -> bool:
-        """Whether only root and people without processes can exchange what is in the current directory."""
-        if facts.st_uid and self.task.quiet_uids(facts.st_uid) is None:
-            return False
-        if facts.st_mode & stat.S_IWOTH:
-            return False
-        if facts.st_mode & stat.S_IWGRP and facts.st_gid and self.task.quiet_gids(facts.st_gid) is None:
-            return False
-        return not any(one in attributes.ACLS for one in self._names("."))
 
     def _names(self, path: str) -> list[str]:
         """The extended attributes of a file or directory; none where the file system has none."""
@@ -76,10 +64,9 @@ class Changer:
         """Change what is in an open directory; return the directories in it, and what is mounted there. ``above``: its
         path."""
         os.fchdir(handle)
-        settled, known, measured = self.settled, self.specials.known, not self.task.apply
+        measured = not self.task.apply
         below, deferred, linked, seen = [], [], False, 0
         try:
-            quiet = self.quiet(facts)
             with os.scandir(handle) as entries:
                 for entry in entries:
                     try:
@@ -89,11 +76,9 @@ class Changer:
                             if found.st_dev != facts.st_dev:
                                 continue  # a subvolume, or something that is mounted
                         seen += 1
-                        if (found.st_uid, found.st_gid) in settled and found.st_ino not in known:
-                            continue
                         if measured:
                             measure(self.task, self.tally, found)
-                        if self.look(entry.name, found, quiet):
+                        if self.look(entry.name, found):
                             deferred.append(entry.name)
                             linked = linked or (found.st_nlink > 1 and stat.S_ISREG(found.st_mode))
                     except FileNotFoundError:
@@ -107,7 +92,7 @@ class Changer:
             self.careful(deferred, above, linked)
         return below
 
-    def look(self, name: str, facts: os.stat_result, quiet: bool) -> bool:
+    def look(self, name: str, facts: os.stat_result) -> bool:
         """Change an entry at once, if it is a plain one. Returns whether it has to be looked at with care.
 
         All files of a host go through here: what is asked twice is remembered, and nothing is called that need not be.
@@ -117,21 +102,15 @@ class Changer:
         mode = facts.st_mode
         kind = mode & 0o170000
         odd = False
-        if kind in _WITH_ATTRIBUTES and self.attributes and pair not in self.settled:
+        if kind in _WITH_ATTRIBUTES and self.attributes:
             try:
                 found = os.listxattr(name, follow_symlinks=False)
             except OSError:
                 found = self._names(name)
             odd = bool(found) and any(one in attributes.ACLS or one == attributes.CAPABILITY for one in found)
         if uid < 0 and gid < 0:
-            return odd or facts.st_ino in self.specials.known
-        if (
-            not self.task.apply
-            or odd
-            or not quiet  # guard: what somebody can exchange meanwhile is opened before it is given away
-            or (mode & 0o6000 and kind == stat.S_IFREG)
-            or facts.st_ino in self.specials.known
-        ):
+            return odd or facts.st_ino in self.known
+        if not self.task.apply or odd or (mode & 0o6000 and kind == stat.S_IFREG) or facts.st_ino in self.known:
             return True
         if facts.st_nlink > 1 and kind == stat.S_IFREG:
             # by another name another of us may be at it: it has changed hands, and its capability is to come back
@@ -146,14 +125,10 @@ class Changer:
         return False
 
     def _remembered(self, pair: tuple[int, int]) -> tuple[int, int]:
-        """What a uid and a gid become, -1 for one that stays; and whether what has them needs no second look."""
-        task = self.task
-        uid, gid = task.uid(pair[0]), task.gid(pair[1])
+        """What a uid and a gid become, -1 for one that stays."""
+        uid, gid = self.task.uid(pair[0]), self.task.gid(pair[1])
         if len(self._becomes) >= MOST_KNOWN:
             self._becomes.clear()
-            self.settled.clear()
-        if task.again and uid is None and gid is None and task.quiet_uids(pair[0]) is not None:
-            self.settled.add(pair)
         return self._becomes.setdefault(pair, (-1 if uid is None else uid, -1 if gid is None else gid))
 
     def careful(self, names: Sequence[str], above: Callable[[], str], linked: bool) -> None:
@@ -166,13 +141,16 @@ class Changer:
             try:
                 for name in names[start : start + AT_ONCE]:
                     self._collect(name, prefix, works)
-                if not self.task.apply:
+                flight = self.flight
+                if flight is None:  # guard: a look changes nothing
                     continue
                 written = [record(one, self.task) for one in works if one.special]
                 if written:
-                    self.specials.write(written)
+                    flight.write(written)
                 for work in works:
-                    self._perform(work)
+                    self._perform(work, flight)
+                if any(one.special for one in works):
+                    flight.clear()
             finally:
                 for work in works:
                     os.close(work.handle)
@@ -194,7 +172,7 @@ class Changer:
             self.tally.say(path, in_words(error))
             return
         try:
-            work = decide(handle, path, self._names, self.task, self.specials, self.tally)
+            work = decide(handle, path, self._names, self.task, self.known, self.tally)
         except (OSError, attributes.OddAttribute) as error:
             self.tally.say(path, in_words(error))
             work = None
@@ -203,16 +181,16 @@ class Changer:
         else:
             works.append(work)
 
-    def _perform(self, work: Opened) -> None:
+    def _perform(self, work: Opened, flight: Flight) -> None:
         try:
             try:
-                change(work, self.tally)
+                change(work)
             except PermissionError:
                 handle = opened(work.proc)
                 try:
-                    if not lift(work, handle, lambda: self.specials.write([record(work, self.task)])):
+                    if not lift(work, handle, lambda: flight.write([record(work, self.task)])):
                         raise
-                    change(work, self.tally)
+                    change(work)
                 finally:
                     os.close(handle)
             if work.flags:

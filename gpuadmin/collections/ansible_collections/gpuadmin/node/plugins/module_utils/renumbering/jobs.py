@@ -1,4 +1,4 @@
-"""What else on a host has ids inside: at jobs, and what cron has read already."""
+"""What else on a host has ids inside: the headers of at jobs, and what admins have written into files of the system."""
 
 from __future__ import annotations
 
@@ -7,12 +7,8 @@ import re
 import stat
 
 from ..files import read_bytes, write_atomic
-from ..run import Runner, run_command
-from ..unit import UP
-from ..unit import state as state_of
 
 AT_JOBS = ("var/spool/cron/atjobs", "var/spool/at")
-CRON = ("cron.service", "crond.service", "cronie.service", "atd.service")
 LARGEST = 16 << 20  # bytes; anything larger is not a job
 _HEADER = re.compile(rb"\A#!/bin/sh\n# atrun uid=\d+ gid=\d+\n")
 _COMMENT = re.compile(rb"\s*#(?![0-9])")  # in sudoers `#1001` is a uid
@@ -41,16 +37,6 @@ def correct_at_jobs(root: str, groups: dict[int, int]) -> int:
                 os.utime(job, ns=(facts.st_atime_ns, facts.st_mtime_ns))
                 changed += 1
     return changed
-
-
-def reread(run: Runner = run_command) -> list[str]:
-    """Start cron and atd again, where they run: they keep the uid of a crontab that they have read. Returns units."""
-    again = [unit for unit in CRON if state_of(unit, run) in UP]
-    for unit in again:
-        done = run(("systemctl", "try-restart", unit))
-        if done.returncode:
-            raise OSError(f"{unit} does not start again: {done.stderr.strip()}")
-    return again
 
 
 def written(root: str, uids: list[int]) -> list[str]:

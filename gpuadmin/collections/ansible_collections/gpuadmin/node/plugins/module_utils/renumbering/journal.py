@@ -1,7 +1,8 @@
 """What is under way on a host, in its state: a plan, what is done of it, and what inodes would lose on the way.
 
 ``plan.json`` is written whole before anything happens, and goes when all is done. ``done`` has the steps that are done,
-``specials`` a line for each inode of special.py; both are on the disk before what follows from them.
+``problem`` what the last boot could not do, and special.py has files of what it was at. All are on the disk before what
+follows from them.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..errors import NodeError
-from ..files import make_directory, read_bytes, sync_directory, write_atomic
+from ..files import make_directory, read_bytes, sync_directory, unlink_if_there, write_atomic
+from . import special
 from .ids import Move
-from .special import Specials, parse
 
 DIRECTORY = "renumber"
-FORMAT = 1
+FORMAT = 2
 VERB = "renumber"
-BEGUN, WHOLE = "begun", "whole"  # the first step, and the last one before the accounts are opened
+BEGUN, WHOLE = "begun", "whole"  # the next boot carries it out; the last step before the accounts are opened
+PROBLEM = "problem"
+MOST_WORDS = 900  # of a problem
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,13 @@ class Renumbering:
 @dataclass(frozen=True)
 class Journal:
     """``closed``: name → the two fields of /etc/shadow that keep them out meanwhile, as they were, and whether
-    accounts.json had them locked (None: they are not in it). ``verb``: what they are kept out for."""
+    accounts.json had them locked (None: they are not in it). ``verb``: what they are kept out for. ``trees``: mount
+    points that have to be there when it is carried out."""
 
     people: tuple[Renumbering, ...]
     closed: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     verb: str = VERB
+    trees: tuple[str, ...] = ()
 
     def moves(self, kind: str) -> list[Move]:
         return [move for one in self.people for move in one.moves(kind)]
@@ -81,7 +86,7 @@ def load(state: str) -> Journal | None:
             Renumbering(**{**one, "subids": tuple((a, b, c, d) for a, b, c, d in one["subids"])})
             for one in raw["people"]
         )
-        return Journal(people, raw["closed"], raw.get("verb", VERB))
+        return Journal(people, raw["closed"], raw["verb"], tuple(raw["trees"]))
     except (ValueError, KeyError, TypeError) as error:
         raise NodeError(f"{path} is damaged ({error}): nothing was changed; it says who has which ids by now") from None
 
@@ -103,11 +108,9 @@ def begin(state: str, journal: Journal) -> None:
     """Write a plan, before anything of it happens. What an earlier one left goes first."""
     make_directory(state, 0o755)
     make_directory(directory(state), 0o700)
-    for name in ("done", "specials"):
-        path = os.path.join(directory(state), name)
-        if os.path.lexists(path):
-            os.unlink(path)
-    sync_directory(directory(state))
+    for name in ("done", PROBLEM):
+        unlink_if_there(os.path.join(directory(state), name))
+    special.forget(directory(state))
     text = json.dumps({"format": FORMAT, **asdict(journal)})
     write_atomic(os.path.join(directory(state), "plan.json"), text.encode(), mode=0o600)
 
@@ -131,15 +134,10 @@ def mark(state: str, step: str) -> None:
     write_atomic(os.path.join(directory(state), "done"), text.encode(), mode=0o600)
 
 
-def specials(state: str, phase: int, tree: str) -> Specials:
-    """What inodes of a tree had to lose in a phase, and the file for more."""
-    path = os.path.join(directory(state), "specials")
-    found = Specials()
-    data = read_bytes(path) or b""
-    for one in parse(data):
-        if (one.phase, one.tree) == (phase, tree):
-            found.known.setdefault(one.inode, []).append(one)
-    found.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    if data and not data.endswith(b"\n"):
-        os.write(found.handle, b"\n")
-    return found
+def set_problem(state: str, words: str) -> None:
+    """Keep what the last boot could not do, for whoever asks; no words: it could."""
+    write_atomic(os.path.join(directory(state), PROBLEM), words[:MOST_WORDS].encode(), mode=0o600)
+
+
+def problem(state: str) -> str:
+    return (read_bytes(os.path.join(directory(state), PROBLEM)) or b"").decode("utf-8", "replace")

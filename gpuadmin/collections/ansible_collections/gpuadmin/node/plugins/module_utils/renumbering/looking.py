@@ -8,28 +8,37 @@ from typing import Any
 from gpuadmin.common.text import counted
 
 from ..accounts.converge import Host
-from . import accounts, jobs, journal, trees
+from . import accounts, jobs, journal, journals, trees
 from .crawl import crawl
-from .decide import Decided, Numbers, Wanted, decide
+from .decide import Numbers, Wanted, decide
 from .ids import Mapping as Ids
 from .journal import Journal, Renumbering
-from .running import busy
-from .special import Specials
+from .running import find_grants
 from .sweeping import Plan, workers
 
 
 def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool) -> dict[str, Any]:
     """What a host has of them, and what would happen; nothing is changed."""
-    under_way = journal.under_way(host.path(host.state))
+    state = host.path(host.state)
+    under_way = journal.under_way(state)
     decided = decide(wanted, accounts.texts(host), numbers)
     people = decided.people if under_way is None else under_way.people
     report: dict[str, Any] = {
         "has": dict(decided.has), "problems": dict(decided.problems),
         "people": {one.name: [one.old, one.new] for one in people},
-        "under_way": under_way is not None, "closed": closed(host) if under_way is None else {},
-        "busy": {} if under_way is not None else busy(_known(wanted, decided), host, 1),
+        "under_way": under_way is not None, "whole": under_way is not None and journal.WHOLE in journal.done(state),
+        "problem": "" if under_way is None else journal.problem(state),
+        "closed": closed(host) if under_way is None else {},
         "written": jobs.written(host.root, [one.old for one in people]),
     }  # fmt: skip
+    if under_way is None:
+        report["problems"] |= find_grants(people, host)
+        logs = journals.find(host.root)
+        old = {one.old for one in people}
+        for one in people:
+            if one.new in logs and one.new not in old:
+                words = f"{logs[one.new]} is the log of somebody who had uid {one.new}: move it away first"
+                report["problems"].setdefault(one.name, words)
     if measure and people and under_way is None:
         report.update(_measured(people))
         for key, (entries, _size, point) in sorted(report.pop("taken").items()):
@@ -51,7 +60,7 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
     }  # fmt: skip
     with trees.seen(table.local) as handles:
         for tree, handle in zip(table.local, handles):
-            tally = crawl(handle, plan.task(1, tree.key, False), Specials(), workers=workers())
+            tally = crawl(handle, plan.task(1, tree.key, False), workers=workers())
             report["seen"] += tally.seen
             theirs = {}
             for one in people:
@@ -77,16 +86,6 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
                 counts[0] += entries
                 counts[1] += size
     return report
-
-
-def _known(wanted: Sequence[Wanted], decided: Decided) -> list[Renumbering]:
-    """Everybody who was asked for and has an account here, whether it changes or not."""
-    moving = {one.name: one for one in decided.people}
-    return [
-        moving.get(one.name) or Renumbering(one.name, decided.has[one.name], one.uid)
-        for one in wanted
-        if one.name in decided.has
-    ]
 
 
 def closed(host: Host) -> dict[str, list[int]]:

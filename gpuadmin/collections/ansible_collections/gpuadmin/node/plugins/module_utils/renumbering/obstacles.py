@@ -35,12 +35,6 @@ def problem(name: str, uid: int, new: int, data: Databases) -> str | None:
         users = sorted(other for other in data.primary.get(gid, ()) if other != name)
         if users:  # guard: a group that is others' primary one is not renumbered
             return f"the group '{name}' is also the primary group of {quoted(users[0])}"
-        members = sorted(member for member in data.members(name) if member != name)
-        if members:  # guard: what others may read by somebody's group changes hands with nobody in it
-            return (
-                f"the group '{name}' has the member {quoted(members[0])}, who would keep its gid while logged in: "
-                f"gpasswd -d {members[0]} {name}, and put them in again afterwards"
-            )
     return None
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..inode_flags import STOPS, flags_of, opened, set_flags
 from . import attributes
-from .special import Special, Specials
+from .special import Known, Special, find
 from .task import Tally, Task
 
 
@@ -38,7 +38,7 @@ class Opened:
 
 
 def decide(
-    handle: int, path: str, names: Callable[[str], Collection[str]], task: Task, specials: Specials, tally: Tally
+    handle: int, path: str, names: Callable[[str], Collection[str]], task: Task, known: Known, tally: Tally
 ) -> Opened | None:
     """What is to be done with an open inode; None: nothing. ``names``: path → its extended attributes.
 
@@ -63,21 +63,16 @@ def decide(
         work.capability = capability if moved is None else moved
     if kind == stat.S_IFREG and work.chown and facts.st_mode & 0o6000:
         work.mode = stat.S_IMODE(facts.st_mode)
-    before = specials.of(path, facts)
+    before = find(known, path, facts) if task.apply else None
     if before is not None:
-        if not before.is_unchanged(facts):
-            tally.note(path, "was written meanwhile: a setuid bit or a capability that it had is not given back")
         _take_up(work, before, capability)
     if acls:
         tally.acls += 1
-    if work.chown or work.acls or work.special:
-        return work
-    tally.kept += before is not None
-    return None
+    return work if work.chown or work.acls or work.special else None
 
 
 def _take_up(work: Opened, before: Special, capability: bytes | None) -> None:
-    """Add what an earlier try had taken from it and not given back."""
+    """Add what a boot that was cut off had taken from it and not given back."""
     wanted = bytes.fromhex(before.capability)
     if wanted and work.capability is None and capability != wanted:
         work.capability = wanted
@@ -98,7 +93,7 @@ def record(work: Opened, task: Task) -> Special:
     after = (work.uid if work.uid >= 0 else facts.st_uid, work.gid if work.gid >= 0 else facts.st_gid)
     return Special(
         task.phase, task.tree, work.path, facts.st_ino, ((facts.st_uid, facts.st_gid), after),
-        work.mode, (work.capability or b"").hex(), work.flags, facts.st_size, facts.st_mtime_ns,
+        work.mode, (work.capability or b"").hex(), work.flags,
     )  # fmt: skip
 
 
@@ -116,7 +111,7 @@ def lift(work: Opened, handle: int, write: Callable[[], None]) -> bool:
     return True
 
 
-def change(work: Opened, tally: Tally) -> None:
+def change(work: Opened) -> None:
     """Give it to its new owner, with all that it had. Raises OSError."""
     if work.chown:
         os.chown(work.proc, work.uid, work.gid)
@@ -126,12 +121,3 @@ def change(work: Opened, tally: Tally) -> None:
         os.chmod(work.proc, work.mode)  # guard: setuid stays setuid
     if work.capability is not None:
         os.setxattr(work.proc, attributes.CAPABILITY, work.capability)  # guard: a capability stays
-    now = os.fstat(work.handle)
-    # from here on the kernel takes them from whatever is written
-    written = (now.st_size, now.st_mtime_ns) != (work.facts.st_size, work.facts.st_mtime_ns)
-    if written and work.special:  # guard: what is written in that moment keeps no setuid bit and no capability
-        if work.mode >= 0:
-            os.chmod(work.proc, work.mode & ~0o6000)
-        if work.capability is not None:
-            os.removexattr(work.proc, attributes.CAPABILITY)
-        tally.note(work.path, "was written meanwhile: it has no setuid bit and no capability any more")

@@ -1,7 +1,7 @@
-"""Who still has one of the ids in a running process, or in memory that no process has to hold: all threads are asked.
+"""Who runs something on this host: all threads are asked.
 
-A process whose first thread has ended goes on in its others; one in a user namespace may become whoever its owner may;
-and the groups of a process are those that it was given when it began, whoever is their member by now.
+A process whose first thread has ended goes on in its others, and one in a user namespace may become whoever its owner
+may.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import struct
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gpuadmin.common.text import counted
 
@@ -23,12 +23,11 @@ from . import accounts
 from .journal import Renumbering
 
 OWNER, PARENT = 0xB704, 0xB702  # ioctl_nsfs(2): NS_GET_OWNER_UID, NS_GET_PARENT
-SYSV = {"shm": "shared memory", "sem": "semaphores", "msg": "message queues"}
 
 
 @dataclass(frozen=True)
 class Running:
-    """A process: all uids and gids of its living threads, and who owns the user namespaces that they are in.
+    """A process: all uids of its living threads, and who owns the user namespaces that they are in.
 
     ``maps``: the uids of a namespace whose owner is not to be known; its processes may become each of them.
     """
@@ -36,39 +35,21 @@ class Running:
     pid: int
     command: str
     uids: frozenset[int]
-    gids: frozenset[int]
     owners: frozenset[int] = frozenset()
     maps: frozenset[range] = frozenset()
 
 
-@dataclass
-class _Ids:
-    """What is a person's now, and what they get, of which nobody may have anything."""
-
-    name: str
-    uids: list[range] = field(default_factory=list)
-    gids: list[range] = field(default_factory=list)
-    next_uids: list[range] = field(default_factory=list)
-    next_gids: list[range] = field(default_factory=list)
-
-
-def _ids(one: Renumbering, texts: Mapping[str, str | None]) -> _Ids:
-    found = _Ids(one.name, [range(one.old, one.old + 1)], [], [range(one.new, one.new + 1)])
-    if one.changes:
-        found.gids += [range(one.group, one.group + 1)] if one.group is not None else []
-        found.next_gids.append(range(one.new, one.new + 1))
-    kinds = {"subuid": (found.uids, found.next_uids), "subgid": (found.gids, found.next_gids)}
-    for file, (now, following) in kinds.items():
-        for line in parse(texts.get(file) or ""):
-            if line.count and line.owner in (one.name, str(one.old)):
-                now.append(range(line.start, line.end))  # guard: processes with ids of ranges made by hand are theirs
-        now += [range(before, before + count) for name, before, _, count in one.subids if name == file]
-        following += [range(after, after + count) for name, _, after, count in one.subids if name == file]
+def _ids(one: Renumbering, texts: Mapping[str, str | None]) -> list[range]:
+    """A person's uid, and the ranges of subordinate ids that are theirs."""
+    found = [range(one.old, one.old + 1)]
+    for line in parse(texts.get("subuid") or ""):
+        if line.count and line.owner in (one.name, str(one.old)):
+            found.append(range(line.start, line.end))  # guard: processes with ids of ranges made by hand are theirs
     return found
 
 
-def _among(numbers: Iterable[int], ranges: Sequence[range]) -> list[int]:
-    return sorted(one for one in numbers if any(one in several for several in ranges))
+def _among(numbers: Iterable[int], ranges: Sequence[range]) -> bool:
+    return any(one in several for one in numbers for several in ranges)
 
 
 def processes(proc: str = "/proc") -> list[Running]:
@@ -86,7 +67,6 @@ def processes(proc: str = "/proc") -> list[Running]:
             continue  # it ended while we looked
         command = "?"
         uids: set[int] = set()
-        gids: set[int] = set()
         owners: set[int] = set()
         maps: set[range] = set()
         for thread in threads:
@@ -97,11 +77,8 @@ def processes(proc: str = "/proc") -> list[Running]:
                     continue
                 command = fields["Name"]
                 several = [int(one) for one in fields["Uid"].split()]
-                if several[0]:
-                    uids |= set(several)
-                    gids |= {int(one) for key in ("Gid", "Groups") for one in fields[key].split()}
-                else:  # root's own, which takes somebody's ids for a moment: a file server, say
-                    uids.add(0)
+                # root's own takes somebody's ids for a moment: a file server, say
+                uids |= set(several) if several[0] else {0}
                 try:
                     owners |= _owners(f"{base}/ns/user", known)
                 except PermissionError:  # it may do what we may not: we are in a container
@@ -109,9 +86,7 @@ def processes(proc: str = "/proc") -> list[Running]:
             except (FileNotFoundError, ProcessLookupError):
                 continue
         if uids:
-            found.append(
-                Running(int(name), command, frozenset(uids), frozenset(gids), frozenset(owners), frozenset(maps))
-            )
+            found.append(Running(int(name), command, frozenset(uids), frozenset(owners), frozenset(maps)))
     return found
 
 
@@ -151,76 +126,41 @@ def _owners(path: str, known: dict[tuple[int, int], frozenset[int]]) -> frozense
     return known.setdefault(first, frozenset(found))
 
 
-def kept(proc: str = "/proc", queues: str = "/dev/mqueue") -> list[tuple[str, int, int]]:
-    """What the kernel keeps for a uid without a process: what it is, and each uid and gid that it has."""
-    found = []
-    for name, words in SYSV.items():
-        try:
-            with open(f"{proc}/sysvipc/{name}", encoding="ascii") as stream:
-                head, *rows = [line.split() for line in stream]
-        except FileNotFoundError:
-            continue  # a kernel without
-        places = [head.index(one) for one in ("uid", "gid", "cuid", "cgid")]
-        for row in rows:
-            uid, gid, maker, group = (int(row[place]) for place in places)
-            found += [(words, uid, gid), (words, maker, group)]
-    for name in os.listdir(queues) if os.path.ismount(queues) else ():
-        try:
-            facts = os.lstat(os.path.join(queues, name))
-        except FileNotFoundError:
-            continue
-        found.append((f"message queue {ascii(name)[:60]} in {queues}", facts.st_uid, facts.st_gid))
-    return found
-
-
-def compute(people: Sequence[_Ids], running: Sequence[Running], left: Sequence[tuple[str, int, int]]) -> dict[str, str]:
-    """Given whose which ids are, return in words what is in each person's way."""
+def compute(people: Mapping[str, Sequence[range]], running: Sequence[Running]) -> dict[str, str]:
+    """Given whose which uids are, return in words what each of them runs."""
     found: dict[str, str] = {}
-    all_uids = [one for person in people for one in person.uids]
-    all_gids = [one for person in people for one in person.gids]
-    for one in people:
+    for name, uids in people.items():
         mine = [
             each
             for each in running
-            if _among(each.uids, one.uids)
-            or _among(each.owners, one.uids)  # guard: who may become somebody by their namespace is them
-            or any(
-                mapped.start < theirs.stop and theirs.start < mapped.stop for mapped in each.maps for theirs in one.uids
-            )
+            if _among(each.uids, uids)
+            or _among(each.owners, uids)  # guard: who may become somebody by their namespace is them
+            or any(mapped.start < theirs.stop and theirs.start < mapped.stop for mapped in each.maps for theirs in uids)
         ]
         if mine:
             words = ", ".join(sorted({each.command for each in mine})[:5])
-            found[one.name] = f"runs {words} ({counted(len(mine), 'process', 'processes')})"
-            continue
-        for each in running:
-            group = _among(each.gids, one.gids)
-            uids = [uid for uid in _among(each.uids, one.next_uids) if not _among([uid], all_uids)]
-            gids = [gid for gid in _among(each.gids, one.next_gids) if not _among([gid], all_gids)]
-            which = f"process {each.pid} ({each.command}) of uid {min(each.uids)}"
-            if group:  # guard: who still has the group of somebody does not keep it when it is another's
-                found[one.name] = f"gid {group[0]} is still in {which}: end it first"
-            elif uids or gids:  # guard: nobody gets an id that a process still has
-                what = f"uid {uids[0]}" if uids else f"gid {gids[0]}"
-                found[one.name] = f"{what}, which they get, is in {which} already: end it first"
-        for words, uid, gid in left:
-            if _among([uid], one.uids + one.next_uids) or _among([gid], one.gids + one.next_gids):
-                # guard: what the kernel keeps for somebody is not another's after a renumbering
-                found.setdefault(one.name, f"has {words} of uid {uid}: ipcs shows it; ipcrm or rm ends it")
+            found[name] = f"runs {words} ({counted(len(mine), 'process', 'processes')})"
     return found
 
 
 def busy(people: Sequence[Renumbering], host: Host, looks: int = LOOKS) -> dict[str, str]:
-    """Who still has processes (containers and a lingering manager are such), or a grant of GPUs, in words."""
+    """Who has processes (containers and a lingering manager are such), in words."""
     texts = accounts.texts(host)
-    whose = [_ids(one, texts) for one in people]
+    whose = {one.name: _ids(one, texts) for one in people}
     found: dict[str, str] = {}
     for _ in range(looks):
-        found = compute(whose, processes(), kept())
+        found = compute(whose, processes())
         if found:
             break
         time.sleep(BETWEEN)  # what forks and ends all the time is missed by one look
-    for grant in grants.read(host.path(host.state), host.path("run/gpuadmin"))[0]:
-        for one in people:
-            if grant.uid in (one.old, one.new):  # guard: a grant of GPUs is not another's after a renumbering
-                found.setdefault(one.name, "has a grant of GPUs: gpuadmin revoke ends it")
     return found
+
+
+def find_grants(people: Sequence[Renumbering], host: Host) -> dict[str, str]:
+    """Who has a grant of GPUs by one of their uids, in words."""
+    granted = {grant.uid for grant in grants.read(host.path(host.state), host.path("run/gpuadmin"))[0]}
+    return {
+        one.name: "has a grant of GPUs: gpuadmin revoke ends it"
+        for one in people
+        if granted & {one.old, one.new}  # guard: a grant of GPUs is not another's after a renumbering
+    }

@@ -19,21 +19,15 @@ class Tally:
     seen: int = 0
     changed: int = 0
     acls: int = 0
-    kept: int = 0  # inodes that had something to lose, and have it
     uids: dict[int, list[int]] = field(default_factory=dict)
     gids: dict[int, list[int]] = field(default_factory=dict)
     taken: dict[str, list[int]] = field(default_factory=dict)  # "uid 20003" → as uids
     snapshots: int = 0
     failed: int = 0
-    moved: int = 0  # directories that somebody moved away while they were looked at
     words: list[str] = field(default_factory=list)
 
     def say(self, path: str, words: str) -> None:
         self.failed += 1
-        self.note(path, words)
-
-    def moves(self, path: str, words: str) -> None:
-        self.moved += 1
         self.note(path, words)
 
     def note(self, path: str, words: str) -> None:
@@ -42,7 +36,7 @@ class Tally:
             self.words.append(f"{path[-200:]!r} {words}")
 
     def add(self, other: Tally) -> None:
-        for name in ("seen", "changed", "acls", "kept", "snapshots", "failed", "moved"):
+        for name in ("seen", "changed", "acls", "snapshots", "failed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for mine, more in ((self.uids, other.uids), (self.gids, other.gids)):
             for one, (entries, size) in more.items():
@@ -60,11 +54,7 @@ def count(table: dict[Any, list[int]], key: object, entries: int, size: int) -> 
 
 @dataclass(frozen=True)
 class Task:
-    """What a walk does. ``taken``: ids that must be nobody's, looked for where nothing is changed.
-
-    ``quiet_uids``, ``quiet_gids``: whose directories nobody can change meanwhile. ``again``: a walk has just been
-    there, so what is theirs by now has no other ACL: only they and root could have given it one.
-    """
+    """What a walk does. ``taken``: ids that must be nobody's, looked for where nothing is changed."""
 
     phase: int
     tree: str
@@ -73,9 +63,6 @@ class Task:
     apply: bool
     taken_uids: Mapping = field(default_factory=lambda: Mapping(()))
     taken_gids: Mapping = field(default_factory=lambda: Mapping(()))
-    quiet_uids: Mapping = field(default_factory=lambda: Mapping(()))
-    quiet_gids: Mapping = field(default_factory=lambda: Mapping(()))
-    again: bool = False
 
 
 def measure(task: Task, tally: Tally, facts: os.stat_result) -> None:

@@ -35,10 +35,14 @@ LAB = "/run/gpuadmin-lab/"
 
 @dataclass(frozen=True)
 class Tree:
-    """``key``: by which it is known after a boot: its mount point, and where in its file system that begins."""
+    """``key``: by which it is known after a boot: its mount point, and where in its file system that begins.
+
+    ``volatile``: what is in it does not outlive a boot.
+    """
 
     key: str
     point: str
+    volatile: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def compute(table: Sequence[mounts.Mount], devices: Sequence[str]) -> Trees:
             if any((mount.root + "/").startswith(root.rstrip("/") + "/") for root in roots):
                 continue  # the same files by another way
             roots.append(mount.root)
-            local.append(Tree(f"{mount.point} {mount.root}", mount.point))
+            local.append(Tree(f"{mount.point} {mount.root}", mount.point, mount.fstype in ("tmpfs", "ramfs")))
     return Trees(tuple(sorted(local, key=lambda one: one.key)), tuple(sorted(network)), tuple(sorted(unknown)))
 
 

@@ -7,10 +7,8 @@ is not entered, and a read-only subvolume is not either: it is counted.
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
-import stat
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
@@ -22,7 +20,6 @@ from .task import measure
 
 KEPT_OPEN = 200  # levels; what is deeper goes up by ".."
 LONGEST = 4096  # characters of a path that are kept
-TRIES = 3  # at a directory that is exchanged while it is looked at
 MOST_GIVEN = 64  # directories that are given away at once
 
 
@@ -54,7 +51,7 @@ class Walker:
         self.tally.seen += 1
         if not self.changer.task.apply:
             measure(self.changer.task, self.tally, facts)
-        if self.changer.look(".", facts, False):
+        if self.changer.look(".", facts):
             self.changer.careful(["."], lambda: path, False)
 
     def walk(self, path: str, give: Connection | None = None) -> None:
@@ -76,7 +73,7 @@ class Walker:
                 if not level.below:
                     continue
             name, facts = level.below.pop()
-            inner, facts = self._enter(name, facts, level)
+            inner = self._enter(name, facts, level)
             if inner < 0:
                 continue
             if len(self.levels) > KEPT_OPEN:
@@ -114,48 +111,30 @@ class Walker:
             here = inner
         return here
 
-    def _enter(self, name: str, facts: os.stat_result, level: _Level) -> tuple[int, os.stat_result]:
-        """Open a directory that was seen; -1 if it is not entered. Another in its place is looked at as itself."""
-        for left in reversed(range(TRIES)):
-            try:
-                other = facts.st_dev != level.facts.st_dev
-                seen = Entry(b"", os.fsencode(name), level.handle, facts)
-                # guard: what is mounted inside is not renumbered with it
-                if other and not same_mount(seen, level.facts):
-                    return -1, facts
-                inner = open_directory(name, level.handle)
-            except FileNotFoundError:
-                return -1, facts
-            except OSError as error:
-                if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                    break  # something else is there by now
-                self.tally.say(self._above() + name, f"cannot be entered: {in_words(error)}")
-                return -1, facts
-            # guard: a directory that was exchanged on the way in is not renumbered
-            if identity(os.fstat(inner)) == identity(facts):
-                return self._entered(name, inner, facts, level)
-            os.close(inner)
-            try:
-                now = os.stat(name, dir_fd=level.handle, follow_symlinks=False)
-            except FileNotFoundError:
-                break
-            if not left or not stat.S_ISDIR(now.st_mode):
-                break
-            facts = now
-        self.tally.moves(
-            self._above() + name, f"is exchanged again and again (its directory is of uid {level.facts.st_uid})"
-        )
-        return -1, facts
-
-    def _entered(self, name: str, inner: int, facts: os.stat_result, level: _Level) -> tuple[int, os.stat_result]:
-        if facts.st_dev != level.facts.st_dev:
-            found = subvolume_of(inner)
-            if found is not None and found.read_only:
-                self.tally.snapshots += 1
-                os.close(inner)
-                return -1, facts
-            self._itself(inner, f"{self._above()}{name}/")
-        return inner, facts
+    def _enter(self, name: str, facts: os.stat_result, level: _Level) -> int:
+        """Open a directory that was seen; -1 if it is not entered."""
+        try:
+            other = facts.st_dev != level.facts.st_dev
+            # guard: what is mounted inside is not renumbered with it
+            if other and not same_mount(Entry(b"", os.fsencode(name), level.handle, facts), level.facts):
+                return -1
+            inner = open_directory(name, level.handle)
+        except FileNotFoundError:
+            return -1
+        except OSError as error:
+            self.tally.say(self._above() + name, f"cannot be entered: {in_words(error)}")
+            return -1
+        # guard: a directory that was exchanged on the way in is not renumbered
+        if identity(os.fstat(inner)) != identity(facts):
+            self.tally.say(self._above() + name, "was exchanged while it was looked at")
+        elif other and (found := subvolume_of(inner)) is not None and found.read_only:
+            self.tally.snapshots += 1
+        else:
+            if other:
+                self._itself(inner, f"{self._above()}{name}/")
+            return inner
+        os.close(inner)
+        return -1
 
     def _leave(self) -> None:
         done = self.levels.pop()
@@ -164,14 +143,14 @@ class Walker:
             # guard: the way up leads to where the renumbering came from
             if identity(os.fstat(above)) != identity(self.levels[-1].facts):
                 os.close(above)
-                self.tally.moves(self._above(), "was moved while it was looked at")
+                self.tally.say(self._above(), "was moved while it was looked at")
                 self._back()
             else:
                 self.levels[-1].handle = above
         os.close(done.handle)
 
     def _back(self) -> None:
-        """Go on where a directory is still open: what is between was moved, and another walk finds it."""
+        """Go on where a directory is still open: what is between was moved."""
         while self.levels[-1].handle < 0:
             self.levels.pop()
 
