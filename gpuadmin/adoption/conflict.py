@@ -14,6 +14,8 @@ from gpuadmin.text import one_line
 Level = Literal["stops", "decide", "note"]
 #: The kind of conflict that bootstrap settles.
 NO_ADMIN = "no admin account"
+#: The kind of somebody who is a person, and cannot be in users.yml.
+LEFT_OUT = "person left out"
 #: The kind of a key that not all hosts have.
 KEY = "key to be decided"
 LEVELS: Mapping[Level, str] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gpuadmin.adoption.conflict import KEY, Conflict, Level, on, several, word
+from gpuadmin.adoption.conflict import KEY, LEFT_OUT, Conflict, Level, on, several, word
 from gpuadmin.adoption.people import UNREADABLE, People, Person, by_uid, last_day, last_days
 from gpuadmin.adoption.seen import INSTALLERS, Host
 from gpuadmin.common.text import counted, listed
@@ -105,7 +105,7 @@ def _names(people: People, hosts: Sequence[Host], settings: Settings) -> Iterato
     for person in people.persons.values():
         if person.refused is not None:
             yield Conflict(
-                "person left out",
+                LEFT_OUT,
                 f"{person.name} ({_where(person)}) cannot be in users.yml: {person.refused}",
                 "decide",
                 tuple(person.accounts),
@@ -129,7 +129,7 @@ def _low(hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
                 whose.setdefault((name, one["uid"], one["home"]), []).append(host.name)
     for (name, uid, home), names in sorted(whose.items()):
         yield Conflict(
-            "person left out",
+            LEFT_OUT,
             f"{name} ({uid} on {', '.join(names)}) has a shell and the home {home}, and cannot be in users.yml: uid"
             f" {uid} is below {LOWEST_HUMAN_UID}, where distributions number services, and gpuadmin touches none there",
             "decide",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from gpuadmin.adoption.conflict import KEY, LEVELS, NO_ADMIN, Conflict
+from gpuadmin.adoption.conflict import KEY, LEFT_OUT, LEVELS, NO_ADMIN, Conflict
 from gpuadmin.adoption.kept import kept
 from gpuadmin.adoption.proposal import Proposal
 from gpuadmin.common.text import counted, listed
@@ -73,11 +73,10 @@ def _lines(proposal: Proposal, when: datetime) -> Iterator[str]:
     yield ""
     yield f"- {uid_sentence(proposal)}"
     users = proposal.users
-    out = [one for one in proposal.people.persons.values() if one.user is None]
+    refused = [one.name for one in proposal.people.persons.values() if one.user is None]
+    out = sorted({*refused, *(name for one in proposal.conflicts if one.kind == LEFT_OUT for name in one.people)})
     yield f"- users.yml has {counted(len(users), 'person', 'people')}" + (
-        f"; {counted(len(out), 'person is', 'people are')} left out: {escaped(listed([one.name for one in out]))}."
-        if out
-        else "."
+        f"; {counted(len(out), 'person is', 'people are')} left out: {escaped(listed(out))}." if out else "."
     )
     for level, title in LEVELS.items():
         count = sum(one.level == level for one in proposal.conflicts)

@@ -220,6 +220,8 @@ def test_no_account_s_home_is_moved_away() -> None:
     moved = [line for line in one.remedies if "mv " in line]
     assert [line for line in moved if not line.endswith("mv -n /home/nobodys /home.before/")] == []
     assert len(moved) == 1, "of a name that was not told whole there is no command"
+    page = pages.page(proposal(NAS, good(accounts=[ROOT, GPUADMIN, *ones], **there)), datetime(2026, 12, 1))
+    assert "; 4 people are left out: MinJi, choi, j.doe, p.alum." in page
     assert all(name in "\n".join(one.remedies) for name in (*names, "cut?"))
     odd = conflicts(NAS, good(accounts=[ROOT, GPUADMIN, *ones], **there)).get("home that is odd", [])
     assert not any(name in one.words for one in odd for name in names), "each of them has it as its home"
