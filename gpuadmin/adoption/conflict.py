@@ -60,7 +60,7 @@ def on(hosts: Iterable[str]) -> str:
     return f"# as root on {', '.join(hosts)}"
 
 
-def copied(name: str, old: str, new: str) -> str:
+def copy_command(name: str, old: str, new: str) -> str:
     """The command that copies somebody's directory to where nothing is, while nothing of theirs runs. The old one
     stays."""
     return f'test -z "$(pgrep -u {word(name)})" && test ! -e {word(new)} && cp -aT {word(old)} {word(new)}'

@@ -80,7 +80,9 @@ def read_earlier(document: Mapping[str, Any], looked: Collection[str], wanted: C
         name: {host: uid for host, uid in person["hosts"].items() if host in kept}
         for name, person in found["people"].items()
     }
-    conflicts = [_of(kept, one, found["when"][:10]) for one in found["conflicts"] if one["kind"] not in _OF_ALL]
+    conflicts = [
+        _carry_conflict(kept, one, found["when"][:10]) for one in found["conflicts"] if one["kind"] not in _OF_ALL
+    ]
     return Earlier(
         {name: document["hosts"][name] for name in kept},
         {name: hosts for name, hosts in uids.items() if hosts},
@@ -89,7 +91,7 @@ def read_earlier(document: Mapping[str, Any], looked: Collection[str], wanted: C
     )
 
 
-def _of(kept: Collection[str], told: _Conflict, day: str) -> Conflict | None:
+def _carry_conflict(kept: Collection[str], told: _Conflict, day: str) -> Conflict | None:
     hosts = tuple(one for one in told["hosts"] if one in kept)
     if told["hosts"] and not hosts:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from gpuadmin.adoption.conflict import Conflict, copied, on, several, word
+from gpuadmin.adoption.conflict import Conflict, copy_command, on, several, word
 from gpuadmin.adoption.groups import Homes
 from gpuadmin.adoption.own_homes import Own
 from gpuadmin.adoption.people import People
@@ -176,7 +176,9 @@ def _elsewhere(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
         if new in host.entries:
             continue
         if entry is not None and entry["kind"] == "directory" and entry["uid"] == host.people[name]["uid"]:
-            lines.append(f"{copied(name, old, new)} && usermod -d {word(new)} {word(name)}        # {word(old)} stays")
+            lines.append(
+                f"{copy_command(name, old, new)} && usermod -d {word(new)} {word(name)}        # {word(old)} stays"
+            )
     yield Conflict(
         "home elsewhere",
         f"{words}{more}; provision gives everybody {homes.path}/NAME, and moves nothing",
@@ -193,7 +195,7 @@ def _linked(host: Host, path: str, whose: list[str], link: Mapping[str, Any]) ->
     sure = len(whose) == 1 and link["leads"].startswith("/") and not set("?…") & set(old)
     account = next(one for one in host.listed("accounts") if one["name"] == name)
     lines = [
-        f"{copied(name, old, new)} && rm {word(path)} && mv -T {word(new)} {word(path)}        # {word(old)} stays"
+        f"{copy_command(name, old, new)} && rm {word(path)} && mv -T {word(new)} {word(path)}        # {word(old)} stays"
     ] if sure and link["uid"] == account["uid"] else []  # fmt: skip
     return Conflict(
         "home that is a link",
@@ -206,7 +208,7 @@ def _linked(host: Host, path: str, whose: list[str], link: Mapping[str, Any]) ->
     )
 
 
-def of_server(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
+def on_server(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
     """Homes in the storage host's own directory of homes, beside those that it serves."""
     root = host.homes(homes.path)
     if root is None or root["network"] or homes.export in (None, homes.path) or not root["entries"]:

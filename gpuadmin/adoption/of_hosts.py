@@ -31,7 +31,7 @@ def conflicts(
             found += _root(host)
         if host.name == homes.server:
             found += of_homes.disk(host, homes)
-            found += of_homes.of_server(host, homes, people)
+            found += of_homes.on_server(host, homes, people)
         found += of_homes.odd(host, homes, people)
         found += of_homes.owners(host, homes, uids)
         found += of_root.subids(host)

@@ -23,7 +23,7 @@ def conflicts(hosts: Sequence[Host], people: People, settings: Settings) -> list
         *_ends(people),
         *_passwords(people),
         *_keys(people, hosts),
-        *_of_some_hosts(people, hosts),
+        *_find_undecided(people, hosts),
         *_texts(people),
         *_services(people, hosts),
         *_shells(people, settings),
@@ -316,7 +316,7 @@ def _unread_keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
             yield Conflict("keys not read", words, "decide", where, tuple(names))
 
 
-def _of_some_hosts(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+def _find_undecided(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
     """Keys and addresses that some hosts have and not all: whoever is root of one host can write them there."""
     if any(host.without_root for host in hosts):
         return  # another look says which keys all have
@@ -336,7 +336,7 @@ def _of_some_hosts(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
             verb, they = ("is", "It is") if len(lines) == 1 else ("are", "They are")
             yield Conflict(
                 KEY,
-                f"{person.name}: {fingerprints} {verb} on {_and_not(where, people, read)}. {they} not in users.yml,"
+                f"{person.name}: {fingerprints} {verb} on {_describe_hosts(where, people, read)}. {they} not in users.yml,"
                 " which goes to every host",
                 "decide",
                 where,
@@ -352,7 +352,7 @@ def _of_some_hosts(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
         for email, one in person.addresses.items() if person.user.email is None else ():
             yield Conflict(
                 "address to be decided",
-                f"{person.name}: {email} is the e-mail address on {_and_not(one.hosts, people, asked)}. It is not in"
+                f"{person.name}: {email} is the e-mail address on {_describe_hosts(one.hosts, people, asked)}. It is not in"
                 " users.yml",
                 "decide",
                 one.hosts,
@@ -361,7 +361,7 @@ def _of_some_hosts(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
             )
 
 
-def _and_not(hosts: Sequence[str], people: People, asked: Collection[str]) -> str:
+def _describe_hosts(hosts: Sequence[str], people: People, asked: Collection[str]) -> str:
     without = sorted(people.everywhere - set(hosts))
     absent, unknown = [one for one in without if one in asked], [one for one in without if one not in asked]
     not_there = f", and not on {listed(absent)}" if absent else ""

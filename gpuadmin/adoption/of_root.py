@@ -23,7 +23,7 @@ def docker(host: Host) -> Iterator[Conflict]:
             "stops",
             (host.name,),
             tuple(sorted(members)),
-            (on([host.name]), *_out_of(host, "docker", sorted(members))),
+            (on([host.name]), *_leave_group(host, "docker", sorted(members))),
         )
     told = host.part("docker")
     active = [unit for unit in ("docker.service", "docker.socket", "containerd.service") if host.active(unit)]
@@ -53,7 +53,7 @@ def docker(host: Host) -> Iterator[Conflict]:
     )
 
 
-def _out_of(host: Host, group: str, members: Sequence[str]) -> list[str]:
+def _leave_group(host: Host, group: str, members: Sequence[str]) -> list[str]:
     """What takes people out of a group; whose first one it is gets one of their own."""
     named, first = host.named_in(group), host.first_in(group)
     own = (
@@ -137,7 +137,7 @@ def sudo(host: Host, admins: Sequence[str]) -> Iterator[Conflict]:
                 "decide",
                 (host.name,),
                 tuple(members),
-                (on([host.name]), *_out_of(host, name, members), "# or name who may be: `protected`"),
+                (on([host.name]), *_leave_group(host, name, members), "# or name who may be: `protected`"),
             )
     roots = sorted(one["name"] for one in host.listed("accounts") if one["uid"] == 0 and one["name"] != "root")
     if roots:

@@ -169,14 +169,14 @@ def _people(proposal: Proposal) -> Iterator[str]:
     for user in proposal.users:
         hosts = sorted(proposal.uids(user.name))
         cells = (
-            user.name, str(user.uid), f"{len(user.keys)}{_more(asked[user.name])}",
+            user.name, str(user.uid), f"{len(user.keys)}{_count_undecided(asked[user.name])}",
             str(user.expires or ""), "yes" if user.docker else "no",
             user.email or "", "all" if len(hosts) == count > 1 else ", ".join(hosts),
         )  # fmt: skip
         yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
 
 
-def _more(count: int) -> str:
+def _count_undecided(count: int) -> str:
     return f", and {count} to be decided" if count else ""
 
 

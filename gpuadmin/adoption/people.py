@@ -233,7 +233,7 @@ def _add(found: dict[str, OnHosts], key: str, text: str, host: str) -> None:
     found[key] = replace(there, hosts=tuple(dict.fromkeys([*there.hosts, host])))
 
 
-def agreed(ones: Mapping[str, OnHosts], everywhere: Collection[str]) -> list[str]:
+def find_agreed(ones: Mapping[str, OnHosts], everywhere: Collection[str]) -> list[str]:
     """What all hosts say: root of one host can write anything about anybody, and users.yml takes it to every host."""
     # guard: what one host says of somebody goes to no other -> [one.text for one in ones.values()]
     return [one.text for one in ones.values() if set(everywhere) <= set(one.hosts)]
@@ -242,8 +242,8 @@ def agreed(ones: Mapping[str, OnHosts], everywhere: Collection[str]) -> list[str
 def _user(person: Person, everywhere: Collection[str], docker: bool | None) -> User | None:
     gecos = [one["gecos"] for one in person.accounts.values() if one["gecos"]]
     given: dict[str, Any] = {"name": person.name, "uid": person.uid}
-    given["keys"] = agreed(person.keys, everywhere)[:_MOST_KEYS]
-    given["email"] = next(iter(agreed(person.addresses, everywhere)), None)
+    given["keys"] = find_agreed(person.keys, everywhere)[:_MOST_KEYS]
+    given["email"] = next(iter(find_agreed(person.addresses, everywhere)), None)
     given["note"] = next((found for one in gecos if (found := full_name(one, person.name)) is not None), None)
     given["expires"] = last_day(person)
     if docker is not None:

@@ -40,7 +40,7 @@ def accounts(place: Place) -> list[dict[str, Any]]:
                 "name": bounds.name(login),
                 "uid": number(uid),
                 "gid": number(gid),
-                "gecos": bounds.line(in_korean(gecos)),
+                "gecos": bounds.line(decode_gecos(gecos)),
                 "home": bounds.line(home),
                 "shell": bounds.name(shell),
                 "password": None if shadow is None else state(None if secret is None else secret[1]),
@@ -50,7 +50,7 @@ def accounts(place: Place) -> list[dict[str, Any]]:
     return found
 
 
-def in_korean(text: str) -> str:
+def decode_gecos(text: str) -> str:
     """Given text of a database, return it in Hangul where it is EUC-KR, as Linux had Korean before UTF-8.
 
     Of bytes in another encoding U+FFFD is left: nobody knows which it is.
