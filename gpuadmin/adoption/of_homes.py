@@ -194,8 +194,9 @@ def _linked(host: Host, path: str, whose: list[str], link: Mapping[str, Any]) ->
     name, old, new = whose[0], plain_path(link["leads"]), f"{path}.moved"
     sure = len(whose) == 1 and link["leads"].startswith("/") and not set("?…") & set(old)
     account = next(one for one in host.listed("accounts") if one["name"] == name)
+    swap = f"rm {word(path)} && mv -T {word(new)} {word(path)}"
     lines = [
-        f"{copy_command(name, old, new)} && rm {word(path)} && mv -T {word(new)} {word(path)}        # {word(old)} stays"
+        f"{copy_command(name, old, new)} && {swap}        # {word(old)} stays"
     ] if sure and link["uid"] == account["uid"] else []  # fmt: skip
     return Conflict(
         "home that is a link",

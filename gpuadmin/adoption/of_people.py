@@ -336,8 +336,8 @@ def _find_undecided(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]
             verb, they = ("is", "It is") if len(lines) == 1 else ("are", "They are")
             yield Conflict(
                 KEY,
-                f"{person.name}: {fingerprints} {verb} on {_describe_hosts(where, people, read)}. {they} not in users.yml,"
-                " which goes to every host",
+                f"{person.name}: {fingerprints} {verb} on {_describe_hosts(where, people, read)}. {they} not in"
+                " users.yml, which goes to every host",
                 "decide",
                 where,
                 (person.name,),
@@ -352,8 +352,8 @@ def _find_undecided(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]
         for email, one in person.addresses.items() if person.user.email is None else ():
             yield Conflict(
                 "address to be decided",
-                f"{person.name}: {email} is the e-mail address on {_describe_hosts(one.hosts, people, asked)}. It is not in"
-                " users.yml",
+                f"{person.name}: {email} is the e-mail address on {_describe_hosts(one.hosts, people, asked)}. It is"
+                " not in users.yml",
                 "decide",
                 one.hosts,
                 (person.name,),
