@@ -8,6 +8,7 @@ import stat
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 from gpuadmin.errors import ConfigError
 
@@ -105,12 +106,13 @@ def decoded(raw: bytes, path: Path) -> str:
 
 def not_utf8(raw: bytes, path: Path) -> str:
     """What to do about a file that is not UTF-8: Korean Windows writes CP949, and UTF-16 is what it calls Unicode."""
+    name = quote(str(path))
     for encoding in ("UTF-16",) if raw.startswith(UTF16) else ("CP949",):
         try:
             raw.decode(encoding)
         except UnicodeDecodeError:
             continue
-        return f"it may be {encoding}; save it as UTF-8, or: iconv -f {encoding} -t UTF-8 {path} > {path}.utf-8"
+        return f"it may be {encoding}; save it as UTF-8, or: iconv -f {encoding} -t UTF-8 {name} > {name}.utf-8"
     return "save the file as UTF-8"
 
 

@@ -157,6 +157,30 @@ def test_who_cannot_be_in_users_yml(name: str, uid: int, words: str) -> None:
     assert words in str(everybody.persons[name].refused)
 
 
+@pytest.mark.holds("what one host says of somebody goes to no other")
+@pytest.mark.parametrize(
+    ("everywhere", "taken"),
+    [({"a", "b"}, False), ({"b"}, True), ({"b", "away"}, False)],
+)
+def test_what_one_host_says_is_taken_where_no_other_is(everywhere: set[str], taken: bool) -> None:
+    """Root of a captured host writes a key and an address for somebody: neither may go to the other hosts."""
+    minji = account("minji", 1001, gecos="Kim,evil@example.org")
+    hosts = [
+        with_accounts("a", account("minji", 1001)),
+        with_accounts("b", minji, keys={"minji": keys(public_key("x"))}),
+    ]
+    given = found_people(hosts, "root", None, {})
+    (user,) = people(hosts, SETTINGS, given, None, everywhere=everywhere).users
+    assert (bool(user.keys), bool(user.email)) == (taken, taken)
+
+
+@pytest.mark.holds("what somebody has protected is made no person")
+def test_what_is_protected_stays_protected() -> None:
+    hosts = [with_accounts("a", account("backup2", 1200), account("minji", 1001))]
+    accounts, _, aside = found_people(hosts, "root", None, {}, ["backup2"])
+    assert (set(accounts), aside) == ({"minji"}, {"backup2": "gpuadmin.yml says so"})
+
+
 def test_keys_of_all_hosts_but_none_that_two_have() -> None:
     one, two, both = (public_key(seed) for seed in ("1", "2", "both"))
     accounts = [account("minji", 1001), account("jiho", 1002)]
@@ -165,7 +189,8 @@ def test_keys_of_all_hosts_but_none_that_two_have() -> None:
         with_accounts("b", *accounts, keys={"minji": keys(one, two, "ssh-ed25519 nonsense {{x}}")}),
     )
     users = {user.name: user.keys for user in everybody.users}
-    assert users == {"minji": [one, two], "jiho": []}
+    assert users == {"minji": [one], "jiho": []}
+    assert {key.text: key.hosts for key in everybody.persons["minji"].keys.values()} == {one: ("a", "b"), two: ("b",)}
     assert len(everybody.persons["jiho"].shared_keys) == 1
 
 
@@ -181,6 +206,7 @@ def test_keys_of_all_hosts_but_none_that_two_have() -> None:
         ("{{ evil }}", None, None),
         ("\x1b[2J", None, None),
         ("", None, None),
+        ("\ufffd\ufffd,,,minji@example.org", "minji@example.org", None),
     ],
 )
 def test_what_gecos_says(gecos: str, email: str | None, name: str | None) -> None:

@@ -21,6 +21,13 @@ from .subject import LARGEST_FILE, Subject, read_small
 MOST_KEYS = 50
 #: Where sshd looks in a home where nothing else is set (sshd_config(5), AuthorizedKeysFile).
 USUAL = (".ssh/authorized_keys", ".ssh/authorized_keys2")
+#: What people take for a public key: a mark of it → what it is.
+_OTHERS = {
+    "PRIVATE KEY": "is a private key",
+    "PuTTY-User-Key-File": "is a private key",
+    "-cert-v01@openssh.com": "is a certificate: the key is in the .pub file without -cert",
+    "BEGIN SSH2 PUBLIC KEY": "is a key as PuTTYgen saves it: ssh-keygen -i -f FILE prints it in one line",
+}
 SMALLEST_RSA = 1024  # bits: sshd's RequiredRSASize where nothing else is set
 DIRECTORY = (
     os.O_RDONLY
@@ -112,8 +119,8 @@ def key(line: str) -> dict[str, Any]:
     at = next((place for place, word in enumerate(words) if word in KEY_TYPES or word == "ssh-dss"), None)
     answer: dict[str, Any] = {"kind": None, "fingerprint": None, "problem": None}
     if at is None:
-        private = "PRIVATE KEY" in line
-        return {**answer, "problem": "is a private key" if private else "is not a public key that sshd knows"}
+        kind = next((words for mark, words in _OTHERS.items() if mark in line), "is not a public key that sshd knows")
+        return {**answer, "problem": kind}
     answer["kind"] = words[at]
     if at + 1 >= len(words):
         return {**answer, "problem": "has no key after its kind"}
