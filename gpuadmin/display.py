@@ -192,5 +192,5 @@ def show_hosts(
         elif host.message:
             lines.append(host.message)
         word = "would change" if check and host.status == "changed" else host.status
-        table.add_row(", ".join(names), Text(word, style=_STYLES[host.status]), lines_of(lines))
+        table.add_row(", ".join(names), Text(word, style=_STYLES.get(host.status, "")), lines_of(lines))
     console.print(table)

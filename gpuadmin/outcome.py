@@ -13,7 +13,7 @@ from gpuadmin.display import show_hosts
 from gpuadmin.errors import ExitCode
 from gpuadmin.jsontext import json_text
 from gpuadmin.pending import OF_ACCOUNTS, ONCE
-from gpuadmin.results import RunResult, way_out
+from gpuadmin.results import HostResult, RunResult, way_out
 from gpuadmin.session import Session
 
 
@@ -88,7 +88,7 @@ def _advise(session: Session, run: RunResult, advice: str | None) -> None:
     else:
         untouched = [] if session.check else [name for name, host in run.hosts.items() if host.untouched]
         rest = f"; nothing was changed on {', '.join(untouched)}" if untouched else ""
-        bad = f"{', '.join(run.bad)}{rest}"
+        bad = f"{', '.join(_with_address(session, name, run.hosts[name]) for name in run.bad)}{rest}"
         echo(f"{len(run.bad)} of {counted(len(run.hosts), 'host')} did not succeed: {bad}", err=True)
         if code == ExitCode.HOST_UNREACHABLE:
             first = way_out(run.bad) if session.verb != "bootstrap" or not advice else None  # it tries other logins
@@ -101,6 +101,17 @@ def _advise(session: Session, run: RunResult, advice: str | None) -> None:
                 advice = "what is said above has to be settled first"
             again = "" if advice or session.check else "; then run it again"
             echo(f"Hint: {advice}; {log}" if advice else f"Hint: {log}{again}", err=True)
+
+
+def _with_address(session: Session, name: str, found: HostResult) -> str:
+    """A host that did not answer is named with where it was looked for, if that is more than its name."""
+    host = next((one for one in session.site.inventory.hosts if one.name == name), None)
+    if host is None or not found.silent:
+        return name
+    address = "" if host.address == name else host.address
+    port = "" if host.port == 22 else f"port {host.port}"
+    where = ", ".join(filter(None, (address, port)))
+    return f"{name} ({where})" if where else name
 
 
 def _when_they_answer(session: Session) -> str:

@@ -8,12 +8,14 @@ import stat
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 from gpuadmin.errors import ConfigError
 
 LARGEST = 16 * 1024 * 1024  # bytes; ten thousand people with a key each are a quarter of that
 
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+#: Byte order marks of what Windows calls Unicode.
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _SEPARATORS = ",;\t"
 _KINDS = {
     stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket",
@@ -104,18 +106,19 @@ def decoded(raw: bytes, path: Path) -> str:
 
 def not_utf8(raw: bytes, path: Path) -> str:
     """What to do about a file that is not UTF-8: Korean Windows writes CP949, and UTF-16 is what it calls Unicode."""
-    for encoding in ("UTF-16",) if raw.startswith(_UTF16) else ("CP949",):
+    name = quote(str(path))
+    for encoding in ("UTF-16",) if raw.startswith(UTF16) else ("CP949",):
         try:
             raw.decode(encoding)
         except UnicodeDecodeError:
             continue
-        return f"it may be {encoding}; save it as UTF-8, or: iconv -f {encoding} -t UTF-8 {path} > {path}.utf-8"
+        return f"it may be {encoding}; save it as UTF-8, or: iconv -f {encoding} -t UTF-8 {name} > {name}.utf-8"
     return "save the file as UTF-8"
 
 
 def decode_table(name: str, raw: bytes, encodings: Sequence[str]) -> str:
     """Given the bytes of a CSV file, return its text by the first encoding that fits. A byte order mark decides."""
-    if raw.startswith(_UTF16) or b"\0" in raw:
+    if raw.startswith(UTF16) or b"\0" in raw:
         raise ConfigError(f"{name}: is not CSV text", hint="export it as CSV (UTF-8), not as Unicode text or .xlsx")
     if raw.startswith(b"PK\x03\x04"):
         raise ConfigError(f"{name}: is a spreadsheet or an archive", hint="export the sheet as CSV (UTF-8)")

@@ -281,7 +281,15 @@ def _is_result(value: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
         _has(value, _RESULT)
         and _is_time(value["ended"])
         and isinstance(hosts := value.get("hosts", {}), dict)
-        and all(_has(host, {"status": str, "changed": list}) and "message" in host for host in hosts.values())
+        and all(map(_is_host, hosts.values()))
+    )
+
+
+def _is_host(value: object) -> bool:
+    return (
+        _has(value, {"status": str, "changed": list})
+        and all(isinstance(one, str) for one in value["changed"])
+        and isinstance(value.get("message", 0), str | None)
     )
 
 

@@ -7,7 +7,7 @@ An action opens a session and calls it from top to bottom: `look` where it has t
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -258,13 +258,24 @@ class Session:
         found = self.run(playbook, hosts, variables, check=True, at_once=at_once, quiet=quiet)
         return self.whole(found)
 
-    def predict(self, playbook: str, hosts: Sequence[str] | None, given: Mapping[str, Any], advice: str = "") -> None:
-        """Before somebody is asked, look what would change on each host, where the plan alone does not show it."""
+    def predict(
+        self,
+        playbook: str,
+        hosts: Sequence[str] | None,
+        given: Mapping[str, Any],
+        advice: str = "",
+        first: Callable[[RunResult], None] = lambda found: None,
+    ) -> None:
+        """Before somebody is asked, look what would change on each host, where the plan alone does not show it.
+
+        `first`: shows what must not be lost in the table.
+        """
         if self.check or self.options.yes:
             return
         self.require_confirmation_possible()
         self.console.print("Looking at what would change on each host…")
         found = self.run(playbook, hosts, given, check=True)
+        first(found)
         whole = bool(self.options.verbose)
         show_hosts(self.console, found.hosts, check=True, whole=whole, run=self.begun().id)
         # guard: a look that was interrupted is not a plan

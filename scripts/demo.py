@@ -2,11 +2,13 @@
 
 Every step is a command that you could have typed; it is printed before it is run, and what it shows is checked.
 `make demo PARTS=accounts` does only that part. Where virtual machines are slow, without KVM, and root may be used,
-only images are shown on them: they need machines that boot. The rest is then shown on light hosts (docs/lab.md).
+only images are shown on them: they need machines that boot. The rest is then shown on light hosts (docs/lab.md). A
+machine that can have neither shows what needs no host: a site, its check, plans.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import re
@@ -22,7 +24,9 @@ from pathlib import Path
 import demo_grown
 from demo_steps import BOLD, CYAN, GPUADMIN, GREEN, RESET, expect, run, title, until
 
-from gpuadmin.lab import accel, image, state
+from gpuadmin.errors import GpuadminError
+from gpuadmin.lab import accel, image, probe, state
+from gpuadmin.lab.light import gpus as light_gpus
 from gpuadmin.lab.progress import Progress
 
 SITE = Path(os.environ.get("GPUADMIN_DEMO_SITE", "demo-site")).absolute()
@@ -30,6 +34,8 @@ LAB = "demo"
 #: Images need machines that boot: where the rest is shown on light hosts, these have a lab and a site of their own.
 GROWN_LAB = "demo-grown"
 MACHINES_LAB, MACHINES_SITE = "demo-images", SITE.with_name(f"{SITE.name}-images")
+#: A site of no lab's, where this machine can have none.
+PLANS_SITE = SITE.with_name(f"{SITE.name}-plans")
 
 
 @dataclass(frozen=True)
@@ -198,7 +204,7 @@ def adopt(light: bool) -> None:
     if not light:
         print("A cluster that people have set up by hand is shown on light hosts: as root, where there is no KVM.")
         return
-    demo_grown.show(GROWN_LAB, SITE.with_name(GROWN_LAB))
+    demo_grown.show(GROWN_LAB, SITE.with_name(GROWN_LAB), min(1, possible_gpus()))
 
 
 def images(light: bool) -> None:
@@ -236,13 +242,13 @@ def light_hosts() -> bool:
     begun = state.load(LAB)
     if begun is not None:
         return begun.light
-    cgroups = " - cgroup2 " in Path("/proc/self/mountinfo").read_text(errors="replace")
-    return os.geteuid() == 0 and cgroups and not fast_machines()
+    machine = probe.look()
+    return not machine.why_no_light() and (bool(machine.why_no_machines()) or not fast_machines())
 
 
 def fast_machines() -> bool:
     """Whether virtual machines have KVM. A /dev/kvm that opens proves nothing: a kernel is started to find out."""
-    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+    if probe.look().lacks["/dev/kvm"]:
         return False
     return accel.choose(image.ensure_root(Progress()) / "vmlinuz") == "kvm"
 
@@ -278,7 +284,7 @@ def announce(parts: list[str], light: bool) -> None:
     if light:
         print("Light hosts are parts of this machine, quick without KVM (docs/lab.md); images need machines that boot.")
     elif not fast and os.geteuid() != 0:
-        print("As root, accounts and semester would run on light hosts, in minutes: sudo make demo")
+        print("As root, where this machine allows light hosts, most parts take minutes: sudo make demo")
     labs = sorted({_lab(name, light) for name in parts})
     print("Ctrl-C stops it. What is there then goes by", " and ".join(map(purge, labs)), flush=True)
 
@@ -316,16 +322,65 @@ def chosen(given: list[str]) -> list[str]:
 def main() -> None:
     started = time.monotonic()
     parts = chosen(sys.argv[1:])
+    # what a demo that goes on has taken itself is not missing
+    if state.load(LAB) is None and (why := probe.look().why_no_lab()):
+        without_hosts(why)
+        return
     light = light_hosts()
     begins = "accounts" in parts or (light and {*parts} <= OWN_CLUSTER)
     if not begins and not key(PEOPLE[0]).exists():
         parts = ["accounts", *parts]  # the others go on with what it makes
+    parts = possible(parts, light)
     announce(parts, light)
     for index, part in enumerate(parts):
         begun = time.monotonic()
         SHOWS[part](light)
         finished(part, light, time.monotonic() - begun, parts[index + 1 :])
     farewell(time.monotonic() - started)
+
+
+def possible(parts: list[str], light: bool) -> list[str]:
+    """Return the parts that this machine can show, and say why the others are left out."""
+    why = probe.look().why_no_machines(sized=state.load(MACHINES_LAB) is None)
+    left_out = [part for part in parts if why and where(part, light) != "light hosts"]
+    if left_out:
+        print(f"Left out: {', '.join(left_out)}: no virtual machines: {why}")
+    return [part for part in parts if part not in left_out]
+
+
+def possible_gpus() -> int:
+    """Return how many GPUs each light node can have here, at most two; say why where it can have none."""
+    count = min(2, os.cpu_count() or 1)
+    try:
+        light_gpus.require(count)
+    except GpuadminError as error:
+        print(f"Left out: GPUs, and the queue for them: {error.message}")
+        return 0
+    return count
+
+
+def without_hosts(why: str) -> None:
+    """Show what needs no host, where this machine can have none: a site, its check, and plans."""
+    minji, jiho = PEOPLE
+    print(f"{BOLD}This machine can have no cluster of the lab's: {why}.{RESET}")
+    print("What needs no host follows: a site, its check, plans. All of the demo: as root on a machine of its own.")
+    title("A site: what a cluster is meant to be, in text files")
+    if not PLANS_SITE.exists():
+        run(GPUADMIN, "init", str(PLANS_SITE), "--storage", "storage1", "--node", "node1", "--node", "node2")
+        last = datetime.date.today() + datetime.timedelta(days=7)
+        settings = PLANS_SITE / "gpuadmin.yml"
+        mail = "mail: {host: smtp.example.org, sender: gpu@example.org}"
+        settings.write_text(f"{settings.read_text().rstrip()}\nterm: {{name: demo, deadline: {last}}}\n{mail}\n")
+        people = (f"{{name: {name}, uid: {uid}, email: {name}@example.org, expires: {last}}}"
+                  for uid, name in enumerate(PEOPLE, 20001))  # fmt: skip
+        (PLANS_SITE / "users.yml").write_text("users:\n" + "".join(f"  - {one}\n" for one in people))
+    os.chdir(PLANS_SITE)
+    run(GPUADMIN, "check")
+    title("Plans: each verb shows what it would do before it does it")
+    run(GPUADMIN, "change-user", minji, "--note", "thesis until spring", "--check")
+    run(GPUADMIN, "lock-user", jiho, "--check", check=False)  # no host answers, and it says so
+    run(GPUADMIN, "notify", "--check")
+    print(f"\n{BOLD}The rest of the demo was left out: {why}.{RESET} What is there goes by  rm -r {PLANS_SITE}")
 
 
 def accounts(light: bool) -> None:
@@ -335,7 +390,7 @@ def accounts(light: bool) -> None:
     title("A virtual cluster on this machine: a storage host and two GPU nodes")
     hosts = ["--light"] if light else []
     if light and state.load(LAB) is None:
-        hosts += ["--gpus", str(min(2, os.cpu_count() or 1))]
+        hosts += ["--gpus", str(possible_gpus())]
     run(GPUADMIN, "lab", "up", "--name", LAB, *hosts, "--site", str(SITE))
     os.chdir(SITE)
     gpus = known_gpus()
@@ -487,5 +542,11 @@ if __name__ == "__main__":
         main()
     except subprocess.CalledProcessError as error:
         raise SystemExit(f"the demo stopped: that command ended with {error.returncode}") from None
+    except GpuadminError as error:
+        raise SystemExit(
+            f"the demo stopped: {error.message}" + (f"\nHint: {error.hint}" if error.hint else "")
+        ) from None
+    except OSError as error:
+        raise SystemExit(f"the demo stopped: {error.filename or 'this machine'}: {error.strerror}") from None
     except KeyboardInterrupt:
         raise SystemExit("\nstopped" + "".join(f"\n{line} removes what is there" for line in removing())) from None

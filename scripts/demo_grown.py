@@ -29,8 +29,8 @@ BY_HAND = {
 }
 
 
-def show(lab: str, site: Path) -> None:
-    """Run the part, given the names of its lab and of the site that `adopt` makes."""
+def show(lab: str, site: Path, gpus: int) -> None:
+    """Run the part, given the names of its lab and of the site that `adopt` makes, and how many GPUs each node has."""
     own = site.with_name(f"{site.name}-lab")  # the site that a lab makes of itself: only its login is used
     grown = state.load(lab) is None
 
@@ -56,7 +56,7 @@ def show(lab: str, site: Path) -> None:
         "--ordinary",
         "3",
         "--gpus",
-        "1",
+        str(gpus),
         "--site",
         str(own),
     )

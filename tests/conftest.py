@@ -1,11 +1,11 @@
-"""What holds for all tests: what a test needs of the machine, and that CI skips nothing unnoticed."""
+"""What holds for all tests: what a test needs of the machine, and that nothing is left out unnoticed."""
 
 import os
 import signal
 
 import pytest
 
-from tests.support.machine import SkipGuard, marked
+from tests.support.machine import Skips, marked
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -13,9 +13,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+    os.environ["LC_ALL"] = "C.UTF-8"  # Ansible refuses to start in another
     # with pytest-xdist, reports come together in the process that started the workers
-    if os.environ.get("CI") and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(SkipGuard(), "skip-guard")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Skips(bool(os.environ.get("CI"))), "skips")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

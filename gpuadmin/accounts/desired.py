@@ -18,7 +18,6 @@ def desired(user: User, settings: Settings) -> dict[str, Any]:
         "name": user.name,
         "uid": user.uid,
         "gid": user.uid,
-        "gecos": "",
         "shell": settings.accounts.shell,
         "home": f"{settings.homes.path}/{user.name}",
         # shadow(5): "the day on which login is no longer possible", so the day after the last valid one

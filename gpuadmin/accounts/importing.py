@@ -14,7 +14,7 @@ from gpuadmin.common.names import KEY_TYPES
 from gpuadmin.config.fields import ssh_key
 from gpuadmin.config.yamlfile import YamlFile
 from gpuadmin.errors import ConfigError
-from gpuadmin.reading import decode_table, decoded, expanded, read_limited, separator
+from gpuadmin.reading import UTF16, decode_table, decoded, expanded, read_limited, separator
 
 MOST_OF_KEYS = 1024 * 1024  # bytes of a file of public keys
 MOST_ROWS = 20_000
@@ -40,7 +40,8 @@ def read_keys(given: Sequence[str], option: str = "--key") -> tuple[str, ...]:
                 hint="give the content of a .pub file in quotes, or the file's path",
             )
         path = expanded(item)
-        text = read_limited(path, MOST_OF_KEYS).decode("utf-8", errors="replace")
+        raw = read_limited(path, MOST_OF_KEYS)
+        text = decoded(raw, path) if raw.startswith(UTF16) else raw.decode("utf-8-sig", errors="replace")
         if _PRIVATE.search(text):
             public = path.with_name(f"{path.name}.pub")
             hint = f"the public one is {public}" if public.is_file() else _ANOTHER

@@ -81,7 +81,7 @@ def add(
                 hint="leave --uid out, or gpuadmin remove-user --forget NAME once their data is gone",
             )
         carrier = elsewhere.get(fields.get("uid", -1))
-        if carrier is not None and carrier.rpartition("/")[2] != request.name and request.name not in retired:
+        if carrier is not None and not is_theirs(carrier, request.name) and request.name not in retired:
             raise RefusedError(
                 f"uid {fields['uid']}, for '{request.name}', is carried by {carrier}",
                 hint="leave --uid out; or, if that is theirs, write them into users.yml and run gpuadmin sync-users",
@@ -95,6 +95,11 @@ def add(
                 hint="leave --uid out, or gpuadmin remove-user --forget NAME once their data is gone",
             )
     return file.changed(settings, add=new, arguments=arguments) if new else file
+
+
+def is_theirs(carrier: str, name: str) -> bool:
+    """Given what carries a uid, return whether it is somebody's by its name: their home, or their account."""
+    return carrier.endswith(f"/{name}") or carrier.rpartition(": ")[2] in (f"account {name}", f"group {name}")
 
 
 def make_user(fields: Mapping[str, Any]) -> User:

@@ -14,6 +14,7 @@ from gpuadmin.actions.bootstrap import Entrance
 from gpuadmin.actions.shared.adopted_site import News, before, news, write_new, write_news, write_report
 from gpuadmin.actions.shared.outside import Asked, ask, named, outside
 from gpuadmin.adoption.conflict import LEVELS, Conflict
+from gpuadmin.adoption.earlier import NOTHING, read_earlier
 from gpuadmin.adoption.page import DOCUMENT, known, next_commands, uid_sentence
 from gpuadmin.adoption.proposal import ADMIN, Proposal, propose
 from gpuadmin.adoption.seen import Host
@@ -65,9 +66,10 @@ def adopt(options: Options, words: Sequence[str], *, login: str | None, identity
         if not answers.known:
             show_hosts(session.console, asked.run.hosts, check=True)
             echo("No host could be looked at; nothing was written.", err=True)
-            if site is None:
-                _say_how_to_name(answers)
+            _say_how_to_name(answers, words, site)
             return finish(session, answers.code or asked.run.code, {"silent": dict(answers.unknown)}, asked.run)
+        document = before(directory)
+        wanted = None if words else [host.name for host in hosts]
         proposal = propose(
             name or (directory.name if site is None else site.settings.name),
             _seen(hosts, answers, asked),
@@ -75,8 +77,9 @@ def adopt(options: Options, words: Sequence[str], *, login: str | None, identity
             ssh_key=_key(identity),
             silent=answers.unknown,
             site=site,
+            earlier=NOTHING if site is None else read_earlier(document, list(answers.known), wanted),
         )
-        return _write(session, directory, site, proposal, answers)
+        return _write(session, directory, site, proposal, answers, document, words)
 
 
 def _refuse_login(login: str | None, identity: Path | None) -> None:
@@ -143,15 +146,26 @@ def _seen(hosts: Sequence[SiteHost], answers: Answers, asked: Asked) -> list[Hos
     ]
 
 
-def _write(session: Session, directory: Path, site: Site | None, proposal: Proposal, answers: Answers) -> int:
+def _write(
+    session: Session,
+    directory: Path,
+    site: Site | None,
+    proposal: Proposal,
+    answers: Answers,
+    document: Mapping[str, Any],
+    words: Sequence[str],
+) -> int:
     """Show what was found, ask where a site that people have edited becomes another, and write."""
-    earlier = known(before(directory))
+    earlier = known(document)
     fresh = [one for one in proposal.conflicts if one.key not in earlier]
-    settled = len(earlier - {one.key for one in proposal.conflicts}) if not answers.unknown and site is not None else 0
+    settled = (
+        len(earlier.keys() - {one.key for one in proposal.conflicts}) if not answers.unknown and site is not None else 0
+    )
     new = news(proposal, site)
     _show(session, proposal, fresh if earlier else list(proposal.conflicts), site)
     written: list[str] = []
-    if site is None or new or fresh or settled:
+    there = known({"conflicts": [one.document() for one in proposal.conflicts]})
+    if site is None or new or there != earlier or document.get("uids") != uid_sentence(proposal):
         if site is not None and new:
             session.plan(_plan(site, new))
             session.confirm()
@@ -170,15 +184,20 @@ def _write(session: Session, directory: Path, site: Site | None, proposal: Propo
         session.console.print(f"Nothing new{gone}")
     for host, why in answers.unknown.items():
         echo(f"{host}: was not looked at: {why}", err=True)
-    if site is None:
-        _say_how_to_name(answers)
+    _say_how_to_name(answers, words, site)
     return finish(session, answers.code, _result(proposal, new, fresh, settled, written), None)
 
 
-def _say_how_to_name(answers: Answers) -> None:
-    """A new site has no inventory yet, in which a host that is not found by its name could be given an address."""
+def _say_how_to_name(answers: Answers, words: Sequence[str], site: Site | None) -> None:
+    """Hosts that were not looked at, as they were typed (`words`): nothing else has their addresses. A new site has no
+    inventory yet, in which a host that is not found by its name could be given one.
+    """
     lost = [host for host, why in answers.unknown.items() if UNRESOLVED in why]
-    if lost:
+    there = {host.name for host in site.inventory.hosts} if site else set()
+    again = [word for word in words if (name := named([word])[0].name) in answers.unknown and name not in there]
+    if again and not lost:
+        echo(f"Hint: when that is settled: gpuadmin adopt {' '.join(again)} …", err=True)
+    if lost and site is None:
         echo(f"Hint: here, name the address: gpuadmin adopt {' '.join(f'{host}=ADDRESS' for host in lost)} …", err=True)
 
 
@@ -231,7 +250,7 @@ def _kinds(found: Sequence[Conflict]) -> list[str]:
             people = list(dict.fromkeys(name for one in ones for name in one.people))
             hosts = list(dict.fromkeys(host for one in ones for host in one.hosts))
             whom = f": {listed(people, 8)}" if people else ""
-            lines.append(f"{kind}: {len(ones)} on {listed(hosts, 5)}{whom}")
+            lines.append(f"{kind}: {len(ones)}{f' on {listed(hosts, 5)}' if hosts else ''}{whom}")
     return lines
 
 

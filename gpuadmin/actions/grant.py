@@ -6,14 +6,14 @@ import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from gpuadmin.accounts.requests import known
 from gpuadmin.actions.shared.grants import clock, gpu_words, look
-from gpuadmin.actions.shared.queue import away, controller
+from gpuadmin.actions.shared.queue import away, controller, way_back
 from gpuadmin.answers import Answers
-from gpuadmin.common.text import counted, listed
+from gpuadmin.common.text import as_fields, counted, listed
 from gpuadmin.config.queue import takes_jobs
 from gpuadmin.errors import ConfigError, HostFailedError, RefusedError
 from gpuadmin.options import Options
@@ -104,7 +104,8 @@ def _exception(session: Session, host: str, wanted: Mapping[str, Any]) -> int:
     if seen.unknown:  # guard: nobody comes before all others where nobody knows who is there
         raise HostFailedError(f"{keeper}: {seen.unknown}", hint="gpuadmin queue")
     if host in seen.closed:
-        raise RefusedError(f"{host} takes no jobs: {seen.closed[host]}", hint=f"gpuadmin resume {host}")
+        back = way_back(seen.closed[host]).replace("NODE", host)
+        raise RefusedError(f"{host} takes no jobs: {seen.closed[host]}", hint=back)
     builder = PlanBuilder(f"Give {counted(wanted['number'], 'GPU')} of {host} to {wanted['user']} out of turn")
     builder.add(host, f"until {clock(wanted['until'])}, as a job of Slurm's: {wanted['reason']}")
     if seen.jobs.get(host):
@@ -130,9 +131,8 @@ def _id(session: Session) -> str:
             continue
         if meaning(run["arguments"]) != meaning(sys.argv[1:]):
             continue
-        if run["dismissed"] or ((result or {}).get("result") or {}).get(
-            "grant"
-        ):  # its outcome is known: the same again is one more
+        # its outcome is known: the same again is one more
+        if run["dismissed"] or as_fields((result or {}).get("result")).get("grant"):
             break
         if (result or {}).get("reached") in (NOTHING, CONFIRMED):
             continue
@@ -149,7 +149,8 @@ def _of(answers: Answers, host: str, id: str) -> Mapping[str, Any] | None:
 def end(request: Granting, now: datetime) -> datetime:
     """When it ends, in the admin's own time. Raises ConfigError for what is not a time, or one that is over."""
     if request.hours is not None:
-        return now + timedelta(hours=request.hours)
+        # elapsed time: local time leaves out an hour, or has one twice, when clocks change
+        return datetime.fromtimestamp(now.timestamp() + request.hours * 3600)
     text = request.until or ""
     if text == "tonight":
         text = "23:59"

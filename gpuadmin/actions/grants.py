@@ -7,8 +7,6 @@ from typing import Any
 
 from gpuadmin.actions.shared.grants import clock, gpu_words, look
 from gpuadmin.actions.shared.now import plain_table
-from gpuadmin.actions.shared.queue import ask, controller
-from gpuadmin.config.queue import there
 from gpuadmin.display import make_console
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
@@ -19,29 +17,8 @@ def show_grants(options: Options) -> int:
     """Ask the nodes once. Returns the exit code."""
     with opened("grants", options, changes=False) as session:
         answers, run = look(session, {})
-        known, found = answers.known, [answers]
-        if there(session.site.settings, session.site.inventory.hosts):
-            queue, _ = ask(session, controller(session))
-            known, found = with_exceptions(known, queue.known), [answers, queue]
-        unknown = {host: why for one in found for host, why in one.unknown.items()}
-        result = {"hosts": dict(known), "unknown": unknown}
-        return report(session, run, result, show=lambda: show(known, unknown), unknown=found)
-
-
-def with_exceptions(
-    hosts: Mapping[str, Mapping[str, Any]], queue: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Mapping[str, Any]]:
-    """Grants that are jobs' say who has made an exception and why, where one has: only Slurm's controller knows."""
-    made = {
-        f"slurm-{job['id']}": {"who": job["exception"]["who"], "reason": f"exception: {job['exception']['reason']}"}
-        for answer in queue.values()
-        for job in answer["jobs"]
-        if job.get("exception")
-    }
-    return {
-        host: {**answer, "grants": [{**one, **made.get(one["id"], {})} for one in answer["grants"]]}
-        for host, answer in hosts.items()
-    }
+        result = {"hosts": dict(answers.known), "unknown": dict(answers.unknown)}
+        return report(session, run, result, show=lambda: show(answers.known, answers.unknown), unknown=[answers])
 
 
 def show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) -> None:

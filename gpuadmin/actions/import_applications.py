@@ -91,7 +91,7 @@ def _apply(
     result = {**lists_document(lists), "stuck": [entry.document() for entry in prepared.stuck]}
     new = len(prepared.new)
     title = f"Applications for {session.site.settings.name}: {counted(new, 'new account')}"
-    change = converge(session, prepared.registry, prepared.people, title=title)
+    change = converge(session, prepared.registry, prepared.people, title=title, notes=prepared.notes)
     plan = _plan(change.plan, prepared, fresh)
     if not prepared.people:
         if record and not prepared.asks and not session.check:

@@ -106,7 +106,10 @@ def move_docker(options: Options, name: str, named: Named) -> int:
         if not session.plan(builder.build()):
             return nothing(session)
         session.confirm()  # guard: move-docker asks before it does something
-        result = {"host": chosen.host, "commands": {one["name"]: one["command"] for one in containers}}
+        result = {
+            "host": chosen.host,
+            "commands": {one["name"]: one["command"] for one in containers if one["command"]},
+        }
         return _done(session, chosen, "carry", person, result)
 
 

@@ -78,7 +78,8 @@ def move_homes(options: Options, names: Sequence[str], mains: Sequence[str]) -> 
         found = home_plan.decide(
             wanted,
             home_plan.Cluster({host: seen[host] for host in moving.nodes}, moving.server, seen[moving.server], asked,
-                              _limits(session, moving.server, wanted)),
+                              _limits(session, moving.server, wanted),
+                              {host: moving.address(host) for host in moving.nodes}),
         )  # fmt: skip
         stale = {name: wanted[name] for name in sorted(closed - set(found.people)) if name in wanted}
         strangers = sorted(said - closed)
@@ -99,7 +100,15 @@ def move_homes(options: Options, names: Sequence[str], mains: Sequence[str]) -> 
 
 def _look(moving: Moving, wanted: Mapping[str, int]) -> dict[str, Any]:
     people = [{"name": name, "uid": uid} for name, uid in wanted.items()]
-    return moving.look({host: moving.document(host, "look", people=people) for host in moving.hosts}, "who has a home")
+    nodes = {host: {"address": moving.address(host)} for host in moving.nodes}
+    server = {moving.server: {"address": moving.address(moving.server)}}
+    return moving.look(
+        {
+            host: moving.document(host, "look", people=people, nodes=nodes if host == moving.server else server)
+            for host in moving.hosts
+        },
+        "who has a home",
+    )
 
 
 def _plan(found: Decision, moving: Moving, stale: Mapping[str, int], strangers: Sequence[str]) -> Plan:
@@ -120,29 +129,49 @@ def _plan(found: Decision, moving: Moving, stale: Mapping[str, int], strangers: 
     if found.people:
         builder.warn(
             f"{counted(len(found.people), 'person', 'people')} cannot log in between the copying of their homes and "
-            "the end of the move"
+            "the end of their own move"
         )
+    for host in sorted({one.host for one in (*found.fetch, *found.finish)}):
+        builder.warn(f"afterwards: {_no_home(host)}")
     for words in found.notes:
         builder.warn(words)
     return builder.build()
 
 
 def _perform(moving: Moving, found: Decision, seen: Mapping[str, Any], stale: Mapping[str, int]) -> int:
-    """Copy while they work; close, fetch the rest, rename in, rename the old ones; let them in."""
+    """Copy while they work; close, fetch the rest, rename in, rename the old ones; let each in as theirs is done."""
     moving.placed = {one.name for one in found.finish}
+    moving.closed = {name for answer in seen.values() for name in answer["closed"]} & {*found.people, *stale}
+    moving.open(stale)
     done: set[tuple[str, str]] = set()
-    if _copy(moving, found, seen):
-        done = _take(moving, found, {name: uid for name, uid in found.people.items() if name not in moving.problems})
-    else:
-        # guard: who may be fetched by a job that goes on is not let in -> set()
-        moving.unknown = {one.name for one in found.fetch}
-    _open(moving, found, stale, done)
+    if not moving.last.interrupted and _copy(moving, found, seen):
+        _take(moving, found, done)
+    _let_in(moving, found, done, found.people)
     _let_out(moving, found)
-    for name, words in sorted(moving.problems.items()):
-        moving.session.console.print(f"{name} is left alone: {words}")
-    code = ExitCode.HOST_FAILED if moving.problems and not moving.last.code else None
-    result = _result(found, done, moving.problems)
+    for line in _ends(moving, done):
+        moving.session.console.print(line)
+    code = ExitCode.HOST_FAILED if (moving.problems or moving.closed) and not moving.last.code else None
+    result = {**_result(found, done, moving.problems), "locked_out": sorted(moving.closed)}
     return report(moving.session, moving.last, result, code=code, advice=f"the table says why; {GO_ON}")
+
+
+def _ends(moving: Moving, done: Collection[tuple[str, str]]) -> Iterable[str]:
+    """Whose homes stay, who cannot log in, where, and until when."""
+    for name, words in sorted(moving.problems.items()):
+        # guard: nobody who is kept out is called left alone -> "is left alone"
+        how = "stays locked out" if name in moving.closed else "is left alone"
+        yield f"{name} {how}: {words}"
+    silent = sorted(moving.closed - set(moving.problems))
+    if silent:
+        yield f"{listed(silent)} stay{'s' if len(silent) == 1 else ''} locked out on all hosts: {GO_ON}"
+    for host in sorted({host for _, host in done}):
+        names = listed(sorted({name for name, where in done if where == host} - moving.closed))
+        if names:
+            yield f"{names}: {_no_home(host)}"
+
+
+def _no_home(host: str) -> str:
+    return f"no home on {host}, and no log-in by a key in it, until gpuadmin provision mounts the shared homes there"
 
 
 def _copy(moving: Moving, found: Decision, seen: Mapping[str, Any]) -> bool:
@@ -150,8 +179,7 @@ def _copy(moving: Moving, found: Decision, seen: Mapping[str, Any]) -> bool:
     if not found.fetch:
         return True
     nodes = sorted({one.host for one in found.fetch})
-    addresses = {host.name: host.cluster_address for host in moving.session.hosts}
-    known_nodes = {host: {"address": addresses[host], "key": seen[host]["host_key"]} for host in nodes}
+    known_nodes = {host: {"address": moving.address(host), "key": seen[host]["host_key"]} for host in nodes}
     if not moving.run({moving.server: moving.document(moving.server, "key", nodes=known_nodes)}, "Making a key"):
         return False
     key = str(moving.last.hosts[moving.server].reports.get("move_key", ""))
@@ -161,29 +189,55 @@ def _copy(moving: Moving, found: Decision, seen: Mapping[str, Any]) -> bool:
     }
     if not moving.run(documents, "Letting the storage host in on the nodes"):
         return False
-    return moving.run({moving.server: _fetching(moving, "copy", found.fetch)}, "Copying while people work")
+    if moving.run({moving.server: _fetching(moving, "copy", found.fetch)}, "Copying while people work"):
+        return True
+    # guard: who may be fetched by a job that goes on is not let in -> set()
+    moving.unknown = {one.name for one in found.fetch}
+    return False
 
 
-def _fetching(moving: Moving, step: str, homes: Sequence[Home]) -> dict[str, Any]:
-    addresses = {host.name: host.cluster_address for host in moving.session.hosts}
-    return moving.document(moving.server, step, parts=[one.part(addresses[one.host]) for one in homes])
+def _fetching(moving: Moving, step: str, homes: Sequence[Home], done: Iterable[str] = ()) -> dict[str, Any]:
+    parts = [one.part(moving.address(one.host)) for one in homes]
+    return moving.document(moving.server, step, parts=parts, done=sorted(done))
 
 
-def _take(moving: Moving, found: Decision, people: Mapping[str, int]) -> set[tuple[str, str]]:
-    """Returns which homes are moved, and their old ones set aside: by person and node."""
+def _take(moving: Moving, found: Decision, done: set[tuple[str, str]]) -> None:
+    """Adds to `done` which homes are moved, and their old ones set aside: by person and node."""
+    people = {name: uid for name, uid in found.people.items() if name not in moving.problems}
     given = [{"name": name, "uid": uid} for name, uid in people.items()]
+    if not people:
+        return
+    moving.closed |= set(people)
     closing = {host: moving.document(host, "close", people=given) for host in moving.hosts}
-    if not people or not moving.run(closing, "Closing the accounts"):
-        return set()
+    if not moving.run(closing, "Closing the accounts"):
+        return
+    _let_in(moving, found, done, moving.problems)
+    done |= _aside(moving, [one for one in found.finish if one.name not in moving.problems])
+    _let_in(moving, found, done, [one.name for one in found.finish])
     fetch = [one for one in found.fetch if one.name in people and one.name not in moving.problems]
-    old = [one for one in found.finish if one.name in people and one.name not in moving.problems]
-    if fetch:
-        if not moving.run({moving.server: _fetching(moving, "take", fetch)}, "Fetching what has changed"):
-            moving.unknown = {one.name for one in fetch}
-            return set()
+    everybody = {one.name for one in fetch}
+    waiting, more = set(everybody), True
+    while waiting and more and not moving.last.interrupted:
+        if not moving.run(
+            {moving.server: _fetching(moving, "take", fetch, everybody - waiting)}, "Fetching what has changed"
+        ):
+            break
+        more = moving.works_on
         sums = {(one["name"], one["host"]): one["checksum"] for one in moving.said(moving.server)}
-        old += [replace(one, checksum=sums[one.name, one.host]) for one in fetch if (one.name, one.host) in sums]
-        moving.placed |= {name for name, _ in sums}
+        ready = ({name for name, _ in sums} | set(moving.problems)) & waiting
+        placed = [
+            replace(one, checksum=sums[one.name, one.host])
+            for one in fetch if one.name in ready and (one.name, one.host) in sums
+        ]  # fmt: skip
+        moving.placed |= {one.name for one in placed}
+        done |= _aside(moving, placed)
+        _let_in(moving, found, done, ready)  # guard: nobody waits for the end of another's home
+        waiting -= ready
+    moving.unknown |= waiting
+
+
+def _aside(moving: Moving, old: Sequence[Home]) -> set[tuple[str, str]]:
+    """Have the old homes renamed, of a person all or none. Returns which are."""
     asides = {
         host: moving.document(host, "aside", old=[one.old() for one in old if one.host == host])
         for host in sorted({one.host for one in old})
@@ -191,24 +245,49 @@ def _take(moving: Moving, found: Decision, people: Mapping[str, int]) -> set[tup
     if not asides:
         return set()
     moving.run(asides, "Renaming the old homes")
+    silent = moving.failed
     named = {(one["name"], host) for host in asides for one in moving.said(host)}
     done = {(one.name, one.host) for one in old} & named
-    parts = [{"name": name, "host": host} for name, host in sorted(done)]
+    lost = {one.name for one in old if (one.name, one.host) not in done}
+    for one in old:
+        if one.host in silent and (one.name, one.host) not in done:
+            moving.problems.setdefault(one.name, f"{one.host}: it did not say whether the old home there was renamed")
+    # guard: what a host has not said may have been done -> set()
+    unclear = {one.name for one in old if one.host in silent}
+    if lost - unclear and not moving.last.interrupted:
+        _take_back(moving, [one for one in old if one.name in lost - unclear], done)
+    parts = [{"name": name, "host": host} for name, host in sorted(done) if name not in lost]
     if parts and not moving.run({moving.server: moving.document(moving.server, "noted", parts=parts)}, "Noting it"):
         return set()
-    return done
+    return {(name, host) for name, host in done if name not in lost}
 
 
-def _open(moving: Moving, found: Decision, stale: Mapping[str, int], done: set[tuple[str, str]]) -> None:
-    """Let in those whose homes are all at one place: moved, or as they were. What is not known stays closed."""
+def _take_back(moving: Moving, homes: Sequence[Home], done: Collection[tuple[str, str]]) -> None:
+    """Where an old home cannot be renamed, nothing of that person's is moved: all is as it was before the last step."""
+    renamed = [one for one in homes if (one.name, one.host) in done]
+    backs = {
+        host: moving.document(host, "put-back", old=[one.old() for one in renamed if one.host == host])
+        for host in sorted({one.host for one in renamed})
+    }
+    if backs:
+        moving.run(backs, "Giving old homes their names again")
+    back = {(one["name"], host) for host in backs for one in moving.said(host)}
+    # guard: what was set aside and is not back is not taken from the storage host -> set()
+    stuck = {one.name for one in renamed if (one.name, one.host) not in back}
+    parts = [{"name": one.name, "host": one.host} for one in homes if one.name not in stuck]
+    if parts and not moving.last.interrupted:
+        moving.run({moving.server: moving.document(moving.server, "take-back", parts=parts)}, "Taking homes back")
+        moving.placed -= {one["name"] for one in moving.said(moving.server)} & {one["name"] for one in parts}
+
+
+def _let_in(moving: Moving, found: Decision, done: set[tuple[str, str]], names: Collection[str]) -> None:
+    """Let in those of them whose homes are all at one place: moved, or as they were. What is not known stays closed."""
     homes = [*found.fetch, *found.finish]
     # guard: nobody is let in between two homes -> set()
     between = moving.unknown | {
         one.name for one in homes if one.name in moving.placed and (one.name, one.host) not in done
     }
-    given = [{"name": name, "uid": uid} for name, uid in {**found.people, **stale}.items() if name not in between]
-    if given and not moving.last.interrupted:
-        moving.run({host: moving.document(host, "open", people=given) for host in moving.hosts}, "Letting them in")
+    moving.open({name: uid for name, uid in found.people.items() if name in names and name not in between})
 
 
 def _let_out(moving: Moving, found: Decision) -> None:

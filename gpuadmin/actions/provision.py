@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from gpuadmin.actions.shared.accounts import account_result
+from gpuadmin.actions.shared.accounts import account_result, show_changes, with_look
 from gpuadmin.actions.shared.metrics import keep_secret, metrics_variables, secret_of, slurm_variables
 from gpuadmin.actions.shared.queue import say_drained
 from gpuadmin.actions.shared.roles import everybody, plan_roles
@@ -23,11 +24,14 @@ def provision(options: Options) -> int:
         secret = secret_of(session.site)
         secrets = metrics_variables(session.site, secret) | slurm_variables(session.site, secret)
         given = everybody(session) | secrets
-        session.predict("provision", None, given)
+        session.predict("provision", None, with_look(session, given), first=partial(show_changes, session))
         session.confirm()  # guard: provision asks before it does something
         if secrets and not session.check:
             keep_secret(session.site, secret)
-        run = session.run("provision", None, given, check=session.check)
+        wanted = with_look(session, given) if session.check else given
+        run = session.run("provision", None, wanted, check=session.check)
+        if session.check:
+            show_changes(session, run)
         code = report(session, run, account_result(run))
         say_drained(session, run)
         return code

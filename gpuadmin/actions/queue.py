@@ -7,9 +7,8 @@ from typing import Any
 
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.now import plain_table
-from gpuadmin.actions.shared.queue import controller, look, way_back
+from gpuadmin.actions.shared.queue import RESUME, controller, look, way_back
 from gpuadmin.common.text import listed
-from gpuadmin.common.waiting import FAILED, SILENT
 from gpuadmin.display import make_console, show_table
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
@@ -49,8 +48,9 @@ def _show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) ->
         for node in answer["nodes"]:
             if node["reason"]:
                 console.print(f"{node['name']} takes no jobs ({node['state']}): {node['reason']}")
-                if node["reason"] in (SILENT, *FAILED):  # it is nobody's wish
-                    console.print(f"    {way_back(node['reason'])}")
+                back = way_back(node["reason"], node["state"])
+                if back != RESUME:  # it is nobody's wish
+                    console.print(f"    {back.replace('NODE', node['name'])}")
     for host, why in unknown.items():
         console.print(f"{host}: unknown: {why}")
 

@@ -136,7 +136,7 @@ def _do(reset: Reset, phase: Phase) -> int:
     if not plan.empty:
         confirm_phase(reset, phase.name)
     # guard: a phase is in the journal before it begins
-    reset.journal.write("begin", phase=phase.name, plan=plan.document())
+    reset.journal.write("begin", phase=phase.name, plan=plan.document(), early=reset.request.early)
     try:
         outcome = phase.run(check=False)
     except GpuadminError as error:

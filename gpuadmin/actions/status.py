@@ -10,6 +10,7 @@ from typing import Any
 from gpuadmin.actions.shared.screen import show_status
 from gpuadmin.ansible.playbooks import groups_of
 from gpuadmin.answers import Answers
+from gpuadmin.common.text import as_fields
 from gpuadmin.config.schema import Settings, Term
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.ledger import Ledger, State
@@ -192,11 +193,11 @@ def _drift(records: list[tuple[dict[str, Any], dict[str, Any] | None]], hosts: S
     `unknown`: those that were away or failed then, or that --limit left out.
     """
     for run, result in records:
-        found = (result or {}).get("result")
-        if run["verb"] == "drift" and isinstance(found, Mapping) and isinstance(found.get("differing"), list):
-            differing = found["differing"]
+        found = as_fields((result or {}).get("result"))
+        if run["verb"] == "drift" and isinstance(found.get("differing"), list):
+            differing = list(map(str, found["differing"]))
             answers = (result or {}).get("hosts") or {}
-            silent = (found.get("privileges") or {}).get("silent") or {}
+            silent = as_fields(as_fields(found.get("privileges")).get("silent"))
             same = [
                 name
                 for name, host in answers.items()

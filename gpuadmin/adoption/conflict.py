@@ -14,6 +14,10 @@ from gpuadmin.text import one_line
 Level = Literal["stops", "decide", "note"]
 #: The kind of conflict that bootstrap settles.
 NO_ADMIN = "no admin account"
+#: The kind of somebody who is a person, and cannot be in users.yml.
+LEFT_OUT = "person left out"
+#: The kind of a key that not all hosts have.
+KEY = "key to be decided"
 LEVELS: Mapping[Level, str] = {
     "stops": "In the way of `gpuadmin provision`",
     "decide": "To be decided",
@@ -25,7 +29,8 @@ LEVELS: Mapping[Level, str] = {
 class Conflict:
     """`kind`: a name that stays the same; `hosts`, `people`: of whom it is so; `remedies`: commands, a line each.
 
-    A remedy that begins with `#` says where the next ones are to be run.
+    A remedy that begins with `#` says where the next ones are to be run. `looked`: the day of an earlier look that it
+    is from; empty: this one.
     """
 
     kind: str
@@ -34,6 +39,7 @@ class Conflict:
     hosts: tuple[str, ...] = ()
     people: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
+    looked: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -52,6 +58,12 @@ def word(text: str) -> str:
 def on(hosts: Iterable[str]) -> str:
     """The line before commands: where they are to be run."""
     return f"# as root on {', '.join(hosts)}"
+
+
+def copy_command(name: str, old: str, new: str) -> str:
+    """The command that copies somebody's directory to where nothing is, while nothing of theirs runs. The old one
+    stays."""
+    return f'test -z "$(pgrep -u {word(name)})" && test ! -e {word(new)} && cp -aT {word(old)} {word(new)}'
 
 
 def several(people: Iterable[str], command: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from gpuadmin.common.text import counted, listed, size_words
 
 Answer = Mapping[str, Any]
-COPIED = ("copied", "changing")  # steps of record.py on the storage host in which most of a home is there
+COPIED = ("copied", "changing", "late")  # steps of record.py on the storage host in which most of a home is there
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ class Decision:
 class Cluster:
     """What hosts said (`looking.py`): nodes by name, and the storage host.
 
-    ``main``: person → the node that an admin named. ``limits``: person → bytes that a home may have.
+    ``main``: person → the node that an admin named. ``limits``: person → bytes that a home may have. ``addresses``:
+    node → what other hosts connect to.
     """
 
     nodes: Mapping[str, Answer]
@@ -79,6 +80,7 @@ class Cluster:
     storage: Answer
     main: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
     def records(self, name: str) -> dict[str, Answer]:
         return {one["host"]: one for one in self.storage["parts"] if one["name"] == name}
@@ -149,7 +151,7 @@ def _problem(name: str, uid: int, homes: Mapping[str, Answer], cluster: Cluster)
     """Why a person's homes stay where they are: the first reason, by host."""
     for host, answer in sorted(cluster.nodes.items()):
         if host in homes or name in answer["problems"]:
-            found = _on_node(name, uid, homes.get(host), answer)
+            found = _on_node(name, uid, homes.get(host), answer) or _on_the_way(host, homes, answer, cluster)
             if found is not None:
                 return f"{host}: {found}"
     its = cluster.storage["uids"].get(name, uid)
@@ -172,6 +174,20 @@ def _on_node(name: str, uid: int, home: Answer | None, answer: Answer) -> str | 
     if home is not None and home["odd"]:  # guard: a home that holds another file system is not moved in part
         return str(home["odd"][0])
     return None if answer["host_key"] else "has no ed25519 ssh host key: ssh-keygen -A"
+
+
+def _on_the_way(host: str, homes: Mapping[str, Answer], answer: Answer, cluster: Cluster) -> str | None:
+    """Why the storage host could not fetch a home from a node."""
+    if host not in homes:
+        return None
+    if answer["no_login"]:  # guard: nothing is planned for a node that root cannot log in to
+        return str(answer["no_login"])
+    key, address = cluster.storage["reached"].get(host), cluster.addresses.get(host, host)
+    if key is None or key == answer["host_key"]:
+        return None
+    found = f"finds another host at {address}" if key else f"gets no ssh host key at {address}, port 22"
+    # guard: nothing is planned for a node that the storage host does not reach
+    return f"{cluster.server} {found}: gpuadmin_address (inventory/) is the address that the other hosts reach it at"
 
 
 def _other_uid(name: str, uid: int, its: int | None) -> str:
@@ -234,6 +250,7 @@ def _without_room(fetch: Mapping[str, list[Home]], cluster: Cluster, left: dict[
 
 
 def _notes(fetch: Mapping[str, list[Home]], cluster: Cluster) -> Iterator[str]:
+    yield from (f"{host}: {answer['note']}" for host, answer in sorted(cluster.nodes.items()) if answer["note"])
     for host, answer in [*sorted(cluster.nodes.items()), (cluster.server, cluster.storage)]:
         for name, words in sorted(answer["busy"].items()):
             if name in fetch:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NotRequired
 
 from pydantic import Field
@@ -50,17 +50,12 @@ class Kept(TypedDict):
     suite: NotRequired[shapes.Name | None]
 
 
-def key_numbers(hosts: Sequence[Host]) -> dict[str, int]:
-    """A number for each public key of all hosts, whatever is written behind it."""
-    keys = {_blob(line) for host in hosts for one in (host.part("keys") or {}).values() for line in one["plain"]}
-    return {key: number for number, key in enumerate(sorted(keys))}
+def _number(line: str) -> int:
+    """The number of a public key, whatever is written behind it: the same on all hosts, at each look."""
+    return int.from_bytes(hashlib.sha256(line.split()[1].encode()).digest()[:4], "big")
 
 
-def _blob(line: str) -> str:
-    return line.split()[1]
-
-
-def kept(host: Host, numbers: Mapping[str, int]) -> dict[str, Any]:
+def kept(host: Host) -> dict[str, Any]:
     """What a twin needs of a host's answer: Kept."""
     accounts, directory, keys = host.part("accounts"), host.part("directory"), host.part("keys")
     services, sudo, sshd, root = (host.part(name) for name in ("services", "sudo", "sshd", "root"))
@@ -77,7 +72,7 @@ def kept(host: Host, numbers: Mapping[str, int]) -> dict[str, Any]:
         if keys is None
         else {
             name: {
-                "plain": sorted(numbers[_blob(line)] for line in one["plain"]),
+                "plain": sorted(_number(line) for line in one["plain"]),
                 "options": [option["names"] for option in one["options"]],
                 "odd": one["odd"],
             }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpuadmin.adoption import of_homes, of_root, own_homes
-from gpuadmin.adoption.conflict import Conflict, on, word
+from gpuadmin.adoption.conflict import Conflict, word
+from gpuadmin.adoption.earlier import merged
 from gpuadmin.adoption.groups import Grouped, Homes
 from gpuadmin.adoption.people import People
 from gpuadmin.adoption.seen import Host
@@ -18,6 +19,7 @@ def conflicts(
     """Everything about hosts that an admin has to know. `admins`: who is meant to be root."""
     nodes = [host for host in hosts if "gpu" in groups[host.name].groups]
     on_nodes = own_homes.own_homes(nodes, homes, people, own_homes.served(hosts, homes))
+    uids = {one["uid"] for host in hosts for one in host.listed("accounts")}
     found: list[Conflict] = [*own_homes.several(on_nodes, homes)]
     for host in hosts:
         node = "gpu" in groups[host.name].groups
@@ -29,8 +31,9 @@ def conflicts(
             found += _root(host)
         if host.name == homes.server:
             found += of_homes.disk(host, homes)
+            found += of_homes.on_server(host, homes, people)
         found += of_homes.odd(host, homes, people)
-        found += of_homes.owners(host, people)
+        found += of_homes.owners(host, homes, uids)
         found += of_root.subids(host)
         found += of_root.sudo(host, admins)
         found += of_root.sshd(host)
@@ -38,24 +41,12 @@ def conflicts(
     return merged(found)
 
 
-def merged(found: Sequence[Conflict]) -> list[Conflict]:
-    """The same conflict on several hosts as one; remedies on hosts name all of them."""
-    together: dict[tuple[str, str, tuple[str, ...]], list[Conflict]] = {}
-    for one in found:
-        together.setdefault((one.kind, one.words, one.people), []).append(one)
-    result = []
-    for ones in together.values():
-        hosts = tuple(dict.fromkeys(host for one in ones for host in one.hosts))
-        remedies = tuple(on(hosts) if line == on(ones[0].hosts) else line for line in ones[0].remedies)
-        result.append(Conflict(ones[0].kind, ones[0].words, ones[0].level, hosts, ones[0].people, remedies))
-    return result
-
-
 def _unread(host: Host) -> Iterator[Conflict]:
     if host.without_root is not None:
+        why = host.without_root.partition(" (at the step")[0]
         yield Conflict(
             "read without root",
-            "gpuadmin could not become root there by sudo, so this is not known: password states and ends, other"
+            f"gpuadmin could not become root there: {why}. Not known without: password states and ends, other"
             " people's keys, closed homes, sudo's rules, sshd's settings, volumes of root's Docker",
             "decide",
             (host.name,),

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gpuadmin.adoption.conflict import Conflict, Level, on, several, word
-from gpuadmin.adoption.people import People, Person, by_uid, last_day, last_days
-from gpuadmin.adoption.seen import Host
+from gpuadmin.adoption.conflict import KEY, LEFT_OUT, Conflict, Level, on, several, word
+from gpuadmin.adoption.people import UNREADABLE, People, Person, by_uid, last_day, last_days
+from gpuadmin.adoption.seen import INSTALLERS, Host
 from gpuadmin.common.names import ACCOUNT, LOGIN
 from gpuadmin.common.text import counted, listed
+from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.schema import Settings
+from gpuadmin.config.schema.base import LOWEST_HUMAN_UID
 
 
 def conflicts(hosts: Sequence[Host], people: People, settings: Settings) -> list[Conflict]:
     """Everything about people that an admin has to know, one entry for what is the same of many."""
     return [
         *_uids(people),
-        *_names(people),
+        *_names(people, hosts, settings),
         *_groups(people),
         *_taken(people, hosts),
         *_ends(people),
         *_passwords(people),
         *_keys(people, hosts),
+        *_find_undecided(people, hosts),
+        *_texts(people),
+        *_services(people, hosts),
         *_shells(people, settings),
     ]
 
@@ -98,11 +103,14 @@ def _where(person: Person) -> str:
     return ", ".join(f"{uid} on {', '.join(names)}" for uid, names in sorted(hosts.items()))
 
 
-def _names(people: People) -> Iterator[Conflict]:
+def _names(people: People, hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
     for person in people.persons.values():
         if person.refused is not None:
             old = word(person.name)
-            remedies = [on(person.accounts), f"usermod -l NEWNAME {old} && groupmod -n NEWNAME {old}"]
+            remedies = [
+                "# a person's: give them another account, or rename this one by hand",
+                "# with its group, home, crontab, mail and subordinate ids, which usermod -l leaves as they are",
+            ]
             if re.fullmatch(ACCOUNT, person.name) and not re.fullmatch(LOGIN, person.name):
                 uids = " or ".join(str(uid) for uid in sorted(set(person.uids.values())))
                 remedies = [
@@ -110,18 +118,50 @@ def _names(people: People) -> Iterator[Conflict]:
                     f"gpuadmin renumber --rename {old}=NEWNAME",
                 ]
             yield Conflict(
-                "person left out",
+                LEFT_OUT,
                 f"{person.name} ({_where(person)}) cannot be in users.yml: {person.refused}",
                 "decide",
                 tuple(person.accounts),
                 (person.name,),
                 (*remedies, "# or put the name under `protected` in gpuadmin.yml, where it is a service's"),
             )
+    yield from _low(hosts, settings)
+    yield from _aside(people, hosts, settings)
+
+
+def _low(hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
+    """People by all but their uid: nobody with a shell and a home is passed over."""
+    whose: dict[tuple[str, int, str], list[str]] = {}
+    for host in hosts:
+        for name, one in host.low.items():
+            if name != settings.admin.user:
+                whose.setdefault((name, one["uid"], one["home"]), []).append(host.name)
+    for (name, uid, home), names in sorted(whose.items()):
+        yield Conflict(
+            LEFT_OUT,
+            f"{name} ({uid} on {', '.join(names)}) has a shell and the home {home}, and cannot be in users.yml: uid"
+            f" {uid} is below {LOWEST_HUMAN_UID}, where distributions number services, and gpuadmin touches none there",
+            "decide",
+            tuple(names),
+            (name,),
+            ("# a service's: leave it. A person's: they need an account with a uid of people's, and their files",),
+        )
+
+
+def _aside(people: People, hosts: Sequence[Host], settings: Settings) -> Iterator[Conflict]:
+    homes: dict[str, list[str]] = {}
+    for host in hosts:
+        for path in host.holders.keys() & host.entries.keys():
+            for name in host.holders[path]:
+                homes.setdefault(name, []).append(host.name)
     for name, why in sorted(people.aside.items()):
+        where = homes.get(name, [])
+        kept = "is" if name in settings.protected else "belongs"
+        home = f"; it has a home on {listed(where)}" if where else ""
         yield Conflict(
             "account that is no person's",
-            f"{name}: {why}. It is under `protected`, and not in users.yml",
-            "note",
+            f"{name}: {why}{home}. It {kept} under `protected` in gpuadmin.yml, and is not in users.yml",
+            "decide" if where and name not in INSTALLERS else "note",
             (),
             (name,),
             (
@@ -193,7 +233,7 @@ def _ends(people: People) -> Iterator[Conflict]:
             "note",
             hosts,
             tuple(names),
-            ("gpuadmin check        # says who has expired", *several(names[:3], "gpuadmin remove-user {}")),
+            ("gpuadmin check        # says who has expired; gpuadmin remove-user NAME, for who has left",),
         )
 
 
@@ -249,18 +289,7 @@ def _keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
             tuple(names),
             ("# ask whose it is", *several(names[:1], "gpuadmin change-user {} --add-key FILE.pub")),
         )
-    odd = {
-        name: [host.name for host in hosts if ((host.part("keys") or {}).get(name) or {"odd": 0})["odd"]]
-        for name in people.persons
-    }
-    for where, names in _same({name: ones for name, ones in odd.items() if ones}).items():
-        yield Conflict(
-            "key damaged",
-            f"{listed(names)}: lines of ~/.ssh/authorized_keys are no public key that sshd takes, or are more than fit",
-            "note",
-            where,
-            tuple(names),
-        )
+    yield from _unread_keys(people, hosts)
     without = [person.name for person in people.persons.values() if person.user is not None and not person.user.keys]
     if without and not any(host.without_root for host in hosts):
         yield Conflict(
@@ -273,6 +302,125 @@ def _keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
             tuple(without),
             (*several(without[:3], "gpuadmin change-user {} --add-key FILE.pub"),),
         )
+
+
+def _unread_keys(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+    """What is in files of keys and no key, and files that could not be read, by why."""
+    odd: dict[str, dict[str, list[str]]] = {}
+    closed: dict[str, dict[str, list[str]]] = {}
+    for host in hosts:
+        for name, keys in (host.part("keys") or {}).items():
+            if name in people.persons and keys["odd"]:
+                why = "; ".join(keys["why"]) or "is no public key that sshd takes, or more than fit"
+                odd.setdefault(why, {}).setdefault(name, []).append(host.name)
+            if name in people.persons and keys["problem"] and host.without_root is None:
+                closed.setdefault(keys["problem"], {}).setdefault(name, []).append(host.name)
+    for why, whose in sorted(odd.items()):
+        for where, names in _same(whose).items():
+            words = f"{listed(names)}: of a line in a file of keys: {why}; sshd passes it over"
+            yield Conflict("key damaged", words, "note", where, tuple(names))
+    for why, whose in sorted(closed.items()):
+        for where, names in _same(whose).items():
+            words = f"{listed(names)}: a file of keys could not be read ({why}): what is in it is not in users.yml"
+            yield Conflict("keys not read", words, "decide", where, tuple(names))
+
+
+def _find_undecided(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+    """Keys and addresses that some hosts have and not all: whoever is root of one host can write them there."""
+    if any(host.without_root for host in hosts):
+        return  # another look says which keys all have
+    for person in people.persons.values():
+        if person.user is None:
+            continue
+        asked = {host.name for host in hosts}
+        read = {host.name for host in hosts if not ((host.part("keys") or {}).get(person.name) or {}).get("problem")}
+        mine = {key.split()[1] for key in person.user.keys}
+        together: dict[tuple[str, ...], list[str]] = {}
+        for blob, key in person.keys.items():
+            # what all hosts have is no one host's doing: whether it is in users.yml was decided before
+            if blob not in mine and not people.everywhere <= set(key.hosts):
+                together.setdefault(key.hosts, []).append(key.text)
+        for where, lines in together.items():
+            fingerprints = ", ".join(key_fingerprint(line.split()[1]) for line in lines)
+            verb, they = ("is", "It is") if len(lines) == 1 else ("are", "They are")
+            yield Conflict(
+                KEY,
+                f"{person.name}: {fingerprints} {verb} on {_describe_hosts(where, people, read)}. {they} not in"
+                " users.yml, which goes to every host",
+                "decide",
+                where,
+                (person.name,),
+                (
+                    f"# ask {word(person.name)} for the key's fingerprint: root of one host can write a key there",
+                    *(
+                        f"gpuadmin change-user {word(person.name)} --add-key {word(' '.join(line.split()[:2]))}"
+                        for line in lines
+                    ),
+                ),
+            )
+        for email, one in person.addresses.items() if person.user.email is None else ():
+            yield Conflict(
+                "address to be decided",
+                f"{person.name}: {email} is the e-mail address on {_describe_hosts(one.hosts, people, asked)}. It is"
+                " not in users.yml",
+                "decide",
+                one.hosts,
+                (person.name,),
+                (f"gpuadmin change-user {word(person.name)} --email {word(email)}",),
+            )
+
+
+def _describe_hosts(hosts: Sequence[str], people: People, asked: Collection[str]) -> str:
+    without = sorted(people.everywhere - set(hosts))
+    absent, unknown = [one for one in without if one in asked], [one for one in without if one not in asked]
+    not_there = f", and not on {listed(absent)}" if absent else ""
+    return listed(hosts) + not_there + (f" (not known of {listed(unknown)})" if unknown else "")
+
+
+def _texts(people: People) -> Iterator[Conflict]:
+    whose = {
+        person.name: [host for host, one in person.accounts.items() if UNREADABLE in one["gecos"]]
+        for person in people.persons.values()
+        if person.user is not None and not person.user.note
+    }
+    for hosts, names in _same({name: ones for name, ones in whose.items() if ones}).items():
+        yield Conflict(
+            "full name not read",
+            f"{listed(names)}: the full name in passwd is neither UTF-8 nor EUC-KR, so users.yml has none; mails begin"
+            " with it",
+            "note",
+            hosts,
+            tuple(names),
+            tuple(several(names[:5], "gpuadmin change-user {} --note 'FULL NAME'")),
+        )
+
+
+def _services(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
+    """Who may be a service: a unit runs as them, or nobody has logged in with it for a year on any host."""
+    idle: dict[str, list[str]] = {}
+    days: dict[str, list[int]] = {}
+    for host in hosts:
+        used = host.part("used") or {"units": {}, "idle": None}
+        for name in host.people.keys() & people.persons.keys():
+            if people.persons[name].user is None:
+                continue
+            if name in used["units"]:
+                words = f"{name}: {used['units'][name]} runs as it. Is it a person? {_IF_SERVICE}"
+                yield Conflict("person or service", words, "decide", (host.name,), (name,))
+            idle.setdefault(name, []).append(host.name)
+            if used["idle"] is not None and name in used["idle"]:
+                days.setdefault(name, []).append(used["idle"][name])
+    # of a host that does not say it somebody may have logged in to it yesterday
+    whose = {
+        name: ones for name, ones in idle.items() if len(days.get(name, ())) == len(ones) and min(days[name]) > 365
+    }
+    for where, names in _same(whose).items():
+        ago = ", ".join(f"{name} for {min(days[name])} days" for name in names[:10])
+        words = f"{listed(names)}: no login for a year ({ago}). Is it a person? {_IF_SERVICE}"
+        yield Conflict("person or service", words, "decide", where, tuple(names))
+
+
+_IF_SERVICE = "A service's name goes out of users.yml and under `protected` in gpuadmin.yml"
 
 
 def _shells(people: People, settings: Settings) -> Iterator[Conflict]:

@@ -23,7 +23,7 @@ def docker(host: Host) -> Iterator[Conflict]:
             "stops",
             (host.name,),
             tuple(sorted(members)),
-            (on([host.name]), *several(sorted(members), "gpasswd -d {} docker")),
+            (on([host.name]), *_leave_group(host, "docker", sorted(members))),
         )
     told = host.part("docker")
     active = [unit for unit in ("docker.service", "docker.socket", "containerd.service") if host.active(unit)]
@@ -51,6 +51,17 @@ def docker(host: Host) -> Iterator[Conflict]:
             f"# after provision, gpuadmin move-docker carries images and volumes to people: {the_page('move-docker')}",
         ),
     )
+
+
+def _leave_group(host: Host, group: str, members: Sequence[str]) -> list[str]:
+    """What takes people out of a group; whose first one it is gets one of their own."""
+    named, first = host.named_in(group), host.first_in(group)
+    own = (
+        '{ getent group {} > /dev/null || groupadd -g "$(id -u {})" {}; } && usermod -g {} {}'
+        "        # with nobody of that name logged in"
+    )
+    lines = several([one for one in members if one in named], f"gpasswd -d {{}} {group}")
+    return [*lines, *several([one for one in members if one in first], own)]
 
 
 def subids(host: Host) -> Iterator[Conflict]:
@@ -126,7 +137,7 @@ def sudo(host: Host, admins: Sequence[str]) -> Iterator[Conflict]:
                 "decide",
                 (host.name,),
                 tuple(members),
-                (on([host.name]), *several(members, f"gpasswd -d {{}} {name}"), "# or name who may be: `protected`"),
+                (on([host.name]), *_leave_group(host, name, members), "# or name who may be: `protected`"),
             )
     roots = sorted(one["name"] for one in host.listed("accounts") if one["uid"] == 0 and one["name"] != "root")
     if roots:
@@ -136,8 +147,13 @@ def sudo(host: Host, admins: Sequence[str]) -> Iterator[Conflict]:
             "decide",
             (host.name,),
             tuple(roots),
-            (on([host.name]), *several(roots, "userdel {}")),
+            (on([host.name]), "# passwd -l NAME, then out of /etc/passwd with vipw, where nobody logs in with it"),
         )
+
+
+def _unit(host: Host) -> str:
+    system = host.part("system")
+    return "ssh" if system is None or system["family"] in ("debian", None) else "sshd"
 
 
 def sshd(host: Host) -> Iterator[Conflict]:
@@ -152,8 +168,27 @@ def sshd(host: Host) -> Iterator[Conflict]:
             (host.name,),
             remedies=(
                 on([host.name]),
-                f"sed -i '1i {_INCLUDE}' /etc/ssh/sshd_config && sshd -t && systemctl reload ssh",
+                "grep -H . /etc/ssh/sshd_config.d/*.conf        # what holds from then on: read it first",
+                f"sed -i '1i {_INCLUDE}' /etc/ssh/sshd_config && sshd -t && systemctl reload {_unit(host)}",
             ),
+        )
+    command = [one for one in sshd["settings"].get("authorizedkeyscommand", ()) if one != "none"]
+    if command:
+        yield Conflict(
+            "keys from a command",
+            f"sshd asks {command[0]} for keys as well (AuthorizedKeysCommand): adopt cannot read those, and they are"
+            " not in users.yml",
+            "decide",
+            (host.name,),
+            remedies=(on([host.name]), "sshd -T | grep -i authorizedkeys        # who says there whose key is whose?"),
+        )
+    if sshd["problem"] and host.without_root is None:
+        yield Conflict(
+            "not read",
+            f"sshd's settings: {sshd['problem']}. Keys were looked for where sshd looks by itself",
+            "decide",
+            (host.name,),
+            remedies=(on([host.name]), "sshd -T"),
         )
     for keyword in ("allowusers", "allowgroups", "denyusers", "denygroups"):
         names = sshd["settings"].get(keyword)

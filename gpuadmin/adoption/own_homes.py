@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpuadmin.adoption.conflict import Conflict
 from gpuadmin.adoption.groups import Homes
 from gpuadmin.adoption.people import People
-from gpuadmin.adoption.seen import Host
+from gpuadmin.adoption.seen import Host, plain_path
 from gpuadmin.common.text import listed
 
 
@@ -21,11 +21,14 @@ class Own:
 
 
 def served(hosts: Sequence[Host], homes: Homes) -> set[str]:
-    """The names of homes that the storage host has already, as far as it or a host that mounts them shows any."""
+    """The names of homes that the storage host has already, as far as it or a host that mounts them shows any.
+
+    What it has in its own /home, beside what it exports, is seen by no node.
+    """
     found: set[str] = set()
     for host in hosts:
         for root in host.listed("homes"):
-            own = host.name == homes.server and not root["network"] and root["path"] in (homes.path, homes.export)
+            own = host.name == homes.server and not root["network"] and root["path"] == (homes.export or homes.path)
             if own or (root["path"] == homes.path and root["network"] and root["source"] in homes.sources):
                 found |= {entry["name"] for entry in root["entries"]}
     return found
@@ -54,7 +57,7 @@ def _own(host: Host, path: str) -> Iterator[str]:
         account = host.people.get(entry["name"])
         if account is None or entry["kind"] != "directory":
             continue
-        if account["home"] != f"{path}/{entry['name']}":
+        if plain_path(account["home"]) != f"{path}/{entry['name']}":
             continue
         if entry["uid"] != account["uid"]:  # guard: a home goes to nobody but its owner
             continue

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from gpuadmin.adoption.conflict import LEVELS, NO_ADMIN, Conflict
-from gpuadmin.adoption.kept import kept, key_numbers
+from gpuadmin.adoption.conflict import KEY, LEFT_OUT, LEVELS, NO_ADMIN, Conflict
+from gpuadmin.adoption.kept import kept
 from gpuadmin.adoption.proposal import Proposal
 from gpuadmin.common.text import counted, listed
 from gpuadmin.pages.render import escaped
@@ -27,20 +28,27 @@ _NOT_READ = (
 def uid_sentence(proposal: Proposal) -> str:
     """What an admin wants to know first: whether uids can stay as they are."""
     accounts = proposal.chosen.accounts
-    persons = [one for one in proposal.people.persons.values() if one.user is not None]
+    persons = proposal.users
+    unseen = escaped(listed(proposal.unseen))
     span = f"`accounts: {{uid_first: {accounts.uid_first}, uid_last: {accounts.uid_last}}}`"
-    agree = [one for one in persons if set(one.uids.values()) == {one.uid}]
+    agree = [user for user in persons if set(proposal.uids(user.name).values()) == {user.uid}]
+    of = counted(len(persons), "person", "people")
     if not persons:
-        return "Nobody has an account on these hosts yet."
+        return "Nobody has an account on these hosts yet." + (f" {unseen}: not looked at." if unseen else "")
+    if len(agree) == len(persons) and unseen:  # guard: of a host that was not looked at nobody says that it agrees
+        return (
+            f"The hosts that were looked at agree on the uids of all {of} ({span}). {unseen}: not looked at, so whether"
+            " all can stay as they are is not known yet."
+        )
     if len(agree) == len(persons):
         return (
-            f"All hosts agree on the uids of all {counted(len(persons), 'person', 'people')}: they stay as they are"
-            f" ({span}), and no file has to change its owner."
+            f"All hosts agree on the uids of all {of}: they stay as they are ({span}), and no file has to change its"
+            " owner."
         )
     return (
-        f"Hosts agree on the uids of {len(agree)} of {counted(len(persons), 'person', 'people')}. Keeping them"
+        f"Hosts agree on the uids of {len(agree)} of {of}. Keeping them"
         f" costs least ({span}): only the other {len(persons) - len(agree)} get another uid, on the hosts that differ."
-    )
+    ) + (f" {unseen}: not looked at." if unseen else "")
 
 
 def page(proposal: Proposal, when: datetime) -> str:
@@ -56,15 +64,19 @@ def _lines(proposal: Proposal, when: datetime) -> Iterator[str]:
         f"`gpuadmin adopt` looked at {counted(hosts, 'host')} on {when:%Y-%m-%d %H:%M} and changed nothing there."
         " If the next run finds something new it writes another report; if you have edited this page, that goes into a"
         " file beside it."
+        + (
+            f" Of {escaped(listed(list(proposal.earlier.hosts)))} it has what an earlier look found."
+            if proposal.earlier.hosts
+            else ""
+        )
     )
     yield ""
     yield f"- {uid_sentence(proposal)}"
-    users = proposal.people.users
-    out = [one for one in proposal.people.persons.values() if one.user is None]
+    users = proposal.users
+    refused = [one.name for one in proposal.people.persons.values() if one.user is None]
+    out = sorted({*refused, *(name for one in proposal.conflicts if one.kind == LEFT_OUT for name in one.people)})
     yield f"- users.yml has {counted(len(users), 'person', 'people')}" + (
-        f"; {counted(len(out), 'person is', 'people are')} left out: {escaped(listed([one.name for one in out]))}."
-        if out
-        else "."
+        f"; {counted(len(out), 'person is', 'people are')} left out: {escaped(listed(out))}." if out else "."
     )
     for level, title in LEVELS.items():
         count = sum(one.level == level for one in proposal.conflicts)
@@ -116,7 +128,14 @@ def _hosts(proposal: Proposal) -> Iterator[str]:
             str(len(host.people)),
         )
         yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
+    for name, one in proposal.earlier.hosts.items():
+        kind = "not known" if one["system"] is None else f"{one['system'].get('name')}"
+        row = (name, ", ".join(one["groups"]) or "none", "; ".join(one["why"]), kind, str(one["gpus"]),
+               str(len(one["people"])))  # fmt: skip
+        yield f"| {' | '.join(escaped(cell) for cell in row)} |"
     for name, why in proposal.silent.items():
+        if name in proposal.earlier.hosts:
+            continue
         yield f"| {escaped(name)} | none | {escaped(why)} | not known | | |"
 
 
@@ -129,7 +148,8 @@ def _conflicts(title: str, found: Sequence[Conflict]) -> Iterator[str]:
         if one.kind != kind:
             kind = one.kind
             yield from ("", f"### {kind[0].upper()}{kind[1:]}")
-        where = f"**{escaped(', '.join(one.hosts))}**: " if one.hosts else ""
+        day = f" (looked at on {escaped(one.looked)})" if one.looked else ""
+        where = f"**{escaped(', '.join(one.hosts))}**{day}: " if one.hosts else ""
         yield from ("", f"{where}{escaped(one.words)}")
         if one.remedies:
             # no line of these begins with what a host said, so none of them ends the fence
@@ -137,28 +157,40 @@ def _conflicts(title: str, found: Sequence[Conflict]) -> Iterator[str]:
 
 
 def _people(proposal: Proposal) -> Iterator[str]:
-    if not proposal.people.users:
+    if not proposal.users:
         return
     yield from ("", "## People", "", "| name | uid | keys | until | Docker | e-mail | hosts |")
     yield "| --- | --- | --- | --- | --- | --- | --- |"
-    for user in proposal.people.users:
-        hosts = sorted(proposal.people.persons[user.name].accounts)
+    asked: Counter[str] = Counter()
+    for one in proposal.conflicts:
+        if one.kind == KEY:
+            asked[one.people[0]] += len(one.remedies) - 1  # the first line asks, and each other one adds a key
+    count = len(proposal.hosts) + len(proposal.earlier.hosts)
+    for user in proposal.users:
+        hosts = sorted(proposal.uids(user.name))
         cells = (
-            user.name, str(user.uid), str(len(user.keys)), str(user.expires or ""), "yes" if user.docker else "no",
-            user.email or "", "all" if len(hosts) == len(proposal.hosts) > 1 else ", ".join(hosts),
+            user.name, str(user.uid), f"{len(user.keys)}{_count_undecided(asked[user.name])}",
+            str(user.expires or ""), "yes" if user.docker else "no",
+            user.email or "", "all" if len(hosts) == count > 1 else ", ".join(hosts),
         )  # fmt: skip
         yield f"| {' | '.join(escaped(cell) for cell in cells)} |"
 
 
+def _count_undecided(count: int) -> str:
+    return f", and {count} to be decided" if count else ""
+
+
 def document(proposal: Proposal, when: datetime, page_text: str) -> dict[str, Any]:
     """adoption.json: the same for programs, and for the next run, which says what is new."""
-    numbers = key_numbers(proposal.hosts)
+    names = {*proposal.earlier.uids, *proposal.people.persons}
+    chosen = {user.name: user.uid for user in proposal.users}
     return {
         "format": FORMAT,
         "when": when.isoformat(timespec="seconds"),
         "page": hashlib.sha256(page_text.encode()).hexdigest(),
         "uids": uid_sentence(proposal),
-        "hosts": {
+        "hosts": dict(proposal.earlier.hosts)
+        | {
             host.name: {
                 "groups": list(proposal.groups[host.name].groups),
                 "why": list(proposal.groups[host.name].why),
@@ -170,21 +202,23 @@ def document(proposal: Proposal, when: datetime, page_text: str) -> dict[str, An
                 "exports": host.listed("exports"),
                 "docker": host.part("docker"),
                 "unknown": host.part("unknown"),
-                "seen": kept(host, numbers),
+                "seen": kept(host),
             }
             for host in proposal.hosts
         },
         "silent": dict(proposal.silent),
-        "people": {name: {"uid": one.uid, "hosts": one.uids} for name, one in proposal.people.persons.items()},
+        "people": {name: {"uid": chosen.get(name), "hosts": proposal.uids(name)} for name in sorted(names)},
         "conflicts": [one.document() for one in proposal.conflicts],
     }
 
 
-def known(before: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Given an earlier adoption.json, return the conflicts in it by their keys; what is damaged counts as new again."""
-    found = set()
+def known(before: Mapping[str, Any]) -> dict[tuple[str, str], set[str]]:
+    """Given an adoption.json, return the hosts of each conflict, by its key; what is damaged counts as new again."""
+    found: dict[tuple[str, str], set[str]] = {}
     conflicts = before.get("conflicts")
     for one in conflicts if isinstance(conflicts, list) else ():
         if isinstance(one, Mapping):
-            found.add((str(one.get("kind")), str(one.get("words"))))
+            hosts = one.get("hosts")
+            key = (str(one.get("kind")), str(one.get("words")))
+            found.setdefault(key, set()).update(map(str, hosts) if isinstance(hosts, list) else ())
     return found

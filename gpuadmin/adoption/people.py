@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -19,13 +19,24 @@ from gpuadmin.config.schema.base import HIGHEST_HUMAN_UID
 _EPOCH = date(1970, 1, 1)
 _LONGEST_EXPIRY = 2_000_000  # days: dates do not go further than the year 9999
 _MOST_KEYS = 50
+#: What a host tells in place of bytes that are no text in any encoding that it knows.
+UNREADABLE = "\ufffd"
+
+
+@dataclass(frozen=True)
+class OnHosts:
+    """Something that hosts say of somebody, and which of them do."""
+
+    text: str
+    hosts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Person:
     """Somebody of that name, on the hosts where they have an account. `uid`: theirs from now on; None: there is none.
 
-    `refused`: why they cannot be in users.yml.
+    `refused`: why they cannot be in users.yml. `keys`: those that are nobody else's, by what is between kind and
+    comment. `addresses`: theirs by GECOS.
     """
 
     name: str
@@ -34,6 +45,8 @@ class Person:
     refused: str | None = None
     user: User | None = None
     shared_keys: tuple[str, ...] = ()
+    keys: Mapping[str, OnHosts] = field(default_factory=dict)
+    addresses: Mapping[str, OnHosts] = field(default_factory=dict)
 
     @property
     def uids(self) -> dict[str, int]:
@@ -43,10 +56,14 @@ class Person:
 
 @dataclass(frozen=True)
 class People:
-    """Everybody, by name; `aside`: accounts with a uid of people's that are not people, and what they are."""
+    """Everybody, by name; `aside`: accounts with a uid of people's that are not people, and what they are.
+
+    `everywhere`: the hosts that all have to say it before a key or an address is somebody's on every host.
+    """
 
     persons: Mapping[str, Person] = field(default_factory=dict)
     aside: Mapping[str, str] = field(default_factory=dict)
+    everywhere: frozenset[str] = frozenset()
 
     @property
     def users(self) -> list[User]:
@@ -59,11 +76,16 @@ def _by_uid(user: User) -> tuple[int, str]:
 
 
 def found_people(
-    hosts: Sequence[Host], login: str, server: str | None, registered: Mapping[str, int | None]
+    hosts: Sequence[Host],
+    login: str,
+    server: str | None,
+    registered: Mapping[str, int | None],
+    protected: Collection[str] = (),
 ) -> tuple[dict[str, dict[str, Mapping[str, Any]]], dict[str, int], dict[str, str]]:
     """Given the hosts, return everybody's accounts by name and host, the uid of each, and who is not a person.
 
-    `login`: the account that was logged in with; `registered`: who is in users.yml already, with their uids.
+    `login`: the account that was logged in with; `registered`: who is in users.yml already, with their uids;
+    `protected`: who is no person, as gpuadmin.yml has it.
     """
     accounts: dict[str, dict[str, Mapping[str, Any]]] = {}
     aside: dict[str, str] = {}
@@ -71,6 +93,9 @@ def found_people(
         for name, account in host.people.items():
             if name in registered:
                 accounts.setdefault(name, {})[host.name] = account
+            # guard: what somebody has protected is made no person
+            elif name in protected:
+                aside[name] = "gpuadmin.yml says so"
             elif name in INSTALLERS or (name == login and account["uid"] == 1000):
                 aside[name] = "made by an installer, or for whoever sets the machines up"
             else:
@@ -131,14 +156,18 @@ def people(
     found: tuple[Any, ...],
     docker: set[str] | None,
     registered: Mapping[str, User] | None = None,
+    everywhere: Collection[str] | None = None,
 ) -> People:
     """Everybody with what users.yml says of them. `docker`: who uses Docker now; None: there is none anywhere.
 
-    `registered`: who is in users.yml already, as they are there.
+    `registered`: who is in users.yml already, as they are there. `everywhere`: as People has it; None: all hosts.
     """
+    wanted = frozenset([host.name for host in hosts] if everywhere is None else everywhere)
     accounts, uids, aside = found
     seen = {one[kind] for host in hosts for one in host.listed("accounts") for kind in ("uid", "gid") if one[kind]}
     seen |= {one["gid"] for host in hosts for one in host.listed("groups") if one["gid"]}
+    # guard: whoever adopt gives a uid gets none that somebody's directory has
+    seen |= {one["uid"] for host in hosts for root in host.listed("homes") for one in root["entries"] if one["uid"]}
     refused = {
         name: why
         for name in accounts
@@ -146,21 +175,24 @@ def people(
     }
     without = [name for name in sorted(accounts) if name not in uids and name not in refused]
     uids = {**uids, **new_uids(without, uids, seen, settings)}
-    owners = _key_owners(hosts, accounts)
+    all_keys = {name: _keys_of(hosts, name) for name in accounts}
+    owners = Counter(blob for keys in all_keys.values() for blob in keys)
     persons = {}
     for name in sorted(accounts):
-        why = refused.get(name) or (None if name in uids else "no uid is left for them")
-        shared = tuple(sorted(blob for blob, who in owners.items() if name in who and len(who) > 1))
-        person = Person(name, accounts[name], uids.get(name), why, (registered or {}).get(name), shared)
-        if person.user is not None:
-            persons[name] = person
-            continue
-        if why is None:
-            keys = [line for blob, line in _keys_of(hosts, name).items() if len(owners[blob]) == 1]
-            user = _user(person, keys[:_MOST_KEYS], None if docker is None else name in docker)
-            person = Person(name, accounts[name], uids[name], None, user, shared)
+        person = Person(
+            name,
+            accounts[name],
+            uids.get(name),
+            refused.get(name) or (None if name in uids else "no uid is left for them"),
+            (registered or {}).get(name),
+            tuple(sorted(blob for blob in all_keys[name] if owners[blob] > 1)),
+            {blob: key for blob, key in all_keys[name].items() if owners[blob] == 1},
+            _addresses_of(accounts[name]),
+        )
+        if person.user is None and person.refused is None:
+            person = replace(person, user=_user(person, wanted, None if docker is None else name in docker))
         persons[name] = person
-    return People(persons, aside)
+    return People(persons, aside, wanted)
 
 
 def _refused(name: str, uid: int | None, settings: Settings) -> str | None:
@@ -176,30 +208,44 @@ def _refused(name: str, uid: int | None, settings: Settings) -> str | None:
     return None
 
 
-def _keys_of(hosts: Sequence[Host], name: str) -> dict[str, str]:
-    """Somebody's plain public keys on all hosts: the key → its line."""
-    found: dict[str, str] = {}
+def _keys_of(hosts: Sequence[Host], name: str) -> dict[str, OnHosts]:
+    """Somebody's plain public keys on all hosts: the key → its line, and where it is."""
+    found: dict[str, OnHosts] = {}
     for host in hosts:
         for line in ((host.part("keys") or {}).get(name) or {"plain": []})["plain"]:
             try:
-                found.setdefault(line.split()[1], ssh_key(line))
+                blob, text = line.split()[1], ssh_key(line)
             except (ValueError, IndexError):  # a comment with a control character or a template marker
                 continue
+            _add(found, blob, text, host.name)
     return found
 
 
-def _key_owners(hosts: Sequence[Host], accounts: Mapping[str, Any]) -> dict[str, set[str]]:
-    owners: dict[str, set[str]] = {}
-    for name in accounts:
-        for blob in _keys_of(hosts, name):
-            owners.setdefault(blob, set()).add(name)
-    return owners
+def _addresses_of(accounts: Mapping[str, Mapping[str, Any]]) -> dict[str, OnHosts]:
+    found: dict[str, OnHosts] = {}
+    for host, account in accounts.items():
+        text = address(account["gecos"])
+        if text is not None:
+            _add(found, text, text, host)
+    return found
 
 
-def _user(person: Person, keys: list[str], docker: bool | None) -> User | None:
+def _add(found: dict[str, OnHosts], key: str, text: str, host: str) -> None:
+    there = found.get(key, OnHosts(text, ()))
+    found[key] = replace(there, hosts=tuple(dict.fromkeys([*there.hosts, host])))
+
+
+def find_agreed(ones: Mapping[str, OnHosts], everywhere: Collection[str]) -> list[str]:
+    """What all hosts say: root of one host can write anything about anybody, and users.yml takes it to every host."""
+    # guard: what one host says of somebody goes to no other -> [one.text for one in ones.values()]
+    return [one.text for one in ones.values() if set(everywhere) <= set(one.hosts)]
+
+
+def _user(person: Person, everywhere: Collection[str], docker: bool | None) -> User | None:
     gecos = [one["gecos"] for one in person.accounts.values() if one["gecos"]]
-    given: dict[str, Any] = {"name": person.name, "uid": person.uid, "keys": keys}
-    given["email"] = next((found for one in gecos if (found := address(one)) is not None), None)
+    given: dict[str, Any] = {"name": person.name, "uid": person.uid}
+    given["keys"] = find_agreed(person.keys, everywhere)[:_MOST_KEYS]
+    given["email"] = next(iter(find_agreed(person.addresses, everywhere)), None)
     given["note"] = next((found for one in gecos if (found := full_name(one, person.name)) is not None), None)
     given["expires"] = last_day(person)
     if docker is not None:
@@ -224,7 +270,7 @@ def address(gecos: str) -> str | None:
 def full_name(gecos: str, name: str) -> str | None:
     """Somebody's full name by a GECOS field, where it is one that a site can hold."""
     first = gecos.split(",", maxsplit=1)[0].strip()
-    if not first or "@" in first or first == name:
+    if not first or "@" in first or first == name or UNREADABLE in first:
         return None
     try:
         return plain_text(first)

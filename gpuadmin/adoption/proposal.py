@@ -9,13 +9,14 @@ from typing import Any
 from gpuadmin.adoption import groups as grouping
 from gpuadmin.adoption import of_hosts, of_people
 from gpuadmin.adoption.conflict import NO_ADMIN, Conflict, word
+from gpuadmin.adoption.earlier import NOTHING, Earlier, merged
 from gpuadmin.adoption.groups import Grouped, Homes
 from gpuadmin.adoption.people import People, docker_users, found_people, people
 from gpuadmin.adoption.seen import Host
 from gpuadmin.adoption.settings import home_settings, id_ranges, protected
 from gpuadmin.config.hosts_file import SiteHost
 from gpuadmin.config.load import Site
-from gpuadmin.config.schema import Settings
+from gpuadmin.config.schema import Settings, User
 from gpuadmin.config.schema.base import LOWEST_HUMAN_UID
 
 ADMIN = "gpuadmin"
@@ -34,6 +35,29 @@ class Proposal:
     chosen: Settings
     conflicts: tuple[Conflict, ...]
     silent: Mapping[str, str] = field(default_factory=dict)
+    earlier: Earlier = field(default_factory=Earlier)
+    site: Site | None = None
+
+    @property
+    def unseen(self) -> list[str]:
+        """Hosts whose accounts nobody has looked at: those of the site, and those that do not answer."""
+        names = [] if self.site is None else [host.name for host in self.site.inventory.hosts]
+        seen = {*self.earlier.hosts, *(host.name for host in self.hosts if host.part("accounts") is not None)}
+        everybody = dict.fromkeys([*names, *self.silent, *(host.name for host in self.hosts)])
+        return [name for name in everybody if name not in seen]
+
+    @property
+    def users(self) -> list[User]:
+        """Everybody of users.yml whom a host has, in the order of their uids."""
+        there = [] if self.site is None else self.site.registry.registry.users
+        known = {user.name: user for user in there if self.uids(user.name)}
+        found = {**known, **{user.name: user for user in self.people.users}}
+        return sorted(found.values(), key=lambda user: (user.uid or 0, user.name))
+
+    def uids(self, name: str) -> dict[str, int]:
+        """Host → somebody's uid there, by this look and earlier ones."""
+        person = self.people.persons.get(name)
+        return {**self.earlier.uids.get(name, {}), **({} if person is None else person.uids)}
 
     @property
     def site_hosts(self) -> list[SiteHost]:
@@ -66,11 +90,14 @@ def propose(
     ssh_key: str | None = None,
     silent: Mapping[str, str] | None = None,
     site: Site | None = None,
+    earlier: Earlier = NOTHING,
 ) -> Proposal:
     """Given hosts that answered, and those that did not with why, return the site that they amount to.
 
     `login`: who was logged in as. `site`: what there is already; its settings hold, and who is in it stays as they are.
+    `earlier`: what a report has of hosts that are not among these.
     """
+    silent = {**earlier.silent, **(silent or {})}
     homes = grouping.homes_of(hosts)
     if site is not None:
         homes = _homes_of_site(site, homes)
@@ -85,7 +112,8 @@ def propose(
         homes = replace(homes, server=next((one for one, found in groups.items() if "storage" in found.groups), None))
     homes = replace(homes, sources=_sources(homes, hosts, site))
     registered = {} if site is None else {user.name: user for user in site.registry.registry.users}
-    found = found_people(hosts, login, homes.server, {name: user.uid for name, user in registered.items()})
+    uids = {name: user.uid for name, user in registered.items()}
+    found = found_people(hosts, login, homes.server, uids, () if site is None else site.settings.protected)
     if site is None:
         admin = admin_of(hosts, login)
         settings: dict[str, Any] = {
@@ -97,7 +125,8 @@ def propose(
         chosen = Settings.model_validate({"name": name, **settings})
     else:
         settings, chosen = {}, site.settings
-    everybody = people(hosts, chosen, found, docker_users(hosts), registered)
+    everywhere = _everywhere(groups, silent, site)
+    everybody = people(hosts, chosen, found, docker_users(hosts), registered, everywhere)
     others = [] if site is None else [group for host in site.inventory.hosts for group in host.groups]
     admins = ["root", chosen.admin.user, *chosen.protected]
     conflicts = [
@@ -106,9 +135,20 @@ def propose(
         *of_people.conflicts(hosts, everybody, chosen),
         *of_hosts.conflicts(hosts, groups, homes, everybody, admins),
     ]
+    if earlier.conflicts:
+        conflicts = merged([*conflicts, *earlier.conflicts])
     return Proposal(
-        name, tuple(hosts), groups, homes, everybody, settings, chosen, tuple(conflicts), dict(silent or {})
-    )
+        name, tuple(hosts), groups, homes, everybody, settings, chosen, tuple(conflicts), silent, earlier,
+        site,
+    )  # fmt: skip
+
+
+def _everywhere(groups: Mapping[str, Grouped], silent: Mapping[str, str], site: Site | None) -> list[str]:
+    """Where people log in: to nodes, also those that are not looked at now; to any host where there is no node."""
+    nodes = [name for name, one in groups.items() if "gpu" in one.groups] or list(groups)
+    known = {} if site is None else {host.name: host.groups for host in site.inventory.hosts}
+    others = [name for name in {**known, **silent} if name not in groups and "gpu" in known.get(name, ("gpu",))]
+    return [*nodes, *others]
 
 
 def _sources(homes: Homes, hosts: Sequence[Host], site: Site | None) -> tuple[str, ...]:

@@ -141,7 +141,8 @@ def lines(host: str, look: Look, names: Collection[str], homes: str) -> Iterator
             f"{f'; perhaps of {listed(whose)}' if whose else ''}"
         )
         yield from (f"    {words}" for words in stays(one))
-        yield f"    {one['command']}"
+        if one["command"]:
+            yield f"    {one['command']}"
     for one in look["volumes"]:
         size = f", {size_words(one['bytes'])}" if one["bytes"] >= 0 else ""
         yield f"  volume {one['name']}{size}" + (f": {one['cannot']}" if one["cannot"] else "")

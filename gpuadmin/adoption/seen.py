@@ -53,9 +53,37 @@ class Host:
             if one["uid"] is not None and LOWEST_HUMAN_UID <= one["uid"] < 2**32 - 1 and one["uid"] != NOBODY:
                 yield one
 
+    @cached_property
+    def low(self) -> dict[str, Mapping[str, Any]]:
+        """Who has a shell, a home where people have theirs, and a uid of a service's: useradd began at 500 once."""
+        places = {one["path"] for one in self.listed("homes")}
+        return {
+            one["name"]: one
+            for one in self.listed("accounts")
+            if one["uid"] is not None and 0 < one["uid"] < LOWEST_HUMAN_UID and not one["shell"].endswith(_NO_LOGIN)
+            if home_root(plain_path(one["home"])) in places
+        }
+
+    @cached_property
+    def holders(self) -> dict[str, list[str]]:
+        """Directory → the accounts that have it as their home, whoever they are."""
+        found: dict[str, list[str]] = {}
+        for one in self.listed("accounts"):
+            found.setdefault(plain_path(one["home"]), []).append(one["name"])
+        return found
+
     def members(self, group: str) -> list[str]:
-        """Who is in a group by the host's own files."""
+        """Who is in a group by the host's own files, by its line or as their first one."""
+        return list(dict.fromkeys([*self.named_in(group), *self.first_in(group)]))
+
+    def named_in(self, group: str) -> list[str]:
+        """The members that a group's line names."""
         return next((list(one["members"]) for one in self.listed("groups") if one["name"] == group), [])
+
+    def first_in(self, group: str) -> list[str]:
+        """The people whose first group it is, whom its line does not name."""
+        gids = {one["gid"] for one in self.listed("groups") if one["name"] == group and one["gid"] is not None}
+        return [name for name, one in {**self.low, **self.people}.items() if one["gid"] in gids]
 
     @property
     def has_gpus(self) -> int:
@@ -77,6 +105,13 @@ class Host:
         """What it has at a directory of homes."""
         return next((one for one in self.listed("homes") if one["path"] == path), None)
 
+    @cached_property
+    def entries(self) -> dict[str, Mapping[str, Any]]:
+        """What it has in directories of homes, by path."""
+        return {
+            f"{root['path'].rstrip('/')}/{one['name']}": one for root in self.listed("homes") for one in root["entries"]
+        }
+
     def disk(self, path: str) -> Mapping[str, Any] | None:
         """The file system that a path is on, of those that are disks or network file systems; None: it is not known."""
         under = [one for one in self.listed("file_systems") if f"{path}/".startswith(f"{one['point'].rstrip('/')}/")]
@@ -88,6 +123,11 @@ class Host:
         if found is None or found["network"]:
             return []
         return [one["name"] for one in found["entries"] if one["name"] != "lost+found"]
+
+
+def plain_path(path: str) -> str:
+    """A path without doubled slashes and one at its end."""
+    return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
 def home_root(home: str) -> str:

@@ -181,9 +181,8 @@ def failure_message(result: Mapping[str, Any], items: list[str], task: str, modu
         message = "; ".join(dict.fromkeys(items))
     # a sentence for admins: an operation's, or a playbook's
     clear = "operations" in result or module in _SAYS
-    stderr = str(result.get("stderr") or result.get("module_stderr") or "").strip()
-    if (not message or message == "non-zero return code" or "MODULE FAILURE" in message) and stderr:
-        message = stderr.splitlines()[-1]
+    if not message or message == "non-zero return code" or _NO_ANSWER.search(message):
+        message = _last_words(result) or message
     if message == "non-zero return code":
         command = result.get("cmd")
         pasted = " ".join(str(word) for word in command) if isinstance(command, list) else str(command)
@@ -192,6 +191,28 @@ def failure_message(result: Mapping[str, Any], items: list[str], task: str, modu
     if len(message) > LONGEST_MESSAGE:
         message = message[: LONGEST_MESSAGE - 1] + "…"
     return message if clear or not task else f"{message}{_STEP.format(task)}"
+
+
+#: A module of Ansible's that did not answer, in Ansible's words: why, only the host says.
+_NO_ANSWER = re.compile(
+    r"MODULE FAILURE|[Rr]esult deserialization failed|No start of json char found|Premature end of stream"
+)
+_CAUSES = (
+    (r"sudo: .*must have a tty", "requiretty is in its sudoers: visudo there, and take it out"),
+    (r"not in the sudoers", "its sudoers has no rule for this account"),
+)
+
+
+def _last_words(result: Mapping[str, Any]) -> str:
+    """The last line that the remote program wrote, with its cause where that is known; an empty text for none."""
+    premature = str(result.get("msg") or "").rpartition(">>> Standard ")[2].partition("\n")[2]
+    for text in (result.get("stderr"), result.get("module_stderr"), result.get("module_stdout"), premature):
+        lines = [line.strip() for line in str(text or "").splitlines()]
+        lines = [line for line in lines if line and not re.match(r"(Shared c|C)onnection to .* closed", line)]
+        if lines:
+            causes = [cause for pattern, cause in _CAUSES if re.search(pattern, lines[-1])]
+            return f"{lines[-1]} ({causes[0]})" if causes else lines[-1]
+    return ""
 
 
 _CUT = "the ssh connection was cut"

@@ -27,7 +27,7 @@ _AS_TEXT = ("gpuadmin_users", "gpuadmin_absent", "gpuadmin_metrics")
 #: What Ansible reads from no variable of the environment: seconds between two looks whether a host is done. It looks a
 #: thousand times a second by itself, which takes a tenth of a processor for as long as a run waits for hosts.
 SETTINGS = "[defaults]\ninternal_poll_interval = 0.02\n"
-_LIBEXEC = Path(__file__).resolve().parents[1] / "libexec"
+LIBEXEC = Path(__file__).resolve().parents[1] / "libexec"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def environment(invocation: Invocation, directory: Path, control: Path) -> dict[
     # macOS before 15 has no C.UTF-8
     locale = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"
     return kept | {
-        "PATH": f"{_LIBEXEC}:{Path(sys.executable).parent}:{connections.SYSTEM_PATH}",
+        "PATH": f"{LIBEXEC}:{Path(sys.executable).parent}:{connections.SYSTEM_PATH}",
         "LANG": locale,
         "LC_ALL": locale,
         # macOS ends Ansible's workers without it (https://github.com/ansible/ansible/issues/76322)

@@ -33,6 +33,7 @@ REPORTS: Mapping[str, Any] = {
     "begun": bool,
     "refused": Words,
     "uids": people.Taken,
+    "carried": people.Carried,
     "backup": people.Backup,
     "deleted": dict[str, people.Deleted],
     "facts": people.Term,

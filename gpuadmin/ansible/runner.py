@@ -20,7 +20,7 @@ from gpuadmin.ansible import connections
 from gpuadmin.ansible.events import Collector
 from gpuadmin.ansible.finished import Finished
 from gpuadmin.ansible.interrupt import handed_on, until_ended
-from gpuadmin.ansible.invocation import SETTINGS, Invocation, command_line, environment, extra_variables
+from gpuadmin.ansible.invocation import LIBEXEC, SETTINGS, Invocation, command_line, environment, extra_variables
 from gpuadmin.content import content_path
 from gpuadmin.errors import GpuadminError
 from gpuadmin.results import HostResult, RunResult
@@ -147,6 +147,11 @@ def _last_output(text: str) -> str:
 @contextmanager
 def _told_when_over(private: Path) -> Iterator[Path]:
     """A FIFO by which libexec/ansible-playbook hears that a run is over, or that this process was killed before."""
+    watcher = LIBEXEC / "ansible-playbook"
+    if not os.access(watcher, os.X_OK):  # guard: no run begins that goes on alone when we are killed
+        raise GpuadminError(
+            f"{watcher} may not be run: this gpuadmin was unpacked without modes", hint=f"chmod +x {watcher}"
+        )
     alive = private / "alive"
     os.mkfifo(alive, 0o600)
     # for reading as well: there is a reader before ansible-playbook starts, and after it ended

@@ -95,7 +95,9 @@ def merged(record: Mapping[str, Box], seen: Mapping[str, Seen], hosts: Sequence[
             if now is None or kind in now.unknown or kind not in now.parts:
                 kept = old.get(kind, {})
             elsewhere = {name for other, one in seen.items() if other != host for name in one.parts.get(kind, {})}
-            left = {name: words for name, words in kept.items() if name not in elsewhere}
+            # makers give one address to a card in each of their boards
+            shared = {name for other, box in record.items() if other != host for name in box.get(kind, {})}
+            left = {name: words for name, words in kept.items() if name not in elsewhere or name in shared}
             parts = {**left, **(now.parts.get(kind, {}) if now else {})}
             if parts or kind in old or (now and kind in now.parts and kind not in now.unknown):
                 box[kind] = dict(sorted(parts.items()))
@@ -135,7 +137,7 @@ def _moved(
     for name, hosts in now.items():
         words = _words(kind, name, seen[hosts[0]].parts[kind][name])
         if len(hosts) > 1:
-            for host in hosts:
+            for host in hosts if set(hosts) - set(was.get(name, [])) else ():  # else that is recorded
                 yield Change(host, f"{words}: {listed(hosts)} say that it is theirs; one number is one thing")
             continue
         (host,) = hosts

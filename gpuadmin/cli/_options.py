@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date
 from typing import Any
 
@@ -27,6 +28,28 @@ class WholeNumber(click.IntRange):
             span = f"from {self.min} to {self.max}" if self.max is not None else f"of at least {self.min}"
             self.fail(f"{value} is not a number {span}", param, ctx)
         return number
+
+
+class HostCommand(click.Command):
+    """A verb of a host and of words that are another program's: what is gpuadmin's comes before the host, or between it
+    and `--`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.ignore_unknown_options, self.allow_interspersed_args = True, False
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            parser = self.make_parser(ctx)
+            parser.ignore_unknown_options, parser.allow_interspersed_args = False, True
+            with suppress(click.UsageError):
+                found, *_ = parser.parse_args(args[: args.index("--")])
+                ctx.allow_interspersed_args = not isinstance(found[str(self.params[1].name)], tuple)
+        rest = super().parse_args(ctx, args)
+        word = next(iter(ctx.params[str(self.params[1].name)]), "")
+        if word.startswith("--") and word != "--":  # no program begins so, and none of ssh's options
+            raise click.UsageError(f"{word} comes before {self.params[0].human_readable_name}, or before `--`", ctx)
+        return rest
 
 
 def as_day(ctx: click.Context, param: click.Parameter, value: str | None) -> date | None:

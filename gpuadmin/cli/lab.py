@@ -8,7 +8,7 @@ from typing import Literal
 import click
 from click.core import ParameterSource
 
-from gpuadmin.cli._options import WholeNumber, json_option
+from gpuadmin.cli._options import HostCommand, WholeNumber, json_option
 
 
 def _lab_here(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str:
@@ -108,7 +108,7 @@ def status(as_json: bool, name: str) -> int:
     return lab.status(name, as_json=as_json)
 
 
-@command.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@command.command(cls=HostCommand)
 @click.argument("host")
 @click.argument("remote", nargs=-1, type=click.UNPROCESSED, metavar="[CMD]...")
 @click.option("--login", "-l", metavar="NAME", help="Log in as somebody else than the admin.")
@@ -119,7 +119,7 @@ def ssh(host: str, remote: tuple[str, ...], login: str | None, identity: Path | 
 
     `sudo` needs no password there.
 
-    Options for gpuadmin come before HOST.
+    Options for gpuadmin come before HOST, or before `--`.
     """
     from gpuadmin.actions import lab
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from gpuadmin.cli._options import run_options
+from gpuadmin.cli._options import HostCommand, run_options
 from gpuadmin.options import Options
 
 
-@click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command("run", cls=HostCommand)
 @click.argument("hosts")
 @click.argument("words", metavar="-- CMD...", nargs=-1, type=click.UNPROCESSED)
 @run_options(changes=False, check="Only look which hosts can be reached; run nothing.")
@@ -18,7 +18,7 @@ def command(options: Options, hosts: str, words: tuple[str, ...]) -> int:
     HOSTS are names, groups, or an Ansible pattern: gpu1,gpu2 or 'gpu:!gpu3'. One word is a line for the shell
     ('df -h | tail -1'); several are a program and its arguments, as they are. What it does is not planned and not asked
     about: it is your own command. It is recorded, with its output. The exit code is 3 where it failed on a host.
-    Options for gpuadmin come before HOSTS.
+    Options for gpuadmin come before HOSTS, or before `--`.
     """
     from gpuadmin.actions.run import run
 

@@ -29,7 +29,7 @@ from gpuadmin.semester.machine import PHASES
 @click.option(
     "--leave-pending", is_flag=True, help="Go on although a host is away or failed; what it holds stays pending."
 )
-@click.option("--early", is_flag=True, help="Lock and wipe before the term's last day.")
+@click.option("--early", is_flag=True, help="Lock and wipe before the term's last day; --resume keeps to it.")
 @click.option(
     "--grace", type=WholeNumber(0, 86400), metavar="SECONDS", help="Time to save work. [default: reset.grace]"
 )

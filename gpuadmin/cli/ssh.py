@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from gpuadmin.cli._options import site_option
+from gpuadmin.cli._options import HostCommand, site_option
 
 
-@click.command("ssh", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command("ssh", cls=HostCommand)
 @click.argument("host")
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @site_option
@@ -15,7 +15,7 @@ def command(host: str, arguments: tuple[str, ...], site: str | None) -> int:
     """Log in to a host as the admin account, with the site's key and known_hosts.
 
     ARGS are ssh's own, as they come after the host: options (-L 3000:localhost:3000), then a command. The exit code is
-    ssh's. No plan is made and no record is kept. Options for gpuadmin come before HOST.
+    ssh's. No plan is made and no record is kept. Options for gpuadmin come before HOST, or before `--`.
     """
     from gpuadmin.actions.ssh import ssh
 

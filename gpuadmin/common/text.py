@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 # What a terminal obeys, or what nobody sees: C0 and C1 controls, format characters (Cf: bidirectional overrides, zero
 # width), surrogates, line and paragraph separators, and what Unicode wants ignored where it cannot be shown (fillers,
@@ -42,3 +43,8 @@ def language(environment: Mapping[str, str]) -> str:
     """`ko` or `en`: what somebody reads, by their locale (locale(7))."""
     said = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environment.get(name))), "en")
     return "ko" if said.startswith("ko") else "en"
+
+
+def as_fields(value: object) -> Mapping[str, Any]:
+    """A value of a record that somebody may have edited, as fields; none where it is something else."""
+    return value if isinstance(value, Mapping) else {}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 #: Why a node takes no jobs whose slurmd does not answer.
 SILENT = "Not responding"
 #: Why Slurm drains a node on which a job could not get its GPUs, or did not give them back.
 FAILED = ("Prolog error", "Epilog error")
+#: The state of a node that registers with less than Slurm was told. Slurm drains it, too, and says so of no such node.
+INVALID = "inval"
+#: Why it does: slurmctld's own words (node_mgr.c, gres.c; Slurm 24.11).
+_LESS = re.compile(r"Low |CoreSpec differ|\S+ count reported lower than configured")
 #: Of whoever waits for another reason than these the sentence is Slurm's own.
 OTHER = "other"
 #: Reason (node code, slurm/queue.py) → its sentence. `{0}` is Slurm's own word.
@@ -43,10 +48,21 @@ def why(code: str, reason: str, language: str) -> str:
     return (korean if language == "ko" else english).format(reason)
 
 
+def drained(state: str) -> bool:
+    """Whether Slurm starts no further job on a node in this state until somebody resumes it."""
+    return state.startswith(("drain", INVALID))
+
+
+def misfit(reason: str, state: str = "") -> bool:
+    """Whether a node takes no jobs because it has less than Slurm was told; for its reason, where no state is known."""
+    return state == INVALID if state else bool(_LESS.match(reason))
+
+
 def settled(node: Mapping[str, str], reason: str, *, resume: bool, keep: bool) -> bool:
     """Whether a node needs no change to take no jobs for this reason (``keep``: or for another), or (``resume``) to
-    take them. One that was only away takes jobs again by itself."""
-    closed, silent = node["state"].startswith(("drain", "down", "fail")), node["reason"] == SILENT
+    take them. One that was only away takes jobs again by itself, and a misfit none, resumed or not."""
+    state, silent = node["state"], node["reason"] == SILENT
+    closed = drained(state) or state.startswith(("down", "fail"))
     if resume:
-        return not closed or silent
+        return not closed or silent or state == INVALID
     return closed and (node["reason"] == reason or (keep and not silent))

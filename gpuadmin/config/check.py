@@ -172,8 +172,9 @@ def _people(site: Site, today: date) -> Iterator[Finding]:
     if settings.accounts.source == "registry":
         yield from of_all(
             [index for index, user in enumerate(users) if not user.keys], "",
-            lambda user: f"'{user.name}' has no ssh key and cannot log in",
-            "people have no ssh key and cannot log in", "add one under keys",
+            lambda user: f"'{user.name}' has no ssh key there, and logs in only with one in their home on the hosts",
+            "people have no ssh key there, and log in only with one in their homes on the hosts",
+            "add one under keys; gpuadmin diagnose NAME says whether somebody has another",
         )  # fmt: skip
     strange = [name for name in settings.protected if site.registry.find(name) is None]
     if strange:

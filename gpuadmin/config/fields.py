@@ -89,6 +89,12 @@ def ssh_key(value: str) -> str:
     value = plain_text(value.strip(), longest=16384)
     kind, _, rest = value.partition(" ")
     if kind not in KEY_TYPES:
+        if value.startswith("---- BEGIN SSH2 PUBLIC KEY"):
+            raise ValueError(
+                "is a key as PuTTY saves it (RFC 4716); ssh-keygen -i -f FILE prints it as a .pub file has it"
+            )
+        if kind.endswith("-cert-v01@openssh.com"):
+            raise ValueError("is a certificate; give the key that was signed (the .pub file without -cert)")
         if any(known in value for known in KEY_TYPES):
             raise ValueError("is a key with options in front of it; give the bare public key (type, base64)")
         if "PRIVATE KEY" in value:

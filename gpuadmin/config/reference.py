@@ -10,14 +10,16 @@ from pydantic import BaseModel
 
 from gpuadmin.config.schema import Registry, Settings
 
+#: Where a site has them. Ansible skips what is hidden in a directory that is given as inventory (`-i SITE`).
+SCHEMAS = ".schemas"
 FILES: dict[str, tuple[str, type[BaseModel]]] = {
-    "gpuadmin.schema.json": ("gpuadmin.yml", Settings),
-    "users.schema.json": ("users.yml", Registry),
+    f"{SCHEMAS}/gpuadmin.schema.json": ("gpuadmin.yml", Settings),
+    f"{SCHEMAS}/users.schema.json": ("users.yml", Registry),
 }
 
 
 def json_schemas() -> dict[str, str]:
-    """The JSON Schemas, by file name."""
+    """The JSON Schemas, by their files in a site."""
     found = {}
     for file, (title, model) in FILES.items():
         schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}

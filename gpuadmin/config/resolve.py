@@ -12,6 +12,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import yaml
@@ -24,7 +25,7 @@ from ansible.vars.manager import VariableManager
 
 from gpuadmin.config.hosts_file import inventory_files
 from gpuadmin.config.yamlfile import YamlFile, kind_of
-from gpuadmin.config.yamlread import Fields, Items
+from gpuadmin.config.yamlread import Fields
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError, together
 from gpuadmin.reading import decoded, expanded, read_limited, refuse_irregular
@@ -208,10 +209,11 @@ def _misshapen(groups: Any, name: str) -> ConfigError | None:
             line, hint = content.lines[odd[0]] + 1, f"a host goes below {group}.hosts, a group below {group}.children"
             what = "is none of hosts, children, vars: Ansible would leave it out"
             return ConfigError(f"{name}:{line}: {group}.{odd[0]}: {what}", hint=hint)
-        for section in ("hosts", "children"):
-            below = content.get(section)
-            if isinstance(below, Items):
-                hint = f"each of its {section} is a field: `NAME: {{}}`, without a dash"
+        for section, below in content.items():
+            # guard: hosts that Ansible would leave out with the rest of their file are named
+            if not isinstance(below, Fields | NoneType) and (section == "vars" or not isinstance(below, str)):
+                shape = "VALUE" if section == "vars" else "{}"
+                hint = f"each of its {section} is a field: `NAME: {shape}`, without a dash"
                 return mistake(content.lines[section], f"{group}.{section}", below, hint)
             if isinstance(below, Fields):
                 for host, variables in below.items() if section == "hosts" else ():

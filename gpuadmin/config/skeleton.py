@@ -15,7 +15,7 @@ import yaml
 from gpuadmin.config.find import SETTINGS_FILE, USERS_FILE
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.hosts_file import HOSTS_FILE, SiteHost
-from gpuadmin.config.reference import json_schemas
+from gpuadmin.config.reference import SCHEMAS, json_schemas
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.content import content_path
@@ -56,6 +56,7 @@ def write_site(
         write_atomically(directory / file, texts[file]())
     keep_out_of_git(directory, "runs/")
     if schemas:
+        (directory / SCHEMAS).mkdir(exist_ok=True)
         for file, schema in json_schemas().items():
             write_atomically(directory / file, schema)
     return written

@@ -43,6 +43,11 @@ class Cluster:
         """The addresses at which other hosts reach the hosts of a group."""
         return [host.cluster_address for host in self.members(group)]
 
+    @cached_property
+    def names(self) -> list[str]:
+        """By which names and addresses the site's hosts are known."""
+        return sorted({word for host in self.hosts for word in (host.name, host.address, host.cluster_address)})
+
     def server(self, name: str | None) -> Host | None:
         """The storage host of that name; without one the first. None: the site has none."""
         found = [host for host in self.hosts if host.name == name] if name else self.members("storage")

@@ -24,6 +24,21 @@ def accounts(cluster: Cluster, host: Host) -> dict[str, Any]:
         "docker_data": cluster.docker_data(host),
         "renumber": cluster.asked("renumber", {}).get(host.name),
         "move_homes": cluster.asked("move_homes", {}).get(host.name),
+        "site": cluster.names,
+        "carried": _carried(cluster, host) if cluster.asked("carried") else None,
+    }
+
+
+def _carried(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """Where a host has files of people, when a uid is about to be given to somebody."""
+    homes, data = cluster.plain["homes"]["export"], cluster.docker_data(host)
+    return {
+        "directories": [
+            *cluster.storage(host, [homes, f"{homes}/.gpuadmin-wiping"], []),
+            *cluster.node(host, cluster.plain["reset"]["scratch"], []),
+            *([] if data is None else [data]),
+        ],
+        "backups": cluster.kept_backups(host),
     }
 
 

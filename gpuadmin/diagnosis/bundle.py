@@ -30,6 +30,7 @@ TAKEN: Mapping[str, tuple[str, ...] | None] = {
     "node": None, "late": None, "unknown": None, "mount": None, "homes": None, "disks": None, "clock": None,
     "names": None, "units": None, "reboot": None, "image": None, "gpus": None, "kernels": None,
     "granted": ("gpus",),
+    "pam_account": ("refused", "aged"),
     "memory": ("total", "available", "swap", "swap_free"),
     "account": ("passwd", "shadow", "today", "nologin", "wanted", "groups"),
     "home": ("path", "kind", "uid", "owner", "mode", "milliseconds", "error"),

@@ -23,7 +23,8 @@ class Severity(StrEnum):
 
 _STOPS = (
     "not-registered", "removed", "locked", "expired", "account-missing", "other-uid", "locked-here", "expired-here",
-    "host-silent", "nologin", "pam-module", "shell", "not-allowed", "homes-late", "homes-stale", "homes-not-mounted",
+    "host-silent", "nologin", "password-aged", "pam-account", "pam-module", "shell", "not-allowed",
+    "homes-late", "homes-stale", "homes-not-mounted",
     "no-key", "home-missing", "home-kind", "home-owner", "home-passwd", "home-mode", "homes-full", "homes-inodes",
     "homes-read-only", "amount-full", "amount-home-full", "processes", "tasks", "manager", "tmp", "quota",
     "session-pam", "session-home", "session-tmp", "session-process", "session-command", "session-login",

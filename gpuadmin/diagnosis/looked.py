@@ -22,6 +22,9 @@ class Thing:
     step: str | None = None
 
 
+_PAM = ("password-aged", "pam-account")
+#: What follows from what PAM says of an account is not said (causes/judge.py), and is not fine either.
+_FOLLOWS = ("manager", "session-pam")
 THINGS = (
     Thing("users.yml", None, ("not-registered", "removed", "locked", "expired")),
     Thing("account", "account", ("account-missing", "other-uid", "locked-here", "expired-here")),
@@ -31,6 +34,7 @@ THINGS = (
     Thing("sshd's settings", "keys", ("not-allowed",)),
     Thing("what sshd said of them", "sshd", ("sshd",)),
     Thing("PAM's modules", "pam", ("pam-module",)),
+    Thing("PAM's rules for accounts", "pam_account", _PAM),
     Thing("limit of processes", "sessions", ("processes", "tasks")),
     Thing("user manager", "sessions", ("manager",)),
     Thing("kills for memory", "sessions", ("memory-limit",)),
@@ -73,7 +77,7 @@ THINGS = (
     Thing("image", "image", ("trial", "drift")),
 )  # fmt: skip
 #: The parts that are about one person.
-OF_A_PERSON = ("account", "keys", "sshd", "sessions", "home", "amounts", "docker", "containers", "trial")
+OF_A_PERSON = ("account", "keys", "pam_account", "sshd", "sessions", "home", "amounts", "docker", "containers", "trial")
 #: What no diagnosis sees.
 NEVER = (
     "the way from their own machine: network, firewall, jump host, ssh client",
@@ -94,6 +98,7 @@ def right(name: str | None, known: Mapping[str, Mapping[str, Any]], found: Itera
     For somebody whom users.yml does not know, nothing counts as fine: nothing says what it should be.
     """
     codes = {one.code for one in found}
+    codes |= set(_FOLLOWS) if codes & set(_PAM) else set()  # guard: what follows from a refusal of PAM's is not right
     if not known:
         return []
     # guard: nothing is right of somebody whom nobody knows -> ()

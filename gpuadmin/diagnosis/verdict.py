@@ -11,7 +11,7 @@ from gpuadmin.common.text import counted
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.finding import Finding, Severity, ordered
 from gpuadmin.diagnosis.looked import right, tried
-from gpuadmin.results import UNRESOLVED
+from gpuadmin.results import UNRESOLVED, way_out
 from gpuadmin.similar import did_you_mean
 
 _NO_SERVICE = "install systemd-timesyncd or chrony there, then: gpuadmin run HOSTS -- timedatectl set-ntp true"
@@ -83,6 +83,10 @@ def verdict(
         remedy = "look at its power and its network; then: gpuadmin status"
         if UNRESOLVED in why:
             remedy = "put its address there (ansible_host), or correct its name; then: gpuadmin status"
+        elif ways := way_out({name: reason for name, reason in silent.items() if reason == why}):
+            remedy = f"{ways}; then: gpuadmin status"
+        elif "(connection refused)" in why:
+            remedy = "it runs, and its sshd does not: at its console, systemctl status ssh sshd; then: gpuadmin status"
         elif "; the host said: " in why:  # pam_nologin(8), most likely, which lets only root in
             remedy = "log in as root (at its console, or by ssh) and look for /etc/nologin and /run/nologin"
         found.append(Finding("host-silent", f"it cannot be asked: {why}", remedy, (), (host,)))

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from gpuadmin.errors import GpuadminError
-from gpuadmin.lab.commands import Command, search_path
+from gpuadmin.lab.commands import Command
 from gpuadmin.lab.paths import cache_directory
+from gpuadmin.lab.programs import search_path
 
 Accel = Literal["kvm", "tcg"]
 ACCELS: dict[str, Accel] = {"kvm": "kvm", "tcg": "tcg"}

@@ -16,7 +16,7 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.lab import accel, disk, hosts, image, machines, network, site, ssh, state, twin, twin_state
 from gpuadmin.lab.commands import require, require_linux
 from gpuadmin.lab.firmware import ovmf
-from gpuadmin.lab.light.disk import require_root
+from gpuadmin.lab.light.disk import require_light
 from gpuadmin.lab.light.gpus import require as require_gpus
 from gpuadmin.lab.light.host import remove_switch
 from gpuadmin.lab.light.machine import allow_instances
@@ -60,7 +60,7 @@ def up(
         _refuse_another(lab, firmware, light, gpus, twin_of)
         wanted = hosts.with_releases(lab, wanted, releases or {})
         if lab.light:
-            require_root()
+            require_light()
             require_gpus(lab.gpus)
             if changed := allow_instances(sum(len(one.hosts) for one in state.all_labs()) + len(wanted)):
                 progress.line(changed)
@@ -130,6 +130,7 @@ def _bases(lab: Lab, wanted: Sequence[hosts.Wanted], progress: Progress) -> tupl
     """Return the base images that new hosts need, and the accelerator."""
     known = {host.name for host in lab.hosts}
     new = sorted({(lab.layout(one.kind).name, one.release) for one in wanted if one.name not in known})
+    image.check_machine(new, light=lab.light)
     if lab.light:
         return {(layout, release): image.ensure_light(progress, release) for layout, release in new}, None
     bases = {(layout, release): image.ensure(disk.LAYOUTS[layout], progress, release).disk for layout, release in new}

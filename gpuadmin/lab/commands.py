@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import shlex
-import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
 from gpuadmin.common.text import the_page
 from gpuadmin.errors import GpuadminError
+from gpuadmin.lab.programs import PACKAGES, missing_tools, search_path
 
 Command = tuple[str, ...]
-
-#: tool → (Debian/Ubuntu, Fedora, Arch) package that has it.
-PACKAGES: Mapping[str, tuple[str, str, str]] = {
-    "qemu-system-x86_64": ("qemu-system-x86", "qemu-system-x86-core", "qemu-system-x86"),
-    "qemu-img": ("qemu-utils", "qemu-img", "qemu-img"),
-    "mmdebstrap": ("mmdebstrap", "mmdebstrap", "mmdebstrap (AUR)"),
-    "tar": ("tar", "tar", "tar"),
-    "ssh": ("openssh-client", "openssh-clients", "openssh"),
-    "ssh-keygen": ("openssh-client", "openssh-clients", "openssh"),
-    "newuidmap": ("uidmap", "shadow-utils", "shadow"),
-    "unshare": ("util-linux", "util-linux", "util-linux"),
-    "losetup": ("mount", "util-linux", "util-linux"),
-    "mkfs.btrfs": ("btrfs-progs", "btrfs-progs", "btrfs-progs"),
-    "btrfs": ("btrfs-progs", "btrfs-progs", "btrfs-progs"),
-    "ip": ("iproute2", "iproute", "iproute2"),
-    "OVMF": ("ovmf", "edk2-ovmf", "edk2-ovmf"),
-    "ubuntu-keyring": ("ubuntu-keyring", "ubu-keyring", "ubuntu-keyring"),
-    "debian-archive-keyring": ("debian-archive-keyring", "debian-keyring", "debian-archive-keyring"),
-}
-
-#: Those of them that only some options of the lab need.
-OPTIONAL = frozenset({"OVMF"})
-
-#: Those of them that light hosts need.
-LIGHT = ("unshare", "losetup", "mkfs.btrfs", "btrfs", "ip")
+_FULL = os.strerror(errno.ENOSPC)
 
 
 def require_linux() -> None:
@@ -55,24 +32,18 @@ def require_linux() -> None:
 
 def require(*tools: str) -> None:
     """Given tool names, raise an error that names the packages of those that are missing."""
-    missing = [tool for tool in tools if shutil.which(tool, path=search_path()) is None]
-    if missing:
-        raise missing_error(missing)
+    if lacking := missing_tools(tools):
+        raise missing_error(lacking)
 
 
-def missing_error(missing: Sequence[str]) -> GpuadminError:
+def missing_error(lacking: Sequence[str]) -> GpuadminError:
     """Given tools that this machine lacks, return the error that says how to get them."""
-    columns = zip(*(PACKAGES[tool] for tool in missing), strict=True)
+    columns = zip(*(PACKAGES[tool] for tool in lacking), strict=True)
     debian, fedora, arch = (" ".join(dict.fromkeys(column)) for column in columns)
     return GpuadminError(
-        f"the lab needs {', '.join(missing)}, which this machine does not have",
+        f"the lab needs {', '.join(lacking)}, which this machine does not have",
         hint=f"Debian, Ubuntu: apt install {debian}; Fedora: dnf install {fedora}; Arch: {arch}",
     )
-
-
-def search_path() -> str:
-    """Return $PATH with the sbin directories, which a plain user's PATH lacks on Debian."""
-    return os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
 
 
 def pasteable(command: Sequence[str]) -> str:
@@ -107,6 +78,11 @@ def run(
             _end(process)
         output = "" if log else _read(sink, begin)
     if status != 0:
+        if full := [line for line in (tail(log, 50) if log else output).splitlines() if _FULL in line]:
+            raise GpuadminError(
+                f"a disk of this machine is full: {full[-1].strip()[:300]}",
+                hint="make room; the same again goes on from there",
+            )
         if log:
             last = tail(log)
             with log.open("a") as stream:  # some commands take pages

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gpuadmin.errors import GpuadminError
-from gpuadmin.lab.commands import missing_error
-
 #: Code and variables in one file: Debian and Ubuntu, Arch, Arch formerly.
 PLACES = ("/usr/share/ovmf/OVMF.fd", "/usr/share/edk2/x64/OVMF.4m.fd", "/usr/share/edk2-ovmf/x64/OVMF.fd")
 
@@ -23,6 +20,10 @@ def ovmf() -> Path:
     One file, given to QEMU as a ROM, and not flash with variables of its own: nothing that is set there outlives the
     guest's process, and no second image has to agree with the disk in snapshots.
     """
+    # not above: `make` reads this file before there is an environment
+    from gpuadmin.errors import GpuadminError
+    from gpuadmin.lab.commands import missing_error
+
     override = os.environ.get("GPUADMIN_LAB_OVMF")
     if override:
         if not Path(override).is_file():

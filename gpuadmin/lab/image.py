@@ -5,16 +5,17 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpuadmin.lab import accel, builder, disk, rootfs
-from gpuadmin.lab.commands import Command, run
+from gpuadmin.lab.commands import Command, require, run
 from gpuadmin.lab.light import disk as light_disk
 from gpuadmin.lab.mirror import mirror
 from gpuadmin.lab.paths import cache_directory, guest_directory
+from gpuadmin.lab.programs import LIGHT_DISK
 from gpuadmin.lab.progress import Progress
 from gpuadmin.lab.releases import DEFAULT, RELEASES
 
@@ -39,13 +40,37 @@ def image_key(mirror_uri: str | None, release: str = DEFAULT, *, machines: bool 
     return digest.hexdigest()[:16]
 
 
+def check_machine(wanted: Collection[tuple[str, str]], *, light: bool) -> None:
+    """Raise an error if this machine lacks what it takes to make the images that the cache does not have. `wanted`:
+    layouts and releases, all of them, so that none is missed after others took their minutes.
+    """
+    lacking = [
+        RELEASES[release]
+        for layout, release in wanted
+        if not (_directory(release, machines=not light) / (_light() if light else _of_layout(layout))).exists()
+    ]
+    if lacking:
+        rootfs.check_machine(*lacking, tools=LIGHT_DISK if light else ())
+
+
+def _directory(release: str, *, machines: bool) -> Path:
+    return cache_directory() / "images" / image_key(mirror(), release, machines=machines)
+
+
+def _light() -> str:
+    return f"light-{light_disk.key()}.img"
+
+
+def _of_layout(name: str) -> str:
+    return f"{name}.qcow2"
+
+
 def ensure_root(progress: Progress, release: str = DEFAULT, *, machines: bool = False) -> Path:
     """Return the root that disks begin with, and its kernel, making it if the cache does not have it.
 
     That of virtual machines (`machines`) has more installed than that of light hosts (`rootfs.MACHINES`).
     """
-    uri = mirror()
-    directory = cache_directory() / "images" / image_key(uri, release, machines=machines)
+    uri, directory = mirror(), _directory(release, machines=machines)
     root = directory / "root"
     if not root.exists():
         rootfs.check_machine(RELEASES[release])
@@ -61,9 +86,8 @@ def ensure_root(progress: Progress, release: str = DEFAULT, *, machines: bool = 
 def ensure(layout: disk.Layout, progress: Progress, release: str = DEFAULT) -> BaseImage:
     """Return the base image of a layout and release, making it if the cache does not have it."""
     root = ensure_root(progress, release, machines=True)
-    target = root.parent / f"{layout.name}.qcow2"
+    target = root.parent / _of_layout(layout.name)
     if not target.exists():
-        rootfs.check_machine(RELEASES[release])
         with _locked(root.parent, progress):
             with progress.phase("trying KVM"):
                 chosen = accel.choose(root / "vmlinuz")
@@ -78,10 +102,10 @@ def ensure(layout: disk.Layout, progress: Progress, release: str = DEFAULT) -> B
 
 def ensure_light(progress: Progress, release: str = DEFAULT) -> Path:
     """Return the disk that light hosts of a release begin with, making it if the cache does not have it."""
-    root = ensure_root(progress, release)
-    target = root.parent / f"light-{light_disk.key()}.img"
+    target = _directory(release, machines=False) / _light()
     if not target.exists():
-        rootfs.check_machine(RELEASES[release])
+        require(*LIGHT_DISK)  # guard: no disk of light hosts is made without what Slurm needs there
+        root = ensure_root(progress, release)
         with _locked(root.parent, progress):
             if not target.exists():
                 with progress.phase(f"making the light hosts' disk of {RELEASES[release].title}"):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gpuadmin.errors import ConfigError
-
 #: A root whose /bin is /usr/bin: what debootstrap and the installer make, and mmdebstrap does not. The hook of
 #: mmdebstrap wants a package that Debian 11 and Ubuntu 22.04 do not have.
 _MERGED = "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"
@@ -109,6 +107,8 @@ def parse(words: Iterable[str]) -> dict[str, str]:
 
     Raises ConfigError for an unknown release, and for two of one host.
     """
+    from gpuadmin.errors import ConfigError  # not above: `make` reads this file before there is an environment
+
     found: dict[str, str] = {}
     for word in words:
         host, given, number = word.rpartition("=")

@@ -6,11 +6,14 @@ import getpass
 import io
 import os
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpuadmin.errors import GpuadminError
-from gpuadmin.lab.commands import Command, missing_error, require
+from gpuadmin.lab import probe
+from gpuadmin.lab.commands import Command, missing_error
 from gpuadmin.lab.paths import guest_directory
+from gpuadmin.lab.programs import missing_tools
 from gpuadmin.lab.releases import Release
 
 ARCHITECTURE = "amd64"
@@ -34,14 +37,23 @@ BUILDER_FILES = ("vmlinuz", "initrd", "boot.img", "core-node.img", "core-ordinar
 _EXCLUDED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/lintian/*")
 
 
-def check_machine(release: Release) -> None:
-    """Raise an error that says what to do if this machine lacks what the image of a release is made with."""
-    require("mmdebstrap", "tar", "qemu-system-x86_64", "qemu-img")
-    if not Path(release.distribution.keyring).exists():
-        raise missing_error([release.distribution.package])
-    if os.geteuid() == 0:
+def check_machine(*releases: Release, tools: Sequence[str] = ()) -> None:
+    """Raise an error that says what to do if this machine lacks what the images of releases are made with, or one of
+    these tools beside."""
+    as_root = os.geteuid() == 0
+    mapping = () if as_root else ("newuidmap",)
+    wanted = ("mmdebstrap", "tar", "qemu-system-x86_64", "qemu-img", *mapping, *tools)
+    distributions = [one.distribution for one in releases]
+    keys = [one.package for one in distributions if not Path(one.keyring).exists()]
+    if lacking := [*missing_tools(wanted), *dict.fromkeys(keys)]:
+        raise missing_error(lacking)
+    if as_root:
         return
-    require("newuidmap")
+    if why := probe.look().lacks["user namespaces"]:
+        raise GpuadminError(
+            f"mmdebstrap needs a user namespace to work without root, and none can be made: {why}",
+            hint="sysctl kernel.apparmor_restrict_unprivileged_userns=0 allows them on Ubuntu; or begin as root",
+        )
     user = getpass.getuser()
     for file in (Path("/etc/subuid"), Path("/etc/subgid")):
         lines = file.read_text().splitlines() if file.exists() else []

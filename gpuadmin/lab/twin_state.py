@@ -125,7 +125,7 @@ def plant(lab: Lab, real: Site, found: State, hosts: Sequence[Host], progress: P
         )
     if strange:
         progress.line(f"not in the site, and so not in its twin: {one_line(listed(strange))}")
-    lines = key_lines(lab, found, {one.name for one in real.registry.registry.users if one.keys})
+    lines = key_lines(lab, found, {one.name for one in real.registry.registry.users})
     for host in sorted(hosts, key=lambda one: one.kind != "storage"):
         if host.name in found.hosts:
             with progress.phase(f"giving {host.name} what adopt saw"):

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuadmin.common.text import as_fields
+
 #: CUDA version → images that have it, newest first. Each of the tags exists.
 IMAGES: Mapping[tuple[int, int], tuple[str, ...]] = {
     (12, 8): ("nvidia/cuda:12.8.1-runtime-ubuntu22.04", "pytorch/pytorch:2.7.0-cuda12.8-cudnn9-runtime"),
@@ -37,10 +39,9 @@ def seen(
     """
     found: dict[str, Mapping[str, Any]] = {}
     for run, result in records:
-        looked = (result or {}).get("result")
-        answers = looked.get("nodes") if run["verb"] == "list-gpus" and isinstance(looked, Mapping) else None
-        if isinstance(answers, Mapping):
-            found |= {name: answer for name, answer in answers.items() if name in nodes and name not in found}
+        looked = as_fields((result or {}).get("result"))
+        answers = as_fields(looked.get("nodes")) if run["verb"] == "list-gpus" else {}
+        found |= {name: as_fields(one) for name, one in answers.items() if name in nodes and name not in found}
         if len(found) == len(nodes):
             break
     here = [_gpus(name, found[name]) for name in nodes if name in found]
@@ -49,13 +50,17 @@ def seen(
 
 def _gpus(node: str, answer: Mapping[str, Any]) -> Gpus | None:
     """A node's GPUs, as its driver names them; if none answers, as the bus does. None: it has none."""
-    nvml = answer.get("nvml") or {}
-    gpus = [one for one in nvml.get("gpus") or () if isinstance(one, Mapping)]
-    words = Counter(_words(one) for one in gpus or answer.get("pci") or () if isinstance(one, Mapping))
+    nvml = as_fields(answer.get("nvml"))
+    words = Counter(map(_words, _rows(nvml.get("gpus")) or _rows(answer.get("pci"))))
     if not words:
         return None
     what = ", ".join(f"{number} × {name}" for name, number in words.items())
-    return Gpus(node, what, nvml.get("driver"), nvml.get("cuda"))
+    driver, cuda = (one if isinstance(one := nvml.get(name), str) else None for name in ("driver", "cuda"))
+    return Gpus(node, what, driver, cuda)
+
+
+def _rows(value: object) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
 def _words(gpu: Mapping[str, Any]) -> str:

@@ -48,6 +48,7 @@ class State:
     `done`: phase → its last result; `pending`: phase → hosts where it is not done. `deleted`: host → what the wipe
     deleted of scratch there. `since` and `last`: when the reset was begun, and when the journal was last written.
     `closed_before`: in how many resets of this term, taken back since, people were mailed that they are locked out.
+    `early`: whether the admin has begun to do what waits for the term's last day before it, and so goes on.
     """
 
     decision: Decision | None = None
@@ -58,6 +59,7 @@ class State:
     aborted: bool = False
     unlocked_before: tuple[str, ...] = ()
     closed_before: int = 0
+    early: bool = False
     since: str = ""
     last: str = ""
     who: tuple[str, ...] = ()
@@ -77,7 +79,7 @@ class State:
             case "unlocked-before":
                 return replace(new, unlocked_before=tuple(entry["names"]))
             case "begin":
-                return replace(new, begun=new.begun | {phase})
+                return replace(new, begun=new.begun | {phase}, early=new.early or entry.get("early") is True)
             case "done":
                 done, pending = {**new.done, phase: entry["result"]}, {**new.pending, phase: entry["pending"]}
                 return replace(new, done=done, pending=pending)
@@ -148,7 +150,8 @@ class State:
 
     def refuse_early(self, phase: str, term: Term, today: date) -> None:
         """Nobody is locked out before the term's last day."""
-        if phase != ANNOUNCE and today < term.deadline:  # guard: nobody is locked out before the last day
+        # guard: nobody is locked out before the last day
+        if phase != ANNOUNCE and today < term.deadline and not self.early:
             raise RefusedError(
                 f"{term.name} ends on {term.deadline}; {phase} waits for that day",
                 hint=f"on that day: gpuadmin semester-reset{' --resume' if self.open else ''}; before it only with "

@@ -5,11 +5,14 @@ Anything that does not clearly belong to somebody who leaves is kept and reporte
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, timedelta
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict, TypeAdapter
 
 from gpuadmin.accounts.ids import subid_range
 from gpuadmin.config.schema import Registry, Settings
@@ -33,6 +36,7 @@ class Leaver:
     email: str | None = None
     home: bool | None = False
     beside: tuple[str, ...] = ()
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
     @property
     def directories(self) -> tuple[str, ...]:
@@ -56,6 +60,7 @@ class Decision:
     kept: Mapping[str, str] = field(default_factory=dict)
     scratch: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -79,16 +84,16 @@ class Decision:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Decision:
-        """The decision of a journal."""
-        return cls(
-            **{
-                **document,
-                "leaving": tuple(
-                    Leaver(**{**one, "beside": tuple(one.get("beside", ()))}) for one in document["leaving"]
-                ),
-                "scratch": {host: tuple(items) for host, items in document["scratch"].items()},
-            }
-        )
+        """The decision of a journal. Raises ValueError where it is none."""
+        # guard: a value of another type in the journal decides nothing -> cls(**document)
+        found = _DECISION.validate_json(json.dumps(document), strict=True)
+        for item in (item for items in found.scratch.values() for item in items):
+            if not isinstance(item.get("user"), str):
+                raise ValueError("scratch")
+        return found
+
+
+_DECISION: TypeAdapter[Decision] = TypeAdapter(Decision)
 
 
 def slug(term: str) -> str:

@@ -35,6 +35,7 @@ def document(state: State, settings: Settings, facts: Facts) -> dict[str, Any]:
         wiped.append(
             {
                 "name": name,
+                "of": one.name,
                 "uid": one.uid,
                 "home": _of_home(home, facts, gone=gone and name not in state.kept),
                 "problem": state.kept.get(name),
@@ -113,7 +114,9 @@ def show(console: SafeConsole, report: Mapping[str, Any], page: Path | None) -> 
     table = make_table("Left", "uid", "Home", "Files", "Size", right=("uid", "Files", "Size"))
     for one in report["leaving"]:
         home = one["home"] if not one["problem"] else f"kept: {one['problem']}"
-        table.add_row(one["name"], str(one["uid"]), home, str(one["files"]), size_words(one["bytes"]))
+        # what restores made beside somebody's home is nobody by itself
+        name = one["name"] if one["name"] == one["of"] else f"{one['of']}, beside the home: {one['name']}"
+        table.add_row(name, str(one["uid"]), home, str(one["files"]), size_words(one["bytes"]))
     console.print(table)
     kept = {name: reason for name, reason in report["kept"].items() if name not in report["staying"]}
     for title, names in (("Stays", report["staying"]), ("Kept", kept)):

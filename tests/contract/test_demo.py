@@ -1,12 +1,13 @@
 """`make demo`: where its parts run, what it says of them, and that its end names nothing that its site has not."""
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from gpuadmin.lab.probe import Machine
+from tests.support.machine import able
 from tests.support.scripts import load
 
 
@@ -18,6 +19,7 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(script, "SITE", tmp_path / "demo-site")
     monkeypatch.setattr(script, "TIMES", tmp_path / "times.json")
     monkeypatch.setattr(script.state, "load", lambda _lab: None)
+    monkeypatch.setattr(script.probe, "look", able)
     return script
 
 
@@ -49,23 +51,50 @@ def test_its_end_after_images_alone_names_no_cluster_that_is_not_there(
 
 
 @pytest.mark.parametrize(
-    ("uid", "fast", "begun", "light"),
+    ("machine", "fast", "begun", "light"),
     [
-        (0, False, None, True),
-        (0, True, None, False),
-        (1000, False, None, False),
-        (0, False, False, False),  # virtual machines are there
-        (0, True, True, True),
+        (able(), False, None, True),
+        (able(), True, None, False),
+        (able("root"), False, None, False),
+        (able("loop devices"), False, None, False),  # a container, with root's number and a cgroup v2
+        (able("cgroup v2"), False, None, False),
+        (able(), False, False, False),  # virtual machines are there
+        (able(), True, True, True),
+        (able(memory=2 << 30), True, None, True),  # too little for virtual machines
     ],
 )
-def test_light_hosts_are_for_root_where_virtual_machines_are_slow(
-    demo: Any, uid: int, fast: bool, begun: bool | None, light: bool, monkeypatch: pytest.MonkeyPatch
+def test_light_hosts_are_shown_where_they_can_be_and_virtual_machines_are_slow(
+    demo: Any, machine: Machine, fast: bool, begun: bool | None, light: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(demo.probe, "look", lambda: machine)
     monkeypatch.setattr(demo, "fast_machines", lambda: fast)
-    monkeypatch.setattr(demo.Path, "read_text", lambda *_, **__: "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
     monkeypatch.setattr(demo.state, "load", lambda _lab: None if begun is None else SimpleNamespace(light=begun))
     assert demo.light_hosts() is light
+
+
+def test_where_no_host_can_be_it_shows_what_needs_none(
+    demo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "PLANS_SITE", tmp_path / "plans")
+    monkeypatch.setattr(demo.probe, "look", lambda: able("loop devices", memory=1 << 30))
+    monkeypatch.setattr(demo.sys, "argv", ["demo.py"])
+    demo.main()
+    said = capfd.readouterr().out
+    assert said.startswith(
+        "This machine can have no cluster of the lab's: no light hosts: no loop devices here; no virtual"
+    )
+    assert "2 people, 0 errors" in said
+    assert "minji: note none → thesis until spring" in said
+    assert "minji <minji@example.org>: minji ends on" in said
+    assert said.splitlines()[-1].startswith("The rest of the demo was left out: no light hosts")
+
+
+def test_what_boots_is_left_out_where_nothing_can_boot(
+    demo: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo.probe, "look", lambda: able(memory=2 << 30))
+    assert demo.possible(["accounts", "images"], True) == ["accounts"]
+    assert "Left out: images: no virtual machines: three hosts need 3.5 GiB" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("light", [True, False])

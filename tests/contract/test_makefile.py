@@ -1,12 +1,16 @@
 """`make`: -n prints and runs nothing, and `make test` fails when one of its lanes does."""
 
+import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.scripts import ROOT
+from tests.support.machine import ROOT_MARKS, able
+from tests.support.scripts import ROOT, load
 
 pytestmark = pytest.mark.needs("make")
 
@@ -36,7 +40,7 @@ def checkout(tmp_path: Path) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(STUB)
-        path.chmod(0o755)
+    (tmp_path / ".venv/bin/python").chmod(0o755)  # the scripts have come in a zip, which keeps no modes
     (tmp_path / ".venv/.ready").touch()
     shutil.copy(ROOT / "Makefile", tmp_path)
     return tmp_path
@@ -62,14 +66,129 @@ def test_what_is_only_to_be_printed_is_not_run(target: str, checkout: Path) -> N
     assert not (checkout / "ran").exists()
 
 
-def test_another_system_is_told_what_needs_linux(tmp_path: Path) -> None:
-    (tmp_path / "uname").write_text("#!/bin/sh\necho Darwin\n")
-    (tmp_path / "uname").chmod(0o755)
+#: What bootstrap runs on a machine: what it has, and each program that stands in for one of its own.
+TOOLS = ("bash", "cat", "dirname", "env", "ln", "mktemp", "rm", "tail", "uname")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """The programs of a machine with nothing: apt-get notes what it is asked for, and sudo wants a password."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in TOOLS:
+        (programs / name).symlink_to(str(shutil.which(name)))
+    note(programs, "id", "echo 1000")
+    note(programs, "apt-get", 'echo "apt-get $*" >>"$NOTES"')
+    note(programs, "sudo", 'echo "sudo $*" >>"$NOTES"; echo "sudo: a password is required" >&2; exit 1')
+    return programs
+
+
+def note(programs: Path, name: str, body: str) -> None:
+    (programs / name).write_text(f"#!/bin/sh\n{body}\n")
+    (programs / name).chmod(0o755)
+
+
+def bootstrap(programs: Path, purpose: str) -> tuple[int, list[str], list[str]]:
+    """Run it without a terminal; return its exit code, what it says, and what it ran."""
+    notes = programs / "notes"
     done = subprocess.run(
-        (ROOT / "scripts/bootstrap", "system", tmp_path, "demo"), env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        text=True, check=False, capture_output=True,
+        ("bash", ROOT / "scripts/bootstrap", "system", purpose), stdin=subprocess.DEVNULL, text=True, check=False,
+        env={"PATH": str(programs), "NOTES": str(notes)}, capture_output=True,
     )  # fmt: skip
-    assert (done.returncode, done.stderr.splitlines()[0]) == (1, "Error: the demo and the tests need Linux")
+    return done.returncode, done.stderr.splitlines(), notes.read_text().splitlines() if notes.exists() else []
+
+
+def test_another_system_is_told_what_needs_linux(machine: Path) -> None:
+    (machine / "uname").unlink()
+    note(machine, "uname", "echo Darwin")
+    code, said, _ = bootstrap(machine, "demo")
+    assert (code, said[0]) == (1, "Error: the demo and the tests need Linux")
+
+
+@pytest.mark.parametrize("sudo", [True, False])
+def test_who_may_install_nothing_gets_the_whole_list_at_once(machine: Path, sudo: bool) -> None:
+    if not sudo:
+        (machine / "sudo").unlink()
+    code, said, ran = bootstrap(machine, "demo")
+    assert code == 1
+    assert ("sudo wants a password" if sudo else "there is no sudo") in said[0]
+    assert said[1].startswith(
+        "Hint: as root: apt-get install --no-install-recommends python3 python3-venv qemu-system-x86 "
+    )
+    assert " procps " in said[1]
+    assert len(said) == 2
+    assert not any(line.startswith("apt-get") for line in ran)
+
+
+def test_python_and_the_rest_are_installed_in_one_round(machine: Path) -> None:
+    note(machine, "id", "echo 0")
+    note(machine, "apt-get", 'echo "apt-get $*" >>"$NOTES"; ln -sf ' + f"{sys.executable} {machine}/python3")
+    code, said, ran = bootstrap(machine, "demo")
+    assert code == 0, said
+    assert [line.split()[1] for line in ran] == ["update", "install"]
+    assert {"python3", "python3-venv", "procps", "gcc", "mmdebstrap"} <= {*ran[1].split()}
+    assert any(line.startswith("Light hosts: ") for line in said), "and then it says what runs where"
+
+
+def test_a_refusal_of_apt_names_the_way_out(machine: Path) -> None:
+    note(machine, "id", "echo 0")
+    note(machine, "apt-get", "echo 'E: no such package'; exit 100")
+    code, said, _ = bootstrap(machine, "fast")
+    assert code == 1
+    assert "E: no such package" in said
+    assert said[-1].startswith("Hint: as root: apt-get install --no-install-recommends python3 ")
+
+
+@pytest.mark.parametrize("purpose", ["fast", "demo", "test"])
+def test_what_is_asked_for_without_python_is_what_python_would_ask_for(
+    purpose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = load("system_packages")
+    monkeypatch.setattr(packages.probe, "look", able)
+    monkeypatch.setattr(packages, "_is_there", lambda _tool: False)
+    monkeypatch.setattr(packages.os, "geteuid", lambda: 0)
+    text = (ROOT / "scripts/bootstrap").read_text()
+    found = re.search(rf'\[{purpose}\]="([^"]*)"', text)
+    assert found is not None
+    assert found[1].split() == packages.missing_packages(purpose)
+
+
+def test_every_program_that_a_test_needs_has_a_package() -> None:
+    """Else its tests are skipped where `make test` was not what ran, and nothing says how to have them run."""
+    packages = load("system_packages")
+    tables = {*packages.PACKAGES, *packages.FAST_TOOLS, *packages.ROOT_TOOLS, *packages.TEST_TOOLS}
+    packaged = tables | {"prometheus", "ssh-agent", "ssh-add"}  # beside promtool and ssh
+    packaged |= {"dpkg-deb", "dpkg-query", "make"}  # nobody is here without
+    needed = {name for tools in ROOT_MARKS.values() for name in tools}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for words in re.findall(r"mark\.needs\(([^)]*)\)", path.read_text()):
+            needed |= set(re.findall(r'"([^"]+)"', words))
+    assert needed - packaged - {*packages.probe.ATTEMPTS} == set()
+
+
+def test_lint_has_a_locale_that_ansible_takes(machine: Path, tmp_path: Path) -> None:
+    note(machine, "ansible-playbook", 'echo "$LC_ALL" >>"$NOTES"')
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    done = subprocess.run(
+        ("bash", tmp_path / "scripts/lint"), check=False, capture_output=True, text=True,
+        env={"PATH": str(machine), "NOTES": str(tmp_path / "notes"), "LC_ALL": "C"},
+    )  # fmt: skip
+    assert "ok    roles" in done.stdout
+    assert set((tmp_path / "notes").read_text().split()) == {"C.UTF-8"}
+
+
+@pytest.mark.parametrize("user", ["1", "0"])
+def test_a_person_s_settings_of_pip_make_no_other_environment(user: str, tmp_path: Path) -> None:
+    python = tmp_path / "venv/bin/python"
+    python.parent.mkdir(parents=True)
+    note(python.parent, "python", '[ "$1" = -c ] || env | grep ^PIP_ | sort >"$NOTES"')
+    theirs = {"NOTES": str(tmp_path / "notes"), "PIP_USER": user, "PIP_TARGET": "/x", "PIP_INDEX_URL": "u"}
+    subprocess.run(
+        ("bash", ROOT / "scripts/bootstrap", "venv", tmp_path / "venv"), check=True, capture_output=True,
+        env={**os.environ, **theirs},
+    )  # fmt: skip
+    told = dict(line.split("=", 1) for line in (tmp_path / "notes").read_text().splitlines())
+    assert (told["PIP_USER"], told["PIP_TARGET"], told["PIP_INDEX_URL"]) == ("0", "", "u")
 
 
 @pytest.mark.parametrize("fails", ["", *LANES])

@@ -24,6 +24,9 @@ LATE = {
     "config/inventory.py": {"gpuadmin.config"},
     "config/rewrite.py": {"ruamel.yaml", "ruamel.yaml.error"},
     "ansible/runner.py": {"ansible_runner"},
+    # `make` reads these before there is an environment
+    "lab/firmware.py": {"gpuadmin.errors", "gpuadmin.lab.commands"},
+    "lab/releases.py": {"gpuadmin.errors"},
 }
 #: Verbs that only say something of the command line itself.
 WITHOUT_ACTION = {"completion", "man"}

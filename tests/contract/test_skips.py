@@ -48,6 +48,7 @@ EXPECTED = "@pytest.mark.skip(reason='under systemd a unit does this')\ndef test
 INSIDE = "@pytest.fixture\ndef thing():\n    pytest.skip('no such tool')\n\ndef test_fixture(thing):\n    pass\n\n"
 MODULE = "pytest.skip('no such tool', allow_module_level=True)\n"
 NEEDS = "@pytest.mark.needs('gpuadmin-no-such-tool')\ndef test_needs():\n    pass\n\n"
+ROOT_ONLY = "@pytest.mark.skip(reason='needs root: sudo make test-root')\ndef test_root():\n    assert False\n\n"
 XFAIL = "@pytest.mark.xfail(reason='known', strict=True)\ndef test_known():\n    assert False\n\n"
 
 
@@ -61,12 +62,30 @@ def test_a_skip_that_nobody_expects_fails_ci(project: Path, arguments: tuple[str
 
 @pytest.mark.parametrize(
     ("body", "ci", "code"),
-    [(SKIPPED + NEEDS, False, 0), (MODULE, True, 1), (EXPECTED + XFAIL, True, 0), (EXPECTED + SKIPPED, True, 1)],
+    [
+        (SKIPPED + NEEDS, False, 0),
+        (MODULE, True, 1),
+        (EXPECTED + ROOT_ONLY + XFAIL, True, 0),
+        (EXPECTED + SKIPPED, True, 1),
+    ],
     ids=["not CI", "a module", "expected", "one of two"],
 )
 def test_what_fails_ci(project: Path, body: str, ci: bool, code: int) -> None:
     found, output = session(project, PASSES + body, ci=ci)
     assert found == code, output
+
+
+@pytest.mark.parametrize("arguments", [(), ("-p", "xdist", "-n", "2")], ids=["one process", "xdist"])
+@pytest.mark.parametrize("ci", [True, False])
+def test_the_last_line_says_how_many_were_left_out_and_why(project: Path, arguments: tuple[str, ...], ci: bool) -> None:
+    body = PASSES + ROOT_ONLY + ROOT_ONLY.replace("test_root()", "test_root_too()") + NEEDS + XFAIL
+    _, output = session(project, body, *arguments, ci=ci)
+    last = "Left out: 3 of 5 tests: 2 needs root: sudo make test-root; 1 needs gpuadmin-no-such-tool"
+    assert output.splitlines()[-1] == last
+
+
+def test_nothing_is_said_where_nothing_was_left_out(project: Path) -> None:
+    assert "Left out" not in session(project, PASSES + XFAIL, ci=False)[1]
 
 
 def test_a_failure_stays_one(project: Path) -> None:
@@ -87,6 +106,17 @@ def test_without_root_it_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "needs root" in str(machine.lacks(True, []))
     assert machine.lacks(False, ["sh"]) is None
     assert "gpuadmin-no-such-tool" in str(machine.lacks(False, ["sh", "gpuadmin-no-such-tool"]))
+
+
+def test_what_this_machine_cannot_do_is_skipped_as_it_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container that has root's number and may do nothing, 55 tests failed."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(machine.probe, "look", lambda: machine.able("mounts"))
+    assert machine.lacks(True, []) == "needs mounts: no mounts here"
+    assert machine.lacks(False, ["sh", "loop devices"]) is None
+    monkeypatch.setattr(machine.probe, "look", lambda: machine.able("btrfs mounts"))
+    assert machine.lacks(True, ["sh", "loop devices"]) is None
+    assert machine.lacks(True, [*machine.ROOT_MARKS["btrfs"]]) == "needs btrfs mounts: no btrfs mounts here"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))

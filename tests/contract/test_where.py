@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from gpuadmin.cli import VERBS
+from gpuadmin.lab.probe import Machine
 from tests.support import where
+from tests.support.machine import able
 
 ROOT = Path(__file__).resolve().parents[2]
 E2E = ROOT / "tests/e2e"
@@ -121,12 +123,37 @@ def test_what_the_marks_mean(marks: list[pytest.MarkDecorator], light: bool, giv
     assert slow == (["virtual"] if len(given) == 2 else [])
 
 
-def test_without_root_it_is_virtual_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_light_hosts_it_is_virtual_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(where.VARIABLE, raising=False)
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert "need root" in where.why_virtual()
+    monkeypatch.setattr(where.probe, "look", lambda: able("loop devices"))
+    assert where.why_virtual() == "no loop devices here"
     monkeypatch.setenv(where.VARIABLE, "1")
     assert where.VARIABLE in where.why_virtual()
+    monkeypatch.delenv(where.VARIABLE)
+    monkeypatch.setattr(where.probe, "look", able)
+    assert where.why_virtual() == ""
+
+
+@pytest.mark.parametrize(
+    ("machine", "skipped"),
+    [
+        (able(), {}),
+        (able("mounts"), {}),  # all of it on virtual machines
+        (able(memory=1 << 30), {}),  # what is free changes as tests run
+        (able("root", "user namespaces"), dict.fromkeys(("light", "virtual"), "no user namespaces here")),
+    ],
+)
+def test_what_can_run_nowhere_is_skipped_with_the_reason(
+    machine: Machine, skipped: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(where.VARIABLE, raising=False)
+    monkeypatch.setattr(where.probe, "look", lambda: machine)
+    items = [item("light", where.LIGHT), item("virtual", where.VIRTUAL, pytest.mark.virtual(where.NFS))]
+    config: Any = SimpleNamespace(getoption=lambda _name: None)
+    where.pytest_collection_modifyitems(config, items)
+    found = {one.name: mark.kwargs["reason"] for one in items for mark in one.marks if mark.name == "skip"}
+    assert found.keys() == skipped.keys()
+    assert all(found[name].startswith(f"needs virtual machines: {why}") for name, why in skipped.items())
 
 
 def item(name: str, hosts: str = "", *marks: pytest.MarkDecorator) -> Any:

@@ -65,7 +65,9 @@ def test_the_twin_of_a_grown_cluster_is_as_crooked(grown: Cluster, tmp_path: Pat
         found = gpuadmin(tmp_path / "seen", "adopt", *named(twin), *login, key)["result"]["conflicts"]
         assert what(found) == what(original)
         assert {one["words"] for one in original} - {one["words"] for one in found} <= {
-            one["words"] for one in original if one["kind"] in ("key with options", "sudo by hand")
+            one["words"]
+            for one in original
+            if one["kind"] in ("key with options", "sudo by hand", "key damaged", "key to be decided")
         }
         assert twin.lab("ssh", "-l", "minji", "plain1", "stat", "-c", "%U", "'/home/minji old'") == "minji\n"
         people = [(one / "users.yml").read_text() for one in (tmp_path / "seen", twin.site)]
@@ -116,7 +118,7 @@ def test_a_grown_cluster_is_read_and_everything_crooked_is_named(grown: Cluster,
     assert len(set(uids.values())) == len(uids)
     minji = loaded.registry.find("minji")
     assert minji is not None
-    assert (minji.email, minji.keys) == ("minji@example.org", [crooked.KEYS["minji"]])
+    assert (minji.email, minji.keys) == ("minji@example.org", []), "plain3 does not have her key"
     assert "Park.J" not in uids
     assert loaded.settings.homes.export == "/srv/storage/oldhomes"
 

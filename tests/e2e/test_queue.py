@@ -33,7 +33,7 @@ def _until(cluster: Cluster, name: str, can: str) -> None:
 
 def _until_closed(cluster: Cluster) -> None:
     for node in ("node1", "node2"):
-        none = "! sudo grep -rq slurm /var/lib/gpuadmin/gpu-grants && echo so"
+        none = "! sudo grep -rq slurm /run/gpuadmin-grants && echo so"
         cluster.wait(lambda node=node, none=none: cluster.ssh("admin", node, none))
 
 
@@ -147,7 +147,7 @@ def test_an_exception_has_no_limits_and_is_an_admin_s_alone(queue: Cluster) -> N
     assert "Invalid qos" in queue.ssh("minji", NODE, "sbatch --qos=exception -D / --wrap true").stderr
     assert queue.ssh("minji", NODE, f"scontrol update JobId={made['id']} AdminComment=x").returncode != 0
     queue.gpuadmin("revoke", f"slurm-{made['id']}", "--yes")
-    queue.wait(lambda: queue.ssh("admin", "node2", "! sudo grep -rq slurm /var/lib/gpuadmin/gpu-grants && echo so"))
+    queue.wait(lambda: queue.ssh("admin", "node2", "! sudo grep -rq slurm /run/gpuadmin-grants && echo so"))
 
 
 @pytest.mark.slow

@@ -111,7 +111,7 @@ def _nothing_left(queue: Cluster) -> None:
         queue.admin(CONTROLLER, f"scancel --user={name}")
     queue.wait(lambda: queue.ssh("admin", CONTROLLER, '[ -z "$(squeue --noheader)" ] && echo none'))
     for node in ("node1", "node2"):
-        left = '[ -z "$(sudo ls /var/lib/gpuadmin/gpu-grants)" ] && echo none'
+        left = '[ -z "$(sudo ls /run/gpuadmin-grants)" ] && echo none'
         queue.wait(lambda node=node, left=left: queue.ssh("admin", node, left))
     _until(queue, "minji", "")
     assert opened(queue, "jiho") == ""

@@ -98,7 +98,7 @@ def test_jobs_go_on_whatever_is_killed(queue: Cluster) -> None:
         assert owners(queue) == before
     # the host of the queue and of the homes loses its power: what runs has its GPUs
     queue.lab("power-cut", CONTROLLER)
-    can = queue.admin(NODE, "grep -h user /var/lib/gpuadmin/gpu-grants/*.json | sort")
+    can = queue.admin(NODE, "grep -h user /run/gpuadmin-grants/*.json | sort")
     assert can.split() == ['"user":', '"jiho",', '"user":', '"minji",']
     queue.lab("start", CONTROLLER)
     queue.settle(CONTROLLER)
@@ -205,5 +205,5 @@ def _a_hundred_jobs(queue: Cluster) -> None:
     until(lambda: exact(queue), "all is closed")
     assert queue.admin(NODE, slices) == before
     for node in NODES:
-        assert queue.admin(node, "ls /var/lib/gpuadmin/gpu-grants").split() == []
+        assert queue.admin(node, "ls /run/gpuadmin-grants").split() == []
         assert queue.admin(CONTROLLER, f"sinfo --noheader --nodes={node} --format=%T").strip() == "idle"

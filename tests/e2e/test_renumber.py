@@ -171,7 +171,7 @@ def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
     for name, program in (("hold", HOLD), ("loop", LOOP)):
         place(cluster, "node1", f"{name}.py", program)
         cluster.admin("node1", f"install -m 644 /root/{name}.py /local/sumin/{name}.py")
-        as_sumin = f"systemd-run --quiet --unit=sumin-{name} --uid=20003 --gid=20003"
+        as_sumin = f"systemd-run --quiet --unit=sumin-{name} {AS.format(20003)}"
         cluster.admin("node1", f"{as_sumin} python3 /local/sumin/{name}.py {MINJI}")
     cluster.wait(lambda: cluster.ssh("admin", "node1", "test -e /local/sumin/held && echo so"))
     cluster.admin("node1", "rm /local/minji/x")

@@ -30,7 +30,7 @@ def homes(
 
 def keys(*plain: str, **more: Any) -> dict[str, Any]:
     """Somebody's keys."""
-    return {"plain": list(plain), "options": [], "odd": 0, "problem": None, **more}
+    return {"plain": list(plain), "options": [], "odd": 0, "why": [], "problem": None, **more}
 
 
 ROOT = account("root", 0, home="/root")
@@ -46,6 +46,7 @@ ANSWER: dict[str, Any] = {
     "directory": {"sources": [], "accounts": []},
     "homes": [homes()],
     "keys": {"minji": keys(public_key("minji")), "jiho": keys()},
+    "used": {"units": {}, "idle": None},
     "file_systems": [{"point": "/", "fstype": "ext4", "source": "/dev/sda1", "subvolume": "/", "network": False}],
     "exports": [],
     "docker": {"data": "/var/lib/docker", "containers": 0, "volumes": [], "volume_count": 0, "program": False,

@@ -112,7 +112,8 @@ PLANTED: dict[str, tuple[set[str], str]] = {
     "account ends": ({"plain1", "plain2"}, "oldboy 2024-01-30"),
     "password locked": ({"plain2"}, "shin"),
     "key with options": ({"plain1"}, "from, command"),
-    "key damaged": ({"plain2"}, "taeho"),
+    "key damaged": ({"plain2"}, "taeho: of a line in a file of keys: is a private key"),
+    "key to be decided": ({"plain1", "plain2"}, "is on plain1, plain2, and not on plain3"),
     "person left out": ({"plain1"}, "Park.J"),
     "account that is no person's": (set(), "jenkins"),
 }

@@ -23,7 +23,7 @@ from jinja2 import Environment
 
 from gpuadmin.common import tokens
 from gpuadmin.dashboard import __main__ as service
-from gpuadmin.lab.commands import search_path
+from gpuadmin.lab.programs import search_path
 from gpuadmin.monitoring import certificates
 from tests.support.fake_prometheus import answering
 from tests.support.prometheus import free_port

@@ -51,7 +51,7 @@ class Ansible:
 
     def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
         accounts = invocation.check and invocation.playbook == "sync-users"
-        if accounts and invocation.limit == "storage1" and not invocation.variables["gpuadmin_users"]:
+        if accounts and not invocation.variables["gpuadmin_users"] and not invocation.variables["gpuadmin_absent"]:
             self.looked += 1
             return RunResult({"storage1": self.uids})
         self.asked.append(invocation)

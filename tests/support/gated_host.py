@@ -29,9 +29,12 @@ class GatedHost:
     lies: list[str] = field(default_factory=list)
     units_there: str = UNITS
     reloads: int = 0
+    slurm: tuple[int, str] = (1, "")  # what its programs end with, and print
     people: dict[str, int] = field(default_factory=lambda: dict(PEOPLE))
 
     def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        if command[0] == "timeout":  # what Slurm is asked
+            return subprocess.CompletedProcess(command, *self.slurm, "")
         if command[1] == "list-units":
             return subprocess.CompletedProcess(command, 0, self.units_there, "")
         if command[1] == "daemon-reload":

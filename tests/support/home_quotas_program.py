@@ -7,10 +7,13 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk import home_quotas
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Settings
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import carried, home_quotas
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import Amounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Kept, Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.user_quotas import UserQuotas
 
+ACCOUNTS: dict[str, str | None] = {"passwd": "", "shadow": "", "group": ""}
 UIDS = {"minji": 20001, "jiho": 20002}
 
 
@@ -54,6 +57,12 @@ class Disk:
         self.say("less", *self.hold("30M").problems, self.write("minji", 40))
         self.say("back", len(self.hold("unlimited").done))
         self.say("free", self.write("minji", 80))
+        (self.homes / "minji/deep/in").mkdir(parents=True)
+        os.chown(self.homes / "minji/deep/in", 20003, 0)
+        found = carried.look(
+            carried.Places([str(self.homes)]), Settings(), DesiredState(), ACCOUNTS, f"{self.top}-records"
+        )
+        self.say("carried", sorted(found.ids), found.ids[20003], found.looked[1:], found.not_looked)
 
 
 if __name__ == "__main__":
@@ -62,3 +71,4 @@ if __name__ == "__main__":
     for disk in (Disk("/dev/ubdc", "ext4", "rw"), Disk("/dev/ubdd", "xfs", "rw")):
         kept = disk.hold("50M")
         disk.say("off", kept.done, kept.problems, *kept.notes)
+        disk.say("users", list(UserQuotas(f"/dev/{disk.top.name}").users()))

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-BASES = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup")
+from gpuadmin.lab.probe import cgroup_root
 
 
 def own_cgroup(name: str = "") -> Path:
     """A new cgroup. Skips where this machine has none."""
-    base = next((one for one in BASES if Path(one, "cgroup.controllers").exists()), None)
+    base = cgroup_root()
     if base is None:
         pytest.skip("this machine mounts no cgroup v2")
-    own = Path(base) / f"gpuadmin-test-{os.getpid()}{name}"
+    own = base / f"gpuadmin-test-{os.getpid()}{name}"
     try:
         own.mkdir()
     except OSError as error:

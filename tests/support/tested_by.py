@@ -42,6 +42,7 @@ TESTED_BY = {
     "renumbering/sweeping.py": ("unit/node/renumbering/test_ids.py", "walks that are killed and gone on with"),
     "renumbering/looking.py": ("unit/node/renumbering/test_work.py", "what it says between two steps"),
     "renumbering/obstacles.py": ("unit/node/renumbering/test_decide.py", "who stays, and why"),
+    "renumbering/journals.py": ("unit/node/renumbering/test_work.py", "a log goes with its person"),
     "renumbering/journal.py": ("unit/node/renumbering/test_work.py", "what a killed run goes on from"),
     "root_docker/api.py": ("unit/node/root_docker/test_jobs.py", "two daemons that talk over sockets"),
     "root_docker/images.py": ("unit/node/root_docker/test_jobs.py", "images from daemon to daemon"),

@@ -6,9 +6,9 @@
     (neither)                                      on light hosts
 
 A molecule scenario says it in its molecule.yml: `ansible.env.GPUADMIN_TEST_VIRTUAL` is the reason. Set by whoever runs
-the tests, the same variable asks for virtual machines everywhere. Light hosts need root and cgroup v2; on a machine
-without, everything runs on virtual machines. `python -m tests.support.where` prints what holds here: `light` or
-`virtual`.
+the tests, the same variable asks for virtual machines everywhere. On a machine that can have no light hosts, which is
+tried (gpuadmin/lab/probe.py), everything runs on virtual machines; what cannot be on either is skipped.
+`python -m tests.support.where` prints what holds here: `light` or `virtual`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from gpuadmin.lab import probe
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = ROOT / "molecule"
@@ -43,12 +45,7 @@ def why_virtual() -> str:
     """Return why no light hosts are made here, in words; nothing where they are."""
     if os.environ.get(VARIABLE):
         return f"{VARIABLE} asks for it"
-    if os.geteuid() != 0:
-        return "light hosts, which are quicker, need root"
-    mounts = Path("/proc/self/mountinfo")
-    if not mounts.exists() or " - cgroup2 " not in mounts.read_text(encoding="utf-8", errors="replace"):
-        return "light hosts need cgroup v2, which this machine does not have"
-    return ""
+    return probe.look().why_no_light(sized=False)  # other tests may have taken what is missing
 
 
 def places(marks: Iterable[pytest.Mark], light: bool) -> list[Any]:
@@ -160,6 +157,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if other:
         config.hook.pytest_deselected(items=other)
         items[:] = [item for item in items if lane(item) == wanted]
+    for item in items:
+        if (
+            item.get_closest_marker("lab")
+            and lane(item) == VIRTUAL
+            and (why := probe.look().why_no_machines(sized=False))
+        ):
+            item.add_marker(pytest.mark.skip(reason=f"needs virtual machines: {why}"))
 
 
 def lane(item: pytest.Item) -> str:

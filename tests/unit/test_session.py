@@ -400,6 +400,16 @@ def test_who_cannot_be_asked_is_told_so_before_a_host_is(ansible: Ansible, cli: 
         session.predict("backup", [], {})
 
 
+def test_what_must_not_be_lost_comes_before_the_table(ansible: Ansible, capsys: pytest.CaptureFixture[str]) -> None:
+    with opened("provision", Options()) as session, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
+        session.predict(
+            "provision", None, {}, first=lambda found: session.console.print(f"of {len(found.hosts)} hosts")
+        )
+    out = capsys.readouterr().out
+    assert out.index("Looking at what") < out.index("of 3 hosts") < out.index("Would change")
+
+
 @pytest.mark.holds("a question is asked where somebody can answer", "a question is asked where somebody reads it")
 @pytest.mark.parametrize(("reads", "sees"), [(True, True), (False, True), (True, False), (False, False)])
 def test_a_question_needs_who_reads_it_and_who_answers(

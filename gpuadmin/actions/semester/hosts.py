@@ -11,7 +11,9 @@ from gpuadmin.accounts.ids import subid_range
 from gpuadmin.config.schema import Settings
 from gpuadmin.results import RunResult
 from gpuadmin.semester.facts import Facts
+from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.machine import BACKUP, END_SESSIONS, LOCK, PRUNE, REOPEN, WIPE
+from gpuadmin.semester.term import current_term
 from gpuadmin.session import Session
 
 #: What the playbook calls the look at the hosts.
@@ -36,8 +38,11 @@ def play(session: Session, part: str, hosts: Sequence[str], *, check: bool, **va
     given = {"gpuadmin_phase": part, **people(site.settings, ()), **variables}
     doing = DOING[part] if part == FACTS or not check else f"Looking at what {part} would change"
     run = session.run(session.verb, hosts, given, check=check, label=part, doing=doing)
+    begun = Journal(site.runs, current_term(site.settings).name).state().open
     return session.whole(
-        run, f"interrupted in {part}; what was done is done", hint=f"go on with: gpuadmin {session.verb} --resume"
+        run,
+        f"interrupted in {part}; what was done is done",
+        hint=f"go on with: gpuadmin {session.verb} --resume" if begun else "run it again",
     )
 
 

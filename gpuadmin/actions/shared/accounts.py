@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
 from gpuadmin.accounts.desired import variables
 from gpuadmin.accounts.ids import subid_range
-from gpuadmin.accounts.requests import known
+from gpuadmin.accounts.kinds import describe_changes
+from gpuadmin.accounts.requests import is_theirs, known
+from gpuadmin.actions.shared.adopted_site import before
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed
 from gpuadmin.config.load import Site
 from gpuadmin.config.memory import Memory, owners, recall, refuse_contradictions
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import User
+from gpuadmin.display import styled
 from gpuadmin.errors import ConfigError, HostFailedError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
@@ -64,6 +67,7 @@ def converge(
     homes: bool = True,
     archive_homes: bool = False,
     forget: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> Change:
     """Given the registry as it shall be and the people concerned, return the change."""
     builder = PlanBuilder(title, destroys=archive_homes)
@@ -100,6 +104,8 @@ def converge(
     left = [host.name for host in session.site.inventory.hosts if {"gpu", "storage"} & set(host.groups)]
     if left := [name for name in left if name not in named]:
         builder.warn(f"{listed(left)}: left out by --limit, and unchanged until gpuadmin sync-users runs there")
+    for line in notes:
+        builder.warn(line)
     for user in users:
         if user.expires is not None and user.expires < date.today():
             builder.warn(f"{user.name}: valid until {user.expires}, which is past: the account is closed")
@@ -109,8 +115,8 @@ def converge(
     if keyless and settings.accounts.source == "registry":
         has = "has" if len(keyless) == 1 else "have"
         builder.warn(
-            f"{listed(keyless)} {has} no ssh key and cannot log in until one is given: "
-            "gpuadmin change-user NAME --add-key FILE.pub"
+            f"{listed(keyless)} {has} no ssh key in users.yml: without one in their home on the hosts nobody logs in; "
+            "gpuadmin change-user NAME --add-key FILE.pub gives one"
         )
     return Change(registry, builder.build(), variables(settings, users, absent) | (extra or {}), forget)
 
@@ -195,11 +201,33 @@ def ask_uids(session: Session, found: RunResult | None = None) -> dict[str, Any]
     return dict(answers.known)
 
 
-def uids_elsewhere(session: Session, found: RunResult | None = None) -> dict[int, str]:
-    """Before a uid is given: which are carried by what the storage hosts hold, uid → what carries it.
+@dataclass(frozen=True)
+class Taken:
+    """`uids`: what carries each. `notes`: where that was looked for, and where not."""
 
-    `found`: as in `ask_uids`. Raises what `ask_uids` raises, RefusedError if users.yml contradicts what a host
-    remembers, and ConfigError if --limit leaves out the storage host: it would not learn whose the uid is.
+    uids: Mapping[int, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def passed_over(self, free: RegistryFile, chosen: RegistryFile) -> list[str]:
+        """Given the registry as it would be if these uids were free, and as it shall be, which of them nobody gets."""
+        would, will = owners(free.registry).keys(), owners(chosen.registry).keys()
+        between = range(min(would - will, default=0), max(will - would, default=-1))
+        lost = sorted(uid for uid in self.uids.keys() - will if uid in between or uid in would)
+        more = [f"and {len(lost) - 10} more uids are given to nobody"] if len(lost) > 10 else []
+        return [f"uid {uid} is given to nobody: {self.uids[uid]}" for uid in lost[:10]] + more
+
+
+#: Asks hosts for what carries ids of people's, beside what the verb is about.
+LOOK = {"gpuadmin_carried": True}
+MOST_CARRIED = 5000  # uids of one host: a captured node cannot use up all that there are
+
+
+def uids_elsewhere(session: Session, found: RunResult | None = None) -> Taken:
+    """Before a uid is given: which are carried by something on a host, or were when the site was adopted.
+
+    `found`: a look that asked all hosts already, with LOOK. A node that does not answer is in the notes. Raises what
+    `ask_uids` raises, RefusedError if users.yml contradicts what a host remembers, and ConfigError if --limit leaves
+    out the storage host: it would not learn whose the uid is.
     """
     storage = [host.name for host in session.site.inventory.group("storage")]
     # guard: no uid is given that the storage host would not learn
@@ -208,12 +236,62 @@ def uids_elsewhere(session: Session, found: RunResult | None = None) -> dict[int
             "--limit leaves out the storage host, which remembers whose a new uid is",
             hint=f"--limit {session.options.limit},{','.join(storage)}",
         )
+    if session.site.settings.accounts.source != "registry":
+        return Taken()
+    hosts = session.named("gpu", "storage")
+    found = found or session.look("sync-users", hosts, variables(session.site.settings, ()) | LOOK)
     taken: dict[int, str] = {}
     for host, answer in ask_uids(session, found).items():
         wrong = Memory.parse(answer["memory"]).contradictions(session.site.registry.registry)
         refuse_contradictions(wrong, f"users.yml and what {host} remembers")
         taken |= {int(uid): f"{host}: {carrier}" for uid, carrier in answer["seen"].items()}
-    return taken
+    answers = Answers.of(found.hosts, hosts, "carried")
+    adopted, problem = _adopted(session.site)
+    left = [problem] if problem else []
+    for host, answer in answers.known.items():
+        if len(answer["ids"]) > MOST_CARRIED:  # guard: one host cannot use up all uids
+            left.append(f"{host} (it says that {len(answer['ids'])} uids are carried there)")
+            continue
+        for uid, carrier in answer["ids"].items():
+            taken.setdefault(int(uid), f"{host}: {carrier}")
+    for uid, carrier in adopted.items():
+        taken.setdefault(uid, carrier)
+    concerned = [host.name for host in session.site.inventory.hosts if {"gpu", "storage"} & set(host.groups)]
+    left += [f"{name} (left out by --limit)" for name in concerned if name not in hosts]
+    return Taken(taken, _where(answers, left))
+
+
+def _where(answers: Answers, left: Sequence[str]) -> list[str]:
+    """At what was looked for uids that something carries, and at what not."""
+    looked: dict[tuple[str, ...], list[str]] = {}
+    missed = [f"{host} ({why})" for host, why in answers.unknown.items()] + [*left]
+    for host, answer in answers.known.items():
+        looked.setdefault(tuple(answer["looked"]), []).append(host)
+        missed += [f"{host}: {words}" for words in answer["not_looked"]]
+    words = "; ".join(
+        f"{', '.join(['accounts and groups', *where])} of {listed(hosts)}" for where, hosts in looked.items()
+    )
+    return [
+        *([f"no uid is given that something carries, as far as was looked: {one_line(words)}"] if looked else []),
+        *([f"not looked at for uids: {one_line(listed(missed))}"] if missed else []),
+    ]
+
+
+def _adopted(site: Site) -> tuple[dict[int, str], str]:
+    """Uids that adopt saw, and nobody in users.yml has or had: uid → what carried it; and why that is not known."""
+    found: dict[int, str] = {}
+    try:
+        for host, answer in before(site.directory).get("hosts", {}).items():
+            seen, place = answer["seen"], f"{host}, when it was adopted"
+            for home in seen["homes"] or ():
+                for entry in home["entries"]:
+                    found.setdefault(int(entry["uid"] or 0), f"{place}: {home['path']}/{entry['name']}")
+            for account in seen["accounts"] or ():
+                found.setdefault(int(account["uid"] or 0), f"{place}: account {account['name']}")
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return {}, "what adopt saw (adoption.json is damaged)"
+    registered = owners(site.registry.registry)
+    return {uid: words for uid, words in found.items() if uid not in registered}, ""
 
 
 def refuse_carried(session: Session, names: Sequence[str]) -> None:
@@ -229,6 +307,44 @@ def refuse_carried(session: Session, names: Sequence[str]) -> None:
                         hint="a uid is forgotten when nothing carries it any more: remove-user --archive-home packs a"
                         " home; an archive is yours to move away or to delete",
                     )
+
+
+def with_look(session: Session, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Given the variables of a look at everybody, ask for what carries uids, too, where somebody is new to the site."""
+    return {**given, **LOOK} if _strangers(session.site) else given
+
+
+def _strangers(site: Site) -> dict[int, str]:
+    """Whom somebody has written into users.yml since a verb of gpuadmin last succeeded."""
+    remembered = recall(site.directory).uids
+    people = {user.uid: user.name for user in site.registry.registry.users if user.uid is not None}
+    return {uid: name for uid, name in people.items() if remembered.get(uid) != name}
+
+
+def _carried_by_strangers(session: Session, found: RunResult) -> list[str]:
+    """Who gets a first account with a uid that something carries already: an admin may mean that, and sees it."""
+    lines = []
+    for uid, name in _strangers(session.site).items():
+        has = [(host.reports.get("users") or {}).get(name, {}).get("status") for host in found.hosts.values()]
+        if set(has) - {"missing", None}:  # the files of an account that is there are theirs
+            continue
+        for host, result in found.hosts.items():
+            words = (result.reports.get("carried") or {"ids": {}})["ids"].get(str(uid))
+            if words is not None and not is_theirs(words, name):
+                lines.append(f"{host}: uid {uid}, which {name} gets, is carried by {words}")
+    return lines
+
+
+def show_changes(session: Session, found: RunResult) -> None:
+    """Print what a look says would change for people who have an account, before the table shortens it; and who gets
+    files that are there."""
+    for line in _carried_by_strangers(session, found):
+        session.console.print(styled(("Note:", "yellow"), f" {line}"))
+    reports = {host: result.reports.get("users") or {} for host, result in found.hosts.items()}
+    if lines := describe_changes(reports):
+        session.console.print(styled(("For people who have an account there:", "yellow")))
+        for line in lines:
+            session.console.print(f"  {one_line(line)}")
 
 
 def require_known_name(site: Site, name: str) -> None:

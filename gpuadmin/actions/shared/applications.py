@@ -109,6 +109,7 @@ class Prepared:
     welcomes: Mapping[str, Letter]
     asks: tuple[Letter, ...]
     stuck: tuple[LedgerEntry, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def letters(self) -> tuple[Letter, ...]:
@@ -119,9 +120,12 @@ def prepare(session: Session, lists: Lists, post: Post, mail: MailOptions, *, te
     """Given the three lists, decide what --apply does. Changes nothing."""
     settings = session.site.settings
     asked = requests(lists, last_day(settings, date.today()))
+    notes: tuple[str, ...] = ()
     registry = accounts.add(session.site.registry, settings, asked)
     if asked and not mail.preview:
-        registry = accounts.add(session.site.registry, settings, asked, uids_elsewhere(session))
+        taken = uids_elsewhere(session)
+        free, registry = registry, accounts.add(session.site.registry, settings, asked, taken.uids)
+        notes = (*taken.passed_over(free, registry), *taken.notes)
     new = accounts.known(registry, [request.name for request in asked])
     present = accounts.known(registry, [entry.account for entry in lists.ready if entry.present and entry.account])
     nodes = [host.name for host in session.site.inventory.group("gpu")]
@@ -136,6 +140,7 @@ def prepare(session: Session, lists: Lists, post: Post, mail: MailOptions, *, te
         welcomes={user.name: greetings[user.name] for user in people},
         asks=tuple(letter for letter in asks if post.is_open(letter, mail)),
         stuck=tuple(post.stuck([*(greetings[user.name] for user in present if user.name in greetings), *asks], mail)),
+        notes=notes,
     )
 
 

@@ -20,7 +20,8 @@ Documents = Mapping[str, Mapping[str, Any]]
 class Moving:
     """A run in progress. `problems`: who had one, and what. `placed`: whose homes have their names on the storage host.
 
-    `unknown`: of whom that is not known, because a run on the storage host was cut off.
+    `unknown`: of whom that is not known, because a run on the storage host was cut off. `closed`: who is kept out, as
+    far as all hosts have not said that they are let in. `failed`: hosts that did not do what they were asked last.
     """
 
     session: Session
@@ -29,17 +30,24 @@ class Moving:
     problems: dict[str, str] = field(default_factory=dict)
     placed: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
+    closed: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
     last: RunResult = field(default_factory=lambda: RunResult({}))
 
     @property
     def hosts(self) -> list[str]:
         return [*self.nodes, self.server]
 
+    def address(self, host: str) -> str:
+        """What other hosts of the site connect to."""
+        return next(one.cluster_address for one in self.session.site.inventory.hosts if one.name == host)
+
     def document(self, host: str, step: str, **more: Any) -> dict[str, Any]:
         homes, serves = self.session.site.settings.homes, host == self.server
         return {
             "step": step, "path": homes.export if serves else homes.path, "serves": serves, "people": [], "parts": [],
-            "old": [], "nodes": {}, "key": "", "skeleton": homes.skeleton, **more,
+            "old": [], "nodes": {}, "key": "", "skeleton": homes.skeleton, "run_id": self.session.run_id, "done": [],
+            **more,
         }  # fmt: skip
 
     def look(self, documents: Documents, what: str, of: str = "moving") -> dict[str, Any]:
@@ -66,11 +74,33 @@ class Moving:
             self.problems.update({name: f"{host}: {words}" for name, words in answer["problems"].items()})
             if host == self.server:  # guard: who has a home in two places after a failure is not let in
                 self.unknown |= set(answer.get("between", ()))
-        return not (found.bad or found.interrupted or found.error)
+        whole = not (found.bad or found.interrupted or found.error)
+        self.failed = set() if whole else set(found.bad) or set(documents)
+        return whole
+
+    def open(self, people: Mapping[str, int]) -> None:
+        """Let people in on all hosts, and see that they are. After Ctrl-C, too: nothing of theirs is under way."""
+        given = [{"name": name, "uid": uid} for name, uid in people.items() if name in self.closed]
+        if not given:
+            return
+        whole = self.run({host: self.document(host, "open", people=given) for host in self.hosts}, "Letting them in")
+        said = {name for host in self.hosts for name in self._moved(host).get("closed", ())}
+        # guard: who is said to be let in is let in on every host -> set()
+        still = said if whole else {one["name"] for one in given}
+        self.closed -= {one["name"] for one in given} - still
+
+    def _moved(self, host: str) -> Mapping[str, Any]:
+        found = self.last.hosts.get(host)
+        return {} if found is None else found.reports.get("moved", {})
 
     def said(self, host: str) -> list[dict[str, Any]]:
         """What a host has said last of homes that it has done something with."""
-        return list(self.last.hosts[host].reports.get("moved", {}).get("parts", []))
+        return list(self._moved(host).get("parts", []))
+
+    @property
+    def works_on(self) -> bool:
+        """Whether the storage host has more to say of what it was asked for."""
+        return self._moved(self.server).get("working") is True
 
 
 def moving_of(session: Session) -> Moving:

@@ -14,7 +14,7 @@ from gpuadmin.actions.shared import directly
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, the_page
-from gpuadmin.common.waiting import FAILED, SILENT, settled
+from gpuadmin.common.waiting import FAILED, SILENT, drained, misfit, settled
 from gpuadmin.config.queue import takes_jobs, there
 from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError
@@ -31,13 +31,21 @@ SILENT_NODE = (
 )
 #: What to do about one that Slurm has drained itself: if it were resumed as it is, the next job would drain it again.
 FAILED_NODE = "journalctl -u slurmd on the node says what failed there; then gpuadmin resume NODE"
+#: What to do about one that has less than Slurm was told: it takes no jobs, resumed or not, until Slurm is told anew.
+MISFIT_NODE = (
+    "it has less than the queue was told: mend it, or gpuadmin provision, which tells the queue what it has now; then "
+    "gpuadmin resume NODE"
+)
+RESUME = "gpuadmin resume NODE"
 
 
-def way_back(reason: str) -> str:
-    """What to do about a node that takes no jobs, for this reason of Slurm's."""
+def way_back(reason: str, state: str = "") -> str:
+    """What to do about a node that takes no jobs, for this reason of Slurm's. `state`: Slurm's, where it is known."""
     if reason == SILENT:
         return SILENT_NODE
-    return FAILED_NODE if reason in FAILED else "gpuadmin resume NODE"
+    if misfit(reason, state):
+        return MISFIT_NODE
+    return FAILED_NODE if reason in FAILED else RESUME
 
 
 def controller(session: Session) -> str:
@@ -102,6 +110,8 @@ def _is_so_already(node: Mapping[str, Any]) -> str:
     name, state, reason = node["name"], node["state"], node["reason"]
     if reason == SILENT:
         return f"{name} is not drained ({state}). {SILENT_NODE}"
+    if misfit(reason, state):
+        return f"{name} takes no jobs ({state}: {reason}): {MISFIT_NODE.replace('NODE', name)}"
     return f"{name} already takes no jobs ({state}: {reason})" if reason else f"{name} is not drained ({state})"
 
 
@@ -130,7 +140,7 @@ def say_drained(session: Session, run: RunResult) -> None:
     for answer in answers.known.values():
         for one in answer["nodes"]:
             if one["reason"] not in ("", SILENT):  # slurmd may be starting
-                back = way_back(one["reason"]).replace("NODE", one["name"])
+                back = way_back(one["reason"], one["state"]).replace("NODE", one["name"])
                 echo(f"{one['name']} takes no jobs ({one['state']}: {one['reason']}): {back}", err=True)
 
 
@@ -232,7 +242,7 @@ def away(session: Session, names: Sequence[str]) -> Away:
     if host not in answers.known:
         return Away(session, mark, nodes, unknown=answers.unknown.get(host, "it did not answer"))
     queue = answers.known[host]
-    closed = {one["name"]: one["reason"] for one in queue["nodes"] if one["reason"] and "drain" in one["state"]}
+    closed = {one["name"]: one["reason"] for one in queue["nodes"] if one["reason"] and drained(one["state"])}
     jobs = {node: _jobs(queue, node) for node in nodes}
     return Away(session, mark, nodes, jobs, closed, version=tuple(queue.get("version") or ()))
 

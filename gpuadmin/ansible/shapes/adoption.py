@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
@@ -56,6 +56,13 @@ class Directory(TypedDict):
     accounts: Annotated[list[Elsewhere], Field(max_length=5000)]
 
 
+class Link(TypedDict):
+    """Where a link leads, and who has the directory that is there."""
+
+    leads: Line
+    uid: Id | None
+
+
 class Entry(TypedDict):
     name: Name
     kind: Literal["directory", "link", "file", "other", "unknown"]
@@ -63,6 +70,7 @@ class Entry(TypedDict):
     owner: Name | None
     mode: Id | None
     problem: Line | None
+    link: NotRequired[Link | None]  # an adoption.json of before does not have it
 
 
 class Homes(TypedDict):
@@ -85,7 +93,15 @@ class Keys(TypedDict):
     plain: Annotated[list[Annotated[str, Field(max_length=16384)]], Field(max_length=50)]
     options: Annotated[list[Optioned], Field(max_length=50)]
     odd: Id
+    why: Annotated[list[Name], Field(max_length=5)]
     problem: Line | None
+
+
+class Used(TypedDict):
+    """What says of accounts that they are services': units that run as them, and days since the last login."""
+
+    units: Annotated[dict[Name, Name], Field(max_length=5000)]
+    idle: Annotated[dict[Name, Id], Field(max_length=5000)] | None
 
 
 class Mounted(TypedDict):
@@ -164,6 +180,7 @@ class Adoption(TypedDict):
     directory: Directory | None
     homes: Annotated[list[Homes], Field(max_length=20)] | None
     keys: Annotated[dict[Name, Keys], Field(max_length=5000)] | None
+    used: Used | None
     file_systems: Annotated[list[Mounted], Field(max_length=200)] | None
     exports: Annotated[list[Export], Field(max_length=200)] | None
     docker: Docker | None

@@ -50,6 +50,14 @@ class Taken(TypedDict):
     problem: str | None
 
 
+class Carried(TypedDict):
+    """Which uids of people's something on a host carries whom gpuadmin has not put there; at what it looked."""
+
+    ids: Uids
+    looked: list[str]
+    not_looked: list[str]
+
+
 class Entry(TypedDict):
     """An entry of the home root."""
 
@@ -178,6 +186,9 @@ class Moving(TypedDict):
     free: Count
     there: dict[_Name, Place]
     parts: list[MovedPart]
+    note: _Line
+    no_login: _Line
+    reached: dict[_Line, PublicKey]
 
 
 class MovedOne(TypedDict):
@@ -195,3 +206,5 @@ class Moved(TypedDict):
     parts: list[MovedOne]
     problems: dict[_Name, _Line]
     between: NotRequired[list[_Name]]
+    closed: NotRequired[list[_Name]]
+    working: NotRequired[bool]

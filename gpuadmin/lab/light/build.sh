@@ -54,13 +54,11 @@ printf '[Service]\nBindReadOnlyPaths=/run/host/boot-id:/proc/sys/kernel/random/b
 # systemd-update-done, which customize.sh masks, would write these. Without, sysusers of systemd 262 fails in the read-only root.
 touch "$root/etc/.updated" "$root/var/.updated"
 cp "$here/fstab" "$root/etc/fstab"
-# Without a compiler here light hosts have no Slurm.
-if command -v cc >/dev/null; then
-	mkdir -p "$root/usr/local/lib/gpuadmin-lab" "$root/etc/systemd/system/slurmd.service.d"
-	cc -O2 -shared -fPIC -o "$root/usr/local/lib/gpuadmin-lab/cgroup2.so" "$here/cgroup2.c"
-	printf '[Service]\nEnvironment=LD_PRELOAD=/usr/local/lib/gpuadmin-lab/cgroup2.so\n' \
-		>"$root/etc/systemd/system/slurmd.service.d/10-gpuadmin-lab.conf"
-fi
+# What Slurm's daemon on a light host takes for a cgroup v2 of its own.
+mkdir -p "$root/usr/local/lib/gpuadmin-lab" "$root/etc/systemd/system/slurmd.service.d"
+cc -O2 -shared -fPIC -o "$root/usr/local/lib/gpuadmin-lab/cgroup2.so" "$here/cgroup2.c"
+printf '[Service]\nEnvironment=LD_PRELOAD=/usr/local/lib/gpuadmin-lab/cgroup2.so\n' \
+	>"$root/etc/systemd/system/slurmd.service.d/10-gpuadmin-lab.conf"
 umount "$root/proc" "$root/var/lib/dpkg" "$root/var"
 btrfs filesystem sync "$top"
 btrfs property set -ts "$root" ro true

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -12,19 +11,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpuadmin.errors import RefusedError
-from gpuadmin.lab.commands import LIGHT, require, run
+from gpuadmin.lab import probe
+from gpuadmin.lab.commands import require, run
+from gpuadmin.lab.programs import LIGHT
 from gpuadmin.lab.state import Host, Kind
 
 HERE = Path(__file__).parent
 DISK_SIZE, DATA_SIZE = 10 << 30, 8 << 30  # bytes; both sparse
 
 
-def require_root() -> None:
-    """Raise RefusedError unless this process is root's: mounts and namespaces with real uids need it."""
-    if os.geteuid() != 0:
-        raise RefusedError(
-            "light hosts can only be made by root", hint="sudo, or a lab of virtual machines: leave --light out"
-        )
+def require_light() -> None:
+    """Raise RefusedError with the reason where this machine can have no light hosts."""
+    machine = probe.look()
+    if why := machine.why_no_light(sized=False):
+        other = "" if machine.why_no_machines(sized=False) else "a lab of virtual machines: leave --light out"
+        root = "sudo" if machine.lacks["root"] else ""
+        raise RefusedError(f"no light hosts here: {why}", hint=", or ".join(filter(None, (root, other))) or None)
     require(*LIGHT)
 
 

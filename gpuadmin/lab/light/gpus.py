@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from gpuadmin.errors import ConfigError, GpuadminError
+from gpuadmin.lab.programs import search_path
 
 GROUP = "cpu/cpuid"  # as /proc/devices has it
 DEVICES = Path("/proc/devices")
@@ -25,7 +27,8 @@ def require(count: int) -> None:
             f"light hosts have at most as many GPUs as this machine has processors: {processors}, not {count}"
         )
     if count and not _there():
-        subprocess.run(("modprobe", "cpuid"), check=False, capture_output=True)
+        with suppress(FileNotFoundError):
+            subprocess.run(("modprobe", "cpuid"), check=False, capture_output=True, env={"PATH": search_path()})
         if not _there():
             raise GpuadminError(
                 "this machine's kernel has no cpu/cpuid, which light hosts' GPUs are made of: `modprobe cpuid` failed",

@@ -24,6 +24,7 @@ from pathlib import Path
 from gpuadmin.lab import state
 from gpuadmin.lab.commands import run
 from gpuadmin.lab.light.disk import HERE, root_subvolume
+from gpuadmin.lab.probe import cgroup_root
 from gpuadmin.lab.state import Host, Lab
 
 BRIDGE = "cluster"
@@ -33,15 +34,6 @@ _CLONE_NEWNET = 0x40000000
 REBOOT = -signal.SIGHUP
 
 
-def cgroup_root() -> Path:
-    """Where this machine has cgroup v2: a systemd of our own wants a tree of it."""
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        left, _, right = line.partition(" - ")
-        if right.startswith("cgroup2 "):
-            return Path(left.split(" ")[4])
-    raise SystemExit("this machine has no cgroup v2, which a light host's systemd needs")
-
-
 def name_of(lab: Lab) -> str:
     """What a lab's things are called on this machine: another user, or checkout, may have one of the same name."""
     return f"gpuadmin-lab-{lab.name}-{hashlib.sha256(bytes(lab.directory)).hexdigest()[:8]}"
@@ -49,7 +41,10 @@ def name_of(lab: Lab) -> str:
 
 def cgroup_of(lab: Lab, host: Host) -> Path:
     """The cgroup of a host: all of its processes, and nothing else."""
-    return cgroup_root() / f"{name_of(lab)}-{host.name}"
+    top = cgroup_root()
+    if top is None:
+        raise SystemExit("this machine has no cgroup v2, which a light host's systemd needs")
+    return top / f"{name_of(lab)}-{host.name}"
 
 
 def end(lab: Lab, host: Host) -> None:

@@ -41,7 +41,7 @@ def allow_instances(hosts: int) -> str:
 
 def start(lab: Lab, host: Host) -> None:
     """Start a host that is not running. Returns when its systemd has begun, not when it is up."""
-    disk.require_root()
+    disk.require_light()
     directory = lab.host_directory(host)
     (directory / "light.pid").unlink(missing_ok=True)
     with (directory / "light.log").open("wb") as log:

@@ -100,6 +100,26 @@ def test_a_file_that_holds_no_keys_is_one_sentence_with_its_line(people: Path, c
     assert len(err.splitlines()) == 2, err
 
 
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (("\ufeff" + public_key("a") + "\r\n").encode("utf-16-le"), "it may be UTF-16; save it as UTF-8, or: iconv -f"),
+        (b'---- BEGIN SSH2 PUBLIC KEY ----\nComment: "x"\n', "as PuTTY saves it (RFC 4716); ssh-keygen -i -f FILE"),
+        (b"ssh-ed25519-cert-v01@openssh.com AAAA x\n", ":1: is a certificate; give the key that was signed"),
+    ],
+    ids=["PowerShell's >", "PuTTYgen", "a certificate"],
+)
+def test_keys_as_windows_makes_them(people: Path, cli: Cli, tmp_path: Path, raw: bytes, words: str) -> None:
+    (tmp_path / "k.pub").write_bytes(raw)
+    code, _, err = cli("add-user", "seo", "--key", str(tmp_path / "k.pub"), "--check")
+    assert (code, words in err) == (2, True), err
+
+
+def test_a_key_after_a_byte_order_mark(people: Path, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "k.pub").write_text(f"\ufeff{public_key('a')}\r\n", encoding="utf-8")
+    assert cli("add-user", "seo", "--key", str(tmp_path / "k.pub"), "--check")[0] == 0
+
+
 def test_list_users_says_the_sentence_of_a_conflict(people: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = {"status": "conflict", "operations": [], "problem": "/home/minji belongs to uid 1004"}
     hosts = {
@@ -114,4 +134,4 @@ def test_list_users_says_the_sentence_of_a_conflict(people: Path, cli: Cli, monk
 def test_somebody_without_a_key_is_given_one_by_the_verb_that_takes_it(people: Path, cli: Cli) -> None:
     """Once they are registered, `add-user --key` is refused."""
     _, out, _ = cli("add-user", "seo", "--check")
-    assert "until one is given: gpuadmin change-user NAME --add-key FILE.pub" in out
+    assert "gpuadmin change-user NAME --add-key FILE.pub gives one" in " ".join(out.split())

@@ -223,6 +223,14 @@ def test_keys_are_given_as_text_or_as_files(tmp_path: Path) -> None:
     assert read_keys([KEY, second]) == (KEY, second)
 
 
+def test_the_way_out_of_utf16_can_be_pasted(tmp_path: Path) -> None:
+    file = tmp_path / "my key.pub"
+    file.write_bytes(f"{KEY}\r\n".encode("utf-16"))
+    with pytest.raises(ConfigError) as caught:
+        read_keys([str(file)])
+    assert f"iconv -f UTF-16 -t UTF-8 '{file}' > '{file}'.utf-8" in str(caught.value.hint)
+
+
 @pytest.mark.parametrize("given", ["none.pub", "-rf", "", "a\nb", "x" * 5000, "ssh-dss AAAA"])
 def test_what_is_neither(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

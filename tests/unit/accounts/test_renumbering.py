@@ -153,7 +153,7 @@ def test_who_was_begun_elsewhere_is_not_opened() -> None:
     moves = decide(seen, [], WANTED)
     assert begun(seen) == {"minji": 20001}
     assert shut_out(seen, moves) == {}
-    seen["a"]["busy"] = {"minji": "runs vim"}
+    seen["a"]["problems"] = {"minji": "shares uid 1001"}
     assert shut_out(seen, decide(seen, [], WANTED)) == {}
 
 

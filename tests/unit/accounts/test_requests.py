@@ -153,7 +153,6 @@ def test_what_a_node_is_told() -> None:
         "name": "minji",
         "uid": 20000,
         "gid": 20000,
-        "gecos": "",
         "shell": "/bin/bash",
         "home": "/home/minji",
         # shadow(5): from that day on nobody logs in, so the last valid day plus one

@@ -3,12 +3,15 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuadmin.actions.adopt import _kinds
 from gpuadmin.actions.shared import outside
+from gpuadmin.adoption.conflict import Conflict
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.cli import cli
 from gpuadmin.config.check import findings
@@ -167,6 +170,80 @@ def test_what_was_settled_is_counted(there: Hosts, adopt: Run) -> None:
     assert (found["settled"], found["new"]["conflicts"]) == (1, [])
 
 
+def report(tmp_path: Path) -> tuple[Any, str]:
+    return json.loads((tmp_path / "lab/adoption.json").read_text()), (tmp_path / "lab/adoption.md").read_text()
+
+
+DOCKER = [{"name": "docker", "gid": 990, "members": ["minji"]}]
+
+
+def test_one_host_adds_to_the_report_and_replaces_nothing_of_the_others(
+    there: Hosts, adopt: Run, tmp_path: Path
+) -> None:
+    there.answers["gpu1"] = host(groups=DOCKER).answer
+    adopt("gpu1", "nas1")
+    accounts = [ROOT, account("minji", 1005), account("jiho", 1002)]
+    there.answers["gpu2"] = host("gpu2", groups=DOCKER, accounts=accounts).answer
+    found = adopt("gpu2")["result"]
+    assert found["settled"] == 0
+    document, page = report(tmp_path)
+    assert set(document["hosts"]) == {"gpu1", "nas1", "gpu2"}
+    assert document["people"]["minji"] == {"uid": 1001, "hosts": {"gpu1": 1001, "gpu2": 1005}}
+    (docker,) = (one for one in document["conflicts"] if one["kind"] == "in the group docker")
+    assert (docker["hosts"], docker["remedies"][0]) == (["gpu2", "gpu1"], "# as root on gpu2, gpu1")
+    homes_of_first = [one for one in document["conflicts"] if one["kind"] == "no admin account"]
+    assert [line for one in homes_of_first for line in one["remedies"]] == [
+        "gpuadmin bootstrap gpu2 --as USER", "gpuadmin bootstrap gpu1 nas1 --as root",
+    ]  # fmt: skip
+    assert document["uids"].startswith("Hosts agree on the uids of 1 of 2 people")
+    assert "Of gpu1, nas1 it has what an earlier look found." in page
+    assert page.count("| gpu1 |") == page.count("| nas1 |") == page.count("| gpu2 |") == 1
+    # what is settled on one host is settled there, and stays with the others
+    there.answers["gpu2"] = host("gpu2", accounts=accounts).answer
+    adopt("gpu2")
+    (docker,) = (one for one in report(tmp_path)[0]["conflicts"] if one["kind"] == "in the group docker")
+    assert (docker["hosts"], bool(docker["looked"])) == (["gpu1"], True)
+    # a host that does not answer any more was looked at all the same
+    del there.answers["gpu2"]
+    adopt(code=4)
+    assert set(report(tmp_path)[0]["hosts"]) == {"gpu1", "nas1", "gpu2"}
+
+
+def test_of_a_damaged_report_nothing_is_taken_over(there: Hosts, adopt: Run, tmp_path: Path) -> None:
+    adopt("gpu1", "nas1")
+    document = report(tmp_path)[0]
+    path = tmp_path / "lab/adoption.json"
+    for damage in ({"hosts": {"gpu1": 7}}, {"conflicts": [{}]}, {"people": []}, {"when": None}):
+        path.write_text(json.dumps({**document, **damage}))
+        adopt("gpu1")
+        assert set(report(tmp_path)[0]["hosts"]) == {"gpu1"}
+
+
+@pytest.mark.holds("of a host that was not looked at nobody says that it agrees")
+def test_of_a_host_that_does_not_answer_it_is_not_said_that_it_agrees(there: Hosts, adopt: Run, tmp_path: Path) -> None:
+    adopt("gpu1", "nas1", "gone", code=4)
+    document, page = report(tmp_path)
+    assert document["uids"].startswith("The hosts that were looked at agree on the uids of all 2 people")
+    assert "gone: not looked at" in document["uids"]
+    assert "- The hosts that were looked at agree" in page
+    assert load_site(str(tmp_path / "lab")).registry.registry.users[0].keys == [], "nobody knows what it has"
+    there.answers["gone"] = host("gone").answer
+    adopt("gone")
+    assert report(tmp_path)[0]["uids"].startswith("All hosts agree on the uids of all 2 people")
+
+
+def test_what_one_protected_stays_protected(there: Hosts, adopt: Run, tmp_path: Path) -> None:
+    adopt("gpu1", "nas1")
+    settings = tmp_path / "lab/gpuadmin.yml"
+    settings.write_text(settings.read_text().replace("protected: []", "protected: [backup2]"))
+    accounts = [ROOT, account("minji", 1001), account("jiho", 1002), account("backup2", 1200)]
+    there.answers["gpu1"] = host(accounts=accounts).answer
+    found = adopt()["result"]
+    assert found["new"]["people"] == []
+    (one,) = (one for one in found["conflicts"] if one["people"] == ["backup2"])
+    assert (one["level"], "It is under `protected`" in one["words"]) == ("note", True)
+
+
 def test_a_check_writes_nothing(adopt: Run, tmp_path: Path) -> None:
     adopt("gpu1", "nas1", "--check", code=4)
     assert not (tmp_path / "lab").exists()
@@ -191,6 +268,21 @@ def test_a_host_that_does_not_answer_is_left_out_and_said(there: Hosts, adopt: R
     assert {one.name for one in load_site(str(tmp_path / "lab")).inventory.hosts} == {"gpu1", "nas1"}
     there.answers["gone"] = host("gone").answer
     assert adopt("gone")["result"]["new"]["hosts"] == ["gone"]
+
+
+def test_the_address_of_a_host_that_was_not_looked_at_is_not_forgotten(
+    there: Hosts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is in no inventory, and the next command needs it."""
+    for names in (["gone=127.0.0.1:2203"], ["gpu1", "nas1", "gone=127.0.0.1:2203"], ["gpu1", "gone=127.0.0.1:2203"]):
+        assert cli.main(["adopt", "--site", str(tmp_path / "lab"), "--yes", *names], standalone_mode=False) == 4
+        assert "Hint: when that is settled: gpuadmin adopt gone=127.0.0.1:2203 …\n" in capsys.readouterr().err
+
+
+def test_a_conflict_of_no_host_names_none() -> None:
+    found = [Conflict("no account", "note", f"{name} has none", people=(name,)) for name in ("kim", "p.alum")]
+    assert _kinds(found) == ["no account: 2: kim, p.alum"]
+    assert _kinds([replace(one, hosts=("gpu1",)) for one in found]) == ["no account: 2 on gpu1: kim, p.alum"]
 
 
 def test_no_host_that_answers_makes_no_site(there: Hosts, adopt: Run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.causes.cause import 
 from ansible_collections.gpuadmin.node.plugins.module_utils.causes.judge import judge
 
 from gpuadmin.diagnosis.looked import NEVER
-from gpuadmin.results import HostResult, RunResult
+from gpuadmin.results import DENIED, HostResult, RunResult
 from tests.support.fake_ansible import Ansible, Cli, ansible
 
 __all__ = ["ansible"]
@@ -28,7 +28,9 @@ def node(**changes: Any) -> dict[str, Any]:
         "mount": MOUNT, "homes": {**FREE, "mount": MOUNT},
         "account": {"passwd": passwd, "shadow": {"locked": False, "expires": None}, "today": 20000, "nologin": None,
                     "others": [], "groups": ["gpuusers"]},
-        "keys": {"site": {"path": "/k", "problem": None, "keys": [KEY]}, "settings": {}},
+        "keys": {
+            "site": {"path": "/k", "problem": None, "keys": [KEY], "read": True}, "elsewhere": [], "settings": {},
+        },
     }  # fmt: skip
     facts = sound | changes
     who = None if changes.get("nobody") else Person("minji", 20000, keys=True)
@@ -80,6 +82,19 @@ def test_a_name_that_is_not_found_is_no_matter_of_power(ansible: Ansible, cli: C
     assert code == 4
     assert "put its address there (ansible_host), or correct its name" in out
     assert "look at its power" not in out
+
+
+@pytest.mark.parametrize(
+    ("why", "remedy"),
+    [
+        (DENIED, "gpuadmin check tries the admin's key; one that a host lacks: gpuadmin bootstrap node2 --as USER"),
+        ("nothing answers on its ssh port (connection refused)", "it runs, and its sshd does not"),
+        ("does not answer (timed out)", "look at its power and its network"),
+    ],
+)
+def test_what_to_do_about_a_host_that_does_not_answer(ansible: Ansible, cli: Cli, why: str, remedy: str) -> None:
+    ansible.answer = RunResult({**answer(**sound()).hosts, "node2": HostResult("unreachable", message=why)})
+    assert remedy in " ".join(cli("diagnose", "minji")[1].split())
 
 
 @pytest.mark.holds("who is locked is not tried")

@@ -1,6 +1,7 @@
 """Grants by verbs: until when, what is shown before, what is refused, and what is said of what nodes have done."""
 
 import json
+import time
 from collections.abc import Callable
 from datetime import datetime
 from itertools import count
@@ -37,6 +38,21 @@ def asked(hours: int | None = None, until: str | None = None) -> Granting:
 )
 def test_until_when(request_: Granting, when: datetime) -> None:
     assert end(request_, NOW) == when
+
+
+@pytest.mark.parametrize(
+    ("zone", "now"),
+    [("Europe/Berlin", datetime(2026, 10, 25, 1, 30)), ("America/New_York", datetime(2027, 3, 14, 1, 30)),
+     ("Asia/Seoul", datetime(2026, 10, 25, 1, 30))],
+)  # fmt: skip
+def test_hours_are_elapsed_time(monkeypatch: pytest.MonkeyPatch, zone: str, now: datetime) -> None:
+    """Also over the night in which clocks change."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", zone)
+        time.tzset()
+        hours = (end(asked(hours=3), now).timestamp() - now.timestamp()) / 3600
+    time.tzset()
+    assert hours == 3
 
 
 @pytest.mark.parametrize(

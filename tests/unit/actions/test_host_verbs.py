@@ -142,6 +142,33 @@ def test_run_takes_one_word_as_a_line_for_the_shell(ansible: Ansible, cli: Cli) 
     assert ansible.asked[0].limit == "node1,node2"
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("gpu", "--site", "{site}", "--", "git", "log", "--", "x"), "git log -- x"),
+        (("--json", "gpu", "-v", "--site={site}", "--", "ls", "--site"), "ls --site"),
+        (("--site", "{site}", "gpu", "git", "log", "--", "x"), "git log -- x"),
+        (("--site", "{site}", "gpu", "ls", "--site", "--", "x"), "ls --site -- x"),
+    ],
+)
+def test_options_may_come_between_hosts_and_the_command(
+    ansible: Ansible, cli: Cli, site: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], line: str
+) -> None:
+    monkeypatch.chdir("/")
+    assert cli("run", *(one.format(site=site) for one in words))[0] == 0
+    assert ansible.asked[-1].variables["command_line"] == line
+
+
+@pytest.mark.parametrize("words", [("--sit", "x", "--", "true"), ("--site", "x", "true"), ("--site", "x")])
+@pytest.mark.parametrize("verb", [("run",), ("ssh",), ("lab", "ssh", "--name", "x")])
+def test_an_option_after_the_host_is_no_command(
+    ansible: Ansible, cli: Cli, verb: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    code, _, err = cli(*verb, "node1", *words)
+    assert (code, ansible.asked) == (2, [])
+    assert f"{words[0]} comes before" in err
+
+
 def test_run_goes_on_beside_another_verb(ansible: Ansible, cli: Cli, site: Path) -> None:
     with site_lock(site / "runs", "provision"):
         assert cli("run", "gpu", "--", "true")[0] == 0

@@ -17,7 +17,7 @@ HOME: dict[str, Any] = {
 LOOK: dict[str, Any] = {
     "uids": {"minji": 20000}, "elsewhere": {}, "busy": {}, "closed": [], "working": False,
     "host_key": KEY, "homes": {}, "problems": {},
-    "free": 10**9, "there": {}, "parts": [],
+    "free": 10**9, "there": {}, "parts": [], "note": "", "no_login": "", "reached": {},
 }  # fmt: skip
 HAS = {**LOOK, "homes": {"minji": HOME}}
 PART: dict[str, Any] = {
@@ -33,8 +33,12 @@ class Hosts:
         self.looks: dict[str, dict[str, Any] | None] = {"storage1": LOOK, "node1": HAS, "node2": HAS}
         self.asked: list[tuple[str, tuple[str, ...]]] = []
         self.documents: list[dict[str, Any]] = []
+        self.opened: list[list[str]] = []
         self.fails: dict[str, set[str]] = {}
         self.problems: dict[str, dict[str, str]] = {}  # step → person → why
+        self.slow: set[str] = set()  # whose homes come last, and alone
+        self.interrupted = ""  # in which step
+        self.still: set[str] = set()  # who is kept out after a host has let them in
         self.compared: dict[str, Any] = {"parts": [{"name": "minji", "host": "node1", "missing": 0}], "problems": {}}
 
     def run(self, invocation: Invocation, **_: object) -> RunResult:
@@ -53,21 +57,31 @@ class Hosts:
                 )  # fmt: skip
             elif step == "compare":
                 found[host] = HostResult("ok", reports={"moved": self.compared})
+            elif document["step"] == "open" and host not in self.fails.get("open", ()):
+                self.opened.append([one["name"] for one in document["people"]])
+                found[host] = HostResult("changed", changed=[step], reports={
+                    "moved": {"parts": [], "problems": {}, "closed": sorted(self.still)}
+                })  # fmt: skip
             elif host in self.fails.get(document["step"], ()):
                 found[host] = HostResult("failed", message="broken")
             else:
                 found[host] = HostResult("changed", changed=[step], reports=self._reports(document))
-        return RunResult(found)
+        return RunResult(found, interrupted=step == self.interrupted)
 
     def _reports(self, document: dict[str, Any]) -> dict[str, Any]:
         if document["step"] == "key":
             return {"move_key": KEY}
         problems = self.problems.get(document["step"], {})
+        quick = document["step"] == "take" and {one["name"] for one in document["parts"]} - self.slow
+        works = bool(quick and not quick <= set(document["done"]))
         parts = [
             {"name": one["name"], "host": one.get("host", ""), "checksum": "c"}
-            for one in (*document["parts"], *document["old"]) if one["name"] not in problems
+            for one in (*document["parts"], *document["old"])
+            if one["name"] not in problems and not (works and one["name"] in self.slow)
         ]  # fmt: skip
-        return {"moved": {"parts": parts, "problems": problems}}
+        mine = {name: why for name, why in problems.items() if name in {one["name"] for one in document["old"]}}
+        problems = mine if document["old"] else problems
+        return {"moved": {"parts": parts, "problems": problems, "working": works and bool(self.slow)}}
 
     @property
     def steps(self) -> list[str]:
@@ -264,3 +278,126 @@ def test_who_is_not_in_users_yml_any_more_stops_nobody_else(hosts: Hosts, cli: C
     assert code == 0, err
     assert hosts.steps == WHOLE
     assert "left-us has been kept out" in " ".join((out + err).split())
+
+
+def two_people(hosts: Hosts) -> None:
+    """minji's homes on two nodes, and jiho's on one."""
+    uids = {"minji": 20000, "jiho": 20001}
+    hosts.looks.update(
+        node1={**LOOK, "uids": uids, "homes": {"minji": HOME, "jiho": {**HOME, "inode": 8}}},
+        node2={**LOOK, "uids": uids, "homes": {"minji": HOME}},
+    )
+
+
+@pytest.mark.holds("nobody waits for the end of another's home")
+def test_each_person_is_let_in_as_soon_as_theirs_is_done(hosts: Hosts, cli: Cli) -> None:
+    two_people(hosts)
+    hosts.slow = {"minji"}
+    code, _, err = cli("move-homes", "--yes")
+    assert code == 0, err
+    each = ["take", "aside", "noted", "open"]
+    assert hosts.steps == [*WHOLE[:5], *each, *each, "drop-key let-out"]
+    assert [hosts.opened[0], hosts.opened[-1]] == [["jiho"], ["minji"]]
+    asked = [one["storage1"] for one in hosts.documents if one.get("storage1", {}).get("step") == "take"]
+    assert [one["done"] for one in asked] == [[], ["jiho"]]
+    assert len({json.dumps([one["parts"], one["run_id"]]) for one in asked}) == 1, "the same job"
+
+
+def test_who_is_late_is_left_and_let_in(hosts: Hosts, cli: Cli) -> None:
+    two_people(hosts)
+    hosts.problems["take"] = {"minji": "was not here within 120 seconds"}
+    code, out, _ = cli("move-homes", "--yes", "--json")
+    assert code == 3
+    assert [name for names in hosts.opened[::3] for name in names] == ["jiho", "minji"]
+    assert json.loads(out)["result"]["locked_out"] == []
+
+
+def test_where_an_old_home_cannot_be_renamed_all_is_taken_back(
+    hosts: Hosts, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """node1 has renamed hers; on node2 something is mounted there by now."""
+    reports = hosts._reports
+    busy = {"moved": {"parts": [], "problems": {"minji": "is a mount of its own"}}}
+    seen = 0
+
+    def answers(document: dict[str, Any]) -> dict[str, Any]:
+        nonlocal seen
+        seen += document["step"] == "aside"
+        return busy if document["step"] == "aside" and seen == 2 else reports(document)
+
+    monkeypatch.setattr(hosts, "_reports", answers)
+    code, out, err = cli("move-homes", "--yes")
+    assert code == 3
+    assert hosts.steps == [*WHOLE[:7], "put-back", "take-back", "open", "drop-key let-out"]
+    back = next(one for one in hosts.documents if "put-back" in {each["step"] for each in one.values()})
+    assert list(back) == ["node1"]
+    assert "minji is left alone: node2: is a mount of its own" in " ".join((out + err).split())
+
+
+@pytest.mark.holds("nobody who is kept out is called left alone")
+@pytest.mark.holds("what was set aside and is not back is not taken from the storage host")
+@pytest.mark.parametrize("step", ["put-back", "take-back"])
+def test_who_is_not_back_stays_out_and_is_said_to(
+    hosts: Hosts, cli: Cli, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    reports, seen = hosts._reports, 0
+
+    def answers(document: dict[str, Any]) -> dict[str, Any]:
+        nonlocal seen
+        seen += document["step"] == "aside"
+        if (document["step"] == "aside" and seen == 2) or document["step"] == step:
+            return {"moved": {"parts": [], "problems": {"minji": "cannot be renamed"}}}
+        return reports(document)
+
+    monkeypatch.setattr(hosts, "_reports", answers)
+    code, out, err = cli("move-homes", "--yes")
+    assert code == 3
+    assert hosts.opened == []
+    assert ("take-back" in hosts.steps) is (step == "take-back")
+    assert "minji stays locked out: " in " ".join((out + err).split())
+
+
+@pytest.mark.holds("what a host has not said may have been done")
+def test_what_a_node_did_not_say_is_not_taken_back(hosts: Hosts, cli: Cli) -> None:
+    hosts.fails["aside"] = {"node1"}
+    code, out, err = cli("move-homes", "--yes")
+    assert code == 3
+    assert not {"put-back", "take-back", "open"} & set(hosts.steps)
+    assert "minji stays locked out: node1: it did not say" in " ".join((out + err).split())
+
+
+@pytest.mark.holds("who is said to be let in is let in on every host")
+@pytest.mark.parametrize("what", ["a host says so", "a host fails"])
+def test_who_is_still_kept_out_somewhere_is_said_to_be(hosts: Hosts, cli: Cli, what: str) -> None:
+    if what == "a host fails":
+        hosts.fails["open"] = {"node2"}
+    else:
+        hosts.still = {"minji"}
+    code, out, err = cli("move-homes", "--yes", "--json")
+    assert code == 3
+    assert json.loads(out)["result"]["locked_out"] == ["minji"]
+    assert "minji stays locked out on all hosts" in " ".join((out + err).split())
+
+
+def test_the_end_says_where_they_cannot_log_in_yet(hosts: Hosts, cli: Cli) -> None:
+    _, out, err = cli("move-homes", "--yes")
+    said = " ".join((out + err).split())
+    assert "afterwards: no home on node1" in said
+    assert "minji: no home on node2, and no log-in by a key in it, until gpuadmin provision mounts" in said
+
+
+@pytest.mark.parametrize(
+    ("step", "opened", "named"),
+    [("copy", False, ""), ("close", True, ""), ("take", False, "minji stays locked out on all hosts"),
+     ("aside", True, ""), ("open", True, "minji stays locked out on all hosts")],
+)  # fmt: skip
+def test_after_ctrl_c_everybody_is_let_in_or_named(hosts: Hosts, cli: Cli, step: str, opened: bool, named: str) -> None:
+    """Whoever may be between two homes, or is worked on by a job that goes on, is named."""
+    hosts.interrupted = step
+    code, out, err = cli("move-homes", "--yes")
+    assert code == 130
+    assert ("open" in hosts.steps) is opened
+    assert hosts.steps[-1] == ("open" if opened else step)
+    said = " ".join((out + err).split())
+    assert ("locked out" in said) is bool(named)
+    assert named in said

@@ -99,6 +99,24 @@ def test_resume_is_no_way_out_of_a_node_that_does_not_answer(queue: Ansible, cli
     assert (code, f"node1 is not drained ({state}). slurmd there does not answer" in out) == (0, True), out
 
 
+@pytest.mark.parametrize(
+    "reason", ["Low RealMemory (reported:1 < 100.00% of configured:2)", "gres/gpu count reported lower than configured"]
+)
+def test_a_node_that_has_less_than_slurm_was_told_needs_provision(queue: Ansible, cli: Cli, reason: str) -> None:
+    nodes = [{"name": "node1", "state": "inval", "reason": reason}, {**NODES[1], "reason": reason}]
+    queue.answer = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": nodes}})})
+    grant = ("grant", "minji", "node1", "--hours", "1", "--reason", "paper", "--yes")
+    for words in [("resume", "node1"), ("queue",), ("provision", "--yes"), grant]:
+        _, out, err = cli(*words)
+        found = " ".join((out + err).split())
+        assert f"{reason}" in found
+        assert "gpuadmin provision, which tells the queue what it has now; then gpuadmin resume node1" in found, words
+    assert cli("drain", "node1")[1].startswith(f"node1 takes no jobs (inval: {reason})")
+    # told anew, it is drained all the same, and that is what resume mends
+    assert cli("resume", "node2", "--yes")[0] == 0
+    assert queue.asked[-1].variables["gpuadmin_drain"]["nodes"] == ["node2"]
+
+
 def test_a_node_that_does_not_answer_is_drained_all_the_same(queue: Ansible, cli: Cli) -> None:
     """Slurm itself lets it take jobs as soon as it answers."""
     nodes = [{"name": "node1", "state": "down", "reason": "Not responding"}]
@@ -188,17 +206,8 @@ GRANT = {
 
 def test_who_has_made_an_exception_is_shown(queue: Ansible, cli: Cli) -> None:
     made = {**JOB, "exception": {"id": "ab", "who": "root@ctl", "reason": "paper"}}
-    report = {"queue": {"jobs": [made], "nodes": NODES}}
-    queue.answer = RunResult(
-        {
-            "storage1": HostResult("ok", reports=report),
-            "node1": HostResult("ok", reports={"grants": {"access": "granted", "gpus": ["GPU-a"], "grants": [GRANT]}}),
-        }
-    )
+    says(queue, made)
     assert "exception by root@ctl: paper" in cli("queue")[1]
-    _, out, _ = cli("grants", "--limit", "node1")
-    assert "root@ctl" in out
-    assert "exception: paper" in out
 
 
 @pytest.mark.holds("a grant of a job's ends with the job, or Slurm would give nobody that GPU")

@@ -88,7 +88,7 @@ def test_the_screen(ansible: Ansible, cli: Cli) -> None:
     assert "3 homes, 2 verified, 1 home with a problem; second copy on backup1" in out
     assert "Drift: unknown" in out
     assert "Pending: nothing" in out
-    assert "1 of 3 hosts did not succeed: node2" in err
+    assert "1 of 3 hosts did not succeed: node2 (127.0.0.1, port 3)" in err
 
 
 @pytest.mark.parametrize(
@@ -143,6 +143,11 @@ def test_a_node_that_takes_no_jobs_says_why(ansible: Ansible, cli: Cli) -> None:
 def test_a_node_that_does_not_answer_the_queue_is_not_to_be_resumed(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = answers({**STORAGE, "queue": {"node1": "Prolog error"}})
     assert "Queue: node1 takes no jobs: journalctl -u slurmd on the node says what failed" in cli("status")[1]
+    ansible.answer = answers({**STORAGE, "queue": {"node1": "Low RealMemory (reported:1 < 2)"}})
+    assert (
+        "Queue: node1 takes no jobs: it has less than the queue was told: mend it, or gpuadmin provision"
+        in " ".join(cli("status")[1].split())
+    )
     ansible.answer = answers({**STORAGE, "queue": {"node1": "Not responding", "node2": "fan is loud"}})
     _, out, _ = cli("status")
     assert "Queue: node2 takes no jobs: gpuadmin resume NODE" in out

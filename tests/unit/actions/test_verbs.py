@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from gpuadmin.cli import VERBS
+from gpuadmin.config.load import load_site
+from gpuadmin.config.memory import remember
 from gpuadmin.results import UNPINNED, HostResult, RunResult
 from tests.support.fake_ansible import KEY, NOBODY, OTHER, USERS, Ansible, Cli, ansible, users
 from tests.support.sites import UIDS
@@ -71,7 +73,8 @@ def test_check_mode_asks_the_same_and_writes_nothing(ansible: Ansible, cli: Cli,
     cli(*arguments, "--yes")
     predicted, done = ansible.asked
     assert (predicted.check, done.check) == (True, False)
-    own = {"gpuadmin_run_id": ""}  # each run has a word of its own
+    # each run has a word of its own, and a check asks in the same look what carries uids
+    own = {"gpuadmin_run_id": "", "gpuadmin_carried": None}
     assert {**predicted.variables, **own} == {**done.variables, **own}
     assert predicted.playbook == done.playbook
 
@@ -136,7 +139,75 @@ def test_a_check_asks_once_and_again_where_a_host_knows_better(ansible: Ansible,
     code, out, err = cli("add-user", "yuna", "--check")
     assert (code, ansible.looked, asked()) == (0, 0, [20003, 20003, 20004]), err
     assert "account yuna, uid 20004" in out
-    assert "uid 20003" not in out
+    assert "uid 20003 is given to nobody: storage1: /srv/homes/ghost" in out
+
+
+@pytest.mark.holds("a uid that something carries is given to nobody", "one host cannot use up all uids")
+def test_a_newcomer_gets_no_uid_that_something_on_a_host_or_in_an_adopted_home_carries(
+    ansible: Ansible, cli: Cli
+) -> None:
+    """Files of 1050 were deep in homes, and adopt had reported their owner; the 27th newcomer got 1050."""
+    carried = {"looked": ["/srv/homes (2 levels)"], "not_looked": ["/srv/homes/x: did not answer in 1 s"]}
+    ansible.uids = HostResult(
+        "ok", reports={"uids": dict(UIDS), "carried": {"ids": {"20003": "/srv/homes/ghost"}, **carried}}
+    )
+    assert ansible.site is not None
+    entry = {"name": "hana", "uid": 20004}
+    seen = {"homes": [{"path": "/home", "entries": [entry]}], "accounts": [{"name": "minji", "uid": 20000}]}
+    (ansible.site / "adoption.json").write_text(json.dumps({"hosts": {"gpu9": {"seen": seen}}}))
+    for more in ("--check", "--yes"):
+        code, out, err = cli("add-user", "yuna", more)
+        assert (code, "account yuna, uid 20005" in out) == (0, True), (out, err)
+        assert "uid 20003 is given to nobody: storage1: /srv/homes/ghost" in out
+        assert "uid 20004 is given to nobody: gpu9, when it was adopted: /home/hana" in out
+        assert "accounts and groups, /srv/homes (2 levels) of storage1" in out
+        missed = out.partition("not looked at for uids: ")[2].splitlines()[0]
+        assert all(one in missed for one in ("node1 (", "node2 (", "storage1: /srv/homes/x: did not answer in 1 s"))
+    many = {str(uid): "/local/x" for uid in range(20003, 20003 + 5001)}
+    node = ansible.answer.hosts["node1"]
+    node.reports = {"carried": {"ids": many, "looked": [], "not_looked": []}}
+    _, out, err = cli("add-user", "seo", "--check")
+    assert "node1 (it says that 5001 uids are carried there)" in out, err
+    assert "/local/x" not in out
+    node.reports = {}
+    assert "node2 (left out by --limit)" in cli("add-user", "seo", "--check", "--limit", "storage1,node1")[1]
+    code, _, err = cli("add-user", "dana", "--uid", "20004", "--yes")
+    assert (code, "uid 20004, for 'dana', is carried by gpu9, when it was adopted: /home/hana" in err) == (5, True), err
+    code, out, err = cli("add-user", "hana", "--uid", "20004", "--yes")
+    assert (code, "given to nobody" in out) == (0, False), err
+
+
+CHANGES = {
+    "minji": {"status": "differs", "operations": ["set shell '/usr/sbin/nologin' (was '/bin/bash')"]},
+    "jiho": {"status": "missing", "operations": ["create uid 20001", "lock"]},
+}
+
+
+@pytest.mark.parametrize("verb", ["provision", "sync-users"])
+def test_what_changes_for_people_comes_before_the_table_that_shortens_it(ansible: Ansible, cli: Cli, verb: str) -> None:
+    """provision made everybody's shell on the storage host nologin, below "… and 122 more"."""
+    storage = ansible.answer.hosts["storage1"]
+    storage.status, storage.changed = "changed", [f"user x{number}: set home" for number in range(40)]
+    ids = {"20001": "/srv/homes/minji/lost", "20000": "/srv/homes/other"}
+    storage.reports = {"users": CHANGES, "carried": {"ids": ids, "looked": [], "not_looked": []}}
+    code, out, err = cli(verb, "--check")
+    line = "storage1: shell becomes /usr/sbin/nologin for 1 person, who cannot log in there any more: minji"
+    assert (code, out.index(line) < out.index("and 29 more")) == (0, True), (out, err)
+    # jiho is new on all hosts, minji's account is there
+    assert "storage1: uid 20001, which jiho gets, is carried by /srv/homes/minji/lost" in out
+    assert "uid 20000" not in out
+    assert ansible.site is not None
+    remember(ansible.site, load_site(str(ansible.site)).registry.registry)
+    assert "is carried by" not in cli(verb, "--check")[1], "whom gpuadmin gave their uid has files of it"
+    assert "gpuadmin_carried" not in ansible.asked[-1].variables
+
+
+@pytest.mark.parametrize("text", ['{"hosts": 1}', '{"hosts": {"a": 1}}', '{"hosts": {"a": {"seen": {"homes": 5}}}}'])
+def test_a_damaged_adoption_is_not_looked_at(ansible: Ansible, cli: Cli, text: str) -> None:
+    assert ansible.site is not None
+    (ansible.site / "adoption.json").write_text(text)
+    code, out, err = cli("add-user", "yuna", "--check")
+    assert (code, "what adopt saw (adoption.json is damaged)" in out) == (0, True), err
 
 
 def test_a_check_that_hears_of_no_uids_knows_nothing(ansible: Ansible, cli: Cli) -> None:

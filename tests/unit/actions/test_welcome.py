@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpuadmin.actions.shared.accounts import Taken
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import OTHER, Ansible, Cli, ansible
 from tests.support.mail_server import Server, StartServer, certificate, serve
@@ -112,7 +113,7 @@ def test_a_run_that_was_cut_off_forgets_nobody(
 
     with monkeypatch.context() as patched:
         patched.setattr("gpuadmin.ansible.runner.run", cut)
-        patched.setattr("gpuadmin.actions.add_user.uids_elsewhere", lambda session, looked: {})
+        patched.setattr("gpuadmin.actions.add_user.uids_elsewhere", lambda session, looked: Taken())
         assert cli(*YUNA)[0] == 130
     assert ledger(site) == ["owed"]
     assert cli(*AGAIN)[0] == 0

@@ -1,5 +1,6 @@
 """What does not fit: a fault of a host or of a person gives the conflict of its kind, and nothing else does."""
 
+import shlex
 from datetime import datetime
 from typing import Any
 
@@ -7,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuadmin.accounts.importing import read_keys
 from gpuadmin.adoption import page as pages
 from gpuadmin.adoption.conflict import Conflict
 from gpuadmin.adoption.of_root import overlaps
 from gpuadmin.adoption.proposal import Proposal, propose
 from gpuadmin.adoption.seen import Host
+from gpuadmin.config.fields import key_fingerprint
 from tests.support.adoptable import ANSWER, ROOT, account, homes, host, keys, storage
 from tests.support.sites import public_key
 
@@ -64,16 +67,27 @@ def active(*units: str) -> dict[str, Any]:
     return {"services": {"active": list(units), "repositories": []}}
 
 
+def with_keys(**whose: dict[str, Any]) -> dict[str, Any]:
+    return {"keys": {**WITH_KEYS, **whose}}
+
+
+def sshd(**settings: list[str]) -> dict[str, Any]:
+    return {"sshd": {"include": True, "settings": settings, "problem": None}}
+
+
 LDAP = {"sources": ["sss"], "accounts": [{"name": "hana", "uid": 1500}]}
 ODD_ENTRY = {"name": "a b", "kind": "link", "uid": 0, "owner": "root", "mode": 0o777}
 NOBODYS = {"name": "hana", "kind": "directory", "uid": 70001, "owner": None, "mode": 0o700, "problem": None}
-OPTIONED = keys(options=[{"names": ["command", "from"], "fingerprint": "SHA256:x"}])
+LINKED = {"name": "minji", "kind": "link", "uid": 0, "owner": "root", "mode": 0o777, "problem": None,
+          "link": {"leads": "/data/minji", "uid": 1001}}  # fmt: skip
+OPTIONED = keys(public_key("minji"), options=[{"names": ["command", "from"], "fingerprint": "SHA256:x"}])
 #: What differs on gpu2 from gpu1, where everything fits → the kinds of conflict, with a word of the first.
 FAULTS: list[tuple[dict[str, Any], dict[str, str]]] = [
     (accounts(account("minji", 1005)), {"uid differs": "minji has 1001 on gpu1, 1005 on gpu2"}),
     (accounts(account("minji", 1002), account("jiho", 1001)), {"uid swapped": "jiho and minji"}),
     (accounts(account("ham", 1001)) | {"keys": {**WITH_KEYS, "ham": keys(public_key("ham"))}},
-     {"uid differs": "ham", "uid shared": "uid 1001 is several people's: ham on gpu2; minji on gpu1, gpu2"}),
+     {"uid differs": "ham", "uid shared": "uid 1001 is several people's: ham on gpu2; minji on gpu1, gpu2",
+      "key to be decided": "is on gpu2, and not on gpu1", "no key": "ham"}),
     (accounts(account("Park.J", 1007)), {"person left out": "Park.J (1007 on gpu2)"}),
     (accounts(account("jenkins", 1015, shell="/sbin/nologin")), {"account that is no person's": "jenkins"}),
     (accounts({**MINJI, "gid": 100}), {"group differs": "minji"}),
@@ -84,18 +98,34 @@ FAULTS: list[tuple[dict[str, Any], dict[str, str]]] = [
     (accounts({**MINJI, "shell": "/bin/zsh"}), {"shell differs": "minji"}),
     (accounts({**MINJI, "home": "/data/minji"}), {"home elsewhere": "minji has /data/minji"}),
     (accounts(account("toor", 0)), {"root by another name": "toor"}),
-    ({"keys": {"minji": OPTIONED}}, {"key with options": "has command, from in front of it"}),
-    ({"keys": {"minji": keys(odd=2)}}, {"key damaged": "minji"}),
-    ({"keys": {"jiho": keys(public_key("minji"))}}, {"key shared": "jiho, minji", "no key": "minji"}),
+    (with_keys(minji=OPTIONED), {"key with options": "has command, from in front of it"}),
+    (with_keys(minji=keys(public_key("minji"), odd=2, why=["is a private key"])),
+     {"key damaged": "minji: of a line in a file of keys: is a private key"}),
+    (with_keys(jiho=keys(public_key("jiho"), public_key("minji"))), {"key shared": "jiho, minji", "no key": "minji"}),
+    (with_keys(jiho=keys(public_key("jiho"), public_key("evil"))),
+     {"key to be decided": f"jiho: {key_fingerprint(public_key('evil').split()[1])} is on gpu2, and not on gpu1"}),
+    (with_keys(minji=keys(problem="Permission denied")),
+     {"keys not read": "Permission denied", "key to be decided": "is on gpu1 (not known of gpu2)", "no key": "minji"}),
+    (accounts({**MINJI, "gecos": "Kim,evil@example.org"}),
+     {"address to be decided": "evil@example.org is the e-mail address on gpu2, and not on gpu1"}),
+    (accounts({**MINJI, "gecos": "\ufffd\ufffd,,,"}), {"full name not read": "minji"}),
+    ({"used": {"units": {"minji": "lab.service"}, "idle": None}}, {"person or service": "lab.service runs as it"}),
+    (accounts(account("choi", 501)), {"person left out": "choi (501 on gpu2) has a shell and the home /home/choi"}),
+    (accounts(account("alum", 1016, shell="/sbin/nologin")) | {"homes": [homes("alum")]},
+     {"account that is no person's": "it has a home on gpu2", "homes on the node": "alum"}),
     ({"homes": [homes("minji")]}, {"homes on the node": "/home of gpu2 has 1 home on its own disk"}),
     ({"homes": [homes(mounted=True, source="/dev/sdb1")]}, {"home mount": "/home is a mount of /dev/sdb1 (ext4)"}),
     ({"homes": [homes(mounted=True, source="other:/x", fstype="nfs4")]}, {"home mount": "other:/x"}),
+    ({"homes": [homes(mounted=True, source="/etc/auto.home", fstype="autofs")]}, {"home mount": "(autofs)"}),
+    ({"homes": [{**homes(), "entries": [LINKED]}]},
+     {"homes on the node": "minji", "home that is a link": "/home/minji, the home of minji, is a symbolic link to"}),
     ({"homes": [{**homes(), "entries": [ODD_ENTRY]}]},
      {"homes on the node": "a b", "home that is odd": "/home/a b is a symbolic link of root"}),
     ({"homes": [{**homes(), "entries": [NOBODYS]}]},
      {"homes on the node": "hana", "owner without an account": "/home/hana belongs to uid 70001"}),
     ({"directory": LDAP}, {"names from elsewhere": "takes names from sss as well (/etc/nsswitch.conf): hana"}),
     (group("docker", "minji"), {"in the group docker": "minji"}),
+    (accounts({**MINJI, "gid": 990}), {"in the group docker": "minji", "group differs": "minji"}),
     (docker(containers=1, volumes=["data"], volume_count=3),
      {"Docker of root's": "1 container, 3 volumes (named: data)"}),
     (active("docker.service"), {"Docker of root's": "docker.service runs as root"}),
@@ -109,6 +139,9 @@ FAULTS: list[tuple[dict[str, Any], dict[str, str]]] = [
     ({"sshd": {"include": False, "settings": {}, "problem": None}}, {"sshd without Include": "include"}),
     ({"sshd": {"include": True, "settings": {"allowusers": ["minji"]}, "problem": None}},
      {"sshd keeps people out": "allowusers: minji"}),
+    (sshd(authorizedkeyscommand=["/usr/bin/sss_ssh_authorizedkeys %u"]), {"keys from a command": "sss_ssh_auth"}),
+    (sshd(authorizedkeyscommand=["none"]), {}),
+    ({"sshd": {"include": True, "settings": {}, "problem": "no hostkeys"}}, {"not read": "no hostkeys"}),
     ({"root": {"problems": ["the root is ext4"]}}, {"root without images": "the root is ext4"}),
     ({"system": {**ANSWER["system"], "systemd": False}}, {"system": "without systemd"}),
     ({"system": {**ANSWER["system"], "family": None, "name": "Slackware"}}, {"system": "runs Slackware"}),
@@ -142,6 +175,56 @@ def test_the_same_on_several_hosts_is_one_conflict() -> None:
     (one,) = conflicts(NAS, good("gpu1", **fault), good("gpu2", **fault))["in the group docker"]
     assert one.hosts == ("gpu1", "gpu2")
     assert one.remedies == ("# as root on gpu1, gpu2", "gpasswd -d minji docker")
+
+
+AUTOMOUNTED = {"homes": [homes("minji", mounted=True, source="/etc/auto.home", fstype="autofs", network=True)]}
+
+
+def test_homes_on_a_disk_of_their_own_are_moved_before_it_is_unmounted() -> None:
+    lines = conflicts(NAS, good(homes=[homes("minji", mounted=True, source="/dev/sdb1")]))["home mount"][0].remedies
+    assert [line.split()[:2] for line in lines] == [
+        ["gpuadmin", "provision"], ["gpuadmin", "move-homes"], ["#", "as"], ["umount", "/home"],
+    ]  # fmt: skip
+    assert "after move-homes" in lines[-1]
+
+
+def test_umount_is_no_way_out_of_an_automounter() -> None:
+    lines = conflicts(NAS, good(**AUTOMOUNTED))["home mount"][0].remedies
+    assert any("auto.master" in line for line in lines)
+    assert not any(line.startswith("umount") for line in lines)
+
+
+def test_whose_first_group_it_is_gets_one_of_their_own() -> None:
+    both = accounts({**MINJI, "gid": 990}) | group("docker", "jiho")
+    lines = conflicts(NAS, good(**both))["in the group docker"][0].remedies
+    assert "gpasswd -d jiho docker" in lines
+    assert not any(line.startswith("gpasswd -d minji") for line in lines)
+    assert any("usermod -g minji minji" in line for line in lines)
+
+
+@pytest.mark.parametrize(("days", "asked"), [((400, 900), True), ((400, 3), False), ((400, None), False)])
+def test_who_has_not_logged_in_for_a_year_is_asked_about(days: tuple[int | None, ...], asked: bool) -> None:
+    told = [{"units": {}, "idle": None if one is None else {"minji": one, "jiho": 1}} for one in days]
+    found = conflicts(NAS, *(good(f"gpu{place}", used=one) for place, one in enumerate(told)))
+    assert [one.people for one in found.get("person or service", [])] == ([("minji",)] if asked else [])
+
+
+@pytest.mark.holds("what is an account's home is not moved away")
+def test_no_account_s_home_is_moved_away() -> None:
+    """Whoever it is: somebody whom users.yml cannot have, with a low uid, another's files, or a link in its place."""
+    names = ("j.doe", "MinJi", "choi", "alum", "p.alum")
+    ones = [account("j.doe", 1101), account("MinJi", 1102), account("choi", 501), account("p.alum", 1103),
+            account("alum", 1104, home="//home/alum/", shell="/sbin/nologin"), MINJI]  # fmt: skip
+    there = {"homes": [homes(*names, "nobodys", "cut?")]}
+    (one,) = conflicts(NAS, good(accounts=[ROOT, GPUADMIN, *ones], **there))["homes on the node"]
+    moved = [line for line in one.remedies if "mv " in line]
+    assert [line for line in moved if not line.endswith("mv -n /home/nobodys /home.before/")] == []
+    assert len(moved) == 1, "of a name that was not told whole there is no command"
+    page = pages.page(proposal(NAS, good(accounts=[ROOT, GPUADMIN, *ones], **there)), datetime(2026, 12, 1))
+    assert "; 4 people are left out: MinJi, choi, j.doe, p.alum." in page
+    assert all(name in "\n".join(one.remedies) for name in (*names, "cut?"))
+    odd = conflicts(NAS, good(accounts=[ROOT, GPUADMIN, *ones], **there)).get("home that is odd", [])
+    assert not any(name in one.words for one in odd for name in names), "each of them has it as its home"
 
 
 def test_a_name_that_cannot_be_leads_to_renumber() -> None:
@@ -185,6 +268,7 @@ def test_a_look_without_root_says_so_and_claims_nothing_else() -> None:
     found = conflicts(NAS, good(), blind)
     assert set(found) == {"read without root"}
     assert found["read without root"][0].hosts == ("gpu2",)
+    assert "could not become root there: a password is required. Not known" in found["read without root"][0].words
 
 
 @pytest.mark.parametrize(
@@ -274,3 +358,16 @@ def test_what_comes_next_has_bootstrap_where_there_is_no_admin_account() -> None
         "\ngpuadmin bootstrap gpu1 nas1 --as root" in pages.page(missing, datetime(2026, 12, 1)).partition("## Next")[2]
     )
     assert list(pages.next_commands(proposal(good(), NAS))) == ["gpuadmin check", "gpuadmin provision --check"]
+
+
+def test_keys_that_are_to_be_decided_can_be_added_as_they_are_printed() -> None:
+    """Each is a command that change-user takes. A comment, which whoever wrote the key has chosen, is in none."""
+    two = [f"{public_key(seed)} x' $(reboot) `id`" for seed in ("a", "b")]
+    found = proposal(NAS, good(), good("gpu2", **with_keys(jiho=keys(public_key("jiho"), *two))))
+    (one,) = (one for one in found.conflicts if one.kind == "key to be decided")
+    asked, *lines = one.remedies
+    assert asked.startswith("# ask jiho ")
+    words = [shlex.split(line) for line in lines]
+    assert [line[:4] for line in words] == [["gpuadmin", "change-user", "jiho", "--add-key"]] * 2
+    assert [read_keys([line[4]]) for line in words] == [(public_key(seed).rpartition(" ")[0],) for seed in ("a", "b")]
+    assert "| jiho | 1002 | 1, and 2 to be decided |" in pages.page(found, datetime(2026, 12, 1))

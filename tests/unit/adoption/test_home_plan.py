@@ -19,12 +19,14 @@ def node(**homes: dict[str, Any]) -> dict[str, Any]:
     """What a node says that has these homes."""
     return {
         "homes": homes, "uids": dict.fromkeys(homes, UID), "problems": {}, "elsewhere": {}, "busy": {}, "closed": [],
-        "host_key": "ssh-ed25519 A",
+        "host_key": "ssh-ed25519 A", "note": "", "no_login": "",
     }  # fmt: skip
 
 
 def storage(**more: Any) -> dict[str, Any]:
-    found = {"free": 10**9, "there": {}, "parts": [], "problems": {}, "uids": {}, "busy": {}, "closed": []}
+    found = {
+        "free": 10**9, "there": {}, "parts": [], "problems": {}, "uids": {}, "busy": {}, "closed": [], "reached": {},
+    }  # fmt: skip
     return {**found, **more}
 
 
@@ -39,6 +41,31 @@ def found(nodes: dict[str, Any], there: dict[str, Any] | None = None, **more: An
 
 def homes_of(decision: Decision) -> dict[str, bool]:
     return {one.host: one.main for one in decision.fetch}
+
+
+@pytest.mark.holds("nothing is planned for a node that root cannot log in to")
+@pytest.mark.holds("nothing is planned for a node that the storage host does not reach")
+@pytest.mark.parametrize(
+    ("node_says", "reached", "why"),
+    [
+        ({}, {"gpu1": "ssh-ed25519 A"}, None),
+        ({}, {}, None),
+        ({"no_login": "lets root in by no key"}, {"gpu1": "ssh-ed25519 A"}, "gpu1: lets root in by no key"),
+        ({}, {"gpu1": ""}, "gpu1: nas1 gets no ssh host key at 127.0.0.1, port 22: gpuadmin_address"),
+        ({}, {"gpu1": "ssh-ed25519 B"}, "gpu1: nas1 finds another host at 127.0.0.1: gpuadmin_address"),
+    ],
+)
+def test_a_home_that_cannot_be_fetched_is_left(
+    node_says: dict[str, Any], reached: dict[str, str], why: str | None
+) -> None:
+    nodes = {"gpu1": {**node(minji=home()), **node_says}, "gpu2": {**node(), "no_login": "has nobody's home"}}
+    decision = found(nodes, storage(reached=reached), addresses={"gpu1": "127.0.0.1"})
+    assert bool(decision.fetch) is (why is None)
+    assert (why or "") in decision.left.get("minji", "")
+
+
+def test_homes_of_an_automounter_are_named() -> None:
+    assert found({"gpu1": {**node(), "note": "is an automounter's"}}).notes == ("gpu1: is an automounter's",)
 
 
 TWO = {"gpu1": node(minji=home(5)), "gpu2": node(minji=home(9))}

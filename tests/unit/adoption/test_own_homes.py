@@ -40,13 +40,29 @@ def test_a_home_on_the_storage_host_stays_the_home(shown_by: str) -> None:
     assert "that of nas1 stays the home" in several.words
 
 
+@pytest.mark.holds("what is in the storage host's own homes is copied as nobody but its owner")
+def test_what_the_storage_host_has_beside_what_it_serves_is_nobody_s_home_on_nodes() -> None:
+    """minji's files are in /home there, and nodes mount /srv/homes: it is said, and not taken for the home."""
+    there = homes("minji", "gone")
+    server = storage(accounts=[ROOT, account("minji", 1001)], homes=[there, homes(path="/srv/homes")])
+    hosts = [server, node("gpu1")]
+    assert found(*hosts)["minji"] == Own(("gpu1",), False)
+    (one,) = conflict("homes of the storage host's own", *hosts)
+    assert (one.people, one.hosts) == (("minji",), ("nas1",))
+    copy = "runuser -u minji -- cp -aT /home/minji /srv/homes/minji/before-nas1"
+    assert one.remedies[1:] == (f"test ! -e /srv/homes/minji/before-nas1 && {copy}",)
+    other = storage(accounts=[ROOT, account("minji", 1009)], homes=[there])
+    (one,) = conflict("homes of the storage host's own", other, node("gpu1"), node("gpu2"))
+    assert not any("cp " in line for line in one.remedies), "as another's they are not copied"
+
+
 @pytest.mark.holds("a home goes to nobody but its owner")
 def test_what_is_another_s_is_copied_to_nobody_and_named() -> None:
     hosts = [storage(), node("gpu1"), node("gpu2", owner=1002)]
     assert found(*hosts)["minji"] == Own(("gpu1",), False)
     lines = next(one for one in conflict("homes on the node", *hosts) if one.hosts == ("gpu2",)).remedies
-    assert any(line.startswith("# nobody's by name and owner: minji:") for line in lines)
-    assert not any("move-homes" in line for line in lines)
+    assert lines[0].startswith("# move-homes leaves the homes of minji: another's uid")
+    assert not any("mv " in line or line.startswith("gpuadmin") for line in lines)
 
 
 @pytest.mark.parametrize("kind", ["link", "file", "other"])

@@ -22,7 +22,7 @@ from gpuadmin.adoption.people import (
 from gpuadmin.adoption.seen import Host
 from gpuadmin.adoption.settings import id_ranges
 from gpuadmin.config.schema import Settings
-from tests.support.adoptable import ANSWER, account, host, keys
+from tests.support.adoptable import ANSWER, account, homes, host, keys
 from tests.support.sites import public_key
 
 SETTINGS = Settings.model_validate({"name": "x", "accounts": {"uid_first": 1000, "uid_last": 18999}})
@@ -112,6 +112,17 @@ def test_no_group_has_a_new_uid_as_its_gid() -> None:
     assert {user.name: user.uid for user in everybody.users} == {"dodam": 1011, "ham": 1013}
 
 
+@pytest.mark.holds("whoever adopt gives a uid gets none that somebody's directory has")
+def test_no_directory_of_homes_has_a_new_uid() -> None:
+    left = homes("left")
+    left["entries"][0]["uid"] = 1012
+    everybody = found(
+        with_accounts("a", account("ham", 1011)),
+        with_accounts("b", account("dodam", 1011), homes=[left]),
+    )
+    assert {user.name: user.uid for user in everybody.users} == {"dodam": 1011, "ham": 1013}
+
+
 def test_who_is_no_person() -> None:
     everybody = found(
         with_accounts(
@@ -146,6 +157,30 @@ def test_who_cannot_be_in_users_yml(name: str, uid: int, words: str) -> None:
     assert words in str(everybody.persons[name].refused)
 
 
+@pytest.mark.holds("what one host says of somebody goes to no other")
+@pytest.mark.parametrize(
+    ("everywhere", "taken"),
+    [({"a", "b"}, False), ({"b"}, True), ({"b", "away"}, False)],
+)
+def test_what_one_host_says_is_taken_where_no_other_is(everywhere: set[str], taken: bool) -> None:
+    """Root of a captured host writes a key and an address for somebody: neither may go to the other hosts."""
+    minji = account("minji", 1001, gecos="Kim,evil@example.org")
+    hosts = [
+        with_accounts("a", account("minji", 1001)),
+        with_accounts("b", minji, keys={"minji": keys(public_key("x"))}),
+    ]
+    given = found_people(hosts, "root", None, {})
+    (user,) = people(hosts, SETTINGS, given, None, everywhere=everywhere).users
+    assert (bool(user.keys), bool(user.email)) == (taken, taken)
+
+
+@pytest.mark.holds("what somebody has protected is made no person")
+def test_what_is_protected_stays_protected() -> None:
+    hosts = [with_accounts("a", account("backup2", 1200), account("minji", 1001))]
+    accounts, _, aside = found_people(hosts, "root", None, {}, ["backup2"])
+    assert (set(accounts), aside) == ({"minji"}, {"backup2": "gpuadmin.yml says so"})
+
+
 def test_keys_of_all_hosts_but_none_that_two_have() -> None:
     one, two, both = (public_key(seed) for seed in ("1", "2", "both"))
     accounts = [account("minji", 1001), account("jiho", 1002)]
@@ -154,7 +189,8 @@ def test_keys_of_all_hosts_but_none_that_two_have() -> None:
         with_accounts("b", *accounts, keys={"minji": keys(one, two, "ssh-ed25519 nonsense {{x}}")}),
     )
     users = {user.name: user.keys for user in everybody.users}
-    assert users == {"minji": [one, two], "jiho": []}
+    assert users == {"minji": [one], "jiho": []}
+    assert {key.text: key.hosts for key in everybody.persons["minji"].keys.values()} == {one: ("a", "b"), two: ("b",)}
     assert len(everybody.persons["jiho"].shared_keys) == 1
 
 
@@ -170,6 +206,7 @@ def test_keys_of_all_hosts_but_none_that_two_have() -> None:
         ("{{ evil }}", None, None),
         ("\x1b[2J", None, None),
         ("", None, None),
+        ("\ufffd\ufffd,,,minji@example.org", "minji@example.org", None),
     ],
 )
 def test_what_gecos_says(gecos: str, email: str | None, name: str | None) -> None:

@@ -99,6 +99,22 @@ TABLE: dict[str, tuple[list[tuple[str, str, dict[str, Any]]], HostResult]] = {
     "a remark without an end": (
         [ok(remarks=["a" * 9999, "b"])], HostResult("ok", message="a" * 4000),
     ),
+    "sudo's own words": (
+        [("failed", "n", {"res": {
+            "msg": "Module result deserialization failed: No start of json char found", "module_stdout": "",
+            "module_stderr": "sudo: sorry, you must have a tty to run sudo\r\nShared connection to n closed.\r\n"}})],
+        HostResult("failed", [], "sudo: sorry, you must have a tty to run sudo"
+                                 f" (requiretty is in its sudoers: visudo there, and take it out){STEP}"),
+    ),
+    "sudo's own words, where Ansible waits for it": (
+        [("failed", "n", {"res": {"msg": "Task failed: Premature end of stream waiting for become success.\n"
+                                         ">>> Standard Error\nops is not in the sudoers file."}})],
+        HostResult("failed", [], f"ops is not in the sudoers file. (its sudoers has no rule for this account){STEP}"),
+    ),
+    "a module whose program wrote to its output alone": (
+        [("failed", "n", {"res": {"msg": "Module result deserialization failed.", "module_stdout": "no space left"}})],
+        HostResult("failed", [], f"no space left{STEP}"),
+    ),
     "a module that ends without JSON": (
         [("failed", "n", {"res": {"msg": "MODULE FAILURE: see stderr", "module_stderr": "Traceback\nKeyError: 'x'"}})],
         HostResult("failed", [], f"KeyError: 'x'{STEP}"),

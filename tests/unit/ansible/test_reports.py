@@ -97,6 +97,7 @@ GOOD: dict[str, Any] = {
     "users": PERSON, "homes": PERSON, "scratch": PERSON, "login_access": PERSON, "sessions": PERSON,
     "problems": ["homes: not mounted"], "begun": False, "refused": {"bob": "uid 20005 was given to alice"},
     "uids": {"memory": {"20000": "minji"}, "seen": {"20003": "/srv/homes/ghost"}, "problem": None},
+    "carried": {"ids": {"20004": "/local/ghost"}, "looked": ["/local (2 levels)"], "not_looked": []},
     "backup": BACKUP, "pruned": ["20261121T010203Z-daily"],
     "privileges": {
         "found": [{"key": "minji in group sudo", "words": "may become root by sudo", "rank": "root"}], "aside": ["x"],
@@ -178,8 +179,10 @@ GOOD: dict[str, Any] = {
         "closed": ["minji"], "working": False,
         "host_key": "", "homes": {"minji": NODE_HOME}, "problems": {"jiho": "is another's"},
         "free": 9, "there": {"minji": {"kind": "none", "before": ["before-x"]}}, "parts": [MOVED],
+        "note": "x", "no_login": "x", "reached": {"honest": ""},
     },
-    "moved": {"parts": [{"name": "minji", "host": "honest", "checksum": "c", "missing": 1}], "problems": {"jiho": "x"}},
+    "moved": {"parts": [{"name": "minji", "host": "honest", "checksum": "c", "missing": 1}], "problems": {"jiho": "x"},
+              "closed": ["minji"], "working": True},
     "move_key": "ssh-ed25519 " + "A" * 68,
     "root_docker": {
         "running": True, "problem": "",
@@ -574,6 +577,7 @@ ENDS: list[tuple[str, tuple[Any, ...], Any, Any]] = [
     ("store", ("b", "manifest", "streams"), MANIFEST["streams"], []),
     ("uids", ("seen",), {"9" * 10: "x"}, {"9" * 11: "x"}),
     ("uids", ("memory",), {"0": "x"}, {"": "x"}),
+    ("carried", ("ids",), {"9" * 10: "x"}, {"x": "x"}),
     ("adoption", ("accounts",), ANSWER["accounts"][:1] * 5000, ANSWER["accounts"][:1] * 5001),
     ("adoption", ("accounts", 0, "gecos"), "x" * 400, "x" * 401),
     ("adoption", ("accounts", 0, "uid"), 10**10 - 1, 10**10),

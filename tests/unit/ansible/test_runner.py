@@ -463,6 +463,18 @@ def test_what_looks_after_a_run_hears_how_it_ended(
     os.close(reader)
 
 
+def test_without_what_looks_after_it_no_run_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A zip keeps no modes, and the ansible-playbook behind it in PATH would run on without the site's lock."""
+    (tmp_path / "ansible-playbook").write_text("#!/bin/sh\n")
+    monkeypatch.setattr(layer, "LIBEXEC", tmp_path)
+    with (
+        pytest.raises(GpuadminError, match="may not be run") as caught,
+        layer._told_when_over(tmp_path),
+    ):
+        pass
+    assert f"chmod +x {tmp_path}/ansible-playbook" in str(caught.value.hint)
+
+
 @pytest.mark.holds(
     "nothing of a run goes on when it has ended here",
     "a run that ended ends no other run of this machine",
@@ -627,7 +639,7 @@ def wrapped(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     (programs / "ansible-playbook").write_text(f"#!/bin/sh\necho $$ >{tmp_path}/number\nexec sleep 600\n")
     (programs / "ansible-playbook").chmod(0o755)
     starts = subprocess.Popen(
-        ["/bin/sh", "-c", f"exec 8<>{alive}; {invocation._LIBEXEC}/ansible-playbook 8>&- & wait"],
+        ["/bin/sh", "-c", f"exec 8<>{alive}; {invocation.LIBEXEC}/ansible-playbook 8>&- & wait"],
         env={"PATH": str(programs), "TMPDIR": str(tmp_path), "GPUADMIN_ALIVE": str(alive)}, start_new_session=True,
     )  # fmt: skip
     number = tmp_path / "number"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 from gpuadmin.ansible.invocation import Invocation, extra_variables
 from gpuadmin.ansible.runner import run
 from gpuadmin.config.load import load_site
+from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.content import content_path
 from tests.support.sites import make_local_site, make_site
 
@@ -44,6 +46,22 @@ def test_ansible_reads_a_site_by_itself(tmp_path: Path) -> None:
     found = asked(make_site(tmp_path / "site"))
     names = set.intersection(*(set(one) for one in found.values()))
     assert {"accounts_users", "backups_home_seconds", "homes_client_server", "gpuadmin_site"} <= names
+
+
+def test_a_site_s_directory_as_inventory_has_no_groups_of_its_schemas(tmp_path: Path) -> None:
+    """`-i SITE`: its schemas gave 60 warnings, and the groups `$defs` and `properties`."""
+    site = tmp_path / "site"
+    write_site(site, name="test", settings={}, hosts=[SiteHost("storage1", ("storage",)), SiteHost("node1", ("gpu",))])
+    words = [Path(sys.executable).with_name("ansible-inventory"), "-i", site, "--graph"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "|--node1" in done.stdout
+    assert "$defs" not in done.stdout + done.stderr
+    assert "properties" not in done.stdout + done.stderr
+    for file in ("gpuadmin.yml", "users.yml"):
+        schema = re.search(r"\$schema=(\S+)", (site / file).read_text())
+        assert schema is not None
+        assert (site / schema[1]).is_file(), "editors find it"
 
 
 @pytest.mark.holds("what the inventory says of a host wins", "what the inventory says for all hosts wins")

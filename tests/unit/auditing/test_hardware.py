@@ -82,6 +82,17 @@ def test_the_record_keeps_what_nobody_knows() -> None:
     assert (moved["gpu1"]["gpu"], moved["gpu2"]["gpu"]) == ({}, {**ONE, **TWO})
 
 
+def test_a_number_that_the_record_has_of_several_is_said_once() -> None:
+    """Of a BMC's link on all boards of a maker: until it is recorded, and once more where a further host has it."""
+    hosts, both = ["gpu1", "gpu2"], seen(ONE, ONE)
+    assert [one.host for one in changes(RECORD, both) if "one number is one thing" in one.words] == hosts
+    record = merged(RECORD, both, hosts)
+    assert changes(record, both) == []
+    assert merged(record, seen(ONE), hosts) == record, "also while one of them does not answer"
+    more = {**both, "gpu3": both["gpu2"]}
+    assert {one.host for one in changes(record, more) if "one number is one thing" in one.words} == {*more}
+
+
 def test_the_file(tmp_path: Path) -> None:
     assert load(tmp_path) is None
     save(tmp_path, RECORD)

@@ -425,7 +425,7 @@ def test_pinned_hosts(site: Path) -> None:
     assert list(findings(load_site(str(site)), today=TODAY)) == []
 
 
-@pytest.mark.parametrize("file", ["gpuadmin.schema.json", "users.schema.json"])
+@pytest.mark.parametrize("file", [".schemas/gpuadmin.schema.json", ".schemas/users.schema.json"])
 def test_json_schemas_are_closed_and_explain_every_field(file: str) -> None:
     schema = json.loads(json_schemas()[file])
     for node in (schema, *schema.get("$defs", {}).values()):
@@ -496,7 +496,7 @@ def test_the_same_about_many_is_one_line(site: Path, cli: Callable[..., tuple[in
     (site / "users.yml").write_text(f"users:\n{people}")
     code, out, err = cli("check", "--site", str(site))
     assert code == 0, err
-    assert "5000 people have no ssh key and cannot log in: user0, user1, " in out
+    assert "5000 people have no ssh key there, and log in only with one in their homes on the hosts: user0, " in out
     assert "5000 people have expired: user0, user1, " in out
     assert "and 4990 more" in out
     assert len(out.splitlines()) < 10
@@ -596,9 +596,17 @@ def test_a_directory_that_was_deleted_is_a_sentence(site: Path, tmp_path: Path) 
             "all:\n  children:\n    gpu: {hosts: {n1: {}}}\n    monitor: m1\n",
             "inventory/hosts.yml:4: monitor: must hold fields, not a text",
         ),
+        ("gpu: {hosts: 3}\n", "inventory/hosts.yml:1: gpu.hosts: must hold fields, not a number"),
+        ("gpu:\n  children: true\n", "inventory/hosts.yml:2: gpu.children: must hold fields, not yes or no"),
+        ("gpu: {vars: x, hosts: {n1: {}}}\n", "inventory/hosts.yml:1: gpu.vars: must hold fields, not a text"),
+        ("gpu: {vars: [x], hosts: {n1: {}}}\n", "inventory/hosts.yml:1: gpu.vars: must hold fields, not a list"),
     ],
 )
-@pytest.mark.holds("a host that Ansible would leave out is named", "a group that Ansible would leave out is named")
+@pytest.mark.holds(
+    "a host that Ansible would leave out is named",
+    "a group that Ansible would leave out is named",
+    "hosts that Ansible would leave out with the rest of their file are named",
+)
 def test_a_list_where_ansible_wants_fields_is_named(
     site: Path, cli: Callable[..., tuple[int, str, str]], text: str, words: str
 ) -> None:
@@ -606,6 +614,15 @@ def test_a_list_where_ansible_wants_fields_is_named(
     (site / "inventory" / "hosts.yml").write_text(text)
     code, out, err = cli("check", "--site", str(site))
     assert (code, words in err, "names no host" in out) == (2, True, False), out + err
+
+
+def test_a_text_is_the_name_of_the_only_host(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
+    """As Ansible takes it: `gpu: {hosts: n1}`."""
+    (site / "inventory" / "hosts.yml").write_text(
+        "gpu: {hosts: n1}\nstorage: {hosts: {s1: {}}}\nmine: {children: gpu}\n"
+    )
+    code, out, err = cli("check", "--site", str(site))
+    assert (code, "2 hosts" in out) == (0, True), out + err
 
 
 def test_what_configures_a_plugin_of_ansible_s_is_no_file_of_hosts(site: Path) -> None:

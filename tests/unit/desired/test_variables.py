@@ -38,6 +38,7 @@ def of(host: str, request: dict[str, Any] | None = None, **site: Any) -> dict[st
 #: Host, variable, what it is on a new site, where nobody asks for anything.
 NEW: list[tuple[str, str, Any]] = [
     ("gpu1", "accounts_login", True),
+    ("gpu1", "accounts_carried", None),
     ("nas1", "accounts_login", False),
     ("gpu1", "accounts_docker_data", "/local/.docker"),
     ("nas1", "accounts_docker_data", None),
@@ -124,6 +125,22 @@ def test_what_a_verb_has_to_say_is_not_there_without_it(name: str, asked: str) -
     """Nobody named is not nobody there, and nodes that know no signer would take no image: what needs it fails."""
     assert name not in of("gpu1")
     assert name in of("gpu1", {asked: "[]"})
+
+
+def test_by_which_names_the_hosts_of_a_site_are_known() -> None:
+    addresses = ["10.0.0.1", "192.168.0.2", "192.168.0.7", "192.168.0.9"]
+    assert set(addresses) | {"bak1", "gpu1", "gpu2", "nas1"} <= set(of("gpu1")["accounts_site"])
+
+
+def test_where_a_host_is_asked_for_what_carries_uids() -> None:
+    assert of("nas1", {"carried": True})["accounts_carried"] == {
+        "directories": ["/srv/storage/homes", "/srv/storage/homes/.gpuadmin-wiping"],
+        "backups": "/srv/storage/backups",
+    }
+    assert of("gpu1", {"carried": True})["accounts_carried"] == {
+        "directories": ["/local", "/tmp", "/var/tmp", "/dev/shm", "/local/.docker"],
+        "backups": None,
+    }
 
 
 def test_who_is_forgotten_is_not_remembered() -> None:

@@ -94,6 +94,18 @@ def _(broken: Broken) -> None:
     broken.write("run/nologin", "System is going down. Unprivileged users are not permitted to log in anymore.\n")
 
 
+@fault("`chage -M 90`, and the password is older")
+def _(broken: Broken) -> None:
+    words = "Authentication token is no longer valid; new one required"
+    broken.parts["pam_account"] = lambda _: {"refused": True, "aged": True, "words": words}
+    broken.manager = "failed"
+
+
+@fault("a rule of /etc/security/access.conf")
+def _(broken: Broken) -> None:
+    broken.parts["pam_account"] = lambda _: {"refused": True, "aged": False, "words": "Permission denied"}
+
+
 @fault("somebody's login shell is nologin")
 def _(broken: Broken) -> None:
     broken.edit("etc/passwd", f"/home/{NAME}:/bin/bash", f"/home/{NAME}:/usr/sbin/nologin")

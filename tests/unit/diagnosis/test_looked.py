@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect, trial
 
 from gpuadmin.actions.diagnose import TRIAL
@@ -43,6 +44,14 @@ def test_a_session_that_went_wrong_somewhere_is_right_nowhere() -> None:
     known = {"node1": host(trial=session(home="", command="")), "node2": host(trial=session(home="", command="ended"))}
     assert right(None, known, []) == ["a session by sshd's rules of PAM", "a file in the home"]
     assert tried(known | {"node3": host(trial={"steps": {}, "done": False})}) == ["node1", "node2"]
+
+
+@pytest.mark.holds("what follows from a refusal of PAM's is not right")
+def test_a_session_of_somebody_whom_pam_refuses_is_not_right() -> None:
+    known = {"node1": host(trial=session(), sessions={"manager": "active"})}
+    assert {"a session by sshd's rules of PAM", "user manager"} <= set(right("minji", known, []))
+    found = right("minji", known, [Finding("password-aged", "x", "y")])
+    assert not {"a session by sshd's rules of PAM", "user manager"} & set(found)
 
 
 def test_nothing_is_right_of_somebody_whom_nobody_knows() -> None:

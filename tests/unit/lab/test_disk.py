@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.lab import disk, image, rootfs, seed, state
-from gpuadmin.lab.commands import search_path
 from gpuadmin.lab.paths import guest_directory
+from gpuadmin.lab.programs import search_path
 from gpuadmin.lab.releases import RELEASES
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
-from gpuadmin.lab import cluster, commands, hosts, machines, seed, site, state
+from gpuadmin.lab import cluster, hosts, image, machines, probe, programs, seed, site, state
 from gpuadmin.lab.light import disk, gpus, host, machine
+from gpuadmin.lab.probe import Machine
 from gpuadmin.lab.progress import Progress
+from tests.support.machine import able
 
 
 @pytest.fixture
@@ -35,10 +37,23 @@ def test_a_lab_keeps_what_its_hosts_are(lab: state.Lab, tmp_path: Path, has: boo
         up(tmp_path, light=not has)
 
 
-def test_only_root_makes_them(lab: state.Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(RefusedError, match="only be made by root"):
+@pytest.mark.parametrize(
+    ("machine", "why", "hint"),
+    [
+        (able("root"), "no root here", "sudo, or a lab of virtual machines: leave --light out"),
+        (able("cgroup v2"), "no cgroup v2 here", "a lab of virtual machines: leave --light out"),
+        (able("loop devices", "user namespaces"), "no loop devices here", "a lab of virtual machines"),
+        (able("mounts", unwritable="/root cannot be written"), "no mounts here", None),
+        (able(unwritable="/root cannot be written"), "/root cannot be written", None),
+    ],
+)
+def test_a_machine_that_can_have_none_says_why(
+    machine: Machine, why: str, hint: str | None, lab: state.Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "look", lambda: machine)
+    with pytest.raises(RefusedError, match=f"no light hosts here: {why}") as caught:
         up(tmp_path, light=True)
+    assert hint in str(caught.value.hint) if hint else caught.value.hint is None
 
 
 @pytest.mark.parametrize(
@@ -49,15 +64,27 @@ def test_only_root_makes_them(lab: state.Lab, tmp_path: Path, monkeypatch: pytes
 def test_a_machine_without_a_program_is_told_how_to_get_it(
     lacking: str, package: str, lab: state.Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name in {"ssh", "ssh-keygen", *commands.LIGHT} - {lacking}:
-        (programs / name).symlink_to("/bin/true")
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(commands, "search_path", lambda: str(programs))
+    place = tmp_path / "bin"
+    place.mkdir()
+    for name in {"ssh", "ssh-keygen", *programs.LIGHT} - {lacking}:
+        (place / name).symlink_to("/bin/true")
+    monkeypatch.setattr(probe, "look", able)
+    monkeypatch.setattr(programs, "search_path", lambda: str(place))
     with pytest.raises(GpuadminError, match=f"the lab needs {lacking}, ") as caught:
         up(tmp_path, light=True)
     assert f"apt install {package};" in str(caught.value.hint)
+
+
+@pytest.mark.holds("no disk of light hosts is made without what Slurm needs there")
+def test_without_a_compiler_no_disk_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was made without Slurm's part, kept under the same key, and the queue did not answer for ten minutes."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(image, "ensure_root", lambda *_, **__: pytest.fail("minutes are spent"))
+    monkeypatch.setattr(programs, "search_path", lambda: str(tmp_path))
+    with pytest.raises(GpuadminError, match="the lab needs cc, ") as caught:
+        image.ensure_light(Progress())
+    assert "apt install gcc libc6-dev;" in str(caught.value.hint)
+    assert "command -v" not in (disk.HERE / "build.sh").read_text()
 
 
 def test_a_lab_of_an_earlier_version_has_virtual_machines(lab: state.Lab) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.errors import GpuadminError
-from gpuadmin.lab import accel, builder, cluster, commands, firmware, qemu, ssh, state
+from gpuadmin.lab import accel, builder, cluster, commands, firmware, programs, qemu, ssh, state
 from gpuadmin.lab.disk import NODE, NODE_UEFI
 from gpuadmin.lab.progress import Progress
 
@@ -167,7 +167,7 @@ def test_ssh_command(lab: state.Lab) -> None:
 
 
 def test_missing_tools_name_their_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "search_path", lambda: "/nonexistent")
+    monkeypatch.setattr(programs, "search_path", lambda: "/nonexistent")
     with pytest.raises(GpuadminError) as caught:
         commands.require("mmdebstrap", "qemu-img")
     assert "apt install mmdebstrap qemu-utils" in str(caught.value.hint)
@@ -176,7 +176,7 @@ def test_missing_tools_name_their_packages(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_another_system_is_told_at_the_start(lab: state.Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.system", lambda: "Darwin")
-    monkeypatch.setattr(commands, "search_path", lambda: "/nonexistent")
+    monkeypatch.setattr(programs, "search_path", lambda: "/nonexistent")
     with pytest.raises(GpuadminError, match="the lab needs Linux"):
         cluster.up(
             lab.name, wanted=(), memory_mib=512, firmware=None, site_directory=lab.directory, progress=Progress()
@@ -189,3 +189,14 @@ def test_a_failed_command_can_be_pasted() -> None:
     assert "sh -c 'echo no luck >&2; exit 3'" in caught.value.message
     assert "status 3" in caught.value.message
     assert "no luck" in caught.value.message
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    pages = "for n in 1 2 3; do echo \"cp: error writing 'file$n': No space left on device\"; done; exit 1"
+    for log in (None, tmp_path / "log"):
+        with pytest.raises(GpuadminError) as caught:
+            commands.run(("sh", "-c", pages), log=log)
+        assert (
+            caught.value.message == "a disk of this machine is full: cp: error writing 'file3': No space left on device"
+        )
+        assert caught.value.hint == "make room; the same again goes on from there"

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.errors import ConfigError, GpuadminError
-from gpuadmin.lab import hosts, image, report, rootfs, state
-from gpuadmin.lab.releases import RELEASES, parse
+from gpuadmin.lab import cluster, hosts, image, report, rootfs, state
+from gpuadmin.lab.progress import Progress
+from gpuadmin.lab.releases import RELEASES, Release, parse
 
 
 def test_for_all_and_for_one() -> None:
@@ -99,8 +100,28 @@ def test_an_archive_is_checked_with_its_own_keys(number: str) -> None:
 
 
 def test_the_package_of_keys_that_are_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rootfs, "require", lambda *_tools: None)
+    monkeypatch.setattr(rootfs, "missing_tools", lambda _tools: ["mmdebstrap"])
     missing = replace(RELEASES["24.04"].distribution, keyring=str(tmp_path / "none"))
     with pytest.raises(GpuadminError) as raised:
         rootfs.check_machine(replace(RELEASES["24.04"], distribution=missing))
-    assert "ubuntu-keyring" in f"{raised.value} {raised.value.hint}"
+    assert "the lab needs mmdebstrap, ubuntu-keyring, which" in str(raised.value), "all at once"
+
+
+def test_what_a_release_needs_is_asked_for_before_the_image_of_another_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The image of the default release takes ten minutes, and then Ubuntu's keys were asked for."""
+    made: list[str] = []
+
+    def lacks(*releases: Release, tools: object) -> None:
+        if any(one.distribution.name == "Ubuntu" for one in releases):
+            raise GpuadminError("the lab needs ubuntu-keyring")
+
+    monkeypatch.setattr(rootfs, "check_machine", lacks)
+    monkeypatch.setattr(image, "cache_directory", lambda: tmp_path)
+    monkeypatch.setattr(image, "ensure_light", lambda _progress, release: made.append(release))
+    lab = state.Lab("default", 1024, 2000, light=True)
+    wanted = [hosts.Wanted(f"node{number}", "node", "", release=number) for number in ("13", "24.04")]
+    with pytest.raises(GpuadminError, match="ubuntu-keyring"):
+        cluster._bases(lab, wanted, Progress())
+    assert made == []

@@ -141,3 +141,32 @@ def test_who_was_not_looked_at_is_counted(tmp_path: Path) -> None:
     unknown = exposed.collect([str(tmp_path)], entries=5)["unknown"]
     assert len(unknown) == exposed.MOST_UNKNOWN + 1
     assert unknown[exposed.OTHERS] == "5 more were not looked at to the end"
+
+
+def test_homes_of_the_host_s_own_accounts(tmp_path: Path) -> None:
+    """An admin's, a service's: those that are theirs, that no place has, and that are no file server's."""
+    passwd, place = tmp_path / "passwd", tmp_path / "srv"
+    put(home(tmp_path / "home", "seed") / ".ssh/id_rsa")
+    put(home(place) / "a.key")
+    for name in ("far", "later"):
+        put(home(tmp_path / name, "jiho") / "b.key")
+    (tmp_path / "link").symlink_to(tmp_path / "home/seed")
+    (tmp_path / "other").mkdir()
+    os.chown(tmp_path / "other", 33000, 33000)
+    given = [
+        "home/seed", "home/seed/", "link", "srv/minji", "far/jiho", "later/jiho", "other", "none", "passwd/x"
+    ]  # fmt: skip
+    lines = [f"a{number}:x:{os.getuid()}:1::{tmp_path}/{one}:/bin/sh" for number, one in enumerate(given)]
+    passwd.write_text("\n".join([*lines, f"root:x:{os.getuid()}:0::/:/bin/sh", "b:x:1:1:::", "+::::::"]) + "\n")
+    mounts = "".join(
+        f"{number} 1 0:{number} / {point} rw - {kind} x rw\n"
+        for number, (point, kind) in enumerate(
+            [("/", "ext4"), (f"{tmp_path}/far", "nfs4"), (f"{tmp_path}/later", "autofs")]
+        )
+    )
+    found = exposed.local_homes([str(place)], str(passwd), mounts)
+    assert found == [f"{tmp_path}/home/seed"]
+    named = exposed.collect([str(place)], found)
+    assert [one["path"] for one in named["found"]] == [f"{place}/minji/a.key", f"{tmp_path}/home/seed/.ssh/id_rsa"]
+    (tmp_path / "home/seed").chmod(0o700)
+    assert [one["path"] for one in exposed.collect([], found)["found"]] == []

@@ -38,9 +38,9 @@ def tree(root: Path, files: dict[str, str]) -> str:
 FILES = {
     "sys/class/dmi/id/product_serial": "ABC123\n", "sys/class/dmi/id/sys_vendor": "Maker\n",
     "sys/class/dmi/id/product_name": "Box 9\n", "sys/class/net/eth0/device/x": "",
-    "sys/class/net/eth0/address": "02:00:00:00:00:01\n", "sys/class/net/br0/address": "02:00:00:00:00:02\n",
-    "sys/class/net/eth1/device/x": "", "sys/class/net/eth1/address": "02:00:00:00:00:01\n",
-    "sys/class/net/eth1/bonding_slave/perm_hwaddr": "02:00:00:00:00:03\n",
+    "sys/class/net/eth0/address": "00:50:00:00:00:01\n", "sys/class/net/br0/address": "00:50:00:00:00:02\n",
+    "sys/class/net/eth1/device/x": "", "sys/class/net/eth1/address": "00:50:00:00:00:01\n",
+    "sys/class/net/eth1/bonding_slave/perm_hwaddr": "00:50:00:00:00:03\n",
 }  # fmt: skip
 
 
@@ -52,8 +52,8 @@ def test_a_machine(tmp_path: Path) -> None:
         "found": {
             "chassis": [{"id": "ABC123", "words": "Maker Box 9"}],
             "network": [
-                {"id": "02:00:00:00:00:01", "words": "network card eth0"},
-                {"id": "02:00:00:00:00:03", "words": "network card eth1"},
+                {"id": "00:50:00:00:00:01", "words": "network card eth0"},
+                {"id": "00:50:00:00:00:03", "words": "network card eth1"},
             ],
             "disk": [{"id": "S1", "words": "SSD, 480 GB"}, {"id": "0x6", "words": "disk, 0 GB"}],
             "gpu": [{"id": "GPU-1", "words": "H100, serial 77"}],
@@ -62,11 +62,35 @@ def test_a_machine(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("serial", ["", "0000", "None", "To be filled by O.E.M.", "Default string", "0123456789"])
+@pytest.mark.parametrize("virtual", [False, True])
+def test_an_address_that_no_maker_gave(tmp_path: Path, virtual: bool) -> None:
+    """A virtual function's, and a BMC's link's; a virtual machine has no others."""
+    files = FILES | {
+        "sys/class/net/ens1f0v0/device/x": "", "sys/class/net/ens1f0v0/address": "ea:11:22:33:44:55\n",
+        "proc/cpuinfo": f"processor\t: 0\nflags\t\t: fpu vme{' hypervisor' if virtual else ''} lahf_lm\n",
+    }  # fmt: skip
+    found = hardware.collect(tree(tmp_path, files), says(json.dumps(DISKS)), lambda: NO_GPU)["found"]["network"]
+    assert ("ea:11:22:33:44:55" in [one["id"] for one in found], len(found)) == (virtual, 2 + virtual)
+
+
+@pytest.mark.parametrize(
+    "serial",
+    [
+        "", "0000", "None", "To be filled by O.E.M.", "Default string", "0123456789", "SYS-1234567890", "INVALID",
+        "Chassis Serial Number", "System Serial Number", "(null string)", "Not Specified", "........", "<empty>",
+    ],
+)  # fmt: skip
 def test_a_number_that_is_none(tmp_path: Path, serial: str) -> None:
     files = FILES | {"sys/class/dmi/id/product_serial": serial}
     found = hardware.collect(tree(tmp_path, files), says(json.dumps(DISKS)), lambda: NO_GPU)
     assert found["found"]["chassis"] == []
+
+
+@pytest.mark.parametrize("serial", ["ABC123", "S123456789012", "CN-0123456789-X", "NULL7", "SYS-12345678"])
+def test_a_number_that_is_one(tmp_path: Path, serial: str) -> None:
+    files = FILES | {"sys/class/dmi/id/product_serial": serial}
+    found = hardware.collect(tree(tmp_path, files), says(json.dumps(DISKS)), lambda: NO_GPU)["found"]["chassis"]
+    assert [one["id"] for one in found] == [serial]
 
 
 @pytest.mark.holds("a GPU that does not answer has not vanished")
@@ -88,7 +112,7 @@ def test_a_container_sees_no_disk_of_its_own(tmp_path: Path) -> None:
     found = hardware.collect(root, says(json.dumps(DISKS)), lambda: NO_GPU)
     assert set(found["unknown"]) == {"chassis", "disk"}
     assert [one["id"] for one in found["found"]["network"]] == [
-        "02:00:00:00:00:02", "02:00:00:00:00:01", "02:00:00:00:00:03",
+        "00:50:00:00:00:02", "00:50:00:00:00:01", "00:50:00:00:00:03",
     ]  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """What a host says of itself."""
 
+import grp
 import time
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import cgroups
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, jobs
 from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import parse_mountinfo
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import host_facts
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations.host_facts import look_at, queue
+from ansible_collections.gpuadmin.node.plugins.module_utils.textdb import Table
 
 MOUNTS = """\
 22 1 0:20 / / rw - btrfs /dev/vda2 rw
@@ -58,3 +61,19 @@ def test_whose_jobs_run_and_who_has_gpus_of_an_admin(tmp_path: Path, monkeypatch
     (tmp_path / "slurm/slurm.key").touch()
     found = queue(str(tmp_path))
     assert (found["people"], found["here"]) == (["haeun", "jiho"], True)
+
+
+@pytest.mark.parametrize(("line", "members"), [("docker:x:990:jiho", ["jiho", "minji"]), ("users:x:100:jiho", [])])
+def test_whose_first_group_is_docker_is_in_it(monkeypatch: pytest.MonkeyPatch, line: str, members: list[str]) -> None:
+    """`useradd -g docker`: the group's line does not name them."""
+    name, password, gid, named = line.split(":")
+
+    def getgrnam(wanted: str) -> grp.struct_group:
+        if wanted != name:
+            raise KeyError(wanted)
+        return grp.struct_group((name, password, int(gid), named.split(",")))
+
+    passwd = "minji:x:1001:990::/home/minji:/bin/bash\njiho:x:1002:1002::/home/jiho:/bin/bash\n"
+    monkeypatch.setattr(grp, "getgrnam", getgrnam)
+    monkeypatch.setattr(host_facts, "table", lambda _place, kind: Table.parse(kind, passwd))
+    assert host_facts.docker_members() == members

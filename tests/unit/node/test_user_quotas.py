@@ -30,7 +30,7 @@ def test_the_kernel_holds_homes_to_amounts_and_lets_them_go(tmp_path: Path) -> N
     }
     said = run_in_own_kernel(Path(home_quotas_program.__file__), tmp_path, MODULES, disks)
     expected = []
-    for fstype in ("ext4", "xfs"):
+    for fstype, point in (("ext4", "/run/ubda"), ("xfs", "/run/ubdb")):
         expected += [
             f"{fstype} set 2",
             f"{fstype} again True",
@@ -41,12 +41,16 @@ def test_the_kernel_holds_homes_to_amounts_and_lets_them_go(tmp_path: Path) -> N
             f"{fstype} less Disk quota exceeded",
             f"{fstype} back 2",
             f"{fstype} free",
+            f"{fstype} carried [20001, 20002, 20003] something on {point}, by its quotas"
+            f" ['{point} (all of it, by its quotas)'] []",
         ]
-    assert [line.strip() for line in said[:-2]] == expected
+    assert [line.strip() for line in said[:-4]] == expected
     told = "people are told their amounts, and nothing enforces them: user quotas of"
-    assert said[-2:] == [
+    assert said[-4:] == [
         f"ext4 off [] [] /run/ubdc/homes: {told} /run/ubdc are off (mount it with usrquota)",
+        "ext4 users []",
         f"xfs off [] [] /run/ubdd/homes: {told} /run/ubdd are off (mount it with uquota)",
+        "xfs users []",
     ]
 
 

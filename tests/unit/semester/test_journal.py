@@ -1,5 +1,6 @@
 """The journal of a reset: a torn line is none, a damaged one decides nothing, and what is written is on the disk."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ def journal(tmp_path: Path) -> Journal:
     return made
 
 
+@pytest.mark.holds("a value of another type in the journal decides nothing")
 @pytest.mark.parametrize(
     "damage",
     [
@@ -39,6 +41,19 @@ def journal(tmp_path: Path) -> Journal:
         b'{"event": "unlocked-before", "names": 5}\n',
         b'{"event": "done", "phase": "lock", "result": 7, "pending": [1]}\n',
         b'{"event": "decided", "decision": {"term": "2026-2", "backup": "b", "at": "x", "leaving": [7]}}\n',
+        *(
+            json.dumps({"event": "decided", "decision": {**DECISION, **odd}}).encode() + b"\n"
+            for odd in (
+                {"at": 3},
+                {"staying": ["jiho"]},
+                {"kept": {"a": None}},
+                {"more": "x"},
+                {"scratch": {"node1": [{}]}},
+                {"scratch": {"node1": [{"user": 3, "uid": 1}]}},
+                {"leaving": [{"name": "minji", "uid": "20000", "subid_start": 1, "subid_count": 1}]},
+                {"leaving": [{"name": "minji", "uid": True, "subid_start": 1, "subid_count": 1}]},
+            )
+        ),
     ],
 )
 def test_a_line_that_is_damaged_decides_nothing(journal: Journal, damage: bytes) -> None:

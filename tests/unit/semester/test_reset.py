@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 
 from gpuadmin.accounts import requests as accounts
+from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.load import load_settings
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.ledger import Ledger
 from gpuadmin.plan import Plan
 from gpuadmin.rehearsed import VARIABLE
+from gpuadmin.results import RunResult
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.machine import PHASES
 from tests.support.semester_cluster import Cluster
@@ -78,6 +81,9 @@ def test_what_restores_made_beside_homes_goes_with_them(cluster: Cluster, cli: C
         ("minji", "wiped"), (copy, "wiped"), ("jiho", "wiped"),
     ]  # fmt: skip
     assert sorted(cluster.picture()["homes"]) == [kept, "seo", theirs, "stranger", "yuna"]
+    assert [one["of"] for one in report["leaving"]] == ["minji", "minji", "jiho"], "and a copy is nobody by itself"
+    page = (cluster.site / "runs/term-2026-2/report.html").read_text()
+    assert f"<td>minji, beside the home: {copy}<td" in page
     assert "belongs to uid 20003, not to jiho" in report["kept"][kept]
     assert "seo's, who stays" in report["kept"][theirs]
     saved = cluster.storage.directory / report["backup"]["name"] / "homes" / copy / "draft"
@@ -379,6 +385,51 @@ def test_what_was_refused_as_too_early_is_not_begun(cluster: Cluster, cli: Cli) 
     assert cli(*ALL)[0] == 5
     code, _out, err = cli(*ALL, "--early")
     assert code == 0, err
+
+
+@pytest.mark.parametrize("phase", ["lock", "end-sessions", "wipe"])
+def test_a_reset_that_was_begun_early_goes_on_by_resume(cluster: Cluster, cli: Cli, phase: str) -> None:
+    """People are locked out, and the hint of whatever interrupted it names nothing else."""
+    path = cluster.site / "gpuadmin.yml"
+    path.write_text(path.read_text().replace("2026-01-31", "2099-01-31"))
+
+    def cut(now: str) -> None:
+        if now == phase:
+            raise Cut
+
+    cluster.before_phase = cut
+    with pytest.raises(Cut):
+        cli(*ALL, "--early")
+    cluster.before_phase = lambda now: None
+    code, _out, err = cli(*ALL, "--resume")
+    assert code == 0, err
+    assert journal(cluster).state().finished
+
+
+def test_one_that_was_taken_back_is_not_begun_early_again(cluster: Cluster, cli: Cli) -> None:
+    path = cluster.site / "gpuadmin.yml"
+    path.write_text(path.read_text().replace("2026-01-31", "2099-01-31"))
+    for name in ("announce", "lock"):
+        assert cli("semester-reset", "--phase", name, "--early", "--yes")[0] == 0
+    assert cli("semester-reset", "--abort", "--yes")[0] == 0
+    code, _out, err = cli(*ALL)
+    assert (code, "ends on 2099-01-31" in err) == (5, True)
+
+
+@pytest.mark.parametrize(("part", "hint"), [("facts", "run it again"), ("lock", "semester-reset --resume")])
+def test_the_hint_of_an_interruption_is_a_command_that_works(
+    cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch, part: str, hint: str
+) -> None:
+    """Nothing is under way yet that could be resumed, while a first run looks at the hosts."""
+    run = cluster.run
+
+    def interrupted(invocation: Invocation, **callbacks: object) -> RunResult:
+        found = run(invocation, **callbacks)
+        return replace(found, interrupted=invocation.variables["gpuadmin_phase"] == part and not invocation.check)
+
+    monkeypatch.setattr("gpuadmin.ansible.runner.run", interrupted)
+    code, _out, err = cli(*ALL)
+    assert (code, hint in err) == (130, True), err
 
 
 def test_a_letter_that_cannot_be_written_stops_the_reset_before_anybody_is_mailed(

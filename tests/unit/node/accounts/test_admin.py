@@ -1,6 +1,7 @@
 """The account that gpuadmin logs in as: what is missing, what is refused, and that nothing else is touched."""
 
 import os
+import re
 import stat
 from contextlib import nullcontext
 from dataclasses import replace
@@ -20,6 +21,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin impor
     plan,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
 
 from tests.support.sites import public_key
 
@@ -262,3 +264,31 @@ def test_a_home_among_peoples_is_not_even_looked_at(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(admin, "_place", lambda *_: pytest.fail("looked at"))
     with pytest.raises(NodeError, match="mounted over it"):
         plan(WANTED, admin.observe(WANTED))
+
+
+@pytest.mark.holds("an account that sshd refuses is not made ready")
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ("authorizedkeysfile .ssh/authorized_keys .ssh/authorized_keys2", None),
+        ("authorizedkeysfile /etc/none /var/lib/gpuadmin/keys/%u %h/.ssh/authorized_keys", None),
+        ("authorizedkeysfile {}/%u", None),  # root has put the key there
+        ("authorizedkeysfile /etc/none/%u",
+         "gpuadmin could not log in: sshd reads keys from /etc/none/gpuadmin (AuthorizedKeysFile), not from "),
+        ("authorizedkeysfile none", "sshd reads keys from no file"),
+        ("authorizedkeysfile .ssh/authorized_keys\nallowgroups staff admins",
+         "could not log in: sshd lets none of gpuadmin's groups in (AllowGroups); correct it there"),
+        ("authorizedkeysfile .ssh/authorized_keys\nallowgroups gpuadmin", None),
+        ("authorizedkeysfile .ssh/authorized_keys\nallowusers jiho", "sshd does not let gpuadmin in (AllowUsers)"),
+    ],
+)  # fmt: skip
+def test_an_account_that_sshd_would_refuse(tmp_path: Path, settings: str, why: str | None) -> None:
+    """bootstrap said "refuses our login (permission denied)" when all was made, and never why."""
+    (tmp_path / "gpuadmin").write_text(f"{KEY}\n")
+    found = Finished((), 0, settings.format(tmp_path), "")
+    with pytest.raises(NodeError, match=re.escape(why)) if why else nullcontext():
+        admin.refuse_by_sshd(WANTED, "/var/home/gpuadmin", lambda _: found)
+
+
+def test_an_sshd_that_cannot_be_asked_is_in_nobodys_way() -> None:
+    admin.refuse_by_sshd(WANTED, "/var/home/gpuadmin", lambda _: Finished((), 255, "", "sshd: no hostkeys available"))

@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import docker, subids
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.compute import compute
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Record, Settings
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import (
+    DesiredState,
+    Record,
+    Settings,
+    parse,
+    render,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.observed import Observed
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan, Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
@@ -134,7 +140,7 @@ def own(plan: Plan, name: str = "minji") -> list[str]:
         pytest.param(
             files(passwd="minji:x:20001:100:old:/home/minji:/bin/bash\n"),
             {},
-            ["set gid '20001' (was '100')", "set gecos '' (was 'old')"],
+            ["set gid '20001' (was '100')"],
             "differs",
             id="fields",
         ),
@@ -148,6 +154,29 @@ def test_one_user(observed: dict[str, str | None], user: dict[str, object], oper
     after = {**observed, **plan.files}
     again = run(after, {**USER, **user}, desired=plan.desired)
     assert again.operations == []
+
+
+@pytest.mark.holds("a GECOS stays for another root")
+def test_a_gecos_stays_on_this_root_and_on_the_next() -> None:
+    """provision emptied everybody's; a root that an image brings has nobody in it."""
+    plan = run(files(passwd="minji:x:20001:20001:Kim, 김:/home/minji:/bin/bash\n"), USER)
+    assert own(plan) == []
+    fresh = run(files(account=False, group=""), USER, desired=plan.desired, root="/roots/b")
+    assert "minji:x:20001:20001:Kim, 김:" in fresh.files["passwd"]
+    # somebody's own change on the root that runs holds, also where it empties it
+    later = run(files(), USER, desired=plan.desired)
+    assert (own(later), later.desired.records["minji"].user.gecos) == ([], "")
+    other = replace(plan.desired, records={"minji": replace(RECORD, user=replace(RECORD.user, uid=20009, gecos="Lee"))})
+    assert ":Lee:" not in run(files(account=False, group=""), USER, desired=other, root="/roots/b").files["passwd"]
+    said = run(files(passwd="minji:x:20001:20001:Kim:/home/minji:/bin/bash\n"), {**USER, "gecos": "Lee"})
+    assert own(said) == ["set gecos 'Lee' (was 'Kim')"]
+
+
+@pytest.mark.holds("a GECOS that is there stays", "a GECOS with which accounts.json could not be read is not recorded")
+def test_an_odd_gecos_stays_and_is_not_recorded() -> None:
+    plan = run(files(passwd="minji:x:20001:20001:a\x1b[2J\udcb1:/home/minji:/bin/bash\n"), USER)
+    assert (own(plan), plan.desired.records["minji"].user.gecos) == ([], "")
+    assert parse(render(plan.desired), "accounts.json").records.keys() == {"minji"}
 
 
 @pytest.mark.parametrize(

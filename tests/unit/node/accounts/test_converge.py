@@ -1,8 +1,10 @@
 """The whole pass on a directory that looks like a root: plan = deed, order, cuts, locks, the boot command."""
 
+import errno
 import fcntl
 import json
 import os
+import re
 import stat
 import time
 from collections.abc import Callable
@@ -78,6 +80,15 @@ def test_plan_is_what_is_done_and_the_second_run_does_nothing(host: Host, etc: C
         assert stat.S_IMODE((root / name).stat().st_mode) == mode
     assert (root / "etc/passwd-").read_bytes() == before["etc/passwd"]
     assert not [path for path in root.rglob("*") if path.name.endswith((".gpuadmin-new", "passwd.lock"))]
+
+
+@pytest.mark.holds("a GECOS that somebody has changed since is not put back at a boot")
+def test_a_gecos_that_was_changed_by_hand_outlives_a_boot(host: Host, etc: Callable[[str], str]) -> None:
+    converge(Request(SETTINGS, PEOPLE), host)
+    passwd = Path(host.root) / "etc/passwd"
+    passwd.write_text(passwd.read_text().replace("김민지 <minji@example.org>", "Minji"))
+    assert commands.apply_accounts(host) == 0
+    assert "minji:x:20001:20001:Minji:" in etc("passwd")
 
 
 def test_the_diff_shows_no_hash(host: Host) -> None:
@@ -227,6 +238,24 @@ def test_docker_data_is_refused_on_nfs_and_in_a_directory_of_others(host: Host) 
     os.chown(Path(host.root) / "local/.docker", 1000, 1000)
     outcome = converge(Request(SETTINGS, PEOPLE[:1]), host)
     assert "must belong to root" in str(outcome.plan.users["minji"].problem)
+
+
+@pytest.mark.holds("a disk that people have filled keeps nobody from being locked")
+def test_a_disk_without_room_for_docker_data_keeps_nobody_from_being_locked(
+    host: Host, etc: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converge(Request(SETTINGS, [{"name": "yuna", "uid": 20003, "docker": False}]), host)
+
+    def full(path: str, *_: object) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), path)
+
+    monkeypatch.setattr(accounts, "make_place", full)
+    outcome = converge(Request(SETTINGS, PEOPLE), host)
+    assert outcome.plan.conflicts == ["/local/.docker/minji: not made: Disk quota exceeded"]
+    assert re.search("(?m)^yuna:!", etc("shadow"))
+    monkeypatch.undo()
+    outcome = converge(Request(SETTINGS, PEOPLE), host)
+    assert (outcome.plan.conflicts, (Path(host.root) / "local/.docker/minji").stat().st_uid) == ([], 20001)
 
 
 def test_docker_that_somebody_took_is_theirs_whatever_the_admin_syncs_or_boots(

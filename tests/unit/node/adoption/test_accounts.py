@@ -58,6 +58,23 @@ def test_lines_that_are_no_entries_are_passed_over(tmp_path: Path) -> None:
     assert one["gecos"].isprintable()
 
 
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("김민지,,,a@b.kr".encode(), "김민지,,,a@b.kr"),
+        ("김민지,,,a@b.kr".encode("euc-kr"), "김민지,,,a@b.kr"),
+        ("똠방각하".encode("cp949"), "똠방각하"),
+        ("José García".encode("latin-1"), "Jos\ufffd Garc\ufffda"),
+        ("Müßig".encode("latin-1"), "M\ufffd\ufffdig"),
+        (b"\xa4\xa1\xa4\xa2", "\ufffd" * 4),
+        (b"Kim", "Kim"),
+    ],
+)
+def test_names_in_hangul_of_before_utf8(tmp_path: Path, data: bytes, text: str) -> None:
+    (one,) = accounts.accounts(place(tmp_path, passwd=b"minji:x:1001:1001:" + data + b":/home/minji:/bin/bash\n"))
+    assert one["gecos"] == text
+
+
 def test_a_host_with_too_many_accounts_is_told_up_to_a_bound(tmp_path: Path) -> None:
     many = "".join(f"u{number}:x:{number}:1:{'g' * 1000}:/:/bin/sh\n" for number in range(bounds.MOST + 9))
     found = accounts.accounts(place(tmp_path, passwd=many))

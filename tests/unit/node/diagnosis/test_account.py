@@ -66,3 +66,29 @@ def test_nologin(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/nologin").write_text("until \x1b[2JMonday\n")
     assert account.nologin(subject) == {"file": "/etc/nologin", "words": "until ?[2JMonday"}
+
+
+@pytest.mark.parametrize(
+    ("own", "listed", "files"),
+    [
+        (False, ".ssh/authorized_keys .ssh/authorized_keys2", [".ssh/authorized_keys", ".ssh/authorized_keys2"]),
+        (False, "/var/lib/gpuadmin/keys/%u %h/k/%u /etc/keys/%u", ["k/minji"]),
+        (False, "none", []),
+        (True, "none", [".ssh/authorized_keys", ".ssh/authorized_keys2"]),  # sshd answers root alone
+    ],
+)
+def test_where_in_a_home_keys_are(monkeypatch: pytest.MonkeyPatch, own: bool, listed: str, files: list[str]) -> None:
+    monkeypatch.setattr(account, "ask_sshd", lambda *_: {"authorizedkeysfile": [listed]})
+    assert account.home_key_files(Subject(name="minji", own=own)) == files
+
+
+@pytest.mark.parametrize(("listed", "read"), [("/var/lib/gpuadmin/keys/%u .ssh/x", True), ("{}/%u", False)])
+def test_keys_that_are_neither_the_sites_nor_in_a_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str, read: bool
+) -> None:
+    (tmp_path / "root").write_text("ssh-ed25519 x\n")
+    settings = {"authorizedkeysfile": listed.format(tmp_path)}
+    monkeypatch.setattr(account, "settings", lambda name: settings)
+    found = account.sshd_keys(Subject(name="root"))
+    assert found["site"]["read"] is read
+    assert [one["path"] for one in found["elsewhere"]] == ([] if read else [f"{tmp_path}/root"])

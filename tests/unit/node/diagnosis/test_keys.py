@@ -55,13 +55,30 @@ def home(tmp_path: Path) -> Path:
     return path
 
 
-def of(home: Path, uid: int | None = None) -> dict[str, object]:
-    return keys.of_home(str(home), os.geteuid() if uid is None else uid, "/home/minji")
+def of(home: Path, uid: int | None = None, file: str = keys.USUAL[0]) -> dict[str, object]:
+    return keys.of_home(str(home), os.geteuid() if uid is None else uid, "/home/minji", file=file)
 
 
 def test_a_home_as_it_should_be(home: Path) -> None:
     found = of(home)
     assert (found["problem"], found["path"]) == (None, "/home/minji/.ssh/authorized_keys")
+
+
+@pytest.mark.parametrize("file", [".ssh/authorized_keys2", "keys"])
+def test_a_file_of_keys_elsewhere_in_a_home(home: Path, file: str) -> None:
+    (home / ".ssh/authorized_keys").rename(home / file)
+    assert (of(home, file=file)["path"], of(home, file=file)["problem"]) == (f"/home/minji/{file}", None)
+    assert of(home)["problem"] == "is missing"
+
+
+@pytest.mark.root
+def test_a_home_has_the_second_file_of_sshds_default(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / ".ssh/authorized_keys").rename(home / ".ssh/authorized_keys2")
+    monkeypatch.setattr(homes, "_by_passwd", lambda subject, name: None)
+    found = homes.home(Subject(name="minji", homes=f"/{home.parent.name}", root=str(home.parent.parent)))
+    assert [(one["path"][-16:], one["problem"]) for one in found["keys"]] == [
+        ("/authorized_keys", "is missing"), ("authorized_keys2", None),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [".", ".ssh", ".ssh/authorized_keys"])
@@ -122,5 +139,6 @@ def test_a_home_is_read_as_sshd_reads_it(
     monkeypatch.setattr(homes, "_by_passwd", lambda subject, name: None)
     subject = Subject(name="minji", uid=20001, homes=f"/{tmp_path.name}", root=str(tmp_path.parent), node=node)
     found = homes.home(subject)
-    assert (asked, found["keys"]["problem"], len(found["keys"]["keys"])) == ({who}, None, 1)
+    (keys_there,) = found["keys"]
+    assert (asked, keys_there["problem"], len(keys_there["keys"])) == ({who}, None, 1)
     assert os.geteuid() == 0

@@ -1,7 +1,6 @@
 """Grants that are jobs': when they have ended, and when they were given more time."""
 
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -55,17 +54,23 @@ def test_a_job_that_is_about_to_start_is_not_asked_for() -> None:
 
 @pytest.mark.holds("an end that Slurm does not say prolongs nothing")
 def test_more_time_is_asked_for_shortly_before_the_end() -> None:
-    later = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(9000))
-    answer = says(0, f"{later}\n")
+    later, commands = "9000", []
+
+    def answer(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return says(0, f"{later}\n")(command)
+
     assert list(jobs.prolonged([JOB, ADMIN], answer, 4900)) == [
         Grant("slurm-12", "minji", 20000, ["GPU-a"], 1000, 9000, "Slurm", "job 12", "slurm")
     ]
+    # local time would have one hour twice when clocks go back
+    assert ("SLURM_TIME_FORMAT=%s" in commands[0], len(commands)) == (True, 1)
     assert jobs.prolonged([JOB], answer, 3000) == []
     assert jobs.prolonged([JOB], answer, 5000) == [], "what has ended does not begin again"
     assert jobs.prolonged([JOB], says(1), 4900) == []
-    (last,) = jobs.prolonged([JOB], says(0, "9999-12-31T23:59:59"), 4900)
+    (last,) = jobs.prolonged([JOB], says(0, "253402300799"), 4900)
     assert last.until == LATEST, "a grant may end no later"
-    for odd in ("N/A", f"EndTime={later}", f"{later}\n{later}", "9999-99-99T99:99"):
+    for odd in ("N/A", f"EndTime={later}", f"{later}\n{later}", "2026-10-25T02:30:00", "9" * 5000, "-9"):
         assert jobs.prolonged([JOB], says(0, odd), 4900) == []
 
 

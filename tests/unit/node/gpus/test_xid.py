@@ -14,6 +14,19 @@ TEXT = "NVRM: Xid (PCI:0000:41:00): 79, pid=1234, name=python, GPU has fallen of
     [
         (f"4,1200,98000000,-;{TEXT}", ("0000:41:00.0", 79, 98)),
         ("3,1,5,-;NVRM: Xid (PCI:0000:C1:00.0): 48, pid='<unknown>'", ("0000:c1:00.0", 48, 0)),
+        ("4,1,5,-;NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: CE", ("0000:01:00.0", 94, 0)),
+        ("4,1,5,-;NVRM: Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 13, pid=9, name=a", ("0000:3b:00.0", 13, 0)),
+        (
+            "4,1,5,-;NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot "
+            "Required)",
+            ("0000:3b:00.0", 154, 0),
+        ),
+        (
+            "4,1,5,-;NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 "
+            "(None)",
+            None,
+        ),
+        ("4,1,5,-;NVRM: Xid (PCI:0000:3b:00 me): 13, pid=9", None),
         (f"12,1200,98000000,-;{TEXT}", None),  # written by a program: facility 1
         (f"4,1,5,-;program: {TEXT}", None),
         ("4,1,5,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module", None),

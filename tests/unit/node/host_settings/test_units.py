@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.host_settings import units
+from ansible_collections.gpuadmin.node.plugins.module_utils.host_settings.place import Settings
 
 from tests.unit.node.host_settings.conftest import Host
 
@@ -26,6 +27,25 @@ def test_units_that_somebody_decided(host: Host, tmp_path: Path) -> None:
         "/etc/systemd/system/ssh.service.d/x.conf": "[Service]\nEnvironment=TOKEN=x",
     }
     assert units.timers(place) == {"x.timer": "enabled, active", "z.timer": "not enabled by itself, active"}
+
+
+def test_snaps_are_told_by_name_and_not_by_what_refreshes_bring(host: Host) -> None:
+    """snapd writes a unit for each revision, and services that name it; which snaps are there counts."""
+
+    def settings(*revisions: int, snap: str = "lxd") -> Settings:
+        named = [f"snap-{snap}-{one}.mount" for one in revisions]
+        service = f"[Unit]\nRequires={named[-1]}\nAfter={named[-1]} snapd.apparmor.service\n"
+        files = {f"etc/systemd/system/{name}": f"[Mount]\nWhat={name}\n" for name in named}
+        listed = {"systemctl list-unit-files": "".join(f"{name} enabled enabled\n" for name in named)}
+        failed = {"systemctl list-units --failed": f"{named[0]} loaded failed failed\n"}
+        given = files | {f"etc/systemd/system/snap.{snap}.daemon.service": service}
+        return units.units(host(given, PROGRAMS | listed | failed))
+
+    assert settings(24322) == settings(24322, 28373)
+    assert settings(24322, snap=r"a\x2db-2") == settings(1, snap=r"a\x2db-2")
+    assert settings(24322)["snap-lxd.mount"] == "enabled"
+    assert settings(24322)["failed snap-lxd.mount"] == "yes"
+    assert settings(24322) != settings(24322, snap="docker")
 
 
 def test_a_systemd_that_does_not_answer_is_unknown(host: Host) -> None:

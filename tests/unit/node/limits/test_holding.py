@@ -123,6 +123,41 @@ def test_nobody_fills_the_amount_of_another(docker: Docker) -> None:
     assert docker.write(jiho / "image", 60, 20002)
 
 
+def test_an_amount_that_another_has_used_up_is_given_back(docker: Docker) -> None:
+    docker.hold()
+    minji, jiho = docker.place(), docker.place("jiho", 20002)
+    docker.again()
+    top = btrfs.inspect(str(jiho))
+    assert top is not None
+    create = ("btrfs", "subvolume", "create", "-i", qgroups.own_group(top.id))
+    assert as_minji(*create, str(minji / "trap")).returncode == 0
+    assert not docker.write(minji / "trap/file", 110), "all that jiho may have"
+    # to the last byte: how much a write that is refused leaves over is btrfs's own
+    run("btrfs", "qgroup", "limit", str(MB), qgroups.own_group(top.id), docker.disk.top)
+    assert not docker.write(jiho / "image", 1, 20002)
+    held = docker.again()
+    assert f"{jiho}: 1 subvolume of minji no longer counted as jiho's" in held.done
+    assert held.problems == []
+    assert docker.write(jiho / "image", 60, 20002)
+    assert not docker.write(minji / "more", 1), "it is hers"
+
+
+@pytest.mark.holds("groups are changed where no limit holds")
+def test_an_amount_that_is_used_up_is_changed_and_ended(docker: Docker) -> None:
+    docker.hold()
+    minji = docker.place()
+    docker.again()
+    assert not docker.write(minji / "image", 110)
+    docker.disk.fill()
+    for amount in ("20M", "150M"):
+        assert docker.hold(amount).problems == []
+        found = docker.group()
+        assert found is not None
+        assert found.most == int(amount[:-1]) * MB
+    held = docker.hold("unlimited")
+    assert (held.problems, qgroups.own_groups(docker.disk.uuid)) == ([], [])
+
+
 @pytest.mark.holds("who moves their subvolumes is held to their amount all the same")
 def test_a_subvolume_that_is_gone_when_it_is_opened_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -289,11 +324,14 @@ def test_what_fails_for_one_is_told_and_holds_for_the_others(docker: Docker, mon
     docker.place("jiho", 20002)
     docker.place("sua", 20003)
     limit = qgroups.limit
+    minji, jiho = (
+        qgroups.own_group(found.id) for name in ("minji", "jiho") if (found := btrfs.inspect(f"{docker.data}/{name}"))
+    )
 
     def odd(path: str, most: int, name: str = qgroups.GROUP) -> None:
-        if path.endswith("jiho"):
+        if name == jiho:
             raise NodeError("Input/output error")
-        if not path.endswith("minji"):
+        if name != minji:
             limit(path, most, name)
 
     monkeypatch.setattr(qgroups, "limit", odd)

@@ -116,7 +116,7 @@ def test_homes_are_wiped_where_people_have_filled_all(disk: Disk) -> None:
     while as_minji("sh", "-c", f"head -c 8000 /dev/zero >{storage.root}/{SUN[0]}/$(date +%N)").returncode == 0:
         pass
     plan, _moved = storage.wipe_all(JIHO)  # nothing can be moved aside: what the backup has is deleted where it is
-    assert (plan.conflicts, storage.names) == ([], ["minji"])
+    assert (plan.conflicts, storage.names) == ([], [qgroups.DESK, "minji"])
     assert storage.backup(SECOND).homes.keys() == {"minji"}
 
 
@@ -130,6 +130,52 @@ def test_a_subvolume_of_somebodys_own_counts_as_well(disk: Disk) -> None:
     assert disk.group.used > 50 * MIB
     assert not disk.write(disk.local / "mine/all", 900)
     assert disk.free > 150 * MIB
+
+
+@pytest.mark.holds("groups are changed where no limit holds")
+def test_a_subvolume_that_fills_the_disk_with_the_rest_is_bounded(disk: Disk) -> None:
+    """Somebody makes it, and fills it and all else before the timer's next minute."""
+    disk.keep()
+    assert as_minji("btrfs", "subvolume", "create", str(disk.local / "mine")).returncode == 0
+    disk.fill()
+    assert disk.write(disk.local / "mine/first", 50)
+    assert disk.keep().problems == []
+    assert not disk.write(disk.local / "mine/more", 1)
+    for path in (*disk.local.glob("large-*"), disk.local / "mine/first"):
+        assert as_minji("rm", str(path)).returncode == 0
+    run("btrfs", "filesystem", "sync", disk.top)
+    assert disk.keep().problems == []
+    assert disk.write(disk.local / "mine/again", 20)
+    disk.fill()
+    assert not disk.write(disk.local / "mine/all", 200)
+    assert disk.free > 150 * MIB
+
+
+@pytest.mark.holds("groups are changed where no limit holds")
+def test_what_people_have_filled_is_given_up(disk: Disk) -> None:
+    disk.keep()
+    disk.fill()
+    assert disk.keep("0").problems == []
+    assert not qgroups.enabled(disk.uuid)
+    assert sorted(one.name for one in disk.local.iterdir() if one.name.startswith(".")) == [".docker"]
+
+
+@pytest.mark.holds(
+    "what a person has put there is not root's", "a limit that may not be changed later is set all the same"
+)
+def test_whoever_takes_the_name_of_root_s_subvolume_is_told(disk: Disk) -> None:
+    mine = disk.local / qgroups.DESK
+    assert as_minji("btrfs", "subvolume", "create", str(mine)).returncode == 0
+    assert disk.keep().problems == [f"{mine} is not root's subvolume: move it away"]
+    assert disk.group.most is not None
+    mine.rmdir()
+    said = disk.keep(check=True).done
+    assert [one.partition(": ")[0] for one in said] == [str(mine)]
+    kept = disk.keep()
+    assert (kept.done, kept.problems) == (said, [])
+    facts = mine.stat()
+    assert (facts.st_uid, facts.st_mode & 0o777) == (0, 0o700)
+    assert disk.keep(check=True).done == []
 
 
 @pytest.mark.holds("what root keeps below people's directories is not theirs")

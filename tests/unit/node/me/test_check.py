@@ -17,7 +17,8 @@ CAUSES = Path(check.__file__).parents[1] / "causes"
 #: What only an admin's diagnosis can see: it needs root, or users.yml.
 ADMINS = {
     "account-missing", "other-uid", "locked-here", "expired-here", "no-key", "refused-key", "not-allowed", "sshd",
-    "trial", "drift", "units", "memory-kills", "gpu-kernels", "pam-module", "session-pam",
+    "trial", "drift", "units", "memory-kills", "gpu-kernels", "pam-module", "pam-account", "password-aged",
+    "session-pam",
 }  # fmt: skip
 
 
@@ -77,7 +78,7 @@ def test_what_a_cause_does_not_say_is_not_made_up() -> None:
 
 def test_what_only_root_may_read_is_not_looked_at() -> None:
     asked = set(collect.parts(Subject(name="minji", own=True)))
-    assert not asked & {"keys", "sshd", "units", "image"}
+    assert not asked & {"keys", "pam_account", "sshd", "units", "image"}
     assert {"home", "docker", "gpus", "account"} <= asked
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,54 @@ def test_what_is_no_key_is_refused(text: str) -> None:
         access.public_key(text)
 
 
+SSHD = "port 22\npermitrootlogin {0}\npubkeyauthentication yes\nauthenticationmethods any\n{1}\n"
+FILE = "authorizedkeysfile .ssh/authorized_keys .ssh/authorized_keys2"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (SSHD.format("without-password", FILE), ""),
+        (SSHD.format("forced-commands-only", f"{FILE}\nallowusers admin root@10.0.0.*"), ""),
+        (SSHD.format("no", FILE), "PermitRootLogin no"),
+        (SSHD.format("yes", "authorizedkeysfile /etc/ssh/keys/%u"), "AuthorizedKeysFile"),
+        (SSHD.format("yes", f"{FILE}\nallowusers admin\nallowusers kim"), "AllowUsers"),
+        (SSHD.format("yes", f"{FILE}\nallowgroups ssh-users"), "AllowGroups"),
+        (SSHD.format("yes", f"{FILE}\ndenyusers r*"), "DenyUsers"),
+        (SSHD.format("yes", FILE).replace("methods any", "methods publickey,password"), "AuthenticationMethods"),
+        (SSHD.format("yes", FILE).replace("pubkeyauthentication yes", "pubkeyauthentication no"), "PubkeyAuth"),
+        ("", ""),  # it does not say: the storage host finds out, before anybody is kept out
+    ],
+)
+def test_a_node_that_lets_root_in_by_no_key_says_so(monkeypatch: pytest.MonkeyPatch, text: str, why: str) -> None:
+    asked: list[str] = []
+
+    def look(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        asked.append(command[-1])
+        return subprocess.CompletedProcess(command, 0 if text else 255, text, "")
+
+    monkeypatch.setattr(access, "look", look)
+    assert why in access.refuses_root("10.0.0.9")
+    assert bool(access.refuses_root("10.0.0.9")) is bool(why)
+    access.refuses_root("-oProxyCommand=x")
+    assert asked == ["user=root,host=10.0.0.9,addr=10.0.0.9"] * 2 + ["user=root"]
+
+
+def test_whom_the_storage_host_finds_at_the_addresses_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scanned(command: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
+        assert command[-2:] == ("10.0.0.1", "10.0.0.2")
+        text = f"# 10.0.0.1:22 SSH-2.0-OpenSSH\n10.0.0.1 {KEY}\n10.0.0.2 ssh-rsa AAAA\n"
+        return subprocess.CompletedProcess(command, 0, text, "")
+
+    monkeypatch.setattr(access, "run_command", scanned)
+    found = access.reached({"gpu1": "10.0.0.1", "gpu2": "10.0.0.2", "gpu3": "-oProxyCommand=x"})
+    assert found == {"gpu1": KEY, "gpu2": "", "gpu3": ""}
+    monkeypatch.setattr(access, "run_command", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError()))
+    assert access.reached({"gpu1": "10.0.0.1"}) == {}, "not known: nothing is said against it"
+
+
 @pytest.mark.needs("ssh-keygen")
+@pytest.mark.holds("an address is an address")
 @pytest.mark.holds(
     "a key that ssh-keygen has made is on the disk: a power cut would leave it empty, and the next run stops"
 )

@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,35 @@ def test_what_changed_after_it_was_compared_stays_where_it_is(cluster: Cluster) 
     # an admin has looked at it, and renames it
     before(cluster).parent.mkdir(mode=0o700, exist_ok=True)
     home(cluster).rename(before(cluster))
+    cluster.aside([part])
+
+
+def test_put_back_it_is_the_home_again_and_can_be_set_aside(cluster: Cluster) -> None:
+    part = placed(cluster)
+    found = facts(home(cluster))
+    put_back = partial(aside.put_back, cluster.node_homes(part), cluster.node_state(part), old(part))
+    put_back()
+    for _ in range(2):
+        cluster.aside([part])
+        assert not home(cluster).exists()
+        put_back()
+        put_back()
+        assert differ(found, home(cluster)) == []
+    cluster.aside([part])
+    home(cluster).mkdir()
+    with pytest.raises(NodeError, match="nothing was replaced"):
+        put_back()
+    assert differ(found, before(cluster)) == [], "a new home there is not replaced"
+
+
+def test_a_home_that_became_a_mount_meanwhile_is_named(cluster: Cluster) -> None:
+    part = placed(cluster)
+    run("mount", "--bind", home(cluster), home(cluster))
+    try:
+        with pytest.raises(NodeError, match="is a mount of its own"):
+            cluster.aside([part])
+    finally:
+        run("umount", home(cluster))
     cluster.aside([part])
 
 

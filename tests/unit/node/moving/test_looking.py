@@ -52,6 +52,55 @@ def test_what_is_mounted_in_a_home_is_named(cluster: Cluster, kind: str) -> None
     assert "'d' is a file system" in found["homes"]["minji"]["odd"][0]
 
 
+@pytest.mark.holds("a home that is a mount of its own is not moved")
+@pytest.mark.parametrize("kind", ["tmpfs", "bind"])
+def test_a_home_that_is_a_mount_of_its_own_is_a_problem_of_its_persons(cluster: Cluster, kind: str) -> None:
+    """No rename sets it aside: its person would be kept out in each run."""
+    place = cluster.home("gpu1", "eve", EVE, {})
+    source = cluster.home("gpu2", "eve", EVE, {"x": b"x"})
+    run("mount", *(("-o", "bind", source) if kind == "bind" else ("-t", "tmpfs", "-o", f"uid={EVE}", "none")), place)
+    try:
+        found = node(cluster, minji=MINJI, eve=EVE)
+    finally:
+        run("umount", place)
+    assert list(found["homes"]) == ["minji"]
+    assert "is a mount of its own" in found["problems"]["eve"]
+
+
+@pytest.mark.holds("what an automounter would bring from elsewhere is not asked for")
+@pytest.mark.parametrize(
+    ("line", "homes", "problem", "note"),
+    [
+        ("{home}/eve rw - nfs4 nas1:/srv/homes/eve rw", ["minji"], "mounted from elsewhere (nfs4 from", ""),
+        ("{home}/eve rw - autofs auto.eve rw,direct", ["minji"], "mounted from elsewhere (autofs from", ""),
+        ("{home} rw - autofs systemd-1 rw,direct", [], "", ""),
+        ("{home} rw - autofs /etc/auto.home rw,indirect", [], "", "is an automounter's (/etc/auto.home)"),
+        ("{home} rw - nfs4 nas1:/srv/homes rw", [], "", ""),
+    ],
+)
+def test_what_comes_from_elsewhere_is_not_on_this_disk(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, line: str, homes: list[str], problem: str, note: str
+) -> None:
+    cluster.home("gpu1", "eve", EVE, {})
+    mounted = f"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:9 / {line.format(home=cluster.base / 'gpu1' / 'home')}\n"
+    monkeypatch.setattr(looking.mounts, "read_mountinfo", lambda: mounted)
+    found = node(cluster, minji=MINJI, eve=EVE)
+    assert list(found["homes"]) == homes
+    assert problem in found["problems"].get("eve", "")
+    assert bool(found["problems"]) is bool(problem)
+    assert note in found["note"]
+    assert bool(found["note"]) is bool(note)
+
+
+@pytest.mark.holds("a directory of homes is no link to another")
+@pytest.mark.parametrize("inner", ["", "home"])
+def test_a_directory_of_homes_that_a_link_leads_to_is_not_opened(cluster: Cluster, inner: str) -> None:
+    (cluster.base / "link").symlink_to(cluster.base / "gpu1" / ("" if inner else "home"))
+    found = looking.node(str(cluster.base / "link" / inner).rstrip("/"), {"minji": MINJI})
+    assert found["homes"] == {}
+    assert "leads through a symbolic link" in found["problems"]["minji"]
+
+
 @pytest.mark.holds("in a directory of homes only root gives names")
 @pytest.mark.parametrize("what", ["another's", "a link", "a file", "open to all"])
 def test_what_is_nobodys_home_is_a_problem_of_theirs(cluster: Cluster, what: str) -> None:

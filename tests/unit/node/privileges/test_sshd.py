@@ -10,24 +10,20 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import ss
 from tests.support.sites import public_key
 from tests.unit.node.privileges.conftest import FILES, Host
 
-BOTH = "authorizedkeysfile /var/lib/gpuadmin/keys/%u .ssh/authorized_keys\n"
+BOTH = ["/var/lib/gpuadmin/keys/%u", ".ssh/authorized_keys"]
 SERVE = "/usr/bin/python3 -I /var/lib/gpuadmin/lib/gpuadmin_node/cli.py serve-backups /srv/copies True"
 OURS = f'restrict,from="10.0.0.1",command="{SERVE}" '
 
 
 def test_settings_that_matter() -> None:
-    text = "port 22\nusedns no\ndenyusers minji\ndenyusers jiho\nciphers a,b\n"
-    assert sshd.settings_of(text) == {"usedns": ["no"], "denyusers": ["minji", "jiho"]}
-
-
-def test_keywords_as_openssh_10_6_prints_them() -> None:
-    assert sshd.settings_of("UseDNS no\nDenyUsers minji\n") == {"usedns": ["no"], "denyusers": ["minji"]}
+    settings = {"port": ["22"], "usedns": ["no"], "denyusers": ["minji", "jiho"], "ciphers": ["a,b"]}
+    assert sshd.known(settings) == {"usedns": ["no"], "denyusers": ["minji", "jiho"]}
 
 
 def test_what_releases_call_the_same_is_the_same() -> None:
-    older = "permitrootlogin without-password\ntcpkeepalive yes\n"
-    newer = "PermitRootLogin prohibit-password\nTCPKeepAlive true\n"
-    assert sshd.settings_of(older) == sshd.settings_of(newer)
+    older = {"permitrootlogin": ["without-password"], "tcpkeepalive": ["yes"]}
+    newer = {"permitrootlogin": ["prohibit-password"], "tcpkeepalive": ["true"]}
+    assert sshd.known(older) == sshd.known(newer)
 
 
 def test_a_key_of_roots(host: Host) -> None:

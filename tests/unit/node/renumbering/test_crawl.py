@@ -106,20 +106,43 @@ def test_who_moves_a_deep_directory_leads_the_walk_nowhere(tmp_path: Path, monke
 
 
 @pytest.mark.btrfs
+@pytest.mark.holds("no person keeps old ids in a read-only subvolume", "people reach no file that keeps the old ids")
+def test_a_read_only_subvolume_hides_no_program(tmp_path: Path) -> None:
+    """Whoever keeps one with a setuid program of theirs would be the next owner of their old uid."""
+    with mounted(tmp_path / "image", tmp_path / "point", 200) as point:
+        for name, mode in (("theirs", 0o700), ("backups", 0o700), ("open", 0o755)):
+            (point / name).mkdir(mode=mode)
+        own(point / "theirs")
+        run("btrfs", "subvolume", "create", point / "home")
+        (point / "home/program").touch()
+        own(point / "home", point / "home/program")
+        (point / "home/program").chmod(0o4755)
+        for name in ("theirs", "backups", "open"):
+            run("btrfs", "subvolume", "snapshot", "-r", point / "home", point / name / "kept")
+        look = walk(point, apply=False)
+        assert (look.snapshots, look.within_reach) == (2, ["open/kept"])
+        assert look.words == ["'theirs/kept' is read-only, and becomes writable"]
+        assert walk(point).failed == 0
+        owners = [owner(point / name / "kept/program") for name in ("theirs", "backups", "open")]
+        assert owners == [NEW, OLD, OLD]
+        assert (point / "theirs/kept/program").stat().st_mode & 0o7777 == 0o4755
+
+
+@pytest.mark.btrfs
 @pytest.mark.holds("what is mounted inside is not renumbered with it")
 def test_subvolumes_are_entered_and_mounts_and_snapshots_are_not(tmp_path: Path) -> None:
     with mounted(tmp_path / "image", tmp_path / "point", 200) as point:
         run("btrfs", "subvolume", "create", point / "inner")
         (point / "inner/file").touch()
         (point / "hidden").mkdir()
-        own(point, point / "inner", point / "inner/file", point / "hidden")
+        own(point / "inner", point / "inner/file", point / "hidden")
         run("btrfs", "subvolume", "snapshot", "-r", point / "inner", point / "backup")
         run("mount", "-t", "tmpfs", "tmpfs", point / "hidden")
         (point / "hidden/other").touch()
         own(point / "hidden", point / "hidden/other")
         found = walk(point)
         assert (found.snapshots, found.failed) == (1, 0)
-        assert [owner(point / name) for name in (".", "inner", "inner/file")] == [NEW] * 3
+        assert [owner(point / name) for name in ("inner", "inner/file")] == [NEW] * 2
         assert [owner(point / name) for name in ("backup", "backup/file", "hidden", "hidden/other")] == [OLD] * 4
         run("umount", point / "hidden")
 

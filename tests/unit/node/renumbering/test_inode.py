@@ -33,12 +33,12 @@ def file(path: Path, owner: int = MINJI) -> Path:
     return path
 
 
-def walk(top: Path) -> Tally:
-    """One walk that gives minji's inodes their new uid."""
+def walk(top: Path, *, apply: bool = True) -> Tally:
+    """One walk that gives minji's inodes their new uid, or looks."""
     plan = Plan.of([Renumbering("minji", MINJI, NEW, MINJI)])
     handle = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        return crawl(handle, plan.task(1, "x", True), workers=1, directory=str(top.parent))
+        return crawl(handle, plan.task(1, "x", apply), workers=1, directory=str(top.parent))
     finally:
         os.close(handle)
 
@@ -78,3 +78,13 @@ def test_what_an_inode_has_to_lose_it_has_afterwards(top: Path) -> None:
     assert stat.S_IMODE(setgid.stat().st_mode) == 0o2755
     assert os.getxattr(capable, "security.capability") == CAPABILITY
     assert {owner(one) for one in (still, setuid, setgid, capable)} == {NEW}
+
+
+@pytest.mark.holds("a look changes nothing")
+def test_a_look_leaves_what_has_something_to_lose(top: Path) -> None:
+    program = file(top / "program")
+    program.chmod(0o4755)
+    os.setxattr(program, "security.capability", CAPABILITY)
+    found = walk(top, apply=False)
+    assert (found.changed, found.uids) == (0, {MINJI: [1, 0]})
+    assert (owner(program), stat.S_IMODE(program.stat().st_mode)) == (MINJI, 0o4755)

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.root_docker import commands
+from ansible_collections.gpuadmin.node.plugins.module_utils.run import run
 
-IMAGE: dict[str, Any] = {"Config": {"Env": ["PATH=/bin"], "Entrypoint": None, "Cmd": ["sh"], "User": ""}}
+IMAGE: dict[str, Any] = {
+    "Config": {"Env": ["PATH=/bin"], "Entrypoint": None, "Cmd": ["sh"], "User": "", "Labels": {"of": "image"}}
+}
 
 
 def told(config: dict[str, Any] | None = None, host: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -32,6 +35,22 @@ CASES = [
     (told({"Env": ["NVIDIA_VISIBLE_DEVICES=0,x;y"]}, {"Runtime": "nvidia"}),
      "docker create --name train --device nvidia.com/gpu=0 tiny"),
     (told(None, {"RestartPolicy": {"Name": "always"}}), "docker create --name train --restart always tiny"),
+    (told(None, {"Ulimits": [{"Name": "memlock", "Hard": -1, "Soft": -1}], "NanoCpus": 1_500_000_000,
+                 "ExtraHosts": ["lic:10.1.2.3"], "RestartPolicy": {"Name": "on-failure", "MaximumRetryCount": 3}}),
+     "docker create --name train --restart on-failure:3 --cpus 1.5 --ulimit memlock=-1:-1 "
+     "--add-host lic:10.1.2.3 tiny"),
+    (told({"Hostname": "dl-minji", "Labels": {"a b": "c", "of": "image"}}, Id="0123456789ab"),
+     "docker create --name train --hostname dl-minji --label 'a b=c' tiny"),
+    (told({"Hostname": "0123456789ab"}, Id="0123456789abcdef"), "docker create --name train tiny"),
+    (told(None, {"Tmpfs": {"/run": "size=1m"}, "Mounts": [{"Type": "tmpfs", "Target": "/t", "TmpfsOptions":
+                 {"SizeBytes": 9, "Mode": 0o1777}}]}, Mounts=[{"Type": "tmpfs", "Destination": "/cache"}]),
+     "docker create --name train --tmpfs /cache --tmpfs /run:size=1m --tmpfs /t:size=9,mode=1777 tiny"),
+    (told(Mounts=[{"Type": "bind", "Source": '/a:b,"c', "Destination": "/h", "RW": False}]),
+     """docker create --name train --mount 'type=bind,"source=/a:b,""c",target=/h,readonly' tiny"""),
+    (told(None, {"NetworkMode": "host", "IpcMode": "host", "Memory": 5, "MemorySwap": 10, "CapAdd": ["SYS_PTRACE"],
+                 "Init": True, "Sysctls": {"net.a": "1"}, "SecurityOpt": ["seccomp=unconfined", "apparmor=x"]}),
+     "docker create --name train --memory 5 --init --cap-add SYS_PTRACE --sysctl net.a=1 --network=host --ipc=host "
+     "--security-opt seccomp=unconfined tiny"),
 ]  # fmt: skip
 
 
@@ -49,18 +68,46 @@ def test_no_value_of_a_variable() -> None:
     assert "secret" not in found
 
 
+@pytest.mark.holds("a word that is shown otherwise than it is would be pasted otherwise")
+@pytest.mark.parametrize("word", ["a\nrm -rf ~", "\x1b[2J", "it's \t\\n", "\u202eevil"])
+def test_a_word_that_no_terminal_shows_is_the_same_when_it_is_pasted(word: str) -> None:
+    found = commands.command(told({"Cmd": [word]}), IMAGE)
+    assert found.isprintable()
+    said = f"docker() {{ printf '%s' \"${{@: -1}}\"; }}; {found}"
+    assert run(("bash", "-c", said)) == word
+
+
 @pytest.mark.parametrize(
     ("host", "words"),
     [
         ({"Privileged": True}, "--privileged"),
         ({"NetworkMode": "host"}, "--network host"),
         ({"NetworkMode": "lab"}, "the network lab"),
+        ({"NetworkMode": "container:0123"}, "of another container is not carried"),
         ({"PidMode": "host"}, "--pid host"),
         ({"CapAdd": ["SYS_ADMIN"]}, "capabilities (SYS_ADMIN)"),
         ({"PortBindings": {"80/tcp": [{"HostPort": "80"}]}}, "ports below 1024"),
-        ({"Devices": [{"PathOnHost": "/dev/fuse"}]}, "devices"),
+        ({"Devices": [{"PathOnHost": "/dev/fuse"}]}, "devices of the host (/dev/fuse) are left out"),
+        ({"Ulimits": [{"Name": "memlock", "Hard": -1, "Soft": -1}]}, "--ulimit"),
+        (
+            {"CgroupParent": "x", "Isolation": "", "IpcMode": "container:y", "Runtime": "kata"},
+            "left out: CgroupParent, IpcMode, Runtime",
+        ),
+        (
+            {"SecurityOpt": ["seccomp={}"], "LogConfig": {"Type": "syslog", "Config": {"a": "b"}}},
+            "left out: LogConfig, SecurityOpt",
+        ),
     ],
 )
 def test_what_differs(host: dict[str, Any], words: str) -> None:
-    assert any(words in one for one in commands.differs(told({"Env": []}, host)))
-    assert commands.differs(told({"Env": []})) == []
+    assert any(words in one for one in commands.differs(told({"Env": []}, host), IMAGE))
+    assert commands.differs(told({"Env": []}), IMAGE) == []
+
+
+def test_what_only_the_container_has_is_named() -> None:
+    container = told({"Env": [], "Healthcheck": {"Test": ["CMD", "x"]}}, Mounts=[{"Type": "npipe"}])
+    assert commands.differs(container, IMAGE) == [
+        "left out: Healthcheck, mounts of type npipe (docker inspect has them)"
+    ]
+    image = {"Config": {**IMAGE["Config"], "Healthcheck": {"Test": ["CMD", "x"]}}}
+    assert commands.differs(told({"Env": [], "Healthcheck": {"Test": ["CMD", "x"]}}), image) == []

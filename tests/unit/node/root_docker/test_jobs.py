@@ -1,6 +1,9 @@
 """What root's Docker has becomes a person's: carried whole, compared, resumed, and removed only when it is both."""
 
 import os
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -419,3 +422,55 @@ def test_a_name_that_is_none(tmp_path: Path, name: str) -> None:
 def test_somebody_else_of_the_name(uid: int, here: int) -> None:
     with pytest.raises(NodeError, match="has uid"):
         jobs.of("minji", uid, lookup=lambda name: (here, here))
+
+
+@pytest.mark.holds("a byte now and then is no answer")
+@pytest.mark.parametrize("head", [
+    None, b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n{",
+    b"HTTP/1.1 500 No\r\nContent-Length: 99999\r\n\r\n{",
+])  # fmt: skip
+def test_a_daemon_that_sends_a_byte_now_and_then_is_not_waited_for(tmp_path: Path, head: bytes | None) -> None:
+    path = str(tmp_path / "sock")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(1)
+
+        def drip() -> None:
+            with suppress(OSError):
+                channel = listener.accept()[0]
+                channel.recv(65536)
+                channel.sendall(head or b"")
+                for _ in range(100):  # 10 s, where nobody gives up
+                    channel.sendall(b" " if head is not None else b"")
+                    time.sleep(0.1)  # between two bytes
+                channel.close()
+
+        threading.Thread(target=drip, daemon=True).start()
+        begun = time.monotonic()
+        with pytest.raises(NodeError, match="takes too long to answer"):
+            api.Daemon(path, seconds=0.5).find("/volumes/x")
+        assert time.monotonic() - begun < 5
+
+
+@pytest.mark.holds("who never ceases to send is not waited for")
+def test_nothing_is_taken_and_nothing_given_after_the_end() -> None:
+    with api._Bounded(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        channel.end = time.monotonic() - 1
+        for late in (lambda: channel.recv_into(bytearray(1)), lambda: channel.sendall(b"x")):
+            with pytest.raises(socket.timeout):
+                late()
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ('{"format": 2, "name": "minji", "uid": 1, "volumes": {}}', "of another version"),
+    ('{"format": 1, "name": "minji", "uid": 2, "volumes": {}}', "with uid 2"),
+    ("[]", "is damaged"),
+])  # fmt: skip
+@pytest.mark.holds("what another version has carried is not taken for ours")
+def test_a_record_that_is_not_ours_is_left_alone(tmp_path: Path, text: str, words: str) -> None:
+    where = tmp_path / record.DIRECTORY / "minji.json"
+    where.parent.mkdir()
+    where.write_text(text)
+    with pytest.raises(NodeError, match=words):
+        record.load(str(tmp_path), "minji", 1)
+    assert where.read_text() == text

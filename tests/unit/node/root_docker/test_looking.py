@@ -34,8 +34,16 @@ def test_what_there_is(fake: FakeDocker) -> None:
     (container,) = found["containers"]
     assert (container["running"], container["volumes"], container["changes"]) == (True, ["data"], 1)
     assert container["labels"] == ["owner=minji?[2J"]
-    assert container["command"] == "docker create --name train -v data:/data tiny"
+    assert container["command"] == r"docker create --name train --label $'owner=minji\x1b[2J' -v data:/data tiny"
     assert not [one for one in fake.asked if not one.startswith("GET")]
+
+
+@pytest.mark.holds("a command that was cut off in the middle is not there to be pasted")
+def test_a_command_is_whole_or_not_there(fake: FakeDocker) -> None:
+    fake.container("train", IMAGE, Image="tiny", Cmd=["x" * looking.LONGEST])
+    (container,) = parsed("root_docker", {**looking.look(Daemon(str(fake.socket))), "moved": None})["containers"]
+    assert container["command"] == ""
+    assert "too long" in container["differs"][-1]
 
 
 @pytest.mark.holds("a daemon whose ids are shifted is left alone")

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import divided
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import divided, queue
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.divided import Part
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.nodes import Node, gres_conf, known, nodes_conf
+
+from gpuadmin.config.fields import mig_layout
 
 CAPS = [
     ["/dev/nvidia1", f"/dev/nvidia-caps/nvidia-cap{one}", f"/dev/nvidia-caps/nvidia-cap{one + 1}"] for one in (3, 5)
@@ -39,6 +41,15 @@ def node(has: dict[str, object], **declared: object) -> Node:
 def test_what_jobs_can_have_of_a_host() -> None:
     assert divided.parts_of(THERE, DEVICES) == PARTS
     assert divided.parts_of({name: THERE[name] for name in ("GPU-a", "GPU-b")}, DEVICES) == []
+
+
+@pytest.mark.parametrize("profile", ["1g.10gb+me", "1g.24gb-me", "1g.12gb+gfx", "2g.48gb+me.all", "4g.96gb+gfx.all"])
+def test_every_profile_that_a_site_may_have_is_known_to_the_queue(profile: str) -> None:
+    assert mig_layout({0: [profile]}) == {0: [profile]}
+    said = [{"profile": profile, "files": CAPS[0]}]
+    assert [one.profile for one in divided.parts(said)] == [profile]
+    assert queue.PROFILE.match(profile)
+    assert queue.kinds(f"gpu1{queue.BETWEEN}gpu:{profile}:2(S:0)") == {"gpu1": {profile: 2}}
 
 
 def test_what_slurm_is_told() -> None:

@@ -208,6 +208,21 @@ def test_list_and_why_in_both_languages(bin: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == "5: 대기 순서: 1번째. GPU가 충분히 비면 바로 다음 차례입니다.\n"
 
 
+def test_everybody_sees_who_made_an_exception_and_why(
+    bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs(bin, *(row(id, "jiho", "RUNNING", nodes="gpu1", qos=qos) for id, qos in (("4", "exception"), ("5", "people"))))
+    said = json.dumps({"id": "ab", "who": "root@ctl", "reason": "paper"})
+    (bin / "noted").write_text(f"{'4':<32}\x1f{said:<4096}\x1f\n")
+    slurm(bin, monkeypatch, squeue=f'case "$*" in *admin_comment*) cat {bin}/noted;; *) cat {bin}/jobs;; esac')
+    assert gpu.main(["list"]) == 0
+    assert "\nJob 4 is an exception, made by an admin (root@ctl): paper\n" in capsys.readouterr().out
+    assert gpu.main(["list", "--language", "ko"]) == 0
+    out = capsys.readouterr().out
+    assert "\n작업 4은(는) 관리자(root@ctl)가 따로 준 것입니다: paper\n" in out
+    assert "작업 5" not in out
+
+
 def test_a_queue_that_does_not_answer(
     bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

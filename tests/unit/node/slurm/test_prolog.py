@@ -1,6 +1,8 @@
 """A job's start and end: whose GPUs are opened and closed, and what keeps a job from starting."""
 
+import contextlib
 import json
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -41,7 +43,7 @@ def begin(host: GatedHost, job: Job = JOB) -> dict[str, list[str]]:
 
 
 def recorded(host: GatedHost) -> list[Grant]:
-    return grants.read(host.places.state)[0]
+    return grants.read(host.places.state, host.places.run)[0]
 
 
 def test_a_job_as_slurmd_says_it() -> None:
@@ -218,10 +220,10 @@ SILENT = Job("12", "minji", 20000, [], 5000, "node1")
 FORGED = "x Nodes=node1 CPU_IDs=0-7 Mem=64000 GRES=gpu:1(IDX:1)"
 
 
-def details(gres: str, name: str = "x") -> str:
+def details(gres: str, name: str = "x", **more: str | None) -> str:
     allocation = [{"name": "node1", "cpus": {"count": 1}, "memory": {"allocated": 100}}]
     job = {"name": name, "gres_detail": [gres], "job_resources": {"nodes": {"allocation": allocation}}}
-    return json.dumps({"jobs": [job]})
+    return json.dumps({"jobs": [{**job, **more}]})
 
 
 @pytest.mark.holds("a job has the GPUs of which slurmd is silent")
@@ -246,6 +248,26 @@ def test_gpus_of_which_nobody_says_which_they_are_start_no_job(
     answers(host, monkeypatch, scontrol=(0, details("gpu:1(CNT:1)")))
     with pytest.raises(NodeError, match="job 12: Slurm does not say which GPUs"):
         prolog.begin(SILENT, host.places, NOW)
+
+
+@pytest.mark.parametrize(
+    ("qos", "comment", "who", "reason"),
+    [
+        ("exception", '{"id": "ab", "who": "root@ctl", "reason": "paper"}', "root@ctl", "paper"),
+        ("people", '{"id": "ab", "who": "root@ctl", "reason": "paper"}', "Slurm", "job 12"),
+        ("exception", "", "Slurm", "job 12"),
+        ("exception", None, "Slurm", "job 12"),
+        ("exception", '{"who": "a\\nb", "reason": ["x"]}', "Slurm", "job 12"),
+        ("exception", json.dumps({"who": "x" * 300, "reason": "논문"}), "x" * 200, "논문"),
+    ],
+)
+def test_everybody_reads_who_made_an_exception_and_why(
+    host: GatedHost, qos: str, comment: str | None, who: str, reason: str
+) -> None:
+    host.slurm = 0, details("gpu:1(IDX:0)", qos=qos, admin_comment=comment)
+    begin(host, replace(JOB, node="node1"))
+    (grant,) = recorded(host)
+    assert (grant.id, grant.who, grant.reason, grant.memory) == ("slurm-12", who, reason, 100 << 20)
 
 
 def test_the_programs(host: GatedHost, capsys: pytest.CaptureFixture[str]) -> None:
@@ -273,3 +295,22 @@ def test_what_an_epilog_did_not_do_is_done_by_the_next_look(host: GatedHost, mon
     answers(host, monkeypatch, listjobs=(0, "JOBID\n13\n"))
     assert "the grant slurm-12 of minji has ended" in host.go(NOW + 200).done
     assert recorded(host) == []
+
+
+@pytest.mark.root
+def test_a_disk_that_people_have_filled_keeps_no_job_from_its_gpus(host: GatedHost, tmp_path: Path) -> None:
+    disk = Path(host.places.state)
+    disk.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
+    try:
+        with contextlib.suppress(OSError), (disk / "full").open("wb", buffering=0) as stream:
+            while True:
+                stream.write(bytes(4096))
+        assert prolog.main("slurm-prolog", host.places, SAID) == 0
+        assert [one.id for one in recorded(host)] == [JOB.grant]
+        files = Path(host.places.run + grants.OF_JOBS)
+        assert [path.stat().st_mode & 0o777 for path in (files, *files.iterdir())] == [0o755, 0o644], "no secret"
+        assert prolog.main("slurm-epilog", host.places, SAID) == 0
+        assert recorded(host) == []
+    finally:
+        subprocess.run(["umount", disk], check=True)

@@ -170,6 +170,7 @@ def progress_writer(name: str, base: str = RUN) -> Callable[[str], None]:
     path = os.path.join(_place(name, base), PROGRESS)
 
     def write(text: str) -> None:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # where the job is done without its unit
         write_atomic(path, f"{text}\n".encode(), mode=0o600, sync=False)
 
     return write

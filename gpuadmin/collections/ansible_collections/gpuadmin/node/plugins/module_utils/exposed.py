@@ -14,8 +14,10 @@ from .btrfs import open_directory
 from .budget import Budget
 from .diagnosis.subject import short
 from .errors import NodeError, in_words
+from .mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
 from .renumbering.attributes import ACCESS, OddAttribute, named_rights
 from .safe_walk import Entry, same_file_system, walk
+from .textdb import Table, decode
 
 SECONDS = 60  # the whole look
 ENTRIES = 200_000  # of one person
@@ -44,8 +46,10 @@ _PUBLIC = re.compile(
 _UID = "uid "
 
 
-def collect(places: Sequence[str], *, seconds: float = SECONDS, entries: int = ENTRIES) -> dict[str, Any]:
-    """Look below each directory that others may enter, person by person.
+def collect(
+    places: Sequence[str], homes: Sequence[str] = (), *, seconds: float = SECONDS, entries: int = ENTRIES
+) -> dict[str, Any]:
+    """Look below each directory that others may enter, person by person: below ``places``, and at ``homes`` themselves.
 
     ``found``: ``path``, ``owner``, ``mode``; the first MOST_OF_ONE of each owner. ``more``: owner → how many there are
     besides. ``unknown``: place → what was not looked at to the end.
@@ -56,16 +60,17 @@ def collect(places: Sequence[str], *, seconds: float = SECONDS, entries: int = E
     more: dict[str, int] = {}
     others = 0
     end = time.monotonic() + seconds
-    for place in places:
+    for place in [*places, *homes]:
+        top, home = os.path.split(place) if place in homes else (place, "")
         try:
-            names = _people(place)
+            names = [os.fsencode(home)] if home else _people(top)
         except FileNotFoundError:
             continue
         except OSError as error:
             unknown[place] = in_words(error)
             continue
         for name in names:
-            path = short(os.path.join(place, os.fsdecode(name)))
+            path = short(os.path.join(top, os.fsdecode(name)))
             left = min(max(end - time.monotonic(), 0), max(seconds / 4, 1))  # nobody's files take the time of all
             budget = Budget(
                 left,
@@ -74,7 +79,7 @@ def collect(places: Sequence[str], *, seconds: float = SECONDS, entries: int = E
             )
             why = ""
             try:
-                for one in _below(place, name, budget):
+                for one in _below(top, name, budget):
                     whose = NAMELESS if one["owner"].startswith(_UID) else one["owner"]
                     counts[whose] = counts.get(whose, 0) + 1
                     # guard: files of one person hide nobody else's -> len(found) < 5
@@ -94,6 +99,33 @@ def collect(places: Sequence[str], *, seconds: float = SECONDS, entries: int = E
     if others:  # guard: whose files were not looked at is said, or how many they are
         unknown[OTHERS] = f"{others} more were not looked at to the end"
     return {"found": found, "more": more, "unknown": unknown}
+
+
+def local_homes(places: Sequence[str], passwd: str = "/etc/passwd", mountinfo: str | None = None) -> list[str]:
+    """Homes of this host's own accounts, besides those below ``places``. Of a directory that is not the account's, such
+    as ``/``, nothing is looked at; nor of a file server's, which looks there itself, and may not answer."""
+    mounts = parse_mountinfo(read_mountinfo() if mountinfo is None else mountinfo)
+    with open(passwd, "rb") as stream:
+        entries = Table.parse("passwd", decode(stream.read())).entries()
+    found = []
+    for _name, _password, uid, _gid, _comment, given, _shell in entries:
+        home = os.path.normpath(given)
+        if not os.path.isabs(home) or home == "/" or _elsewhere(home, mounts):
+            continue
+        home = os.path.realpath(home)
+        inside = any(f"{home}/".startswith(f"{os.path.realpath(place).rstrip('/')}/") for place in places)
+        try:
+            if not inside and not _elsewhere(home, mounts) and str(os.stat(home).st_uid) == uid:
+                found.append(home)
+        except OSError:  # there is none
+            continue
+    return list(dict.fromkeys(found))
+
+
+def _elsewhere(path: str, mounts: list[Mount]) -> bool:
+    """Whether a path is on a file server, or is mounted once somebody asks for it."""
+    mount = nearest(path, mounts)
+    return mount is not None and (mount.fstype == "autofs" or NETWORK.match(mount.fstype) is not None)
 
 
 def _people(place: str) -> list[bytes]:

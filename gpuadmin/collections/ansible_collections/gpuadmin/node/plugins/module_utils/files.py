@@ -81,11 +81,19 @@ def sync_filesystem(path: str) -> None:
     run(("sync", "-f", path), what=f"{path} is not known to be on disk")
 
 
-def write_atomic(path: str, data: bytes, *, mode: int, model: str | None = None, sync: bool = True) -> None:
+def write_atomic(
+    path: str,
+    data: bytes,
+    *,
+    mode: int,
+    owner: tuple[int, int] | None = None,
+    model: str | None = None,
+    sync: bool = True,
+) -> None:
     """Replace ``path`` by ``data``, durably: a cut leaves the old file or the new one.
 
-    ``mode`` is for a new file; owner, mode and attributes of ``model`` (default: the file that is there) win.
-    ``sync=False`` is for many files, whose caller ends with ``sync_filesystem``.
+    ``mode`` and ``owner`` are for a new file; owner, mode and attributes of ``model`` (default: the file that is there)
+    win. ``sync=False`` is for many files, whose caller ends with ``sync_filesystem``.
     """
     directory, name = os.path.split(path)
     temporary = os.path.join(directory, f".{name}.gpuadmin-new")
@@ -107,6 +115,8 @@ def write_atomic(path: str, data: bytes, *, mode: int, model: str | None = None,
                 # guard: what replaces a file has its owner and mode -> os.fchmod(stream.fileno(), mode)
                 _copy_attributes(model, stream.fileno())
             else:
+                if owner is not None:
+                    os.fchown(stream.fileno(), *owner)  # guard: a file has its owner before it has its name
                 os.fchmod(stream.fileno(), mode)
             if sync:
                 # guard: a file is on the disk before it has its name
@@ -131,8 +141,13 @@ def make_directory(path: str, mode: int, uid: int = 0, gid: int = 0, *, sync: bo
         )
     except FileExistsError:
         return
-    os.chown(path, uid, gid, follow_symlinks=False)
-    os.chmod(path, mode)
+    try:
+        os.chown(path, uid, gid, follow_symlinks=False)
+        os.chmod(path, mode)
+    except OSError:
+        # btrfs says no (EDQUOT) and shows the new owner all the same until the next mount
+        os.rmdir(path)  # guard: a directory without its owner is not left to the next run
+        raise
     if sync:
         sync_directory(os.path.dirname(path.rstrip("/")) or "/")
 

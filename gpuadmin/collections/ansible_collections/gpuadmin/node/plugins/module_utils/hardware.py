@@ -17,8 +17,9 @@ SECONDS = 15.0
 MOST = 300  # parts of a kind
 #: What makers leave where a serial number should be.
 _NONE = re.compile(
-    r"|0+|none|n/?a|unknown|not (specified|applicable|available)|default string|to be filled by o\.?e\.?m\.?"
-    r"|system serial number|0?123456789(0|abc)?|x+",
+    r"|(.)\1*|\W*(none|null|nil|empty|invalid|n/?a|unknown|not (specified|applicable|available|provided)|default"
+    r"|to be filled by o\.?e\.?m\.?)( string)?\W*|(system|chassis|(base|mother) ?board|product)( serial( number)?)?"
+    r"|(\w{1,8}[-_ ])?0?123456789(0|abc.*)?",
     re.IGNORECASE,
 )
 Part = dict[str, str]
@@ -115,16 +116,20 @@ def _chassis(root: str) -> list[Part]:
 
 
 def _network(root: str, contained: bool) -> list[Part]:
-    """Permanent addresses of network cards; without what software makes up, such as bridges and VLANs, but for a
-    container, which has nothing else.
+    """Addresses that makers gave network cards; without what software makes up, such as bridges and VLANs, but for a
+    container, which has nothing else. A machine's virtual functions get others at each boot, and its BMC's link may
+    have that of all boards: such addresses say that they are locally administered. So are those of virtual machines.
     """
     top = os.path.join(root, "sys/class/net")
     parts: dict[str, Part] = {}
+    machine = not contained and not re.search(r"(?m)^flags\s*:.* hypervisor( |$)", _word(root, "proc/cpuinfo", 8192))
     for name in sorted(os.listdir(top)):
         if not contained and not os.path.exists(os.path.join(top, name, "device")):
             continue
         address = _word(top, f"{name}/bonding_slave/perm_hwaddr") or _word(top, f"{name}/address")
-        if re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", address) and not set(address) <= set("0:"):
+        if not re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", address) or set(address) <= set("0:"):
+            continue
+        if not (machine and int(address[:2], 16) & 2):
             parts.setdefault(address, _part(address, f"network card {name}"))
     return list(parts.values())
 
@@ -139,10 +144,10 @@ def _real(serial: object) -> str:
     return "" if _NONE.fullmatch(text) else text
 
 
-def _word(top: str, name: str) -> str:
+def _word(top: str, name: str, most: int = 256) -> str:
     try:
         with open(os.path.join(top, name), "rb") as stream:
-            return stream.read(256).decode("utf-8", "replace").strip()
+            return stream.read(most).decode("utf-8", "replace").strip()
     except OSError:
         return ""
 

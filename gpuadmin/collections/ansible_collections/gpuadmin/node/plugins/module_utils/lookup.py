@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import grp
+import os
 import pwd
 from collections.abc import Callable
 
@@ -29,3 +31,15 @@ def owner(uid: int) -> str:
     """Given a uid, return words for a report: the name beside the number, because names are what admins know."""
     name = name_of(uid)
     return f"uid {uid}" if name is None else f"{name} (uid {uid})"
+
+
+def group_names(name: str, gid: int) -> list[str]:
+    """The names of the groups that somebody of the first group ``gid`` is in, at most 50; of one without a name its
+    number."""
+    names = []
+    for one in os.getgrouplist(name, gid)[:50]:
+        try:
+            names.append(grp.getgrgid(one).gr_name)
+        except KeyError:
+            names.append(str(one))
+    return names

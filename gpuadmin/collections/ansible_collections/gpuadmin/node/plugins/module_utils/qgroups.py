@@ -9,13 +9,17 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .errors import NodeError
+from . import btrfs
+from .errors import NodeError, in_words
 from .run import run
 
 #: Of each file system: the group that has all subvolumes which people fill. Level 1; level 0 is of single subvolumes.
 GROUP = "1/6174"
 #: Of the groups that have one person's subvolumes: the level. Below it is the id of the subvolume that they began as.
 OWN_LEVEL = 6174
+#: Root's empty subvolume in each that people fill, and in no group. To change a group, or a limit, the kernel takes
+#: room in the subvolume where it is asked to (seen with 6.18): below a limit that is used up it changes neither.
+DESK = ".gpuadmin-limits"
 SYSFS = "/sys/fs/btrfs"
 _LIMITED = 1  # linux/btrfs.h: BTRFS_QGROUP_LIMIT_MAX_RFER
 
@@ -66,6 +70,30 @@ def group(uuid: str, name: str = GROUP) -> Group | None:
         int(_read(f"{place}/{name}") or 0) for name in ("referenced", "rsv_data", "max_referenced", "limit_flags")
     )
     return Group(used, pending, most if flags & _LIMITED else None)
+
+
+def desk(path: str) -> str:
+    """Where groups are changed of the file system that has the subvolume at ``path``: never below a limit."""
+    place = os.path.join(path, DESK)
+    there = (
+        btrfs.inspect(place) is not None
+        and os.lstat(place).st_uid == 0  # guard: what a person has put there is not root's
+    )
+    return place if there else path  # guard: groups are changed where no limit holds -> path
+
+
+def make_desk(path: str) -> None:
+    """Make that place, unless it is there. Raises NodeError where it cannot be, and what helps."""
+    place = os.path.join(path, DESK)
+    if desk(path) == place:
+        return
+    try:
+        btrfs.create(place)
+        os.chmod(place, 0o700)
+    except FileExistsError:
+        raise NodeError(f"{place} is not root's subvolume: move it away") from None
+    except OSError as error:
+        raise NodeError(f"{place} cannot be made before somebody deletes something: {in_words(error)}") from None
 
 
 def members(path: str) -> set[int]:

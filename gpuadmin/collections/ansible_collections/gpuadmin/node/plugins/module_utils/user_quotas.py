@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 #: File systems whose quotas of users are meant here; others answer in their own way, or not at all.
 KINDS = ("ext4", "xfs")
 
 # linux/quota.h and linux/dqblk_xfs.h: commands are shifted by 8, beside the kind of quota, of which users are 0
-_GET, _SET, _STATE = 0x800007 << 8, 0x800008 << 8, 0x5805 << 8
+_GET, _SET, _NEXT, _STATE = 0x800007 << 8, 0x800008 << 8, 0x800009 << 8, 0x5805 << 8
 _BLOCK = 1024  # bytes of a limit's unit (QIF_DQBLKSIZE)
 #: xfs rounds a limit up to its own blocks, which have at most so many bytes.
 _ROUND = 65536
@@ -26,6 +27,10 @@ class _Quota(ctypes.Structure):  # struct if_dqblk
         (name, ctypes.c_uint64)
         for name in ("hard", "soft", "space", "inodes_hard", "inodes_soft", "inodes", "space_time", "inodes_time")
     ] + [("valid", ctypes.c_uint32)]
+
+
+class _Next(ctypes.Structure):  # struct if_nextdqblk
+    _fields_ = [*_Quota._fields_, ("id", ctypes.c_uint32)]
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,17 @@ class UserQuotas:
         found = _Quota()
         self._ask(_GET, uid, found)
         return Quota(found.space, found.hard * _BLOCK or None)
+
+    def users(self) -> Iterator[int]:
+        """The uids that have something on the file system; none where it has no quotas. Raises OSError."""
+        found, uid = _Next(), 0
+        try:
+            while uid < 2**32 - 1 and self._ask(_NEXT, uid, found):
+                if found.inodes:
+                    yield found.id
+                uid = found.id + 1
+        except FileNotFoundError:  # there is none after it
+            return
 
     def limit(self, uid: int, most: int | None) -> None:
         """Let a uid have so many bytes, ``rounded``; None: as much as there is. Raises OSError."""

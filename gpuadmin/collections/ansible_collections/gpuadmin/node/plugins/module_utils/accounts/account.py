@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, timedelta
 
-from ..fields import User, quoted
+from ..fields import CONTROL, FIRST_HUMAN_UID, User, quoted
 from ..report import UserReport
 from ..textdb import number
 from .databases import Databases, real_hash
@@ -14,6 +14,7 @@ from .observed import Observed
 
 NOLOGIN = "/usr/sbin/nologin"
 EPOCH = date(1970, 1, 1)
+USERS = 100  # the gid of the group `users`, people's first one where they have no group each
 
 
 def conflict(user: User, data: Databases, settings: Settings) -> str | None:
@@ -106,16 +107,24 @@ def _shadow(user: User, data: Databases, record: Record | None, trusted: bool, t
     return Record(user, kept, changed if kept else None)
 
 
+def _former_groups(user: User, found: list[str] | None, data: Databases) -> set[str]:
+    """The group that an account had as its first one and leaves: sshd's AllowGroups and a group's files go by it."""
+    gid = None if found is None else number(found[3])
+    if gid is None or gid == user.gid or not (gid == USERS or gid >= FIRST_HUMAN_UID):
+        return set()  # guard: nobody becomes a member of a system's group by it -> set(data.groups_by_gid.get(gid, []))
+    return set(data.groups_by_gid.get(gid, [])[:1])
+
+
 def _memberships(
-    user: User, data: Databases, record: Record | None, trusted: bool, existed: bool, settings: Settings,
-    site_group: bool, ops: list[str],
+    user: User, data: Databases, record: Record | None, trusted: bool, first: set[str], existed: bool,
+    settings: Settings, site_group: bool, ops: list[str],
 ) -> tuple[str, ...]:  # fmt: skip
     """Stage the memberships; return the supplementary groups to record."""
     here = set(data.groups_of(user.name)) - {user.name, settings.group}
     known = set(record.groups) if record is not None else set()
     if existed and trusted:  # what is here counts, besides groups that this root does not have
         known = {group for group in known if not data.has_group(group)}
-    wanted = here | known
+    wanted = here | known | first
     for group in sorted(wanted - here):
         if data.has_group(group):
             data.join(user.name, group)
@@ -124,6 +133,21 @@ def _memberships(
         data.join(user.name, settings.group)
         ops.append(f"join {settings.group}")
     return tuple(sorted(wanted))
+
+
+def with_gecos(user: User, data: Databases, observed: Observed) -> User:
+    """Given a person whose GECOS the site leaves open, return them with the one of this root, or of an earlier one."""
+    found, record = data.passwd.get(user.name), observed.desired.records.get(user.name)
+    text = user.gecos or _gecos(found)
+    trusted = found is not None and observed.desired.root in (None, observed.root)
+    if not text and not trusted and record is not None and record.user.uid == user.uid:
+        text = record.user.gecos
+    # guard: a GECOS with which accounts.json could not be read is not recorded
+    return user if CONTROL.search(text) else replace(user, gecos=text)
+
+
+def _gecos(found: list[str] | None) -> str:
+    return "" if found is None else found[4]
 
 
 def stage_account(user: User, data: Databases, observed: Observed, settings: Settings, site_group: bool,
@@ -136,7 +160,10 @@ def stage_account(user: User, data: Databases, observed: Observed, settings: Set
     trusted = observed.desired.root in (None, observed.root)
     found = data.passwd.get(user.name)
     shell = user.shell if settings.login else NOLOGIN
-    wanted = [user.name, "x", str(user.uid), str(user.gid), user.gecos, user.home, shell]
+    gecos = user.gecos or _gecos(found)  # guard: a GECOS that is there stays -> user.gecos
+    if settings.login and found is not None and shell in observed.missing_shells:
+        shell = found[6]  # guard: nobody who can log in gets a login shell that this host lacks -> shell
+    wanted = [user.name, "x", str(user.uid), str(user.gid), gecos, user.home, shell]
     if found is None:
         entry.status = "missing"
         ops.append(f"create uid {user.uid}")
@@ -154,5 +181,6 @@ def stage_account(user: User, data: Databases, observed: Observed, settings: Set
     fresh = _shadow(user, data, record, trusted, observed.today, ops)
     if found != wanted:
         data.set_passwd(user.name, wanted)
-    groups = _memberships(user, data, record, trusted, found is not None, settings, site_group, ops)
+    first = _former_groups(user, found, data) - {settings.group}
+    groups = _memberships(user, data, record, trusted, first, found is not None, settings, site_group, ops)
     return replace(fresh, groups=groups)

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from ..btrfs import open_directory
+from ..causes.people import list_refusals
 from ..errors import NodeError
 from ..fields import KEY, quoted, valid_name
 from ..files import read_bytes, write_atomic
-from ..lookup import name_of, owner, system_lookup
+from ..lookup import group_names, name_of, owner, system_lookup
 from ..root.guard import open_root
-from ..run import run
+from ..run import Runner, look, run
+from ..sshd_settings import ask_sshd, expand_pattern, key_patterns
 from ..textdb import Table, decode, number
 
 PASSWD = "/etc/passwd"
@@ -258,6 +260,27 @@ def _read(place: str, home: str) -> bytes | None:
         raise NodeError(str(error).replace(place, f"{home}/{SSH}")) from None
 
 
+def refuse_by_sshd(wanted: Wanted, home: str, run: Runner = look) -> None:
+    """Raises NodeError where this host's sshd would not let the account in, with what its settings say of that."""
+    name = wanted.name
+    account = system_lookup(name)
+    try:
+        settings = ask_sshd("-C", f"user={name},host=localhost,addr=127.0.0.1", run=run)
+    except (NodeError, OSError):
+        return  # it cannot be asked; that a login works is proven afterwards
+    groups = [name] if account is None else group_names(name, account[1])
+    plain = {keyword: " ".join(values) for keyword, values in settings.items()}
+    why = [one.cause for one in list_refusals(name, plain, groups)]
+    own = os.path.join(home, SSH, KEYS)
+    paths = [expand_pattern(one, name, wanted.uid, home) for one in key_patterns(settings)]
+    # root's own files, outside of the home, may have the key
+    if own not in paths and not any(has_key(read_bytes(one), wanted.key) for one in paths if not below(one, home)):
+        why.append(f"sshd reads keys from {', '.join(paths) or 'no file'} (AuthorizedKeysFile), not from {own}")
+    if why:  # guard: an account that sshd refuses is not made ready
+        way_out = f"correct it there: sshd -T -C user={name},host=x,addr=127.0.0.1"
+        raise NodeError(f"{name} could not log in: {'; '.join(why)}; {way_out}")
+
+
 def execute(plan: Plan, wanted: Wanted) -> None:
     """Do what is missing. No password: the key is the way in."""
     if plan.account:
@@ -299,9 +322,7 @@ def add_key(home: str, key: str, uid: int, gid: int) -> None:
             )
             if text and not text.endswith(b"\n"):  # guard: a last line without an end is not joined with the key
                 text += b"\n"
-            write_atomic(f"{place}/{KEYS}", text + f"{key}\n".encode(), mode=0o600)
-            if before is None:
-                os.chown(f"{place}/{KEYS}", uid, gid, follow_symlinks=False)
+            write_atomic(f"{place}/{KEYS}", text + f"{key}\n".encode(), mode=0o600, owner=(uid, gid))
     finally:
         os.close(handle)
 
@@ -338,7 +359,11 @@ def _make_ssh(handle: int, uid: int, gid: int) -> None:
     inner = open_directory(SSH, handle)
     try:
         if os.fstat(inner).st_uid == os.geteuid() and not os.listdir(inner):  # the one that was made, not exchanged
-            os.fchown(inner, uid, gid)
+            try:
+                os.fchown(inner, uid, gid)
+            except OSError:
+                os.rmdir(SSH, dir_fd=handle)  # guard: a directory of keys without its owner is not left behind
+                raise
         os.fsync(inner)
     finally:
         os.close(inner)

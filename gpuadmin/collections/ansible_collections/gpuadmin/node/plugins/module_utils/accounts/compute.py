@@ -13,7 +13,7 @@ from gpuadmin.common.text import counted
 from ..fields import User, parse_user, quoted, valid_name, whole_number
 from ..report import UserReport
 from ..textdb import number
-from .account import conflict, identify, stage_account
+from .account import conflict, identify, stage_account, with_gecos
 from .databases import Databases
 from .desired import DesiredState, Record, Settings
 from .docker import has_docker, stage_askers, stage_docker, stage_subids
@@ -178,7 +178,8 @@ def _stage_users(
     docker_users: list[User] = []
     registry = settings.source == "registry"
     site_group = registry and _stage_site_group(data, settings, plan)
-    for user in users:
+    people = [with_gecos(one, data, observed) for one in users]  # guard: a GECOS stays for another root -> users
+    for user in people:
         entry = plan.users[user.name]
         known: User | None = user
         if registry:
@@ -192,6 +193,8 @@ def _stage_users(
                 entry.status, entry.problem = "conflict", problem
                 continue
             records[user.name] = stage_account(user, data, observed, settings, site_group, entry)
+            if settings.login and user.shell in observed.missing_shells:
+                plan.remarks.append(f"user {user.name}: this host has no {user.shell}, their login shell by users.yml")
             _stage_keys(user, settings, observed, plan, entry)
         else:
             records[user.name] = Record(user)

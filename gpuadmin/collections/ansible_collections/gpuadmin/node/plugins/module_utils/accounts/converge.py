@@ -88,12 +88,15 @@ def _docker_directories(path: str) -> dict[str, tuple[str, int]]:
     return found
 
 
+def databases(root: str) -> dict[str, str | None]:
+    """The account databases of a host, by name; None for one that is not there."""
+    files = {name: read_bytes(os.path.join(root, "etc", name)) for name in NAMES}
+    return {name: None if data is None else decode(data) for name, data in files.items()}
+
+
 def observe(host: Host, request: Request, desired: DesiredState) -> Observed:
     """Given a host and a request, return all that the decision needs; one read per file, one listing per directory."""
-    files = {}
-    for name in NAMES:
-        data = read_bytes(host.path(f"etc/{name}"))
-        files[name] = None if data is None else decode(data)
+    files = databases(host.root)
     settings = request.settings
     exists = False
     problem: str | None = None
@@ -119,7 +122,13 @@ def observe(host: Host, request: Request, desired: DesiredState) -> Observed:
         files, desired, keys, docker, exists, problem,
         frozenset(os.listdir(linger) if os.path.isdir(linger) else ()),
         identities, host.identity(), int(time.time() // 86400), renumbered(host.path(host.state)),
+        _missing_shells(request) if host.root == "/" else frozenset(),  # links of another root lead into this one
     )  # fmt: skip
+
+
+def _missing_shells(request: Request) -> frozenset[str]:
+    wanted = {str(user["shell"]) for user in request.users if user.get("shell")}
+    return frozenset(path for path in wanted if not (os.path.isfile(path) and os.access(path, os.X_OK)))
 
 
 def _diff_lines(kind: str, text: str) -> list[str]:
@@ -180,7 +189,10 @@ def _write_state(host: Host, plan: Plan, settings: Settings, desired: DesiredSta
             os.makedirs(os.path.dirname(parent), mode=0o755, exist_ok=True)
             make_directory(parent, 0o711)
         for name, uid, gid in plan.docker:
-            make_place(os.path.join(parent, name), name, uid, gid, state)
+            try:
+                make_place(os.path.join(parent, name), name, uid, gid, state)
+            except OSError as error:  # guard: a disk that people have filled keeps nobody from being locked
+                plan.failures.append(f"{settings.docker_data}/{name}: not made: {error.strerror}")
         sync_filesystem(parent)
 
 
@@ -258,6 +270,12 @@ def boot_request(desired: DesiredState) -> Request | None:
     """What the boot unit asks for: everything in accounts.json. None if nothing was ever recorded."""
     if desired.settings is None:
         return None
-    users: list[Mapping[str, object]] = [asdict(record.user) for record in desired.records.values()]
+    users: list[Mapping[str, object]] = [
+        {
+            **asdict(record.user),
+            "gecos": "",  # guard: a GECOS that somebody has changed since is not put back at a boot
+        }
+        for record in desired.records.values()
+    ]
     absent: list[Mapping[str, object]] = [{"name": name, "uid": uid} for name, uid in desired.removed]
     return Request(desired.settings, users, absent)

@@ -23,3 +23,4 @@ class Observed:
     root: str = "/"
     today: int = 0
     renumbered: Mapping[str, str] = field(default_factory=dict)  # name → the verb that keeps them out
+    missing_shells: frozenset[str] = frozenset()  # wanted login shells that this host does not have

@@ -36,6 +36,7 @@ class Plan:
     host_operations: list[str] = field(default_factory=list)
     users: dict[str, UserReport] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     desired_changed: bool = False
 

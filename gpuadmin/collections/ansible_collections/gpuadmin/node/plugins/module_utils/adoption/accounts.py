@@ -14,7 +14,7 @@ from ..errors import NodeError
 from ..privileges.accounts import GROUPS
 from ..privileges.place import Place
 from ..run import look
-from ..textdb import Table, decode, members, number
+from ..textdb import Table, decode, encode, members, number
 from . import bounds
 
 NOT_PEOPLE = 65534  # nobody
@@ -40,7 +40,7 @@ def accounts(place: Place) -> list[dict[str, Any]]:
                 "name": bounds.name(login),
                 "uid": number(uid),
                 "gid": number(gid),
-                "gecos": bounds.line(gecos),
+                "gecos": bounds.line(decode_gecos(gecos)),
                 "home": bounds.line(home),
                 "shell": bounds.name(shell),
                 "password": None if shadow is None else state(None if secret is None else secret[1]),
@@ -48,6 +48,25 @@ def accounts(place: Place) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def decode_gecos(text: str) -> str:
+    """Given text of a database, return it in Hangul where it is EUC-KR, as Linux had Korean before UTF-8.
+
+    Of bytes in another encoding U+FFFD is left: nobody knows which it is.
+    """
+    data = encode(text)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    try:
+        korean = data.decode("cp949")
+    except UnicodeDecodeError:
+        korean = ""
+    beyond = [one for one in korean if not one.isascii()]
+    # the same bytes are other letters in Latin-1: what is no syllable of Hangul was not meant to be Korean
+    return korean if beyond and all("가" <= one <= "힣" for one in beyond) else data.decode("utf-8", "replace")
 
 
 def state(field: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from ..diagnosis.subject import look_gently, short
 from ..each import Failed
 from ..privileges.place import Place
-from . import accounts, homes, machine
+from . import accounts, homes, machine, used
 
 SECONDS = 20.0  # the whole look
 
@@ -21,6 +21,7 @@ PARTS: Mapping[str, Part] = {
     "directory": accounts.directory,
     "homes": homes.homes,
     "keys": homes.keys,
+    "used": used.used,
     "file_systems": machine.file_systems,
     "exports": machine.exports,
     "docker": machine.docker,

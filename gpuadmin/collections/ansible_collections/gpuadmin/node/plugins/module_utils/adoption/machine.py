@@ -21,6 +21,7 @@ from ..mounts import NETWORK, parse_mountinfo, read_mountinfo
 from ..privileges import sshd as effective_sshd
 from ..privileges import sudo as sudo_rules
 from ..privileges.place import Place
+from ..sshd_settings import MAIN, reads_directory
 from ..system import family, os_release, units
 from . import bounds
 
@@ -178,7 +179,7 @@ def sshd(place: Place) -> dict[str, Any]:
     except (OSError, NodeError) as error:
         problem = bounds.line(error)
     return {
-        "include": effective_sshd.reads_directory(place.path("/etc/ssh/sshd_config")),
+        "include": reads_directory(place.path(MAIN)),
         "settings": {name: values[: bounds.MOST_OF_ONE] for name, values in settings.items()},
         "problem": problem,
     }

@@ -20,13 +20,13 @@ from ..budget import Budget
 from ..errors import NodeError
 from ..purge import purge
 from ..safe_walk import identity
-from .copy_stream import BOUNDS, Bounds, check_room, reserve_of
+from .copy_stream import BOUNDS, Bounds, Room
 from .copying import Owner, give
 from .wire import Link
 
 _ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}\Z")
 _NODES = (stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFBLK)
-_OFTEN = 10_000  # records after which to check for room
+_RECORD = 2048  # bytes that whatever has a name takes beside its content
 
 
 class Odd(NodeError):
@@ -35,7 +35,7 @@ class Odd(NodeError):
 
 def take_manifest(link: Link, handle: int, most: int, bounds: Bounds = BOUNDS) -> None:
     """Write the manifest that arrives to the open file. Raises NodeError if it is too long or there is no room."""
-    done = 0
+    done, room = 0, Room(handle, bounds)
     while True:
         operation, _fields, data = link.get()
         if operation == "listed":
@@ -44,7 +44,7 @@ def take_manifest(link: Link, handle: int, most: int, bounds: Bounds = BOUNDS) -
             continue
         if operation != "manifest":
             raise Odd(f"{operation[:20]!r} is not part of a manifest")
-        check_room(handle, bounds)
+        room.spend(len(data))
         done += len(data)
         # guard: a manifest that arrives is bounded
         if done > most:
@@ -91,14 +91,12 @@ class Applier:
         self._link = link
         self._budget = budget
         self._owner = owner
-        self._bounds = bounds
+        self._room = Room(top, bounds)
         self._above = [os.fstat(top)]
         self._path = [b""]
         self._file: int | None = None  # what is being made or changed
         self._name = b""
         self._size = self._done = 0
-        self._moved = self._records = 0
-        self._look = max(reserve_of(top, bounds) // 4, 1 << 20)  # bytes after which to check, too
 
     def run(self) -> Mapping[str, Any]:
         """Apply all records; return what the top itself must be like (``finish``). Raises NodeError, OSError."""
@@ -113,7 +111,8 @@ class Applier:
     def _applied(self) -> Mapping[str, Any]:
         while True:
             operation, fields, data = self._link.get()
-            self._count(len(data))
+            # guard: room is left
+            self._room.spend(len(data) + _RECORD)
             if operation == "wait":
                 continue
             if operation == "end":
@@ -128,16 +127,6 @@ class Applier:
             ):
                 raise Odd(f"{operation[:20]!r} is not understood here")
             handler(self, fields, data)
-
-    def _count(self, size: int) -> None:
-        self._moved += size
-        self._records += 1
-        if self._moved >= self._look or self._records >= _OFTEN:
-            if self._moved >= self._look and self._file is not None:
-                os.fdatasync(self._file)  # btrfs counts what is on disk
-            self._moved = self._records = 0
-            # guard: room is left
-            check_room(self._top, self._bounds)
 
     def _named(self, fields: Mapping[str, Any]) -> bytes:
         """A single name in the directory that is open."""
@@ -274,7 +263,7 @@ class Applier:
             raise Odd("attributes that are not valid")
         attributes = {str(name): base64.b64decode(value, validate=True) for name, value in found.items()}
         # guard: attributes take room, too
-        self._moved += sum(map(len, attributes.values()))
+        self._room.spend(sum(map(len, attributes.values())))
         owner = self._owner(_number(fields, "uid")), self._owner(_number(fields, "gid"))
         give(f"/proc/self/fd/{target}", owner, attributes, _number(fields, "mode") & 0o7777, _times(fields))
 

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from gpuadmin.common.text import size_words
 
 from ..errors import NodeError
+from ..files import sync_filesystem
 
 BLOCK = 1 << 20
 FULL = "would stay free"
+_PART = 8  # of what is left, after which to look again: others write at the same time
+_STEP = 1 << 18  # bytes after which it is soon enough
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,30 @@ class NoRoom(NodeError):
     """What is free is a reserve."""
 
 
-def check_room(path: str | int, bounds: Bounds = BOUNDS) -> None:
-    """Raise NoRoom where less than the reserve is free: deleting on btrfs needs room as well."""
+def check_room(path: str | int, bounds: Bounds = BOUNDS) -> int:
+    """Return how many bytes are free beside the reserve: deleting on btrfs needs room as well. Raises NoRoom."""
     space, reserve = os.statvfs(path), reserve_of(path, bounds)
-    if space.f_bavail * space.f_frsize < reserve:
+    spare = space.f_bavail * space.f_frsize - reserve
+    if spare < 0:
         raise NoRoom(f"less than {size_words(reserve)} of the file system {FULL}")
+    return spare
+
+
+class Room:
+    """The room of a file system that is being filled: looked at more often the less there is of it. Raises NoRoom."""
+
+    def __init__(self, path: str | int, bounds: Bounds = BOUNDS) -> None:
+        self._path, self._bounds = path, bounds
+        self._left = check_room(path, bounds) // _PART
+
+    def spend(self, size: int) -> None:
+        """So many bytes are about to be written. Raises NoRoom, NodeError."""
+        self._left -= size
+        if self._left > 0:
+            return
+        # guard: what is on its way to the disk takes room, too
+        sync_filesystem(self._path if isinstance(self._path, str) else f"/proc/{os.getpid()}/fd/{self._path}")
+        self._left = max((check_room(self._path, self._bounds) - size) // _PART, _STEP)
 
 
 def reserve_of(path: str | int, bounds: Bounds = BOUNDS) -> int:
@@ -53,7 +75,8 @@ def copy_stream(source: int, sink: int, path: str, *, most: int | None = None, b
 
     ``path``: on the file system that is filled by it; ``most``: bytes. Raises NodeError when a bound is reached.
     """
-    begun = moved = looked = time.monotonic()
+    begun = moved = time.monotonic()
+    room = Room(path, bounds)
     done, rest = 0, memoryview(b"")
     os.set_blocking(sink, False)
     poll = select.poll()
@@ -77,10 +100,8 @@ def copy_stream(source: int, sink: int, path: str, *, most: int | None = None, b
                 done += len(rest)
                 if not rest:
                     return
+                room.spend(len(rest))
         if now - moved > bounds.idle or now - begun > bounds.total:
             raise NodeError(f"the other host or this one stood still: ended after {now - begun:.0f} seconds")
         if most is not None and done > most:  # guard: the document of a set is bounded
             raise NodeError(f"it is longer than {most} bytes")
-        if now - looked > 0.5:
-            looked = now
-            check_room(path, bounds)

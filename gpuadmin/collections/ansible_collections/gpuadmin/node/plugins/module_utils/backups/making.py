@@ -39,12 +39,11 @@ from .backup_set import (
     tidy,
     unfinished,
 )
-from .copy_stream import NoRoom, check_room
+from .copy_stream import NoRoom, Room, check_room
 from .snapshots import snapshots
 from .verifying import Found, Limits, Task, verify_home
 
 SETTING = " (backups.home_seconds)"  # the seconds that a home may take
-LOOK = 4 << 20  # bytes of a manifest after which to check for room
 
 
 @dataclass(frozen=True)
@@ -206,14 +205,10 @@ class _Roomy:
     """A file that is written as long as the disk keeps its reserve."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._looked = 0
+        self._file, self._room = file, Room(file.fileno())
 
     def write(self, data: bytes) -> int:
-        self._looked += len(data)
-        if self._looked > LOOK:
-            self._looked = 0
-            check_room(self._file.fileno())
+        self._room.spend(len(data))
         return self._file.write(data)
 
     def flush(self) -> None:

@@ -289,7 +289,11 @@ def _one(task: Task) -> Lost | NoRoomThere | Failed | None:
         return Lost(str(error))
     except (NodeError, OSError) as error:
         why = in_words(error)
-        return NoRoomThere(why) if FULL in why or os.strerror(errno.ENOSPC) in why else Failed(why)
+        return (
+            NoRoomThere(why)
+            if any(one in why for one in (FULL, *map(os.strerror, (errno.ENOSPC, errno.EDQUOT))))
+            else Failed(why)
+        )
     return None
 
 

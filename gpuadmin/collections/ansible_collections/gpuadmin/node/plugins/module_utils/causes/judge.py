@@ -13,6 +13,10 @@ _EXPLAINED: Mapping[str, frozenset[str]] = {
     "homes-not-mounted": frozenset({"homes", "home", "trial"}), "docker-daemon": frozenset({"containers"}),
     "names": frozenset({"names"}), "account-missing": frozenset({"trial"}), "other-uid": frozenset({"trial"}),
 }  # fmt: skip
+#: What merely follows from another cause: PAM that refuses somebody gives them no session and no manager, either.
+_FOLLOWS: Mapping[str, frozenset[str]] = dict.fromkeys(
+    ("manager", "session-pam"), frozenset({"password-aged", "pam-account"})
+)
 
 
 def judge(facts: Facts, person: Person | None = None) -> list[Cause]:
@@ -23,6 +27,7 @@ def judge(facts: Facts, person: Person | None = None) -> list[Cause]:
         found += homes.home(person, facts)
         found += amounts.amounts(person, facts)
     if person is not None and facts["node"]:
+        found += people.pam_account(person, facts)
         found += people.keys(person, facts)
         found += running.sessions(person, facts)
         found += running.docker(person, facts)
@@ -33,5 +38,7 @@ def judge(facts: Facts, person: Person | None = None) -> list[Cause]:
     found += running.gpus(person, facts)
     found += running.kernels(facts)
     found += machine.machine(facts)
+    codes = {one.code for one in found}
+    found = [one for one in found if not _FOLLOWS.get(one.code, frozenset()) & codes]
     explained: frozenset[str] = frozenset().union(*(_EXPLAINED.get(one.code, frozenset()) for one in found))
     return [*found, *machine.unknown(facts, explained)]

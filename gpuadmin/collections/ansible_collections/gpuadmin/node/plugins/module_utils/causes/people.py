@@ -66,6 +66,26 @@ def _enters(person: Person, found: Facts) -> Iterator[Cause]:
         yield Cause("shell", cause, "gpuadmin provision --limit HOSTS", ("no such program",), (shell,))
 
 
+def pam_account(person: Person, facts: Facts) -> Iterator[Cause]:
+    """What PAM says of an account beyond what is known of it: who is locked or ended is refused by it, too."""
+    answer, found, name = facts.get("pam_account"), facts.get("account") or {}, person.name
+    shadow = found.get("shadow") or {}
+    last = shadow.get("expires")
+    ended = shadow.get("locked") or (last is not None and last <= found["today"])
+    if answer is None or not answer["refused"] or not person.registered or ended or found.get("nologin") is not None:
+        return
+    if ((facts.get("keys") or {}).get("settings") or {}).get("usepam") == "no":
+        return  # sshd does not ask PAM
+    words = answer["words"]
+    if answer["aged"]:
+        cause = f"{name}'s password has aged: sshd wants a new one first, and ends commands, scp and editors"
+        yield Cause("password-aged", cause, f"gpuadmin run HOSTS -- chage -M -1 {name}", (f"PAM: {words}",))
+    else:
+        rules = "look at /etc/pam.d/sshd and /etc/security/access.conf there"
+        remedy = f"{rules}, and: gpuadmin run HOSTS -- journalctl -t sshd -g {name}"
+        yield Cause("pam-account", f"PAM does not let {name} in: {words}", remedy, (), (words,))
+
+
 def pam(facts: Facts) -> Iterator[Cause]:
     """Modules that PAM should load and cannot: a rule with one of them lets nobody in."""
     for one in (facts.get("pam") or {}).get("missing") or ():
@@ -79,8 +99,10 @@ def keys(person: Person, facts: Facts) -> Iterator[Cause]:
     found, name = facts.get("keys"), person.name
     if found is None or not person.registered or (facts.get("account") or {}).get("passwd") is None:
         return
-    yield from _allowed(name, found["settings"], (facts["account"] or {}).get("groups") or ())
-    files = [found["site"], *([facts["home"]["keys"]] if (facts.get("home") or {}).get("keys") else [])]
+    yield from list_refusals(name, found["settings"], (facts["account"] or {}).get("groups") or ())
+    site = found["site"]
+    home = (facts.get("home") or {}).get("keys") or []
+    files = [*([site] if site["read"] else []), *found["elsewhere"], *home]
     good = [one for one in files if one["problem"] is None and any(key["problem"] is None for key in one["keys"])]
     bad = [line for one in files for line in _bad(one)]
     lines = (facts.get("sshd") or {}).get("lines", ())
@@ -90,8 +112,14 @@ def keys(person: Person, facts: Facts) -> Iterator[Cause]:
         cause = f"sshd refused {name} lately: {refusals[-1]}"
         yield Cause("sshd", cause, f"gpuadmin run HOSTS -- journalctl -t sshd -g {name}", words)
     add = f"gpuadmin change-user {name} --add-key FILE.pub"
-    if not good:
-        site = found["site"]
+    unread = next((one for one in home if one["problem"] not in (None, "is missing")), None)
+    if person.keys and not site["read"]:
+        cause = f"sshd does not read {name}'s keys of users.yml: AuthorizedKeysFile is another for them"
+        seen = (f"authorizedkeysfile {found['settings'].get('authorizedkeysfile', '')}", *bad, *words)
+        yield Cause("refused-key" if good else "no-key", cause, "gpuadmin provision --limit HOSTS", seen)
+    elif not good:
+        if found["settings"].get("authorizedkeyscommand", "none") != "none":
+            return  # what that program says is not known
         if person.keys and (site["problem"] == "is missing" or (site["problem"] is None and not site["keys"])):
             yield Cause("no-key", f"{name}'s keys of users.yml are not there", _SYNC, (*bad, *words))
         elif person.keys:  # they are there, and could not be read, or are damaged
@@ -101,8 +129,8 @@ def keys(person: Person, facts: Facts) -> Iterator[Cause]:
         else:
             why = bad[0] if bad else "none is there"
             yield Cause("no-key", f"{name} has no key that sshd takes: {why}", add, (*bad, *words))
-    elif len(good) < len(files) and files[-1]["problem"] not in (None, "is missing"):
-        cause = f"sshd does not read the keys in {name}'s home: {_file(files[-1])}"
+    elif unread is not None:
+        cause = f"sshd does not read the keys in {name}'s home: {_file(unread)}"
         yield Cause("refused-key", cause, add, (*bad, *words))
     elif any(key["problem"] for one in good for key in one["keys"]):
         cause = f"sshd does not take one of {name}'s keys: {bad[0]}"
@@ -125,7 +153,8 @@ def _bad(file: Facts) -> Iterator[str]:
             yield f"line {key['line']} of {file['path']}{kind} {key['problem']}"
 
 
-def _allowed(name: str, settings: Mapping[str, Any], groups: Sequence[str]) -> Iterator[Cause]:
+def list_refusals(name: str, settings: Mapping[str, Any], groups: Sequence[str]) -> Iterator[Cause]:
+    """Why sshd's settings keep somebody out who is in ``groups``."""
     remedy = f"gpuadmin run HOSTS -- sshd -T -C user={name},host=x,addr=127.0.0.1"
     evidence = tuple(f"{key} {value}" for key, value in settings.items())
 
@@ -134,11 +163,21 @@ def _allowed(name: str, settings: Mapping[str, Any], groups: Sequence[str]) -> I
 
     if settings.get("pubkeyauthentication") == "no":
         yield refused("sshd takes no keys (PubkeyAuthentication no)")
-    # only sshd can judge patterns; people write plain names
     allowed, denied = settings.get("allowusers", "").split(), settings.get("denyusers", "").split()
-    if name in denied or (allowed and not any("*" in one or "@" in one for one in allowed) and name not in allowed):
-        yield refused(f"sshd does not let {name} in ({'DenyUsers' if name in denied else 'AllowUsers'})")
+    out = _matches([one for one in denied if "@" not in one], name)  # who comes from where is not known
+    if out or (allowed and not _matches([one.partition("@")[0] for one in allowed], name)):
+        yield refused(f"sshd does not let {name} in ({'DenyUsers' if out else 'AllowUsers'})")
     wanted, unwanted = settings.get("allowgroups", "").split(), settings.get("denygroups", "").split()
-    if set(unwanted) & set(groups) or (wanted and groups and not any("*" in one for one in wanted)
-                                       and not set(wanted) & set(groups)):  # fmt: skip
-        yield refused(f"sshd lets none of {name}'s groups in ({'DenyGroups' if unwanted else 'AllowGroups'})")
+    out = any(_matches(unwanted, one) for one in groups)
+    if out or (wanted and groups and not any(_matches(wanted, one) for one in groups)):
+        yield refused(f"sshd lets none of {name}'s groups in ({'DenyGroups' if out else 'AllowGroups'})")
+
+
+def _matches(patterns: Sequence[str], name: str) -> bool:
+    """Whether a list of patterns has a name (ssh_config(5), PATTERNS); `!` before one that matches decides."""
+
+    def has(pattern: str) -> bool:
+        parts = {"*": ".*", "?": "."}
+        return re.fullmatch("".join(parts.get(one, re.escape(one)) for one in pattern), name) is not None
+
+    return any(has(one) for one in patterns) and not any(has(one[1:]) for one in patterns if one[:1] == "!")

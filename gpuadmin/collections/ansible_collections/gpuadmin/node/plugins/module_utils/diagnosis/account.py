@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import grp
 import os
 import pwd
 import re
 import time
+from contextlib import nullcontext
 from typing import Any
 
 from ..accounts import desired as desired_accounts
 from ..errors import NodeError
+from ..lookup import group_names
+from ..people import acting_as
 from ..run import Runner, run_command
-from ..sshd_settings import printed
+from ..sshd_settings import ask_sshd, expand_pattern, key_patterns
 from ..textdb import Table, decode, number
 from ..unit import logged
 from . import keys
-from .subject import LARGEST_FILE, Subject, read_small, short
+from .subject import Subject, read_small, short
 
 NOLOGIN = ("etc/nologin", "run/nologin")
 #: What `sshd -T` says that decides who may log in.
-ASKED = ("allowusers", "denyusers", "allowgroups", "denygroups", "pubkeyauthentication", "authorizedkeysfile", "usepam")
+ASKED = ("allowusers", "denyusers", "allowgroups", "denygroups", "pubkeyauthentication", "authorizedkeysfile",
+         "authorizedkeyscommand", "usepam")  # fmt: skip
 SSHD_LINES = 200
 KEPT_LINES = 8
 SINCE = "-3days"
@@ -56,7 +59,7 @@ def account(subject: Subject) -> dict[str, Any]:
     found["others"] = _others(subject, name)
     found["shadow"] = None if subject.own else _shadow(subject, name)
     found["wanted"] = None if subject.own else _wanted(subject, name)
-    found["groups"] = groups_of(entry) if entry is not None and subject.root == "/" else []
+    found["groups"] = group_names(entry.pw_name, entry.pw_gid) if entry is not None and subject.root == "/" else []
     return found
 
 
@@ -99,17 +102,6 @@ def _wanted(subject: Subject, name: str) -> dict[str, Any] | None:
     return {"uid": user.uid, "locked": user.locked, "expires": user.expires, "docker": user.docker}
 
 
-def groups_of(entry: pwd.struct_passwd) -> list[str]:
-    """The names of somebody's groups, at most 50; of one without a name its number."""
-    names = []
-    for gid in os.getgrouplist(entry.pw_name, entry.pw_gid)[:50]:
-        try:
-            names.append(grp.getgrgid(gid).gr_name)
-        except KeyError:
-            names.append(str(gid))
-    return names
-
-
 def nologin(subject: Subject) -> dict[str, str] | None:
     """What keeps everybody but root out (pam_nologin(8)): the file, and its own words; None: nothing does."""
     for name in NOLOGIN:
@@ -126,19 +118,34 @@ def nologin(subject: Subject) -> dict[str, str] | None:
 def sshd_keys(subject: Subject) -> dict[str, Any]:
     """The keys that gpuadmin wrote here, and what sshd's settings say of this person."""
     name = subject.name or ""
-    return {"site": keys.of_site(subject, name), "settings": settings(name) if subject.root == "/" else {}}
+    found = settings(name) if subject.root == "/" else {}
+    site, entry = keys.of_site(subject, name), passwd(subject, name)
+    patterns = key_patterns({"authorizedkeysfile": [found.get("authorizedkeysfile", "")]})
+    paths = [] if entry is None else [expand_pattern(one, name, entry.pw_uid, entry.pw_dir) for one in patterns]
+    with acting_as(entry.pw_uid, entry.pw_gid) if entry is not None else nullcontext():
+        elsewhere = [keys.read_file(subject, one) for one in paths if one != site["path"] and not _inside(one, entry)]
+    return {"site": {**site, "read": not found or site["path"] in paths}, "elsewhere": elsewhere, "settings": found}
+
+
+def _inside(path: str, entry: pwd.struct_passwd | None) -> bool:
+    return entry is not None and path.startswith(os.path.join(entry.pw_dir, ""))
+
+
+def home_key_files(subject: Subject) -> list[str]:
+    """Where in somebody's home sshd looks for keys, as paths below it. What root alone can ask is what sshd does by
+    itself."""
+    if subject.own or subject.root != "/":
+        return list(keys.USUAL)
+    name = subject.name or ""
+    found = key_patterns(ask_sshd("-C", f"user={name},host=localhost,addr=127.0.0.1"))
+    inside = [os.path.relpath(expand_pattern(one, name, 0, "/~"), "/~") for one in found]
+    return [one for one in inside if not one.startswith("..")]
 
 
 def settings(name: str, run: Runner = run_command) -> dict[str, str]:
     """What sshd would apply to this person, of what decides whether they get in."""
-    done = run(("/usr/sbin/sshd", "-T", "-C", f"user={name},host=localhost,addr=127.0.0.1"))
-    if done.returncode != 0:
-        raise NodeError(f"sshd does not accept its own settings: {short(done.stderr.strip().splitlines()[-1:])}")
-    found: dict[str, str] = {}
-    for key, value in printed(done.stdout[:LARGEST_FILE]):
-        if key in ASKED:
-            found[key] = short(f"{found[key]} {value}" if key in found else value)
-    return found
+    found = ask_sshd("-C", f"user={name},host=localhost,addr=127.0.0.1", run=run)
+    return {key: short(" ".join(values)) for key, values in found.items() if key in ASKED}
 
 
 def sshd_words(subject: Subject) -> dict[str, Any]:

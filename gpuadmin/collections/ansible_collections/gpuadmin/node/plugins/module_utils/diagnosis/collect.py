@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..each import Failed, each
-from . import account, amounts, dns, docker, gpus, granted, home, host, pam, sessions, trial
+from . import account, amounts, dns, docker, gpus, granted, home, host, pam, pam_account, sessions, trial
 from .subject import Subject, look_at
 
 SECONDS = 3.0  # the whole answer must be there within five, Ansible's own time included
@@ -35,6 +35,7 @@ PERSON: Mapping[str, Part] = {
     "account": account.account,
     "keys": account.sshd_keys,
     "pam": pam.pam,
+    "pam_account": pam_account.pam_account,
     "sshd": account.sshd_words,
     "home": home.home,
     "amounts": amounts.own,
@@ -46,7 +47,7 @@ PERSON: Mapping[str, Part] = {
 #: What a host is asked about a person where nobody logs in: the storage host has the home.
 ELSEWHERE = ("account", "home", "amounts")
 #: What only root may look at.
-ROOTS = ("keys", "sshd", "units", "image", "kernels")
+ROOTS = ("keys", "pam_account", "sshd", "units", "image", "kernels")
 
 
 def parts(subject: Subject) -> dict[str, Part]:

@@ -8,6 +8,7 @@ from typing import Any
 from ..gpus.device_files import gpus
 from ..gpus.gate import SETTINGS
 from ..gpus.in_force import in_force
+from ..paths import RUN
 from .subject import Subject, short
 
 
@@ -17,7 +18,9 @@ def granted(subject: Subject) -> dict[str, Any] | None:
 
     Raises NodeError or OSError where that is not known.
     """
-    found = in_force(time.time(), subject.path(subject.state), subject.path(SETTINGS)) if subject.node else None
+    if not subject.node:
+        return None
+    found = in_force(time.time(), subject.path(subject.state), subject.path(SETTINGS), subject.path(RUN))
     if found is None:
         return None
     settings, grants = found

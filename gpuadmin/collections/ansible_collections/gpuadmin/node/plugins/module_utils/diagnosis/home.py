@@ -13,7 +13,7 @@ from ..lookup import owner
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
 from ..people import acting_as
 from . import docker_needs, keys
-from .account import passwd
+from .account import home_key_files, passwd
 from .subject import Subject, short
 
 #: Directly in a home, and read or written by nearly every program; `sudo` makes some of them root's.
@@ -77,12 +77,14 @@ def home(subject: Subject) -> dict[str, Any]:
         found["passwd"] = short(by_passwd)
     if kind == "directory":
         uid = facts.st_uid if subject.uid is None else subject.uid
+        wanted = home_key_files(subject) if subject.node else keys.USUAL
         at = os.open(subject.path(subject.homes), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             # guard: on a node a home is looked into as its person: the storage host shows root nothing -> nullcontext()
             with acting_as(uid, facts.st_gid) if subject.node else contextlib.nullcontext():
                 found["masked"], found["others"] = docker_needs.masked(name, at), others(name, uid, at)
-                found["keys"] = keys.of_home(name, uid, path, at)
+                files = [keys.of_home(name, uid, path, at, one) for one in wanted]
+                found["keys"] = [one for one in files if one is files[0] or one["problem"] != "is missing"]
         finally:
             os.close(at)
     return found

@@ -19,6 +19,15 @@ from ..errors import NodeError
 from .subject import LARGEST_FILE, Subject, read_small
 
 MOST_KEYS = 50
+#: Where sshd looks in a home where nothing else is set (sshd_config(5), AuthorizedKeysFile).
+USUAL = (".ssh/authorized_keys", ".ssh/authorized_keys2")
+#: What people take for a public key: a mark of it → what it is.
+_OTHERS = {
+    "PRIVATE KEY": "is a private key",
+    "PuTTY-User-Key-File": "is a private key",
+    "-cert-v01@openssh.com": "is a certificate: the key is in the .pub file without -cert",
+    "BEGIN SSH2 PUBLIC KEY": "is a key as PuTTYgen saves it: ssh-keygen -i -f FILE prints it in one line",
+}
 SMALLEST_RSA = 1024  # bits: sshd's RequiredRSASize where nothing else is set
 DIRECTORY = (
     os.O_RDONLY
@@ -30,7 +39,11 @@ DIRECTORY = (
 
 def of_site(subject: Subject, name: str) -> dict[str, Any]:
     """The keys that gpuadmin wrote to this host: they need no home."""
-    path = os.path.join(subject.state, "keys", name)
+    return read_file(subject, os.path.join(subject.state, "keys", name))
+
+
+def read_file(subject: Subject, path: str) -> dict[str, Any]:
+    """The keys in a file of the host's."""
     try:
         data = read_small(subject.path(path))
     except FileNotFoundError:
@@ -40,25 +53,27 @@ def of_site(subject: Subject, name: str) -> dict[str, Any]:
     return {"path": path, "problem": None, "keys": parse(data)}
 
 
-def of_home(home: str, uid: int, named: str, at: int | None = None) -> dict[str, Any]:
-    """The keys in somebody's home, as sshd's StrictModes judges them: home, .ssh and file are theirs or root's alone.
+def of_home(home: str, uid: int, named: str, at: int | None = None, file: str = USUAL[0]) -> dict[str, Any]:
+    """The keys in a file of somebody's home, as sshd's StrictModes judges them: what leads there is theirs or root's.
 
     Nothing is followed: who has links there gets no answer but that. ``named``: what the home is called in the answer.
     """
-    found: dict[str, Any] = {"path": f"{named}/.ssh/authorized_keys", "problem": None, "keys": []}
+    found: dict[str, Any] = {"path": f"{named}/{file}", "problem": None, "keys": []}
+    *above, last = file.split("/")
     opened: list[int] = []
     try:
-        directory = at
-        for name in (home, ".ssh"):
+        directory, path = at, named
+        for depth, name in enumerate((home, *above)):
             directory = os.open(name, DIRECTORY, dir_fd=directory)
             opened.append(directory)
+            path = f"{path}/{name}" if depth else path
             problem = _strict(os.fstat(directory), uid)
             if problem:
-                found["problem"] = f"{named if name == home else named + '/.ssh'} {problem}"
-        facts = os.stat("authorized_keys", dir_fd=directory, follow_symlinks=False)
+                found["problem"] = f"{path} {problem}"
+        facts = os.stat(last, dir_fd=directory, follow_symlinks=False)
         if not found["problem"]:
             found["problem"] = _strict(facts, uid)
-        found["keys"] = parse(read_small("authorized_keys", directory))
+        found["keys"] = parse(read_small(last, directory))
     except FileNotFoundError:
         found["problem"] = "is missing"
     except (OSError, NodeError) as error:
@@ -104,8 +119,8 @@ def key(line: str) -> dict[str, Any]:
     at = next((place for place, word in enumerate(words) if word in KEY_TYPES or word == "ssh-dss"), None)
     answer: dict[str, Any] = {"kind": None, "fingerprint": None, "problem": None}
     if at is None:
-        private = "PRIVATE KEY" in line
-        return {**answer, "problem": "is a private key" if private else "is not a public key that sshd knows"}
+        kind = next((words for mark, words in _OTHERS.items() if mark in line), "is not a public key that sshd knows")
+        return {**answer, "problem": kind}
     answer["kind"] = words[at]
     if at + 1 >= len(words):
         return {**answer, "problem": "has no key after its kind"}

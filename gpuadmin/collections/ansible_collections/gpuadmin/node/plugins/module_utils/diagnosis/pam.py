@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import NodeError
-from .account import groups_of
+from ..lookup import group_names
 from .subject import Subject, read_small, short
 
 SERVICE = "etc/pam.d/sshd"
@@ -101,6 +101,7 @@ def processes(subject: Subject) -> dict[str, Any] | None:
 
 def _groups(subject: Subject) -> list[str]:
     try:
-        return groups_of(pwd.getpwnam(subject.name or "")) if subject.root == "/" else []
+        entry = pwd.getpwnam(subject.name or "")
     except KeyError:
         return []
+    return group_names(entry.pw_name, entry.pw_gid) if subject.root == "/" else []

@@ -17,6 +17,7 @@ from ..each import Failed, each
 from ..errors import NodeError, in_words
 from ..limits.amounts import OF_HOMES
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
+from ..qgroups import DESK
 from .changes import changed
 from .records import Found, Place, Record, Records
 from .shares import ENTRIES, SECONDS, Shares, alone
@@ -66,7 +67,9 @@ def directories(place: Place) -> list[str]:
     if place.by_owner:
         return [""]
     with os.scandir(place.path) as entries:
-        names = sorted(one.name for one in entries if one.is_dir(follow_symlinks=False) and one.name != OF_HOMES)
+        names = sorted(
+            one.name for one in entries if one.is_dir(follow_symlinks=False) and one.name not in (OF_HOMES, DESK)
+        )
     if len(names) > MOST:  # guard: a place of very many directories
         raise NodeError(f"{place.path} has more than {MOST} directories")
     return names
@@ -94,7 +97,12 @@ def unchanged(place: Place, names: Sequence[str], records: Records) -> set[str]:
             if one.generation
             and one.inode == number[name]  # guard: another directory of a name is not the one that was measured
         }
-        old = {name: one for name, one in old.items() if not one.problem}  # guard: a part is walked again
+        old = {
+            name: one
+            for name, one in old.items()
+            if not one.problem  # guard: a part is walked again
+            and one.unowned is not None  # an earlier gpuadmin did not look for them
+        }
         inner = {name: one for name, one in old.items() if facts[name].st_dev == same}
         newest = changed(top, min(one.generation for one in inner.values())) if inner else {}
         found = set()
@@ -153,7 +161,7 @@ def measured(
         many = task.place.by_owner
         budget = Budget(PLACE if many else seconds, math.inf if many else ENTRIES, setting=False)
         shares = Shares(whose, seconds, ENTRIES) if many else None
-        tree = measure(top, budget, shares=shares, leave_out=leave_out)
+        tree = measure(top, budget, shares=shares, leave_out=leave_out, whose=whose)
     finally:
         os.close(top)
     return _record(
@@ -172,7 +180,7 @@ def _record(tree: Tree, facts: os.stat_result, began: float, number: int, genera
         str(facts.st_uid if uid == ALL else uid): Found(used.size.bytes, used.size.inodes, used.largest, used.problem)
         for uid, used in tree.people.items()
     }
-    return Record(people, began, began, number, generation, tree.problem)
+    return Record(people, began, began, number, generation, tree.problem, sorted(tree.unowned))
 
 
 def round_of(

@@ -23,6 +23,6 @@ def give(path: str, name: str, data: bytes) -> None:
         path,
         data,
         mode=0o400,  # guard: each person's file is theirs alone -> 0o444
+        owner=(uid, 0),
         sync=False,
     )
-    os.chown(path, uid, 0)

@@ -48,7 +48,7 @@ class Found:
 class Record:
     """Of one directory. ``people``: by uid. ``when``: seconds since 1970 when this was so. ``began``: when the last try
     did. ``inode``, ``generation``: of btrfs, which show that nothing has changed; 0 if unknown. ``problem``: why it is
-    only a part.
+    only a part. ``unowned``: uids of files in it that are nobody's; None: that is not known.
     """
 
     people: Mapping[str, Found]
@@ -57,6 +57,7 @@ class Record:
     inode: int = 0
     generation: int = 0
     problem: str = ""
+    unowned: Sequence[int] | None = None
 
 
 #: By the place's path and the directory's name in it.
@@ -82,9 +83,11 @@ def _record(one: Mapping[str, Any]) -> Record:
     for uid, of in one["people"].items():
         largest = [(str(path), int(size), int(inodes)) for path, size, inodes in of["largest"]]
         people[str(int(uid))] = Found(int(of["bytes"]), int(of["inodes"]), largest, str(of.get("problem", "")))
+    unowned = one.get("unowned")
     return Record(
-        people, float(one["when"]), float(one["began"]), int(one["inode"]), int(one["generation"]), str(one["problem"])
-    )
+        people, float(one["when"]), float(one["began"]), int(one["inode"]), int(one["generation"]), str(one["problem"]),
+        None if unowned is None else [int(uid) for uid in unowned],
+    )  # fmt: skip
 
 
 def save(records: Records, path: str = FILE) -> None:

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from ..budget import Budget, TooMuchAtOnce
 from ..errors import NodeError, in_words
 from ..safe_walk import Entry, same_mount, walk
-from .shares import Shares
+from .shares import NOBODY, Shares, alone
 
 DEEPEST = 4  # levels of directories that keep their own size
 MOST = 20  # directories of one person
 MOST_PEOPLE = 4096  # in one tree
+MOST_OWNERS = 1 << 17  # uids of one tree: more than one person has
+MOST_UNOWNED = 1000
 LONGEST = 1024  # bytes of a path that is kept
 _LINK = bytes(192)  # as much as Python takes to remember an inode, less what a budget adds
 ALL = -1  # who owns all of it, if files are not asked for their owner
@@ -51,24 +53,32 @@ class Used:
 class Tree:
     """``people``: by uid, or by ALL. ``problem``: why it is only a part of it, or empty.
 
-    ``volumes``: there are subvolumes below, whose changes the subvolume above does not know.
+    ``volumes``: there are subvolumes below, whose changes the subvolume above does not know. ``unowned``: uids of files
+    that are nobody's.
     """
 
     people: dict[int, Used] = field(default_factory=dict)
     problem: str = ""
     volumes: bool = False
+    unowned: frozenset[int] = frozenset()
 
 
 def measure(
-    top: int, budget: Budget, *, shares: Shares | None = None, leave_out: Callable[[bytes], bool] = lambda path: False
+    top: int,
+    budget: Budget,
+    *,
+    shares: Shares | None = None,
+    leave_out: Callable[[bytes], bool] = lambda path: False,
+    whose: Callable[[int], int] = alone,
 ) -> Tree:
     """Measure what is below the open directory ``top``, and itself.
 
-    ``shares``: by the owner of each file, and who exceeds their share is measured in part. ``leave_out(path)``:
-    directories that are not entered, and do not count. A tree that exceeds the budget, or is moved about while it is
-    looked at, is measured in part, and says so; where there are shares, that is the owner's of what it happened to.
+    ``whose(uid)``: as ``Shares`` has it. ``shares``: by the owner of each file, and who exceeds their share is measured
+    in part. ``leave_out(path)``: directories that are not entered, and do not count. A tree that exceeds the budget, or
+    is moved about while it is looked at, is measured in part, and says so; where there are shares, that is the owner's
+    of what it happened to.
     """
-    found = _Sizes(shares)
+    found = _Sizes(shares, whose)
     facts = os.fstat(top)
     found.count(facts)
 
@@ -122,8 +132,10 @@ def measure(
 class _Sizes:
     """Sizes of the directories on the way down. Below DEEPEST all counts for the directory at that level."""
 
-    def __init__(self, shares: Shares | None) -> None:
-        self._shares = shares
+    def __init__(self, shares: Shares | None, whose: Callable[[int], int]) -> None:
+        self._shares, self._whose = shares, whose
+        self._owners: set[int] = set()
+        self._unowned: set[int] = set()
         self._levels: list[tuple[bytes, dict[int, Size]]] = [(b"", {})]
         self._largest: dict[int, list[tuple[int, int, str]]] = {}
         self._seen: set[tuple[int, int]] = set()
@@ -178,6 +190,7 @@ class _Sizes:
             self.problem = self.problem or why
 
     def count(self, facts: os.stat_result) -> None:
+        self._own(facts.st_uid)
         uid = ALL if self._shares is None else self._shares.person(facts.st_uid)
         people = self._levels[-1][1]
         if uid not in people and len(people) >= MOST_PEOPLE:
@@ -186,6 +199,12 @@ class _Sizes:
         size = people.setdefault(uid, Size())
         size.bytes += facts.st_blocks * 512
         size.inodes += 1
+
+    def _own(self, uid: int) -> None:
+        if uid not in self._owners and len(self._owners) < MOST_OWNERS:
+            self._owners.add(uid)
+            if self._whose(uid) == NOBODY and len(self._unowned) < MOST_UNOWNED:
+                self._unowned.add(uid)
 
     def result(self) -> Tree:
         while len(self._levels) > 1:
@@ -197,4 +216,4 @@ class _Sizes:
             largest = sorted(self._largest.get(uid, ()), reverse=True)
             paths = [(path, taken, inodes) for taken, inodes, path in largest]
             people[uid] = Used(sizes.get(uid, Size()), paths, problems.get(uid, ""))
-        return Tree(people, self.problem, self.volumes)
+        return Tree(people, self.problem, self.volumes, frozenset(self._unowned))

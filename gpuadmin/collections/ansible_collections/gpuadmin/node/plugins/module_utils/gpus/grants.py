@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass
 from ..documents import parse
 from ..errors import NodeError, in_words
 from ..fields import FIRST_HUMAN_UID
-from ..files import make_directory, read_bytes, sync_directory, write_atomic
+from ..files import make_directory, read_bytes, sync_directory, unlink_if_there, write_atomic
 from ..paths import RUN, STATE
 
 DIRECTORY = "gpu-grants"
+OF_JOBS = "-grants"  # behind RUN, which is root's alone: everybody may read who was granted what
 ENDED = "gpu-grants-ended.json"
 LONGEST = 200  # characters of a reason
 LARGEST = 1 << 16  # bytes of a file
@@ -78,31 +79,32 @@ def checked(grant: Grant) -> Grant:
 
 def read(state: str = STATE, run: str = RUN) -> tuple[list[Grant], list[str]]:
     """All grants that are recorded and have not been ended, and what is wrong with files that open nothing."""
-    found, problems = [], []
-    directory, over = os.path.join(state, DIRECTORY), ended(run)
-    try:
-        _only_roots(directory)
-        names = sorted(name for name in os.listdir(directory) if name.endswith(".json"))
-    except FileNotFoundError:
-        return [], []
-    except (NodeError, OSError) as error:  # guard: grants that cannot be listed are not taken for none
-        return [], [f"no grant is known: {in_words(error)}"]
-    for name in names:
-        path = os.path.join(directory, name)
+    found: dict[str, Grant] = {}
+    problems: list[str] = []
+    over, paths = ended(run), []
+    for directory in (os.path.join(state, DIRECTORY), run + OF_JOBS):
+        try:
+            _only_roots(directory)
+            paths += sorted(os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".json"))
+        except FileNotFoundError:
+            continue
+        except (NodeError, OSError) as error:  # guard: grants that cannot be listed are not taken for none
+            return [], [f"no grant is known: {in_words(error)}"]
+    for path in paths:
         try:
             if _only_roots(path).st_size > LARGEST:
                 raise NodeError(f"{path} is larger than any grant")
             grant = checked(parse(Grant, json.loads(read_bytes(path) or b""), path))
-            if name != f"{grant.id}.json":
+            if os.path.basename(path) != f"{grant.id}.json":
                 raise NodeError(f"{path} has the grant {grant.id}")
         # guard: a damaged grant opens nothing, and stops no other
         except (NodeError, OSError, ValueError, RecursionError) as error:
             problems.append(f"{path} opens nothing: {in_words(error)}; remove it, then grant again")
             continue
-        # guard: what has ended opens nothing, though its file is still there -> found.append(grant)
+        # guard: what has ended opens nothing, though its file is still there -> found.update({grant.id: grant})
         if grant.id not in over:
-            found.append(grant)
-    return found, problems
+            found[grant.id] = grant  # of a job that began under a release before: the later one is in memory
+    return list(found.values()), problems
 
 
 def _only_roots(path: str) -> os.stat_result:
@@ -116,7 +118,15 @@ def _only_roots(path: str) -> os.stat_result:
 
 def write(grant: Grant, state: str = STATE) -> None:
     """Record a grant, durably."""
-    directory = os.path.join(state, DIRECTORY)
+    _write(grant, os.path.join(state, DIRECTORY))
+
+
+def write_until_boot(grant: Grant, run: str = RUN) -> None:
+    """Record a job's grant, which ends with the boot as its job does. Nobody else takes that room."""
+    _write(grant, run + OF_JOBS)
+
+
+def _write(grant: Grant, directory: str) -> None:
     make_directory(directory, 0o755)
     data = json.dumps(asdict(checked(grant)), ensure_ascii=False, indent=1) + "\n"
     write_atomic(os.path.join(directory, f"{grant.id}.json"), data.encode(), mode=0o644)
@@ -129,6 +139,7 @@ def delete(names: Iterable[str], state: str = STATE, run: str = RUN) -> list[str
     directory, gone, problems, left = os.path.join(state, DIRECTORY), False, [], []
     before = ended(run)
     for name in sorted({*names, *before}):
+        unlink_if_there(os.path.join(run + OF_JOBS, f"{name}.json"))
         path = os.path.join(directory, f"{name}.json")
         try:
             os.unlink(path)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import glob
 import re
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -28,7 +27,7 @@ SOON = 150
 #: Where Slurm runs a job: root alone makes cgroups there.
 _CGROUP = re.compile(r"/system\.slice/[^/]*slurmstepd\.scope/job_([1-9][0-9]{0,9})(?:/|\Z)")
 _LISTED = re.compile(r"(?m)^\s*([1-9][0-9]{0,9})\b")
-_END = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_END = re.compile(r"[0-9]{1,12}")
 
 
 def running(bases: Sequence[str] = cgroups.BASES) -> set[str]:
@@ -72,25 +71,26 @@ def prolonged(found: Iterable[Grant], command: Runner, now: float) -> list[Grant
     for one in found:
         if one.source != SOURCE or not one.until - SOON < now < one.until:
             continue
-        # this field alone: what scontrol prints of a job has its name in it, which its person chooses
-        done = _asked(command, ("squeue", "--noheader", f"--jobs={one.id[len(SOURCE) + 1 :]}", "--format=%e"))
+        # this field alone: what scontrol prints of a job has its name in it, which its person chooses. In seconds: one
+        # hour of local time comes twice when clocks go back
+        asked = ("squeue", "--noheader", f"--jobs={one.id[len(SOURCE) + 1 :]}", "--format=%e")
+        done = _asked(command, ("env", "SLURM_TIME_FORMAT=%s", *asked))
         said = done.stdout.strip() if done is not None and done.returncode == 0 else ""
         if not _END.fullmatch(said):  # guard: an end that Slurm does not say prolongs nothing
             continue
-        later = int(time.mktime(time.strptime(said, "%Y-%m-%dT%H:%M:%S")))
-        if later > one.until:
-            result.append(replace(one, until=min(later, grants.LATEST)))
+        if int(said) > one.until:
+            result.append(replace(one, until=min(int(said), grants.LATEST)))
     return result
 
 
 def with_more_time(
-    found: Sequence[Grant], command: Runner, now: float, state: str
+    found: Sequence[Grant], command: Runner, now: float, run: str
 ) -> tuple[list[Grant], list[str]]:  # fmt: skip
     """The same grants, those with their new end that were given more time, which is recorded; and what was not."""
     result, problems = {one.id: one for one in found}, []
     for later in prolonged(found, command, now):
         try:
-            grants.write(later, state)
+            grants.write_until_boot(later, run)
         except (NodeError, OSError) as error:  # guard: more time for one job keeps nobody else's end waiting
             problems.append(f"the grant {later.id} could not be given more time: {in_words(error)}")
             continue

@@ -79,7 +79,7 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Reconciled:
     problems += grants.delete((one.id for one in over), places.state, places.run)
     left = [one for one in found if one not in over]
     if whole:
-        left, late = jobs.with_more_time(left, places.command, now, places.state)
+        left, late = jobs.with_more_time(left, places.command, now, places.run)
         problems += late
     there = gpus(settings, places.root)
     outcome = Reconciled(problems=problems, grants=left)

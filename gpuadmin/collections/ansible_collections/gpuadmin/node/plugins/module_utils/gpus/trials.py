@@ -67,6 +67,7 @@ def _tried(places: Places, unit: str, every: Sequence[str], granted: Collection[
         *(f"{unit}: {one} is granted, and cannot be opened" for one in sorted(closed)),
     ]
     # the last one may have left meanwhile: systemd then takes the list away, and the cgroup stays because of the trial
+    # guard: a unit that was left meanwhile is not wrong -> wrong
     return wrong if wrong and populated(path) else []
 
 

@@ -28,8 +28,13 @@ WORSE = {
     79: "has fallen off the bus",  # it does not answer, and counts as one that is lost
     92: "many memory errors that ECC corrected",
     94: "memory error that was contained",
+    154: "the driver asked for a reset, or a reboot",  # with another one, which can be a program's
 }
-_LINE = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]{7,16})\): (\d{1,4})\b")
+# of a GPU that is divided the instance follows its address; 154 also says that nothing is needed any more
+_LINE = re.compile(
+    r"NVRM: Xid \(PCI:([0-9a-fA-F:.]{7,16})(?: GPU-C?I:[0-9]{1,4}){0,2}\): "
+    r"(?!154, .{0,80} to 0x0\b)(\d{1,4})\b"
+)
 _RECORD = 8192  # bytes; the kernel's records are at most that long
 _MOST = 200_000  # records; the kernel's buffer has fewer
 _SECONDS = 3.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..errors import NodeError
 from ..privileges.place import Place as Privileges
-from ..privileges.sshd import PROGRAM, matches
-from ..sshd_settings import printed
+from ..privileges.sshd import matches
+from ..sshd_settings import PROGRAM, printed
 from .place import Place, Settings
 
 

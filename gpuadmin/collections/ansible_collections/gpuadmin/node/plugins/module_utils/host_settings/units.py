@@ -13,6 +13,8 @@ _DECIDED = frozenset(("enabled", "enabled-runtime", "disabled", "masked", "maske
 _HERE = "/etc/systemd/system"
 #: Of a person's session, a mount or a container: they come and go.
 _PASSING = re.compile(r"(user@\d+|user-runtime-dir@\d+|session-.*|docker-[0-9a-f]{12,}.*|run-.*)\.\w+\Z")
+#: A revision of a snap's, in the name of what mounts it: each refresh brings another, and an old one stays for a while.
+_REVISION = re.compile(r"(\bsnap-\S+?)-x?\d+(?=\.mount\b)")
 
 
 def units(place: Place) -> Settings:
@@ -21,7 +23,7 @@ def units(place: Place) -> Settings:
     failed = _systemctl(place, "list-units", "--failed", "--plain")
     for name in (line.split()[0] for line in failed if line.split()):
         if not _PASSING.match(name):
-            found[f"failed {name}"] = "yes"
+            found[f"failed {_drop_revisions(name)}"] = "yes"
     found.update(_by_hand(place))
     return found
 
@@ -40,9 +42,14 @@ def timers(place: Place) -> Settings:
     }
 
 
+def _drop_revisions(text: str) -> str:
+    return _REVISION.sub(r"\1", text)
+
+
 def _files(place: Place) -> list[tuple[str, str]]:
     rows = [line.split() for line in _systemctl(place, "list-unit-files")]
-    return [(row[0], row[1]) for row in rows if len(row) >= 2 and row[1] in _DECIDED and not _PASSING.match(row[0])]
+    decided = [row for row in rows if len(row) >= 2 and row[1] in _DECIDED and not _PASSING.match(row[0])]
+    return [(_drop_revisions(row[0]), row[1]) for row in decided]
 
 
 def _systemctl(place: Place, *what: str) -> list[str]:
@@ -57,10 +64,10 @@ def _by_hand(place: Place) -> Settings:
     paths = []
     for name in place.names(_HERE):
         path = f"{_HERE}/{name}"
-        if os.path.islink(place.path(path)):
+        if os.path.islink(place.path(path)) or _REVISION.match(name):
             continue
         if name.endswith(".d"):
             paths += [f"{path}/{one}" for one in place.names(path) if one.endswith(".conf")]
         elif not os.path.isdir(place.path(path)):
             paths.append(path)
-    return {path: "\n".join(lines) for path, lines in files(place, paths)}
+    return {path: _drop_revisions("\n".join(lines)) for path, lines in files(place, paths)}

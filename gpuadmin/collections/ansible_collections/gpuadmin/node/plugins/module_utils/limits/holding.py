@@ -6,6 +6,7 @@ The quotas themselves are room.py's. A place that is a directory, and other file
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -99,9 +100,10 @@ def _docker(data: str, amounts: Amounts, held: Kept, check: bool) -> None:
         )
     groups = qgroups.own_groups(uuid)
     members = qgroups.all_members(data) if own or groups else {}
+    desk, theirs = _desk(data), {id: one.name for one in own for id in one.ids}
     for one in own:
         try:
-            _bring(one, uuid, members.get(one.group, set()), held, check)
+            _bring(one, uuid, desk, members.get(one.group, set()), theirs, held, check)
         except (NodeError, OSError) as error:  # guard: an amount that fails keeps nobody else from theirs
             held.problems.append(f"{one.path}: the amount is not in force: {in_words(error)}")
     # guard: whose place cannot be looked at keeps their amount -> sorted(set(groups) - {one.group for one in own})
@@ -110,7 +112,14 @@ def _docker(data: str, amounts: Amounts, held: Kept, check: bool) -> None:
     for group in gone:
         held.done += [f"{data}/{names[group]}: no amount any more"] if group in names else []
         if not check:
-            qgroups.unmake(data, group)
+            qgroups.unmake(desk, group)
+
+
+def _desk(data: str) -> str:
+    try:
+        return qgroups.desk(btrfs.holder(data))
+    except NodeError:  # its subvolume is not mounted as a whole, so that nothing is kept for root on it
+        return data
 
 
 def _places(data: str, amounts: Amounts, held: Kept) -> tuple[list[Own], list[str], bool]:
@@ -148,7 +157,10 @@ def _own(path: str, name: str, most: int, held: Kept) -> Own | None:
     return Own(path, name, top.id, ids, most)
 
 
-def _bring(one: Own, uuid: str, members: set[int], held: Kept, check: bool) -> None:
+def _bring(
+    one: Own, uuid: str, desk: str, members: set[int], theirs: Mapping[int, str], held: Kept, check: bool
+) -> None:
+    """``theirs``: whose each subvolume is."""
     now = qgroups.group(uuid, one.group)
     # anybody can have a subvolume that they make counted in any group (btrfs subvolume create -i)
     strange = members - one.ids  # guard: nobody's subvolume counts as somebody else's -> set()
@@ -157,20 +169,25 @@ def _bring(one: Own, uuid: str, members: set[int], held: Kept, check: bool) -> N
         used = 0 if now is None else now.used
         over = f"; {size_words(used)} are there: {one.name} can write nothing until it is less" * (used > one.most)
         held.done.append(f"{one.path}: {one.name} may have {size_words(one.most)}{over}")
-    elif missing or strange:
-        held.done.append(f"{one.path}: {counted(len(missing | strange), 'subvolume')} counted differently")
-    else:
+    elif missing:
+        held.done.append(f"{one.path}: {counted(len(missing), 'subvolume')} counted differently")
+    elif not strange:
         return
+    if strange:
+        whose = listed(sorted({theirs.get(id, "somebody") for id in strange}))
+        held.done.append(
+            f"{one.path}: {counted(len(strange), 'subvolume')} of {whose} no longer counted as {one.name}'s"
+        )
     if check:
         return
     if now is None:
-        qgroups.make(one.path, one.group)
-    qgroups.part(one.path, sorted(strange), one.group)
-    qgroups.join(one.path, sorted(missing), one.group)
+        qgroups.make(desk, one.group)
+    qgroups.part(desk, sorted(strange), one.group)
+    qgroups.join(desk, sorted(missing), one.group)
     if not qgroups.counted(uuid):
-        qgroups.count_again(one.path)  # what it shares with others; the amount holds from then on
+        qgroups.count_again(desk)  # what it shares with others; the amount holds from then on
     if now is None or now.most != one.most:
-        qgroups.limit(one.path, one.most, one.group)
+        qgroups.limit(desk, one.most, one.group)
     found = qgroups.group(uuid, one.group)
     if found is None or found.most != one.most:  # guard: an amount that the kernel does not have is told
         held.problems.append(f"{one.path}: the amount of {size_words(one.most)} is not in force")

@@ -72,6 +72,10 @@ class Tree:
         return next(iter(self.tops.values()))
 
     @property
+    def desk(self) -> str:
+        return qgroups.desk(self.path)
+
+    @property
     def where(self) -> str:
         return ", ".join(self.tops.values())
 
@@ -277,6 +281,7 @@ def _bring(tree: Tree, reserve: str, kept: Kept, check: bool, patience: float) -
         if check:
             return
         qgroups.enable(tree.path)
+    _make_desks(tree, kept, check)
     new = qgroups.group(tree.uuid) is None
     if not check:
         # guard: no limit is computed from what btrfs has not counted
@@ -289,7 +294,7 @@ def _bring(tree: Tree, reserve: str, kept: Kept, check: bool, patience: float) -
         kept.done += [sentence] if on else []
         if check:
             return
-        qgroups.make(tree.path)
+        qgroups.make(tree.desk)
     tops = tree.tops.values()
     # guard: what root keeps below people's directories is not theirs -> (id for top in tops for id, _uid in below(top))
     found = (id for top in tops for id, uid in below(top) if uid != 0)
@@ -300,12 +305,26 @@ def _bring(tree: Tree, reserve: str, kept: Kept, check: bool, patience: float) -
     tree.ids = {*tree.tops, *theirs[:MOST]}  # guard: a subvolume that somebody makes is not a way around the limit
     missing = tree.ids - qgroups.members(tree.path)
     if missing and not check:
-        qgroups.join(tree.path, sorted(missing))
+        qgroups.join(tree.desk, sorted(missing))
         if not _counted(tree, patience):  # guard: no limit is computed while what has joined is counted
             return
     if missing and not new:
         kept.done.append(f"{tree.where}: {counted(len(missing), 'more subvolume')} counted as people's")
     _limit(tree, reserve, sentence, kept, check, new)
+
+
+def _make_desks(tree: Tree, kept: Kept, check: bool) -> None:
+    for top in tree.tops.values():
+        if qgroups.desk(top) != top:
+            continue
+        if qgroups.group(tree.uuid) is not None:  # of a release that made none
+            kept.done.append(f"{top}/{qgroups.DESK}: made, so that limits can be changed when people have filled it")
+        if check:
+            continue
+        try:
+            qgroups.make_desk(top)
+        except NodeError as error:  # guard: a limit that may not be changed later is set all the same
+            kept.problems.append(str(error))
 
 
 def _limit(tree: Tree, reserve: str, sentence: str, kept: Kept, check: bool, new: bool) -> None:
@@ -317,7 +336,7 @@ def _limit(tree: Tree, reserve: str, sentence: str, kept: Kept, check: bool, new
         return
     sync_filesystem(tree.path)  # what is on its way to the disk is neither used nor free
     most, _amount = _most(tree, reserve)
-    qgroups.limit(tree.path, most)
+    qgroups.limit(tree.desk, most)
     found = qgroups.group(tree.uuid)
     if found is None or found.most != most:  # guard: a limit that the kernel does not have is told
         kept.problems.append(f"{tree.where}: the limit of {size_words(most)} is not in force")
@@ -332,7 +351,7 @@ def _right(tree: Tree, reserve: str) -> bool:
 def _counted(tree: Tree, patience: float) -> bool:
     end = time.monotonic() + patience
     if not qgroups.counted(tree.uuid):
-        qgroups.count_again(tree.path)
+        qgroups.count_again(tree.desk)
     while not qgroups.counted(tree.uuid):
         if time.monotonic() >= end:
             return False
@@ -347,6 +366,12 @@ def _give_up(tree: Tree, rooms: Rooms, kept: Kept, check: bool) -> None:
     if check:
         return
     if tree.path not in rooms.turned_on:  # guard: quotas that were there before stay
-        qgroups.unmake(tree.path)
-        return
-    qgroups.disable(tree.path)
+        qgroups.unmake(tree.desk)
+    else:
+        qgroups.disable(tree.desk)
+    for top in tree.tops.values():
+        try:
+            if qgroups.desk(top) != top:
+                os.rmdir(qgroups.desk(top))
+        except OSError as error:
+            kept.notes.append(f"{top}/{qgroups.DESK} is left: {error.strerror}")

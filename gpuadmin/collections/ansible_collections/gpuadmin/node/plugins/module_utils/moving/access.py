@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,16 @@ from ..accounts.converge import Host
 from ..errors import NodeError
 from ..files import make_directory, read_bytes, unlink_if_there, write_atomic
 from ..root.guard import open_root
-from ..run import run
+from ..run import LOOKING, look, run, run_command
 from ..ship import ship_package
+from ..sshd_settings import printed
 from . import record, serving
 
 MARK = "gpuadmin-move-homes"
 KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]{68}={0,2}")
 ADDRESS = re.compile(r"[0-9A-Za-z][0-9A-Za-z.:-]{0,252}")
+SSHD = "/usr/sbin/sshd"
+SCAN = 5  # seconds for a node to answer
 DAYS = 7  # after which sshd takes the key no more, whatever became of the run
 CODE = "code"
 PROGRAM = """import sys
@@ -50,6 +54,58 @@ def host_key(host: Host) -> str:
     return "" if found is None else found.group(0)
 
 
+def refuses_root(address: str) -> str:
+    """Why sshd of this node would let root of that address in by no key, in words; empty: it would, or does not say."""
+    who = f"user=root,host={address},addr={address}" if ADDRESS.fullmatch(address) else "user=root"
+    try:
+        done = look((SSHD, "-T", "-C", who))
+    except (NodeError, OSError):
+        return ""
+    found: dict[str, list[str]] = {}
+    for keyword, value in printed(done.stdout if done.returncode == 0 else ""):
+        found.setdefault(keyword, []).extend(value.split())
+    why = ""
+    if found.get("permitrootlogin") == ["no"]:
+        why = "PermitRootLogin no"
+    elif found.get("pubkeyauthentication") == ["no"]:
+        why = "PubkeyAuthentication no"
+    elif "any" not in found.get("authenticationmethods", ["any"]) and "publickey" not in found["authenticationmethods"]:
+        why = "AuthenticationMethods"
+    elif not {".ssh/authorized_keys", "%h/.ssh/authorized_keys", "/root/.ssh/authorized_keys"} & set(
+        found.get("authorizedkeysfile", [".ssh/authorized_keys"])
+    ):
+        why = "AuthorizedKeysFile"
+    elif "allowusers" in found and not any(map(_root, found["allowusers"])):
+        why = "AllowUsers"
+    elif "allowgroups" in found and not any(map(_root, found["allowgroups"])):
+        why = "AllowGroups"
+    elif any(map(_root, [*found.get("denyusers", ()), *found.get("denygroups", ())])):
+        why = "DenyUsers or DenyGroups"
+    return f"sshd there lets root in by no key ({why}; sshd -T -C {who})" if why else ""
+
+
+def _root(pattern: str) -> bool:
+    """Whether a pattern of sshd_config(5) may mean root, whatever host it names."""
+    return fnmatchcase("root", pattern.partition("@")[0])
+
+
+def reached(addresses: Mapping[str, str]) -> dict[str, str]:
+    """On the storage host: which ed25519 host key answers at the addresses of nodes, on port 22; empty: none does."""
+    asked = {address for address in addresses.values() if ADDRESS.fullmatch(address)}
+    found: dict[str, str] = {}
+    try:
+        # those that do not answer keep it waiting for these seconds once, not each
+        done = run_command(("ssh-keyscan", "-T", str(SCAN), "-t", "ed25519", *sorted(asked)), seconds=LOOKING)
+    except (NodeError, OSError):
+        return {}
+    for line in done.stdout.splitlines():
+        address, _, key = line.partition(" ")
+        match = KEY.match(key)
+        if match is not None:
+            found[address] = match.group(0)
+    return {host: found.get(address, "") for host, address in addresses.items()}
+
+
 def key_file(state: str) -> str:
     return os.path.join(record.directory(state), "key")
 
@@ -64,7 +120,7 @@ def make_key(state: str, nodes: Mapping[str, Mapping[str, Any]]) -> str:
     lines = []
     for one in nodes.values():
         address = str(one["address"])
-        if not ADDRESS.fullmatch(address):
+        if not ADDRESS.fullmatch(address):  # guard: an address is an address
             raise NodeError(f"{address[:80]!r} is not an address")
         lines.append(f"{address} {public_key(str(one['key']))}\n")
     write_atomic(known_hosts(state), "".join(lines).encode(), mode=0o600)

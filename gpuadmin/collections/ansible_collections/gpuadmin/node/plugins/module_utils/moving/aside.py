@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -96,10 +97,28 @@ def set_aside(path: str, state: str, old: Old) -> None:
                 with place.home(homes, old.name, old.uid, old.inode) as top:
                     _unchanged(top, state, old)
                 _note(state, old, where)
-                rename_new(old.name, homes, old.name, before)
+                try:
+                    rename_new(old.name, homes, old.name, before)
+                except OSError as error:
+                    if error.errno != errno.EBUSY:
+                        raise
+                    raise NodeError("the home on this host is a mount of its own: umount it") from None
         elif known is None:  # an admin has renamed it
             _note(state, old, where)
     sync_filesystem(where)
+
+
+def put_back(path: str, state: str, old: Old) -> None:
+    """Give an old home its name again, where the move of its person is not to be. Never set aside: nothing."""
+    known = _noted(state, old)
+    if known is None or known["where"] is None:
+        return
+    with place.opened(path) as homes:
+        if place.inode_at(homes, old.name) == old.inode:
+            return
+        with _opened(str(known["where"])) as before, place.home(before, old.name, old.uid, old.inode):
+            rename_new(old.name, before, old.name, homes)
+    sync_filesystem(path)
 
 
 def discard(path: str, state: str, old: Old) -> dict[str, object]:

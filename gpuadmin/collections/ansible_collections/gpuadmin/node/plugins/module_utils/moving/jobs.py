@@ -5,17 +5,21 @@ Each home is a process of its own: whatever is in it, and whatever a node does, 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ..background import progress_writer
 from ..backups.transfer import Remote, ssh_command
 from ..each import Failed, each
 from ..errors import NodeError, in_words
 from ..paths import RUN, STATE
-from . import access, placing, taking
+from . import access, placing, record, taking
 from .record import Part
 from .taking import Task
+
+VERB = "move-homes"
 
 
 def tasks(arguments: Mapping[str, Any]) -> list[Task]:
@@ -57,25 +61,53 @@ def copy(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def take(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Fetch what has changed, and give the homes of those who are here whole their names.
+    """Fetch what has changed, and give the homes of those who are here whole their names, each person's at once.
 
-    ``between``: who has a problem, and homes that have their names all the same.
+    ``between``: who has a problem, and homes that have their names all the same. The progress of the job is what it
+    would return by then: who is in it is let in while others are waited for.
     """
-    found = tasks(arguments)
-    parts, problems = _all(found, taking.take, arguments["workers"])
-    placed: list[Part] = []
-    between: list[str] = []
-    for name, own in _people(found).items():
-        theirs = [one for one in parts if one.name == name]
+    bounded = [taking.bounded(one) for one in tasks(arguments)]
+    # guard: who has little is not kept out until the end of one that takes long -> bounded[::-1]
+    found = sorted(bounded, key=lambda task: task.bound)
+    people, here = _people(found), dict[str, list[Part]]()
+    done: dict[str, Any] = {"parts": [], "problems": {}, "between": []}
+    say = progress_writer(VERB, arguments.get("run", RUN))
+    for task, answer in each(taking.take, found, arguments["workers"], lambda one: one.seconds):
+        name = task.part.name
+        if isinstance(answer, Failed):
+            done["problems"].setdefault(name, taking.note_late(task) if answer.late else answer.why)
+            # guard: whose home had its name before is not let in because nothing was to be taken
+            if name not in done["between"] and _placed(arguments["root"], people[name]):
+                done["between"].append(name)
+        else:
+            here.setdefault(name, []).append(answer)
         # guard: a person's homes get their names together, or none does
-        if name in problems or len(theirs) != len(own):
-            continue
-        try:
-            with taking.arriving(own[0]) as at:
-                done = placing.settle(arguments["root"], own[0].state, theirs, arguments["skeleton"], at)
-                placed += done
-                placing.tidy(at, done, arguments["skeleton"])
-        except (NodeError, OSError) as error:
-            problems[name] = in_words(error)
-            between += [name] if placing.any_placed(arguments["root"], theirs) else []
-    return {"parts": [asdict(one) for one in placed], "problems": problems, "between": between}
+        if name not in done["problems"] and len(here[name]) == len(people[name]):
+            _settle(arguments, people[name][0], here[name], done)
+        say(json.dumps(done))
+    return done
+
+
+def _settle(arguments: Mapping[str, Any], task: Task, theirs: Sequence[Part], done: dict[str, Any]) -> None:
+    name = task.part.name
+    try:
+        with taking.arriving(task) as at:
+            placed = placing.settle(arguments["root"], task.state, theirs, arguments["skeleton"], at)
+        done["parts"] += [asdict(one) for one in placed]
+    except (NodeError, OSError) as error:
+        done["problems"][name] = in_words(error)
+        done["between"] += [name] if placing.any_placed(arguments["root"], theirs) else []
+
+
+def _placed(root: str, own: Sequence[Task]) -> bool:
+    known = (record.load(one.state, one.part.name, one.part.host) for one in own)
+    try:
+        return placing.any_placed(root, [one for one in known if one is not None])
+    except NodeError:
+        return True
+
+
+def take_back(root: str, parts: Sequence[Part], state: str = STATE, run: str = RUN) -> None:
+    """Take a person's homes, which have their names, back to where they arrived. Raises NodeError, OSError."""
+    with taking.arriving(Task(parts[0], root, Remote("", ()), state=state, run=run)) as at:
+        placing.unsettle(root, state, parts, at)

@@ -88,22 +88,48 @@ def accounts(host: Host, path: str, wanted: Mapping[str, int]) -> dict[str, Any]
 
 def node(path: str, wanted: Mapping[str, int], workers: int = 2) -> dict[str, Any]:
     """The homes of people (name → uid) on this host's own disk, and who has none that can be moved, and why."""
-    report: dict[str, Any] = {"homes": {}, "problems": {}, "network": False}
+    report: dict[str, Any] = {"homes": {}, "problems": {}, "note": ""}
     try:
-        mount = mounts.nearest(path, mounts.parse_mountinfo(mounts.read_mountinfo()))
-        report["network"] = mount is not None and mounts.NETWORK.match(mount.fstype) is not None
-        if report["network"] or not os.path.isdir(path):
+        found = mounts.parse_mountinfo(mounts.read_mountinfo())
+        mount = mounts.nearest(path, found)
+        # guard: what an automounter would bring from elsewhere is not asked for
+        if mount is not None and mount.fstype == "autofs":
+            if "indirect" in mount.options.split(","):  # one for all homes, as `provision` makes it, is direct
+                report["note"] = f"{path} is an automounter's ({mount.source}): no home there is moved"
             return report
-        there = [name for name in wanted if os.path.lexists(os.path.join(path, name))]
-        tasks = [Asked(path, name, wanted[name]) for name in there]
-        for task, found in each(measure, tasks, workers, SECONDS):
-            if isinstance(found, Failed):
-                report["problems"][task.name] = found.why
+        if (mount is not None and mounts.NETWORK.match(mount.fstype)) or not os.path.isdir(path):
+            return report
+        tasks = []
+        for name in wanted:
+            home = os.path.join(path.rstrip("/"), name)
+            own = mounts.mounted_on(home, found)
+            if own is not None:  # guard: a home that is a mount of its own is not moved
+                report["problems"][name] = _mounted(own)
+            elif os.path.lexists(home):
+                tasks.append(Asked(path, name, wanted[name]))
+        for task, answer in each(measure, tasks, workers, SECONDS):
+            if isinstance(answer, Failed):
+                report["problems"][task.name] = answer.why
             else:
-                report["homes"][task.name] = found
+                report["homes"][task.name] = answer
     except (NodeError, OSError) as error:
         report["problems"].update({name: in_words(error) for name in wanted})
     return report
+
+
+def _mounted(mount: mounts.Mount) -> str:
+    """Why a home that is a mount stays: its files are on another host or disk, and no rename sets it aside."""
+    kind = (
+        f"{mount.fstype} from {quoted(mount.source)}"
+        if mount.root == "/"
+        else f"{quoted(mount.root)} of {mount.fstype}"
+    )
+    if mounts.NETWORK.match(mount.fstype) or mount.fstype == "autofs":
+        return f"their home there is mounted from elsewhere ({kind}), and is not on its disk: findmnt shows it"
+    return (
+        f"their home there is a mount of its own ({kind}), which no rename sets aside: umount it, and copy what it has "
+        "into the directory below"
+    )
 
 
 def _there(homes: int, name: str, uid: int, skeleton: str) -> dict[str, Any]:

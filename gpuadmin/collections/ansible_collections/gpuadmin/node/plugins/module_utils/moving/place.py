@@ -19,7 +19,7 @@ BEFORE = ".before"  # beside a node's directory of homes, or in it where that is
 @contextmanager
 def opened(path: str) -> Iterator[int]:
     """The directory of homes, open. Raises NodeError where others than root can exchange what is in it."""
-    if os.path.realpath(path) != path.rstrip("/"):
+    if os.path.realpath(path) != path.rstrip("/"):  # guard: a directory of homes is no link to another
         raise NodeError(f"{path} leads through a symbolic link; name the directory itself")
     handle = open_directory(path)
     try:

@@ -149,6 +149,34 @@ def _name(root: str, homes: int, at: int, main: Part, skeleton: str) -> None:
             raise NodeError("their home on the storage host was just used: run it again")
 
 
+def unsettle(root: str, state: str, parts: Sequence[Part], at: int) -> None:
+    """Take a person's homes back to where they arrived, since an old one cannot be set aside: what is on the nodes is
+    their home then, as before. The untouched one that provisioning made gets its name again.
+
+    ``parts`` were placed while their person was kept out, which they are yet. Raises NodeError.
+    """
+    name, main = parts[0].name, next((one for one in parts if one.main), None)
+    mine = {one.host for one in parts}
+    with place.opened(root) as homes:
+        others = [one for one in record.known(state) if one.name == name and not one.there and one.host not in mine]
+        if main is not None and any(placed(homes, one, main) for one in others):
+            # guard: a home that others were set aside for stays
+            raise NodeError(f"homes of other nodes are in their home on the storage host: {others[0].host}")
+        for one in parts:
+            # guard: what is taken back is known by the disk from here on, whatever cuts it off
+            record.save(state, replace(one, step=record.CHANGING))
+        if main is None or place.inode_at(homes, name) == main.here:
+            with place.home(homes, name, parts[0].uid) as top:
+                for one in parts:
+                    if not one.main and place.inode_at(top, one.before) == one.here:
+                        rename_new(one.before, top, one.host, at)
+            if main is not None and place.inode_at(at, main.host):
+                exchange(os.path.join(root, place.MOVING, name, main.host), os.path.join(root, name))
+            elif main is not None:
+                rename_new(name, homes, main.host, at)
+        sync_filesystem(root)  # guard: nobody is let in before it is on the disk
+
+
 def tidy(at: int, parts: Sequence[Part], skeleton: str) -> None:
     """Delete the untouched home that a main one has replaced. ``parts`` have their names."""
     for main in (one for one in parts if one.main):

@@ -17,6 +17,7 @@ from ..files import make_directory, read_bytes, sync_directory, unlink_if_there,
 DIRECTORY = "move-homes"  # in the state
 FORMAT = 1
 BEGUN, COPIED, CHANGING, PLACED, ASIDE = "begun", "copied", "changing", "placed", "aside"
+LATE = "late"  # what has changed since it was copied took too long: it is copied anew
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Part:
     files: int = 0
     bytes: int = 0
     entries: int = 0
+    seconds: float = 0.0  # that the copy took
 
     @property
     def before(self) -> str:

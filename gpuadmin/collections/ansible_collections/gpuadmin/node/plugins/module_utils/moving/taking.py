@@ -20,18 +20,22 @@ from ..backups.transfer import RATE, Remote, asked
 from ..backups.wire import Link
 from ..btrfs import open_directory
 from ..budget import ENTRIES, SECONDS, Budget
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import flocked, sync_filesystem
 from ..paths import RUN, STATE
 from ..purge import gone
 from . import place, record
-from .record import BEGUN, CHANGING, COPIED, Part
+from .record import ASIDE, BEGUN, CHANGING, COPIED, LATE, PLACED, Part
 from .serving import TICK, written
+
+TIMES, LEAST = 4.0, 120.0  # of the copy's seconds, and at the least, that what has changed since may take
 
 
 @dataclass(frozen=True)
 class Task:
-    """A home that is fetched. ``size``: bytes that it had when it was looked at. ``run``: where locks are."""
+    """A home that is fetched. ``size``: bytes that it had when it was looked at. ``run``: where locks are. ``bound``:
+    seconds that it may take; 0: as a home of that size may.
+    """
 
     part: Part
     root: str
@@ -39,10 +43,11 @@ class Task:
     size: int = 0
     state: str = STATE
     run: str = RUN
+    bound: float = 0.0
 
     @property
     def seconds(self) -> float:
-        return 4 * SECONDS + 2 * self.size / RATE
+        return self.bound or 4 * SECONDS + 2 * self.size / RATE
 
     def budget(self) -> Budget:
         return Budget(self.seconds, 3 * ENTRIES)
@@ -107,35 +112,76 @@ def copy(task: Task) -> Part:
         part, host = task.part, task.part.host
         known = record.load(task.state, part.name, host)
         there = place.inode_at(at, host)
+        # guard: what has its place is not copied over
+        if known is not None and known.step in (PLACED, ASIDE):
+            raise NodeError(f"the home on {host} has been moved: run it again")
         same = known is not None and (known.inode, known.here) == (part.inode, there)
         if known is not None and same and known.step in (COPIED, CHANGING):
             if known.step == CHANGING:  # guard: what was changed in part is read before it counts as known
                 _have(task, at)
-            return record.save(task.state, replace(part, step=COPIED, here=there))
+            return record.save(task.state, replace(part, step=COPIED, here=there, seconds=known.seconds))
         record.save(task.state, replace(part, step=BEGUN))
         gone(at, host)
         os.mkdir(host, 0o700, dir_fd=at)
         try:
             return _copied(task, at)
-        except BaseException:
+        except BaseException as error:
             gone(at, host)  # guard: who fills the disk leaves it to the others
+            if isinstance(error, OSError):  # guard: who fills the disk ends nobody else's copy
+                raise NodeError(in_words(error)) from error
             raise
 
 
 def _copied(task: Task, at: int) -> Part:
     part, host = task.part, task.part.host
+    begun = time.monotonic()
     top = open_directory(host, at)
     try:
         with asked(task.remote, "home", part.name, seconds=task.seconds) as link:
             _fill(task, at, top, link)
         _have(task, at)
         sync_filesystem(task.root)  # guard: a copy is on the disk before it counts
-        return record.save(task.state, replace(part, step=COPIED, here=os.fstat(top).st_ino))
+        took = time.monotonic() - begun
+        return record.save(task.state, replace(part, step=COPIED, here=os.fstat(top).st_ino, seconds=took))
     finally:
         os.close(top)
 
 
+def bounded(task: Task) -> Task:
+    """The same, with the seconds that ``take`` may need: some times those of the copy, which its person waits for."""
+    try:
+        known = record.load(task.state, task.part.name, task.part.host)
+    except NodeError:  # `take` says it
+        known = None
+    took = 0.0 if known is None else known.seconds
+    # guard: who is kept out is kept out for some times as long as the copy took -> 20.0
+    bound = max(LEAST, TIMES * took)
+    return replace(task, bound=bound)
+
+
+def note_late(task: Task) -> str:
+    """What has changed took too long: the next run copies the home anew. Returns why it is left, in words."""
+    known = record.load(task.state, task.part.name, task.part.host)
+    if known is not None and known.step in (COPIED, CHANGING):
+        record.save(task.state, replace(known, step=LATE))
+    return (
+        f"what has changed in the home on {task.part.host} since it was copied was not here within {task.seconds:.0f} "
+        "seconds: the next run copies it anew"
+    )
+
+
 def take(task: Task) -> Part:
+    """``_take``, within its seconds."""
+    begun = time.monotonic()
+    try:
+        return _take(task)
+    except (NodeError, OSError) as error:
+        late = time.monotonic() - begun >= task.seconds
+        # guard: who fills the disk keeps nobody else out
+        raise NodeError(note_late(task) if late else in_words(error)) from error
+
+
+def _take(task: Task) -> Part:
     """Fetch what has changed since, and compare all of it with the node's manifest. Nobody works in it meanwhile.
 
     Raises NodeError; then the home on the node is what counts.
@@ -143,6 +189,7 @@ def take(task: Task) -> Part:
     with arriving(task) as at:
         part, host = task.part, task.part.host
         known = record.load(task.state, part.name, host)
+        # guard: only what was copied is taken
         if known is None or known.step != COPIED or place.inode_at(at, host) != known.here:
             raise NodeError(f"the home on {host} was not copied: run it again")
         have, manifest = (record.path(task.state, part.name, host, one) for one in ("have.gz", "gz"))

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from ..accounts.converge import Host, converge
-from ..accounts.desired import settings_from
+from ..accounts.converge import Host, converge, databases
+from ..accounts.desired import load, settings_from
 from ..accounts.plan import Plan, Request
 from ..answer import Answer
+from ..disk import carried
+from ..disk.records import in_state
 from ..documents import entries
 from ..errors import NodeError, in_words
 from ..gpus import leaving, telling
@@ -43,14 +45,14 @@ class Document:
     Users in conflict are left alone and reported; the module fails at the end, after the others are done.
     """
 
-    #: The accounts to have, a list of mappings or the same as JSON. ``name``, needed, of ``a-z``, ``0-9``,
-    #: ``_`` and ``-``, at most 32 characters. ``uid``, needed. With ``source=directory`` what the directory
-    #: says replaces it. ``gid`` of the group of the same name; without it the number of ``uid``. ``gecos``,
-    #: what passwd has in its fifth field; ``shell``, without it ``/bin/bash``. ``home``; without it the one
-    #: in ``/home``. ``expires``, days from 1970-01-01 to the day on which the account ends. ``locked``,
-    #: whether nobody can log in to it; without it false. ``keys``, public ssh keys, each with type, base64
-    #: text and comment, without options. ``docker``, whether the person has rootless Docker, where the host
-    #: has it; without it true.
+    #: The accounts to have, a list of mappings or the same as JSON. ``name``, needed, of ``a-z``, ``0-9``, ``_``
+    #: and ``-``, at most 32 characters. ``uid``, needed. With ``source=directory`` what the directory says
+    #: replaces it. ``gid`` of the group of the same name; without it the number of ``uid``. ``gecos``, the fifth
+    #: field of passwd; without it what is there stays. ``shell``, without it ``/bin/bash``. ``home``; without it
+    #: the one in ``/home``. ``expires``, days from 1970-01-01 to the day on which the account ends. ``locked``,
+    #: whether nobody can log in to it; without it false. ``keys``, public ssh keys, each with type, base64 text
+    #: and comment, without options. ``docker``, whether the person has rootless Docker, where the host has it;
+    #: without it true.
     users: Any = "[]"
     #: The accounts to remove, if they have that uid; homes and Docker data stay.
     absent: Any = "[]"
@@ -75,6 +77,9 @@ class Document:
     subid_size: int = 65536
     #: Directory of the users' Docker data, on a local disk. Without it nobody gets Docker or subids here.
     docker_data: str | None = None
+    #: Where to look for ids that something carries; without it nothing is looked for. Whether it is asked for depends
+    #: on the verb: a newcomer is about to get a uid.
+    carried: carried.Places | None = None
     #: Directory of this node's own state.
     state_directory: str = STATE
 
@@ -89,7 +94,12 @@ def operate(document: Document, check: bool, root: str = "/") -> Answer:
     done = converge(request, Host(root=root, state=document.state_directory), check=check)
     gate = telling.Places(state=document.state_directory)
     ending = _ending(request, done.plan, gate) if root == "/" else set()
-    answer = replace(Answer.of(done.plan), changed=done.changed or bool(ending), diff=done.diff)
+    remarks = {"remarks": done.plan.remarks}
+    answer = replace(Answer.of(done.plan), changed=done.changed or bool(ending), diff=done.diff, more=remarks)
+    if document.carried is not None:
+        state = Host(root=root, state=document.state_directory).path(document.state_directory)
+        found = carried.look(document.carried, request.settings, load(state), databases(root), in_state(state))
+        answer = replace(answer, report={**answer.report, "carried": found.as_dict()})
     if check or root != "/":
         return answer
     problems = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..accounts.admin import Wanted, execute, observe, plan
+from ..accounts.admin import Wanted, execute, observe, plan, refuse_by_sshd
 from ..answer import Answer
 
 #: A task of this role need not name a field that the role has a variable for.
@@ -42,6 +42,7 @@ def operate(document: Document, check: bool) -> Answer:
         document.name, document.uid, document.home, document.key, document.homes, document.uid_first, document.uid_last
     )
     missing = plan(wanted, observe(wanted))
+    refuse_by_sshd(wanted, missing.home)
     if not check:  # guard: a check makes no admin account -> True
         execute(missing, wanted)
     return Answer(missing.operations(wanted))

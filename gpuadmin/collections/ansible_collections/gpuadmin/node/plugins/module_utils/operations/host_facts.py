@@ -20,11 +20,13 @@ from ..mounts import (
     read_mountinfo,
 )
 from ..paths import STATE
-from ..privileges.sshd import reads_directory as sshd_reads_directory
+from ..privileges.accounts import table
+from ..privileges.place import Place
 from ..root import guard
 from ..slurm import divided
 from ..slurm import queue as slurm
 from ..system import family, installed_packages, os_release, units
+from ..textdb import number
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,13 @@ MOST_ENTRIES = 10
 def docker_members() -> list[str]:
     """Who is in the group docker; such people are as good as root where root's daemon runs."""
     try:
-        return sorted(grp.getgrnam("docker").gr_mem)
+        group = grp.getgrnam("docker")
     except KeyError:
         return []
+    # the group does not name whose first one it is (useradd -g docker)
+    passwd = table(Place(), "passwd").entries()
+    first = [name for name, _, _, gid, *_rest in passwd if number(gid) == group.gr_gid]
+    return sorted({*group.gr_mem, *first})
 
 
 def apparmor_profile_needed() -> bool:
@@ -133,7 +139,6 @@ def facts(paths: Sequence[str]) -> dict[str, object]:
         "nvswitches": pci.switches(),
         "read_only_root": guard.inspect("/").managed,
         "serves_nfs": os.path.exists("/usr/sbin/exportfs"),
-        "sshd_directory": sshd_reads_directory(),
         "apparmor_profile_needed": apparmor_profile_needed(),
         "paths": {path: look_at(path, mounts) for path in paths},
     }

@@ -42,6 +42,8 @@ class Document:
     uid_last: int = 49999
     subid_base: int = 2147483648
     subid_size: int = 65536
+    #: Names and addresses of the site's hosts: files that come from another server keep the old numbers.
+    site: Sequence[str] = ()
     #: Directory of this host's own state.
     state_directory: str = STATE
 
@@ -56,7 +58,7 @@ def operate(document: Document, check: bool) -> Answer:
     if any(one.was and not re.fullmatch(ACCOUNT, one.was) for one in wanted):  # guard: a name leads to no other place
         raise NodeError("people: was: not the name of an account")
     if document.step == "look":
-        seen = looking.look(wanted, numbers, host, measure=document.measure, homes=document.homes)
+        seen = looking.look(wanted, numbers, host, measure=document.measure, site=document.site, homes=document.homes)
         return Answer((), {"renumber": seen})
     if any(len(pair) != 2 for pair in document.expected.values()):
         raise NodeError("expected: each is a uid before and one after")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 
 from ..diagnosis.keys import key as parsed
 from ..diagnosis.subject import read_small, short
 from ..errors import NodeError
 from ..people import acting_as
-from ..run import look
-from ..sshd_settings import printed
+from ..sshd_settings import DIRECTORY, MAIN, ask_sshd, expand_pattern, key_patterns
 from ..textdb import Table, number
 from .accounts import table
 from .place import Found, Place
 
-PROGRAM = "/usr/sbin/sshd"
 #: What decides who gets in, and when somebody does not: sshd_config(5). Ciphers and the like differ by version.
 KEYWORDS = frozenset(
     """
@@ -41,37 +40,24 @@ _OURS = re.compile(
 def effective(place: Place) -> dict[str, list[str]]:
     """Keyword → its values, of those that matter here; `match`: the conditions under which others hold. Raises
     NodeError."""
-    done = look((PROGRAM, "-T"))
-    if done.returncode != 0:
-        raise NodeError(f"sshd does not accept its own settings: {short(done.stderr.strip().splitlines()[-1:])}")
-    return {**settings_of(done.stdout), "match": matches(place)}
+    return {**known(ask_sshd()), "match": matches(place)}
 
 
-def reads_directory(path: str = "/etc/ssh/sshd_config") -> bool:
-    """Whether sshd reads the directory that gpuadmin writes to."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return bool(re.search(r"(?im)^\s*include\s+.*/etc/ssh/sshd_config\.d/", stream.read()))
-    except OSError:
-        return False
+def known(settings: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Of sshd's settings those that matter here, as all releases call them."""
+    return {
+        keyword: [short(_SAME.get((keyword, value), value)) for value in values]
+        for keyword, values in settings.items()
+        if keyword in KEYWORDS
+    }
 
 
-def settings_of(text: str) -> dict[str, list[str]]:
-    """What `sshd -T` printed, by keyword."""
-    found: dict[str, list[str]] = {}
-    for keyword, value in printed(text):
-        if keyword in KEYWORDS:
-            found.setdefault(keyword, []).append(short(_SAME.get((keyword, value), value)))
-    return found
-
-
-def keys(place: Place, text: str | None = None) -> tuple[list[Found], dict[str, list[str]]]:
+def keys(place: Place, patterns: Sequence[str] | None = None) -> tuple[list[Found], dict[str, list[str]]]:
     """Keys of root's that gpuadmin did not write, and of admins' that the site does not declare; and by account the
     fingerprints of the admin's, for comparison.
     """
-    if text is None:
-        text = look((PROGRAM, "-T")).stdout
-    patterns = next(iter(settings_of(text).get("authorizedkeysfile", [])), ".ssh/authorized_keys").split()
+    if patterns is None:
+        patterns = key_patterns(ask_sshd())
     passwd = table(place, "passwd")
     found: list[Found] = []
     for path, line in _lines(place, passwd, "root", patterns, found):
@@ -90,16 +76,16 @@ def keys(place: Place, text: str | None = None) -> tuple[list[Found], dict[str, 
     return found, {place.admin: sorted({one for one in admins if one})[:MOST_KEYS]}
 
 
-def _lines(place: Place, passwd: Table, account: str, patterns: list[str], found: list[Found]) -> list[tuple[str, str]]:
+def _lines(
+    place: Place, passwd: Table, account: str, patterns: Sequence[str], found: list[Found]
+) -> list[tuple[str, str]]:
     entry = passwd.get(account) or [""] * 7
     uid, gid, home = number(entry[2]), number(entry[3]), entry[5]
     if uid is None or gid is None or not home:  # the C library has no such account either: nobody logs in as it
         return []
     lines = []
     for pattern in patterns:
-        if pattern == "none":
-            continue
-        path = os.path.join(home, _expanded(pattern, account, home))
+        path = expand_pattern(pattern, account, uid, home)
         try:
             text = _as_sshd(place, path, uid, gid).decode("utf-8", "replace")
         except FileNotFoundError:
@@ -122,12 +108,6 @@ def _as_sshd(place: Place, path: str, uid: int, gid: int) -> bytes:
         os.close(root)
 
 
-def _expanded(pattern: str, account: str, home: str) -> str:
-    """sshd_config(5), TOKENS: those that AuthorizedKeysFile takes."""
-    tokens = {"%%": "%", "%u": account, "%h": home}
-    return re.sub(r"%.", lambda match: tokens.get(match[0], match[0]), pattern)
-
-
 def _comment(line: str) -> str:
     """What a key is called: what comes after its base64."""
     return re.sub(r"\A.*?\s[A-Za-z0-9+/]{40,}={0,3}\s*", "", line) or "without a name"
@@ -135,9 +115,9 @@ def _comment(line: str) -> str:
 
 def matches(place: Place) -> list[str]:
     """The Match lines of sshd's files: what follows one is in effect for some people or addresses alone."""
-    directory = place.path("/etc/ssh/sshd_config.d")
+    directory = place.path(DIRECTORY)
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
-    files = ["/etc/ssh/sshd_config", *(f"/etc/ssh/sshd_config.d/{name}" for name in names if name.endswith(".conf"))]
+    files = [MAIN, *(f"{DIRECTORY}/{name}" for name in names if name.endswith(".conf"))]
     found = []
     for path in files:
         try:

@@ -118,6 +118,7 @@ class Changer:
             if again.st_uid != facts.st_uid or again.st_gid != facts.st_gid:
                 return True
         try:
+            # guard: nothing is given away through a link -> os.chown(name, uid, gid)
             os.lchown(name, uid, gid)
         except OSError:
             return True  # it is tried again with care, which says what is wrong
@@ -162,9 +163,7 @@ class Changer:
         try:
             handle = os.open(
                 name,
-                _PATH
-                | os.O_NOFOLLOW  # guard: nothing is given away through a link
-                | os.O_CLOEXEC,
+                _PATH | os.O_NOFOLLOW | os.O_CLOEXEC,
             )
         except FileNotFoundError:
             return

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from ..btrfs import file_system_of
 from ..errors import NodeError
 from ..files import read_bytes, sync_directory, unlink_if_there, write_atomic
-from ..qgroups import SYSFS
+from ..qgroups import SYSFS, desk
 from ..run import run
 
 RECORD = "limits.json"
@@ -69,4 +69,4 @@ def lifted(handles: Sequence[int], directory: str) -> Iterator[None]:
 
 def _limit(group: str, kind: str, most: str, place: str) -> None:
     options = ("-e",) if kind == "-e" else ()
-    run(("btrfs", "qgroup", "limit", *options, most, group, place))
+    run(("btrfs", "qgroup", "limit", *options, most, group, desk(place)))

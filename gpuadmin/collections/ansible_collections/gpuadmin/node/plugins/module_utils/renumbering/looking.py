@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuadmin.common.text import counted
 
+from .. import mounts
 from ..accounts.converge import Host
 from ..accounts.databases import Databases
 from . import accounts, jobs, journal, journals, renaming, trees
 from .crawl import crawl
 from .decide import Home, Numbers, Wanted, decide
+from .foreign import describe_foreign, find_programs
 from .ids import Mapping as Ids
 from .journal import Journal, Renumbering
 from .running import find_grants
 from .sweeping import Plan, workers
 
+MOST_NOTES = 100  # a person can have read-only subvolumes and odd names without number
 
-def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool, homes: str = "") -> dict[str, Any]:
+
+def look(
+    wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool, site: Sequence[str] = (), homes: str = ""
+) -> dict[str, Any]:
     """What a host has of them, and what would happen; nothing is changed."""
     state = host.path(host.state)
     under_way = journal.under_way(state)
@@ -44,7 +51,14 @@ def look(wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: boo
                 words = f"{logs[one.new]} is the log of somebody who had uid {one.new}: move it away first"
                 report["problems"].setdefault(one.name, words)
     if measure and people and under_way is None:
-        report.update(_measured(people))
+        measured = _measured(people)
+        report["problems"] |= measured.pop("problems")
+        report.update(measured)
+        table = mounts.parse_mountinfo(mounts.read_mountinfo())
+        report["notes"] = [*report["notes"], *describe_foreign(table, site, people)][:MOST_NOTES]
+        for point in find_programs(table, site):
+            words = f"a setuid program in {point}, which keeps the old ids, would run as another: mount it with nosuid"
+            report["problems"] |= {one.name: words for one in people}
         for key, (entries, _size, point) in sorted(report.pop("taken").items()):
             kind, number = key.split(" ")
             for one in people:
@@ -78,7 +92,7 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
     plan = Plan.of(people)
     table = trees.observe()
     report: dict[str, Any] = {
-        "trees": {}, "network": list(table.network), "unknown": list(table.unknown),
+        "trees": {}, "network": list(table.network), "unknown": list(table.unknown), "problems": {},
         "notes": [], "taken": {}, "seen": 0,
     }  # fmt: skip
     with trees.seen(table.local) as handles:
@@ -96,6 +110,10 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
                 report["trees"][tree.point] = theirs
                 if trees.is_read_only(handle) and tree.point != "/":
                     report["notes"].append(f"{tree.point} is read-only: what is there keeps the old ids")
+                    # guard: nobody's program on a read-only disk runs as another
+                    if not os.fstatvfs(handle).f_flag & os.ST_NOSUID:
+                        words = f"{tree.point} is read-only, and has files of theirs: mount it with nosuid first"
+                        report["problems"] |= dict.fromkeys(theirs, words)
             if tally.acls:
                 report["notes"].append(f"{tree.point}: {counted(tally.acls, 'ACL')} name them")
             if tally.snapshots:
@@ -104,6 +122,12 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
                     "keeps the old ids"
                 )
             report["notes"] += [f"{tree.point}: {words}" for words in tally.words]
+            if tally.within_reach:
+                words = (
+                    f"people can reach {tally.within_reach[0]!r} in {tree.point}, which is read-only and keeps the old "
+                    "ids: a setuid program there would run as another; chmod 700 the directory that holds it first"
+                )
+                report["problems"] |= {one.name: words for one in people}
             for key, (entries, size) in tally.taken.items():
                 counts = report["taken"].setdefault(key, [0, 0, tree.point])
                 counts[0] += entries

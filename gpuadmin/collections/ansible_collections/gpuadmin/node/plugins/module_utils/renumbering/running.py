@@ -41,14 +41,11 @@ class Running:
 
 def _ids(one: Renumbering, texts: Mapping[str, str | None]) -> list[range]:
     """A person's uid, and the ranges of subordinate ids that are theirs."""
-    return [
-        range(one.old, one.old + 1),
-        *(
-            range(line.start, line.end)  # guard: processes with ids of ranges made by hand are theirs
-            for line in parse(texts.get("subuid") or "")
-            if line.count and line.owner in (one.name, str(one.old))
-        ),
-    ]
+    found = [range(one.old, one.old + 1)]
+    for line in parse(texts.get("subuid") or ""):
+        if line.count and line.owner in (one.name, str(one.old)):
+            found.append(range(line.start, line.end))  # guard: processes with ids of ranges made by hand are theirs
+    return found
 
 
 def _among(numbers: Iterable[int], ranges: Sequence[range]) -> bool:

@@ -23,6 +23,7 @@ class Tally:
     gids: dict[int, list[int]] = field(default_factory=dict)
     taken: dict[str, list[int]] = field(default_factory=dict)  # "uid 20003" → as uids
     snapshots: int = 0
+    within_reach: list[str] = field(default_factory=list)  # of these, where people get at them
     failed: int = 0
     words: list[str] = field(default_factory=list)
 
@@ -35,6 +36,10 @@ class Tally:
         if len(self.words) < MOST_WORDS:
             self.words.append(f"{path[-200:]!r} {words}")
 
+    def reach(self, path: str) -> None:
+        if len(self.within_reach) < MOST_WORDS:
+            self.within_reach.append(path[-200:])
+
     def add(self, other: Tally) -> None:
         for name in ("seen", "changed", "acls", "snapshots", "failed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -44,6 +49,7 @@ class Tally:
         for key, (entries, size) in other.taken.items():
             count(self.taken, key, entries, size)
         self.words = (self.words + other.words)[:MOST_WORDS]
+        self.within_reach = (self.within_reach + other.within_reach)[:MOST_WORDS]
 
 
 def count(table: dict[Any, list[int]], key: object, entries: int, size: int) -> None:

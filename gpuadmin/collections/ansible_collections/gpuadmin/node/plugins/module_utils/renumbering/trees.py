@@ -29,6 +29,8 @@ NOBODYS = re.compile(
 )
 
 
+#: A person's own FUSE mount: nothing in it outlives a boot, and they choose how many there are.
+OWN = re.compile(r"(?:^|,)user_id=[1-9]")
 #: Where a light host of the lab has the storage host's disk, as if it came by the network.
 LAB = "/run/gpuadmin-lab/"
 
@@ -65,7 +67,8 @@ def compute(table: Sequence[mounts.Mount], devices: Sequence[str]) -> Trees:
             network.append(mount.point)
         elif LOCAL.match(mount.fstype) or root:
             found.setdefault(device, []).append(mount)
-        elif not NOBODYS.match(mount.fstype):
+        # guard: mounts that a person makes do not fill what a host says
+        elif not NOBODYS.match(mount.fstype) and not OWN.search(mount.options):
             unknown.append(f"{mount.point} ({mount.fstype})")
     local = []
     for all_of in found.values():

@@ -2,18 +2,20 @@
 
 A directory is opened by its name in the one above, never through a link, and must be the one that was seen there. The
 upper levels stay open; below them the way up is ``..``, which must lead to where we came from. What is mounted inside
-is not entered, and a read-only subvolume is not either: it is counted.
+is not entered. A read-only subvolume of root's is not either: it is counted.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import stat
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from ..btrfs import open_directory, subvolume_of
+from ..btrfs import open_directory, set_writable, subvolume_of
 from ..errors import in_words
+from ..fields import FIRST_HUMAN_UID
 from ..safe_walk import Entry, identity, same_mount
 from .inode import Changer
 from .task import measure
@@ -31,6 +33,12 @@ class _Level:
     below: list[tuple[str, os.stat_result]]
 
 
+def is_hidden(facts: os.stat_result) -> bool:
+    """Whether a directory lets none but root in."""
+    group = facts.st_mode & stat.S_IXGRP and facts.st_gid >= FIRST_HUMAN_UID
+    return facts.st_uid == 0 and not facts.st_mode & stat.S_IXOTH and not group
+
+
 class Walker:
     """Walks subtrees of ``top``. ``hungry``: a byte that is not 0 while another process has nothing to do."""
 
@@ -39,6 +47,7 @@ class Walker:
         self.tally = changer.tally
         self.levels: list[_Level] = []
         self.empty = 0  # levels above this one have nothing left: each is asked once
+        self.hidden = False  # where it began is below a directory that lets none but root in
 
     def begin(self) -> None:
         """The top itself, which no directory of the tree contains."""
@@ -98,8 +107,9 @@ class Walker:
 
     def _descend(self, path: str) -> int:
         """Open a directory of the tree by its path; -1 if it has gone."""
-        here = os.dup(self.top)
+        here, self.hidden = os.dup(self.top), False
         for name in filter(None, path.split("/")):
+            self.hidden = self.hidden or is_hidden(os.fstat(here))
             try:
                 inner = open_directory(name, here)
             except OSError as error:
@@ -127,14 +137,32 @@ class Walker:
         # guard: a directory that was exchanged on the way in is not renumbered
         if identity(os.fstat(inner)) != identity(facts):
             self.tally.say(self._above() + name, "was exchanged while it was looked at")
-        elif other and (found := subvolume_of(inner)) is not None and found.read_only:
-            self.tally.snapshots += 1
-        else:
+        elif not other or self._is_opened(name, inner, level):
             if other:
                 self._itself(inner, f"{self._above()}{name}/")
             return inner
         os.close(inner)
         return -1
+
+    def _is_opened(self, name: str, inner: int, level: _Level) -> bool:
+        """Whether a subvolume is gone through. One that is read-only keeps the old ids, and a setuid program in it
+        would run as their next owner: a person's own is made writable, and one of root's within reach is named.
+        """
+        found = subvolume_of(inner)
+        if found is None or not found.read_only:
+            return True
+        if level.facts.st_uid >= FIRST_HUMAN_UID:  # guard: no person keeps old ids in a read-only subvolume
+            if self.changer.task.apply:
+                set_writable(inner)
+            else:
+                self.tally.note(self._above() + name, "is read-only, and becomes writable")
+            return True
+        self.tally.snapshots += 1
+        within_reach = not (self.hidden or any(is_hidden(one.facts) for one in self.levels))
+        # guard: people reach no file that keeps the old ids
+        if within_reach and not os.fstatvfs(inner).f_flag & os.ST_NOSUID:
+            self.tally.reach(self._above() + name)
+        return False
 
     def _leave(self) -> None:
         done = self.levels.pop()

@@ -10,32 +10,56 @@ import json
 import os
 import socket
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from ..backups.transfer import RATE
 from ..errors import NodeError
 from ..files import read_bytes
 from ..people import acting_as
 
 SOCKET, PID = "/run/docker.sock", "/run/docker.pid"
-SECONDS = 600.0  # of silence; an image of many GB is unpacked before a daemon says a word
+SECONDS = 600.0  # of a question and its answer; an image may take more (RATE)
 LARGEST = 16 << 20  # bytes of an answer
 PIECE = 1 << 20
+LATE = "takes too long to answer"
 
 
 class Missing(NodeError):
     """A daemon has nothing of that name."""
 
 
+class _Bounded(socket.socket):
+    """A socket that takes and gives nothing after its ``end``, however often a byte comes."""
+
+    end = 0.0
+
+    def bound(self) -> None:
+        left = self.end - time.monotonic()
+        if left <= 0:  # guard: who never ceases to send is not waited for
+            raise socket.timeout("took too long")
+        self.settimeout(left)  # guard: a byte now and then is no answer
+
+    def recv_into(self, *given: Any, **more: Any) -> int:
+        self.bound()
+        return super().recv_into(*given, **more)
+
+    def sendall(self, *given: Any, **more: Any) -> None:
+        self.bound()
+        super().sendall(*given, **more)
+
+
 class _Connection(http.client.HTTPConnection):
     def __init__(self, path: str, person: tuple[int, int] | None, seconds: float) -> None:
-        super().__init__("docker", timeout=seconds)
-        self._path, self._person = path, person
+        super().__init__("docker")
+        self._path, self._person, self._end = path, person, time.monotonic() + seconds
 
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
+        self.sock = _Bounded(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.end = self._end
+        self.sock.bound()
         if self._person is None or os.geteuid() != 0:
             self.sock.connect(self._path)
             return
@@ -44,7 +68,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class Daemon:
-    """A daemon at a socket. ``person``: the uid and gid whose it is; None: root's."""
+    """A daemon at a socket. ``person``: the uid and gid whose it is; None: root's. ``seconds``: of any answer."""
 
     def __init__(self, path: str, person: tuple[int, int] | None = None, seconds: float = SECONDS) -> None:
         self.path, self.person, self.seconds = path, person, seconds
@@ -54,9 +78,9 @@ class Daemon:
         return "root's Docker" if self.person is None else "their Docker"
 
     def _sent(
-        self, method: str, target: str, body: Any, headers: Mapping[str, str]
+        self, method: str, target: str, body: Any, headers: Mapping[str, str], size: int = 0
     ) -> tuple[_Connection, http.client.HTTPResponse]:
-        channel = _Connection(self.path, self.person, self.seconds)
+        channel = _Connection(self.path, self.person, self.seconds + size / RATE)
         try:
             try:
                 channel.request(method, target, body, dict(headers), encode_chunked=body is not None)
@@ -65,11 +89,12 @@ class Daemon:
             answer = channel.getresponse()
         except (http.client.HTTPException, OSError) as error:
             channel.close()
+            if isinstance(error, socket.timeout):
+                raise NodeError(f"{self._whose} {LATE}") from None
             words = getattr(error, "strerror", None) or type(error).__name__
             raise NodeError(f"{self._whose} does not answer: {words}") from None
         if answer.status >= 400:
-            text = answer.read(4096).decode("utf-8", "replace")
-            channel.close()
+            text = self._read(channel, answer, 4096).decode("utf-8", "replace")
             raise (Missing if answer.status == 404 else NodeError)(f"{self._whose} says: {_message(text)}")
         return channel, answer
 
@@ -78,15 +103,18 @@ class Daemon:
         body = None if document is None else iter([json.dumps(document).encode()])
         return self._answered(method, _with(target, query), body, "application/json")
 
-    def _answered(self, method: str, target: str, body: Iterator[bytes] | None, kind: str) -> Any:
-        headers = {} if body is None else {"Content-Type": kind, "Transfer-Encoding": "chunked"}
-        channel, answer = self._sent(method, target, body, {**headers, "Connection": "close"})
+    def _read(self, channel: _Connection, answer: http.client.HTTPResponse, most: int) -> bytes:
         try:
-            text = answer.read(LARGEST + 1)
-        except (http.client.HTTPException, OSError):
-            raise NodeError(f"{self._whose} broke off") from None
+            return answer.read(most)
+        except (http.client.HTTPException, OSError) as error:
+            raise NodeError(f"{self._whose} {LATE if isinstance(error, socket.timeout) else 'broke off'}") from None
         finally:
             channel.close()
+
+    def _answered(self, method: str, target: str, body: Iterator[bytes] | None, kind: str, size: int = 0) -> Any:
+        headers = {} if body is None else {"Content-Type": kind, "Transfer-Encoding": "chunked"}
+        channel, answer = self._sent(method, target, body, {**headers, "Connection": "close"}, size)
+        text = self._read(channel, answer, LARGEST + 1)
         if len(text) > LARGEST:  # guard: what a daemon says has an end
             raise NodeError(f"{self._whose} sends more than {LARGEST} bytes")
         if kind != "application/json":
@@ -110,16 +138,19 @@ class Daemon:
         found = self.ask("GET", target, **query)
         return [one for one in found or [] if isinstance(one, dict)]
 
-    def sent_image(self, ident: str, to: Daemon) -> str:
-        """Have another daemon load an image of this one, which is never on a disk in between. Returns what it says."""
-        channel, answer = self._sent("GET", f"/images/{quote(ident)}/get", None, {"Connection": "close"})
+    def sent_image(self, ident: str, to: Daemon, size: int) -> str:
+        """Have another daemon load an image of this one, which is never on a disk in between. Returns what it says.
+
+        ``size``: bytes of the image, for which both have their time.
+        """
+        channel, answer = self._sent("GET", f"/images/{quote(ident)}/get", None, {"Connection": "close"}, size)
 
         def pieces() -> Iterator[bytes]:
             while piece := answer.read(PIECE):
                 yield piece
 
         try:
-            said: str = to._answered("POST", "/images/load?quiet=1", pieces(), "application/x-tar")
+            said: str = to._answered("POST", "/images/load?quiet=1", pieces(), "application/x-tar", size)
         finally:
             channel.close()
         return said

@@ -43,7 +43,7 @@ def carry(root: Daemon, hers: Daemon, place: str, ident: str) -> tuple[list[str]
     if not there(hers, told):
         size = int(told.get("Size") or 0)
         room(place, size)
-        said = root.sent_image(ident, hers)
+        said = root.sent_image(ident, hers, size)
         if not there(hers, told):  # guard: an image is there when the daemon has all its layers
             last = (said.strip().splitlines() or [""])[-1][:300]
             raise NodeError(f"has not arrived (it needs {size} bytes): {last}")

@@ -16,6 +16,7 @@ from .api import Daemon
 
 MOST = 500  # of each kind
 MOST_OF_ONE = 50  # mounts or labels of a container
+LONGEST = 8000  # characters of a command
 
 
 def look(root: Daemon | None) -> dict[str, Any]:
@@ -59,6 +60,9 @@ def _sizes(root: Daemon) -> dict[str, int]:
 def _container(root: Daemon, told: Mapping[str, Any], image: Mapping[str, Any]) -> dict[str, Any]:
     labels = (told.get("Config") or {}).get("Labels") or {}
     mounts = [one for one in told.get("Mounts") or [] if isinstance(one, dict)][:MOST_OF_ONE]
+    command, differs = commands.command(told, image), [short(one, 2000) for one in commands.differs(told, image)]
+    if len(command) > LONGEST:  # guard: a command that was cut off in the middle is not there to be pasted
+        command, differs = "", [*differs, "its command is too long to be printed: docker inspect has it"]
     return {
         "id": str(told.get("Id")),
         "name": short(str(told.get("Name")).lstrip("/"), 255),
@@ -68,8 +72,8 @@ def _container(root: Daemon, told: Mapping[str, Any], image: Mapping[str, Any]) 
         "binds": [short(str(one.get("Source")), 1000) for one in mounts if one.get("Type") != "volume"],
         "labels": [short(f"{key}={value}", 200) for key, value in list(labels.items())[:MOST_OF_ONE]],
         "changes": _changes(root, str(told.get("Id"))),
-        "command": commands.command(told, image)[:8000],
-        "differs": commands.differs(told),
+        "command": command,
+        "differs": differs,
     }
 
 

@@ -57,7 +57,7 @@ def load(state: str, name: str, uid: int) -> Moved:
         return Moved(name, uid)
     try:
         raw: dict[str, Any] = json.loads(data)
-        if raw.pop("format") != FORMAT:
+        if raw.pop("format") != FORMAT:  # guard: what another version has carried is not taken for ours
             raise NodeError(f"{where} is of another version of gpuadmin")
         volumes = {key: Volume(**value) for key, value in raw.pop("volumes").items()}
         found = Moved(volumes=volumes, **raw)

@@ -19,7 +19,7 @@ from ..gpus.mig_devices import MigDevice
 #: Where slurmd keeps what it fetched; root alone writes there.
 FETCHED = "run/slurm/conf/gres.conf"
 _FILE = re.compile(r"/dev/(nvidia[0-9]{1,3}|nvidia-caps/nvidia-cap[0-9]{1,6})\Z")
-_PROFILE = re.compile(r"[0-9a-z][0-9a-z.+]{0,30}\Z")
+_PROFILE = re.compile(r"[0-9a-z][0-9a-z.+-]{0,30}\Z")
 _LINE = re.compile(r"(?m)^NodeName=(\S+) Name=gpu (?:Type=\S+ )?(?:Multiple)?(Files?)=(\S+)$")
 _RANGE = re.compile(r"/dev/nvidia\[0-([0-9]{1,3})\]\Z")
 

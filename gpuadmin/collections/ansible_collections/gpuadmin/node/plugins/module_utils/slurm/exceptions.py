@@ -31,16 +31,18 @@ def said(jobs: Sequence[str]) -> dict[str, dict[str, str]]:
     except NodeError:  # guard: an exception that cannot be read hides no queue
         rows = []
     noted = {one[0].strip(): one[1] for one in (row.split(queue.BETWEEN) for row in rows) if len(one) > 1}
-    return {job: _read(noted.get(job, "")) for job in jobs}
+    return {job: parse_comment(noted.get(job, "")) for job in jobs}
 
 
-def _read(text: str) -> dict[str, str]:
+def parse_comment(text: str) -> dict[str, str]:
+    """What the maker of an exception has said, from its AdminComment, as ``said`` has it."""
     try:
         read = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         read = {}
-    read = read if isinstance(read, dict) else {}
-    return {name: str(read.get(name, ""))[: queue.LONGEST] for name in ("id", "who", "reason")}
+    found = {name: read.get(name) for name in ("id", "who", "reason")} if isinstance(read, dict) else {}
+    fits = {name: text for name, text in found.items() if isinstance(text, str) and text.isprintable()}
+    return {name: fits.get(name, "")[: queue.LONGEST] for name in ("id", "who", "reason")}
 
 
 def command(uid: int, node: str) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from typing import Any
 
 from ..errors import NodeError
 from ..lookup import name_of
-from . import booking, gpu_book, queue
+from . import booking, exceptions, gpu_book, queue
+from .accounts import EXCEPTION
 from .asked import ask
 from .booking import Reservation
 from .gpu_refusals import refusal
@@ -172,6 +173,8 @@ def show(asked: Asked) -> int:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
     else:
         print(words["empty"])
+    for job, made in exceptions.said([one["id"] for one in there if one["qos"] == EXCEPTION]).items():
+        print(words["exception"].format(job, made["who"] or "?", made["reason"] or "?"))
     for line in gpu_book.lines(booking.reservations(), asked.language):
         print(line)
     closed = {one["name"]: one["reason"] for one in queue.nodes(queue.ask(queue.NODES)) if one["reason"]}

@@ -20,7 +20,6 @@ from ..gpus import device_files, gate, grants, reconcile
 from ..gpus.grants import Grant
 from ..gpus.jobs import SOURCE
 from ..gpus.telling import Places
-from ..limits import applying
 from . import divided, raised
 
 #: Seconds that a job whose end nobody says is granted; the reconciler asks before they are over.
@@ -64,8 +63,7 @@ def job_of(environment: Mapping[str, str], now: float) -> Job:
 def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
     """Grant a job's GPUs to its person, and return what was done. Raises NodeError, which drains the node."""
     # before the locks: slurmctld may take its time
-    asked = not job.gpus or limited(places)
-    share = raised.ask(job.id, job.node, places.command) if asked else raised.Share()
+    share = raised.ask(job.id, job.node, places.command)
     # seen after slurmctld was killed while a job ended: slurmd names none, and the job's own cgroup has them
     # guard: a job has the GPUs of which slurmd is silent
     job = job if job.gpus else replace(job, gpus=share.gpus)
@@ -104,22 +102,17 @@ def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
         # guard: a GPU that Slurm gives to the next job is no longer the last one's
         grants.delete([one.id for one in others], places.state, places.run)
         until = max(job.until, int(now) + 1)
-        grants.write(
+        grants.write_until_boot(
             Grant(
-                job.grant, job.user, job.uid, names, int(now), until, "Slurm", f"job {job.id}", SOURCE,
-                share.memory, share.processors,
+                job.grant, job.user, job.uid, names, int(now), until, share.who or "Slurm",
+                share.reason or f"job {job.id}", SOURCE, share.memory, share.processors,
             ),
-            places.state,
+            places.run,
         )  # fmt: skip
         outcome = reconcile.under_lock(places, now, whole=False)
         if outcome.problems:  # guard: a job whose GPUs could not be opened does not start
             raise NodeError("; ".join(outcome.problems))
     return [*outcome.done, *_raise(places, now)]
-
-
-def limited(places: Places) -> bool:
-    """Whether this node has limits that a job could raise."""
-    return os.path.exists(os.path.join(places.state, applying.RECORD))
 
 
 def _raise(places: Places, now: float) -> list[str]:

@@ -137,8 +137,8 @@ def nodes(text: str) -> list[dict[str, str]]:
     ]
 
 
-#: What a MIG device is called: `1g.10gb`, `1c.3g.20gb`, `1g.10gb+me`.
-PROFILE = re.compile(r"(?:[0-9]c\.)?[0-9]g\.[0-9]{1,4}gb(?:\+[a-z.]{1,8})*\Z")
+#: What a MIG device is called: `1g.10gb`, `1c.3g.20gb`, `1g.10gb+me`, `1g.24gb-me`.
+PROFILE = re.compile(r"(?:[0-9]c\.)?[0-9]g\.[0-9]{1,4}gb(?:[+-][a-z.]{1,17})*\Z")
 
 
 def kinds(text: str, *, used: bool = False) -> dict[str, dict[str, int]]:

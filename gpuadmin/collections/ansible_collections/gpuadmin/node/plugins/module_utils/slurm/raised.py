@@ -22,7 +22,8 @@ from ..limits import applying
 from ..limits.bounds import Machine
 from ..run import Runner
 from ..unit_status import Outcome
-from . import queue
+from . import exceptions, queue
+from .accounts import EXCEPTION
 
 RECORD = "raised-limits.json"
 #: What a slice is about to be told for the first time: it is told again.
@@ -34,12 +35,15 @@ _GPUS = re.compile(r"(?:^|,)gpu[^,(]*\(IDX:([0-9,-]+)\)")
 
 @dataclass(frozen=True)
 class Share:
-    """What a job has of a node: bytes, processors, and the numbers of GPUs. ``some``: it has GPUs, known or not."""
+    """What a job has of a node: bytes, processors, and the numbers of GPUs. ``some``: it has GPUs, known or not.
+    ``who``, ``reason``: of an exception, which admin made it and why."""
 
     memory: int = 0
     processors: int = 0
     gpus: Sequence[int] = ()
     some: bool = False
+    who: str = ""
+    reason: str = ""
 
 
 def share_of(text: str, node: str) -> Share:
@@ -54,7 +58,10 @@ def share_of(text: str, node: str) -> Share:
         memory, processors = there[place]["memory"]["allocated"], there[place]["cpus"]["count"]
         listed = [*job["gres_detail"], *[""] * len(there)][place]
         gpus = [number for one in _GPUS.findall(listed) for number in _numbers(one)]
-        return Share(int(memory) << 20, int(processors), tuple(gpus), "gpu" in listed)
+        made = {"who": "", "reason": ""}
+        if job.get("qos") == EXCEPTION:
+            made = exceptions.parse_comment(str(job.get("admin_comment")))
+        return Share(int(memory) << 20, int(processors), tuple(gpus), "gpu" in listed, made["who"], made["reason"])
     except (ValueError, LookupError, TypeError, RecursionError):
         return Share()
 

@@ -7,7 +7,7 @@ import pwd
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .. import mounts
+from .. import mounts, qgroups
 from ..backups import backup_set
 from ..errors import NodeError
 from ..fields import home_owner
@@ -33,7 +33,7 @@ def of_homes(root: str, mountpoint: str | None, mountinfo: str) -> dict[str, Any
     table = mounts.parse_mountinfo(mountinfo)
     found = {}
     for name, entry in sorted(homes.scan(root).items()):
-        if name in (trash.TRASH, ".gpuadmin-restoring", OF_HOMES):
+        if name in (trash.TRASH, ".gpuadmin-restoring", OF_HOMES, qgroups.DESK):
             continue
         inside = mounts.below(os.path.join(root, name), table)
         problem = f"{inside[0].point} is mounted inside" if inside else None

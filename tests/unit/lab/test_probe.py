@@ -1,0 +1,146 @@
+"""What this machine can be for a lab: what is tried, that nothing stays, and what follows from it."""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuadmin.lab import probe
+from tests.support.machine import able
+
+GIB = 1 << 30
+
+
+def test_it_needs_no_environment() -> None:
+    """`make` asks before there is one: -S leaves out what pip has installed."""
+    words = [sys.executable, "-S", "scripts/system_packages.py", "demo"]
+    done = subprocess.run(words, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stderr.splitlines() if line.startswith(("This", "Light", "Virtual"))] == [
+        "This", "Light", "Virtual"]  # fmt: skip
+
+
+@pytest.mark.root
+def test_nothing_of_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    probe.look.__wrapped__()
+    loops = subprocess.run(("losetup", "--list", "--output", "BACK-FILE"), capture_output=True, text=True, check=True)
+    assert str(tmp_path) not in loops.stdout + Path("/proc/self/mountinfo").read_text()
+    assert list(tmp_path.iterdir()) == []
+    top = probe.cgroup_root()
+    assert top is None or not (top / f"gpuadmin-probe-{os.getpid()}").exists()
+
+
+def fake(place: Path, name: str, body: str) -> None:
+    (place / name).write_text(f"#!/bin/sh\n{body}\n")
+    (place / name).chmod(0o755)
+
+
+REFUSED = "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1"
+
+
+@pytest.mark.parametrize(
+    ("programs", "lacking"),
+    [
+        # a container: root's number, and nothing that it can do
+        (
+            {"unshare": REFUSED, "losetup": "echo 'losetup: cannot find an unused loop device' >&2; exit 1"},
+            {"mounts": "unshare failed: Operation not permitted", "loop devices": "cannot find an unused loop device",
+             "btrfs mounts": "cannot find an unused loop device",
+             "user namespaces": "unshare failed: Operation not permitted"},
+        ),
+        ({"unshare": "exit 0", "losetup": "echo /dev/loop9"}, {}),
+        # what is not installed yet is asked for, and tried when it is there
+        ({}, {}),
+    ],
+    ids=["a container", "a machine", "nothing installed"],
+)  # fmt: skip
+def test_what_is_tried_is_what_is_said(
+    programs: dict[str, str], lacking: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, body in programs.items():
+        fake(tmp_path, name, body)
+    monkeypatch.setattr(probe, "search_path", lambda: str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    tried = ("user namespaces", "mounts", "loop devices", "btrfs mounts")
+    assert {name: why for name in tried if (why := probe.ATTEMPTS[name]())} == lacking
+
+
+def test_a_cgroup_is_made_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "cgroup_root", lambda: tmp_path)
+    assert probe.ATTEMPTS["cgroup v2"]() == ""
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(probe, "cgroup_root", lambda: tmp_path / "gone")
+    assert "no cgroup can be made in" in probe.ATTEMPTS["cgroup v2"]()
+    monkeypatch.setattr(probe, "cgroup_root", lambda: None)
+    assert probe.ATTEMPTS["cgroup v2"]() == "cgroup v2 is not mounted"
+
+
+@pytest.mark.parametrize(
+    ("machine", "light", "machines"),
+    [
+        (able(), "", ""),
+        (able("root"), "no root here", ""),  # mmdebstrap does with a user namespace
+        (able("root", "user namespaces"), "no root here", "no user namespaces here"),
+        (able("loop devices"), "no loop devices here", ""),
+        (able("btrfs mounts", "/dev/kvm"), "no btrfs mounts here", ""),
+        (able(memory=2 * GIB), "", "three hosts need 3.5 GiB of memory, and 2.0 GiB are free"),
+        (able(memory=GIB), "three hosts need 1.5 GiB of memory, and 1.0 GiB are free", "three hosts need 3.5 GiB"),
+        (able(space=GIB), "three hosts need 4 GiB of disk, and 1.0 GiB are free", "three hosts need 4 GiB of disk"),
+        (able(unwritable="/root cannot be written"), "/root cannot be written", "/root cannot be written"),
+    ],
+)
+def test_where_a_lab_can_be(machine: probe.Machine, light: str, machines: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    assert machine.why_no_light() == light
+    assert bool(machine.why_no_light(sized=False)) is (bool(light) and "three hosts" not in light)
+    assert machine.why_no_machines().startswith(machines)
+    assert bool(machine.why_no_machines()) is bool(machines)
+    assert bool(machine.why_no_lab()) is (bool(light) and bool(machines))
+
+
+def test_another_processor_has_no_virtual_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert "this machine is aarch64" in able().why_no_machines()
+
+
+def test_it_says_what_there_is_what_runs_where_and_what_is_left_out() -> None:
+    said = "\n".join(able("loop devices", "/dev/kvm", space=5 * GIB).lines("demo"))
+    assert "This machine has root, user namespaces, mounts, btrfs mounts, cgroup v2, 1024.0 GiB of free memory" in said
+    assert "It does not have loop devices (no loop devices here); /dev/kvm (no /dev/kvm here)." in said
+    assert "Light hosts: no, no loop devices here." in said
+    assert "Virtual machines: yes, emulated and slow." in said
+    assert "It takes up to 8 GiB of disk, and 5.0 GiB are free." in said
+    assert "no sudo that lets you become root" in "\n".join(able("root").lines("fast"))
+
+
+@pytest.mark.root
+def test_a_home_that_cannot_be_written_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/proc")
+    why = probe._why_unwritable(probe.cache_directory())
+    assert why.startswith("/proc cannot be written (")
+    assert "XDG_CACHE_HOME and XDG_STATE_HOME choose other places" in why
+
+
+def test_a_container_s_memory_is_what_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Path.read_text
+    files = {"/sys/fs/cgroup/memory.max": "2147483648\n", "/sys/fs/cgroup/memory.current": "1073741824\n",
+             "/proc/meminfo": "MemTotal: 9 kB\nMemAvailable: 8388608 kB\nSwapFree: 0 kB\n"}  # fmt: skip
+
+    def text(path: Path, *more: Any, **named: Any) -> str:
+        if str(path) in files:
+            return files[str(path)]
+        if str(path).startswith("/sys/fs/cgroup"):
+            raise FileNotFoundError(str(path))
+        return read(path, *more, **named)
+
+    monkeypatch.setattr(Path, "read_text", text)
+    assert probe._free_memory() == GIB
+    files["/sys/fs/cgroup/memory.max"] = "max\n"
+    assert probe._free_memory() == 8 * GIB

@@ -1,0 +1,175 @@
+"""What gpuadmin's file of sshd's settings says: by what a host's own files say, and only if it shuts nobody out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import sshd_keys
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import files
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations import sshd_keys as operation
+from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
+
+OURS, SITE = "10-gpuadmin.conf", "/var/lib/gpuadmin/keys/%u"
+DEFAULTS = {"authorizedkeysfile": ".ssh/authorized_keys .ssh/authorized_keys2", "usepam": "no"}
+INCLUDE = "Include /etc/ssh/sshd_config.d/*.conf\n"
+#: What provision wrote until 0.1.0, and what the issue's program writes.
+OLD = f"AuthorizedKeysFile {SITE} .ssh/authorized_keys\nUsePAM yes\n"
+
+
+def sshd(command: Sequence[str]) -> Finished:
+    """sshd -T as far as these tests go: the first value counts, a Match holds to the end of its file and overrides."""
+    arguments = list(command[1:])
+    assert arguments[:2] == ["-T", "-f"]
+    user = arguments[4].partition(",")[0][len("user=") :] if "-C" in arguments else None
+    found: dict[str, str] = {}
+    matched: dict[str, str] = {}
+
+    def read(path: str) -> None:
+        holds, into = True, found
+        for line in Path(path).read_text().splitlines():
+            keyword, _, value = line.strip().partition(" ")
+            if keyword == "Match":
+                holds, into = value == f"User {user}", matched
+            elif keyword == "Include" and holds:
+                for one in sorted(Path(value).parent.glob(Path(value).name)):
+                    read(str(one))
+            elif keyword == "Bad":
+                raise NodeError(f"{path}: line 1: Bad configuration option: Bad")
+            elif keyword and holds:
+                into.setdefault(keyword.lower(), value)
+
+    read(arguments[2])
+    text = "".join(f"{keyword} {value}\n" for keyword, value in {**DEFAULTS, **found, **matched}.items())
+    return Finished((), 0, text, "")
+
+
+class Host:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.directory = root / "etc/ssh/sshd_config.d"
+        self.directory.mkdir(parents=True)
+        self.main = root / "etc/ssh/sshd_config"
+        self.main.write_text(f"{INCLUDE}UsePAM yes\n")
+        people = "".join(f"{one}:x:{2000 + at}:100::/home/{one}:/bin/sh\n" for at, one in enumerate(("minji", "jiho")))
+        (root / "etc/passwd").write_text(f"{people}daemon:x:1:1::/:/usr/sbin/nologin\n")
+        (root / "etc/shadow").write_text("minji:*:1:0:99999:7:::\njiho:*:1:0:99999:7:::\n")
+        (root / "bin").mkdir()
+        (root / "bin/sh").touch(0o755)
+
+    def write(self, **files: str) -> Host:
+        for name, text in files.items():
+            (self.directory / f"{name.replace('_', '-').lstrip('-')}.conf").write_text(text)
+        return self
+
+    def text(self) -> str:
+        return sshd_keys.plan_text(str(self.root), sshd)
+
+    def list(self) -> str:
+        return next(line for line in self.text().splitlines() if line.startswith("AuthorizedKeysFile")).partition(" ")[
+            2
+        ]
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    monkeypatch.setattr(sshd_keys.pam_account, "verdict", lambda name: {"refused": False, "aged": False, "words": ""})
+    return Host(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("files", "listed"),
+    [
+        ({}, f"{SITE} .ssh/authorized_keys .ssh/authorized_keys2"),
+        ({"_10_gpuadmin": OLD}, f"{SITE} .ssh/authorized_keys .ssh/authorized_keys2"),  # what an older one left out
+        ({"_50_site": "AuthorizedKeysFile /etc/keys/%u"}, f"{SITE} /etc/keys/%u"),
+        ({"_50_site": "AuthorizedKeysFile none"}, SITE),
+        ({"_05_site": f"AuthorizedKeysFile {SITE} /etc/keys/%u"}, f"{SITE} /etc/keys/%u"),
+        ({"_50_site": f"AuthorizedKeysFile /etc/keys/%u {SITE}"}, f"/etc/keys/%u {SITE}"),
+        ({"_50_site": "Match User jiho\nAuthorizedKeysFile /etc/jiho"},
+         f"{SITE} .ssh/authorized_keys .ssh/authorized_keys2"),
+    ],
+)  # fmt: skip
+def test_the_hosts_own_list_is_kept(host: Host, files: dict[str, str], listed: str) -> None:
+    assert host.write(**files).list() == listed
+
+
+def test_a_second_time_says_the_same(host: Host) -> None:
+    text = host.text()
+    host.write(_10_gpuadmin=text)
+    assert host.text() == text
+
+
+@pytest.mark.holds("keys that sshd would not read are not taken for read")
+def test_a_file_that_speaks_before_ours(host: Host) -> None:
+    host.write(_05_site="AuthorizedKeysFile /etc/keys/%u")
+    with pytest.raises(NodeError, match=r"05-site.conf says AuthorizedKeysFile /etc/keys/%u before .*Put /var/lib/"):
+        host.text()
+    host.write(_05_site="")
+    host.main.write_text(f"authorizedkeysfile=/etc/keys/%u\nAuthorizedKeysFile /etc/keys/%u\n{INCLUDE}UsePAM yes\n")
+    with pytest.raises(NodeError, match=r"keys of users.yml: /etc/ssh/sshd_config says"):
+        host.text()
+
+
+@pytest.mark.holds("an account that has ended gets in by no key")
+def test_pam_that_another_file_leaves_out(host: Host) -> None:
+    host.write(_05_site="UsePAM no")
+    with pytest.raises(NodeError, match=r"expired account would get in by its key: .*05-site.conf says UsePAM no"):
+        host.text()
+
+
+@pytest.mark.holds("who can log in is not shut out by sshd's settings of gpuadmin's")
+def test_whom_pam_would_refuse_keeps_the_host_as_it_is(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def verdict(name: str) -> dict[str, object]:
+        asked.append(name)
+        return {"refused": name == "jiho", "aged": True, "words": "new one required"}
+
+    monkeypatch.setattr(sshd_keys, "each", lambda ask, names, *_, **__: [(one, ask(one)) for one in names])
+    monkeypatch.setattr(sshd_keys.pam_account, "verdict", verdict)
+    host.text()
+    assert asked == []  # PAM is asked already: nothing changes for anybody
+    host.main.write_text(INCLUDE)
+    with pytest.raises(NodeError, match=r"would shut out who can log in now: jiho \(PAM: new one required\)\. Correct"):
+        host.text()
+    assert asked == ["minji", "jiho"]
+    (host.root / "etc/shadow").write_text("minji:*:1:0:99999:7:::\njiho:!:1:0:99999:7::1:\n")
+    assert "UsePAM yes" in host.text()  # jiho cannot log in without PAM, either
+
+
+def test_people_whose_list_would_lose_a_file(host: Host) -> None:
+    (host.root / "now").write_text("Match User jiho\nAuthorizedKeysFile /etc/jiho\n")
+    (host.root / "then").write_text(f"AuthorizedKeysFile {SITE}\n")
+    host.write(_50_site="Match User jiho\nAuthorizedKeysFile /etc/jiho")  # people are asked about one by one
+    now, then = str(host.root / "now"), str(host.root / "then")
+    assert sshd_keys.find_lost(str(host.root), now, then, sshd) == {
+        "minji": "sshd would not read keys from .ssh/authorized_keys, .ssh/authorized_keys2 any more",
+        "jiho": "sshd would not read keys from /etc/jiho any more",
+    }
+
+
+def test_settings_that_sshd_refuses_are_named_by_their_own_file(host: Host) -> None:
+    host.write(_50_site="Bad thing")
+    with pytest.raises(NodeError, match=r"^/etc/ssh/sshd_config.d/50-site.conf: line 1: Bad configuration option"):
+        host.text()
+
+
+def test_a_host_that_does_not_read_the_directory(host: Host) -> None:
+    host.main.write_text("UsePAM yes\n")
+    with pytest.raises(NodeError, match=r"does not include /etc/ssh/sshd_config.d/"):
+        host.text()
+
+
+def test_the_operation_writes_the_file_and_has_sshd_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[files.Document, bool]] = []
+    monkeypatch.setattr(operation, "plan_text", lambda: "text")
+    monkeypatch.setattr(operation, "os_release", lambda: {"ID": "rocky", "ID_LIKE": "rhel"})
+    monkeypatch.setattr(operation.files, "operate", lambda document, check: asked.append((document, check)))
+    operation.operate(operation.Document(), True)
+    ((document, check),) = asked
+    assert check
+    assert [(one.path, one.content) for one in document.files] == [(f"/etc/ssh/sshd_config.d/{OURS}", "text")]
+    assert document.after == [("systemctl", "try-reload-or-restart", "sshd.service")]
