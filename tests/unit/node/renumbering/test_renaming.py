@@ -154,6 +154,7 @@ def test_what_was_closed_is_opened_by_the_name_that_is_there(grown: Host) -> Non
 
 def test_a_name_alone_needs_no_walk(grown: Host) -> None:
     close(grown, WANTED[:1], {"jdoe": [DOE, DOE]})
+    assert "trees" not in looking.look(WANTED[:1], Numbers(), grown, measure=True)
     work.arm(grown)
     assert work.carry_out(grown, ["/nowhere"])["seen"] == 0
     assert Path(grown.path("home/jdoe/thesis")).read_text() == "j.doe"

@@ -50,18 +50,19 @@ def look(
             if one.new in logs and one.new not in old:
                 words = f"{logs[one.new]} is the log of somebody who had uid {one.new}: move it away first"
                 report["problems"].setdefault(one.name, words)
-    if measure and people and under_way is None:
-        measured = _measured(people)
+    moving = [one for one in people if one.moves("uid") or one.moves("gid")]
+    if measure and moving and under_way is None:
+        measured = _measured(moving)
         report["problems"] |= measured.pop("problems")
         report.update(measured)
         table = mounts.parse_mountinfo(mounts.read_mountinfo())
-        report["notes"] = [*report["notes"], *describe_foreign(table, site, people)][:MOST_NOTES]
+        report["notes"] = [*report["notes"], *describe_foreign(table, site, moving)][:MOST_NOTES]
         for point in find_programs(table, site):
             words = f"a setuid program in {point}, which keeps the old ids, would run as another: mount it with nosuid"
-            report["problems"] |= {one.name: words for one in people}
+            report["problems"] |= {one.name: words for one in moving}
         for key, (entries, _size, point) in sorted(report.pop("taken").items()):
             kind, number = key.split(" ")
-            for one in people:
+            for one in moving:
                 if any(move.new <= int(number) < move.new + move.count for move in one.moves(kind)):
                     words = f"{key} has {counted(entries, 'entry', 'entries')} of {point} already"
                     report["problems"].setdefault(one.name, f"{words}: chown or delete them first")
