@@ -38,9 +38,12 @@ EXPECTED = {"minji": [MINJI, JIHO], "jiho": [JIHO, MINJI]}
 SUBIDS = 2**31
 CAPABILITY = struct.pack("<IIIII", 0x02000001, 0x2000, 0, 0, 0)
 OF_A_NAMESPACE = struct.pack("<IIIIII", 0x03000001, 0x2000, 0, 0, 0, MINJI)
+#: Slow enough to be killed in the middle on any machine.
 PROGRAM = """
-import sys
+import os, sys, time
 sys.path[:0] = sys.argv[1:3]
+lchown = os.lchown
+os.lchown = lambda *given: (time.sleep(0.0005), lchown(*given))
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import sweeping, work
 sweeping.workers = lambda: 2
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
@@ -166,7 +169,7 @@ def test_killed_again_and_again_the_end_is_the_same(host: Host, disk: Path, seed
     while True:
         process = carry_out(host, disk)
         try:
-            process.communicate(timeout=0.15 + chance.random() * 0.35 if kills < 8 else 120)
+            process.communicate(timeout=0.3 + chance.random() * 0.7 if kills < 8 else 120)
         except subprocess.TimeoutExpired:
             # the one that leads, or all at once, as systemd does it
             (os.kill if chance.random() < 0.5 else os.killpg)(process.pid, signal.SIGKILL)
