@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support import by_hand
-from tests.support.lab_cluster import OPEN, Cluster
+from tests.support.lab_cluster import OPEN, PATIENCE, Cluster
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -237,6 +237,55 @@ def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
 
 
 @pytest.mark.story("renumber")
+#: On which host, and by what root sees there when the moment has come: the power is cut then.
+MOMENTS = {
+    "closed, and nothing else": ("node1", 'test "$(getent shadow minji | cut -d: -f8)" = 1'),
+    "the storage host is armed": ("storage1", "test -e /var/lib/gpuadmin/renumber/done"),
+    "the node is armed, and the storage host is done": ("node1", "test -e /var/lib/gpuadmin/renumber/done"),
+    "done, and not open": ("node1", "test -e /var/lib/gpuadmin/renumber/problem"),
+}
+
+
+def test_power_is_cut_in_each_step(cluster: Cluster) -> None:
+    """A swap, and a chain behind it: minji and jiho change places, and sora gets what hana leaves. Each time it goes on,
+    and everybody has their own at the end."""
+    here = {"minji": MINJI, "jiho": JIHO, "hana": 20011, "sora": 20012}
+    for host in ("node1", "storage1"):
+        made = " && ".join(f"useradd -M -u {uid} -s /bin/bash {name}" for name, uid in here.items())
+        cluster.admin(host, f"{OPEN} 2>/dev/null; {made}; btrfs property set -ts / ro true 2>/dev/null; true")
+    place(cluster, "storage1", "acl.py", ACL)
+    for host, top in (("storage1", "/srv/storage/homes"), ("node1", "/local")):
+        for name, uid in here.items():
+            made = f"install -d -m 700 -o {name} -g {name} {top}/{name}; cd {top}/{name}; mkdir d; touch d/{{1..300}}"
+            cluster.admin(host, f"{made}; cp /bin/true setuid; chown -R {name}: .; chmod 4755 setuid; echo {uid} > uid")
+    cluster.admin("storage1", f"cd /srv/storage/homes/minji; python3 /root/acl.py uid {MINJI} {JIHO}")
+    for moment, (host, when) in MOMENTS.items():
+        before = [owned(cluster, one, here) for one in ("node1", "storage1")]
+        wanted = {**here, "minji": here["jiho"], "jiho": here["minji"], "sora": here["hana"], "hana": max(here.values()) + 1}
+        by_hand.register(cluster, wanted)
+        process = cluster.start("renumber", "--yes", "--force", "--json")
+        seen = cluster.ssh("admin", host, f"sudo timeout 300 sh -c 'until {when}; do sleep 0.05; done'")
+        assert seen.returncode == 0, (moment, process.poll())
+        cluster.lab("power-cut", host)
+        cluster.lab("start", host)
+        process.communicate(timeout=PATIENCE)
+        cluster.settle(host)
+        cluster.gpuadmin("renumber", "--yes", "--force")
+        assert cluster.gpuadmin("renumber", "--yes")["result"] == {}, moment
+        assert [owned(cluster, one, wanted) for one in ("node1", "storage1")] == before, moment
+        for one in ("node1", "storage1"):
+            assert {by_hand.expiry(cluster, one, name) for name in here} == {""}, moment
+        here = wanted
+
+
+def owned(cluster: Cluster, host: str, uids: dict[str, int]) -> list[str]:
+    """What each person has, with names for ids: the files of each have to be the same ones for ever."""
+    names = [f"{name}={uid}" for name, uid in uids.items()]
+    place(cluster, host, "manifest.py", MANIFEST)
+    text = cluster.admin(host, f"python3 -I /root/manifest.py /srv/storage/homes:/local {' '.join(names)}")
+    return sorted(text.splitlines())
+
+
 def test_somebody_whose_name_cannot_be(cluster: Cluster) -> None:
     """j.doe of a grown cluster becomes jdoe, with home, memberships, crontab and lingering, and logs in."""
     uid = 20004
