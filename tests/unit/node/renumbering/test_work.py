@@ -273,8 +273,10 @@ def test_what_a_boot_could_not_do_is_kept_for_whoever_asks(
     close(host, armed=True)
     monkeypatch.setattr(work, "_pass", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error", "/local/x")))
     assert work.main(host) == 1
-    look = looking.look(SWAP, Numbers(), host, measure=False)
+    monkeypatch.setattr(looking, "_measured", lambda _: {"seen": 2400})
+    look = looking.look(SWAP, Numbers(), host, measure=True)
     assert (look["under_way"], look["whole"]) == (True, False)
+    assert look["seen"] == 2400, "the boot that goes on has time for its files, too"
     assert "Input/output error" in look["problem"]
     monkeypatch.setattr(work, "_pass", lambda *_: [])
     assert work.main(host) == 0

@@ -46,7 +46,9 @@ def look(
             if one.new in logs and one.new not in old:
                 words = f"{logs[one.new]} is the log of somebody who had uid {one.new}: move it away first"
                 report["problems"].setdefault(one.name, words)
-    if measure and people and under_way is None:
+    if measure and people and under_way is not None and not report["whole"]:
+        report["seen"] = _measured(people)["seen"]  # by which the controller knows how long a boot may take
+    elif measure and people and under_way is None:
         measured = _measured(people)
         report["problems"] |= measured.pop("problems")
         report.update(measured)
