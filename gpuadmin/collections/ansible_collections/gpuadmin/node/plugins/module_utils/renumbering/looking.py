@@ -71,7 +71,7 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
     plan = Plan.of(people)
     table = trees.observe()
     report: dict[str, Any] = {
-        "trees": {}, "network": list(table.network), "unknown": list(table.unknown), "problems": {},
+        "trees": {}, "unknown": list(table.unknown), "problems": {},
         "notes": [], "taken": {}, "seen": 0,
     }  # fmt: skip
     with trees.seen(table.local) as handles:
