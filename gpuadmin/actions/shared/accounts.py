@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
+from gpuadmin.accounts.change_kinds import describe_changes
 from gpuadmin.accounts.desired import variables
 from gpuadmin.accounts.ids import subid_range
-from gpuadmin.accounts.kinds import describe_changes
 from gpuadmin.accounts.requests import is_theirs, known
 from gpuadmin.actions.shared.adopted_site import before
 from gpuadmin.answers import Answers

@@ -166,7 +166,7 @@ def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally
 
         def walk(phase: int, number: int, apply: bool) -> Tally:
             key = local[number].key
-            known = special.of_tree(cut_off, phase, key) if apply else {}
+            known = special.select_tree(cut_off, phase, key) if apply else {}
             task = plan.task(phase, key, apply)
             return crawl(handles[number], task, workers=workers(), known=known, directory=directory)
 
