@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuadmin.accounts import requests as accounts
 from gpuadmin.accounts.importing import read_keys, read_people
-from gpuadmin.actions.shared.accounts import LOOK, Change, account_result, converge, perform, uids_elsewhere
+from gpuadmin.actions.shared.accounts import ASK_CARRIED, Change, account_result, converge, perform, uids_elsewhere
 from gpuadmin.actions.shared.mails import Post, plan_letters, preview_document, show_letters
 from gpuadmin.actions.shared.welcome import Welcomes, mail_those_with_account, welcomes
 from gpuadmin.common.text import counted
@@ -54,14 +54,14 @@ def add_user(
         change, looked = changed(registry), None
         if new and not mail.preview:
             # a check asks once, with uids that look free from here, and again if a host knows better
-            looked = session.look("sync-users", None, change.variables | LOOK) if _asks_all(session) else None
+            looked = session.look("sync-users", None, change.variables | ASK_CARRIED) if _asks_all(session) else None
             taken = uids_elsewhere(session, looked)
             free = registry
             # guard: a check of new accounts uses no uid that a host knows as somebody's
             if taken.uids.keys() & {user.uid for user in accounts.known(free, new)}:
                 registry = accounts.add(site.registry, site.settings, requests, taken.uids, arguments=options_of)
                 looked = None
-            change = changed(registry, [*taken.passed_over(free, registry), *taken.notes])
+            change = changed(registry, [*taken.describe_passed_over(free, registry), *taken.notes])
         people = accounts.known(registry, [request.name for request in requests])
         if post is None:
             return perform(session, change, looked)

@@ -148,14 +148,14 @@ def _perform(moving: Moving, found: Decision, seen: Mapping[str, Any], stale: Ma
         _take(moving, found, done)
     _let_in(moving, found, done, found.people)
     _let_out(moving, found)
-    for line in _ends(moving, done):
+    for line in _describe_end(moving, done):
         moving.session.console.print(line)
     code = ExitCode.HOST_FAILED if (moving.problems or moving.closed) and not moving.last.code else None
     result = {**_result(found, done, moving.problems), "locked_out": sorted(moving.closed)}
     return report(moving.session, moving.last, result, code=code, advice=f"the table says why; {GO_ON}")
 
 
-def _ends(moving: Moving, done: Collection[tuple[str, str]]) -> Iterable[str]:
+def _describe_end(moving: Moving, done: Collection[tuple[str, str]]) -> Iterable[str]:
     """Whose homes stay, who cannot log in, where, and until when."""
     for name, words in sorted(moving.problems.items()):
         # guard: nobody who is kept out is called left alone -> "is left alone"
@@ -222,7 +222,7 @@ def _take(moving: Moving, found: Decision, done: set[tuple[str, str]]) -> None:
             {moving.server: _fetching(moving, "take", fetch, everybody - waiting)}, "Fetching what has changed"
         ):
             break
-        more = moving.works_on
+        more = moving.is_working
         sums = {(one["name"], one["host"]): one["checksum"] for one in moving.said(moving.server)}
         ready = ({name for name, _ in sums} | set(moving.problems)) & waiting
         placed = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from gpuadmin.actions.shared.accounts import account_result, show_changes, with_look
+from gpuadmin.actions.shared.accounts import account_result, ask_carried, show_changes
 from gpuadmin.actions.shared.metrics import keep_secret, metrics_variables, secret_of, slurm_variables
 from gpuadmin.actions.shared.queue import say_drained
 from gpuadmin.actions.shared.roles import everybody, plan_roles
@@ -24,11 +24,11 @@ def provision(options: Options) -> int:
         secret = secret_of(session.site)
         secrets = metrics_variables(session.site, secret) | slurm_variables(session.site, secret)
         given = everybody(session) | secrets
-        session.predict("provision", None, with_look(session, given), first=partial(show_changes, session))
+        session.predict("provision", None, ask_carried(session, given), first=partial(show_changes, session))
         session.confirm()  # guard: provision asks before it does something
         if secrets and not session.check:
             keep_secret(session.site, secret)
-        wanted = with_look(session, given) if session.check else given
+        wanted = ask_carried(session, given) if session.check else given
         run = session.run("provision", None, wanted, check=session.check)
         if session.check:
             show_changes(session, run)

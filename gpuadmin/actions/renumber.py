@@ -27,8 +27,7 @@ from gpuadmin.session import Session, opened
 
 PLAYBOOK = "renumber"
 GROUPS = ("gpu", "storage", "slurm")  # where people have accounts
-REBOOT_SECONDS = 900
-FILES_PER_SECOND = 2000  # that a boot goes through, twice in each of two phases, on a slow disk
+FILES_PER_SECOND = 2000  # a slow disk: the boot walks over each file four times where people change places
 GO_ON = "gpuadmin renumber goes on where it stopped; those people stay locked out until it has ended"
 NOBODY = "nobody was renumbered"
 
@@ -283,8 +282,8 @@ def _perform(
         armed.update(run.hosts)
         return not _failed(run)
 
-    # a boot that has files to go through takes longer
-    more = {"power_reboot_timeout": REBOOT_SECONDS + boot.files(seen) // FILES_PER_SECOND}
+    # beside the time that the host has for any boot, which the inventory may set
+    more = {"gpuadmin_more_seconds": _count_files(seen) // FILES_PER_SECOND}
     run, _ = go(session, boot.request, boot.queue, boot.decision, begin=arm, more=more)
     boot.queue.left(run)
     problems = {} if _failed(run) else _problems(session, booted)
@@ -305,9 +304,10 @@ class Boot:
     decision: Decision
     queue: Away
 
-    def files(self, seen: Mapping[str, Any]) -> int:
-        """How many entries the host has that has the most."""
-        return max((int(answer.get("seen", 0)) for answer in seen.values()), default=0)
+
+def _count_files(seen: Mapping[str, Any]) -> int:
+    """How many entries the host has that has the most."""
+    return max((int(answer.get("seen", 0)) for answer in seen.values()), default=0)
 
 
 def _boot(session: Session, names: Sequence[str], force: bool) -> Boot:
@@ -331,7 +331,9 @@ def _problems(session: Session, hosts: Sequence[str]) -> dict[str, str]:
     problems = {host: answers.unknown[host] for host in hosts if host in answers.unknown}
     for host, answer in answers.known.items():
         if answer["under_way"] and not answer["whole"]:
-            problems[host] = answer["problem"] or "it has booted, and has not changed the ids: see its journal"
+            problems[host] = (
+                answer["problem"] or "it has booted, and has not changed the ids: journalctl -u gpuadmin-renumber there"
+            )
     return problems
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpuadmin.actions.shared.accounts import account_result, show_changes, with_look
+from gpuadmin.actions.shared.accounts import account_result, ask_carried, show_changes
 from gpuadmin.actions.shared.roles import everybody
 from gpuadmin.common.text import counted
 from gpuadmin.options import Options
@@ -18,9 +18,9 @@ def sync_users(options: Options) -> int:
     with opened("sync-users", options) as session:
         session.plan(_plan(session))
         given = everybody(session)
-        session.predict("sync-users", None, with_look(session, given), first=partial(show_changes, session))
+        session.predict("sync-users", None, ask_carried(session, given), first=partial(show_changes, session))
         session.confirm()  # guard: sync-users asks before it does something
-        wanted = with_look(session, given) if session.check else given
+        wanted = ask_carried(session, given) if session.check else given
         run = session.run("sync-users", None, wanted, check=session.check)
         if session.check:
             show_changes(session, run)

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 SILENT = "Not responding"
 #: Why Slurm drains a node on which a job could not get its GPUs, or did not give them back.
 FAILED = ("Prolog error", "Epilog error")
-#: The state of a node that registers with less than Slurm was told. Slurm drains it, too, and says so of no such node.
+#: The state of a node that registers with less than Slurm was told. Slurm also drains it, but shows this state alone.
 INVALID = "inval"
-#: Why it does: slurmctld's own words (node_mgr.c, gres.c; Slurm 24.11).
+#: Reasons of such a node: slurmctld's own words (node_mgr.c, gres.c; Slurm 24.11).
 _LESS = re.compile(r"Low |CoreSpec differ|\S+ count reported lower than configured")
 #: Of whoever waits for another reason than these the sentence is Slurm's own.
 OTHER = "other"

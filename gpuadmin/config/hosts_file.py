@@ -61,7 +61,7 @@ def inventory_files(inventory: Path) -> Iterator[Path]:
 
 def host_names(file: YamlFile) -> list[str]:
     """Given an inventory file, return the names of the hosts in it, each once."""
-    return list(dict.fromkeys(name for _, group in groups_of(file.data) for name in fields(group.get("hosts"))))
+    return list(dict.fromkeys(name for _, group in groups_of(file.data) for name in parse_members(group.get("hosts"))))
 
 
 def _put(data: Any, host: SiteHost) -> None:
@@ -100,9 +100,9 @@ def groups_of(data: Any) -> Iterator[tuple[str, MutableMapping[str, Any]]]:
     for name, group in data.items():
         if group is not None:
             yield name, group
-            yield from groups_of(fields(group.get("children")))
+            yield from groups_of(parse_members(group.get("children")))
 
 
-def fields(value: Any) -> Mapping[str, Any]:
+def parse_members(value: Any) -> Mapping[str, Any]:
     """The hosts or children of a group: Ansible takes a text for the name of the only one."""
     return {value: None} if isinstance(value, str) else value or {}

@@ -88,6 +88,7 @@ def power(cluster: Cluster, host: Host) -> dict[str, Any]:
     return {
         "action": asked("power_action", "reboot"),
         "step": asked("power_step", "switch"),
+        "more_seconds": asked("more_seconds", 0),
         "node": "gpu" in host.groups,
         "serves": bool({"storage", "backup"} & set(host.groups)),
         "force": asked("force", False),

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
+from gpuadmin.accounts.change_kinds import describe_changes
 from gpuadmin.accounts.desired import variables
 from gpuadmin.accounts.ids import subid_range
-from gpuadmin.accounts.kinds import describe_changes
 from gpuadmin.accounts.requests import is_theirs, known
 from gpuadmin.actions.shared.adopted_site import before
 from gpuadmin.answers import Answers
@@ -203,13 +203,13 @@ def ask_uids(session: Session, found: RunResult | None = None) -> dict[str, Any]
 
 @dataclass(frozen=True)
 class Taken:
-    """`uids`: what carries each. `notes`: where that was looked for, and where not."""
+    """Uids that no newcomer gets. `uids`: uid → what carries it. `notes`: where hosts looked, and where not."""
 
     uids: Mapping[int, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
-    def passed_over(self, free: RegistryFile, chosen: RegistryFile) -> list[str]:
-        """Given the registry as it would be if these uids were free, and as it shall be, which of them nobody gets."""
+    def describe_passed_over(self, free: RegistryFile, chosen: RegistryFile) -> list[str]:
+        """Given the registry as it would be if these were free, and as it shall be, say which of them nobody gets."""
         would, will = owners(free.registry).keys(), owners(chosen.registry).keys()
         between = range(min(would - will, default=0), max(will - would, default=-1))
         lost = sorted(uid for uid in self.uids.keys() - will if uid in between or uid in would)
@@ -217,17 +217,17 @@ class Taken:
         return [f"uid {uid} is given to nobody: {self.uids[uid]}" for uid in lost[:10]] + more
 
 
-#: Asks hosts for what carries ids of people's, beside what the verb is about.
-LOOK = {"gpuadmin_carried": True}
+#: Variables of a run that also asks hosts which uids something carries (disk/carried.py).
+ASK_CARRIED = {"gpuadmin_carried": True}
 MOST_CARRIED = 5000  # uids of one host: a captured node cannot use up all that there are
 
 
 def uids_elsewhere(session: Session, found: RunResult | None = None) -> Taken:
-    """Before a uid is given: which are carried by something on a host, or were when the site was adopted.
+    """Return the uids that something on a host carries, or carried when the site was adopted, before one is given.
 
-    `found`: a look that asked all hosts already, with LOOK. A node that does not answer is in the notes. Raises what
-    `ask_uids` raises, RefusedError if users.yml contradicts what a host remembers, and ConfigError if --limit leaves
-    out the storage host: it would not learn whose the uid is.
+    `found`: a look that asked all hosts already, with ASK_CARRIED. A node that does not answer is in the notes. Raises
+    what `ask_uids` raises, RefusedError if users.yml contradicts what a host remembers, and ConfigError if --limit
+    leaves out the storage host: it would not learn whose the uid is.
     """
     storage = [host.name for host in session.site.inventory.group("storage")]
     # guard: no uid is given that the storage host would not learn
@@ -239,14 +239,14 @@ def uids_elsewhere(session: Session, found: RunResult | None = None) -> Taken:
     if session.site.settings.accounts.source != "registry":
         return Taken()
     hosts = session.named("gpu", "storage")
-    found = found or session.look("sync-users", hosts, variables(session.site.settings, ()) | LOOK)
+    found = found or session.look("sync-users", hosts, variables(session.site.settings, ()) | ASK_CARRIED)
     taken: dict[int, str] = {}
     for host, answer in ask_uids(session, found).items():
         wrong = Memory.parse(answer["memory"]).contradictions(session.site.registry.registry)
         refuse_contradictions(wrong, f"users.yml and what {host} remembers")
         taken |= {int(uid): f"{host}: {carrier}" for uid, carrier in answer["seen"].items()}
     answers = Answers.of(found.hosts, hosts, "carried")
-    adopted, problem = _adopted(session.site)
+    adopted, problem = _read_adopted(session.site)
     left = [problem] if problem else []
     for host, answer in answers.known.items():
         if len(answer["ids"]) > MOST_CARRIED:  # guard: one host cannot use up all uids
@@ -258,11 +258,11 @@ def uids_elsewhere(session: Session, found: RunResult | None = None) -> Taken:
         taken.setdefault(uid, carrier)
     concerned = [host.name for host in session.site.inventory.hosts if {"gpu", "storage"} & set(host.groups)]
     left += [f"{name} (left out by --limit)" for name in concerned if name not in hosts]
-    return Taken(taken, _where(answers, left))
+    return Taken(taken, _describe_look(answers, left))
 
 
-def _where(answers: Answers, left: Sequence[str]) -> list[str]:
-    """At what was looked for uids that something carries, and at what not."""
+def _describe_look(answers: Answers, left: Sequence[str]) -> list[str]:
+    """Say where hosts looked for uids that something carries, and where not."""
     looked: dict[tuple[str, ...], list[str]] = {}
     missed = [f"{host} ({why})" for host, why in answers.unknown.items()] + [*left]
     for host, answer in answers.known.items():
@@ -277,8 +277,8 @@ def _where(answers: Answers, left: Sequence[str]) -> list[str]:
     ]
 
 
-def _adopted(site: Site) -> tuple[dict[int, str], str]:
-    """Uids that adopt saw, and nobody in users.yml has or had: uid → what carried it; and why that is not known."""
+def _read_adopted(site: Site) -> tuple[dict[int, str], str]:
+    """Return uids that adopt saw and nobody in users.yml has or had: uid → what carried it; and why none are known."""
     found: dict[int, str] = {}
     try:
         for host, answer in before(site.directory).get("hosts", {}).items():
@@ -309,22 +309,22 @@ def refuse_carried(session: Session, names: Sequence[str]) -> None:
                     )
 
 
-def with_look(session: Session, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Given the variables of a look at everybody, ask for what carries uids, too, where somebody is new to the site."""
-    return {**given, **LOOK} if _strangers(session.site) else given
+def ask_carried(session: Session, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Given the variables of a look at everybody, add ASK_CARRIED if somebody is new to the site."""
+    return {**given, **ASK_CARRIED} if _find_strangers(session.site) else given
 
 
-def _strangers(site: Site) -> dict[int, str]:
-    """Whom somebody has written into users.yml since a verb of gpuadmin last succeeded."""
+def _find_strangers(site: Site) -> dict[int, str]:
+    """Return the people (uid → name) who came into users.yml since a verb of gpuadmin last succeeded."""
     remembered = recall(site.directory).uids
     people = {user.uid: user.name for user in site.registry.registry.users if user.uid is not None}
     return {uid: name for uid, name in people.items() if remembered.get(uid) != name}
 
 
-def _carried_by_strangers(session: Session, found: RunResult) -> list[str]:
-    """Who gets a first account with a uid that something carries already: an admin may mean that, and sees it."""
+def _describe_strangers(session: Session, found: RunResult) -> list[str]:
+    """Name people whose first account gets a uid that something carries: an admin may mean that, and sees it."""
     lines = []
-    for uid, name in _strangers(session.site).items():
+    for uid, name in _find_strangers(session.site).items():
         has = [(host.reports.get("users") or {}).get(name, {}).get("status") for host in found.hosts.values()]
         if set(has) - {"missing", None}:  # the files of an account that is there are theirs
             continue
@@ -338,7 +338,7 @@ def _carried_by_strangers(session: Session, found: RunResult) -> list[str]:
 def show_changes(session: Session, found: RunResult) -> None:
     """Print what a look says would change for people who have an account, before the table shortens it; and who gets
     files that are there."""
-    for line in _carried_by_strangers(session, found):
+    for line in _describe_strangers(session, found):
         session.console.print(styled(("Note:", "yellow"), f" {line}"))
     reports = {host: result.reports.get("users") or {} for host, result in found.hosts.items()}
     if lines := describe_changes(reports):

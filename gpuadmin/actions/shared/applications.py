@@ -125,7 +125,7 @@ def prepare(session: Session, lists: Lists, post: Post, mail: MailOptions, *, te
     if asked and not mail.preview:
         taken = uids_elsewhere(session)
         free, registry = registry, accounts.add(session.site.registry, settings, asked, taken.uids)
-        notes = (*taken.passed_over(free, registry), *taken.notes)
+        notes = (*taken.describe_passed_over(free, registry), *taken.notes)
     new = accounts.known(registry, [request.name for request in asked])
     present = accounts.known(registry, [entry.account for entry in lists.ready if entry.present and entry.account])
     nodes = [host.name for host in session.site.inventory.group("gpu")]

@@ -98,7 +98,7 @@ class Moving:
         return list(self._moved(host).get("parts", []))
 
     @property
-    def works_on(self) -> bool:
+    def is_working(self) -> bool:
         """Whether the storage host has more to say of what it was asked for."""
         return self._moved(self.server).get("working") is True
 

@@ -51,7 +51,7 @@ class Taken(TypedDict):
 
 
 class Carried(TypedDict):
-    """Which uids of people's something on a host carries whom gpuadmin has not put there; at what it looked."""
+    """Uids that something on a host carries and no account of gpuadmin's there has. `looked`, `not_looked`: where."""
 
     ids: Uids
     looked: list[str]
@@ -114,8 +114,11 @@ class Renamed(TypedDict):
 
 
 class Renumbering(TypedDict):
-    """Who has which uid on a host, and what giving them another would mean. `trees`: files and bytes by person.
-    `closed`: whom an earlier run has closed that had changed nothing yet, with the uids that it was for."""
+    """Who has which uid on a host, and what giving them another would mean.
+
+    `trees`: mount point → person → files and bytes. `problem`: what the last boot could not do. `closed`: whom an
+    earlier run has closed that had changed nothing yet, with the uids that it was for. `seen`: entries to go through.
+    """
 
     has: dict[_Name, _Uid]
     problems: dict[_Name, _Line]

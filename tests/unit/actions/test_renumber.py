@@ -26,6 +26,7 @@ class Hosts:
         self.fails: dict[str, set[str]] = {}
         self.people: list[str] = []  # who is on each host
         self.documents: dict[tuple[str, str], dict[str, Any]] = {}  # the last of each step and host
+        self.more_seconds: list[int] = []  # that boots have, beside what the inventory says
         self.jobs: list[list[str] | None] = []  # whose there are, each time that the queue is asked; None: it is away
 
     def run(self, invocation: Invocation, **_: object) -> RunResult:
@@ -64,6 +65,8 @@ class Hosts:
             return RunResult({name: HostResult("ok", reports={"power": quiet}) for name in names})
         step = invocation.variables["gpuadmin_power_step"]
         self.asked.append((step, tuple(names)))
+        assert "power_reboot_timeout" not in invocation.variables, "an inventory may set it"
+        self.more_seconds.append(invocation.variables["gpuadmin_more_seconds"])
         for name in names if step == "switch" else ():
             answer = self.looks[name] or LOOK
             failed = name in self.fails.get("boot", ())
@@ -186,6 +189,13 @@ def test_what_was_begun_goes_on_and_is_not_closed_again(hosts: Hosts, cli: Cli) 
     assert hosts.asked[1:] == [
         ("arm", ("node1", "node2")), ("switch", ("node1", "node2")), ("look", ("node1", "node2")), ("open", ALL),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("under_way", [False, True])
+def test_a_boot_has_more_time_by_the_files_that_it_goes_through(hosts: Hosts, cli: Cli, under_way: bool) -> None:
+    hosts.looks["node1"] = {**LOOK, "seen": 4_000_000, "under_way": under_way}
+    assert cli("renumber", "--yes")[0] == 0
+    assert set(hosts.more_seconds) == {2000}
 
 
 @pytest.fixture

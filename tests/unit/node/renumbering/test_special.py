@@ -10,8 +10,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.special 
     Special,
     find,
     forget,
-    of_tree,
     parse,
+    select_tree,
     take_over,
 )
 
@@ -77,7 +77,7 @@ def test_what_a_cut_left_stays_until_it_is_whole(tmp_path: Path, file: Path) -> 
     second = Flight.begin(str(tmp_path), lambda: None)
     second.write([replace(one, path="b", phase=2)])
     assert {special.path for special in take_over(str(tmp_path))} == {"a/file", "b"}
-    assert of_tree(take_over(str(tmp_path)), 2, "/ /") == {one.inode: [replace(one, path="b", phase=2)]}
+    assert select_tree(take_over(str(tmp_path)), 2, "/ /") == {one.inode: [replace(one, path="b", phase=2)]}
     forget(str(tmp_path))
     assert take_over(str(tmp_path)) == []
 

@@ -31,7 +31,6 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task imp
 pytestmark = [pytest.mark.root, pytest.mark.needs("setcap", "chattr")]
 
 ROOT = Path(__file__).resolve().parents[4]
-# Nobody else on this machine: processes of other tests that have these uids, or become them, would be in the way.
 MINJI, JIHO = 39101, 39102
 SWAP = [Wanted("minji", JIHO), Wanted("jiho", MINJI)]
 EXPECTED = {"minji": [MINJI, JIHO], "jiho": [JIHO, MINJI]}
@@ -62,7 +61,7 @@ def close(host: Host, *, armed: bool = False) -> None:
     """As people are closed for the swap, and the boot that carries it out is armed."""
     assert work.close(SWAP, EXPECTED, Numbers(), host)[1] == {}
     if armed:
-        assert work.arm(host) == ["minji", "jiho"]
+        work.arm(host)
 
 
 @pytest.fixture
@@ -245,11 +244,11 @@ def test_a_file_system_that_is_not_mounted_at_boot_is_named(
     host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = trees.Trees(
-        (trees.Tree("/ /", "/"), trees.Tree("/data /", "/data"), trees.Tree("/run /", "/run", True)), (), ()
+        (trees.Tree("/ /", "/"), trees.Tree("/data /", "/data"), trees.Tree("/run /", "/run", True)), ()
     )
     monkeypatch.setattr(trees, "observe", lambda: there)
     close(host, armed=True)
-    monkeypatch.setattr(trees, "observe", lambda: trees.Trees(there.local[:1], (), ()))
+    monkeypatch.setattr(trees, "observe", lambda: trees.Trees(there.local[:1], ()))
     with pytest.raises(NodeError, match="/data: not mounted at boot"):
         work.carry_out(host)
     assert f"minji:x:{MINJI}" in database(host, "passwd")
@@ -276,9 +275,15 @@ def test_what_a_boot_could_not_do_is_kept_for_whoever_asks(
     close(host, armed=True)
     monkeypatch.setattr(work, "_pass", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error", "/local/x")))
     assert work.main(host) == 1
-    look = looking.look(SWAP, Numbers(), host, measure=False)
+    monkeypatch.setattr(looking, "_measured", lambda _: {"seen": 2400})
+    look = looking.look(SWAP, Numbers(), host, measure=True)
     assert (look["under_way"], look["whole"]) == (True, False)
+    assert look["seen"] == 2400, "the boot that goes on has time for its files, too"
     assert "Input/output error" in look["problem"]
+    work.arm(host)
+    assert looking.look(SWAP, Numbers(), host, measure=False)["problem"] == "", "of the boot before"
+    journal.set_problem(host.path(host.state), "/mnt/\udcff: not mounted")
+    assert looking.look(SWAP, Numbers(), host, measure=False)["problem"] == "/mnt/\\udcff: not mounted"
     monkeypatch.setattr(work, "_pass", lambda *_: [])
     assert work.main(host) == 0
     look = looking.look(SWAP, Numbers(), host, measure=False)

@@ -1,6 +1,7 @@
-"""Ids of people's that something on this host carries, and nobody whom gpuadmin has put here: no newcomer gets them.
+"""Uids that something on this host carries and no account of gpuadmin's here has: no newcomer gets them.
 
-No tree is walked: accounts, groups, two levels of directories, backups, quotas, and what was measured of disks say it.
+No tree is walked. Accounts, groups, two levels of directories, backups, quotas and the records of measured disks name
+the uids.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class Places:
 
 @dataclass
 class Carried:
-    """``ids``: uid → what carries it, or a subordinate id of its range. ``looked``: at what, in words. ``not_looked``:
-    at what not, and why."""
+    """What was found. ``ids``: uid → what carries it, or a subordinate id of its range. ``looked``: where, in words.
+    ``not_looked``: where not, and why. ``known``: uids of gpuadmin's own accounts."""
 
     settings: Settings
     known: Collection[int]
@@ -53,13 +54,13 @@ class Carried:
     not_looked: list[str] = field(default_factory=list)
 
     def add(self, found: int | None, words: str) -> None:
-        """Note an id, where it can be a newcomer's."""
+        """Note an id if a newcomer could get it."""
         uid = None if found is None else self._person(found)
         if uid is not None and uid not in self.known:
             self.ids.setdefault(uid, words if uid == found else f"{words} (subordinate id {found})")
 
     def _person(self, found: int) -> int | None:
-        """Whose an id would be, by the site's ranges."""
+        """Return the uid to which an id belongs by the site's ranges; None: no person's."""
         first, last = self.settings.uid_first, self.settings.uid_last
         if found >= self.settings.subid_base:  # guard: a newcomer's containers get no ids that files have
             found = first + (found - self.settings.subid_base) // self.settings.subid_size
@@ -81,7 +82,8 @@ def look(
     records: str,
     mountinfo: str | None = None,
 ) -> Carried:
-    """``files``: the account databases. ``records``: the file of what was measured of disks."""
+    """Look at accounts, at ``places``, and at what was measured. ``files``: the account databases. ``records``: path of
+    the records of measured disks."""
     known = {one.user.uid for one in desired.records.values()} | {uid for _name, uid in desired.removed}
     found = Carried(settings, known)
     data = Databases(files)
@@ -141,7 +143,7 @@ def _directories(paths: Sequence[str], table: list[mounts.Mount], found: Carried
 
 
 def _quotas(paths: Sequence[str], table: list[mounts.Mount], found: Carried) -> None:
-    """What the kernel counts for quotas is of whole file systems, and costs no walk."""
+    """Add the owners that the kernel counts for quotas: those of whole file systems, without a walk."""
     under = {mount.source: mount for path in paths if (mount := mounts.nearest(path, table)) is not None}
     for device, mount in under.items():
         if mount.fstype not in KINDS:

@@ -66,7 +66,7 @@ def take(arguments: Mapping[str, Any]) -> dict[str, Any]:
     ``between``: who has a problem, and homes that have their names all the same. The progress of the job is what it
     would return by then: who is in it is let in while others are waited for.
     """
-    bounded = [taking.bounded(one) for one in tasks(arguments)]
+    bounded = [taking.with_bound(one) for one in tasks(arguments)]
     # guard: who has little is not kept out until the end of one that takes long -> bounded[::-1]
     found = sorted(bounded, key=lambda task: task.bound)
     people, here = _people(found), dict[str, list[Part]]()

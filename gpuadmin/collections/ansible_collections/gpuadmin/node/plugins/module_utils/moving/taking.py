@@ -147,7 +147,7 @@ def _copied(task: Task, at: int) -> Part:
         os.close(top)
 
 
-def bounded(task: Task) -> Task:
+def with_bound(task: Task) -> Task:
     """The same, with the seconds that ``take`` may need: some times those of the copy, which its person waits for."""
     try:
         known = record.load(task.state, task.part.name, task.part.host)

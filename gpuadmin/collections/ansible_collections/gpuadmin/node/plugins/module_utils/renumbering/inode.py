@@ -113,7 +113,7 @@ class Changer:
         if not self.task.apply or odd or (mode & 0o6000 and kind == stat.S_IFREG) or facts.st_ino in self.known:
             return True
         if facts.st_nlink > 1 and kind == stat.S_IFREG:
-            # by another name another of us may be at it: it has changed hands, and its capability is to come back
+            # another process may be changing the inode by another name, and has a capability to give back to it
             again = os.lstat(name)
             if again.st_uid != facts.st_uid or again.st_gid != facts.st_gid:
                 return True
@@ -161,10 +161,7 @@ class Changer:
     def _collect(self, name: str, prefix: str, works: list[Opened]) -> None:
         path = f"{prefix}{name}" if name != "." else prefix.rstrip("/") or "."
         try:
-            handle = os.open(
-                name,
-                _PATH | os.O_NOFOLLOW | os.O_CLOEXEC,
-            )
+            handle = os.open(name, _PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return
         except OSError as error:

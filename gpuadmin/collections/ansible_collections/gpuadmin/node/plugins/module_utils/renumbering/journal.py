@@ -1,8 +1,8 @@
 """What is under way on a host, in its state: a plan, what is done of it, and what inodes would lose on the way.
 
-``plan.json`` is written whole before anything happens, and goes when all is done. ``done`` has the steps that are done,
-``problem`` what the last boot could not do, and special.py has files of what it was at. All are on the disk before what
-follows from them.
+``plan.json`` is written whole before anything happens, and goes when all is done. ``done`` lists the steps that are
+done, ``problem`` says what the last boot could not do, and the files of special.py hold what inodes would lose. Each is
+on the disk before what follows from it.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ class Renumbering:
 @dataclass(frozen=True)
 class Journal:
     """``closed``: name → the two fields of /etc/shadow that keep them out meanwhile, as they were, and whether
-    accounts.json had them locked (None: they are not in it). ``verb``: what they are kept out for. ``trees``: mount
-    points that have to be there when it is carried out."""
+    accounts.json had them locked (None: they are not in it). ``verb``: what they are kept out for. ``points``: where
+    file systems were mounted when accounts were closed; the boot changes nothing unless all are mounted again."""
 
     people: tuple[Renumbering, ...]
     closed: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     verb: str = VERB
-    trees: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
 
     def moves(self, kind: str) -> list[Move]:
         return [move for one in self.people for move in one.moves(kind)]
@@ -91,7 +91,7 @@ def load(state: str) -> Journal | None:
             Renumbering(**{**one, **{key: tuple(tuple(each) for each in one[key]) for key in ("subids", "homes")}})
             for one in raw["people"]
         )
-        return Journal(people, raw["closed"], raw["verb"], tuple(raw["trees"]))
+        return Journal(people, raw["closed"], raw["verb"], tuple(raw["points"]))
     except (ValueError, KeyError, TypeError) as error:
         raise NodeError(f"{path} is damaged ({error}): nothing was changed; it says who has which ids by now") from None
 
@@ -121,7 +121,7 @@ def begin(state: str, journal: Journal) -> None:
 
 
 def end(state: str) -> None:
-    """All is done: the plan goes, and only then what belongs to it."""
+    """All is done: the plan goes. The other files mean nothing without it, and the next ``begin`` deletes them."""
     os.unlink(os.path.join(directory(state), "plan.json"))
     sync_directory(directory(state))
 
@@ -140,8 +140,9 @@ def mark(state: str, step: str) -> None:
 
 
 def set_problem(state: str, words: str) -> None:
-    """Keep what the last boot could not do, for whoever asks; no words: it could."""
-    write_atomic(os.path.join(directory(state), PROBLEM), words[:MOST_WORDS].encode(), mode=0o600)
+    """Keep what the last boot could not do, for whoever asks; "": nothing is in the way."""
+    data = words[:MOST_WORDS].encode("utf-8", "backslashreplace")  # names of files may be no text
+    write_atomic(os.path.join(directory(state), PROBLEM), data, mode=0o600)
 
 
 def problem(state: str) -> str:

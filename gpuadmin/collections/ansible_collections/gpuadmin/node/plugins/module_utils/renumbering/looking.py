@@ -51,7 +51,9 @@ def look(
                 words = f"{logs[one.new]} is the log of somebody who had uid {one.new}: move it away first"
                 report["problems"].setdefault(one.name, words)
     moving = [one for one in people if one.moves("uid") or one.moves("gid")]
-    if measure and moving and under_way is None:
+    if measure and moving and under_way is not None and not report["whole"]:
+        report["seen"] = _measured(moving)["seen"]  # by which the controller knows how long a boot may take
+    elif measure and moving and under_way is None:
         measured = _measured(moving)
         report["problems"] |= measured.pop("problems")
         report.update(measured)
@@ -93,7 +95,7 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
     plan = Plan.of(people)
     table = trees.observe()
     report: dict[str, Any] = {
-        "trees": {}, "network": list(table.network), "unknown": list(table.unknown), "problems": {},
+        "trees": {}, "unknown": list(table.unknown), "problems": {},
         "notes": [], "taken": {}, "seen": 0,
     }  # fmt: skip
     with trees.seen(table.local) as handles:

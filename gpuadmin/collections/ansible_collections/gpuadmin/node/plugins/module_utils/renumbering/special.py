@@ -1,7 +1,7 @@
 """What an inode loses for a moment when its owner changes: on the disk before, for the boot that follows a cut.
 
 The kernel takes setuid bits and capabilities from what changes hands, and immutable files do not change hands at all.
-Each process of a walk writes down the files that it is at, some hundred at most, and forgets them once they are whole.
+Each process of a walk writes down the few hundred inodes that it is changing, and forgets them once they are whole.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 from ..files import read_bytes, sync_directory, write_atomic
 
-FLIGHT, LEFT = "flight-", "left"  # of a process; what an earlier boot was at when it was cut off
+FLIGHT, LEFT = "flight-", "left"  # of a process; what an earlier boot was changing when it was cut off
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ Known = dict[int, list[Special]]
 
 @dataclass
 class Flight:
-    """The file in which one process writes down what it is at. ``sync``: has the tree's file system write all."""
+    """The file in which one process writes down what it is changing. ``sync`` writes the tree's file system out."""
 
     handle: int
     sync: Callable[[], None]
@@ -71,7 +71,7 @@ class Flight:
 
 
 def take_over(directory: str) -> list[Special]:
-    """Bring together what an earlier boot was at when it was cut off, in one file that stays until the end."""
+    """Bring together what an earlier boot was changing when it was cut off, in one file that stays until the end."""
     flights = [name for name in sorted(os.listdir(directory)) if name.startswith(FLIGHT)]
     texts = {name: read_bytes(os.path.join(directory, name)) or b"" for name in (LEFT, *flights)}
     if any(texts[name] for name in flights):
@@ -90,7 +90,8 @@ def forget(directory: str) -> None:
     sync_directory(directory)
 
 
-def of_tree(specials: Iterable[Special], phase: int, tree: str) -> Known:
+def select_tree(specials: Iterable[Special], phase: int, tree: str) -> Known:
+    """Given what was written down, return that of one phase in one tree, by inode number."""
     known: Known = {}
     for one in specials:
         if (one.phase, one.tree) == (phase, tree):

@@ -65,15 +65,15 @@ def drive(
     sweep: Sweep,
     done: Callable[[], set[str]],
     mark: Callable[[str], None],
-    rename: Callable[[int], None],
+    rename: Callable[[int], object],
     after: Sequence[tuple[str, Callable[[], None]]],
     renew: Callable[[int], None],
 ) -> list[Tally]:
-    """Each phase over all trees, then the other steps; each until it is done, none that is done again.
+    """Go through all trees in each phase, then do the other steps; leave out what is done already.
 
-    ``renew``: has a tree written to the disk, and forgets what memory has of it. A tree has had a phase when a look
-    that follows finds nothing left. ``rename``: has the same ids in names of files. Raises NodeError with what could
-    not be changed: nothing that follows is done then.
+    ``renew`` writes a tree to the disk, and has the kernel forget what it knows of it. A phase is over in a tree when
+    the look after that finds nothing left. ``rename`` changes ids in names of files. Raises NodeError with what could
+    not be changed; then nothing that follows is done.
     """
     tallies = []
     for phase in numbers:

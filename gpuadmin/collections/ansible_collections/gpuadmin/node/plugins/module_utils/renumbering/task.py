@@ -32,7 +32,7 @@ class Tally:
         self.note(path, words)
 
     def note(self, path: str, words: str) -> None:
-        """What is told, and stops nothing."""
+        """Add words that the plan shows, and that stop nothing."""
         if len(self.words) < MOST_WORDS:
             self.words.append(f"{path[-200:]!r} {words}")
 

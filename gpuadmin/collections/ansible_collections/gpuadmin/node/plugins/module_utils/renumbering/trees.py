@@ -49,23 +49,22 @@ class Tree:
 
 @dataclass(frozen=True)
 class Trees:
-    """``network``: what another host has to renumber. ``unknown``: what is not looked at, and nobody knows."""
+    """``unknown``: file systems of a type that is not known; nobody looks at them."""
 
     local: tuple[Tree, ...]
-    network: tuple[str, ...]
     unknown: tuple[str, ...]
 
 
 def compute(table: Sequence[mounts.Mount], devices: Sequence[str]) -> Trees:
     """Given what is mounted, and the device number of each mount, return each part of each file system once."""
-    network, unknown = [], []
+    unknown = []
     found: dict[str, list[mounts.Mount]] = {}
     uppermost = {mount.point: (mount, device) for mount, device in zip(table, devices)}  # one hides what was there
     for mount, device in uppermost.values():
         root = mount.fstype == "overlay" and mount.point == "/"  # what it is made of may be nowhere else
         if mounts.NETWORK.match(mount.fstype) or mount.point.startswith(LAB):
-            network.append(mount.point)
-        elif LOCAL.match(mount.fstype) or root:
+            continue  # another host renumbers it
+        if LOCAL.match(mount.fstype) or root:
             found.setdefault(device, []).append(mount)
         # guard: mounts that a person makes do not fill what a host says
         elif not NOBODYS.match(mount.fstype) and not OWN.search(mount.options):
@@ -78,7 +77,7 @@ def compute(table: Sequence[mounts.Mount], devices: Sequence[str]) -> Trees:
                 continue  # the same files by another way
             roots.append(mount.root)
             local.append(Tree(f"{mount.point} {mount.root}", mount.point, mount.fstype in ("tmpfs", "ramfs")))
-    return Trees(tuple(sorted(local, key=lambda one: one.key)), tuple(sorted(network)), tuple(sorted(unknown)))
+    return Trees(tuple(sorted(local, key=lambda one: one.key)), tuple(sorted(unknown)))
 
 
 def observe() -> Trees:

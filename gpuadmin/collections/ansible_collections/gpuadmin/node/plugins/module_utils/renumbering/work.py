@@ -1,6 +1,6 @@
-"""Renumbering a host: close the accounts, arm the next boot, carry it out there before anybody can be, open.
+"""Renumbering a host: close the accounts, arm the next boot, change the ids in it before anybody can log in, open.
 
-A boot that was cut off is gone on with by the next one.
+After a cut the next boot goes on.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def close(
         asked = {name: list(pair) for name, pair in expected.items()}
         if now != asked or decided.problems:  # guard: what was confirmed is what is done
             raise NodeError(f"is not as it was decided ({_differs(now, asked, decided)}); run it again")
-        there = tuple(one.point for one in trees.observe().local if not one.volatile)
-        made = Journal(people, accounts.as_they_are(host, people), trees=there)
+        points = tuple(one.point for one in trees.observe().local if not one.volatile)
+        made = Journal(people, accounts.as_they_are(host, people), points=points)
         if not made.people:
             return made, {}
-        Plan.of(made.people)
+        Plan.of(made.people)  # raises where too many change places: nobody is closed for that
         granted = find_grants(made.people, host)
         if not granted:
             journal.begin(state, made)
@@ -65,15 +65,13 @@ def close(
         return made, granted
 
 
-def arm(host: Host) -> list[str]:
-    """Have the next boot carry out what accounts were closed for. Returns whose ids change."""
+def arm(host: Host) -> None:
+    """Have the next boot carry out what accounts were closed for, and forget what an earlier boot could not do."""
     state = host.path(host.state)
     with flocked(host.path("run/gpuadmin/renumber.lock"), LOCK_SECONDS):
-        found = journal.load_own(state)
-        if found is None or journal.BEGUN in journal.done(state):
-            return []
-        journal.mark(state, journal.BEGUN)
-        return [one.name for one in found.people]
+        if journal.load_own(state) is not None:
+            journal.set_problem(state, "")
+            journal.mark(state, journal.BEGUN)
 
 
 def _differs(now: Mapping[str, list[int]], asked: Mapping[str, list[int]], decided: Decided) -> str:
@@ -131,9 +129,8 @@ def main(host: Host | None = None) -> int:
 
 
 def carry_out(host: Host, places: Sequence[str] | None = None) -> dict[str, Any]:
-    """Do what the next boot was armed for, but leave the accounts closed: other hosts may have their files, and an id
-    that is somebody else's there. ``places``: the trees, in tests. Raises NodeError with what is in the way; the next
-    boot goes on.
+    """Change the ids that this boot was armed for, and leave the accounts closed: on another host a new id may still be
+    somebody else's. ``places``: the trees, in tests. Raises NodeError with what is in the way; the next boot goes on.
     """
     state = host.path(host.state)
     begun = time.monotonic()
@@ -146,7 +143,7 @@ def carry_out(host: Host, places: Sequence[str] | None = None) -> dict[str, Any]
         if granted:
             raise NodeError("; ".join(f"{name} {words}" for name, words in granted.items()))
         local = trees.observe().local if places is None else tuple(trees.Tree(one, one) for one in places)
-        missing = set(found.trees) - {one.point for one in local} if places is None else set()
+        missing = set(found.points) - {one.point for one in local} if places is None else set()
         if missing:  # guard: ids change when every file system is there that had something
             points = ", ".join(sorted(missing))
             raise NodeError(f"{points}: not mounted at boot, before anybody is here; write it into /etc/fstab")
@@ -160,7 +157,7 @@ def carry_out(host: Host, places: Sequence[str] | None = None) -> dict[str, Any]
 
 
 def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally]:
-    """All phases and steps of it, in all trees."""
+    """Do what is not done yet of all phases and steps, in all trees. Returns what each walk that changed did."""
     state = host.path(host.state)
     directory, plan = journal.directory(state), Plan.of(found.people)
     if not found.moves("uid") and not found.moves("gid"):  # names alone
@@ -170,7 +167,7 @@ def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally
 
         def walk(phase: int, number: int, apply: bool) -> Tally:
             key = local[number].key
-            known = special.of_tree(cut_off, phase, key) if apply else {}
+            known = special.select_tree(cut_off, phase, key) if apply else {}
             task = plan.task(phase, key, apply)
             return crawl(handles[number], task, workers=workers(), known=known, directory=directory)
 
@@ -193,16 +190,12 @@ def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally
         return drive(
             [one.key for one in local], plan.numbers, sweep,
             lambda: journal.done(state), lambda step: journal.mark(state, step),
-            lambda phase: _rename(host, plan, phase),
+            lambda phase: journals.rename(host.root, plan.uids(phase)),
             [("accounts", lambda: accounts.renumber(host, found)),
              ("memory", lambda: accounts.remembered(host, found.people)), ("jobs", lambda: _jobs(host, found)),
              ("files", lambda: _renamed(host, found))],
             renew,
         )  # fmt: skip
-
-
-def _rename(host: Host, plan: Plan, phase: int) -> None:
-    journals.rename(host.root, plan.uids(phase))
 
 
 def _renamed(host: Host, found: Journal) -> None:
@@ -211,7 +204,7 @@ def _renamed(host: Host, found: Journal) -> None:
 
 
 def _drop_caches() -> None:
-    """Forget inodes that memory has (proc(5)): after an error it may have an owner that the disk does not."""
+    """Have the kernel forget inodes (proc(5)): after an error, memory may show an owner that the disk lacks."""
     with open(DROP_CACHES, "w", encoding="ascii") as stream:
         stream.write("2")
 

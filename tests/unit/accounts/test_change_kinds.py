@@ -6,7 +6,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.observed import Observed
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
 
-from gpuadmin.accounts.kinds import describe_changes
+from gpuadmin.accounts.change_kinds import describe_changes
 
 PEOPLE = [f"kim{number:02}" for number in range(1, 23)]
 
