@@ -84,7 +84,7 @@ def test_names_change_and_nothing_of_others_does(grown: Host) -> None:
     assert seen["renamed"]["jdoe"] == {"was": "j.doe", "homes": [["/home/j.doe", "/home/jdoe"]], "left": []}
     close(grown)
     assert f"j.doe:!$y${DOE}:20000:0:99999:7::1:\n" in databases(grown)["shadow"], "closed by the name that is there"
-    assert work.arm(grown) == ["jdoe", "minji"]
+    work.arm(grown)
     work.carry_out(grown, [grown.root])
     assert work.reopen(grown) == ["jdoe", "minji"]
     after = databases(grown)
