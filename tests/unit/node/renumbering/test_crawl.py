@@ -129,6 +129,32 @@ def test_a_read_only_subvolume_hides_no_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.btrfs
+@pytest.mark.holds(
+    "a person's own is theirs in a directory for everybody, too",
+    "who gets in by a system group or an ACL reaches what is in there",
+)
+def test_a_read_only_subvolume_in_a_directory_for_everybody_hides_no_program(tmp_path: Path) -> None:
+    """Made after the look it would stay: the boot asks nobody. Before the look, it would be in everybody's way."""
+    with mounted(tmp_path / "image", tmp_path / "point", 200) as point:
+        for name, mode, gid in (("tmp", 0o1777, 0), ("users", 0o750, 100), ("acl", 0o750, 0), ("roots", 0o750, 0)):
+            (point / name).mkdir()
+            os.chown(point / name, 0, gid)
+            (point / name).chmod(mode)
+            run("btrfs", "subvolume", "create", point / name / "kept")
+            (point / name / "kept/program").touch()
+            own(point / name / "kept", point / name / "kept/program")
+            (point / name / "kept/program").chmod(0o4755)
+            run("btrfs", "property", "set", "-ts", point / name / "kept", "ro", "true")
+        entries = [(0x01, 7, -1), (0x02, 5, OLD), (0x04, 0, -1), (0x10, 5, -1), (0x20, 0, -1)]
+        value = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *one) for one in entries)
+        os.setxattr(point / "acl", "system.posix_acl_access", value)
+        assert sorted(walk(point, apply=False).within_reach) == ["acl/kept", "users/kept"]
+        assert walk(point).failed == 0
+        assert owner(point / "tmp/kept/program") == NEW
+        assert (point / "tmp/kept/program").stat().st_mode & 0o7777 == 0o4755
+
+
+@pytest.mark.btrfs
 @pytest.mark.holds("what is mounted inside is not renumbered with it")
 def test_subvolumes_are_entered_and_mounts_and_snapshots_are_not(tmp_path: Path) -> None:
     with mounted(tmp_path / "image", tmp_path / "point", 200) as point:
