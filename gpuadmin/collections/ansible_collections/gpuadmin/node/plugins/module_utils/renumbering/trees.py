@@ -39,12 +39,18 @@ LAB = "/run/gpuadmin-lab/"
 class Tree:
     """``key``: by which it is known after a boot: its mount point, and where in its file system that begins.
 
-    ``volatile``: what is in it does not outlive a boot.
+    ``volatile``: what is in it does not outlive a boot. ``read_only``: it is mounted so.
     """
 
     key: str
     point: str
     volatile: bool = False
+    read_only: bool = False
+
+    @property
+    def changeable(self) -> bool:
+        """Whether what is in it can change hands. A root that is read-only is opened for that."""
+        return self.point == "/" or not self.read_only
 
 
 @dataclass(frozen=True)
@@ -73,12 +79,18 @@ def compute(table: Sequence[mounts.Mount], devices: Sequence[str]) -> Trees:
     local = []
     for all_of in found.values():
         roots: list[str] = []
-        for mount in sorted(all_of, key=lambda one: (len(one.root), one.point)):
+        # guard: what is mounted twice is changed where it can be
+        for mount in sorted(all_of, key=lambda one: (len(one.root), _is_read_only(one), one.point)):
             if any((mount.root + "/").startswith(root.rstrip("/") + "/") for root in roots):
                 continue  # the same files by another way
             roots.append(mount.root)
-            local.append(Tree(f"{mount.point} {mount.root}", mount.point, mount.fstype in ("tmpfs", "ramfs")))
+            volatile = mount.fstype in ("tmpfs", "ramfs")
+            local.append(Tree(f"{mount.point} {mount.root}", mount.point, volatile, _is_read_only(mount)))
     return Trees(tuple(sorted(local, key=lambda one: one.key)), tuple(sorted(network)), tuple(sorted(unknown)))
+
+
+def _is_read_only(mount: mounts.Mount) -> bool:
+    return "ro" in (*mount.flags.split(","), *mount.options.split(","))
 
 
 def observe() -> Trees:

@@ -52,7 +52,7 @@ def close(
         asked = {name: list(pair) for name, pair in expected.items()}
         if now != asked or decided.problems:  # guard: what was confirmed is what is done
             raise NodeError(f"is not as it was decided ({_differs(now, asked, decided)}); run it again")
-        there = tuple(one.point for one in trees.observe().local if not one.volatile)
+        there = tuple(one.point for one in trees.observe().local if one.changeable and not one.volatile)
         made = Journal(people, accounts.as_they_are(host, people), trees=there)
         if not made.people:
             return made, {}
@@ -145,10 +145,12 @@ def carry_out(host: Host, places: Sequence[str] | None = None) -> dict[str, Any]
         if granted:
             raise NodeError("; ".join(f"{name} {words}" for name, words in granted.items()))
         local = trees.observe().local if places is None else tuple(trees.Tree(one, one) for one in places)
-        missing = set(found.trees) - {one.point for one in local} if places is None else set()
-        if missing:  # guard: ids change when every file system is there that had something
+        missing = set(found.trees) - {one.point for one in local if one.changeable} if places is None else set()
+        if missing:  # guard: ids change when every file system is there that had something, and can be written
             points = ", ".join(sorted(missing))
-            raise NodeError(f"{points}: not mounted at boot, before anybody is here; write it into /etc/fstab")
+            raise NodeError(
+                f"{points}: not mounted at boot, before anybody is here, or read-only; look at /etc/fstab and the disk"
+            )
         passed = _pass(host, found, local)
         special.forget(journal.directory(state))
         journal.mark(state, journal.WHOLE)
