@@ -247,12 +247,26 @@ def test_a_file_system_that_is_not_mounted_at_boot_is_named(
     )
     monkeypatch.setattr(trees, "observe", lambda: there)
     close(host, armed=True)
+    monkeypatch.setattr(work, "MOUNT_SECONDS", 0.0)
     read_only = (there.local[0], replace(there.local[1], read_only=True))
     for local in (there.local[:1], read_only):  # a disk with errors comes up read-only: nothing there would change
         monkeypatch.setattr(trees, "observe", lambda local=local: trees.Trees(local, (), ()))
         with pytest.raises(NodeError, match="/data: not mounted at boot"):
             work.carry_out(host)
     assert f"minji:x:{MINJI}" in database(host, "passwd")
+
+
+def test_a_file_system_that_comes_late_is_waited_for(host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `nofail`, local-fs.target does not wait for a disk (systemd.mount(5))."""
+    there = trees.Trees((trees.Tree("/ /", "/"), trees.Tree("/data /", "/data")), (), ())
+    monkeypatch.setattr(trees, "observe", lambda: there)
+    close(host, armed=True)
+    answers = [trees.Trees(there.local[:1], (), ()), trees.Trees(there.local[:1], (), ()), there]
+    monkeypatch.setattr(trees, "observe", lambda: answers.pop(0))
+    walked: list[object] = []
+    monkeypatch.setattr(work, "_pass", lambda _host, _found, local: walked.extend(local) or [])
+    work.carry_out(host)
+    assert walked == list(there.local)
 
 
 @pytest.mark.holds("a grant of GPUs is not another's after a renumbering")

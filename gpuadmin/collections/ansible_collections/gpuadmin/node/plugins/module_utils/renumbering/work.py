@@ -28,6 +28,7 @@ from .sweeping import Plan, drive, workers
 from .task import Tally
 
 LOCK_SECONDS = 30.0
+MOUNT_SECONDS = 90.0  # systemd's own patience with a disk
 DROP_CACHES = "/proc/sys/vm/drop_caches"
 
 
@@ -144,8 +145,10 @@ def carry_out(host: Host, places: Sequence[str] | None = None) -> dict[str, Any]
         granted = find_grants(found.people, host)
         if granted:
             raise NodeError("; ".join(f"{name} {words}" for name, words in granted.items()))
-        local = trees.observe().local if places is None else tuple(trees.Tree(one, one) for one in places)
-        missing = set(found.trees) - {one.point for one in local if one.changeable} if places is None else set()
+        if places is None:
+            local, missing = _mounted(found.trees)
+        else:
+            local, missing = tuple(trees.Tree(one, one) for one in places), set()
         if missing:  # guard: ids change when every file system is there that had something, and can be written
             points = ", ".join(sorted(missing))
             raise NodeError(
@@ -158,6 +161,20 @@ def carry_out(host: Host, places: Sequence[str] | None = None) -> dict[str, Any]
         "changed": sum(one.changed for one in passed), "seen": sum(one.seen for one in passed),
         "seconds": round(time.monotonic() - begun, 3),
     }  # fmt: skip
+
+
+def _mounted(points: Sequence[str]) -> tuple[tuple[trees.Tree, ...], set[str]]:
+    """What is mounted, and what of these points is missing. With `nofail` local-fs.target waits for no disk, and an
+    automount only comes when it is asked for (systemd.mount(5))."""
+    end = time.monotonic() + MOUNT_SECONDS
+    while True:
+        local = trees.observe().local
+        missing = set(points) - {one.point for one in local if one.changeable}
+        if not missing or time.monotonic() >= end:
+            return local, missing
+        for point in missing:
+            os.path.exists(os.path.join(point, "."))
+        time.sleep(0.2)  # asked again: a mount that another makes wakes nobody
 
 
 def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally]:
