@@ -29,6 +29,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.ids impo
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.ids import Move
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
 
+from tests.support.storage import run
+
 pytestmark = [pytest.mark.root, pytest.mark.needs("setcap", "chattr")]
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -297,6 +299,26 @@ def test_what_a_boot_could_not_do_is_kept_for_whoever_asks(
     assert work.main(host) == 0
     look = looking.look(SWAP, Numbers(), host, measure=False)
     assert (look["whole"], look["problem"]) == (True, "")
+
+
+@pytest.mark.holds("who fills the disk stops nobody's renumbering")
+def test_a_disk_that_somebody_fills_stops_no_boot(host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever fills /var once the accounts are closed would keep all of the plan locked out."""
+    state = Path(host.path(host.state))
+    state.mkdir(parents=True, exist_ok=True)
+    there = trees.Trees((trees.Tree(str(disk), str(disk)),), (), ())
+    monkeypatch.setattr(trees, "observe", lambda: there)
+    run("mount", "-t", "tmpfs", "-o", "size=80M", "state", state)
+    try:
+        close(host, armed=True)
+        with (state / "junk").open("wb") as stream, pytest.raises(OSError, match="No space left"):
+            while True:
+                stream.write(bytes(1 << 20))
+                stream.flush()
+        assert (work.main(host), journal.problem(str(state))) == (0, "")
+        assert work.reopen(host) == ["minji", "jiho"]
+    finally:
+        run("umount", "--lazy", state)
 
 
 def test_a_journal_goes_with_its_person(host: Host, disk: Path) -> None:

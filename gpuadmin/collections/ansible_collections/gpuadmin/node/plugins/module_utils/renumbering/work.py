@@ -125,9 +125,19 @@ def main(host: Host | None = None) -> int:
         problem = f"{type(error).__name__}: {error}"
     if journal.load(host.path(host.state)) is not None:
         journal.set_problem(host.path(host.state), problem)
+        if problem:
+            _keep_room(host)
     if problem:
         print(f"Error: {problem}", file=sys.stderr)
     return 1 if problem else 0
+
+
+def _keep_room(host: Host) -> None:
+    """Have room for the next boot, if the disk has any."""
+    try:
+        journal.keep_room(host.path(host.state))
+    except OSError as error:
+        print(f"Note: {in_words(error)}", file=sys.stderr)
 
 
 def carry_out(host: Host, places: Sequence[str] | None = None) -> dict[str, Any]:
@@ -142,6 +152,7 @@ def carry_out(host: Host, places: Sequence[str] | None = None) -> dict[str, Any]
         # guard: only a boot that was armed changes ids -> journal.load(state) is None
         if found is None or journal.WHOLE in journal.done(state):
             return {"changed": 0, "seen": 0, "seconds": 0.0}
+        journal.use_room(state)
         granted = find_grants(found.people, host)
         if granted:
             raise NodeError("; ".join(f"{name} {words}" for name, words in granted.items()))
