@@ -17,12 +17,15 @@ def plan(
     under_way: Sequence[str],
     opening: Mapping[str, Sequence[str]],
     decision: Decision,
+    strange: Sequence[str] = (),
 ) -> Plan:
     """What an admin is shown before anything happens. ``opening``: host → whom it opens again, and no more.
 
-    ``decision``: which hosts boot, in which order, and which cannot.
+    ``decision``: which hosts boot, in which order, and which cannot. ``strange``: see ``find_strange``.
     """
     builder = PlanBuilder("Give people one uid on every host", destroys=True)
+    for words in strange:
+        builder.warn(words)
     for host, names in opening.items():
         builder.add(host, f"open again {listed(names)}: closed by a run that ended before it had changed anything")
     for host in under_way:

@@ -63,7 +63,9 @@ def renumber(options: Options, names: Sequence[str], *, force: bool = False) -> 
         under_way = [host for host, answer in seen.items() if answer["under_way"]]
         opening = renumbering.shut_out(seen, moves)
         boot = _boot(session, renumbering.reboots(seen, moves, storage), force)
-        if not session.plan(plan(seen, moves, under_way, opening, boot.decision)):
+        registered = {one.name: one.uid for one in registry.registry.users if one.uid is not None}
+        strange = renumbering.find_strange(seen, registered)
+        if not session.plan(plan(seen, moves, under_way, opening, boot.decision, strange)):
             if moves.left:
                 raise RefusedError("; ".join(f"{name} ({why})" for name, why in sorted(moves.left.items())[:5]))
             return nothing(session)
