@@ -75,8 +75,9 @@ def begun(seen: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
 def find_strange(seen: Mapping[str, Mapping[str, Any]], registered: Mapping[str, int]) -> list[str]:
     """What hosts say that they have begun and users.yml does not: it was edited since, or a host lies. In words."""
     return [
-        f"{host} says that it has begun to give {name} uid {pair[1]}, and users.yml says {registered.get(name, 'none')}: "
-        "all hosts follow it. Unless somebody has edited users.yml since, say no, and look at that host"
+        f"{host} says that it has begun to give {name} uid {pair[1]}, and users.yml says "
+        f"{registered.get(name, 'none')}: all hosts follow it. "
+        "Unless users.yml was edited since, say no, and look at that host"
         for host, answer in sorted(seen.items())
         if answer["under_way"]
         for name, pair in sorted(answer["people"].items())

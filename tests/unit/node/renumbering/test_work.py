@@ -30,7 +30,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.ids impo
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.ids import Move
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
 
-from tests.support.storage import run
+from tests.support.storage import mounted, run
 
 pytestmark = [pytest.mark.root, pytest.mark.needs("setcap", "chattr")]
 
@@ -318,6 +318,27 @@ def test_a_disk_that_somebody_fills_stops_no_boot(host: Host, disk: Path, monkey
         assert work.reopen(host) == ["minji", "jiho"]
     finally:
         run("umount", "--lazy", state)
+
+
+@pytest.mark.btrfs
+@pytest.mark.holds("no person keeps old ids in a tree that they have made read-only")
+def test_a_home_that_is_mounted_and_made_read_only_after_the_look_changes_hands(host: Host, disk: Path) -> None:
+    """Its setuid programs would run as the next owner of the uid."""
+    top = disk.parent
+    with mounted(top / "image", top / "point", 200) as point:
+        run("btrfs", "subvolume", "create", point / "home")
+        (top / "home").mkdir()
+        run("mount", "-o", "loop,subvol=home", top / "image", top / "home")
+        try:
+            (top / "home/program").touch()
+            for one in (top / "home", top / "home/program"):
+                os.chown(one, MINJI, MINJI)
+            close(host, armed=True)
+            run("btrfs", "property", "set", "-ts", top / "home", "ro", "true")
+            work.carry_out(host, [str(top / "home")])
+            assert (top / "home/program").stat().st_uid == JIHO
+        finally:
+            run("umount", top / "home")
 
 
 def test_a_journal_goes_with_its_person(host: Host, disk: Path) -> None:

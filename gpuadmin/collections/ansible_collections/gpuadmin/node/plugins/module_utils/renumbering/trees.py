@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .. import mounts
-from ..btrfs import open_directory, subvolume_of
+from ..btrfs import SUBVOLUME_INODE, open_directory, set_writable, subvolume_of
+from ..fields import FIRST_HUMAN_UID
 from ..files import lock_directory
 from ..paths import RUN
 from ..run import run
@@ -122,6 +123,15 @@ def seen(trees: Sequence[Tree]) -> Iterator[list[int]]:
     finally:
         for handle in handles:
             os.close(handle)
+
+
+def open_own(handle: int) -> None:
+    """Make a tree writable that is a person's own subvolume: whoever has made it read-only would keep old ids in it."""
+    found, facts = subvolume_of(handle), os.fstat(handle)
+    own = facts.st_ino == SUBVOLUME_INODE and facts.st_uid >= FIRST_HUMAN_UID
+    # guard: no person keeps old ids in a tree that they have made read-only
+    if own and found is not None and found.read_only and not os.fstatvfs(handle).f_flag & os.ST_RDONLY:
+        set_writable(handle)
 
 
 def is_read_only(handle: int) -> bool:

@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from ..accounts.converge import Host
@@ -195,7 +196,10 @@ def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally
     if not any(one.changes for one in found.people):
         local = ()
     cut_off = special.take_over(directory)
-    with trees.seen(local) as handles, lifted([one for one in handles if not trees.is_read_only(one)], directory):
+    with trees.seen(local) as handles, ExitStack() as stack:
+        for handle in handles:
+            trees.open_own(handle)
+        stack.enter_context(lifted([one for one in handles if not trees.is_read_only(one)], directory))
 
         def walk(phase: int, number: int, apply: bool) -> Tally:
             key = local[number].key
