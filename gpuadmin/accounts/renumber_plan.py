@@ -17,14 +17,18 @@ def plan(
     under_way: Sequence[str],
     opening: Mapping[str, Sequence[str]],
     decision: Decision,
+    strange: Sequence[str] = (),
     *,
     queued: bool = False,
 ) -> Plan:
     """What an admin is shown before anything happens. ``opening``: host → whom it opens again, and no more.
 
-    ``decision``: which hosts boot, in which order, and which cannot. ``queued``: whether there is a queue.
+    ``decision``: which hosts boot, in which order, and which cannot. ``strange``: see ``find_strange``. ``queued``:
+    whether there is a queue.
     """
     builder = PlanBuilder("Give people one uid on every host", destroys=True)
+    for words in strange:
+        builder.warn(words)
     for host, names in opening.items():
         builder.add(host, f"open again {listed(names)}: closed by a run that ended before it had changed anything")
     for host in under_way:

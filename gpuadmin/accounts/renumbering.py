@@ -81,6 +81,19 @@ def begun_names(seen: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     }
 
 
+def find_strange(seen: Mapping[str, Mapping[str, Any]], registered: Mapping[str, int]) -> list[str]:
+    """What hosts say that they have begun and users.yml does not: it was edited since, or a host lies. In words."""
+    return [
+        f"{host} says that it has begun to give {name} uid {pair[1]}, and users.yml says "
+        f"{registered.get(name, 'none')}: all hosts follow it. "
+        "Unless users.yml was edited since, say no, and look at that host"
+        for host, answer in sorted(seen.items())
+        if answer["under_way"]
+        for name, pair in sorted(answer["people"].items())
+        if registered.get(name) != pair[1]  # guard: no host makes up a uid for the others unseen
+    ]
+
+
 def shut_out(seen: Mapping[str, Mapping[str, Any]], moves: Moves) -> dict[str, list[str]]:
     """Host → whom an earlier run has closed there and begun nowhere, and who is not renumbered by this one either."""
     kept = {

@@ -79,7 +79,9 @@ def renumber(options: Options, names: Sequence[str], renames: Sequence[str] = ()
         opening = renumbering.shut_out(seen, moves)
         boot = _boot(session, renumbering.reboots(seen, moves, storage), force)
         queued = there(session.site.settings, session.site.inventory.hosts)
-        if not session.plan(plan(seen, moves, under_way, opening, boot.decision, queued=queued)):
+        registered = {one.name: one.uid for one in registry.registry.users if one.uid is not None}
+        strange = renumbering.find_strange(seen, registered)
+        if not session.plan(plan(seen, moves, under_way, opening, boot.decision, strange, queued=queued)):
             if moves.left:
                 raise RefusedError("; ".join(f"{name} ({why})" for name, why in sorted(moves.left.items())[:5]))
             return nothing(session)

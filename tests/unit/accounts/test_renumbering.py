@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.accounts.renumber_plan import agree, notes, steps
-from gpuadmin.accounts.renumbering import Moves, assumed, begun, decide, in_queue, reboots, shut_out
+from gpuadmin.accounts.renumber_plan import agree, notes, plan, steps
+from gpuadmin.accounts.renumbering import Moves, assumed, begun, decide, find_strange, in_queue, reboots, shut_out
+from gpuadmin.power import Decision
 
 WANTED = {"minji": 20001, "jiho": 20002}
 
@@ -180,3 +181,15 @@ def test_jobs_of_the_queue_are_in_the_way(jobs: dict[str, int], words: str) -> N
     assert (found.left, found.hosts) == ({"minji": words}, {})
     assert in_queue(seen, ["minji"], {"sora": 4, "20002": 1}) == {}
     assert decide(seen, [], WANTED, {"jiho": 3}).left == {}, "who stays as they are may ask for what they like"
+
+
+@pytest.mark.holds("no host makes up a uid for the others unseen")
+def test_what_one_host_alone_has_begun_is_shown() -> None:
+    """All hosts follow what one has begun: a captured one gives somebody any uid."""
+    begun_there = host(
+        {"minji": 20001}, under_way=True, problem="", people={"minji": [20001, 31337], "jiho": [1002, 20002]}
+    )
+    (words,) = find_strange({"a": host({"minji": 20001}), "b": begun_there}, WANTED)
+    assert words.startswith("b says that it has begun to give minji uid 31337, and users.yml says 20001")
+    shown = plan({"b": begun_there}, Moves(), ["b"], {}, Decision((), {}), [words])
+    assert words in shown.warnings

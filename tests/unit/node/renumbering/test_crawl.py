@@ -120,12 +120,48 @@ def test_a_read_only_subvolume_hides_no_program(tmp_path: Path) -> None:
         for name in ("theirs", "backups", "open"):
             run("btrfs", "subvolume", "snapshot", "-r", point / "home", point / name / "kept")
         look = walk(point, apply=False)
-        assert (look.snapshots, look.within_reach) == (2, ["open/kept"])
+        assert (look.snapshots, look.within_reach) == (2, ["'open/kept'"])
         assert look.words == ["'theirs/kept' is read-only, and becomes writable"]
         assert walk(point).failed == 0
         owners = [owner(point / name / "kept/program") for name in ("theirs", "backups", "open")]
         assert owners == [NEW, OLD, OLD]
         assert (point / "theirs/kept/program").stat().st_mode & 0o7777 == 0o4755
+
+
+@pytest.mark.btrfs
+@pytest.mark.holds(
+    "a person's own is theirs in a directory for everybody, too",
+    "who gets in by a system group or an ACL reaches what is in there",
+)
+def test_a_read_only_subvolume_in_a_directory_for_everybody_hides_no_program(tmp_path: Path) -> None:
+    """Made after the look it would stay: the boot asks nobody. Before the look, it would be in everybody's way."""
+    with mounted(tmp_path / "image", tmp_path / "point", 200) as point:
+        for name, mode, gid in (("tmp", 0o1777, 0), ("users", 0o750, 100), ("acl", 0o750, 0), ("roots", 0o750, 0)):
+            (point / name).mkdir()
+            os.chown(point / name, 0, gid)
+            (point / name).chmod(mode)
+            run("btrfs", "subvolume", "create", point / name / "kept")
+            (point / name / "kept/program").touch()
+            own(point / name / "kept", point / name / "kept/program")
+            (point / name / "kept/program").chmod(0o4755)
+            run("btrfs", "property", "set", "-ts", point / name / "kept", "ro", "true")
+        entries = [(0x01, 7, -1), (0x02, 5, OLD), (0x04, 0, -1), (0x10, 5, -1), (0x20, 0, -1)]
+        value = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *one) for one in entries)
+        os.setxattr(point / "acl", "system.posix_acl_access", value)
+        assert sorted(walk(point, apply=False).within_reach) == ["'acl/kept'", "'users/kept'"]
+        assert walk(point).failed == 0
+        assert owner(point / "tmp/kept/program") == NEW
+        assert (point / "tmp/kept/program").stat().st_mode & 0o7777 == 0o4755
+
+
+@pytest.mark.holds("nobody's name makes what a host says too long to be heard")
+@pytest.mark.parametrize("name", ["\udcff" * 200, "\U000e0001" * 60, "x" * 200])
+def test_a_name_of_somebodys_makes_no_line_too_long(name: str) -> None:
+    """The controller refuses an answer that has one, and with it the whole host."""
+    tally = Tally()
+    tally.note(f"/home/jiho/{name}", "is read-only, and becomes writable")
+    tally.reach(name)
+    assert max(map(len, tally.words + tally.within_reach)) < 500
 
 
 @pytest.mark.btrfs

@@ -1,5 +1,6 @@
 """Limits of btrfs are no obstacle, and are there again whatever happens."""
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -87,3 +88,18 @@ def test_a_cut_forgets_no_limit(full: Path, tmp_path: Path, monkeypatch: pytest.
         raise RuntimeError("whatever happens")
     os.close(handle)
     assert limits.read(uuid) == before
+
+
+@pytest.mark.holds("a limit whose group has gone since a cut is in nobody's way")
+def test_a_group_that_has_gone_since_a_cut_stops_no_boot(full: Path, tmp_path: Path) -> None:
+    """A boot is cut off, the next one finds a disk missing: people are in again, and one deletes a subvolume."""
+    handle = os.open(full.parent, os.O_RDONLY | os.O_DIRECTORY)
+    uuid = file_system_of(handle)
+    assert uuid is not None
+    before = limits.read(uuid)
+    (tmp_path / limits.RECORD).write_text(json.dumps({uuid: [["0/987", "-c", "1048576"], *before]}))
+    with limits.lifted([handle], str(tmp_path)):
+        assert limits.read(uuid) == []
+    os.close(handle)
+    assert limits.read(uuid) == before
+    assert not (tmp_path / limits.RECORD).exists()

@@ -36,14 +36,19 @@ def special(file: Path) -> Special:
         ((1001, 1001), owner),
         mode=0o4755,
         flags=16,
+        written=facts.st_mtime_ns,
     )
 
 
-@pytest.mark.holds("nobody gets a setuid bit that was another file's")
+@pytest.mark.holds(
+    "nobody gets a setuid bit that was another file's", "no setuid bit comes back to what another has written"
+)
 def test_it_is_given_back_to_the_same_thing_of_the_same_owner(file: Path) -> None:
     one, facts = special(file), file.lstat()
     assert find({facts.st_ino: [one]}, "a/file", facts) == one
     assert find({facts.st_ino: [one]}, "b/file", facts) is None
+    os.utime(file, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
+    assert find({facts.st_ino: [one]}, "a/file", file.lstat()) is None, "somebody has written to it"
     another = replace(one, owners=((1001, 1001), (1002, 1002)))
     assert find({facts.st_ino: [another]}, "a/file", facts) is None
 

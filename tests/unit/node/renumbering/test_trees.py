@@ -28,6 +28,18 @@ def test_each_part_once() -> None:
     assert found.unknown == ("/odd (orangefs)",)
 
 
+@pytest.mark.holds("what is mounted twice is changed where it can be")
+def test_a_second_mount_that_is_read_only_hides_nothing() -> None:
+    """/export comes before /home: by it nothing could change hands."""
+    table = [
+        Mount("/", "/home", "ext4", "/dev/sdb1", "rw", "rw,relatime"),
+        Mount("/", "/export", "ext4", "/dev/sdb1", "rw", "ro,nosuid"),
+        Mount("/", "/cdrom", "ext4", "/dev/sdc1", "ro", "rw,relatime"),
+    ]
+    found = compute(table, ["8:1", "8:1", "8:2"])
+    assert [(tree.point, tree.changeable) for tree in found.local] == [("/cdrom", False), ("/home", True)]
+
+
 def test_a_root_that_is_an_overlay_is_walked() -> None:
     found = compute([Mount("/", "/", "overlay", "overlay")], ["0:9"])
     assert [tree.point for tree in found.local] == ["/"]

@@ -2,12 +2,14 @@
 
 import os
 import random
+import shutil
 import signal
 import struct
 import subprocess
 import sys
 import types
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.decide i
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.ids import Mapping as Ids
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.ids import Move
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
+
+from tests.support.storage import mounted, run
 
 pytestmark = [pytest.mark.root, pytest.mark.needs("setcap", "chattr")]
 
@@ -239,7 +243,7 @@ def test_a_boot_that_nobody_armed_changes_nothing(host: Host, disk: Path) -> Non
     assert work.give_up(host) == ["minji", "jiho"]
 
 
-@pytest.mark.holds("ids change when every file system is there that had something")
+@pytest.mark.holds("ids change when every file system is there that had something, and can be written")
 def test_a_file_system_that_is_not_mounted_at_boot_is_named(
     host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,10 +252,26 @@ def test_a_file_system_that_is_not_mounted_at_boot_is_named(
     )
     monkeypatch.setattr(trees, "observe", lambda: there)
     close(host, armed=True)
-    monkeypatch.setattr(trees, "observe", lambda: trees.Trees(there.local[:1], ()))
-    with pytest.raises(NodeError, match="/data: not mounted at boot"):
-        work.carry_out(host)
+    monkeypatch.setattr(work, "MOUNT_SECONDS", 0.0)
+    read_only = (there.local[0], replace(there.local[1], read_only=True))
+    for local in (there.local[:1], read_only):  # a disk with errors comes up read-only: nothing there would change
+        monkeypatch.setattr(trees, "observe", lambda local=local: trees.Trees(local, ()))
+        with pytest.raises(NodeError, match="/data: not mounted at boot"):
+            work.carry_out(host)
     assert f"minji:x:{MINJI}" in database(host, "passwd")
+
+
+def test_a_file_system_that_comes_late_is_waited_for(host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `nofail`, local-fs.target does not wait for a disk (systemd.mount(5))."""
+    there = trees.Trees((trees.Tree("/ /", "/"), trees.Tree("/data /", "/data")), ())
+    monkeypatch.setattr(trees, "observe", lambda: there)
+    close(host, armed=True)
+    answers = [trees.Trees(there.local[:1], ()), trees.Trees(there.local[:1], ()), there]
+    monkeypatch.setattr(trees, "observe", lambda: answers.pop(0))
+    walked: list[object] = []
+    monkeypatch.setattr(work, "_pass", lambda _host, _found, local: walked.extend(local) or [])
+    work.carry_out(host)
+    assert walked == list(there.local)
 
 
 @pytest.mark.holds("a grant of GPUs is not another's after a renumbering")
@@ -272,6 +292,7 @@ def test_who_has_a_grant_is_neither_closed_nor_renumbered(
 def test_what_a_boot_could_not_do_is_kept_for_whoever_asks(
     host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(trees, "observe", lambda: trees.Trees((), ()))  # other tests mount, and unmount
     close(host, armed=True)
     monkeypatch.setattr(work, "_pass", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error", "/local/x")))
     assert work.main(host) == 1
@@ -288,6 +309,46 @@ def test_what_a_boot_could_not_do_is_kept_for_whoever_asks(
     assert work.main(host) == 0
     look = looking.look(SWAP, Numbers(), host, measure=False)
     assert (look["whole"], look["problem"]) == (True, "")
+
+
+@pytest.mark.holds("who fills the disk stops nobody's renumbering")
+def test_a_disk_that_somebody_fills_stops_no_boot(host: Host, disk: Path) -> None:
+    """Whoever fills /var once the accounts are closed would keep all of the plan locked out."""
+    state = Path(host.path(host.state))
+    state.mkdir(parents=True, exist_ok=True)
+    run("mount", "-t", "tmpfs", "-o", "size=80M", "state", state)
+    try:
+        close(host, armed=True)
+        subprocess.run(["dd", "if=/dev/zero", f"of={state / 'junk'}", "bs=1M"], check=False, stderr=subprocess.DEVNULL)
+        assert shutil.disk_usage(state).free == 0
+        with carry_out(host, disk) as process:  # what it mounts is seen by it alone
+            assert process.wait() == 0
+        assert work.reopen(host) == ["minji", "jiho"]
+    finally:
+        run("umount", "--lazy", state)
+
+
+@pytest.mark.btrfs
+@pytest.mark.holds("no person keeps old ids in a tree that they have made read-only")
+def test_a_home_that_is_mounted_and_made_read_only_after_the_look_changes_hands(host: Host, disk: Path) -> None:
+    """Its setuid programs would run as the next owner of the uid."""
+    top = disk.parent
+    with mounted(top / "image", top / "point", 200) as point:
+        run("btrfs", "subvolume", "create", point / "home")
+        (top / "home").mkdir()
+        device = run("findmnt", "-no", "SOURCE", point).strip()
+        run("mount", "-o", "subvol=home", device, top / "home")
+        try:
+            (top / "home/program").touch()
+            for one in (top / "home", top / "home/program"):
+                os.chown(one, MINJI, MINJI)
+            close(host, armed=True)
+            run("btrfs", "property", "set", "-ts", top / "home", "ro", "true")
+            with carry_out(host, top / "home") as process:  # what it mounts is seen by it alone
+                assert process.wait() == 0
+            assert (top / "home/program").stat().st_uid == JIHO
+        finally:
+            run("umount", top / "home")
 
 
 def test_a_journal_goes_with_its_person(host: Host, disk: Path) -> None:
@@ -319,8 +380,9 @@ def test_a_journal_of_somebody_who_left_is_not_given_to_the_next(host: Host, dis
 
 
 @pytest.mark.holds(
-    "an error is a failure, whatever memory says of the owner afterwards", "what the disk does not have is not done"
-)
+    "an error is a failure, whatever memory says of the owner afterwards", "what the disk does not have is not done",
+    "what has become read-only since the look keeps no old ids within reach",
+)  # fmt: skip
 def test_an_error_and_what_the_disk_lacks_are_failures() -> None:
     """btrfs changes an inode in memory, and then finds no room for it below a limit: a look sees the new owner."""
     marked: list[str] = []
@@ -337,9 +399,33 @@ def test_an_error_and_what_the_disk_lacks_are_failures() -> None:
         (Tally(), Tally(gids={MINJI: [1, 0]})),
         (Tally(), Tally(acls=1)),
         (Tally(), Tally(failed=1, words=["was not looked at"])),
+        (Tally(), Tally(within_reach=["'snapshots/1'"])),
     ):
         with pytest.raises(NodeError, match="not everything could change hands"):
             drive(change, look)
     assert marked == []
     drive(Tally(changed=3), Tally(uids={}))
-    assert marked == ["1 x", "1 names"]
+    assert marked == ["1 names"]
+
+
+def test_what_came_into_a_tree_after_a_boot_that_failed_changes_hands_too() -> None:
+    """Whoever is not of the plan is let in then: by a setuid program of the old uid they make files that have it."""
+    done: set[str] = set()
+    left, broken = {"a": 1, "b": 1}, {"b"}
+
+    def sweep(_phase: int, number: int, apply: bool) -> Tally:
+        name = "ab"[number]
+        if apply and name in broken:
+            return Tally(failed=1, words=["Input/output error"])
+        if apply:
+            left[name] = 0
+        return Tally(uids={MINJI: [left[name], 0]})
+
+    def boot() -> None:
+        sweeping.drive("ab", [1], sweep, lambda: done, done.add, lambda _: None, [], lambda _: None)
+
+    with pytest.raises(NodeError, match="Input/output error"):
+        boot()
+    left["a"], broken = 1, set()
+    boot()
+    assert left == {"a": 0, "b": 0}

@@ -2,7 +2,7 @@
 
 ``plan.json`` is written whole before anything happens, and goes when all is done. ``done`` lists the steps that are
 done, ``problem`` says what the last boot could not do, and the files of special.py hold what inodes would lose. Each is
-on the disk before what follows from it.
+on the disk before what follows from it. ``room`` keeps space for them: somebody may fill the disk meanwhile.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ VERB = "renumber"
 BEGUN, WHOLE = "begun", "whole"  # the next boot carries it out; the last step before the accounts are opened
 PROBLEM = "problem"
 MOST_WORDS = 900  # of a problem
+ROOM, ROOM_BYTES = "room", 64 << 20  # for what a boot writes down: some thousand long paths, and the account databases
 
 
 @dataclass(frozen=True)
@@ -116,12 +117,26 @@ def begin(state: str, journal: Journal) -> None:
     for name in ("done", PROBLEM):
         unlink_if_there(os.path.join(directory(state), name))
     special.forget(directory(state))
+    if journal.verb == VERB:
+        keep_room(state)
     text = json.dumps({"format": FORMAT, **asdict(journal)})
     write_atomic(os.path.join(directory(state), "plan.json"), text.encode(), mode=0o600)
 
 
+def keep_room(state: str) -> None:
+    """Take some of the disk for the boot. Raises OSError where it has none."""
+    with open(os.path.join(directory(state), ROOM), "wb") as stream:
+        os.posix_fallocate(stream.fileno(), 0, ROOM_BYTES)  # guard: who fills the disk stops nobody's renumbering
+
+
+def use_room(state: str) -> None:
+    """Leave it to whatever is written from now on."""
+    unlink_if_there(os.path.join(directory(state), ROOM))
+
+
 def end(state: str) -> None:
     """All is done: the plan goes. The other files mean nothing without it, and the next ``begin`` deletes them."""
+    use_room(state)
     os.unlink(os.path.join(directory(state), "plan.json"))
     sync_directory(directory(state))
 

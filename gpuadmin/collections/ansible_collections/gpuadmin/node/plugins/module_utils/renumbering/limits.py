@@ -20,15 +20,18 @@ KINDS = {"-c": ("max_referenced", 1), "-e": ("max_exclusive", 2)}
 
 def read(uuid: str) -> list[list[str]]:
     """What is limited in a file system: group, kind of limit, bytes."""
-    top, found = f"{SYSFS}/{uuid}/qgroups", []
-    for name in sorted(os.listdir(top)) if os.path.isdir(top) else ():
-        facts = os.path.join(top, name)
-        if os.path.isdir(facts):
-            flags = int(_text(facts, "limit_flags"))
-            found += [
-                [name.replace("_", "/"), kind, _text(facts, file)] for kind, (file, bit) in KINDS.items() if flags & bit
-            ]
+    found = []
+    for group, facts in _groups(uuid).items():
+        flags = int(_text(facts, "limit_flags"))
+        found += [[group, kind, _text(facts, file)] for kind, (file, bit) in KINDS.items() if flags & bit]
     return found
+
+
+def _groups(uuid: str) -> dict[str, str]:
+    """Group → the directory of what the kernel says of it."""
+    top = f"{SYSFS}/{uuid}/qgroups"
+    names = sorted(os.listdir(top)) if os.path.isdir(top) else ()
+    return {name.replace("_", "/"): f"{top}/{name}" for name in names if os.path.isdir(f"{top}/{name}")}
 
 
 def _text(directory: str, name: str) -> str:
@@ -45,7 +48,9 @@ def lifted(handles: Sequence[int], directory: str) -> Iterator[None]:
     trees = {uuid: f"/proc/{os.getpid()}/fd/{handle}" for handle in handles if (uuid := file_system_of(handle))}
     known: dict[str, list[list[str]]] = json.loads(read_bytes(record) or b"{}")
     for uuid in trees:
-        known.setdefault(uuid, read(uuid))
+        groups = _groups(uuid)
+        # guard: a limit whose group has gone since a cut is in nobody's way
+        known[uuid] = [one for one in known.get(uuid, read(uuid)) if one[0] in groups]
     if any(known.values()):
         write_atomic(record, json.dumps(known).encode(), mode=0o600)  # guard: what was limited is known after a cut
     try:

@@ -127,7 +127,7 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
             report["notes"] += [f"{tree.point}: {words}" for words in tally.words]
             if tally.within_reach:
                 words = (
-                    f"people can reach {tally.within_reach[0]!r} in {tree.point}, which is read-only and keeps the old "
+                    f"people can reach {tally.within_reach[0]} in {tree.point}, which is read-only and keeps the old "
                     "ids: a setuid program there would run as another; chmod 700 the directory that holds it first"
                 )
                 report["problems"] |= {one.name: words for one in people}

@@ -93,7 +93,7 @@ def record(work: Opened, task: Task) -> Special:
     after = (work.uid if work.uid >= 0 else facts.st_uid, work.gid if work.gid >= 0 else facts.st_gid)
     return Special(
         task.phase, task.tree, work.path, facts.st_ino, ((facts.st_uid, facts.st_gid), after),
-        work.mode, (work.capability or b"").hex(), work.flags,
+        work.mode, (work.capability or b"").hex(), work.flags, facts.st_mtime_ns,
     )  # fmt: skip
 
 

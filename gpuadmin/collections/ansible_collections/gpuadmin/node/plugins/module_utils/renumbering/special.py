@@ -20,7 +20,8 @@ FLIGHT, LEFT = "flight-", "left"  # of a process; what an earlier boot was chang
 class Special:
     """``path`` within its tree, as os.fsdecode has it; its end, if it is long. ``owners``: uid, gid before and after.
 
-    The rest is what it is to have then: ``mode`` (-1: whatever it has), ``capability`` in hex, ``flags`` of chattr.
+    ``written``: when its content last changed. The rest is what it is to have then: ``mode`` (-1: whatever it has),
+    ``capability`` in hex, ``flags`` of chattr.
     """
 
     phase: int
@@ -31,11 +32,13 @@ class Special:
     mode: int = -1
     capability: str = ""
     flags: int = 0
+    written: int = 0
 
     def is_of(self, path: str, facts: os.stat_result) -> bool:
-        """Whether it is still the same thing, of the same owner."""
+        """Whether it is still the same thing, of the same owner, and nobody has written to it since."""
         # guard: nobody gets a setuid bit that was another file's
-        return (path, facts.st_ino) == (self.path, self.inode) and (facts.st_uid, facts.st_gid) in self.owners
+        same = (path, facts.st_ino) == (self.path, self.inode) and (facts.st_uid, facts.st_gid) in self.owners
+        return same and facts.st_mtime_ns == self.written  # guard: no setuid bit comes back to what another has written
 
 
 #: Inode number → what was written down of such an inode.
@@ -109,7 +112,7 @@ def find(known: Known, path: str, facts: os.stat_result) -> Special | None:
         flags |= one.flags
     mode = max(one.mode for one in found)
     capability = next((one.capability for one in found if one.capability), "")
-    return Special(last.phase, last.tree, path, last.inode, last.owners, mode, capability, flags)
+    return Special(last.phase, last.tree, path, last.inode, last.owners, mode, capability, flags, last.written)
 
 
 def parse(data: bytes) -> list[Special]:

@@ -69,7 +69,7 @@ def drive(
     after: Sequence[tuple[str, Callable[[], None]]],
     renew: Callable[[int], None],
 ) -> list[Tally]:
-    """Go through all trees in each phase, then do the other steps; leave out what is done already.
+    """Each phase over all trees, then the other steps; none that is done again. A phase is done when all trees are.
 
     ``renew`` writes a tree to the disk, and has the kernel forget what it knows of it. A phase is over in a tree when
     the look after that finds nothing left. ``rename`` changes ids in names of files. Raises NodeError with what could
@@ -77,11 +77,11 @@ def drive(
     """
     tallies = []
     for phase in numbers:
+        if f"{phase} names" in done():
+            continue
         failures: list[str] = []
+        # trees that an earlier boot has been through, too: whoever is not of the plan was let in since
         for number, name in enumerate(names):
-            step = f"{phase} {name}"
-            if step in done():
-                continue
             tally = sweep(phase, number, True)
             tallies.append(tally)
             if tally.failed:  # guard: an error is a failure, whatever memory says of the owner afterwards
@@ -92,15 +92,14 @@ def drive(
             left = sum(entries for ids in (found.uids, found.gids) for entries, _ in ids.values()) + found.acls
             if left or found.failed:  # guard: what the disk does not have is not done
                 failures += found.words or [f"{name}: {left} entries still have the old ids"]
-            else:
-                mark(step)
+            # guard: what has become read-only since the look keeps no old ids within reach
+            failures += [f"{name}: people can reach {one}, which is read-only" for one in found.within_reach]
         if failures:  # guard: no second phase and no account before the first phase is whole
             raise NodeError(
                 "not everything could change hands, and their accounts stay closed: " + "; ".join(failures[:10])
             )
-        if f"{phase} names" not in done():
-            rename(phase)
-            mark(f"{phase} names")
+        rename(phase)
+        mark(f"{phase} names")
     for step, act in after:
         if step not in done():
             act()

@@ -34,11 +34,11 @@ class Tally:
     def note(self, path: str, words: str) -> None:
         """Add words that the plan shows, and that stop nothing."""
         if len(self.words) < MOST_WORDS:
-            self.words.append(f"{path[-200:]!r} {words}")
+            self.words.append(f"{_shown(path)} {words}")
 
     def reach(self, path: str) -> None:
         if len(self.within_reach) < MOST_WORDS:
-            self.within_reach.append(path[-200:])
+            self.within_reach.append(_shown(path))
 
     def add(self, other: Tally) -> None:
         for name in ("seen", "changed", "acls", "snapshots", "failed"):
@@ -50,6 +50,11 @@ class Tally:
             count(self.taken, key, entries, size)
         self.words = (self.words + other.words)[:MOST_WORDS]
         self.within_reach = (self.within_reach + other.within_reach)[:MOST_WORDS]
+
+
+def _shown(path: str) -> str:
+    """The end of a path for a message, whatever a person has put in it: each character may become ten."""
+    return repr(path[-200:])[-400:]  # guard: nobody's name makes what a host says too long to be heard
 
 
 def count(table: dict[Any, list[int]], key: object, entries: int, size: int) -> None:

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .. import mounts
-from ..btrfs import open_directory, subvolume_of
+from ..btrfs import SUBVOLUME_INODE, open_directory, set_writable, subvolume_of
+from ..fields import FIRST_HUMAN_UID
 from ..files import lock_directory
 from ..paths import RUN
 from ..run import run
@@ -39,12 +40,18 @@ LAB = "/run/gpuadmin-lab/"
 class Tree:
     """``key``: by which it is known after a boot: its mount point, and where in its file system that begins.
 
-    ``volatile``: what is in it does not outlive a boot.
+    ``volatile``: what is in it does not outlive a boot. ``read_only``: it is mounted so.
     """
 
     key: str
     point: str
     volatile: bool = False
+    read_only: bool = False
+
+    @property
+    def changeable(self) -> bool:
+        """Whether what is in it can change hands. A root that is read-only is opened for that."""
+        return self.point == "/" or not self.read_only
 
 
 @dataclass(frozen=True)
@@ -72,12 +79,18 @@ def compute(table: Sequence[mounts.Mount], devices: Sequence[str]) -> Trees:
     local = []
     for all_of in found.values():
         roots: list[str] = []
-        for mount in sorted(all_of, key=lambda one: (len(one.root), one.point)):
+        # guard: what is mounted twice is changed where it can be
+        for mount in sorted(all_of, key=lambda one: (len(one.root), _is_read_only(one), one.point)):
             if any((mount.root + "/").startswith(root.rstrip("/") + "/") for root in roots):
                 continue  # the same files by another way
             roots.append(mount.root)
-            local.append(Tree(f"{mount.point} {mount.root}", mount.point, mount.fstype in ("tmpfs", "ramfs")))
+            volatile = mount.fstype in ("tmpfs", "ramfs")
+            local.append(Tree(f"{mount.point} {mount.root}", mount.point, volatile, _is_read_only(mount)))
     return Trees(tuple(sorted(local, key=lambda one: one.key)), tuple(sorted(unknown)))
+
+
+def _is_read_only(mount: mounts.Mount) -> bool:
+    return "ro" in (*mount.flags.split(","), *mount.options.split(","))
 
 
 def observe() -> Trees:
@@ -109,6 +122,15 @@ def seen(trees: Sequence[Tree]) -> Iterator[list[int]]:
     finally:
         for handle in handles:
             os.close(handle)
+
+
+def open_own(handle: int) -> None:
+    """Make a tree writable that is a person's own subvolume: whoever has made it read-only would keep old ids in it."""
+    found, facts = subvolume_of(handle), os.fstat(handle)
+    own = facts.st_ino == SUBVOLUME_INODE and facts.st_uid >= FIRST_HUMAN_UID
+    # guard: no person keeps old ids in a tree that they have made read-only
+    if own and found is not None and found.read_only and not os.fstatvfs(handle).f_flag & os.ST_RDONLY:
+        set_writable(handle)
 
 
 def is_read_only(handle: int) -> bool:

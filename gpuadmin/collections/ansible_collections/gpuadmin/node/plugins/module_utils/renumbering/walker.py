@@ -7,6 +7,7 @@ is not entered. A read-only subvolume of root's is not either: it is counted.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import stat
@@ -17,6 +18,7 @@ from ..btrfs import open_directory, set_writable, subvolume_of
 from ..errors import in_words
 from ..fields import FIRST_HUMAN_UID
 from ..safe_walk import Entry, identity, same_mount
+from .attributes import ACCESS
 from .inode import Changer
 from .task import measure
 
@@ -33,10 +35,22 @@ class _Level:
     below: list[tuple[str, os.stat_result]]
 
 
-def is_hidden(facts: os.stat_result) -> bool:
-    """Whether a directory lets none but root in."""
-    group = facts.st_mode & stat.S_IXGRP and facts.st_gid >= FIRST_HUMAN_UID
-    return facts.st_uid == 0 and not facts.st_mode & stat.S_IXOTH and not group
+def is_hidden(handle: int, facts: os.stat_result) -> bool:
+    """Whether an open directory lets none but root in."""
+    if facts.st_uid or facts.st_mode & stat.S_IXOTH:
+        return False
+    if not facts.st_mode & stat.S_IXGRP:
+        return True
+    # guard: who gets in by a system group or an ACL reaches what is in there
+    return facts.st_gid == 0 and not _has_acl(handle)
+
+
+def _has_acl(handle: int) -> bool:
+    """Whether a directory has an ACL; one that is not open any more counts as if it had."""
+    try:
+        return handle < 0 or ACCESS in os.listxattr(handle)
+    except OSError as error:
+        return error.errno != errno.ENOTSUP
 
 
 class Walker:
@@ -109,7 +123,7 @@ class Walker:
         """Open a directory of the tree by its path; -1 if it has gone."""
         here, self.hidden = os.dup(self.top), False
         for name in filter(None, path.split("/")):
-            self.hidden = self.hidden or is_hidden(os.fstat(here))
+            self.hidden = self.hidden or is_hidden(here, os.fstat(here))
             try:
                 inner = open_directory(name, here)
             except OSError as error:
@@ -146,19 +160,23 @@ class Walker:
 
     def _is_opened(self, name: str, inner: int, level: _Level) -> bool:
         """Whether a subvolume is gone through. One that is read-only keeps the old ids, and a setuid program in it
-        would run as their next owner: a person's own is made writable, and one of root's within reach is named.
+        would run as their next owner: a person's own is made writable, and one of root's within reach is named. It is a
+        person's own where they could make it: in a directory of theirs, or in one that others write to, as /tmp.
         """
         found = subvolume_of(inner)
         if found is None or not found.read_only:
             return True
-        if level.facts.st_uid >= FIRST_HUMAN_UID:  # guard: no person keeps old ids in a read-only subvolume
+        # guard: a person's own is theirs in a directory for everybody, too
+        theirs = level.facts.st_mode & 0o022 and os.fstat(inner).st_uid >= FIRST_HUMAN_UID
+        # guard: no person keeps old ids in a read-only subvolume
+        if theirs or level.facts.st_uid >= FIRST_HUMAN_UID:
             if self.changer.task.apply:
                 set_writable(inner)
             else:
                 self.tally.note(self._above() + name, "is read-only, and becomes writable")
             return True
         self.tally.snapshots += 1
-        within_reach = not (self.hidden or any(is_hidden(one.facts) for one in self.levels))
+        within_reach = not (self.hidden or any(is_hidden(one.handle, one.facts) for one in self.levels))
         # guard: people reach no file that keeps the old ids
         if within_reach and not os.fstatvfs(inner).f_flag & os.ST_NOSUID:
             self.tally.reach(self._above() + name)

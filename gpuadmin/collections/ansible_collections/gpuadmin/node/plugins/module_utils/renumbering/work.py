@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from ..accounts.converge import Host
@@ -28,6 +29,7 @@ from .sweeping import Plan, drive, workers
 from .task import Tally
 
 LOCK_SECONDS = 30.0
+MOUNT_SECONDS = 90.0  # systemd's own patience with a disk
 DROP_CACHES = "/proc/sys/vm/drop_caches"
 
 
@@ -53,7 +55,7 @@ def close(
         asked = {name: list(pair) for name, pair in expected.items()}
         if now != asked or decided.problems:  # guard: what was confirmed is what is done
             raise NodeError(f"is not as it was decided ({_differs(now, asked, decided)}); run it again")
-        points = tuple(one.point for one in trees.observe().local if not one.volatile)
+        points = tuple(one.point for one in trees.observe().local if one.changeable and not one.volatile)
         made = Journal(people, accounts.as_they_are(host, people), points=points)
         if not made.people:
             return made, {}
@@ -123,9 +125,19 @@ def main(host: Host | None = None) -> int:
         problem = f"{type(error).__name__}: {error}"
     if journal.load(host.path(host.state)) is not None:
         journal.set_problem(host.path(host.state), problem)
+        if problem:
+            _keep_room(host)
     if problem:
         print(f"Error: {problem}", file=sys.stderr)
     return 1 if problem else 0
+
+
+def _keep_room(host: Host) -> None:
+    """Have room for the next boot, if the disk has any."""
+    try:
+        journal.keep_room(host.path(host.state))
+    except OSError as error:
+        print(f"Note: {in_words(error)}", file=sys.stderr)
 
 
 def carry_out(host: Host, places: Sequence[str] | None = None) -> dict[str, Any]:
@@ -139,14 +151,19 @@ def carry_out(host: Host, places: Sequence[str] | None = None) -> dict[str, Any]
         # guard: only a boot that was armed changes ids -> journal.load(state) is None
         if found is None or journal.WHOLE in journal.done(state):
             return {"changed": 0, "seen": 0, "seconds": 0.0}
+        journal.use_room(state)
         granted = find_grants(found.people, host)
         if granted:
             raise NodeError("; ".join(f"{name} {words}" for name, words in granted.items()))
-        local = trees.observe().local if places is None else tuple(trees.Tree(one, one) for one in places)
-        missing = set(found.points) - {one.point for one in local} if places is None else set()
-        if missing:  # guard: ids change when every file system is there that had something
+        if places is None:
+            local, missing = _mounted(found.points)
+        else:
+            local, missing = tuple(trees.Tree(one, one) for one in places), set()
+        if missing:  # guard: ids change when every file system is there that had something, and can be written
             points = ", ".join(sorted(missing))
-            raise NodeError(f"{points}: not mounted at boot, before anybody is here; write it into /etc/fstab")
+            raise NodeError(
+                f"{points}: not mounted at boot, before anybody is here, or read-only; look at /etc/fstab and the disk"
+            )
         passed = _pass(host, found, local)
         special.forget(journal.directory(state))
         journal.mark(state, journal.WHOLE)
@@ -156,6 +173,20 @@ def carry_out(host: Host, places: Sequence[str] | None = None) -> dict[str, Any]
     }  # fmt: skip
 
 
+def _mounted(points: Sequence[str]) -> tuple[tuple[trees.Tree, ...], set[str]]:
+    """What is mounted, and what of these points is missing. With `nofail` local-fs.target waits for no disk, and an
+    automount only comes when it is asked for (systemd.mount(5))."""
+    end = time.monotonic() + MOUNT_SECONDS
+    while True:
+        local = trees.observe().local
+        missing = set(points) - {one.point for one in local if one.changeable}
+        if not missing or time.monotonic() >= end:
+            return local, missing
+        for point in missing:
+            os.path.exists(os.path.join(point, "."))
+        time.sleep(0.2)  # asked again: a mount that another makes wakes nobody
+
+
 def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally]:
     """Do what is not done yet of all phases and steps, in all trees. Returns what each walk that changed did."""
     state = host.path(host.state)
@@ -163,7 +194,10 @@ def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally
     if not found.moves("uid") and not found.moves("gid"):  # names alone
         local = ()
     cut_off = special.take_over(directory)
-    with trees.seen(local) as handles, lifted([one for one in handles if not trees.is_read_only(one)], directory):
+    with trees.seen(local) as handles, ExitStack() as stack:
+        for handle in handles:
+            trees.open_own(handle)
+        stack.enter_context(lifted([one for one in handles if not trees.is_read_only(one)], directory))
 
         def walk(phase: int, number: int, apply: bool) -> Tally:
             key = local[number].key
