@@ -361,6 +361,8 @@ def test_what_comes_next_has_bootstrap_where_there_is_no_admin_account() -> None
         "\ngpuadmin bootstrap gpu1 nas1 --as root" in pages.page(missing, datetime(2026, 12, 1)).partition("## Next")[2]
     )
     assert list(pages.next_commands(proposal(good(), NAS))) == ["gpuadmin check", "gpuadmin provision --check"]
+    differ = proposal(good(), good("gpu2", **accounts(account("minji", 1005))), NAS)
+    assert list(pages.next_commands(differ))[-1] == "gpuadmin provision --limit nas1", "renumber needs accounts there"
 
 
 def test_keys_that_are_to_be_decided_can_be_added_as_they_are_printed() -> None:
