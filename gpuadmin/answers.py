@@ -44,8 +44,11 @@ class Answers:
 
     @property
     def summary(self) -> str:
-        """Which hosts did not answer, and why: `storage1 (does not answer (timed out))`."""
-        return ", ".join(one_line(f"{host} ({reason})") for host, reason in self.unknown.items())
+        """Which hosts did not answer, and why, those of one reason together: `gpu1, gpu2 (does not answer)`."""
+        hosts: dict[str, list[str]] = {}
+        for host, reason in self.unknown.items():
+            hosts.setdefault(reason, []).append(host)
+        return ", ".join(one_line(f"{', '.join(names)} ({reason})") for reason, names in hosts.items())
 
     @property
     def code(self) -> ExitCode:

@@ -23,10 +23,8 @@ from gpuadmin.errors import ConfigError
 from gpuadmin.report import local_document
 
 #: How the hosts let gpuadmin in, in the list of what to do next.
-BOOTSTRAP = (
-    "gpuadmin bootstrap HOST… --as USER --ask-pass --ask-become-pass; "
-    "where the admin account is there already: gpuadmin trust --all"
-)
+BOOTSTRAP = "gpuadmin bootstrap {} --as USER --ask-pass --ask-become-pass"
+TRUST = "# or, where the admin account is there already: gpuadmin trust --all"
 
 
 def init(
@@ -64,11 +62,13 @@ def init(
         found = [f"{'.'.join(map(str, place))}: {words}" for place, words in mistakes(Settings, error)]
         raise ConfigError("\n  ".join(found), hint="nothing was written") from None
     todo = [] if storage and nodes else ["name your hosts in inventory/hosts.yml"]
-    todo += ["gpuadmin check", BOOTSTRAP, "gpuadmin provision --check", "gpuadmin provision"]
+    bootstrap = BOOTSTRAP.format(" ".join(named) or "HOST…")
+    todo += ["gpuadmin check", bootstrap, "gpuadmin provision --check", "gpuadmin provision"]
     if as_json:
         echo_document(local_document("init", {"files": written, "next": todo}, site=directory.absolute()))
         return 0
     echo(f"Wrote {directory}: {', '.join(written)}")
+    todo.insert(todo.index(bootstrap) + 1, TRUST)
     echo(f"Next, in {directory}:\n  " + "\n  ".join(todo))
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -205,7 +206,11 @@ def _linked(host: Host, path: str, whose: list[str], link: Mapping[str, Any]) ->
         "decide",
         (host.name,),
         tuple(whose),
-        (on([host.name]), *lines, f"ls -ld {word(path)}/        # where it leads; is there room for it in its place?"),
+        (
+            on([host.name]),
+            f"du -shL {word(path)}; df -h {word(posixpath.dirname(path))}        # is there room for it in its place?",
+            *lines,
+        ),
     )
 
 

@@ -20,7 +20,7 @@ def conflicts(hosts: Sequence[Host], people: People, settings: Settings) -> list
     return [
         *_uids(people),
         *_names(people, hosts, settings),
-        *_groups(people),
+        *_groups(people, hosts),
         *_taken(people, hosts),
         *_ends(people),
         *_passwords(people),
@@ -171,32 +171,51 @@ def _aside(people: People, hosts: Sequence[Host], settings: Settings) -> Iterato
         )
 
 
-def _groups(people: People) -> Iterator[Conflict]:
+def _groups(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
     """Who has no group of their own with their uid as its gid."""
-    whose: dict[str, list[str]] = {}
-    for person in people.persons.values():
-        for host, account in person.accounts.items():
-            if account["gid"] != account["uid"] and person.user is not None:
-                whose.setdefault(person.name, []).append(host)
-    for name_hosts, names in _same(whose).items():
+    without: dict[str, list[str]] = {}
+    other: dict[str, list[str]] = {}
+    for host in hosts:
+        gids = {group["name"]: group["gid"] for group in host.listed("groups")}
+        for person in people.persons.values():
+            account = person.accounts.get(host.name)
+            if person.user is None or account is None:
+                continue
+            if gids.get(person.name, account["uid"]) != account["uid"]:
+                other.setdefault(person.name, []).append(host.name)
+            elif account["gid"] != account["uid"]:
+                without.setdefault(person.name, []).append(host.name)
+    for name_hosts, names in _same(other).items():
+        yield Conflict(
+            "gid differs",
+            f"{listed(names)}: the group of their name has another gid than their uid, and provision refuses it",
+            "stops",
+            name_hosts,
+            tuple(names),
+            tuple(f"gpuadmin renumber {' '.join(map(word, names))}{more}" for more in (" --check", "")),
+        )
+    for name_hosts, names in _same(without).items():
         yield Conflict(
             "group differs",
             f"{listed(names)}: the first group is not one of their own with the uid as its gid, which provision makes"
-            " and gives them; a group of their name with another gid is refused",
+            " and gives them",
             "note",
             name_hosts,
             tuple(names),
-            (on(name_hosts), *several(names[:5], 'getent group {} && groupmod -g "$(id -u {})" {}')),
         )
 
 
 def _taken(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
     """Whose uid is the gid of another group: a person's own group has their uid as its gid."""
     uids = {person.uid: person.name for person in people.persons.values() if person.user is not None}
+    names = set(uids.values())
     for host in hosts:
         for group in host.listed("groups"):
-            name = uids.get(group["gid"])
-            if name is not None and group["name"] != name and host.people.get(group["name"], {}).get("uid") is None:
+            name, account = uids.get(group["gid"]), host.people.get(group["name"])
+            registered = group["name"] in names  # renumber gives them the gid that is theirs
+            if account is not None and (registered or account["uid"] == group["gid"]):
+                continue
+            if name is not None and group["name"] != name:
                 yield Conflict(
                     "gid taken",
                     f"gid {group['gid']}, which is {name}'s by their uid, is the group {group['name']}'s",

@@ -126,7 +126,7 @@ def sudo(host: Host, admins: Sequence[str]) -> Iterator[Conflict]:
             "decide",
             (host.name,),
             (),
-            (on([host.name]), "visudo -f FILE        # provision leaves it, and gpuadmin drift reports it"),
+            (on([host.name]), "# visudo -f, with that file: provision leaves the rule, and gpuadmin drift reports it"),
         )
     for name in _GROUPS:
         members = sorted(set(host.members(name)) - set(admins))

@@ -71,8 +71,13 @@ def several(found: Mapping[str, Own], homes: Homes) -> Iterator[Conflict]:
         if len(own.nodes) + own.there > 1:
             together.setdefault(own, []).append(name)
     for own, names in together.items():
+        measured = "# gpuadmin move-homes measures them; --main USER=HOST says which becomes the home"
         if own.there:
-            words = f"that of {homes.server or 'the storage host'} stays the home, and that of {listed(own.nodes)} goes"
+            words = (
+                f"that of {homes.server or 'the storage host'} stays the home if somebody has used it, and those of"
+                f" {listed(own.nodes)} go"
+            )
+            measured = "# gpuadmin move-homes --check says which; one that provision made and nobody used goes"
         else:
             words = f"of those of {listed(own.nodes)} the largest becomes the home, and the others go"
         yield Conflict(
@@ -81,5 +86,5 @@ def several(found: Mapping[str, Own], homes: Homes) -> Iterator[Conflict]:
             "decide",
             own.nodes,
             tuple(names),
-            ("# gpuadmin move-homes measures them; --main USER=HOST says which becomes the home",),
+            (measured,),
         )

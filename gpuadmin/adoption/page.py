@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from gpuadmin.adoption.conflict import KEY, LEFT_OUT, LEVELS, NO_ADMIN, Conflict
+from gpuadmin.adoption.conflict import KEY, LEFT_OUT, LEVELS, NO_ADMIN, Conflict, word
 from gpuadmin.adoption.kept import kept
 from gpuadmin.adoption.proposal import Proposal
 from gpuadmin.common.text import counted, listed
@@ -95,10 +95,15 @@ def _lines(proposal: Proposal, when: datetime) -> Iterator[str]:
 def next_commands(proposal: Proposal) -> Mapping[str, str]:
     """What an admin types next, in this order, and what each is for."""
     bootstrap = [line for one in proposal.conflicts if one.kind == NO_ADMIN for line in one.remedies]
+    lines = [line for one in proposal.conflicts for line in one.remedies]
+    first = []
+    if proposal.homes.server and any(line.startswith(("gpuadmin renumber", "gpuadmin move-homes")) for line in lines):
+        first = [f"gpuadmin provision --limit {word(proposal.homes.server)}"]
     return {
         "gpuadmin check": "the files that were written, as you have corrected them",
         **dict.fromkeys(bootstrap, "the account that gpuadmin logs in as"),
         "gpuadmin provision --check": "what is in the way, on all hosts, and what would change",
+        **dict.fromkeys(first, "before renumber and move-homes, which go by the accounts there"),
     }
 
 

@@ -20,7 +20,7 @@ def command(users: tuple[str, ...], renames: tuple[str, ...], force: bool, optio
 
     Without names: everybody whose uid differs somewhere. It looks on all local file systems, shows files and bytes for
     each host, and asks. Then those people cannot log in, and the hosts reboot: ids change at boot, before anybody can
-    be there. After a kill or a power cut the same command goes on.
+    be there. After a kill or a power cut the same command goes on. --limit goes with --check alone.
 
     With --rename, accounts whose names users.yml cannot have (dots, capitals) get another name at the same boot: with
     their group, home, memberships, subordinate ids, crontab and mail.

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from gpuadmin.common.names import KEY_TYPES, LOGIN
+from gpuadmin.common.names import ACCOUNT, KEY_TYPES, LOGIN
 from gpuadmin.common.text import UNSEEN
 
 USER_NAME = re.compile(LOGIN)
@@ -69,6 +69,13 @@ def plain_text(value: str, *, longest: int = 200) -> str:
 def user_name(value: str) -> str:
     """A login name that every tool on the way reads as the same name."""
     return _name(value, "a system account's name", "a user name")
+
+
+def account_name(value: str) -> str:
+    """What an account of a host that somebody has set up by hand may be called."""
+    if not re.fullmatch(ACCOUNT, plain_text(value)):
+        raise ValueError(f"{value!r} is not the name of an account: one word of letters, digits and _ . @ + -")
+    return value
 
 
 def group_name(value: str) -> str:
@@ -211,6 +218,7 @@ def mig_layout(value: Any) -> Any:
 
 
 Text = Annotated[str, AfterValidator(plain_text)]
+AccountName = Annotated[str, AfterValidator(account_name)]
 UserName = Annotated[str, AfterValidator(user_name), Field(json_schema_extra={"pattern": f"^{USER_NAME.pattern}$"})]
 GroupName = Annotated[str, AfterValidator(group_name), Field(json_schema_extra={"pattern": f"^{USER_NAME.pattern}$"})]
 SshKey = Annotated[str, AfterValidator(ssh_key)]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from gpuadmin.common.sections import SECTIONS
-from gpuadmin.config.fields import Date, HostName, Path, SshKey, Text, UserName
+from gpuadmin.config.fields import AccountName, Date, HostName, Path, SshKey, Text, UserName
 from gpuadmin.config.schema.base import Model
 from gpuadmin.similar import did_you_mean
 
@@ -16,7 +16,7 @@ class Admin(Model):
     """How gpuadmin reaches the hosts."""
 
     user: Annotated[
-        Text, Field(description="The account that gpuadmin logs in as; it has sudo and is not a person's.")
+        AccountName, Field(description="The account that gpuadmin logs in as; it has sudo and is not a person's.")
     ] = "gpuadmin"
     ssh_key: Annotated[
         Text | None,

@@ -50,6 +50,8 @@ class Hosts:
                 found[host] = HostResult("unreachable", message="is off") if answer is None else HostResult(
                     "ok", reports={"renumber": answer}
                 )  # fmt: skip
+            elif documents[host]["step"] == "open" and not (self.looks[host] or LOOK)["whole"]:
+                found[host] = HostResult("failed", message="has not ended renumbering: run it again")
             elif host in self.fails.get(step, ()):
                 found[host] = HostResult("failed", message="minji runs python3")
             else:
@@ -90,8 +92,10 @@ def test_looked_at_closed_and_carried_out(hosts: Hosts, cli: Cli) -> None:
     assert code == 0, err
     assert hosts.asked == [
         ("look", ALL), ("close", ALL), ("arm", ("node1",)), ("switch", ("node1",)), ("look", ("node1",)),
-        ("open", ALL),
+        ("give-up and open", ALL),
     ], "kept out everywhere, and booted where ids change"  # fmt: skip
+    assert ("open", "node1") in hosts.documents
+    assert ("open", "node2") not in hosts.documents, "nothing to wait for there"
     assert json.loads(out)["result"]["hosts"] == {"node1": {"minji": [1001, 20000]}}
     assert "all hosts agree" not in err
 
@@ -239,7 +243,7 @@ def test_what_was_begun_for_others_goes_on_on_all_hosts(hosts: Hosts, cli: Cli) 
     hosts.looks["node1"] = {**LOOK, "under_way": True}
     code, _, err = cli("renumber", "jiho", "--yes")
     assert code == 0, err
-    assert steps(hosts) == ["look", "look", "close", "arm", "switch", "look", "open"]
+    assert steps(hosts) == ["look", "look", "close", "arm", "switch", "look", "give-up and open"]
     assert set(hosts.asked[-1][1]) == set(ALL)
 
 

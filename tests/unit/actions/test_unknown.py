@@ -82,6 +82,11 @@ def test_a_registry_that_is_not_there_is_not_an_empty_one(
     assert ansible.asked == []
 
 
+def test_hosts_of_one_reason_are_named_together() -> None:
+    off = {name: HostResult("unreachable", message="is off") for name in ("node1", "node2")}
+    assert Answers.of(off, off, "accounts").summary == "node1, node2 (is off)"
+
+
 def test_a_new_site_has_nobody_and_says_so(cli: Cli, tmp_path: Path) -> None:
     assert cli("init", str(tmp_path / "new"), "--storage", "nas1", "--node", "gpu1")[0] == 0
     assert cli("check", "--site", str(tmp_path / "new"))[0] == 0

@@ -665,6 +665,7 @@ def test_init_writes_a_site_that_check_accepts(cli: Cli, tmp_path: Path) -> None
     directory = tmp_path / "cluster"
     code, out, _ = cli("init", str(directory), "--storage", "nas1", "--node", "gpu1", "--node", "gpu2")
     assert code == 0
+    assert "\n  gpuadmin bootstrap gpu1 gpu2 nas1 --as USER" in out
     assert "gpuadmin trust --all" in out
     code, out, _ = cli("check", "--site", str(directory), "--json")
     assert code == 0, out
@@ -700,6 +701,8 @@ def test_init_refuses_hostile_hosts(cli: Cli, tmp_path: Path, node: str) -> None
     code, _, err = cli("init", str(tmp_path / "cluster"), f"--node={node}")
     assert code == 2
     assert "not a host name" in err
+    code, _, err = cli("init", str(tmp_path / "cluster"), "--node", "gpu1", f"--admin={node}")
+    assert (code, "admin.user: " in err) == (2, True), err
     assert not (tmp_path / "cluster").exists()
 
 

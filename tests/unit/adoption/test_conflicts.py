@@ -92,6 +92,9 @@ FAULTS: list[tuple[dict[str, Any], dict[str, str]]] = [
     (accounts(account("jenkins", 1015, shell="/sbin/nologin")), {"account that is no person's": "jenkins"}),
     (accounts({**MINJI, "gid": 100}), {"group differs": "minji"}),
     (group("lab", gid=1002), {"gid taken": "gid 1002, which is jiho's by their uid, is the group lab's"}),
+    (group("minji", gid=1012), {"gid differs": "minji: the group of their name has another gid than their uid"}),
+    (accounts(account("Prof.Choi", 1003)) | group("Prof.Choi", gid=1002),
+     {"gid taken": "is the group Prof.Choi's", "person left out": "Prof.Choi"}),
     (accounts({**MINJI, "expires": 19754}), {"end differs": "no end on gpu1, 2024-01-31 on gpu2"}),
     (accounts({**MINJI, "password": "locked"}), {"password locked": "minji"}),
     (accounts({**MINJI, "password": "empty"}), {"no password": "minji"}),
@@ -358,6 +361,8 @@ def test_what_comes_next_has_bootstrap_where_there_is_no_admin_account() -> None
         "\ngpuadmin bootstrap gpu1 nas1 --as root" in pages.page(missing, datetime(2026, 12, 1)).partition("## Next")[2]
     )
     assert list(pages.next_commands(proposal(good(), NAS))) == ["gpuadmin check", "gpuadmin provision --check"]
+    differ = proposal(good(), good("gpu2", **accounts(account("minji", 1005))), NAS)
+    assert list(pages.next_commands(differ))[-1] == "gpuadmin provision --limit nas1", "renumber needs accounts there"
 
 
 def test_keys_that_are_to_be_decided_can_be_added_as_they_are_printed() -> None:

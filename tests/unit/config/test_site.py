@@ -107,6 +107,7 @@ SETTINGS_MISTAKES = {
     ],
     "label: x\n": ["gpuadmin.yml:1: label: there is no such field", "name: is missing"],
     "name: x\nhomes:\n  path: home\n": ["gpuadmin.yml:3: homes.path: 'home' must be an absolute path"],
+    "name: x\nadmin: {user: Kim Min}\n": ["gpuadmin.yml:2: admin.user: 'Kim Min' is not the name of an account"],
     "name: x\nhomes: /home\n": ["gpuadmin.yml:2: homes: must hold fields"],
     "name: x\naccounts:\n  source: ldap\n": ["gpuadmin.yml:3: accounts.source: ", "'registry' or 'directory'"],
     "name: x\naccounts:\n  uid_first: many\n": [

@@ -115,6 +115,7 @@ def test_what_is_nobodys_home_is_a_problem_of_theirs(cluster: Cluster, what: str
         home.symlink_to("/root") if what == "a link" else home.write_text("")
     found = node(cluster, minji=MINJI, eve=EVE)
     assert "minji" in found["problems"]
+    assert (what in ("a link", "a file")) is ("it is a link, or no directory" in found["problems"]["minji"])
     assert ("eve" in found["homes"]) is (what != "open to all")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -40,7 +41,8 @@ def home(homes: int, name: str, uid: int, inode: int | None = None, device: int 
     try:
         handle = open_directory(name, homes)
     except OSError as error:
-        raise NodeError(f"their home cannot be opened: {error.strerror}") from error
+        why = "it is a link, or no directory" if error.errno in (errno.ELOOP, errno.ENOTDIR) else error.strerror
+        raise NodeError(f"their home cannot be opened: {why}") from error
     try:
         facts = os.fstat(handle)
         if facts.st_uid != uid:  # guard: only a home of its person's is moved

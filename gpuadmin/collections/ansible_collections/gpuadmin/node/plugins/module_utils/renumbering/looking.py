@@ -118,7 +118,7 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
                         words = f"{tree.point} is read-only, and has files of theirs: mount it with nosuid first"
                         report["problems"] |= dict.fromkeys(theirs, words)
             if tally.acls:
-                report["notes"].append(f"{tree.point}: {counted(tally.acls, 'ACL')} name them")
+                report["notes"].append(f"{tree.point}: {counted(tally.acls, 'ACL')} with their ids")
             if tally.snapshots:
                 report["notes"].append(
                     f"{tree.point}: {counted(tally.snapshots, 'read-only subvolume')} not looked at: what is in them "
