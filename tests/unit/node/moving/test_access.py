@@ -55,6 +55,7 @@ FILE = "authorizedkeysfile .ssh/authorized_keys .ssh/authorized_keys2"
     [
         (SSHD.format("without-password", FILE), ""),
         (SSHD.format("forced-commands-only", f"{FILE}\nallowusers admin root@10.0.0.*"), ""),
+        (SSHD.format("yes", FILE).replace("methods any", "methods publickey"), ""),
         (SSHD.format("no", FILE), "PermitRootLogin no"),
         (SSHD.format("yes", "authorizedkeysfile /etc/ssh/keys/%u"), "AuthorizedKeysFile"),
         (SSHD.format("yes", f"{FILE}\nallowusers admin\nallowusers kim"), "AllowUsers"),

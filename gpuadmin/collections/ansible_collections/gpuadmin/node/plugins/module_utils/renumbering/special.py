@@ -54,7 +54,7 @@ class Flight:
         path = os.path.join(directory, f"{FLIGHT}{os.getpid()}")
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(path, flags, 0o600)
-        sync_directory(directory)
+        sync_directory(directory)  # guard: the file is found after a cut that has what inodes would lose
         return cls(handle, sync)
 
     def write(self, specials: Iterable[Special]) -> None:
@@ -87,7 +87,7 @@ def forget(directory: str) -> None:
     for name in os.listdir(directory):
         if name == LEFT or name.startswith(FLIGHT):
             os.unlink(os.path.join(directory, name))
-    sync_directory(directory)
+    sync_directory(directory)  # guard: steps of an earlier plan are gone before the next one is there
 
 
 def of_tree(specials: Iterable[Special], phase: int, tree: str) -> Known:
