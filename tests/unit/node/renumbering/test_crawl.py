@@ -1,6 +1,7 @@
 """A walk over real trees: all that is in one, once, and nothing that is not."""
 
 import os
+import stat
 import struct
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.inode im
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.sweeping import Plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.walker import Walker, _Level
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.walker import Walker, _Level, is_hidden
 
 from tests.support.deep_tree import descend, plant
 from tests.support.storage import mounted, run
@@ -103,6 +104,18 @@ def test_who_moves_a_deep_directory_leads_the_walk_nowhere(tmp_path: Path, monke
         os.close(handle)
     assert owner(outside / "roots") == OLD
     assert "was moved while it was looked at" in walker.tally.words[0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "uid", "gid", "hidden"),
+    [
+        (0o700, 0, 0, True), (0o710, 0, 0, True), (0o760, 0, 1001, True), (0o710, 0, 1001, False),
+        (0o701, 0, 0, False), (0o700, 1001, 0, False),
+    ],
+)  # fmt: skip
+def test_where_none_but_root_gets_in(mode: int, uid: int, gid: int, hidden: bool) -> None:
+    facts = os.stat_result((stat.S_IFDIR | mode, 1, 1, 1, uid, gid, 0, 0, 0, 0))
+    assert is_hidden(facts) is hidden
 
 
 @pytest.mark.btrfs
