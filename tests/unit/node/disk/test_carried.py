@@ -139,10 +139,7 @@ def test_what_hangs_hides_nothing_else(tmp_path: Path, monkeypatch: pytest.Monke
 def test_mounts_are_not_entered(tmp_path: Path) -> None:
     homes = tmp_path / "homes"
     owned(homes / "minji/lost", 1051)
-    table = (
-        "1 1 0:1 / / rw - ext4 /dev/sda rw\n"
-        f"2 1 0:2 / {homes}/minji rw - fuse.x x rw\n"
-    )
+    table = f"1 1 0:1 / / rw - ext4 /dev/sda rw\n2 1 0:2 / {homes}/minji rw - fuse.x x rw\n"
     assert 1051 not in found(tmp_path, homes, mountinfo=table).ids
     for kind in ("nfs4", "autofs"):
         there = owned(tmp_path / kind, 1051)
