@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import trees
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import inode, trees
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import walker as module
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import crawl
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.inode import Changer
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
@@ -104,6 +105,30 @@ def test_who_moves_a_deep_directory_leads_the_walk_nowhere(tmp_path: Path, monke
         os.close(handle)
     assert owner(outside / "roots") == OLD
     assert "was moved while it was looked at" in walker.tally.words[0]
+
+
+@pytest.mark.holds(
+    "what cannot be entered has not changed hands", "what cannot be taken up has not changed hands",
+    "what cannot be listed has not changed hands",
+)  # fmt: skip
+@pytest.mark.parametrize("what", ["entered", "taken up", "listed"])
+def test_what_a_disk_does_not_give_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    def broken(*_: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    (tmp_path / "broken").mkdir()
+    handle, before = os.open(tmp_path, os.O_RDONLY), os.open(".", os.O_RDONLY)
+    walker = Walker(handle, Changer(PLAN.task(1, "tree", True), {}))
+    with monkeypatch.context() as patched:
+        patched.setattr(*((inode.os, "scandir") if what == "listed" else (module, "open_directory")), broken)
+        try:
+            walker.walk("broken" if what == "taken up" else "")
+        finally:
+            os.fchdir(before)
+            os.close(before)
+            os.close(handle)
+    assert walker.tally.failed == 1
+    assert "Input/output error" in walker.tally.words[0]
 
 
 @pytest.mark.parametrize(

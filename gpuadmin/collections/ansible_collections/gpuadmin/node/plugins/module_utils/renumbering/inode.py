@@ -86,7 +86,7 @@ class Changer:
                     except OSError as error:
                         self.tally.say(above() + entry.name, in_words(error))
         except OSError as error:
-            self.tally.say(above(), in_words(error))
+            self.tally.say(above(), in_words(error))  # guard: what cannot be listed has not changed hands
         self.tally.seen += seen
         if deferred:
             self.careful(deferred, above, linked)

@@ -114,7 +114,7 @@ class Walker:
                 inner = open_directory(name, here)
             except OSError as error:
                 if not isinstance(error, FileNotFoundError):
-                    self.tally.say(path, in_words(error))
+                    self.tally.say(path, in_words(error))  # guard: what cannot be taken up has not changed hands
                 return -1
             finally:
                 os.close(here)
@@ -132,6 +132,7 @@ class Walker:
         except FileNotFoundError:
             return -1
         except OSError as error:
+            # guard: what cannot be entered has not changed hands
             self.tally.say(self._above() + name, f"cannot be entered: {in_words(error)}")
             return -1
         # guard: a directory that was exchanged on the way in is not renumbered
