@@ -160,6 +160,13 @@ def test_a_read_only_subvolume_hides_no_program(tmp_path: Path) -> None:
         look = walk(point, apply=False)
         assert (look.snapshots, look.within_reach) == (2, ["open/kept"])
         assert look.words == ["'theirs/kept' is read-only, and becomes writable"]
+        handle, before = os.open(point, os.O_RDONLY), os.open(".", os.O_RDONLY)
+        walker = Walker(handle, Changer(PLAN.task(1, "tree", False), {}))
+        walker.walk("backups")  # as another process does that takes it up
+        os.fchdir(before)
+        os.close(before)
+        os.close(handle)
+        assert (walker.tally.snapshots, walker.tally.within_reach) == (1, [])
         assert walk(point).failed == 0
         owners = [owner(point / name / "kept/program") for name in ("theirs", "backups", "open")]
         assert owners == [NEW, OLD, OLD]
