@@ -282,13 +282,19 @@ def test_what_a_boot_could_not_do_is_kept_for_whoever_asks(
     assert (look["whole"], look["problem"]) == (True, "")
 
 
-def test_a_journal_goes_with_its_person(host: Host, disk: Path) -> None:
+@pytest.mark.holds("a log has its name on the disk before the step is done")
+def test_a_journal_goes_with_its_person(host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Path(host.path("var/log/journal/0123"))
     place.mkdir(parents=True)
     for name in (f"user-{MINJI}.journal", f"user-{MINJI}@00-01-02.journal", f"user-{JIHO}.journal", "system.journal"):
         (place / name).write_text(name)
+    synced: list[tuple[str, bool]] = []
+    monkeypatch.setattr(
+        journals, "sync_directory", lambda path: synced.append((path, "1 names" in journal.done(host.path(host.state))))
+    )
     close(host, armed=True)
     work.carry_out(host, [str(disk)])
+    assert synced[0] == (str(place), False)
     assert {path.name: path.read_text() for path in place.iterdir()} == {
         f"user-{JIHO}.journal": f"user-{MINJI}.journal",
         f"user-{JIHO}@00-01-02.journal": f"user-{MINJI}@00-01-02.journal",
