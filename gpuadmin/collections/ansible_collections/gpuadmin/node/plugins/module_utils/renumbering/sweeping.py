@@ -98,7 +98,7 @@ def drive(
             raise NodeError(
                 "not everything could change hands, and their accounts stay closed: " + "; ".join(failures[:10])
             )
-        if f"{phase} names" not in done():
+        if f"{phase} names" not in done():  # guard: a log that has its name is not renamed again -> True
             rename(phase)
             mark(f"{phase} names")
     for step, act in after:
