@@ -83,6 +83,22 @@ def test_what_an_inode_has_to_lose_it_has_afterwards(top: Path) -> None:
     assert {owner(one) for one in (still, setuid, setgid, capable)} == {NEW}
 
 
+def test_what_names_somebody_in_a_file_of_another_s_changes(top: Path) -> None:
+    """An ACL, and a capability of a user namespace; the file itself changes hands no more than its other bits."""
+    nobody = 2**32 - 1
+    entries = [(0x01, 6, nobody), (0x02, 6, MINJI), (0x04, 0, nobody), (0x10, 6, nobody), (0x20, 0, nobody)]
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries)
+    shared, capable = file(top / "shared", KIM), file(top / "capable", KIM)
+    os.setxattr(shared, "system.posix_acl_access", acl)
+    os.setxattr(capable, "security.capability", struct.pack("<IIIIII", 0x03000001, 0x2000, 0, 0, 0, MINJI))
+    assert walk(top).failed == 0
+    moved = os.getxattr(shared, "system.posix_acl_access")
+    assert struct.pack("<I", NEW) in moved
+    assert struct.pack("<I", MINJI) not in moved
+    assert os.getxattr(capable, "security.capability")[20:] == struct.pack("<I", NEW)
+    assert {owner(shared), owner(capable)} == {KIM}
+
+
 @pytest.mark.needs("chattr")
 @pytest.mark.holds("what a cut has left without its bits, or its flags, gets them again")
 def test_what_a_cut_has_taken_from_an_inode_it_gets_again(top: Path) -> None:
