@@ -297,6 +297,21 @@ def test_a_full_disk_is_a_problem_of_whose_home_has_no_room(
     assert done["problems"] == {"minji": os.strerror(errno.ENOSPC)}
 
 
+@pytest.mark.holds(
+    "whose record is damaged is not let in, and keeps nobody else out",
+    "whose record is damaged is named, and the others are taken",
+)
+def test_a_damaged_record_is_a_problem_of_its_person(cluster: Cluster) -> None:
+    cluster.home("gpu1", "jiho", JIHO, {"x": b"his\n"})
+    parts = [*cluster.parts("minji", MINJI, "gpu2"), *cluster.parts("jiho", JIHO, "gpu1")]
+    cluster.do("copy", parts)
+    Path(record.path(str(cluster.state), "minji", "gpu2", "json")).write_text("{")
+    done = cluster.do("take", parts)
+    assert [one["name"] for one in done["parts"]] == ["jiho"]
+    assert "is damaged" in done["problems"]["minji"]
+    assert done["between"] == ["minji"], "it may have its name"
+
+
 class Cut(BaseException):
     """As a kill: nothing is tidied up."""
 
