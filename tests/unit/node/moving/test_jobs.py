@@ -379,12 +379,19 @@ def test_a_home_that_has_those_of_other_nodes_is_not_taken_back(cluster: Cluster
     assert all(one["placed"] for one in cluster.parts_there("minji"))
 
 
-@pytest.mark.holds("nobody is let in before it is on the disk", "the home of one keeps nobody else's in its place")
+@pytest.mark.holds("the home of one keeps nobody else's in its place")
+def test_whose_home_has_its_name_keeps_nobody_elses_there(cluster: Cluster) -> None:
+    cluster.home("gpu2", "jiho", JIHO, {"x": b"his\n"})
+    parts = [*cluster.parts("minji", MINJI, "gpu1"), *cluster.parts("jiho", JIHO, "gpu2")]
+    cluster.do("copy", parts)
+    done = [record.Part(**one) for one in cluster.do("take", parts)["parts"]]
+    hers = [one for one in done if one.name == "minji"]
+    jobs.take_back(str(cluster.homes), hers, str(cluster.state), str(cluster.base / "run"))
+    assert [one["placed"] for name in ("minji", "jiho") for one in cluster.parts_there(name)] == [False, True]
+
+
+@pytest.mark.holds("nobody is let in before it is on the disk")
 def test_what_is_taken_back_is_on_the_disk(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster.home("gpu1", "jiho", JIHO, {"x": b"his\n"})
-    others = cluster.parts("jiho", JIHO, "gpu1")
-    cluster.do("copy", others)
-    cluster.do("take", others)  # whose home has its name keeps nobody else's there
     parts = cluster.parts("minji", MINJI, "gpu1", "gpu2")
     cluster.do("copy", parts)
     done = [record.Part(**one) for one in cluster.do("take", parts)["parts"]]
