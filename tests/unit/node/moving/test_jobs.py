@@ -387,7 +387,8 @@ def test_whose_home_has_its_name_keeps_nobody_elses_there(cluster: Cluster) -> N
     done = [record.Part(**one) for one in cluster.do("take", parts)["parts"]]
     hers = [one for one in done if one.name == "minji"]
     jobs.take_back(str(cluster.homes), hers, str(cluster.state), str(cluster.base / "run"))
-    assert [one["placed"] for name in ("minji", "jiho") for one in cluster.parts_there(name)] == [False, True]
+    found = {one["name"]: one["placed"] for one in cluster.parts_there("minji", "jiho")}
+    assert found == {"minji": False, "jiho": True}
 
 
 @pytest.mark.holds("nobody is let in before it is on the disk")
