@@ -297,6 +297,7 @@ def _perform(
         steps = {host: "open" if host in changed else "give-up" for host in documents}
         given = {"gpuadmin_renumber": {host: {**one, "step": steps[host]} for host, one in documents.items()}}
         last = session.run(PLAYBOOK, list(documents), given, check=False, doing="Opening the accounts")
+        # guard: who could not be let in is not said to be let in -> RunResult(run.hosts | armed)
         run = last if _failed(last) else RunResult(run.hosts | armed)
     return report(session, run, _result(moves, seen), advice=f"the table says why; {GO_ON}")
 

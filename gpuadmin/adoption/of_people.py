@@ -161,6 +161,7 @@ def _aside(people: People, hosts: Sequence[Host], settings: Settings) -> Iterato
         yield Conflict(
             "account that is no person's",
             f"{name}: {why}{home}. It {kept} under `protected` in gpuadmin.yml, and is not in users.yml",
+            # guard: whoever has a home and is no person by their shell is decided on -> "note"
             "decide" if where and name not in INSTALLERS else "note",
             (),
             (name,),

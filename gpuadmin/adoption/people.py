@@ -189,7 +189,10 @@ def people(
             {blob: key for blob, key in all_keys[name].items() if owners[blob] == 1},
             _addresses_of(accounts[name]),
         )
-        if person.user is None and person.refused is None:
+        if (
+            person.user is None  # guard: who is in users.yml stays as they are there
+            and person.refused is None
+        ):
             person = replace(person, user=_user(person, wanted, None if docker is None else name in docker))
         persons[name] = person
     return People(persons, aside, wanted)

@@ -142,6 +142,15 @@ def test_who_is_done_on_one_host_is_not_let_in_while_another_is_not(hosts: Hosts
     assert steps(hosts) == ["look", "close", "release", "arm", "switch", "look", "arm", "switch", "look", "open"]
 
 
+@pytest.mark.holds("who could not be let in is not said to be let in")
+def test_who_could_not_be_let_in_is_said_to_be_out(hosts: Hosts, cli: Cli) -> None:
+    hosts.fails |= {step: {"node2"} for step in ("open", "give-up", "give-up and open")}
+    code, out, err = cli("renumber", "--yes")
+    assert code != 0
+    assert "node2" in out + err
+    assert "stay locked out until it has ended" in " ".join(err.split())
+
+
 @pytest.mark.holds("nobody has a home open while it changes hands")
 def test_where_homes_change_hands_every_host_boots(hosts: Hosts, cli: Cli) -> None:
     hosts.looks["storage1"] = LOOK

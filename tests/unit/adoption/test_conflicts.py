@@ -164,6 +164,17 @@ def test_a_fault_is_the_conflict_that_it_is(fault: dict[str, Any], kinds: dict[s
         assert set(one.hosts) <= {"gpu1", "gpu2"}
 
 
+@pytest.mark.holds("whoever has a home and is no person by their shell is decided on")
+@pytest.mark.parametrize(
+    ("name", "there", "level"), [("alum", True, "decide"), ("alum", False, "note"), ("ubuntu", True, "note")]
+)
+def test_whether_somebody_with_a_home_is_no_person_is_decided(name: str, there: bool, level: str) -> None:
+    one = accounts(account(name, 1016, shell="/sbin/nologin"))
+    fault = one | {"homes": [homes(*([name] if there else []))]}
+    (found,) = conflicts(NAS, good(), good("gpu2", **fault))["account that is no person's"]
+    assert found.level == level
+
+
 @pytest.mark.parametrize(
     "kind", ["uid differs", "uid swapped", "in the group docker", "Docker of root's", "homes on the node"]
 )

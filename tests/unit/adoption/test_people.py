@@ -21,7 +21,7 @@ from gpuadmin.adoption.people import (
 )
 from gpuadmin.adoption.seen import Host
 from gpuadmin.adoption.settings import id_ranges
-from gpuadmin.config.schema import Settings
+from gpuadmin.config.schema import Settings, User
 from tests.support.adoptable import ANSWER, account, homes, host, keys
 from tests.support.sites import public_key
 
@@ -191,7 +191,25 @@ def test_keys_of_all_hosts_but_none_that_two_have() -> None:
     users = {user.name: user.keys for user in everybody.users}
     assert users == {"minji": [one], "jiho": []}
     assert {key.text: key.hosts for key in everybody.persons["minji"].keys.values()} == {one: ("a", "b"), two: ("b",)}
-    assert len(everybody.persons["jiho"].shared_keys) == 1
+    assert [len(everybody.persons[name].shared_keys) for name in ("minji", "jiho")] == [1, 1]
+
+
+@pytest.mark.holds("who is in users.yml stays as they are there")
+def test_who_is_registered_stays_as_they_are() -> None:
+    hosts = [with_accounts("a", account("minji", 1001), keys={"minji": keys(public_key("1"))})]
+    registered = User.model_validate({"name": "minji", "uid": 1001, "email": "minji@example.org"})
+    everybody = people(hosts, SETTINGS, found_people(hosts, "root", None, {}), None, {"minji": registered})
+    assert everybody.persons["minji"].user is registered
+
+
+def test_who_gets_no_uid_is_no_user() -> None:
+    one = Settings.model_validate({"name": "x", "accounts": {"uid_first": 1011, "uid_last": 1011}})
+    hosts = [with_accounts("a", account("ham", 1011)), with_accounts("b", account("dodam", 1011))]
+    everybody = people(hosts, one, found_people(hosts, "root", None, {}), None)
+    assert {name: (person.uid, person.refused) for name, person in everybody.persons.items()} == {
+        "dodam": (1011, None), "ham": (None, "no uid is left for them")
+    }  # fmt: skip
+    assert [user.name for user in everybody.users] == ["dodam"]
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,22 @@ def test_whom_pam_would_refuse_keeps_the_host_as_it_is(host: Host, monkeypatch: 
     assert "UsePAM yes" in host.text()  # jiho cannot log in without PAM, either
 
 
+def test_who_is_kept_out_already_keeps_no_host_from_a_newer_file(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sshd_keys.pam_account, "verdict", lambda _: {"refused": True, "aged": False, "words": "no"})
+    host.main.write_text(INCLUDE)
+    assert "UsePAM yes" in host.write(_10_gpuadmin=OLD).text()
+
+
+def test_where_pam_cannot_be_asked_nothing_changes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def verdict(_: str) -> dict[str, object]:
+        raise OSError(0, "PAM cannot be asked")
+
+    monkeypatch.setattr(sshd_keys.pam_account, "verdict", verdict)
+    host.main.write_text(INCLUDE)
+    with pytest.raises(NodeError, match=r"now: jiho, minji \(PAM does not answer: PAM cannot be asked\)"):
+        host.text()
+
+
 def test_people_whose_list_would_lose_a_file(host: Host) -> None:
     (host.root / "now").write_text("Match User jiho\nAuthorizedKeysFile /etc/jiho\n")
     (host.root / "then").write_text(f"AuthorizedKeysFile {SITE}\n")

@@ -26,7 +26,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     received,
     retention,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups.copy_stream import Bounds
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.copy_stream import Bounds, Room
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.home_manifest import Line, Writer
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.verifying import Limits
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.wire import Link
@@ -1043,3 +1043,12 @@ def test_nothing_that_is_sent_shortens_the_time_of_a_copy(
         for one in mine:
             least = retention.COPY_DAYS if one.ordinary else max(days, retention.COPY_DAYS)
             assert one in sets or day >= least
+
+
+def test_a_disk_with_room_is_not_written_out_for_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(f"{Room.__module__}.sync_filesystem", synced.append)
+    room = Room(str(tmp_path), Bounds(reserve=0.0))
+    for _ in range(1000):
+        room.spend(1)
+    assert synced == []

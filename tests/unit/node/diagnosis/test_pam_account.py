@@ -25,5 +25,10 @@ def test_a_verdict(tmp_path: Path, rule: str, refused: bool, aged: bool) -> None
     assert found["words"]
 
 
+def test_where_pam_does_not_begin_it_has_said_nothing(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="cannot be asked"):
+        pam_account.verdict("root", str(tmp_path / "missing"))
+
+
 def test_accounts_of_another_root_are_not_this_hosts() -> None:
     assert pam_account.pam_account(Subject(name="root", root="/nowhere")) is None

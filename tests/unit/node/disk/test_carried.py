@@ -139,13 +139,32 @@ def test_what_hangs_hides_nothing_else(tmp_path: Path, monkeypatch: pytest.Monke
 def test_mounts_are_not_entered(tmp_path: Path) -> None:
     homes = tmp_path / "homes"
     owned(homes / "minji/lost", 1051)
-    table = (
-        "1 1 0:1 / / rw - ext4 /dev/sda rw\n"
-        f"2 1 0:2 / {homes}/minji rw - fuse.x x rw\n"
-        "3 1 0:3 / /srv/nfs rw - nfs4 nas:/x rw\n"
-    )
+    table = f"1 1 0:1 / / rw - ext4 /dev/sda rw\n2 1 0:2 / {homes}/minji rw - fuse.x x rw\n"
     assert 1051 not in found(tmp_path, homes, mountinfo=table).ids
-    assert found(tmp_path, Path("/srv/nfs"), mountinfo=table).looked == []
+    for kind in ("nfs4", "autofs"):
+        there = owned(tmp_path / kind, 1051)
+        away = f"{table}3 1 0:3 / {there} rw - {kind} nas:/x rw\n"
+        assert found(tmp_path, there, mountinfo=away).looked == []
+
+
+@pytest.mark.holds("no newcomer gets the uid of files that quotas count")
+def test_what_quotas_say_of_a_whole_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Quotas:
+        def __init__(self, device: str) -> None:
+            self.device = device
+
+        def users(self) -> list[int]:
+            if self.device == "/dev/sdb":
+                raise OSError(5, "Input/output error")
+            return [1001, 1060]
+
+    monkeypatch.setattr(carried, "UserQuotas", Quotas)
+    homes, broken = owned(tmp_path / "homes", 0), owned(tmp_path / "broken", 0)
+    table = f"1 1 0:1 / / rw - ext4 /dev/sda rw\n2 1 0:2 / {broken} rw - xfs /dev/sdb rw\n"
+    answer = found(tmp_path, homes, broken, mountinfo=table)
+    assert answer.ids[1060] == "something on /, by its quotas"
+    assert "/ (all of it, by its quotas)" in answer.looked
+    assert answer.not_looked == [f"quotas of {broken}: Input/output error"]
 
 
 def test_who_fills_a_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

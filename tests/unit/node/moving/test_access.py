@@ -55,6 +55,7 @@ FILE = "authorizedkeysfile .ssh/authorized_keys .ssh/authorized_keys2"
     [
         (SSHD.format("without-password", FILE), ""),
         (SSHD.format("forced-commands-only", f"{FILE}\nallowusers admin root@10.0.0.*"), ""),
+        (SSHD.format("yes", FILE).replace("methods any", "methods publickey"), ""),
         (SSHD.format("no", FILE), "PermitRootLogin no"),
         (SSHD.format("yes", "authorizedkeysfile /etc/ssh/keys/%u"), "AuthorizedKeysFile"),
         (SSHD.format("yes", f"{FILE}\nallowusers admin\nallowusers kim"), "AllowUsers"),
@@ -81,7 +82,7 @@ def test_a_node_that_lets_root_in_by_no_key_says_so(monkeypatch: pytest.MonkeyPa
 
 def test_whom_the_storage_host_finds_at_the_addresses_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     def scanned(command: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
-        assert command[-2:] == ("10.0.0.1", "10.0.0.2")
+        assert command[-3:] == ("ed25519", "10.0.0.1", "10.0.0.2"), "and no option of ssh-keyscan's"
         text = f"# 10.0.0.1:22 SSH-2.0-OpenSSH\n10.0.0.1 {KEY}\n10.0.0.2 ssh-rsa AAAA\n"
         return subprocess.CompletedProcess(command, 0, text, "")
 

@@ -60,15 +60,19 @@ def test_what_changed_after_it_was_compared_stays_where_it_is(cluster: Cluster) 
     cluster.aside([part])
 
 
-def test_put_back_it_is_the_home_again_and_can_be_set_aside(cluster: Cluster) -> None:
+@pytest.mark.holds("nobody is let in before their old home has its name on the disk")
+def test_put_back_it_is_the_home_again_and_can_be_set_aside(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     part = placed(cluster)
     found = facts(home(cluster))
+    synced: list[tuple[str, bool]] = []
+    monkeypatch.setattr(aside, "sync_filesystem", lambda path: synced.append((path, home(cluster).exists())))
     put_back = partial(aside.put_back, cluster.node_homes(part), cluster.node_state(part), old(part))
     put_back()
     for _ in range(2):
         cluster.aside([part])
         assert not home(cluster).exists()
         put_back()
+        assert synced[-1] == (cluster.node_homes(part), True)
         put_back()
         assert differ(found, home(cluster)) == []
     cluster.aside([part])

@@ -297,6 +297,21 @@ def test_a_full_disk_is_a_problem_of_whose_home_has_no_room(
     assert done["problems"] == {"minji": os.strerror(errno.ENOSPC)}
 
 
+@pytest.mark.holds(
+    "whose record is damaged is not let in, and keeps nobody else out",
+    "whose record is damaged is named, and the others are taken",
+)
+def test_a_damaged_record_is_a_problem_of_its_person(cluster: Cluster) -> None:
+    cluster.home("gpu1", "jiho", JIHO, {"x": b"his\n"})
+    parts = [*cluster.parts("minji", MINJI, "gpu2"), *cluster.parts("jiho", JIHO, "gpu1")]
+    cluster.do("copy", parts)
+    Path(record.path(str(cluster.state), "minji", "gpu2", "json")).write_text("{")
+    done = cluster.do("take", parts)
+    assert [one["name"] for one in done["parts"]] == ["jiho"]
+    assert "is damaged" in done["problems"]["minji"]
+    assert done["between"] == ["minji"], "it may have its name"
+
+
 class Cut(BaseException):
     """As a kill: nothing is tidied up."""
 
@@ -362,6 +377,18 @@ def test_a_home_that_has_those_of_other_nodes_is_not_taken_back(cluster: Cluster
     with pytest.raises(NodeError, match="homes of other nodes"):
         jobs.take_back(str(cluster.homes), main, str(cluster.state), str(cluster.base / "run"))
     assert all(one["placed"] for one in cluster.parts_there("minji"))
+
+
+@pytest.mark.holds("the home of one keeps nobody else's in its place")
+def test_whose_home_has_its_name_keeps_nobody_elses_there(cluster: Cluster) -> None:
+    cluster.home("gpu2", "jiho", JIHO, {"x": b"his\n"})
+    parts = [*cluster.parts("minji", MINJI, "gpu1"), *cluster.parts("jiho", JIHO, "gpu2")]
+    cluster.do("copy", parts)
+    done = [record.Part(**one) for one in cluster.do("take", parts)["parts"]]
+    hers = [one for one in done if one.name == "minji"]
+    jobs.take_back(str(cluster.homes), hers, str(cluster.state), str(cluster.base / "run"))
+    found = {one["name"]: one["placed"] for one in cluster.parts_there("minji", "jiho")}
+    assert found == {"minji": False, "jiho": True}
 
 
 @pytest.mark.holds("nobody is let in before it is on the disk")

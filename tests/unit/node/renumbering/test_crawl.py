@@ -10,13 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import trees
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import inode, trees
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import walker as module
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import crawl
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.inode import Changer
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.sweeping import Plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.walker import Walker, _Level
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.walker import Walker, _Level, is_hidden
 
 from tests.support.deep_tree import descend, plant
 from tests.support.storage import mounted, run
@@ -105,6 +106,45 @@ def test_who_moves_a_deep_directory_leads_the_walk_nowhere(tmp_path: Path, monke
     assert "was moved while it was looked at" in walker.tally.words[0]
 
 
+@pytest.mark.holds(
+    "what cannot be entered has not changed hands", "what cannot be taken up has not changed hands",
+    "what cannot be listed has not changed hands",
+)  # fmt: skip
+@pytest.mark.parametrize("what", ["entered", "taken up", "listed"])
+def test_what_a_disk_does_not_give_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    def broken(*_: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    (tmp_path / "broken").mkdir()
+    handle, before = os.open(tmp_path, os.O_RDONLY), os.open(".", os.O_RDONLY)
+    walker = Walker(handle, Changer(PLAN.task(1, "tree", True), {}))
+    with monkeypatch.context() as patched:
+        patched.setattr(*((inode.os, "scandir") if what == "listed" else (module, "open_directory")), broken)
+        try:
+            walker.walk("broken" if what == "taken up" else "")
+        finally:
+            os.fchdir(before)
+            os.close(before)
+            os.close(handle)
+    assert walker.tally.failed == 1
+    assert "Input/output error" in walker.tally.words[0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "uid", "gid", "hidden"),
+    [
+        (0o700, 0, 0, True), (0o710, 0, 0, True), (0o760, 0, 1001, True), (0o710, 0, 1001, False),
+        (0o701, 0, 0, False), (0o700, 1001, 0, False),
+    ],
+)  # fmt: skip
+def test_where_none_but_root_gets_in(tmp_path: Path, mode: int, uid: int, gid: int, hidden: bool) -> None:
+    os.chown(tmp_path, uid, gid)
+    tmp_path.chmod(mode)
+    handle = os.open(tmp_path, os.O_RDONLY)
+    assert is_hidden(handle, os.fstat(handle)) is hidden
+    os.close(handle)
+
+
 @pytest.mark.btrfs
 @pytest.mark.holds("no person keeps old ids in a read-only subvolume", "people reach no file that keeps the old ids")
 def test_a_read_only_subvolume_hides_no_program(tmp_path: Path) -> None:
@@ -122,6 +162,13 @@ def test_a_read_only_subvolume_hides_no_program(tmp_path: Path) -> None:
         look = walk(point, apply=False)
         assert (look.snapshots, look.within_reach) == (2, ["'open/kept'"])
         assert look.words == ["'theirs/kept' is read-only, and becomes writable"]
+        handle, before = os.open(point, os.O_RDONLY), os.open(".", os.O_RDONLY)
+        walker = Walker(handle, Changer(PLAN.task(1, "tree", False), {}))
+        walker.walk("backups")  # as another process does that takes it up
+        os.fchdir(before)
+        os.close(before)
+        os.close(handle)
+        assert (walker.tally.snapshots, walker.tally.within_reach) == (1, [])
         assert walk(point).failed == 0
         owners = [owner(point / name / "kept/program") for name in ("theirs", "backups", "open")]
         assert owners == [NEW, OLD, OLD]

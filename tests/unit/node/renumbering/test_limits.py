@@ -66,7 +66,10 @@ def test_without_limits_the_disk_has_the_new_owners(full: Path, tmp_path: Path) 
     assert not (journal / limits.RECORD).exists()
 
 
-@pytest.mark.holds("what was limited is known after a cut", "what was limited is limited again")
+@pytest.mark.holds(
+    "what was limited is known after a cut", "what was limited is limited again",
+    "limits are on the disk before it is forgotten what they were",
+)  # fmt: skip
 def test_a_cut_forgets_no_limit(full: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handle = os.open(full.parent, os.O_RDONLY | os.O_DIRECTORY)
     uuid = file_system_of(handle)
@@ -84,10 +87,14 @@ def test_a_cut_forgets_no_limit(full: Path, tmp_path: Path, monkeypatch: pytest.
         pass
     assert limits.read(uuid) == []
     monkeypatch.setattr(limits, "_limit", real)
+    record, synced = tmp_path / limits.RECORD, []
+    monkeypatch.setattr(limits, "sync_filesystem", lambda _: synced.append((limits.read(uuid), record.exists())))
     with suppress(RuntimeError), limits.lifted([handle], str(tmp_path)):
         raise RuntimeError("whatever happens")
     os.close(handle)
     assert limits.read(uuid) == before
+    assert synced == [(before, True)]
+    assert not record.exists()
 
 
 @pytest.mark.holds("a limit whose group has gone since a cut is in nobody's way")

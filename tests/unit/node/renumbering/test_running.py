@@ -82,6 +82,7 @@ def test_a_range_that_was_made_by_hand(host: Host, child: Child, owner: str) -> 
         stream.write(f"{owner}:{BY_HAND}:65536\n")
     child(become(BY_HAND + 33))
     assert "runs " in running.busy([PERSON], host, 1)["minji"]
+    assert running.busy([Renumbering("kim", KIM, KIM)], host, 1) == {}, "the range is another's"
 
 
 @pytest.mark.holds("who may become somebody by their namespace is them")
@@ -118,5 +119,6 @@ def test_who_is_in_a_namespace_whose_owner_is_not_to_be_known() -> None:
     """As in a container: its processes may become each of its uids."""
     one = running.Running(1, "x", frozenset({KIM}), maps=frozenset({range(31100, 31110)}))
     assert running.compute({"minji": running._ids(PERSON, {})}, [one]) == {"minji": "runs x (1 process)"}
-    elsewhere = running.Running(1, "x", frozenset({KIM}), maps=frozenset({range(40000, 40010)}))
-    assert running.compute({"minji": running._ids(PERSON, {})}, [elsewhere]) == {}
+    for maps in (range(30000, 30010), range(40000, 40010)):
+        elsewhere = running.Running(1, "x", frozenset({KIM}), maps=frozenset({maps}))
+        assert running.compute({"minji": running._ids(PERSON, {})}, [elsewhere]) == {}

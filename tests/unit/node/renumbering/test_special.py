@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import special as module
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.special import (
     Flight,
     Special,
@@ -85,6 +86,18 @@ def test_what_a_cut_left_stays_until_it_is_whole(tmp_path: Path, file: Path) -> 
     assert select_tree(take_over(str(tmp_path)), 2, "/ /") == {one.inode: [replace(one, path="b", phase=2)]}
     forget(str(tmp_path))
     assert take_over(str(tmp_path)) == []
+
+
+@pytest.mark.holds(
+    "the file is found after a cut that has what inodes would lose",
+    "steps of an earlier plan are gone before the next one is there",
+)
+def test_names_come_and_go_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[list[str]] = []
+    monkeypatch.setattr(module, "sync_directory", lambda _: synced.append([one.name for one in tmp_path.iterdir()]))
+    Flight.begin(str(tmp_path), lambda: None)
+    forget(str(tmp_path))
+    assert synced == [[f"{module.FLIGHT}{os.getpid()}"], []]
 
 
 @pytest.mark.holds("what an inode had is forgotten only when it has it again on the disk")

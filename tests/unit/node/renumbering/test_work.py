@@ -9,6 +9,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import (
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.decide import Numbers, Wanted
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.ids import Mapping as Ids
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.ids import Move
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally, Task
 
 from tests.support.storage import mounted, run
 
@@ -243,6 +244,46 @@ def test_a_boot_that_nobody_armed_changes_nothing(host: Host, disk: Path) -> Non
     assert work.give_up(host) == ["minji", "jiho"]
 
 
+@pytest.mark.holds(
+    "what is mounted read-only stays so", "a look says what the disk has, and not memory",
+    "a read-only root is opened only where somebody's files are in it, and not for a look",
+    "what has changed hands is on the disk before it is looked at again",
+)  # fmt: skip
+@pytest.mark.parametrize("theirs", [{MINJI: [1, 0]}, {}], ids=["files in the root", "none"])
+def test_what_is_read_only(
+    host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch, theirs: dict[int, list[int]]
+) -> None:
+    close(host, armed=True)
+    local = [trees.Tree(f"{one} /", one) for one in ("/", "/fixed", "/data")]
+    events: list[object] = []
+    changed: set[int] = set()
+
+    def crawl(handle: int, task: Task, **_: object) -> Tally:
+        events.append((handle, "change" if task.apply else "look"))
+        changed.update([task.phase] if (handle, task.apply) == (0, True) else [])
+        return Tally(uids={} if task.apply or handle or task.phase in changed else theirs)
+
+    @contextmanager
+    def open_root(*_: object, **__: object) -> Iterator[None]:
+        events.append("open")
+        yield
+        events.append("closed")
+
+    monkeypatch.setattr(work.trees, "seen", lambda _: nullcontext(range(3)))
+    monkeypatch.setattr(work.trees, "is_read_only", lambda handle: handle < 2)
+    monkeypatch.setattr(work, "lifted", lambda handles, _: nullcontext(events.append(handles)))
+    monkeypatch.setattr(work, "crawl", crawl)
+    monkeypatch.setattr(work, "open_root", open_root)
+    monkeypatch.setattr(work, "sync_filesystem", lambda path: events.append(f"sync {Path(path).name}"))
+    monkeypatch.setattr(work, "_drop_caches", lambda: events.append("drop"))
+    found = journal.load(host.path(host.state))
+    assert found is not None
+    work._pass(host, found, local)
+    root = [(0, "look"), *(["open", (0, "change"), "closed"] if theirs else []), "drop", (0, "look")]
+    data = [(2, "change"), "sync 2", "drop", (2, "look")]
+    assert events == [[2], *([*root, "drop", *data] * 2)]
+
+
 @pytest.mark.holds("ids change when every file system is there that had something, and can be written")
 def test_a_file_system_that_is_not_mounted_at_boot_is_named(
     host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch
@@ -351,13 +392,19 @@ def test_a_home_that_is_mounted_and_made_read_only_after_the_look_changes_hands(
             run("umount", top / "home")
 
 
-def test_a_journal_goes_with_its_person(host: Host, disk: Path) -> None:
+@pytest.mark.holds("a log has its name on the disk before the step is done")
+def test_a_journal_goes_with_its_person(host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Path(host.path("var/log/journal/0123"))
     place.mkdir(parents=True)
     for name in (f"user-{MINJI}.journal", f"user-{MINJI}@00-01-02.journal", f"user-{JIHO}.journal", "system.journal"):
         (place / name).write_text(name)
+    synced: list[tuple[str, bool]] = []
+    monkeypatch.setattr(
+        journals, "sync_directory", lambda path: synced.append((path, "1 names" in journal.done(host.path(host.state))))
+    )
     close(host, armed=True)
     work.carry_out(host, [str(disk)])
+    assert synced[0] == (str(place), False)
     assert {path.name: path.read_text() for path in place.iterdir()} == {
         f"user-{JIHO}.journal": f"user-{MINJI}.journal",
         f"user-{JIHO}@00-01-02.journal": f"user-{MINJI}@00-01-02.journal",

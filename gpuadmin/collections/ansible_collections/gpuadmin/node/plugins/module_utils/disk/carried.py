@@ -94,7 +94,7 @@ def look(
     table = mounts.parse_mountinfo(mounts.read_mountinfo() if mountinfo is None else mountinfo)
     paths = [path for path in places.directories if _is_local(path, table)]
     _directories(paths, table, found)
-    _quotas(paths, table, found)
+    _quotas(paths, table, found)  # guard: no newcomer gets the uid of files that quotas count
     if places.backups is not None:
         _backups(places.backups, found)
     try:

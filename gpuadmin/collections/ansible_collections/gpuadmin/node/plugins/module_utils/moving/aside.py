@@ -118,7 +118,7 @@ def put_back(path: str, state: str, old: Old) -> None:
             return
         with _opened(str(known["where"])) as before, place.home(before, old.name, old.uid, old.inode):
             rename_new(old.name, before, old.name, homes)
-    sync_filesystem(path)
+    sync_filesystem(path)  # guard: nobody is let in before their old home has its name on the disk
 
 
 def discard(path: str, state: str, old: Old) -> dict[str, object]:

@@ -103,7 +103,7 @@ def _placed(root: str, own: Sequence[Task]) -> bool:
     known = (record.load(one.state, one.part.name, one.part.host) for one in own)
     try:
         return placing.any_placed(root, [one for one in known if one is not None])
-    except NodeError:
+    except NodeError:  # guard: whose record is damaged is not let in, and keeps nobody else out
         return True
 
 

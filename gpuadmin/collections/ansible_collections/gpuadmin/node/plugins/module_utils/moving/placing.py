@@ -158,7 +158,13 @@ def unsettle(root: str, state: str, parts: Sequence[Part], at: int) -> None:
     name, main = parts[0].name, next((one for one in parts if one.main), None)
     mine = {one.host for one in parts}
     with place.opened(root) as homes:
-        others = [one for one in record.known(state) if one.name == name and not one.there and one.host not in mine]
+        others = [
+            one
+            for one in record.known(state)
+            if one.name == name  # guard: the home of one keeps nobody else's in its place
+            and not one.there
+            and one.host not in mine
+        ]
         if main is not None and any(placed(homes, one, main) for one in others):
             # guard: a home that others were set aside for stays
             raise NodeError(f"homes of other nodes are in their home on the storage host: {others[0].host}")

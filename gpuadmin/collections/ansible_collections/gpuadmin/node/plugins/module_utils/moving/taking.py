@@ -151,7 +151,7 @@ def with_bound(task: Task) -> Task:
     """The same, with the seconds that ``take`` may need: some times those of the copy, which its person waits for."""
     try:
         known = record.load(task.state, task.part.name, task.part.host)
-    except NodeError:  # `take` says it
+    except NodeError:  # guard: whose record is damaged is named, and the others are taken
         known = None
     took = 0.0 if known is None else known.seconds
     # guard: who is kept out is kept out for some times as long as the copy took -> 20.0

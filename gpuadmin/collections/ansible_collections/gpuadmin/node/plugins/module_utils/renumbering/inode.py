@@ -86,7 +86,7 @@ class Changer:
                     except OSError as error:
                         self.tally.say(above() + entry.name, in_words(error))
         except OSError as error:
-            self.tally.say(above(), in_words(error))
+            self.tally.say(above(), in_words(error))  # guard: what cannot be listed has not changed hands
         self.tally.seen += seen
         if deferred:
             self.careful(deferred, above, linked)
@@ -108,9 +108,11 @@ class Changer:
             except OSError:
                 found = self._names(name)
             odd = bool(found) and any(one in attributes.ACLS or one == attributes.CAPABILITY for one in found)
+        if facts.st_ino in self.known:  # guard: what a cut has left without its bits, or its flags, gets them again
+            return True
         if uid < 0 and gid < 0:
-            return odd or facts.st_ino in self.known
-        if not self.task.apply or odd or (mode & 0o6000 and kind == stat.S_IFREG) or facts.st_ino in self.known:
+            return odd
+        if not self.task.apply or odd or (mode & 0o6000 and kind == stat.S_IFREG):
             return True
         if facts.st_nlink > 1 and kind == stat.S_IFREG:
             # another process may be changing the inode by another name, and has a capability to give back to it
@@ -147,11 +149,11 @@ class Changer:
                     continue
                 written = [record(one, self.task) for one in works if one.special]
                 if written:
-                    flight.write(written)
+                    flight.write(written)  # guard: what an inode would lose is written down before it changes hands
                 for work in works:
                     self._perform(work, flight)
                 if any(one.special for one in works):
-                    flight.clear()
+                    flight.clear()  # guard: what is whole is written down no more
             finally:
                 for work in works:
                     os.close(work.handle)

@@ -42,7 +42,7 @@ def rename(root: str, uids: Mapping) -> int:
         places.add(place)
         changed += 1
     for place in places:
-        sync_directory(place)
+        sync_directory(place)  # guard: a log has its name on the disk before the step is done
     return changed
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from ..btrfs import file_system_of
 from ..errors import NodeError
-from ..files import read_bytes, sync_directory, unlink_if_there, write_atomic
+from ..files import read_bytes, sync_directory, sync_filesystem, unlink_if_there, write_atomic
 from ..qgroups import SYSFS, desk
 from ..run import run
 
@@ -68,6 +68,9 @@ def lifted(handles: Sequence[int], directory: str) -> Iterator[None]:
                     problems.append(str(error))
         if problems:  # the record stays: the next boot puts back what it says
             raise NodeError("limits of btrfs are not back yet: " + "; ".join(problems[:3]))
+        for uuid, place in trees.items():
+            if known[uuid]:
+                sync_filesystem(place)  # guard: limits are on the disk before it is forgotten what they were
         unlink_if_there(record)
         sync_directory(directory)
 

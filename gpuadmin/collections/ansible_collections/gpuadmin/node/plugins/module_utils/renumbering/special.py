@@ -36,9 +36,13 @@ class Special:
 
     def is_of(self, path: str, facts: os.stat_result) -> bool:
         """Whether it is still the same thing, of the same owner, and nobody has written to it since."""
-        # guard: nobody gets a setuid bit that was another file's
-        same = (path, facts.st_ino) == (self.path, self.inode) and (facts.st_uid, facts.st_gid) in self.owners
-        return same and facts.st_mtime_ns == self.written  # guard: no setuid bit comes back to what another has written
+        return (
+            (path, facts.st_ino) == (self.path, self.inode)
+            # guard: nobody gets a setuid bit that was another file's
+            and (facts.st_uid, facts.st_gid) in self.owners
+            # guard: no setuid bit comes back to what another has written
+            and facts.st_mtime_ns == self.written
+        )
 
 
 #: Inode number → what was written down of such an inode.
@@ -57,7 +61,7 @@ class Flight:
         path = os.path.join(directory, f"{FLIGHT}{os.getpid()}")
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(path, flags, 0o600)
-        sync_directory(directory)
+        sync_directory(directory)  # guard: the file is found after a cut that has what inodes would lose
         return cls(handle, sync)
 
     def write(self, specials: Iterable[Special]) -> None:
@@ -90,7 +94,7 @@ def forget(directory: str) -> None:
     for name in os.listdir(directory):
         if name == LEFT or name.startswith(FLIGHT):
             os.unlink(os.path.join(directory, name))
-    sync_directory(directory)
+    sync_directory(directory)  # guard: steps of an earlier plan are gone before the next one is there
 
 
 def select_tree(specials: Iterable[Special], phase: int, tree: str) -> Known:

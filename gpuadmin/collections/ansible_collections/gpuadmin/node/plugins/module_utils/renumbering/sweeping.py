@@ -77,7 +77,7 @@ def drive(
     """
     tallies = []
     for phase in numbers:
-        if f"{phase} names" in done():
+        if f"{phase} names" in done():  # guard: a log that has its name is not renamed again
             continue
         failures: list[str] = []
         # trees that an earlier boot has been through, too: whoever is not of the plan was let in since

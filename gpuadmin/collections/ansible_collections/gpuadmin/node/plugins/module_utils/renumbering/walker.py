@@ -128,7 +128,7 @@ class Walker:
                 inner = open_directory(name, here)
             except OSError as error:
                 if not isinstance(error, FileNotFoundError):
-                    self.tally.say(path, in_words(error))
+                    self.tally.say(path, in_words(error))  # guard: what cannot be taken up has not changed hands
                 return -1
             finally:
                 os.close(here)
@@ -146,6 +146,7 @@ class Walker:
         except FileNotFoundError:
             return -1
         except OSError as error:
+            # guard: what cannot be entered has not changed hands
             self.tally.say(self._above() + name, f"cannot be entered: {in_words(error)}")
             return -1
         # guard: a directory that was exchanged on the way in is not renumbered
@@ -166,10 +167,11 @@ class Walker:
         found = subvolume_of(inner)
         if found is None or not found.read_only:
             return True
-        # guard: a person's own is theirs in a directory for everybody, too
-        theirs = level.facts.st_mode & 0o022 and os.fstat(inner).st_uid >= FIRST_HUMAN_UID
-        # guard: no person keeps old ids in a read-only subvolume
-        if theirs or level.facts.st_uid >= FIRST_HUMAN_UID:
+        if (
+            level.facts.st_uid >= FIRST_HUMAN_UID  # guard: no person keeps old ids in a read-only subvolume
+            # guard: a person's own is theirs in a directory for everybody, too
+            or (level.facts.st_mode & 0o022 and os.fstat(inner).st_uid >= FIRST_HUMAN_UID)
+        ):
             if self.changer.task.apply:
                 set_writable(inner)
             else:

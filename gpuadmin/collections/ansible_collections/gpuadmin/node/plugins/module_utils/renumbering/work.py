@@ -208,9 +208,10 @@ def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally
         def sweep(phase: int, number: int, apply: bool) -> Tally:
             if not trees.is_read_only(handles[number]):
                 return walk(phase, number, apply)
-            if local[number].point != "/":
+            if local[number].point != "/":  # guard: what is mounted read-only stays so
                 return Tally()  # the plan has said so
             seen = walk(phase, number, False)
+            # guard: a read-only root is opened only where somebody's files are in it, and not for a look
             if not apply or not (seen.uids or seen.gids or seen.acls):
                 return seen
             with open_root(host.root, state=state, run=host.path("run/gpuadmin")):
@@ -218,8 +219,9 @@ def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally
 
         def renew(number: int) -> None:
             if not trees.is_read_only(handles[number]):
+                # guard: what has changed hands is on the disk before it is looked at again
                 sync_filesystem(f"/proc/{os.getpid()}/fd/{handles[number]}")
-            _drop_caches()
+            _drop_caches()  # guard: a look says what the disk has, and not memory
 
         return drive(
             [one.key for one in local], plan.numbers, sweep,
@@ -233,8 +235,9 @@ def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally
 
 
 def _renamed(host: Host, found: Journal) -> None:
-    with open_root(host.root, state=host.path(host.state), run=host.path("run/gpuadmin")):
-        renaming.carry_out(host, found.people)
+    if any(one.was for one in found.people):
+        with open_root(host.root, state=host.path(host.state), run=host.path("run/gpuadmin")):
+            renaming.carry_out(host, found.people)
 
 
 def _drop_caches() -> None:
