@@ -53,7 +53,7 @@ def report(text: str) -> dict[str, Any]:
     return {
         "cluster": text, "begun": text, "last": text, "who": [text],
         "term": "2026-2", "phases": {"wipe": "pending"}, "staying": {text: text}, "kept": {f"{text}2": text},
-        "leaving": [{"name": text, "uid": 20000, "home": text, "problem": text, "files": 1, "bytes": 1,
+        "leaving": [{"name": text, "of": text, "uid": 20000, "home": text, "problem": text, "files": 1, "bytes": 1,
                      "verified": None}],
         "bytes_freed": 1, "scratch": {text: {"entries": 1, "bytes": 1}},
         "backup": {"name": text, "path": text, "created": text, "until": text, "copies": {text: text},

@@ -9,7 +9,7 @@ from gpuadmin.adoption.proposal import propose
 from tests.support.adoptable import ROOT, account, homes, host, keys, storage
 from tests.support.sites import public_key
 
-pytestmark = [pytest.mark.root, pytest.mark.needs("unshare", "usermod", "pgrep", "runuser")]
+pytestmark = [pytest.mark.root, pytest.mark.needs("unshare")]
 NAMES = {"minji": 51001, "taeho": 51002, "j.doe": 51003}
 #: A host of the test's own: nothing outside of the namespace changes.
 SETUP = """

@@ -85,13 +85,13 @@ def test_check_mode_prunes_and_wipes_nothing(tmp_path: Path, begun: list[str], m
 
 
 @pytest.mark.holds("check mode renumbers nobody")
-@pytest.mark.parametrize("step", ["close", "carry-out", "open", "give-up"])
+@pytest.mark.parametrize("step", ["close", "arm", "open", "give-up"])
 def test_check_mode_renumbers_nobody(step: str, tmp_path: Path, begun: list[str]) -> None:
     people = [{"name": "minji", "uid": 20001}]
     expected = {"minji": [1001, 20001]}
     document = {"step": step, "people": people, "expected": expected, "state_directory": str(tmp_path / "state")}
     found = look("renumber", document)
-    assert found["operations"] == (["minji: uid 1001 becomes 20001"] if step == "carry-out" else [])
+    assert found["operations"] == (["minji: uid 1001 becomes 20001"] if step == "arm" else [])
     assert begun == []
     assert list(tmp_path.iterdir()) == []
 

@@ -117,6 +117,11 @@ def _there(path: str) -> bool:
         return False
 
 
+def _printable(path: str) -> str:
+    """A path, the last part of which a person may have named."""
+    return ascii(path)[1:-1][:300]
+
+
 def _directories(paths: Sequence[str], table: list[mounts.Mount], found: Carried) -> None:
     points = {one.point for one in table}
     level = list(paths)
@@ -124,10 +129,10 @@ def _directories(paths: Sequence[str], table: list[mounts.Mount], found: Carried
         below = []
         for path, answer in in_turn(_entries, level, seconds=SECONDS, total=TOTAL):
             if isinstance(answer, Failed):
-                found.not_looked.append(f"{quoted(path)[1:-1]}: {answer.why}")
+                found.not_looked.append(f"{_printable(path)}: {answer.why}")
                 continue
             if len(answer) == MOST:
-                found.not_looked.append(f"{quoted(path)[1:-1]}: has more than {MOST} entries")
+                found.not_looked.append(f"{_printable(path)}: has more than {MOST} entries")
             for name, is_directory, ids in answer:
                 for one in ids:
                     found.add(one, f"{path}/{quoted(name)[1:-1]}")
