@@ -82,7 +82,7 @@ def show(lab: str, site: Path, gpus: int) -> None:
     title("One uid for each person, on every host: seen first, then done")
     run(GPUADMIN, "provision", "--limit", "storage1", "--yes")  # who has no account there yet gets one
     run(GPUADMIN, "renumber", "--check")
-    run(GPUADMIN, "renumber", "--yes")
+    run(GPUADMIN, "renumber", "--yes", "--force")
     expect(admin("plain2", "stat -c %U /home/minji/results") == "minji\n", "minji's file is still hers")
 
     title("Homes go to the storage host: nothing is deleted, what was there twice is there twice")
