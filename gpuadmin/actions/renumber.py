@@ -12,8 +12,8 @@ from gpuadmin.accounts import renumbering
 from gpuadmin.accounts.renumber_plan import plan
 from gpuadmin.accounts.renumbering import Moves
 from gpuadmin.accounts.requests import known, refuse_protected
-from gpuadmin.actions.shared.power import PowerRequest, find_targets, go, look, with_jobs
-from gpuadmin.actions.shared.queue import Away, ask, away, controller
+from gpuadmin.actions.shared.power import PowerRequest, go, look_and_decide
+from gpuadmin.actions.shared.queue import Away, ask, controller
 from gpuadmin.answers import Answers
 from gpuadmin.common.names import ACCOUNT
 from gpuadmin.common.text import listed
@@ -21,7 +21,7 @@ from gpuadmin.config.queue import there
 from gpuadmin.errors import ConfigError, GpuadminError, RefusedError
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
-from gpuadmin.power import Decision, Step, decide
+from gpuadmin.power import Decision, Step
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.session import Session, opened
 
@@ -320,12 +320,8 @@ def _boot(session: Session, names: Sequence[str], force: bool) -> Boot:
     request = PowerRequest("reboot", tuple(names), when_idle=False, at=None, force=force)
     if not names:
         return Boot(request, Decision((), {}), Away(session))
-    targets = find_targets(session, names)
-    answers = look(session, request, targets)
-    queue = away(session, names)
-    known = {host: with_jobs(queue, host, found, request) for host, found in answers.known.items()}
-    failed = {host: answers.unknown[host] for host in answers.failed}
-    return Boot(request, decide("reboot", targets, known, waits=force, failed=failed), queue)
+    _targets, _answers, queue, decision = look_and_decide(session, request)
+    return Boot(request, decision, queue)
 
 
 def _problems(session: Session, hosts: Sequence[str]) -> dict[str, str]:

@@ -72,13 +72,7 @@ def switch(options: Options, request: PowerRequest) -> int:
     """Reboot hosts, or switch them off. Returns the exit code."""
     with opened(request.action, options) as session:
         at = None if request.at is None else moment(request.at, datetime.now())
-        targets = find_targets(session, request.patterns)
-        answers = look(session, request, targets)
-        waits = request.when_idle or request.force or at is not None
-        failed = {host: answers.unknown[host] for host in answers.failed}
-        queue = away(session, [one.name for one in targets])
-        known = {host: with_jobs(queue, host, found, request) for host, found in answers.known.items()}
-        decision = decide(request.action, targets, known, waits=waits, failed=failed)
+        targets, answers, queue, decision = look_and_decide(session, request)
         builder = _plan(session, request, decision, at)
         queue.plan(builder, decision.hosts, back=request.action == "reboot")
         if not session.plan(builder.build()):
@@ -103,7 +97,18 @@ def switch(options: Options, request: PowerRequest) -> int:
         return report(session, run, result, advice=advice, unknown=[answers])
 
 
-def find_targets(session: Session, patterns: Sequence[str]) -> list[Target]:
+def look_and_decide(session: Session, request: PowerRequest) -> tuple[list[Target], Answers, Away, Decision]:
+    """Look at the hosts that are meant, and at the queue's jobs there. Returns what both say, and what can happen."""
+    targets = _find_targets(session, request.patterns)
+    answers = _look(session, request, targets)
+    waits = request.when_idle or request.force or request.at is not None
+    failed = {host: answers.unknown[host] for host in answers.failed}
+    queue = away(session, [one.name for one in targets])
+    known = {host: _with_jobs(queue, host, found, request) for host, found in answers.known.items()}
+    return targets, answers, queue, decide(request.action, targets, known, waits=waits, failed=failed)
+
+
+def _find_targets(session: Session, patterns: Sequence[str]) -> list[Target]:
     """The hosts that are meant, each once. Raises ConfigError for one that is in none of the groups, and for none."""
     allowed = {host.name for host in session.hosts}
     found = {host.name: host for pattern in patterns for host in session.site.inventory.limited(pattern, "HOST")}
@@ -122,13 +127,13 @@ def find_targets(session: Session, patterns: Sequence[str]) -> list[Target]:
     return targets
 
 
-def look(session: Session, request: PowerRequest, targets: Sequence[Target]) -> Answers:
+def _look(session: Session, request: PowerRequest, targets: Sequence[Target]) -> Answers:
     names = [one.name for one in targets]
     found = session.look(request.action, names, {"gpuadmin_power_tasks": "look"})
     return Answers.of(found.hosts, names, "power")
 
 
-def with_jobs(queue: Away, host: str, found: Mapping[str, Any], request: PowerRequest) -> Mapping[str, Any]:
+def _with_jobs(queue: Away, host: str, found: Mapping[str, Any], request: PowerRequest) -> Mapping[str, Any]:
     """What a host says, with jobs of the queue as people who are on it."""
     if host not in queue.nodes:
         return found
