@@ -1,71 +1,78 @@
-"""What hosts report, parsed: the one schema at the border. Nothing else in gpuadmin sees an answer before this does.
+"""What hosts report, parsed by its records: nothing else in gpuadmin sees an answer before this does.
 
-A report has the fields that its readers need, each of its kind and within bounds. Fields that nobody reads stay as
-they are, within the bounds of `too_much`. A report whose name is not here is dropped.
+A report has the fields of its record (gpuadmin/common/records/), each of its kind and within bounds. Others stay
+as they are, within the bounds of `too_much`. A report whose name is not here is dropped.
 """
 
 from __future__ import annotations
 
+import builtins
 import json
 import math
 import types
+import typing
 from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NotRequired, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
-from gpuadmin.ansible.shapes import adoption, images, looks, people, root_docker
-from gpuadmin.ansible.shapes.bounds import MOST, Words
+from gpuadmin.ansible.shapes import adoption, root_docker
+from gpuadmin.ansible.shapes import people as moving
+from gpuadmin.common.records import audits, diagnosis, gpus, hosts, images, people, queue
+from gpuadmin.common.records.bounds import MOST, Words
 from gpuadmin.common.text import counted
 
 DEEPEST = 40
 MOST_VALUES = 2_000_000
 
-#: Name → shape.
+People = dict[str, people.ItemReport]
+#: Name → its record's class. The reports of a take-over still have shapes of their own, in shapes/.
 REPORTS: Mapping[str, Any] = {
-    "users": people.People,
-    "homes": people.People,
-    "scratch": people.People,
-    "login_access": people.People,
-    "sessions": people.People,
+    "users": People,
+    "homes": People,
+    "scratch": People,
+    "login_access": People,
+    "sessions": People,
     "problems": list[str],
     "begun": bool,
     "refused": Words,
-    "uids": people.Taken,
-    "carried": people.Carried,
+    "uids": people.KnownUids,
+    "carried": people.CarriedUids,
     "backup": people.Backup,
-    "deleted": dict[str, people.Deleted],
-    "facts": people.Term,
+    "deleted": dict[str, people.Purged],
+    "facts": people.TermFacts,
     "store": dict[str, images.Stored],
     "verified": dict[str, list[str]],
     "node": images.NodeImages,
     "switch": images.Spent,
     "layout": dict[str, Any],
-    "power": looks.Power,
-    "gpus": looks.Gpus,
-    "grants": looks.Grants,
-    "queue": looks.Queue,
-    "mig": looks.Mig,
-    "diagnosis": looks.Diagnosis,
+    "power": hosts.Power,
+    "gpus": gpus.Gpus,
+    "grants": gpus.Grants,
+    "queue": queue.Queue,
+    "mig": gpus.Mig,
+    "diagnosis": diagnosis.Diagnosis,
     "docker_restart": str,
-    "measured": looks.Measured,
-    "idle": looks.Idle,
+    "measured": hosts.Measured,
+    "idle": gpus.Idle,
     "restored": dict[str, Any],
-    "status": looks.Status,
-    "command": looks.Command,
+    "status": hosts.Status,
+    "command": hosts.Command,
     "cleared": dict[str, Any],
-    "disk": looks.Disks,
+    "disk": hosts.Disks,
     "pruned": list[str],
-    "privileges": looks.Privileges,
-    "settings": looks.HostSettings,
-    "hardware": looks.Hardware,
-    "exposed": looks.Exposed,
+    "privileges": audits.Privileges,
+    "settings": audits.HostSettings,
+    "hardware": audits.Hardware,
+    "exposed": audits.Exposed,
     "adoption": adoption.Adoption,
-    "renumber": people.Renumbering,
-    "moving": people.Moving,
-    "moved": people.Moved,
-    "move_key": people.PublicKey,
+    "renumber": moving.Renumbering,
+    "moving": moving.Moving,
+    "moved": moving.Moved,
+    "move_key": moving.PublicKey,
     "root_docker": root_docker.RootDocker,
     "docker_moved": root_docker.Carried,
 }
@@ -73,8 +80,34 @@ _KEPT = ConfigDict(
     extra="allow",
     strict=True,  # guard: a number in a text is not a number: it would have no bound
 )
-_PEOPLE = TypeAdapter(
-    people.People,
+
+
+def shape(kind: Any) -> Any:
+    """Given a record's class, return the TypedDict of its fields: what readers get of an answer stays a mapping.
+
+    So what a record does not have (a host of another release says it) stays as it is, and a field that has a default
+    may be left out.
+    """
+    if is_dataclass(kind):
+        hints, needed = get_type_hints(kind, include_extras=True), {}
+        for one in fields(kind):
+            field = shape(hints[one.name])
+            optional = one.default is not MISSING or one.default_factory is not MISSING
+            needed[one.name] = NotRequired[field] if optional else field
+        return TypedDict(kind.__name__, needed)  # type: ignore[operator]  # mypy knows no TypedDict that is made
+    parts = get_args(kind)
+    match get_origin(kind):
+        case typing.Annotated:
+            return typing.Annotated[(shape(parts[0]), *parts[1:])]
+        case typing.Union:
+            return typing.Union[tuple(shape(one) for one in parts)]  # noqa: UP007  of so many types
+        case builtins.list | builtins.dict as origin:
+            return types.GenericAlias(origin, tuple(shape(one) for one in parts))
+    return kind
+
+
+_PEOPLE: TypeAdapter[Any] = TypeAdapter(
+    shape(People),
     config=ConfigDict(
         extra="ignore",
         strict=True,  # guard: a number in a text is not a number of a person's either
@@ -84,7 +117,7 @@ _PEOPLE = TypeAdapter(
 
 @cache
 def _adapter(name: str) -> TypeAdapter[dict[str, Any]]:
-    kind: Any = types.GenericAlias(dict, (str, REPORTS[name]))
+    kind: Any = types.GenericAlias(dict, (str, shape(REPORTS[name])))
     return TypeAdapter(kind, config=_KEPT)
 
 
@@ -95,7 +128,7 @@ class OddError(ValueError):
 def parsed(name: str, value: object) -> Any:
     """Given a report's name and what a host says, return it as its readers may take it. Raises OddError."""
     try:
-        if REPORTS[name] is people.People:
+        if REPORTS[name] is People:
             return _PEOPLE.validate_python(value)
         too_much(value, name)  # guard: a report has an end
         return _adapter(name).validate_python({name: value})[name]
@@ -108,7 +141,7 @@ def of_text(name: str, text: object) -> Any:
     if not isinstance(text, str):  # guard: a report in a text is a text
         raise OddError(f"{name} is not text")
     try:
-        if REPORTS[name] is people.People:
+        if REPORTS[name] is People:
             return _PEOPLE.validate_json(text)  # avoids thousands of objects on the way, and a tree to walk
         return parsed(name, json.loads(text, parse_constant=float))
     except ValidationError as error:

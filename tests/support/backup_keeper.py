@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, transfer
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.copy_stream import Bounds
@@ -17,6 +18,7 @@ from tests.support.storage import mounted
 PROGRAM = """
 import os, sys
 sys.path.insert(0, {collections!r})
+import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, copy_server
 backup_set.now = lambda: os.environ["TEST_NOW"]
 os.environ["SSH_ORIGINAL_COMMAND"] = sys.argv[1]
@@ -53,5 +55,6 @@ class Keeper:
 
 @contextmanager
 def keeper(tmp_path: Path, megabytes: int = 256) -> Iterator[Keeper]:
-    with mounted(tmp_path / "disk2", tmp_path / "other", megabytes) as point:
+    with mounted(tmp_path / "disk2", tmp_path / "other", megabytes) as point, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transfer, "connect", lambda host: host)  # an order may name `Keeper.remote` for the host
         yield Keeper(point)

@@ -25,6 +25,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import sessions
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 
+from gpuadmin.common.records.backups import RestoreOrder
 from tests.support import independent
 from tests.support.storage import FIRST, Storage, mounted, run
 
@@ -317,7 +318,7 @@ SEEDS = [int(GIVEN)] if GIVEN else [1, *(pytest.param(seed, marks=pytest.mark.sl
 
 
 def wanted(it: Scene, user: str, **more: object) -> restore.Request:
-    request = restore.Request(str(it.storage.root), str(it.storage.directory), user, FIRST, mountpoint=str(it.point))
+    request = RestoreOrder(str(it.storage.root), str(it.storage.directory), user, FIRST, mountpoint=str(it.point))
     return replace(request, **more)
 
 

@@ -25,6 +25,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.operations import wi
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, scratch, term_facts
 
 from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.common.records.backups import BackupOrder
 from gpuadmin.config.load import load_settings
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.term import current_term
@@ -114,7 +115,7 @@ class Cluster:
 
     def _act(self, check: bool, **given: Any) -> tuple[Any, ...]:
         """What gpuadmin.node.backup does."""
-        done = actions.act({"run_id": "", **given, **self._common()}, check=check)
+        done = actions.act(documents.parse(BackupOrder, {**given, **self._common()}, "order"), check=check)
         return done.operations, done.report, []
 
     def _facts(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:

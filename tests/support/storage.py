@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making, restore
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes
 
+from gpuadmin.common.records.backups import BackupOrder, RestoreOrder
 from tests.support.machine import cannot_mount
 
 FIRST = "20261221T010203Z-reset-2026-2"
@@ -67,8 +69,12 @@ class Storage:
         for one in (path, *path.rglob("*")):
             os.chown(one, uid, uid, follow_symlinks=False)
 
-    def request(self, name: str = FIRST, verify: list[str] | None = None) -> making.Request:
-        return making.Request(str(self.root), str(self.directory), name, str(self.point), verify, workers=1)
+    def request(self, name: str = FIRST, verify: list[str] | None = None) -> BackupOrder:
+        return self.order(name=name, users=verify)
+
+    def order(self, **more: Any) -> BackupOrder:
+        where = {"root": str(self.root), "directory": str(self.directory), "mountpoint": str(self.point)}
+        return BackupOrder(**{**where, "workers": 1, **more})
 
     def backup(self, name: str = FIRST, verify: list[str] | None = None) -> Backup:
         return making.create(self.request(name, verify))
@@ -89,9 +95,9 @@ class Storage:
         return sorted(path.name for path in self.root.iterdir())
 
 
-def wanted(storage: Storage, **more: object) -> restore.Request:
+def wanted(storage: Storage, **more: object) -> RestoreOrder:
     """A request to restore minji's home from the newest backup that has it."""
-    request = restore.Request(str(storage.root), str(storage.directory), "minji", "", mountpoint=str(storage.point))
+    request = RestoreOrder(str(storage.root), str(storage.directory), "minji", "", mountpoint=str(storage.point))
     return replace(request, **more)
 
 

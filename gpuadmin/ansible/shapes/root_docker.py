@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
-from gpuadmin.ansible.shapes.bounds import MOST, Count
+from gpuadmin.common.records.bounds import MOST, Count
 
 _Name = Annotated[str, Field(max_length=300)]
 _Line = Annotated[str, Field(max_length=2000)]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def test_long_work_survives_who_started_it(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
         storage = Storage(point)
         storage.home("minji", 20001)
-        arguments = vars(storage.request()) | {"verify": None}
+        arguments = asdict(storage.request())
         systemd = Systemd()
 
         def make(given: dict[str, Any], wait: float | None = None) -> Any:

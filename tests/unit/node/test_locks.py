@@ -14,6 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import leftovers
 
+from gpuadmin.common.records.backups import RestoreOrder
 from tests.support.storage import FIRST, MINJI, Storage
 
 SECOND = "20261222T010203Z-daily"
@@ -45,7 +46,7 @@ REMOTE = {"host": "other", "address": "127.0.0.1", "port": 1, "key": "/k", "know
 @pytest.mark.parametrize(
     ("changes", "lock"),
     [
-        (lambda at: restore.execute(restore.Request(at, at, "minji", FIRST)), "restore-minji.lock"),
+        (lambda at: restore.execute(RestoreOrder(at, at, "minji", FIRST)), "restore-minji.lock"),
         (lambda at: leftovers._delete(leftovers.Request(at, at), leftovers.Leftover("b", "u", 1, 0, 0), at), wipe.LOCK),
         (lambda at: directories.converge(directories.Request(at)), wipe.LOCK),
         (lambda at: access.converge([], True, access.Host(root=at)), "closing.lock"),
@@ -73,7 +74,7 @@ def test_homes_go_and_backups_are_made_under_their_locks(storage: Storage, reque
     storage.home(*MINJI)
     storage.backup()
     asked: list[str] = request.getfixturevalue("taken")
-    copy = {**REMOTE, "backup": FIRST, "directory": str(storage.directory)}
+    copy = {"remote": REMOTE, "name": FIRST, "directory": str(storage.directory)}
     for changes in (lambda: storage.wipe(MINJI), lambda: storage.backup(SECOND), lambda: work.copy_backup(copy)):
         with pytest.raises(NodeError, match="is held"):
             changes()

@@ -22,6 +22,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
+from gpuadmin.common.records.backups import BackupOrder
 from tests.support.deep_tree import plant
 from tests.support.storage import FIRST, JIHO, MINJI, SECOND, Storage, wanted
 
@@ -89,7 +90,7 @@ def test_a_set_that_is_deleted_while_it_is_verified_is_none_again(
 def test_a_home_with_too_much_is_a_problem_and_kept(storage: Storage) -> None:
     storage.home("minji", 20001, {f"f{number}": b"x" for number in range(60)})
     storage.home(*JIHO)
-    backup = making.create(replace(storage.request(), entries=50))
+    backup = making.create(replace(storage.request(), home_entries=50))
     assert set(backup.homes) == {"jiho"}
     assert "more than 50 entries" in backup.problems["minji"]
     assert "more than 50 entries" in storage.wipe(MINJI).conflicts[0]
@@ -123,7 +124,7 @@ def test_a_home_that_takes_too_long_is_a_problem_and_kept(storage: Storage, monk
 
     monkeypatch.setattr(extents, "pieces", slow)
     begun = time.monotonic()
-    backup = making.create(replace(storage.request(), seconds=5, workers=2))
+    backup = making.create(replace(storage.request(), home_seconds=5, workers=2))
     assert time.monotonic() - begun < 120
     assert list(backup.homes) == ["jiho"]
     assert "longer than 5 seconds" in backup.problems["minji"]
@@ -147,7 +148,7 @@ def test_a_process_that_dies_is_one_home_s_problem(storage: Storage, monkeypatch
     assert "-9" in backup.problems["minji"]
 
 
-def killed(storage: Storage, attribute: str, request: making.Request) -> None:
+def killed(storage: Storage, attribute: str, request: BackupOrder) -> None:
     """Make a backup in a process, and kill that when jiho's home is done and minji's is not."""
     child = os.fork()
     if child == 0:
@@ -186,7 +187,7 @@ def test_a_run_that_is_killed_loses_only_the_home_that_it_was_at(
         restore.execute(wanted(storage, user="jiho"))
     log, real = storage.point / "log", making._write_manifest
 
-    def logged(task: tuple[making.Request, backup_set.Backup, str]) -> home_manifest.Total:
+    def logged(task: tuple[BackupOrder, backup_set.Backup, str]) -> home_manifest.Total:
         with log.open("a") as stream:
             stream.write(task[2])
         return real(task)

@@ -16,13 +16,13 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     home_reader,
     making,
     restore,
-    restore_plan,
     snapshots,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import home_owner
 
+from gpuadmin.common.records.backups import RestoreOrder
 from tests.support.hostile_home import hostile
 from tests.support.operations import ask
 from tests.support.storage import FIRST, JIHO, MINJI, SECOND, Storage, flip, run, wanted
@@ -30,7 +30,7 @@ from tests.support.storage import FIRST, JIHO, MINJI, SECOND, Storage, flip, run
 pytestmark = [pytest.mark.btrfs, pytest.mark.usefixtures("end_of_the_year")]
 
 
-def look(request: restore_plan.Request) -> tuple[str, ...]:
+def look(request: RestoreOrder) -> tuple[str, ...]:
     """What a restore says that it would do."""
     plan, _backup, _away = restore.look(request, mounts.read_mountinfo())
     return plan.operations
@@ -535,8 +535,8 @@ def test_removing_a_set(storage: Storage) -> None:
         backup_set.remove(str(storage.directory), "../homes")
 
 
-def restoring(storage: Storage, **more: Any) -> restore.Request:
-    request = restore.Request(str(storage.root), str(storage.directory), "minji", FIRST, mountpoint=str(storage.point))
+def restoring(storage: Storage, **more: Any) -> RestoreOrder:
+    request = RestoreOrder(str(storage.root), str(storage.directory), "minji", FIRST, mountpoint=str(storage.point))
     return replace(request, **more)
 
 

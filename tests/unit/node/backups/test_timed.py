@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     backup_set,
-    jobs,
     making,
     restore,
     timed,
@@ -18,8 +17,11 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.copy_stream import Bounds, NoRoom
 
+from gpuadmin.common.records.backups import BackupHost, BackupOrder
 from tests.support.backup_keeper import keeper
 from tests.support.storage import FIRST, JIHO, MINJI, SECOND, Storage, mounted, wanted
+
+NAS2 = BackupHost("nas2", "127.0.0.1", "/k", "/h")
 
 
 @pytest.mark.btrfs
@@ -30,10 +32,13 @@ def test_the_timer_s_backup(tmp_path: Path) -> None:
         kept = storage.backup()
         settings = {
             "root": str(storage.root), "directory": str(storage.directory), "mountpoint": str(point), "workers": 1,
-            "ordinary": 1, "remote": None,
+            "ordinary": "1", "remote": None, "of another release": 1,
         }  # fmt: skip
         (tmp_path / "backups.json").write_text(json.dumps(settings))
-        assert timed.make(settings, "20250101T000000Z-daily") == "20250101T000000Z-daily"
+        assert (
+            timed.make(timed.read_order(json.dumps(settings).encode()), "20250101T000000Z-daily")
+            == "20250101T000000Z-daily"
+        )
         assert timed.main(str(tmp_path), timed.make) == 0
         names = [one.name.partition("-")[2] for one in backup_set.complete(str(storage.directory))]
         assert sorted(names) == ["daily", kept.name.partition("-")[2]]
@@ -45,20 +50,10 @@ def test_the_timer_s_backup(tmp_path: Path) -> None:
 def test_what_one_home_lacks_is_said(storage: Storage, capsys: pytest.CaptureFixture[str]) -> None:
     storage.home("minji", 20001, {f"f{number}": b"x" for number in range(2000)})
     storage.home(*JIHO)
-    timed.make({
-        "root": str(storage.root), "directory": str(storage.directory), "mountpoint": str(storage.point), "workers": 2,
-        "ordinary": 3, "home_seconds": 600, "home_entries": 1000,
-    }, SECOND)  # fmt: skip
+    timed.make(storage.order(workers=2, ordinary=3, home_seconds=600, home_entries=1000), SECOND)
     said = capsys.readouterr()
     assert "Warning: minji holds more than 1000 entries (backups.home_entries): not backed up" in said.err
     assert "1 home" in said.out
-
-
-def settings_of(storage: Storage, **more: Any) -> dict[str, Any]:
-    return {
-        "root": str(storage.root), "directory": str(storage.directory), "mountpoint": str(storage.point), "workers": 1,
-        "ordinary": 1, "remote": None, **more,
-    }  # fmt: skip
 
 
 @pytest.mark.btrfs
@@ -78,7 +73,7 @@ def test_a_full_disk_heals_by_what_may_go(storage: Storage) -> None:
     os.sync()
     with pytest.raises(backup_set.NodeError, match="no backup was begun"):
         storage.backup(SECOND, verify=[])
-    timed.make(settings_of(storage), SECOND)
+    timed.make(storage.order(ordinary=1), SECOND)
     assert [one.name for one in backup_set.complete(str(storage.directory))][-1] == SECOND
 
 
@@ -88,11 +83,11 @@ def test_a_manifest_without_room_is_that_home_s_problem(storage: Storage, monkey
     storage.home(*JIHO)
     real = making._written
 
-    def full(request: making.Request, backup: backup_set.Backup, name: str) -> Any:
+    def full(order: BackupOrder, backup: backup_set.Backup, name: str) -> Any:
         if name == "minji":
             Path(backup.manifest(name)).write_bytes(b"half")
             raise OSError(28, "No space left on device")
-        return real(request, backup, name)
+        return real(order, backup, name)
 
     monkeypatch.setattr(making, "_written", full)
     made = storage.backup()
@@ -111,8 +106,8 @@ def test_a_backup_host_that_hangs_stops_no_backup(
     asked, over = tmp_path / "asked", tmp_path / "over"
     script = f"touch {asked}; until [ -e {over} ]; do sleep 0.1; done; exit 1"
     hanging = transfer.Remote("nas2", ("sh", "-c", script), Bounds(idle=300, total=300))
-    monkeypatch.setattr(jobs, "remote_of", lambda _: hanging)
-    settings = settings_of(storage, remote={"host": "nas2"})
+    monkeypatch.setattr(transfer, "connect", lambda _: hanging)
+    settings = storage.order(ordinary=1, remote=NAS2)
     said: list[Exception] = []
 
     def copy() -> None:
@@ -152,8 +147,8 @@ def test_the_copy_goes_on_with_what_was_made_meanwhile(
             return real(backup, *more)
 
         monkeypatch.setattr(transfer, "send", slowly)
-        monkeypatch.setattr(jobs, "remote_of", lambda _: other.remote)
-        timed.copy(settings_of(storage, remote={"host": "nas2"}))
+        monkeypatch.setattr(transfer, "connect", lambda _: other.remote)
+        timed.copy(storage.order(ordinary=1, remote=NAS2))
         assert list(other.sets) == [FIRST, SECOND]
     found = backup_set.complete(str(storage.directory))
     assert [set(one.copies) for one in found] == [{"nas2"}, {"nas2"}]
@@ -164,10 +159,10 @@ def test_what_is_read_stays_and_is_named(storage: Storage, capsys: pytest.Captur
     storage.home(*MINJI)
     storage.backup("20250101T000000Z-daily", verify=[])
     with backup_set.reading(str(storage.directory), "20250101T000000Z-daily"):
-        timed.make(settings_of(storage), SECOND)
+        timed.make(storage.order(ordinary=1), SECOND)
         assert "20250101T000000Z-daily is in use" in capsys.readouterr().out
         assert len(backup_set.complete(str(storage.directory))) == 2
-    timed.make(settings_of(storage), "20261229T010203Z-daily")
+    timed.make(storage.order(ordinary=1), "20261229T010203Z-daily")
     assert [one.name for one in backup_set.complete(str(storage.directory))] == ["20261229T010203Z-daily"]
 
 
@@ -186,7 +181,7 @@ def test_a_manifest_leaves_a_reserve(storage: Storage, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(making, "check_room", room)
     monkeypatch.setattr(making, "each", lambda work, tasks, *_, **__: [(one, work(one)) for one in tasks])
-    request = making.Request(str(storage.root), str(storage.directory), SECOND, str(storage.point), (), workers=1)
+    request = storage.request(SECOND, [])
     full = (2, 3)  # after the set was begun
     with pytest.raises(backup_set.NodeError, match="has no room for the manifests"):
         making.create(request)

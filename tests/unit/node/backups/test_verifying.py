@@ -196,6 +196,6 @@ def test_what_a_backup_holds_is_not_too_much_to_be_verified(storage: Storage) ->
     home = storage.home(*MINJI)
     for number in range(40):
         (home / str(number)).write_bytes(b"1")
-    backup = making.create(replace(storage.request(), entries=42))
+    backup = making.create(replace(storage.request(), home_entries=42))
     assert backup.problems == {}
     assert backup.homes["minji"].verified

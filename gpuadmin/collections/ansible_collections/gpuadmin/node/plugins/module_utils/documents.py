@@ -1,23 +1,22 @@
-"""Documents: what the controller wants of an operation, parsed once into dataclasses. It is hostile until then.
+"""Documents, parsed into records: what the controller wants, what a unit is to do, what is in a file of this host.
 
-An operation's dataclass says it all: names, types, which fields are needed, and what the others are without it.
+A record's class says it all: names, types, bounds, which fields are needed, and what the others are without them.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import typing
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from functools import cache
+from typing import Annotated, Any, Literal, Optional, TypeVar
 
 from .errors import NodeError
 from .fields import quoted, whole_number
 
 T = TypeVar("T")
-_OPTIONAL = " | None"
 _WORDS = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
 
 
@@ -32,84 +31,80 @@ class PersonEntry:
 
 
 @dataclass(frozen=True)
-class BackupHost:
-    """The host of the second copies."""
-
-    #: Its name in the inventory.
-    host: str
-    #: Its address on the cluster's own network.
-    address: str
-    #: The private key on this host, and the file that holds the other host's key.
-    key: str
-    known_hosts: str
-    port: int = 22
-    #: The address that this host calls from.
-    source: str | None = None
-
-
-@dataclass(frozen=True)
 class ChainLink:
     """A node's place in a chain of relays: addresses, empty at its ends."""
 
-    port: int | None = None
-    previous: str | None = None
-    next: str | None = None
+    port: Optional[int] = None
+    previous: Optional[str] = None
+    next: Optional[str] = None
 
 
-def parse(kind: type[T], given: object, at: str) -> T:
-    """Given a dataclass and a document, return the dataclass. Raises NodeError, which names the path of what is wrong.
+def parse(kind: type[T], given: object, at: str, *, templated: bool = False) -> T:
+    """Given a record's class and a document, return the record. Raises NodeError, which names the path of the fault.
 
-    A null field counts as left out. An unknown field is refused, because somebody meant something by it.
+    ``templated``: a template of Ansible's wrote it, so a number may be text, and null means left out. An unknown field
+    is refused, because somebody meant something by it.
     """
     if not isinstance(given, Mapping):
         raise NodeError(f"{at} is {quoted(given)}, not a mapping")
-    known = _fields(kind)  # type: ignore[arg-type]  # a class is hashable
+    known = find_fields(kind)
     odd = [name for name in given if name not in known]
     if odd:
         raise NodeError(f"{at} has {quoted(odd[0])}, which is not one of {', '.join(known)}")
     values = {}
     for name, (wanted, needed) in known.items():
-        value = given.get(name)
-        if value is not None:
-            values[name] = _value(wanted, value, f"{at}.{name}")
+        if name in given and not (templated and given[name] is None):
+            values[name] = _parse_value(wanted, given[name], f"{at}.{name}", templated)
         elif needed:
             raise NodeError(f"{at}.{name} is missing")
     return kind(**values)
 
 
-@lru_cache(maxsize=None)
-def _fields(kind: type) -> dict[str, tuple[Any, bool]]:
-    """Name → its type, whether it has no default. Python 3.9 cannot evaluate `X | None`."""
-    names = vars(sys.modules[kind.__module__])
-    found = {}
-    for field in fields(kind):
-        text = str(field.type)
-        kind_of = eval(text[: -len(_OPTIONAL)] if text.endswith(_OPTIONAL) else text, dict(names))
-        needed = field.default is MISSING and field.default_factory is MISSING
-        found[field.name] = (kind_of, needed)
-    return found
+@cache
+def find_fields(kind: Any) -> dict[str, tuple[Any, bool]]:
+    """Return the fields of a record's class: name → its type, whether it has no default."""
+    types = typing.get_type_hints(kind, include_extras=True)
+    needed = {one.name: one.default is MISSING and one.default_factory is MISSING for one in fields(kind)}
+    return {name: (types[name], needed[name]) for name in needed}
 
 
-def _value(kind: Any, value: object, at: str) -> Any:
+def _parse_value(kind: Any, value: object, at: str, templated: bool) -> Any:
     if kind is Any:
         return value
     if is_dataclass(kind):
-        return parse(kind, value, at)  # type: ignore[arg-type]  # it is a class
+        return parse(kind, value, at, templated=templated)  # type: ignore[arg-type]  # it is a class
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        found = _parse_value(inner[0], value, at, templated)
+        for bound in inner[1:]:
+            problem = bound.find_problem(found)
+            if problem is not None:  # guard: a field of a record is within its bounds
+                raise NodeError(f"{at} is {quoted(value)}: {problem}")
+        return found
+    if origin is typing.Union:
+        kinds = [one for one in inner if one is not type(None)]
+        if value is None and len(kinds) < len(inner):
+            return None
+        for one in kinds[:-1]:
+            with suppress(NodeError):
+                return _parse_value(one, value, at, templated)
+        return _parse_value(kinds[-1], value, at, templated)
     if origin is Literal:
         if value not in inner:
             raise NodeError(f"{at} is {quoted(value)}, not one of {', '.join(map(str, inner))}")
         return value
-    if origin is Sequence:
+    if origin in (Sequence, list):
         if not isinstance(value, (list, tuple)):
             raise NodeError(f"{at} is {quoted(value)}, not a list")
-        return [_value(inner[0], one, f"{at}[{number}]") for number, one in enumerate(value)]
-    if origin is Mapping:
+        return [_parse_value(inner[0], one, f"{at}[{number}]", templated) for number, one in enumerate(value)]
+    if origin in (Mapping, dict):
         if not isinstance(value, Mapping):
             raise NodeError(f"{at} is {quoted(value)}, not a mapping")
-        return {str(name): _value(inner[1], one, f"{at}.{name}") for name, one in value.items()}
-    # a template may have turned a number into text
-    found = whole_number(value) if kind is int else value
+        return {
+            _parse_value(inner[0], str(name), at, templated): _parse_value(inner[1], one, f"{at}.{name}", templated)
+            for name, one in value.items()
+        }
+    found = whole_number(value) if kind is int and templated else value
     good = isinstance(found, (int, float) if kind is float else kind) and (kind is bool or not isinstance(found, bool))
     if not good:
         raise NodeError(f"{at} is {quoted(value)}, not {_WORDS[kind]}")

@@ -30,7 +30,7 @@ def run(name: str, given: object, *, check: bool, **more: Any) -> dict[str, obje
     operation = importlib.import_module(place)
     each = getattr(operation, "EACH", None)
     try:
-        answer: Answer = operation.operate(parse(operation.Document, given, name), check, **more)
+        answer: Answer = operation.operate(parse(operation.Document, given, name, templated=True), check, **more)
     except (NodeError, RootError, OSError) as error:
         words = in_words(error)
         # guard: only what failed before it began says so -> {"begun": False}

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gpuadmin.common import records
+
 _OPERATIONS = Path(__file__).parents[1] / "module_utils/operations"
 
 
@@ -28,12 +30,30 @@ def filled(
 
 @cache
 def declared(name: str) -> tuple[str | None, tuple[str, ...]]:
-    """An operation's `ROLE` and the fields of its `Document`, from its source, which is quicker than an import."""
+    """An operation's `ROLE` and the fields of its `Document`, from its source, which is quicker than an import.
+
+    A record that others take as well is in gpuadmin/common/records/, and named `Document` where it is imported.
+    """
     role: str | None = None
     fields: tuple[str, ...] = ()
-    for node in ast.parse((_OPERATIONS / f"{name}.py").read_text(encoding="utf-8")).body:
+    for node in _read_body(_OPERATIONS / f"{name}.py"):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ROLE":
             role = ast.literal_eval(node.value)
+        if isinstance(node, ast.ImportFrom) and node.names[0].asname == "Document":
+            record = next(
+                one
+                for one in _read_body(Path(records.__path__[0]) / f"{str(node.module).rpartition('.')[2]}.py")
+                if isinstance(one, ast.ClassDef) and one.name == node.names[0].name
+            )
+            fields = _list_fields(record)
         if isinstance(node, ast.ClassDef) and node.name == "Document":
-            fields = tuple(ast.unparse(one.target) for one in node.body if isinstance(one, ast.AnnAssign))
+            fields = _list_fields(node)
     return role, fields
+
+
+def _read_body(path: Path) -> list[ast.stmt]:
+    return ast.parse(path.read_text(encoding="utf-8")).body
+
+
+def _list_fields(record: ast.ClassDef) -> tuple[str, ...]:
+    return tuple(ast.unparse(one.target) for one in record.body if isinstance(one, ast.AnnAssign))

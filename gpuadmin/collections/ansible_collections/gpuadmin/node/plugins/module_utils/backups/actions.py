@@ -2,44 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, replace
 from typing import Any
 
+from gpuadmin.common.records.backups import BackupOrder
 from gpuadmin.common.text import counted
 
 from .. import background
+from ..answer import Answer
 from ..errors import NodeError, nothing_begun
 from . import making, pruning
-from .jobs import budget_of, chosen, copy_backup, homes_of, make_backup, prune_backups, verify_backup
+from .jobs import choose_backup, choose_homes, copy_backup, make_backup, prune_backups, verify_backup
 
 
-@dataclass
-class Done:
-    operations: list[str] = field(default_factory=list)
-    report: dict[str, Any] = field(default_factory=lambda: {"problems": []})
-
-
-def act(given: Mapping[str, Any], *, check: bool) -> Done:
-    """Given the module's arguments, do it (unless ``check``); the operations are the same in both cases.
+def act(order: BackupOrder, *, check: bool) -> Answer:
+    """Given an order, do it (unless ``check``); the operations are the same in both cases.
 
     What this very run has done is reported, and not done again.
     """
     # guard: what this run did to backups is not asked of it again -> None
-    found = None if check else background.said(_job(given), given["run_id"])
+    found = None if check else background.said(f"backup-{order.action}", order.run_id)
     if found is not None:
-        return _again(given["action"], found)
-    return {"make": _make, "verify": _verify, "copy": _copy, "prune": _prune}[given["action"]](given, check)
+        gone = [f"delete the backup {name}" for name in found] if order.action == "prune" else None
+        return Answer([f"{order.action} {found['name']}"] if gone is None else gone, _report(order.action, found))
+    return {"make": _make, "verify": _verify, "copy": _copy, "prune": _prune}[order.action](order, check)
 
 
-def _job(given: Mapping[str, Any]) -> str:
-    return f"backup-{given['action']}"
-
-
-def _done(given: Mapping[str, Any], function: background.JobFunction, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _perform(order: BackupOrder, function: background.JobFunction) -> dict[str, Any]:
     """Have it done, and return the report of it."""
-    found = background.perform(_job(given), function, arguments, start=given["run_id"])
-    return _report(given["action"], found)
+    name, arguments = f"backup-{order.action}", asdict(replace(order, run_id=""))
+    return _report(order.action, background.perform(name, function, arguments, start=order.run_id))
 
 
 def _report(action: str, found: Any) -> dict[str, Any]:
@@ -49,70 +41,40 @@ def _report(action: str, found: Any) -> dict[str, Any]:
     return {"backup": found, "problems": lacks(found) if lacks else []}
 
 
-def _again(action: str, found: Any) -> Done:
-    words = [f"delete the backup {name}" for name in found] if action == "prune" else [f"{action} {found['name']}"]
-    return Done(words, _report(action, found))
-
-
-def _required(given: Mapping[str, Any], *names: str) -> None:
-    for name in names:
-        if given.get(name) is None:
-            raise NodeError(f"{name} is needed to {given['action']} a backup")
-
-
-def _make(given: Mapping[str, Any], check: bool) -> Done:
-    _required(given, "root", "name")
-    arguments = {
-        "root": given["root"], "directory": given["directory"], "name": given["name"],
-        "mountpoint": given["mountpoint"], "verify": given["users"], "accounting": given["accounting"],
-        **budget_of(given),
-    }  # fmt: skip
-    operations, other = making.plan(making.Request(**arguments))
-    done = Done(operations)
-    done.report["problems"] = [f"{name} {problem}: not backed up" for name, problem in sorted(other.items())]
+def _make(order: BackupOrder, check: bool) -> Answer:
+    if not order.root or not order.name:
+        raise NodeError("root and name are needed to make a backup")
+    operations, other = making.plan(order)
+    report: dict[str, Any] = {"problems": [f"{name} {why}: not backed up" for name, why in sorted(other.items())]}
     if not check:  # guard: check mode begins no backup -> True
-        done.report = _done(given, make_backup, arguments)
-    return done
+        report = _perform(order, make_backup)
+    return Answer(operations, report)
 
 
-def _verify(given: Mapping[str, Any], check: bool) -> Done:
+def _verify(order: BackupOrder, check: bool) -> Answer:
     with nothing_begun():
-        found = chosen(given["directory"], given["name"])
-        wanted = homes_of(found, given["users"])
-    done = Done([f"read {counted(len(wanted), 'home')} of {found.name}, and compare each file with what was backed up"])
-    if not check:
-        arguments = {
-            "directory": given["directory"], "backup": found.name, "users": given["users"], **budget_of(given),
-        }  # fmt: skip
-        done.report = _done(given, verify_backup, arguments)
-    return done
+        found = choose_backup(order)
+        wanted = choose_homes(found, order.users)
+    operation = f"read {counted(len(wanted), 'home')} of {found.name}, and compare each file with what was backed up"
+    report = {"problems": []} if check else _perform(replace(order, name=found.name), verify_backup)
+    return Answer([operation], report)
 
 
-def _copy(given: Mapping[str, Any], check: bool) -> Done:
-    _required(given, "remote")
-    remote = given["remote"]
-    operations = [f"backup {given['name'] or 'newest'}: copy to {remote['host']} and verify there"]
+def _copy(order: BackupOrder, check: bool) -> Answer:
+    if order.remote is None:
+        raise NodeError("remote is needed to copy a backup")
+    operations = [f"backup {order.name or 'newest'}: copy to {order.remote.host} and verify there"]
     if check:
-        return Done(operations)  # guard: check mode sends no copy
-    arguments = {
-        "directory": given["directory"], "backup": given["name"], "host": remote["host"],
-        "address": remote["address"], "port": int(remote["port"]), "key": remote["key"],
-        "known_hosts": remote["known_hosts"], **budget_of(given),
-    }  # fmt: skip
-    return Done(operations, _done(given, copy_backup, arguments))
+        return Answer(operations, {"problems": []})  # guard: check mode sends no copy
+    return Answer(operations, _perform(order, copy_backup))
 
 
-def _prune(given: Mapping[str, Any], check: bool) -> Done:
-    arguments = {key: given[key] for key in ("directory", "days", "ordinary", "only")}
-    gone = pruning.expired(given["directory"], given["days"], given["ordinary"], given["only"])
-    done = Done([f"delete the backup {name}" for name in gone])
-    done.report["pruned"] = gone
+def _prune(order: BackupOrder, check: bool) -> Answer:
+    gone = pruning.expired(order.directory, order.days, order.ordinary, order.only)
+    report: dict[str, Any] = {"pruned": gone, "problems": []}
     if (
         not check and gone  # guard: check mode prunes nothing
     ):
-        done.report = _done(
-            given,
-            prune_backups,
-            {**arguments, "only": gone},  # guard: only what was shown is pruned -> arguments
-        )
-    return done
+        only = gone  # guard: only what was shown is pruned -> order.only
+        report = _perform(replace(order, only=only), prune_backups)
+    return Answer([f"delete the backup {name}" for name in gone], report)

@@ -6,14 +6,14 @@ import errno
 import gzip
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import IO, Any, cast
 
+from gpuadmin.common.records.backups import BackupOrder
 from gpuadmin.common.text import counted
 
 from .. import btrfs, mounts
-from ..budget import ENTRIES, SECONDS
 from ..each import Failed, each
 from ..errors import NodeError, in_words
 from ..fields import home_owner, quoted
@@ -46,33 +46,15 @@ from .verifying import Found, Limits, Task, verify_home
 SETTING = " (backups.home_seconds)"  # the seconds that a home may take
 
 
-@dataclass(frozen=True)
-class Request:
-    """``verify``: whose homes are read a second time and compared; None: everybody's.
-
-    ``seconds`` and ``entries``: what one home may take; one that takes more is a problem, and the others go on.
-    ``accounting``: this host has the database of Slurm's accounting, which is saved, too.
-    """
-
-    root: str
-    directory: str
-    name: str
-    mountpoint: str | None = None
-    verify: Sequence[str] | None = None
-    workers: int = 2
-    seconds: float = SECONDS
-    entries: int = ENTRIES
-    accounting: bool = False
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(self.seconds, self.entries)
+def limit_homes(order: BackupOrder) -> Limits:
+    """What one home may take; one that takes more is a problem, and the others go on."""
+    return Limits(order.home_seconds, order.home_entries)
 
 
-def observe(request: Request) -> tuple[dict[str, int], dict[str, str]]:
+def observe(order: BackupOrder) -> tuple[dict[str, int], dict[str, str]]:
     """The homes that there are to back up (name → uid), and what else is beside them, and why it is not a home."""
     found, other = {}, {}
-    for name, entry in sorted(directories.scan(request.root).items()):
+    for name, entry in sorted(directories.scan(order.root).items()):
         if name.startswith("."):
             continue
         if home_owner(name) is None or entry.kind != "directory":
@@ -82,101 +64,101 @@ def observe(request: Request) -> tuple[dict[str, int], dict[str, str]]:
     return found, other
 
 
-def check(request: Request, mountinfo: str | None = None) -> str:
+def check(order: BackupOrder, mountinfo: str | None = None) -> str:
     """Refuse what cannot be backed up; return the root of the subvolume that holds the homes."""
-    if not NAME.match(request.name):  # guard: a backup has a name that is one
-        raise NodeError(f"{quoted(request.name)} is not a name for a backup")
+    if not NAME.match(order.name):  # guard: a backup has a name that is one
+        raise NodeError(f"{quoted(order.name)} is not a name for a backup")
     table = mounts.read_mountinfo() if mountinfo is None else mountinfo
-    if not directories.check_root(directories.Request(request.root, mountpoint=request.mountpoint), table):
-        raise NodeError(f"there is no {request.root}")
-    check_directory(request.directory)  # guard: backups are made where root alone can enter
-    if (request.directory + "/").startswith(request.root.rstrip("/") + "/"):  # guard: backups are not in homes
-        raise NodeError(f"{request.directory} is inside of the homes; backups belong beside them")
-    return btrfs.holder(request.root)
+    if not directories.check_root(directories.Request(order.root, mountpoint=order.mountpoint), table):
+        raise NodeError(f"there is no {order.root}")
+    check_directory(order.directory)  # guard: backups are made where root alone can enter
+    if (order.directory + "/").startswith(order.root.rstrip("/") + "/"):  # guard: backups are not in homes
+        raise NodeError(f"{order.directory} is inside of the homes; backups belong beside them")
+    return btrfs.holder(order.root)
 
 
-def plan(request: Request, mountinfo: str | None = None) -> tuple[list[str], dict[str, str]]:
+def plan(order: BackupOrder, mountinfo: str | None = None) -> tuple[list[str], dict[str, str]]:
     """What making this backup means, in words, and what will not be in it; the same before and while it is made."""
-    check(request, mountinfo)
-    there = load(request.directory, request.name)
+    check(order, mountinfo)
+    there = load(order.directory, order.name)
     if there is not None:
-        lacking = [name for name in _to_verify(request, there.homes) if there.homes[name].verified is None]
-        return [f"backup {request.name}: verify {name}" for name in lacking], dict(there.problems)
-    found, other = observe(request)
-    other |= trash.problems(request.root)
-    operations = [f"backup {request.name}: snapshot of {request.root} with {counted(len(found), 'home')}"]
-    wanted = set(_to_verify(request, found))
+        lacking = [name for name in _to_verify(order, there.homes) if there.homes[name].verified is None]
+        return [f"backup {order.name}: verify {name}" for name in lacking], dict(there.problems)
+    found, other = observe(order)
+    other |= trash.problems(order.root)
+    operations = [f"backup {order.name}: snapshot of {order.root} with {counted(len(found), 'home')}"]
+    wanted = set(_to_verify(order, found))
     operations += [
-        f"backup {request.name}: manifest of {name}" + (", verify" if name in wanted else "") for name in found
+        f"backup {order.name}: manifest of {name}" + (", verify" if name in wanted else "") for name in found
     ]
-    if request.accounting:
-        asked = request.verify is None or accounting.NAME in request.verify
-        operations.append(f"backup {request.name}: dump of {accounting.WORDS}" + (", verify" if asked else ""))
+    if order.accounting:
+        asked = order.users is None or accounting.NAME in order.users
+        operations.append(f"backup {order.name}: dump of {accounting.WORDS}" + (", verify" if asked else ""))
     return operations, other
 
 
-def _to_verify(request: Request, found: Mapping[str, object]) -> list[str]:
-    return sorted(found) if request.verify is None else [name for name in sorted(request.verify) if name in found]
+def _to_verify(order: BackupOrder, found: Mapping[str, object]) -> list[str]:
+    return sorted(found) if order.users is None else [name for name in sorted(order.users) if name in found]
 
 
-def create(request: Request, mountinfo: str | None = None) -> Backup:
+def create(order: BackupOrder, mountinfo: str | None = None) -> Backup:
     """Make the set, or what is missing of it. Raises NodeError if there is none, or where it is damaged.
 
     What is wrong with one home is in the set's ``problems``; such a home is not in it, or is not verified.
     """
-    holder = check(request, mountinfo)
+    holder = check(order, mountinfo)
     try:
         with flocked(LOCK):  # guard: backups are made under the lock
-            found = load(request.directory, request.name) or _make(request, holder)
-        return verify(found, _to_verify(request, found.homes), request.workers, limits=request.limits)
+            found = load(order.directory, order.name) or _make(order, holder)
+        return verify(found, _to_verify(order, found.homes), order.workers, limits=limit_homes(order))
     except OSError as error:
         raise NodeError(f"the backup was not made: {in_words(error)}") from error
 
 
-def _make(request: Request, holder: str) -> Backup:
-    path = os.path.join(request.directory, request.name)
-    os.makedirs(os.path.dirname(request.directory), exist_ok=True)
-    make_directory(request.directory, 0o700, os.geteuid(), os.getegid())
-    tidy(request.directory, request.name)
-    backup = unfinished(request.directory, request.name)
+def _make(order: BackupOrder, holder: str) -> Backup:
+    path = os.path.join(order.directory, order.name)
+    os.makedirs(os.path.dirname(order.directory), exist_ok=True)
+    make_directory(order.directory, 0o700, os.geteuid(), os.getegid())
+    tidy(order.directory, order.name)
+    backup = unfinished(order.directory, order.name)
     try:
         if backup is None:
-            backup = _begin(request, holder, path)
-        if request.accounting and not {accounting.NAME} & {*backup.homes, *backup.problems}:
+            backup = _begin(order, holder, path)
+        if order.accounting and not {accounting.NAME} & {*backup.homes, *backup.problems}:
             backup = accounting.added(backup)
             store(backup, UNFINISHED)
-        backup = _manifests(request, backup)
+        backup = _manifests(order, backup)
         sync_filesystem(path)
         finish(backup)
         return backup
     except (NodeError, OSError):
-        remove(request.directory, request.name)
+        remove(order.directory, order.name)
         raise
 
 
-def _begin(request: Request, holder: str, path: str) -> Backup:
+def _begin(order: BackupOrder, holder: str, path: str) -> Backup:
     """The snapshots of a set, with which the next run continues if this one is killed."""
-    remove(request.directory, request.name)
+    remove(order.directory, order.name)
     try:
-        check_room(request.directory)
+        check_room(order.directory)
     except NoRoom as error:
-        raise NodeError(f"{request.directory}: {error}: no backup was begun") from error
+        raise NodeError(f"{order.directory}: {error}: no backup was begun") from error
     make_directory(path, 0o700, os.geteuid(), os.getegid())
     for part in ("nested", "manifest"):
         make_directory(os.path.join(path, part), 0o700, os.geteuid(), os.getegid(), sync=False)
-    backup = snapshots(request.root, holder, path, request.name)
+    backup = snapshots(order.root, holder, path, order.name)
     store(backup, UNFINISHED)
     return backup
 
 
-def _earlier(request: Request, name: str, uid: int) -> Iterator[home_manifest.Line] | None:
+def _earlier(order: BackupOrder, name: str, uid: int) -> Iterator[home_manifest.Line] | None:
     """The newest manifest of the same person's home: what has not changed since is not read again.
 
     Without what was changed while that set's snapshot was made: the same times do not mean the same content there.
     """
-    for backup in reversed(complete(request.directory)):
+    for backup in reversed(complete(order.directory)):
         home = backup.homes.get(name)
-        if home is not None and home.uid == uid and backup.root == request.root:
+        if home is not None and home.uid == uid and backup.root == order.root:
             return (
                 line
                 for line in home_manifest.read(backup.manifest(name))
@@ -185,12 +167,12 @@ def _earlier(request: Request, name: str, uid: int) -> Iterator[home_manifest.Li
     return None
 
 
-def _write_manifest(task: tuple[Request, Backup, str]) -> home_manifest.Total | None:
+def _write_manifest(task: tuple[BackupOrder, Backup, str]) -> home_manifest.Total | None:
     """Write the manifest of one home, on disk when it is returned; None if there is no room for it."""
-    request, backup, name = task
+    order, backup, name = task
     try:
-        check_room(request.directory)  # guard: a manifest leaves room
-        return _written(request, backup, name)
+        check_room(order.directory)  # guard: a manifest leaves room
+        return _written(order, backup, name)
     except NoRoom:
         unlink_if_there(backup.manifest(name))
         return None
@@ -215,14 +197,14 @@ class _Roomy:
         self._file.flush()
 
 
-def _written(request: Request, backup: Backup, name: str) -> home_manifest.Total:
+def _written(order: BackupOrder, backup: Backup, name: str) -> home_manifest.Total:
     top, nested = source(backup, name)
-    earlier = _earlier(request, name, backup.homes[name].uid)
+    earlier = _earlier(order, name, backup.homes[name].uid)
     with open(backup.manifest(name), "wb") as file:
         with gzip.GzipFile(fileobj=cast(IO[bytes], _Roomy(file)), filename="", mode="wb", compresslevel=1) as stream:
             lines = home_reader.lines(
-                top, nested, earlier=earlier, budget=request.limits.budget(), form=backup.format,
-                live=os.path.join(request.root, name),
+                top, nested, earlier=earlier, budget=limit_homes(order).budget(), form=backup.format,
+                live=os.path.join(order.root, name),
             )  # fmt: skip
             found = home_manifest.total(lines, home_manifest.Writer(stream.write))
         file.flush()
@@ -230,30 +212,30 @@ def _written(request: Request, backup: Backup, name: str) -> home_manifest.Total
     return found
 
 
-def _manifests(request: Request, backup: Backup) -> Backup:
+def _manifests(order: BackupOrder, backup: Backup) -> Backup:
     """Write the missing manifests, and record each home as soon as its own is written.
 
     One that found no room is tried again when nothing else is being written: another one may have held the room.
     """
     waiting: list[str] = []
-    for name, found in _all(request, backup, [name for name, home in backup.homes.items() if not done(home)]):
+    for name, found in _all(order, backup, [name for name, home in backup.homes.items() if not done(home)]):
         if found is None:
             waiting.append(name)
         else:
             backup = _recorded(backup, name, found)
     if waiting and len(waiting) == len(backup.homes):
-        raise NoRoom(f"{request.directory} has no room for the manifests: no backup was made")
-    again = replace(request, workers=1)
+        raise NoRoom(f"{order.directory} has no room for the manifests: no backup was made")
+    again = replace(order, workers=1)
     for name, found in _all(again, backup, waiting):
-        backup = _recorded(backup, name, found or Failed(f"has no room for its manifest in {request.directory}"))
+        backup = _recorded(backup, name, found or Failed(f"has no room for its manifest in {order.directory}"))
     return backup
 
 
 def _all(
-    request: Request, backup: Backup, names: Sequence[str]
+    order: BackupOrder, backup: Backup, names: Sequence[str]
 ) -> Iterator[tuple[str, home_manifest.Total | Failed | None]]:
-    tasks = [(request, backup, name) for name in names]
-    for task, found in each(_write_manifest, tasks, request.workers, request.seconds, setting=SETTING):
+    tasks = [(order, backup, name) for name in names]
+    for task, found in each(_write_manifest, tasks, order.workers, order.home_seconds, setting=SETTING):
         yield task[2], found
 
 

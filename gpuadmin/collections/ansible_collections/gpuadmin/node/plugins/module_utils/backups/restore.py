@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from gpuadmin.common.records.backups import RestoreOrder
+
 from .. import btrfs, mounts
 from ..budget import unlimited
 from ..errors import NodeError, in_words
@@ -25,66 +27,66 @@ from ..safe_walk import Entry
 from . import backup_set, home_manifest, home_reader, transfer
 from .backup_set import Backup
 from .copying import Copier
-from .restore_plan import RESTORING, Plan, Request, compute, inner_path, locate, refuse_nonsense, translated
+from .restore_plan import RESTORING, Plan, compute, inner_path, locate, refuse_nonsense, translated
 from .restored import verify
 from .sending import PART
 
 COPY = "copy"
 
 
-def execute(request: Request, mountinfo: str | None = None) -> dict[str, object]:
+def execute(order: RestoreOrder, mountinfo: str | None = None) -> dict[str, object]:
     """Restore; return where it is and what was restored. Whatever stops it, nothing that was there is touched."""
     table = mounts.read_mountinfo() if mountinfo is None else mountinfo
     try:
-        refuse_nonsense(request)
-        with flocked(f"{RUN}/restore-{request.user}.lock"):  # guard: restore takes the lock
-            plan, backup, away = look(request, table)
+        refuse_nonsense(order)
+        with flocked(f"{RUN}/restore-{order.user}.lock"):  # guard: restore takes the lock
+            plan, backup, away = look(order, table)
             if away:
-                with _arrival(request, backup) as arriving:
-                    return _restored(request, plan, arriving, away=True)
-            with backup_set.reading(request.directory, backup.name):
-                return _restored(request, plan, backup, away=False)
+                with _arrival(order, backup) as arriving:
+                    return _restored(order, plan, arriving, away=True)
+            with backup_set.reading(order.directory, backup.name):
+                return _restored(order, plan, backup, away=False)
     except OSError as error:
         raise NodeError(f"nothing was restored: {in_words(error)}") from error
 
 
-def look(request: Request, mountinfo: str) -> tuple[Plan, Backup, bool]:
+def look(order: RestoreOrder, mountinfo: str) -> tuple[Plan, Backup, bool]:
     """What is restored, from which backup, and whether from the host of the second copies. Raises what is refused.
 
     Nothing is begun. Whether a set of that host has the part that is asked for shows only when it is fetched.
     """
-    refuse_nonsense(request)
-    backup, away = locate(request)
-    plan = compute(request, mountinfo, backup)
+    refuse_nonsense(order)
+    backup, away = locate(order)
+    plan = compute(order, mountinfo, backup)
     if not away:
-        inner = inner_path(request.path)
-        top, rest, nested = backup_set.part_of(backup, request.user, inner)
+        inner = inner_path(order.path)
+        top, rest, nested = backup_set.part_of(backup, order.user, inner)
         os.close(_open_source(top, rest, inner).at)
-        if nested and request.mode == "archive":
+        if nested and order.mode == "archive":
             raise NodeError("the home holds subvolumes of its own; restore it to a directory (--to)")
-    if request.mode in ("beside", "in-place") and (volume := _open_volume(request, plan)) is not None:
+    if order.mode in ("beside", "in-place") and (volume := _open_volume(order, plan)) is not None:
         os.close(volume)
     return plan, backup, away
 
 
-def _restored(request: Request, plan: Plan, backup: Backup, *, away: bool) -> dict[str, object]:
-    if request.mode == "archive":
-        return _archive(request, plan, backup, away=away)
-    with _workplace(request, plan) as place:
-        total = _copy(request, backup, plan, place, away=away)
-        _into_place(request, plan, place)
+def _restored(order: RestoreOrder, plan: Plan, backup: Backup, *, away: bool) -> dict[str, object]:
+    if order.mode == "archive":
+        return _archive(order, plan, backup, away=away)
+    with _workplace(order, plan) as place:
+        total = _copy(order, backup, plan, place, away=away)
+        _into_place(order, plan, place)
     return {"target": plan.target, "aside": plan.aside, "backup": backup.name, **total.as_dict()}
 
 
 @contextmanager
-def _arrival(request: Request, backup: Backup) -> Iterator[Backup]:
+def _arrival(order: RestoreOrder, backup: Backup) -> Iterator[Backup]:
     """A set of the other host, with a place beside the backups for the manifest that comes with a home of it."""
-    os.makedirs(os.path.dirname(request.directory), exist_ok=True)
-    make_directory(request.directory, 0o700, os.geteuid(), os.getegid())
-    above, name = btrfs.open_directory(request.directory), f".restoring-{request.user}"
+    os.makedirs(os.path.dirname(order.directory), exist_ok=True)
+    make_directory(order.directory, 0o700, os.geteuid(), os.getegid())
+    above, name = btrfs.open_directory(order.directory), f".restoring-{order.user}"
     try:
         purge(above, os.fsencode(name), lambda entry: None)
-        path = os.path.join(request.directory, name)
+        path = os.path.join(order.directory, name)
         for one in (path, f"{path}/manifest"):
             os.mkdir(one, 0o700)
         yield replace(backup, path=path)
@@ -94,18 +96,18 @@ def _arrival(request: Request, backup: Backup) -> Iterator[Backup]:
 
 
 @contextmanager
-def _workplace(request: Request, plan: Plan) -> Iterator[int]:
+def _workplace(order: RestoreOrder, plan: Plan) -> Iterator[int]:
     """Where the copy is made, open: a new directory that root alone can enter, in the subvolume that it is for."""
-    if request.mode == "directory":
-        at, name = _open_above(request, plan), os.fsencode(f".{os.path.basename(plan.target)}.gpuadmin-part")
+    if order.mode == "directory":
+        at, name = _open_above(order, plan), os.fsencode(f".{os.path.basename(plan.target)}.gpuadmin-part")
     # guard: a copy is made in the subvolume that it is for -> (volume := None) is not None
-    elif (volume := _open_volume(request, plan)) is not None:
+    elif (volume := _open_volume(order, plan)) is not None:
         at, name = volume, os.fsencode(RESTORING)
     else:
-        common = os.path.join(request.root, RESTORING)
+        common = os.path.join(order.root, RESTORING)
         make_directory(common, 0o700, os.geteuid(), os.getegid())
         backup_set.check_directory(common)  # guard: a restore works in a directory that root alone can enter
-        at, name = btrfs.open_directory(common), os.fsencode(request.user)
+        at, name = btrfs.open_directory(common), os.fsencode(order.user)
     try:
         _discard(at, name)
         os.mkdir(name, 0o700, dir_fd=at)
@@ -140,15 +142,15 @@ def _refuse_theirs(facts: os.stat_result, name: bytes) -> None:
         raise NodeError(f"{os.fsdecode(name)!r} is in the way, and is not root's: move it away first")
 
 
-def _open_volume(request: Request, plan: Plan) -> int | None:
+def _open_volume(order: RestoreOrder, plan: Plan) -> int | None:
     """The top of the subvolume that holds the place; None if that is the one of the homes' root.
 
     No rename leads from one subvolume into another, so the copy is made in the very one that it is for.
     """
-    here = btrfs.open_directory(request.root)
+    here = btrfs.open_directory(order.root)
     found: int | None = None
     try:
-        for part in os.path.relpath(os.path.dirname(plan.place), request.root).split("/"):
+        for part in os.path.relpath(os.path.dirname(plan.place), order.root).split("/"):
             outer, here = here, btrfs.open_directory(part, here)
             changed = os.fstat(here).st_dev != os.fstat(outer).st_dev
             os.close(outer)
@@ -171,22 +173,22 @@ def _open_volume(request: Request, plan: Plan) -> int | None:
     return found
 
 
-def _open_above(request: Request, plan: Plan) -> int:
+def _open_above(order: RestoreOrder, plan: Plan) -> int:
     """The directory that the copy goes into, reached from the homes' root through no link: its owner may be at work."""
     above = os.path.dirname(plan.place)
-    if request.mode == "directory":
+    if order.mode == "directory":
         return btrfs.open_directory(above)
-    root = btrfs.open_directory(request.root)
+    root = btrfs.open_directory(order.root)
     try:
-        return btrfs.open_deep(os.path.relpath(above, request.root), root)
+        return btrfs.open_deep(os.path.relpath(above, order.root), root)
     finally:
         os.close(root)
 
 
-def _into_place(request: Request, plan: Plan, place: int) -> None:
+def _into_place(order: RestoreOrder, plan: Plan, place: int) -> None:
     """Give the copy its name, in one step."""
     sync_filesystem(f"/proc/{os.getpid()}/fd/{place}")
-    above = _open_above(request, plan)
+    above = _open_above(order, plan)
     try:
         _named(plan, place, above)
     finally:
@@ -232,24 +234,24 @@ def _open_source(top: str, rest: str, inner: str) -> Entry:
         os.close(base)
 
 
-def _copy(request: Request, backup: Backup, plan: Plan, place: int, *, away: bool) -> home_manifest.Total:
+def _copy(order: RestoreOrder, backup: Backup, plan: Plan, place: int, *, away: bool) -> home_manifest.Total:
     """Make the copy in the workplace, as COPY, and compare it."""
-    inner = inner_path(request.path)
+    inner = inner_path(order.path)
     os.mkdir("links", 0o700, dir_fd=place)
     at, name = place, os.fsencode(COPY)
     if plan.folder is not None:
         os.mkdir(COPY, 0o700, dir_fd=place)
         at, name = btrfs.open_directory(COPY, place), os.fsencode(os.path.basename(plan.target))
     try:
-        owner = translated(request, backup.homes[request.user].uid)
+        owner = translated(order, backup.homes[order.user].uid)
         if away:
-            _fetch(request, backup, inner, place, at, name, owner)
+            _fetch(order, backup, inner, place, at, name, owner)
         else:
-            top, rest, nested = backup_set.part_of(backup, request.user, inner)
+            top, rest, nested = backup_set.part_of(backup, order.user, inner)
             _copy_to(_open_source(top, rest, inner), nested, place, at, name, owner)
-        found = verify(request, backup, at, name, inner)
+        found = verify(order, backup, at, name, inner)
         if plan.folder is not None:
-            home = next(home_manifest.read(backup.manifest(request.user)))
+            home = next(home_manifest.read(backup.manifest(order.user)))
             os.fchown(at, owner(home.uid), owner(home.gid))
         return found
     finally:
@@ -258,21 +260,22 @@ def _copy(request: Request, backup: Backup, plan: Plan, place: int, *, away: boo
 
 
 def _fetch(
-    request: Request, backup: Backup, inner: str, place: int, at: int, name: bytes, owner: home_reader.Owner
+    order: RestoreOrder, backup: Backup, inner: str, place: int, at: int, name: bytes, owner: home_reader.Owner
 ) -> None:
     """Fetch it from the host of the second copies."""
-    assert request.remote is not None
+    remote = transfer.connect(order.remote)
+    assert remote is not None
     os.mkdir("arrived", 0o700, dir_fd=place)
     top, links = btrfs.open_directory("arrived", place), btrfs.open_directory("links", place)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    manifest = os.open(backup.manifest(request.user), flags, 0o600)
+    manifest = os.open(backup.manifest(order.user), flags, 0o600)
     try:
-        transfer.fetch(request.remote, backup.name, request.user, inner, manifest, top, links, owner)
-        recorded = home_manifest.total(home_manifest.read(backup.manifest(request.user)))
+        transfer.fetch(remote, backup.name, order.user, inner, manifest, top, links, owner)
+        recorded = home_manifest.total(home_manifest.read(backup.manifest(order.user)))
         # guard: what the other host sends back is compared
-        if recorded.checksum != backup.homes[request.user].checksum:
-            raise NodeError(f"{request.remote.name} sent another manifest than its set {backup.name} names")
-        if not _is_directory(backup, request.user, inner):
+        if recorded.checksum != backup.homes[order.user].checksum:
+            raise NodeError(f"{remote.name} sent another manifest than its set {backup.name} names")
+        if not _is_directory(backup, order.user, inner):
             os.rename(PART, name, src_dir_fd=top, dst_dir_fd=at)
         else:
             os.rename("arrived", name, src_dir_fd=place, dst_dir_fd=at)
@@ -303,28 +306,28 @@ def _copy_to(source: Entry, nested: dict[str, str], place: int, at: int, name: b
         os.close(source.at)
 
 
-def _archive(request: Request, plan: Plan, backup: Backup, *, away: bool) -> dict[str, object]:
+def _archive(order: RestoreOrder, plan: Plan, backup: Backup, *, away: bool) -> dict[str, object]:
     """Pack a home for somebody who has no account (any more): a tar file that root alone can read."""
-    inner = inner_path(request.path)
+    inner = inner_path(order.path)
     os.makedirs(os.path.dirname(plan.target), mode=0o700, exist_ok=True)
     if away:
         place = btrfs.open_directory(backup.path)
         try:
-            _copy(request, backup, plan, place, away=True)
+            _copy(order, backup, plan, place, away=True)
         finally:
             os.close(place)
         packing.pack(os.path.join(backup.path, COPY), plan.target)
     else:
-        top, rest, _ = backup_set.part_of(backup, request.user, inner)
+        top, rest, _ = backup_set.part_of(backup, order.user, inner)
         source = _open_source(top, rest, inner)
         try:
-            whose, what = replace(request, uid=None), f"what {backup.name} has of {request.user}"
+            whose, what = replace(order, uid=None), f"what {backup.name} has of {order.user}"
             # guard: what is packed from a backup is what was backed up
             verify(whose, backup, source.at, source.name, inner, what)
         finally:
             os.close(source.at)
         packing.pack(os.path.join(top, rest) if rest else top, plan.target)
     size = os.stat(plan.target).st_size
-    home = backup.homes[request.user]
+    home = backup.homes[order.user]
     return {"target": plan.target, "aside": None, "backup": backup.name, "files": home.files, "bytes": size,
             "entries": home.entries, "checksum": home.checksum}  # fmt: skip

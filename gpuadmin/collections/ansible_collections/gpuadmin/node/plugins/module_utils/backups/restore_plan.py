@@ -7,6 +7,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpuadmin.common.records.backups import RestoreOrder
 from gpuadmin.common.text import counted, size_words
 
 from ..errors import NodeError
@@ -18,27 +19,6 @@ from .backup_set import Backup
 RESTORING = ".gpuadmin-restoring"
 MOST_PARTS = 99  # of one home from one backup; fields.BESIDE knows as many
 MODES = ("beside", "in-place", "directory", "archive")
-
-
-@dataclass(frozen=True)
-class Request:
-    """``uid``: the person's now, None for the one in the backup. ``path``: below the home, empty for all of it.
-
-    ``subids``: (base, size, first uid) of the site: a person's subordinate ids begin at base + (uid - first) * size.
-    ``remote``: the host of the second copies.
-    """
-
-    root: str
-    directory: str
-    user: str
-    backup: str
-    mode: str = "beside"
-    path: str = ""
-    target: str | None = None
-    uid: int | None = None
-    subids: tuple[int, int, int] | None = None
-    mountpoint: str | None = None
-    remote: transfer.Remote | None = None
 
 
 @dataclass(frozen=True)
@@ -59,26 +39,26 @@ class Plan:
         return self.folder or self.target
 
 
-def locate(request: Request) -> tuple[Backup, bool]:
+def locate(order: RestoreOrder) -> tuple[Backup, bool]:
     """The backup to restore from, and whether it is on the host of the second copies.
 
     That host is asked where nothing here will do: the backup that was named is not here, or no home of that person
     was verified in any that is. Where it does not answer, what is here has to do.
     """
-    user, directory, remote = request.user, request.directory, request.remote
+    user, directory, remote = order.user, order.directory, transfer.connect(order.remote)
     backup_set.check_directory(directory)  # guard: a restore believes backups of root's alone
-    if request.backup:
-        here = backup_set.load(directory, request.backup)
+    if order.backup:
+        here = backup_set.load(directory, order.backup)
     else:
         here = backup_set.newest(reversed(backup_set.complete(directory)), user)
-    if here is not None and user in here.homes and (request.backup or here.homes[user].verified):
+    if here is not None and user in here.homes and (order.backup or here.homes[user].verified):
         return here, False
-    wanted = f"complete backup {request.backup} with" if request.backup else "backup with"
+    wanted = f"complete backup {order.backup} with" if order.backup else "backup with"
     lacking = f"no {wanted} a home of {user} in {directory}"
     if remote is not None:
         there = None
         try:
-            there = transfer.newest(user, directory, remote, request.backup)
+            there = transfer.newest(user, directory, remote, order.backup)
         except NodeError as error:
             lacking += f"; and {error}"
         else:
@@ -98,32 +78,32 @@ def inner_path(path: str) -> str:
     return "" if clean == "." else clean
 
 
-def refuse_nonsense(request: Request) -> None:
+def refuse_nonsense(order: RestoreOrder) -> None:
     """Raise NodeError for a name or a mode that nobody has."""
-    if home_owner(request.user) is None or request.mode not in MODES:
-        raise NodeError(f"{quoted(request.user)}, {quoted(request.mode)}: refused")
-    if request.backup and not backup_set.NAME.match(request.backup):
-        raise NodeError(f"{quoted(request.backup)} is not the name of a backup")
+    if home_owner(order.user) is None or order.mode not in MODES:
+        raise NodeError(f"{quoted(order.user)}, {quoted(order.mode)}: refused")
+    if order.backup and not backup_set.NAME.match(order.backup):
+        raise NodeError(f"{quoted(order.backup)} is not the name of a backup")
 
 
-def compute(request: Request, mountinfo: str, found: Backup) -> Plan:
+def compute(order: RestoreOrder, mountinfo: str, found: Backup) -> Plan:
     """Decide where what ``found`` has goes; refuse what is in the way."""
-    if not directories.check_root(directories.Request(request.root, mountpoint=request.mountpoint), mountinfo):
-        raise NodeError(f"there is no {request.root}")
-    inner = inner_path(request.path)
-    what = f"{request.user}'s {inner or 'home'} from {found.name}"
-    home = os.path.join(request.root, request.user)
+    if not directories.check_root(directories.Request(order.root, mountpoint=order.mountpoint), mountinfo):
+        raise NodeError(f"there is no {order.root}")
+    inner = inner_path(order.path)
+    what = f"{order.user}'s {inner or 'home'} from {found.name}"
+    home = os.path.join(order.root, order.user)
     stamp = found.name.partition("-")[0]
     target, aside, folder = f"{home}.restored-{stamp}", None, None
-    if request.mode == "archive":
-        archive = f"{request.user}-{found.homes[request.user].uid}-restored-{stamp}.tar.gz"
-        target = os.path.join(str(request.target), archive)
-    elif request.mode == "directory":
-        target = str(request.target)
+    if order.mode == "archive":
+        archive = f"{order.user}-{found.homes[order.user].uid}-restored-{stamp}.tar.gz"
+        target = os.path.join(str(order.target), archive)
+    elif order.mode == "directory":
+        target = str(order.target)
         if not target.startswith("/") or os.path.normpath(target) != target or target == "/":
             raise NodeError(f"{quoted(target)} is not a plain absolute path")
         _roots_own(os.path.dirname(target))
-    elif request.mode == "in-place":
+    elif order.mode == "in-place":
         target = os.path.join(home, inner) if inner else home
         if os.path.realpath(os.path.dirname(target)) != os.path.dirname(target):
             raise NodeError(f"{os.path.dirname(target)} is not there, or leads through a symbolic link: restore beside")
@@ -140,7 +120,7 @@ def compute(request: Request, mountinfo: str, found: Backup) -> Plan:
         target = os.path.join(folder, os.path.basename(inner))
     if os.path.lexists(aside or folder or target):  # guard: a restore's plan sees what is in its way
         raise NodeError(f"{aside or folder or target} is there already; move it away first")
-    saved = found.homes[request.user]
+    saved = found.homes[order.user]
     size = f"{counted(saved.files, 'file')}, {size_words(saved.bytes)}"
     operations = [f"restore {what} ({f'a part of a home of {size}' if inner else size}) to {target}"]
     if aside:
@@ -173,19 +153,19 @@ def _roots_own(path: str) -> None:
         place = os.path.dirname(place)  # guard: nobody else can exchange what root writes in -> "/"
 
 
-def owners(request: Request, old: int) -> Mapping[int, int]:
-    return {} if request.uid in (None, old) else {old: int(str(request.uid))}
+def owners(order: RestoreOrder, old: int) -> Mapping[int, int]:
+    return {} if order.uid in (None, old) else {old: int(str(order.uid))}
 
 
-def translated(request: Request, old: int) -> home_reader.Owner:
+def translated(order: RestoreOrder, old: int) -> home_reader.Owner:
     """The ids to give: the person's own, and subordinate ones by their place.
 
     There is no way back: a file of the backup may have the new id already.
     """
-    single = owners(request, old)
-    base, count, lowest = request.subids or (0, 0, 0)
+    single = owners(order, old)
+    base, count, lowest = order.subids or (0, 0, 0)
     first = base + (old - lowest) * count
-    then = base + (next(iter(owners(request, old).values()), old) - lowest) * count
+    then = base + (next(iter(owners(order, old).values()), old) - lowest) * count
 
     def translate(one: int) -> int:
         if one in single:

@@ -7,22 +7,24 @@ import stat
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gpuadmin.common.records.backups import RestoreOrder
+
 from .. import btrfs
 from ..budget import unlimited
 from ..errors import NodeError
 from . import home_manifest, home_reader
 from .backup_set import Backup
-from .restore_plan import Request, translated
+from .restore_plan import translated
 
 
 def verify(
-    request: Request, backup: Backup, at: int, name: bytes, inner: str, what: str = "what was restored"
+    order: RestoreOrder, backup: Backup, at: int, name: bytes, inner: str, what: str = "what was restored"
 ) -> home_manifest.Total:
     """Compare what was restored with the manifest, whose ids are made those that they were to become."""
-    owner = translated(request, backup.homes[request.user].uid)
+    owner = translated(order, backup.homes[order.user].uid)
 
     def wanted() -> Iterator[home_manifest.Line]:
-        for line in _part(backup, request.user, inner):
+        for line in _part(backup, order.user, inner):
             # guard: what is restored is compared with the ids that it is to have -> (yield line)
             yield replace(line, uid=owner(line.uid), gid=owner(line.gid))
 

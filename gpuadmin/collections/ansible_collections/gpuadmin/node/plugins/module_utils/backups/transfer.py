@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from gpuadmin.common.records.backups import BackupHost
+
 from ..budget import unlimited
 from ..each import Failed, each
 from ..errors import NodeError, in_words
@@ -49,6 +51,11 @@ def ssh_command(address: str, key: str, known_hosts: str, port: int = 22) -> tup
         "-o", f"UserKnownHostsFile={known_hosts}", "-o", "GlobalKnownHostsFile=none", "-o", "StrictHostKeyChecking=yes",
         "-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=8", f"root@{address}",
     )  # fmt: skip
+
+
+def connect(host: BackupHost | None) -> Remote | None:
+    """Given the host of the second copies, return how it is called; None where there is none."""
+    return host and Remote(host.host, ssh_command(host.address, host.key, host.known_hosts, host.port))
 
 
 @contextmanager

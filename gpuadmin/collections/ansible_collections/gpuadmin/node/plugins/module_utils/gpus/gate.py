@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Optional
 
 from ..cgroups import JOB_SERVICES, JOB_UNITS, SSH_SERVICES
 from ..documents import parse
@@ -43,7 +44,7 @@ class Settings:
     #: What a program needs beside its GPU, and what alone gives nobody a GPU.
     control: Sequence[str] = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
     #: GPU → its device files, where they are not to be found by the driver. For tests.
-    gpus: Mapping[str, Sequence[str]] | None = None
+    gpus: Optional[Mapping[str, Sequence[str]]] = None
     #: Whose slices stay open beside root's: the admin, who runs what looks at GPUs.
     exempt: Sequence[str] = ()
 

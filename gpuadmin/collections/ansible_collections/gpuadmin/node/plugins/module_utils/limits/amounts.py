@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Optional
 
 from gpuadmin.common.amounts import UNLIMITED, disk_amount
 from gpuadmin.common.text import size_words
@@ -34,8 +34,8 @@ LANGUAGES = ("en", "ko")
 @dataclass(frozen=True)
 class OwnAmounts:
     names: Sequence[str]
-    home: str | None = None
-    docker: str | None = None
+    home: Optional[str] = None
+    docker: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Amounts:
     home: str = UNLIMITED
     docker: str = UNLIMITED
     people: Sequence[OwnAmounts] = ()
-    homes: str | None = None
-    mountpoint: str | None = None
-    data: str | None = None
-    admin: str | None = None
+    homes: Optional[str] = None
+    mountpoint: Optional[str] = None
+    data: Optional[str] = None
+    admin: Optional[str] = None
 
     def most(self, place: str, name: str) -> int | None:
         """Bytes that somebody may have, of HOME or DOCKER; None: as much as there is. The later entry wins."""
@@ -92,7 +92,7 @@ class Used:
     bytes: int
     most: int
     held: bool = False
-    when: float | None = None
+    when: Optional[float] = None
     partial: bool = False
 
     @property

@@ -13,6 +13,7 @@ import resource
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Optional
 
 from gpuadmin.common.text import size_words
 
@@ -36,11 +37,11 @@ _SLICE = re.compile(r"user-([0-9]{1,10})\.slice")
 @dataclass(frozen=True)
 class OwnBounds:
     names: Sequence[str]
-    memory: str | None = None
-    swap: str | None = None
-    tasks: str | None = None
-    processors: str | None = None
-    processor_weight: int | None = None
+    memory: Optional[str] = None
+    swap: Optional[str] = None
+    tasks: Optional[str] = None
+    processors: Optional[str] = None
+    processor_weight: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Wanted:
     processors: str
     processor_weight: int
     people: Sequence[OwnBounds] = ()
-    admin: str | None = None
+    admin: Optional[str] = None
 
 
 @dataclass(frozen=True)

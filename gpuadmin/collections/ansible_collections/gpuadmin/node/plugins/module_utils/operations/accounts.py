@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Optional
 
 from ..accounts.converge import Host, converge, databases
 from ..accounts.desired import load, settings_from
@@ -76,10 +76,10 @@ class Document:
     #: Number of subordinate ids for each user.
     subid_size: int = 65536
     #: Directory of the users' Docker data, on a local disk. Without it nobody gets Docker or subids here.
-    docker_data: str | None = None
+    docker_data: Optional[str] = None
     #: Where to look for ids that something carries; without it nothing is looked for. Whether it is asked for depends
     #: on the verb: a newcomer is about to get a uid.
-    carried: carried.Places | None = None
+    carried: Optional[carried.Places] = None
     #: Directory of this node's own state.
     state_directory: str = STATE
 

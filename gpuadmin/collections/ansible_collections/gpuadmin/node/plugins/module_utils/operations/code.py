@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 from .. import code_cache, compiled
 from ..answer import Answer
@@ -21,7 +22,7 @@ class Document:
     """
 
     #: sha256 of the code, in hex.
-    digest: str | None = None
+    digest: Optional[str] = None
     #: Whether units run this code from now on.
     link: bool = False
     #: Directory of this node's own state.

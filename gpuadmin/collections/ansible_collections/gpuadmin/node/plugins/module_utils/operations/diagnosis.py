@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Optional
 
 from ..answer import Answer
 from ..causes.judge import judge
@@ -14,11 +15,11 @@ from ..paths import STATE
 
 @dataclass(frozen=True)
 class Subject:
-    name: str | None = None
-    uid: int | None = None
+    name: Optional[str] = None
+    uid: Optional[int] = None
     registered: bool = True
     locked: bool = False
-    expires: str | None = None
+    expires: Optional[str] = None
     keys: bool = False
     docker: bool = True
 
@@ -40,17 +41,17 @@ class Document:
     """
 
     #: Whose account is looked at, as users.yml has them. Without it only the host is.
-    person: Subject | None = None
+    person: Optional[Subject] = None
     #: Whether people log in here.
     node: bool = True
     #: The directory of all homes on this host.
     homes: str = "/home"
     #: The directory of everybody's Docker data, where there is Docker.
-    docker: str | None = None
+    docker: Optional[str] = None
     #: Names or addresses that this host must be able to find.
     servers: Sequence[str] = ()
     #: How many GPUs this host should have. Without it their number is not judged.
-    gpus: int | None = None
+    gpus: Optional[int] = None
     #: What the names of its GPUs should have in them.
     gpu_model: str = ""
     #: Whether a session of the person's is tried where people log in. It is begun by sshd's rules of PAM.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Optional
 
 from ..answer import Answer
 from ..disk import command, home_quotas, told
@@ -33,13 +34,13 @@ class Document:
     #: Amounts of certain people; the later ones win.
     amounts_people: Sequence[OwnAmounts] = ()
     #: The directory of homes, on the storage host.
-    amounts_homes: str | None = None
+    amounts_homes: Optional[str] = None
     #: Where the disk of the homes is mounted. Without it their directory must be on no root file system.
-    amounts_mountpoint: str | None = None
+    amounts_mountpoint: Optional[str] = None
     #: The directory of everybody's Docker data, on a node.
-    amounts_data: str | None = None
+    amounts_data: Optional[str] = None
     #: The account that no amount concerns.
-    admin: str | None = None
+    admin: Optional[str] = None
 
 
 def operate(document: Document, check: bool, places: Places | None = None, warnings: str = OF_DOCKER) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 from ..accounts.docker_restart import restart
 from ..answer import Answer
@@ -20,7 +21,7 @@ class Document:
     #: Whose daemon.
     name: str
     #: The uid that the person has by the site. Somebody with another one is refused.
-    uid: int | None = None
+    uid: Optional[int] = None
 
 
 def operate(document: Document, check: bool) -> Answer:

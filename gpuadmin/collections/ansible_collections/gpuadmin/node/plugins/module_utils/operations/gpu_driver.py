@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 from .. import background, unit
 from ..answer import Answer
@@ -25,7 +26,7 @@ class Document:
     #: Whether to build modules that are missing or of another version.
     build: bool = False
     #: How many GPUs the host should have. If it should have some, it needs a driver.
-    expected: int | None = None
+    expected: Optional[int] = None
     #: The driver's branch or version that is wanted.
     version: str = ""
     #: Seconds that the build for one kernel may take.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
+from typing import Literal, Optional
 
 from gpuadmin.common.text import counted
 
@@ -35,9 +35,9 @@ class Document:
     #: Whose slices stay open beside root's.
     exempt: Sequence[str] = ()
     #: GPU → its device files, on a host without NVIDIA's driver.
-    devices: Mapping[str, Sequence[str]] | None = None
+    devices: Optional[Mapping[str, Sequence[str]]] = None
     #: How the names of GPUs' devices begin in /proc/devices, on such a host.
-    groups: Sequence[str] | None = None
+    groups: Optional[Sequence[str]] = None
 
 
 def operate(document: Document, check: bool, places: telling.Places | None = None) -> Answer:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from typing import Optional
 
 from ..answer import Answer
 from ..errors import NodeError, nothing_begun
@@ -42,7 +43,7 @@ class Document:
     """
 
     #: The grant to add. One of this id that is there is left as it is.
-    grant: Wanted | None = None
+    grant: Optional[Wanted] = None
     #: Ids of the grants to end. One that is not there has ended.
     end: Sequence[str] = ()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Optional
 
 from ..answer import Answer
 from ..gpus import mig, mig_devices
@@ -23,9 +24,9 @@ class Document:
     """
 
     #: The profiles of each GPU, by its number; one that is not named is whole. Null: MIG stays as it is.
-    mig: Mapping[str, Sequence[str]] | None = None
+    mig: Optional[Mapping[str, Sequence[str]]] = None
     #: The GPUs to act on; without it all of them.
-    mig_gpus: Sequence[int] | None = None
+    mig_gpus: Optional[Sequence[int]] = None
     #: What is written once on the terminals of people who are waited for; empty where nobody is waited for.
     mig_waiting: str = ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 from ..answer import Answer
 from ..gpus.judge import Expected, judge
@@ -20,7 +21,7 @@ class Document:
     """
 
     #: How many GPUs the node should have; without it their number is not judged.
-    expected: int | None = None
+    expected: Optional[int] = None
     #: What the names of all of them should have in them.
     model: str = ""
     #: How long the driver may take to answer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Optional
 
 from ..accounts.uids import keep, of_others
 from ..answer import Answer
@@ -32,7 +32,7 @@ class Document:
     #: Directory of homes.
     root: str
     #: Mount point that must be mounted. Without it the mount of ``root`` must not be the root file system.
-    mountpoint: str | None = None
+    mountpoint: Optional[str] = None
     #: The homes to have, a list of mappings or the same as JSON. ``name``, the login name, needed. ``uid``,
     #: the owner of the home; without it the one that this host's directory says. ``gid``, the group of the
     #: home; without it the number of ``uid``. People who are ``locked`` get none. After a reset a new, empty home
@@ -45,7 +45,7 @@ class Document:
     #: Homes to archive and delete, if they are that uid's.
     archive: Any = "[]"
     #: Where archives go. Needed when ``archive`` is not empty.
-    archive_directory: str | None = None
+    archive_directory: Optional[str] = None
     #: Seconds to wait for one archive; it goes on when the waiting ends.
     archive_timeout: int = 7200
     #: Whose uids these are; the host remembers it, whatever happens to the site. An entry that has no name

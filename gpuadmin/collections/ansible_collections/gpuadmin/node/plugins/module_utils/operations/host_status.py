@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Optional
 
 from .. import status
 from ..answer import Answer
@@ -35,7 +36,7 @@ class Document:
     #: Disks to look at.
     disks: Sequence[Disk] = ()
     #: Directory of backups, where this host has one.
-    backups: str | None = None
+    backups: Optional[str] = None
     #: Whether people log in here; then there are people, GPUs and images to look at.
     node: bool = False
     #: Whether Slurm's controller is here; then there are nodes that take no jobs.

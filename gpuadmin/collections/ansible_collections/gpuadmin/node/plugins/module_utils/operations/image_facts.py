@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 from ..answer import Answer
 from ..images.manifest import parse
@@ -20,7 +21,7 @@ class Document:
     """
 
     #: The text of a manifest, as the store has it.
-    manifest: str | None = None
+    manifest: Optional[str] = None
     #: The full image is wanted, also where a difference is there.
     full: bool = False
 

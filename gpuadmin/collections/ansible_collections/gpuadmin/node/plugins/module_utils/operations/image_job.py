@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Literal, Optional
 
 from .. import background
 from ..answer import Answer
@@ -14,17 +14,17 @@ from ..images import jobs
 
 @dataclass(frozen=True)
 class Options:
-    full: bool | None = None
-    deadline: int | None = None
-    keep: int | None = None
-    packages: Sequence[str] | None = None
-    upgrade: bool | None = None
-    trial: bool | None = None
-    parents: Sequence[str] | None = None
-    who: str | None = None
-    protocol: int | None = None
-    manifest: str | None = None
-    signature: str | None = None
+    full: Optional[bool] = None
+    deadline: Optional[int] = None
+    keep: Optional[int] = None
+    packages: Optional[Sequence[str]] = None
+    upgrade: Optional[bool] = None
+    trial: Optional[bool] = None
+    parents: Optional[Sequence[str]] = None
+    who: Optional[str] = None
+    protocol: Optional[int] = None
+    manifest: Optional[str] = None
+    signature: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Document:
     #: An id of this run of gpuadmin, the same in every call. It tells this run's job from an earlier one's.
     run_id: str
     #: The image.
-    name: str | None = None
+    name: Optional[str] = None
     #: The node's place in the chain, for ``action=push``; without it there is none.
-    link: ChainLink | None = None
+    link: Optional[ChainLink] = None
     #: What else the action needs.
     options: Options = Options()
     #: Seconds after which this returns, ``finished`` or not. It is called again until it is.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Literal, Optional
 
 from ..answer import Answer
 from ..images import layout
@@ -28,7 +28,7 @@ class Settings:
     identity: Sequence[str] = ()
     uid_first: int = 20000
     uid_last: int = 49999
-    gpus: int | None = None
+    gpus: Optional[int] = None
     gpu_model: str = ""
     gpus_worse: Literal["report", "refuse"] = "report"
 

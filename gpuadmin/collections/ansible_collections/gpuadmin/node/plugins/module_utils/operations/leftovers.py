@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Optional
 
 from .. import background
 from ..answer import Answer
@@ -28,9 +28,9 @@ class Document:
     #: Directory of archives.
     archive: str
     #: Mount point that must be mounted.
-    mountpoint: str | None = None
+    mountpoint: Optional[str] = None
     #: What is packed, as BACKUP/USER; without it all.
-    only: Sequence[str] | None = None
+    only: Optional[Sequence[str]] = None
 
 
 EACH = "cleared"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Optional
 
 from ..answer import Answer
 from ..limits import applying
@@ -34,7 +35,7 @@ class Document:
     #: Limits of certain people; the later ones win.
     people: Sequence[OwnBounds] = ()
     #: The account that nothing limits, beside root.
-    admin: str | None = None
+    admin: Optional[str] = None
 
 
 def operate(document: Document, check: bool, places: Places | None = None) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Literal, Optional
 
 from .. import people
 from ..answer import Answer
@@ -29,7 +29,7 @@ class Document:
     #: Whether people log in to this host at all.
     login: bool = True
     #: Where accounts come from a directory, the group whose members may log in.
-    group: str | None = None
+    group: Optional[str] = None
     #: Directory of this node's own state.
     state_directory: str = STATE
 

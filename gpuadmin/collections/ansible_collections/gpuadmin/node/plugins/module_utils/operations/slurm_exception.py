@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Optional
 
 from ..answer import Answer
 from ..errors import NodeError
@@ -38,7 +39,7 @@ class Document:
     """
 
     #: The exception to make. One of this id that is there is left as it is.
-    exception: Wanted | None = None
+    exception: Optional[Wanted] = None
     #: Jobs to cancel. One that is not there has ended.
     end: Sequence[str] = ()
 

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Optional
 
 from ..answer import Answer
 from ..errors import NodeError
@@ -28,9 +28,9 @@ class DeclaredNode:
     name: str
     address: str
     #: How many GPUs the inventory says that it has.
-    gpus: int | None = None
+    gpus: Optional[int] = None
     #: What they are, as the inventory says.
-    model: str | None = None
+    model: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Optional
 
 from ..answer import Answer
 from ..errors import NodeError
@@ -21,7 +22,7 @@ class Document:
     """
 
     #: The release of the node's slurmd, such as [24, 11]. Null: it has none.
-    slurmd: Sequence[int] | None = None
+    slurmd: Optional[Sequence[int]] = None
 
 
 def operate(document: Document, check: bool) -> Answer:

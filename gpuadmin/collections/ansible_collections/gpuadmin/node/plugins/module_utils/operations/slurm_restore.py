@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 from .. import background
 from ..answer import Answer
@@ -16,7 +17,7 @@ _JOB = "restore-accounting"
 @dataclass(frozen=True)
 class Wanted:
     #: Name of the backup; without it the newest in which the accounting was verified.
-    backup: str | None = None
+    backup: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Optional
 
 from .. import people
 from ..answer import Answer
@@ -24,15 +25,15 @@ class Document:
 
     people: Sequence[PersonEntry] = ()
     #: Directory of homes, on the storage host.
-    home_root: str | None = None
+    home_root: Optional[str] = None
     #: Mount point that must be mounted.
-    mountpoint: str | None = None
+    mountpoint: Optional[str] = None
     #: Directory of backups.
-    backup_directory: str | None = None
+    backup_directory: Optional[str] = None
     #: Scratch directories to look into.
     directories: Sequence[str] = ()
     #: Directory of everybody's Docker data.
-    docker_data: str | None = None
+    docker_data: Optional[str] = None
     #: Names whose uid is asked for on this host.
     names: Sequence[str] = ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Optional
 
 from .. import background
 from ..answer import Answer
@@ -33,7 +33,7 @@ class Document:
     #: What goes.
     users: Sequence[Mapping[str, Any]]
     #: Mount point that must be mounted.
-    mountpoint: str | None = None
+    mountpoint: Optional[str] = None
 
 
 EACH = "homes"

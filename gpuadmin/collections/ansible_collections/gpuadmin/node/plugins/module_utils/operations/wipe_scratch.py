@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Optional
 
 from .. import background, people
 from ..answer import Answer
@@ -20,8 +20,8 @@ class Item:
     uid: int
     inode: int
     user: str
-    kind: str | None = None
-    bytes: int | None = None
+    kind: Optional[str] = None
+    bytes: Optional[int] = None
 
 
 @dataclass(frozen=True)

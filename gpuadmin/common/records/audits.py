@@ -1,0 +1,75 @@
+"""What is reported of a host's privileges, settings, parts, and of private files that others can read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from .bounds import Count, Line, Lines, Size
+
+Name = Annotated[str, Size(60)]
+Setting = Annotated[str, Size(8200)]
+Settings = Annotated[dict[Line, Setting], Size(20_000)]
+
+
+@dataclass(frozen=True)
+class Privilege:
+    key: Line
+    words: Line
+    rank: Literal["root", "differs"]
+
+
+@dataclass(frozen=True)
+class Privileges:
+    """Who is root on a host, or could be, and what differs from its packages."""
+
+    found: Annotated[list[Privilege], Size(1000)]
+    sshd: Annotated[dict[Line, Lines], Size(100)]
+    keys: Annotated[dict[Line, Lines], Size(10)]
+    aside: Lines
+    unknown: Annotated[dict[Line, Line], Size(100)]
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """What a host is set to, by section; which of them it could not read; its own names and addresses."""
+
+    sections: Annotated[dict[Name, Settings], Size(40)]
+    unknown: Annotated[dict[Name, Line], Size(40)]
+    names: Annotated[list[Line], Size(10)]
+    addresses: Annotated[list[Line], Size(200)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of hardware, by what no other has: a serial number, a UUID, a MAC address."""
+
+    id: Annotated[str, Size(100, 1)]
+    words: Line
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Kind → its parts; and of which kinds some or all parts are not known."""
+
+    found: Annotated[
+        dict[Literal["chassis", "gpu", "network", "disk"], Annotated[list[Part], Size(300)]],
+        Size(4),
+    ]
+    unknown: Annotated[dict[Name, Line], Size(4)]
+
+
+@dataclass(frozen=True)
+class Readable:
+    path: Line
+    owner: Line
+    mode: Annotated[str, Size(5)]
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """Private files that others than their owner can read; and where nobody looked to the end."""
+
+    found: Annotated[list[Readable], Size(2000)]
+    more: Annotated[dict[Line, Count], Size(2001)]
+    unknown: Annotated[dict[Line, Line], Size(40)]

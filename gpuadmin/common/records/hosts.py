@@ -1,0 +1,96 @@
+"""What is reported by a look at a host: who is on it, its state, disks, settings and parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Optional
+
+from .bounds import Count, Stamp, When, Within, Words
+from .images import Switch
+
+
+@dataclass(frozen=True)
+class Power:
+    people: Optional[list[str]]
+    clients: Optional[list[str]]
+    jobs: Optional[list[str]]
+    unknown: Words
+
+
+@dataclass(frozen=True)
+class Measured:
+    text: str
+
+
+@dataclass(frozen=True)
+class Disk:
+    path: str
+    mount: str
+    bytes: Count
+    free: Count
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest backup: how many homes, and how many of them are verified."""
+
+    name: str
+    created: Stamp
+    homes: Count
+    verified: Count
+    problems: Count
+    copies: Words
+    uncopied: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Image:
+    running: str
+    current: str
+    trial: str
+    image: Optional[str]
+    last: Optional[Switch]
+    drift: list[str]
+
+
+@dataclass(frozen=True)
+class Status:
+    unknown: Words
+    disks: dict[str, Disk]
+    backup: Optional[Newest] = None
+    people: Optional[list[str]] = None
+    gpu_people: Optional[list[str]] = None
+    gpus: Optional[list[str]] = None
+    gpu_gate: Optional[list[str]] = None
+    queue: Words = field(default_factory=dict)
+    image: Optional[Image] = None
+
+
+@dataclass(frozen=True)
+class Command:
+    status: Annotated[int, Within(-(2**31), 2**31)]
+    output: str
+    errors: str
+
+
+@dataclass(frozen=True)
+class Directory:
+    path: str
+    bytes: Count
+    inodes: Count
+
+
+@dataclass(frozen=True)
+class Held:
+    """What somebody's files take at one place."""
+
+    bytes: Count
+    inodes: Count
+    when: When
+    partial: bool
+    largest: list[Directory]
+
+
+@dataclass(frozen=True)
+class Disks:
+    people: dict[str, dict[str, Held]]

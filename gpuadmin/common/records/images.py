@@ -1,0 +1,104 @@
+"""What is said of images: the settings of a site, an image's manifest, and what nodes hold, run and receive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Optional
+
+from .bounds import Count, Seconds, Size, When, Within, Words
+
+
+@dataclass(frozen=True)
+class Parent:
+    name: str
+
+
+@dataclass(frozen=True)
+class Stream:
+    parent: Optional[Parent]
+    bytes: Count
+
+
+@dataclass(frozen=True)
+class Changes:
+    added: dict[str, Any]
+    removed: dict[str, Any]
+    changed: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    name: str
+    uuid: str
+    created: When
+    by: str
+    parent: Optional[Parent]
+    distribution: str
+    version: str
+    machine: str
+    kernel: str
+    size: Count
+    packages: dict[str, str]
+    changes: Changes
+    streams: Annotated[list[Stream], Size(10_000, 1)]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An image in the store; `manifest` is None if it is not complete."""
+
+    manifest: Optional[Manifest]
+    problem: Optional[str]
+
+
+@dataclass(frozen=True)
+class Receives:
+    bytes: Count
+    parent: Optional[str]
+    held: bool
+
+
+@dataclass(frozen=True)
+class Switch:
+    """The journal of the last switch of a node's root."""
+
+    stage: str = ""
+    root: str = ""
+    image: str = ""
+    reason: str = ""
+    time: When = 0.0
+    ended: When = 0.0
+    uptime: Seconds = 0.0
+
+
+@dataclass(frozen=True)
+class Prunable:
+    roots: list[str] = field(default_factory=list)
+    images: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class NodeImages:
+    """What a node holds, runs and boots next; and what it would receive, where an image was asked for."""
+
+    running: str
+    current: str
+    trial: str
+    image: Optional[str]
+    held: dict[str, str]
+    confirmed: list[str]
+    receives: Optional[Receives] = None
+    problem: Optional[str] = None
+    people: Optional[list[str]] = None
+    gpu_work: Optional[list[str]] = None
+    refused: Words = field(default_factory=dict)
+    last: Optional[Switch] = None
+    drift: Optional[list[str]] = None
+    send_version: Annotated[int, Within(1, 1000)] = 1
+    prunable: Prunable = field(default_factory=Prunable)
+    rollback: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Spent:
+    seconds: Optional[dict[str, Seconds]] = None

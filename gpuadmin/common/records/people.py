@@ -1,0 +1,128 @@
+"""What hosts report of people: accounts, homes, their backups, and what the end of a term has to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Optional, Union
+
+from .bounds import Count, Stamp, Uid, Uids, Words
+
+
+@dataclass
+class UserReport:
+    """What was done for one person: `status`, what is done in words, what is wrong."""
+
+    status: str
+    operations: list[str] = field(default_factory=list)
+    problem: Optional[str] = None
+
+
+@dataclass
+class ItemReport(UserReport):
+    """The same for one thing of theirs, `user`: a home, an entry of scratch. Of thousands nothing else is kept."""
+
+    files: Count = 0
+    bytes: Count = 0
+    user: str = ""
+
+
+@dataclass(frozen=True)
+class Home:
+    """A home in a backup. `inode` and `volume` say which directory it was."""
+
+    uid: Count
+    files: Count
+    bytes: Count
+    checksum: str
+    verified: Union[str, bool, None]
+    inode: Count = 0
+    volume: str = ""
+    entries: Count = 0
+    nested: Words = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A complete set. `copies`: host → when a copy was there. `uncopied`: host → homes that its copy lacks, and why."""
+
+    name: str
+    created: Stamp
+    homes: dict[str, Home]
+    problems: Words
+    copies: Words
+    path: str = ""
+    root: str = ""
+    uncopied: dict[str, Words] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KnownUids:
+    """Uid → whom a storage host remembers (None if it cannot be read); uid → what carries it there."""
+
+    memory: Optional[Uids]
+    seen: Uids
+    problem: Optional[str]
+
+
+@dataclass(frozen=True)
+class CarriedUids:
+    """Uids that something on a host carries and no account of gpuadmin's there has. `looked`, `not_looked`: where."""
+
+    ids: Uids
+    looked: list[str]
+    not_looked: list[str]
+
+
+@dataclass(frozen=True)
+class HomeEntry:
+    """An entry of the home root. `of`: whose it would be by its name."""
+
+    kind: str
+    uid: int
+    problem: Optional[str]
+    of: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class ScratchItem:
+    """An entry of scratch. `name` has its unusual bytes as %XX, so that any name can be printed and sent."""
+
+    user: str
+    uid: int
+    directory: str = ""
+    name: str = ""
+    kind: str = ""
+    inode: Count = 0
+    #: Of a file; nobody counts a directory only to delete it.
+    bytes: Optional[Count] = None
+
+
+@dataclass
+class Scratch:
+    """`unknown`: directory → entries of people nobody knows. `problems`: what stays, and why."""
+
+    items: list[ScratchItem] = field(default_factory=list)
+    problems: Words = field(default_factory=dict)
+    unknown: dict[str, Count] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TermFacts:
+    """What a reset has to know of a host."""
+
+    processes: dict[str, Count]
+    homes: dict[str, HomeEntry] = field(default_factory=dict)
+    waiting: list[str] = field(default_factory=list)
+    backups: list[Backup] = field(default_factory=list)
+    scratch: Scratch = field(default_factory=Scratch)
+    identities: dict[str, Uid] = field(default_factory=dict)
+
+
+@dataclass
+class Purged:
+    """What was deleted: entries and bytes, how many stay, and why the first few of those do so."""
+
+    bytes: Count
+    kept: Count
+    words: list[str]
+    deleted: Count = 0
