@@ -88,7 +88,7 @@ def shape(kind: Any) -> Any:
     So what a record does not have (a host of another release says it) stays as it is, and a field that has a default
     may be left out.
     """
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         hints, needed = get_type_hints(kind, include_extras=True), {}
         for one in fields(kind):
             field = shape(hints[one.name])

@@ -36,7 +36,7 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "backups": cluster.kept_backups(host),
         "gpus": host.variables.get("gpus"),
         "gpu_model": host.variables.get("gpu_model") or "",
-        "person": cluster.asked("person", {}),
+        "person": cluster.asked("person", {}) or None,
         "trial": cluster.asked("trial", False),
         "homes": cluster.node(host, homes["path"], homes["export"]),
         "docker": docker,

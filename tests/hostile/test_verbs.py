@@ -84,7 +84,7 @@ def wiping_scratch(it: Scene) -> None:
     found = it.verb("scratch facts", lambda: scratch.observe(tops, None, PEOPLE))
     if found is None:
         return
-    items = [item.as_dict() for item in found.items if item.user in LEAVERS]
+    items = [item for item in found.items if item.user in LEAVERS]
     request = scratch.Request(items, tops, [one for one in PEOPLE if one.name in LEAVERS])
     done = it.verb("scratch wipe", lambda: scratch.wipe(request))
     if done is None:

@@ -18,7 +18,6 @@ from tests.support.storage import mounted
 PROGRAM = """
 import os, sys
 sys.path.insert(0, {collections!r})
-import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, copy_server
 backup_set.now = lambda: os.environ["TEST_NOW"]
 os.environ["SSH_ORIGINAL_COMMAND"] = sys.argv[1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,7 @@ class Cluster:
         except NodeError as error:
             return HostResult("failed", message=str(error))
         status = "failed" if conflicts else "changed" if operations else "ok"
-        return HostResult(status, list(operations), "; ".join(conflicts) or None, dict(report))
+        return HostResult(status, list(operations), "; ".join(conflicts) or None, documents.to_plain(dict(report)))
 
     def _common(self) -> dict[str, Any]:
         return {"directory": str(self.storage.directory), "mountpoint": str(self.storage.point)}
@@ -201,27 +201,24 @@ class Cluster:
         if host == "storage1":
             if not term.get("wipe"):
                 return [], {}, []
-            given = as_document(
+            request = as_document(
                 wipe_homes, root=str(self.storage.root), backup=term["backup"], users=term["wipe"], **self._common()
-            )
-            request = homes.Request(
-                given["root"], given["directory"], given["backup"], given["users"], given["mountpoint"]
             )
             plan = homes.converge(request, check=check)
             report = plan.report()
             if not check:
-                report["deleted"] = {name: one.as_dict() for name, one in homes.empty_trash(request).items()}
+                report["deleted"] = homes.empty_trash(request)
             return plan.operations, report, plan.conflicts
-        given = as_document(
+        order = as_document(
             wipe_scratch, people=term["people"], items=term.get("scratch", {}).get(host, []),
             directories=[str(self.docker(host))],
         )  # fmt: skip
-        request_ = scratch.Request(given["items"], given["directories"], people.parse(given["people"]))
+        request_ = scratch.build_request(order)
         if check:
             plan_ = scratch.observe_and_compute(request_)
             return plan_.operations, plan_.report(), plan_.conflicts
         plan_, done = scratch.wipe(request_)
-        report = {**plan_.report(), "deleted": {path: one.as_dict() for path, one in done.items()}}
+        report = {**plan_.report(), "deleted": done}
         return plan_.operations, report, plan_.conflicts
 
     def _prune(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
@@ -247,9 +244,9 @@ class Cluster:
         }  # fmt: skip
 
 
-def as_document(operation: Any, **given: Any) -> dict[str, Any]:
+def as_document(operation: Any, **given: Any) -> Any:
     """Given what a role hands to an operation, return what the operation gets; it refuses what it does not know."""
-    return asdict(documents.parse(operation.Document, given, operation.__name__))
+    return documents.parse(operation.Document, given, operation.__name__, templated=True)
 
 
 def make_root(root: Path) -> None:

@@ -2,21 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Optional
 
 from .bounds import Count, Line, Lines, Size
 
+#: Somebody is root by it, or could be; or it only differs.
+Rank = Literal["root", "differs"]
 Name = Annotated[str, Size(60)]
 Setting = Annotated[str, Size(8200)]
 Settings = Annotated[dict[Line, Setting], Size(20_000)]
 
 
 @dataclass(frozen=True)
+class Admin:
+    """`keys`: public keys, a line each. `expires`: days since 1970, the first day without the account; or None."""
+
+    name: str
+    uid: int
+    keys: Sequence[str]
+    sudo: bool = True
+    expires: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class PrivilegesOrder:
+    """Who is root on a host, or could be.
+
+    Looks at accounts, groups of privilege, sudo's rules, root's keys, setuid files, well-known modes, packaged
+    files and sshd's settings.
+    Each part is looked at by itself and has a deadline. One that does not answer is reported as unknown.
+    It changes nothing and reads nobody's home.
+    """
+
+    #: The account that gpuadmin logs in as.
+    admin: str
+    #: Further accounts that may be root by the site.
+    declared: Sequence[str] = ()
+    #: The site's admins: the keys of those with sudo who are declared are compared with what is there.
+    admins: Sequence[Admin] = ()
+    #: Directories of people's files, which are not walked.
+    aside: Sequence[str] = ()
+    #: Directory of this node's own state.
+    state_directory: str = "/var/lib/gpuadmin"
+
+
+@dataclass(frozen=True)
 class Privilege:
     key: Line
     words: Line
-    rank: Literal["root", "differs"]
+    rank: Rank
 
 
 @dataclass(frozen=True)

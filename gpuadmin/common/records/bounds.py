@@ -20,10 +20,9 @@ class Bound:
         raise NotImplementedError
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """The same for pydantic, which the controller alone has: the type's schema, and then this bound."""
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_after_validator_function(self._check, handler(source))
+        """The same for pydantic, which the controller alone has: the schema of the type, and then this bound."""
+        check = {"type": "no-info", "function": self._check}
+        return {"type": "function-after", "function": check, "schema": handler(source)}
 
     def _check(self, value: Any) -> Any:
         problem = self.find_problem(value)
@@ -71,6 +70,28 @@ class Moment(Bound):
         return None if 1970 <= then.year < _END else f"no backup is from the year {then.year}"
 
 
+class Pattern(Bound):
+    """A text that a regular expression matches as a whole. `what`: what it then is."""
+
+    def __init__(self, pattern: str, what: str) -> None:
+        self.pattern, self.what = re.compile(pattern), what
+
+    def find_problem(self, value: str) -> str | None:
+        return None if self.pattern.fullmatch(value) else f"is not {self.what}"
+
+
+class Shown(Bound):
+    """A text of at most `most` characters in which nothing is that a terminal would obey; it may have lines."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def find_problem(self, value: str) -> str | None:
+        # guard: a node shows nothing that a terminal obeys -> len(value) <= self.most
+        fits = len(value) <= self.most and all(one == "\n" or one.isprintable() for one in value)
+        return None if fits else f"must be at most {self.most} printable characters"
+
+
 class UidNames(Bound):
     """A mapping whose names are uids."""
 
@@ -85,6 +106,7 @@ Count = Annotated[int, Within(0, MOST)]  # guard: a count has bounds -> int
 When = Annotated[float, Within(0, 253_370_000_000)]  # guard: a time is one that dates can say -> float
 Seconds = Annotated[float, Within(0, 1e9)]  # guard: a duration has bounds -> float
 Stamp = Annotated[str, Moment()]
+Day = Annotated[str, Pattern("[0-9]{4}-[0-9]{2}-[0-9]{2}", "a day")]
 Words = dict[str, str]
 Uids = Annotated[dict[str, str], UidNames()]
 #: What 32 bits hold.

@@ -2,10 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Annotated, Any, Optional
 
-from .bounds import Count, When, Words
+from .bounds import Count, Day, When, Within, Words
+
+
+@dataclass(frozen=True)
+class RegisteredPerson:
+    """Somebody as users.yml has them."""
+
+    name: str
+    #: None: a directory gives it.
+    uid: Optional[Annotated[int, Within(1, 2**32)]] = None
+    #: Whether users.yml has them, whether they are locked, and their last day.
+    registered: bool = True
+    locked: bool = False
+    expires: Optional[Day] = None
+    #: Whether users.yml has a key of theirs.
+    keys: bool = False
+    docker: bool = True
+
+
+@dataclass(frozen=True)
+class DiagnosisOrder:
+    """Why something does not work for a person or on a host.
+
+    Looks at a person's account, keys, home, sessions and Docker, and at the host itself.
+    Each part is looked at by itself and has a deadline. One that does not answer is reported as unknown.
+    What that means is in the answer as well (causes), each with what to do about it.
+    It changes nothing, follows no link in a home, and starts no daemon.
+    With ``trial`` it begins a session of the person's, which ends within seconds and is killed with all that it
+    left. It starts no user manager of theirs.
+    """
+
+    #: Whose account is looked at, as users.yml has them. Without it only the host is.
+    person: Optional[RegisteredPerson] = None
+    #: Whether people log in here.
+    node: bool = True
+    #: The directory of all homes on this host.
+    homes: str = "/home"
+    #: The directory of everybody's Docker data, where there is Docker.
+    docker: Optional[str] = None
+    #: Names or addresses that this host must be able to find.
+    servers: Sequence[str] = ()
+    #: How many GPUs this host should have. Without it their number is not judged.
+    gpus: Optional[int] = None
+    #: What the names of its GPUs should have in them.
+    gpu_model: str = ""
+    #: Whether a session of the person's is tried where people log in. It is begun by sshd's rules of PAM.
+    trial: bool = False
+    #: Directory of this node's own state.
+    state_directory: str = "/var/lib/gpuadmin"
 
 
 @dataclass(frozen=True)
@@ -16,10 +65,17 @@ class Clock:
 
 @dataclass(frozen=True)
 class Cause:
+    """`code`: which one; the controller's gpuadmin/diagnosis/finding.py says how bad each is.
+
+    `cause`: a sentence. `remedy`: what an admin does; HOSTS, STORAGE and EXPORT in it are the controller's to fill in.
+    `evidence`: lines of where it was seen. `values`: what a text for the person themselves needs.
+    """
+
     code: str
     cause: str
     remedy: str
-    evidence: list[str]
+    evidence: Sequence[str] = ()
+    values: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

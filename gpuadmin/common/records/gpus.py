@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Optional, Union
 
@@ -43,18 +44,35 @@ class Nvml:
 
 @dataclass(frozen=True)
 class OnBus:
+    """A GPU on the bus. `driver`: the kernel's driver that has it, or None. Widths are lanes, None if unknown."""
+
     address: str
     vendor: str
     device: str
     driver: Optional[str]
-    name: Optional[str]
     width: Optional[Count]
     width_max: Optional[Count]
+    name: Optional[str]
 
 
 @dataclass(frozen=True)
 class Driver:
+    """What of NVIDIA's driver is here. None: it is not there, or does not say."""
+
+    #: The loaded module's version.
     module: Optional[str]
+    #: The kernel that runs.
+    kernel: str = ""
+    #: Whether the loaded module is the open one, and the kernel that runs has the module in its directory.
+    open_module: bool = False
+    built: bool = False
+    #: Whether that driver is loaded.
+    nouveau: bool = False
+    #: The file that programs load, and its version.
+    library: Optional[str] = None
+    libraries: Optional[str] = None
+    #: Whether /dev/nvidiactl is there.
+    nodes: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,17 +105,35 @@ class Grants:
 
 @dataclass(frozen=True)
 class Division:
-    """What happens to a GPU, or did: into which MIG devices it is divided, or why not."""
+    """What happens to a GPU, or did. `words`: into which MIG devices it is divided, or why not.
+
+    `people`: who keeps it. `commands`: for now.
+    """
 
     gpu: Count
     state: Literal["as wanted", "change", "waits", "refused"]
     words: str
-    people: list[str]
+    people: Sequence[str]
+    commands: Sequence[Sequence[str]] = ()
 
 
 @dataclass(frozen=True)
 class Mig:
     steps: list[Division]
+
+
+@dataclass(frozen=True)
+class HeldGpu:
+    """Somebody's hold on a GPU or MIG device that is to end. `since`: from when on it was not used or (`why`) not
+    granted, as it was when they were told (`notified`); where the collector says another time by now, it was used, or
+    granted. Seconds since 1970."""
+
+    user: str
+    uid: int
+    uuid: str
+    since: int
+    notified: int
+    why: Literal["unused", "ungranted", "job_unused"] = "unused"
 
 
 @dataclass(frozen=True)

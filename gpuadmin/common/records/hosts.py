@@ -5,8 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Optional
 
-from .bounds import Count, Stamp, When, Within, Words
+from .bounds import Count, Pattern, Shown, Stamp, When, Within, Words
 from .images import Switch
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """A text that holds from one moment to another, in seconds since the epoch."""
+
+    id: Annotated[str, Pattern("[a-z0-9-]{1,40}", "an id")]
+    begin: int
+    end: int
+    text: Annotated[str, Shown(8000)]
 
 
 @dataclass(frozen=True)
@@ -80,9 +90,9 @@ class Directory:
     inodes: Count
 
 
-@dataclass(frozen=True)
+@dataclass
 class Held:
-    """What somebody's files take at one place."""
+    """What somebody's files take at one place. `when`: of the oldest figure in it. `partial`: it is more than that."""
 
     bytes: Count
     inodes: Count

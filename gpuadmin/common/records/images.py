@@ -2,10 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Literal, Optional
 
 from .bounds import Count, Seconds, Size, When, Within, Words
+
+
+@dataclass(frozen=True)
+class ImageSettings:
+    """What the site says, as images.json on a node has it."""
+
+    #: SERVER:/PATH of the store.
+    store: str = ""
+    #: Who may sign, in the format of allowed signers of ssh-keygen.
+    signers: str = ""
+    #: Seconds that a trial may take, and that required checks are tried again before it has failed.
+    deadline: int = 600
+    settle: int = 60
+    #: Further paths that belong to the node.
+    identity: Sequence[str] = ()
+    uid_first: int = 20000
+    uid_last: int = 49999
+    #: What the inventory expects; and whether less than that refuses a trial.
+    gpus: Optional[int] = None
+    gpu_model: str = ""
+    gpus_worse: Literal["report", "refuse"] = "report"
+
+
+@dataclass(frozen=True)
+class ChainLink:
+    """A node's place in a chain of relays: whom it gets the stream from (None: the store), whom it passes it to."""
+
+    port: Optional[int] = None
+    previous: Optional[str] = None
+    next: Optional[str] = None
 
 
 @dataclass(frozen=True)

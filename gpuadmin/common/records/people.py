@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Optional, Union
+from typing import Optional
 
 from .bounds import Count, Stamp, Uid, Uids, Words
+
+#: 2: whole paths in manifests; 1: other checksums of contents, too; such sets are verified and restored.
+BACKUP_FORMAT = 3
+
+
+@dataclass(frozen=True)
+class PersonEntry:
+    """One person, as `people.parse` takes them: it checks names, and that no two share an id."""
+
+    name: str
+    uid: int
+    subid_start: int = 0
+    subid_count: int = 0
 
 
 @dataclass
@@ -28,13 +41,13 @@ class ItemReport(UserReport):
 
 @dataclass(frozen=True)
 class Home:
-    """A home in a backup. `inode` and `volume` say which directory it was."""
+    """A home in a backup. `inode` and `volume` say which directory it was. `verified`: when it was, or None."""
 
     uid: Count
     files: Count
     bytes: Count
     checksum: str
-    verified: Union[str, bool, None]
+    verified: Optional[str]
     inode: Count = 0
     volume: str = ""
     entries: Count = 0
@@ -43,7 +56,12 @@ class Home:
 
 @dataclass(frozen=True)
 class Backup:
-    """A complete set. `copies`: host → when a copy was there. `uncopied`: host → homes that its copy lacks, and why."""
+    """A complete set. `copies`: host → when a copy of it was there, and those homes in it verified that are verified
+    here. `uncopied`: host → the homes that its copy lacks, and why.
+
+    `begun`: nanoseconds before the first snapshot. What was changed since may be in it with its new times and its old
+    content, because btrfs writes times at once (of mmap, or with a mode) and contents later; 0: not known.
+    """
 
     name: str
     created: Stamp
@@ -52,7 +70,10 @@ class Backup:
     copies: Words
     path: str = ""
     root: str = ""
+    inside: str = ""
     uncopied: dict[str, Words] = field(default_factory=dict)
+    format: int = BACKUP_FORMAT
+    begun: Count = 0
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""What the queue's controller reports: jobs, nodes and reservations."""
+"""What the queue's controller reports (jobs, nodes, reservations), and the site's policy for people."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -58,3 +59,46 @@ class Queue:
     nodes: list[QueueNode]
     reservations: list[Reservation] = field(default_factory=list)
     version: Optional[list[Count]] = None
+
+
+@dataclass(frozen=True)
+class Bookable:
+    """What one person may book: `gpus` of one node, for `hours`, to begin within `days` and not
+    before `lead` hours, `standing` times."""
+
+    gpus: int
+    hours: int
+    days: int
+    standing: int
+    lead: int = 0  # a file of an earlier release has none
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of people. `share`: of what all use, against other groups'. `gpus`: at most so many of one person's
+    at once; None: any number. `hours`: the longest job. `queued`: at most so many jobs of one person. `cpus`,
+    `memory` (GiB), `nodes`: as `gpus`."""
+
+    name: str
+    share: int
+    hours: int
+    queued: int
+    gpus: Optional[int] = None
+    cpus: Optional[int] = None
+    memory: Optional[int] = None
+    nodes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """`extend`: never, free (while nobody waits) or always. `hours`: the longest job, by group of people.
+
+    `limits`: by group, for whoever asks for more to read: Slurm keeps them. `book`: by group; who is in none of
+    these books nothing. `booked`: at most so many GPUs are booked at one time, in percent of the queue's.
+    """
+
+    extend: str
+    hours: Mapping[str, int]
+    book: Mapping[str, Bookable] = field(default_factory=dict)
+    booked: int = 0
+    limits: Mapping[str, Group] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import status as nod
 from ansible_collections.gpuadmin.node.plugins.module_utils.causes.judge import judge
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect as node_diagnosis
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import subject
+from ansible_collections.gpuadmin.node.plugins.module_utils.documents import to_plain
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import look as node_gpus
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import term_facts
@@ -41,6 +42,7 @@ from gpuadmin.ansible.reports import DEEPEST, REPORTS, OddError, of_text, parsed
 from gpuadmin.answers import Answers
 from gpuadmin.auditing.hardware import Seen, changes, merged
 from gpuadmin.common.cluster import of_texts
+from gpuadmin.common.records.diagnosis import DiagnosisOrder
 from gpuadmin.common.sections import SECTIONS
 from gpuadmin.comparison.odd import compare
 from gpuadmin.comparison.words import lines
@@ -500,9 +502,9 @@ def test_what_this_very_machine_says_is_understood() -> None:
     seen = node_gpus.look(seconds=5)
     parsed("gpus", {**seen.as_dict(), "answering": 0, "broken": [], "worse": []})
     people = [Person("minji", 20000)]
-    parsed("facts", dict(term_facts.collect(people, directories=["/nonexistent"], names=["root"])))
-    facts = node_diagnosis.collect(subject.parse({}))
-    parsed("diagnosis", {**facts, "causes": [one.document() for one in judge(facts, subject.person({}))]})
+    parsed("facts", to_plain(term_facts.collect(people, directories=["/nonexistent"], names=["root"])))
+    facts = node_diagnosis.collect(subject.build_subject(DiagnosisOrder()))
+    parsed("diagnosis", {**facts, "causes": to_plain(judge(facts, None))})
 
 
 def test_what_is_too_deep_or_too_much(monkeypatch: pytest.MonkeyPatch) -> None:

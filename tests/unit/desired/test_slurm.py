@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import Group, policy_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import read_policy
 from jinja2.nativetypes import NativeEnvironment
 from pydantic import ValidationError
 
+from gpuadmin.common.records.queue import Group
 from gpuadmin.config.check import findings
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import load_site
@@ -102,7 +103,7 @@ def test_what_people_may_book() -> None:
 def test_hosts_know_each_field() -> None:
     """What is declared for people and their bookings is what the node code parses: one field more stops a service."""
     section = {"book": {}, "groups": [{**LAB, "memory": "2G"}]}
-    policy = policy_of(json.dumps(of(0, section)["slurm_node_policy"]).encode())
+    policy = read_policy(json.dumps(of(0, section)["slurm_node_policy"]).encode())
     assert policy.book.keys() == {"people", "lab"}
     assert policy.limits["lab"].memory == 2
     assert [Group(**one).hours for one in of(3, section)["slurm_controller_groups"]] == [24, 72]

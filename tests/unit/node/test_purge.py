@@ -27,7 +27,7 @@ def test_a_deletion_in_which_somebody_moves_things_ends_nothing_else(
     handle = os.open(tree, os.O_RDONLY)
     done = purge.purge(handle, b"a", lambda entry: None)
     assert done.kept == 1
-    assert "was moved while it was looked at" in done.reasons[0]
+    assert "was moved while it was looked at" in done.words[0]
     assert purge.purge(handle, b"other", lambda entry: None).kept == 0
     assert sorted(path.name for path in tree.iterdir()) == ["a", "z"]
     os.close(handle)
@@ -55,7 +55,7 @@ def test_what_is_of_another_kind_than_in_the_backup_stays(tmp_path: Path) -> Non
     with purge.Twin(str(tmp_path / "backup"), {}) as twin:
         done = purge.purge(handle, b"home", twin.judge, itself=lambda entry: None)
     os.close(handle)
-    assert done.reasons == ["'f' is not what it is in the backup"]
+    assert done.words == ["'f' is not what it is in the backup"]
     assert (tmp_path / "home/f").is_dir()
 
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_deleted_is_named(tree: Path) -> None:
     finally:
         run("umount", tree / "other/secret")
         os.close(handle)
-    assert (done.kept, done.reasons) == (1, ["'secret' cannot be deleted: Device or resource busy"])
+    assert (done.kept, done.words) == (1, ["'secret' cannot be deleted: Device or resource busy"])
 
 
 def test_a_directory_that_is_exchanged_on_the_way_in_is_kept_and_named(
@@ -89,7 +89,7 @@ def test_a_directory_that_is_exchanged_on_the_way_in_is_kept_and_named(
     handle = os.open(tree, os.O_RDONLY)
     done = purge.purge(handle, b"a", lambda entry: None)
     os.close(handle)
-    assert (done.kept, done.reasons) == (1, ["'b' was exchanged while it was looked at"])
+    assert (done.kept, done.words) == (1, ["'b' was exchanged while it was looked at"])
     assert (tree / "other/b").is_dir()
 
 
@@ -109,7 +109,7 @@ def test_no_flag_is_taken_off_what_a_link_leads_to(tree: Path, monkeypatch: pyte
     done = purge.purge(handle, b"other", lambda entry: None)
     os.close(handle)
     assert (tree / "z").stat().st_ino not in cleared
-    assert done.reasons[0] == "'secret' cannot be deleted: Too many levels of symbolic links"
+    assert done.words[0] == "'secret' cannot be deleted: Too many levels of symbolic links"
 
 
 def test_what_is_asked_for_is_judged_itself(tree: Path) -> None:

@@ -55,12 +55,12 @@ def test_a_link_is_followed_to_its_disk(tmp_path: Path) -> None:
 
 
 def stored(directory: Path, name: str, verified: str | None) -> None:
-    home = backup_set.Home(20000, 1, "v", 3, 10, 4, "x", verified=verified)
+    home = backup_set.Home(20000, 3, 10, "x", verified)
     (directory / name).mkdir()
     backup_set.store(
         backup_set.Backup(
-            name, str(directory / name), "2026-11-21T01:02:03Z", "/srv/homes", "", {"minji": home},
-            problems={"jiho": "away"}, copies={"backup1": "2026-11-21T02:00:00Z"},
+            name, "2026-11-21T01:02:03Z", {"minji": home}, {"jiho": "away"}, {"backup1": "2026-11-21T02:00:00Z"},
+            str(directory / name), "/srv/homes",
             uncopied={"backup1": {"minji": "is too large"}},
         )
     )  # fmt: skip

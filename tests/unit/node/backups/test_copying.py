@@ -39,7 +39,7 @@ def test_what_no_path_reaches_comes_back(storage: Storage, levels: int, name: st
     assert backup.problems == {}
     assert [one for one, home_ in backup.homes.items() if home_.verified] == ["jiho", "minji"]
     plan, purged = storage.wipe_all(MINJI)
-    assert (plan.conflicts, purged["minji"].reasons) == ([], [])
+    assert (plan.conflicts, purged["minji"].words) == ([], [])
     done = restore.execute(wanted(storage, mode="in-place"))
     assert done["entries"] == backup.homes["minji"].entries
     assert bottom(home, [name] * levels) == b"deep"
@@ -61,7 +61,7 @@ def test_sizes_that_are_only_numbers(storage: Storage) -> None:
     backup = storage.backup()
     assert (backup.problems, bool(backup.homes["minji"].verified)) == ({}, True)
     _plan, purged = storage.wipe_all(MINJI)  # the second name is compared: the first one's end has changed its ctime
-    assert purged["minji"].reasons == []
+    assert purged["minji"].words == []
     restore.execute(wanted(storage, mode="in-place"))
     assert (home / "sparse").stat().st_size == 7 << 60
     assert (home / "sparse").stat().st_ino == (home / "twin").stat().st_ino
@@ -195,7 +195,7 @@ def test_a_subvolume_at_a_path_that_is_too_long(storage: Storage) -> None:
     assert sorted(backup.homes["minji"].nested) == [path, f"{path}/inner"]
     assert all(one.verified for one in backup.homes.values())
     plan, purged = storage.wipe_all(MINJI)
-    assert (plan.conflicts, purged["minji"].reasons) == ([], [])
+    assert (plan.conflicts, purged["minji"].words) == ([], [])
     restore.execute(wanted(storage, mode="in-place"))
     far = descend(home, [*parts, "data", "inner"])
     assert os.stat("set", dir_fd=far).st_size == 3

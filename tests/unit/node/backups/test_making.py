@@ -20,6 +20,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
     verifying,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
+from ansible_collections.gpuadmin.node.plugins.module_utils.documents import to_plain
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from gpuadmin.common.records.backups import BackupOrder
@@ -94,7 +95,7 @@ def test_a_home_with_too_much_is_a_problem_and_kept(storage: Storage) -> None:
     assert set(backup.homes) == {"jiho"}
     assert "more than 50 entries" in backup.problems["minji"]
     assert "more than 50 entries" in storage.wipe(MINJI).conflicts[0]
-    assert making.missing(backup.as_dict()) == [f"minji {backup.problems['minji']}: not backed up"]
+    assert making.missing(to_plain(backup)) == [f"minji {backup.problems['minji']}: not backed up"]
     # names are counted before they are all in memory, and a long path counts more than once
     small = Budget()
     small._room = 1000

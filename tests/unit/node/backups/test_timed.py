@@ -35,10 +35,7 @@ def test_the_timer_s_backup(tmp_path: Path) -> None:
             "ordinary": "1", "remote": None, "of another release": 1,
         }  # fmt: skip
         (tmp_path / "backups.json").write_text(json.dumps(settings))
-        assert (
-            timed.make(timed.read_order(json.dumps(settings).encode()), "20250101T000000Z-daily")
-            == "20250101T000000Z-daily"
-        )
+        assert timed.make(storage.order(ordinary=1), "20250101T000000Z-daily") == "20250101T000000Z-daily"
         assert timed.main(str(tmp_path), timed.make) == 0
         names = [one.name.partition("-")[2] for one in backup_set.complete(str(storage.directory))]
         assert sorted(names) == ["daily", kept.name.partition("-")[2]]

@@ -704,8 +704,8 @@ def test_ssh_trusts_one_key_and_one_host_and_asks_nobody(tmp_path: Path) -> None
         assert line in said.splitlines(), line
 
 
-HOME = backup_set.Home(20001, 257, "", 1, 9, 1, "a" * 64, verified="2026-12-21T02:00:00Z")
-SET = Backup(FIRST, f"/d/{FIRST}", "2026-12-21T01:02:03Z", "/srv/homes", "homes", {"minji": HOME, "jiho": HOME})
+HOME = backup_set.Home(20001, 1, 9, "a" * 64, "2026-12-21T02:00:00Z", 257, "", 1)
+SET = Backup(FIRST, "2026-12-21T01:02:03Z", {"minji": HOME, "jiho": HOME}, {}, {}, f"/d/{FIRST}", "/srv/homes", "homes")
 
 
 def test_what_another_host_says_of_its_sets() -> None:

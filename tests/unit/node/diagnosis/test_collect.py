@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.collect import collect, parts
-from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import MEMORY, Subject, parse
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import MEMORY, Subject, build_subject
+from ansible_collections.gpuadmin.node.plugins.module_utils.documents import parse
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+from gpuadmin.common.records.diagnosis import DiagnosisOrder
 
 
 def full(_: Subject) -> object:
@@ -49,8 +52,8 @@ def test_a_storage_host_is_asked_for_the_home_and_not_for_sessions() -> None:
 
 @pytest.mark.parametrize("raw", [{"name": "../x"}, {"name": "a b"}, {"name": "minji", "uid": -1}])
 def test_what_nobody_asks(raw: dict[str, object]) -> None:
-    with pytest.raises(NodeError, match="is refused"):
-        parse(raw)
+    with pytest.raises(NodeError, match=r"is refused|is -1: is not from 1 on"):
+        build_subject(parse(DiagnosisOrder, {"person": raw}, "diagnosis"))
 
 
 def test_what_this_machine_says_of_itself(tmp_path: Path) -> None:

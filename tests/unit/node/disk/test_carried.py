@@ -79,11 +79,11 @@ def test_a_subordinate_id_is_its_persons(tmp_path: Path) -> None:
 
 
 def test_what_backups_have(tmp_path: Path) -> None:
-    home = backup_set.Home(1055, 1, "v", 1, 1, 1, "c")
+    home = backup_set.Home(1055, 1, 1, "c", None)
     for name in ("20261221T010203Z-manual", "20261222T010203Z-manual"):
         path = tmp_path / "backups" / name
         path.mkdir(parents=True)
-        backup_set.store(backup_set.Backup(name, str(path), "2026-12-21T01:02:03Z", "/", "", {"gone": home}))
+        backup_set.store(backup_set.Backup(name, "2026-12-21T01:02:03Z", {"gone": home}, {}, {}, str(path), "/"))
     (path / "backup.json").write_text("{")
     answer = found(tmp_path, backups=tmp_path / "backups")
     assert answer.ids[1055] == f"{tmp_path}/backups/20261221T010203Z-manual/gone"

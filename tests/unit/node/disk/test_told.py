@@ -9,7 +9,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import amo
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import command, told
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import directories
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk.people import Holding
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk.people import Held
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Place
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, records
@@ -22,10 +22,10 @@ from tests.support.role_variables import rendered
 GB = 10**9
 UIDS = {"minji": 20001, "jiho": 20002, "sua": 20003}
 FOUND = {
-    ("minji", "homes"): Holding(460 * GB, 9, 1000.0),
-    ("jiho", "homes"): Holding(2 * GB, 9, 1000.0, partial=True),
-    ("sua", "homes"): Holding(900 * GB, 9, 1000.0),
-    ("minji", "scratch"): Holding(900 * GB, 9, 1000.0),
+    ("minji", "homes"): Held(460 * GB, 9, 1000.0, False, []),
+    ("jiho", "homes"): Held(2 * GB, 9, 1000.0, True, []),
+    ("sua", "homes"): Held(900 * GB, 9, 1000.0, False, []),
+    ("minji", "scratch"): Held(900 * GB, 9, 1000.0, False, []),
 }
 pytestmark = pytest.mark.root
 

@@ -26,7 +26,7 @@ def test_a_driver_that_is_whole(node: Node) -> None:
     built(node, "updates/dkms/nvidia-current.ko.xz:")
     found = driver.look(str(node.root), KERNEL)
     path = str(node.root / DIRECTORY / "libnvidia-ml.so.1")
-    assert found == driver.Driver(KERNEL, "550.163.01", False, True, False, path, "550.163.01", True)
+    assert found == driver.Driver("550.163.01", KERNEL, False, True, False, path, "550.163.01", True)
     assert missing(node) == []
 
 

@@ -7,14 +7,14 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.driver import Driver
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.judge import Expected, Verdict, judge
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Seen
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.pci import Device
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.pci import OnBus as Device
 
-WHOLE = Driver("6.12", module="550.1", library="/x", libraries="550.1", nodes=True)
-NONE = Driver("6.12")
+WHOLE = Driver("550.1", "6.12", library="/x", libraries="550.1", nodes=True)
+NONE = Driver(None, "6.12")
 
 
 def device(number: int, driver: str | None = "nvidia") -> Device:
-    return Device(f"0000:0{number}:00.0", "0x10de", "0x2330", driver)
+    return Device(f"0000:0{number}:00.0", "0x10de", "0x2330", driver, None, None, None)
 
 
 def gpu(number: int, **other: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ SMI = "/usr/bin/nvidia-smi"
 DESTROY = (f"{SMI} mig -i GPU-a -dci", f"{SMI} mig -i GPU-a -dgi")
 
 
-def step(wanted: Sequence[str], gpu: Gpu, *people: str) -> mig.Step:
+def step(wanted: Sequence[str], gpu: Gpu, *people: str) -> mig.Division:
     (one,) = mig.decide({0: wanted}, [gpu], {"GPU-a": people})
     return one
 

@@ -23,7 +23,7 @@ def test_gpus_of_the_bus(node: Node, tmp_path: Path) -> None:
     node.gpu("0000:05:00.0", "nvme", **{"class": "0x010802"})
     node.gpu("0000:06:00.0", "snd_hda_intel", **{"class": "0x040300"})  # the sound of a GPU
     first, second = pci.devices(str(node.bus), (str(tmp_path / "missing"), str(tmp_path / "pci.ids")))
-    assert first == pci.Device("0000:01:00.0", "0x10de", "0x2330", "nvidia", 8, 16, "GH100 [H100 SXM5 80GB]")
+    assert first == pci.OnBus("0000:01:00.0", "0x10de", "0x2330", "nvidia", 8, 16, "GH100 [H100 SXM5 80GB]")
     assert (second.driver, second.width, second.width_max) == (None, None, None)
     assert pci.summary(str(node.bus)) == ["0000:01:00.0 nvidia", "0000:02:00.0 none"]
 

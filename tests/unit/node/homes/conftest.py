@@ -30,7 +30,7 @@ class Storage:
     def run(self, *users: dict[str, object], check: bool = False, **more: object) -> Plan:
         arguments: dict = {"skeleton": str(self.skeleton), "archive_directory": str(self.archive), **more}
         mountinfo = arguments.pop("mountinfo", self.mountinfo)
-        request = Request(arguments.pop("root", str(self.root)), users, **arguments)
+        request = Request(arguments.pop("root", str(self.root)), users=users, **arguments)
         return converge(request, check=check, mountinfo=mountinfo, lock=self.lock)
 
     def home(self, name: str = "minji", uid: int = 20001) -> Path:

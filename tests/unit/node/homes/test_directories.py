@@ -40,13 +40,13 @@ root_only = pytest.mark.root  # gives files to other users
     ],
 )
 def test_table(entries: dict[str, Entry], user: dict[str, object], status: str) -> None:
-    plan = compute(Request("/h", [{**MINJI, **user}]), entries, lambda _name, _uid: False)
+    plan = compute(Request("/h", users=[{**MINJI, **user}]), entries, lambda _name, _uid: False)
     assert [home.status for home in plan.homes.values()] == [status]
     assert bool(plan.create) == (status == "created")
 
 
 def test_two_names_with_one_uid() -> None:
-    plan = compute(Request("/h", [MINJI, {"name": "junho", "uid": 20001}]), {}, lambda _name, _uid: False)
+    plan = compute(Request("/h", users=[MINJI, {"name": "junho", "uid": 20001}]), {}, lambda _name, _uid: False)
     assert plan.homes["junho"].status == "conflict"
     assert len(plan.create) == 1
 
@@ -120,7 +120,7 @@ def test_people_of_a_directory_get_homes_by_what_the_host_knows(tmp_path: Path) 
     known = {"minji": (20001, 100), "junho": (20002, 20099), "sys": (12, 12)}
     storage = Storage(tmp_path)
     people = [{"name": name, "uid": None, "gid": None} for name in ("minji", "junho", "sys", "later")]
-    request = Request(str(storage.root), people, skeleton=str(storage.skeleton))
+    request = Request(str(storage.root), users=people, skeleton=str(storage.skeleton))
     plan = converge(request, mountinfo=storage.mountinfo, lock=storage.lock, lookup=known.get)
     assert {name: home.status for name, home in plan.homes.items()} == {
         "minji": "created", "junho": "created", "sys": "conflict", "later": "unknown",
@@ -142,7 +142,7 @@ def test_a_home_that_appears_while_others_are_made_is_not_replaced(
     root = tmp_path / "homes"
     root.mkdir()
     monkeypatch.setattr(creating, "sync_filesystem", lambda path: (root / "minji").mkdir())
-    request = directories.Request(str(root), [{"name": "minji", "uid": 20001}], skeleton=str(tmp_path / "none"))
+    request = directories.Request(str(root), users=[{"name": "minji", "uid": 20001}], skeleton=str(tmp_path / "none"))
     with pytest.raises(NodeError, match="just appeared"):
         directories.converge(request, mountinfo=mounted_at(root), lock=str(tmp_path / "lock"))
     assert (root / "minji").stat().st_uid == os.geteuid()
@@ -150,7 +150,7 @@ def test_a_home_that_appears_while_others_are_made_is_not_replaced(
 
 def test_nobody_s_home_is_both_made_and_archived() -> None:
     who = {"name": "minji", "uid": 20001}
-    request = directories.Request("/h", [who], [who], archive_directory="/a")
+    request = directories.Request("/h", users=[who], archive=[who], archive_directory="/a")
     plan = directories.compute(request, {"minji": directories.Entry("directory", 20001)}, lambda *_: False)
     assert (plan.archive, plan.homes["minji"].status) == ([], "conflict")
 

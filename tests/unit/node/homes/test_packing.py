@@ -117,7 +117,7 @@ def test_whatever_is_in_it_is_found_in_the_archive(tmp_path: Path, target: str) 
     packing.pack(str(home), target)
     said = run("tar", "--list", f"--file={target}").splitlines()
     assert len(said) == sum(not path.is_socket() for path in home.rglob("*")) + 1
-    assert packing.delete(str(home), target).reasons == []
+    assert packing.delete(str(home), target).words == []
     assert not home.exists()
 
 
@@ -457,5 +457,5 @@ def test_what_is_written_through_a_mapping_after_packing_stays(tmp_path: Path) -
             packing.pack(str(point / "minji"), target)
             mapped[0:1] = b"2"
             done = packing.delete(str(point / "minji"), target)
-        assert done.reasons == ["'thesis' was changed after it was packed"]
+        assert done.words == ["'thesis' was changed after it was packed"]
         assert (point / "minji/thesis").read_bytes()[:1] == b"2"

@@ -15,9 +15,11 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import applying
-from ansible_collections.gpuadmin.node.plugins.module_utils.limits.applying import OwnBounds, Places, Wanted
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits.applying import Places, Wanted
 from ansible_collections.gpuadmin.node.plugins.module_utils.lookup import owner
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import accounts, limits
+
+from gpuadmin.common.records.limits import OwnLimits
 
 GIB = 1 << 30
 SLICE = "user-20001.slice"
@@ -127,7 +129,7 @@ def test_the_admin_is_not_limited_whatever_is_said_of_them(host: Host) -> None:
     admin.mkdir()
     for name in ("memory.max", "pids.max"):
         (admin / name).write_text("max")
-    people = [OwnBounds(["gpuadmin"], memory="1G", tasks="100")]
+    people = [OwnLimits(["gpuadmin"], memory="1G", tasks="100")]
     assert applying.apply(host.places, replace(WANTED, people=people), given=True).problems == []
     assert host.read("user-1000.slice") == ("max", "max", "1000")
 
@@ -268,7 +270,7 @@ def test_what_was_lost_is_brought_back(host: Host) -> None:
 
 
 def test_limits_of_certain_people(host: Host) -> None:
-    people = [OwnBounds(["minji", "nobody-yet"], tasks="200"), OwnBounds(["minji"], memory="1G")]
+    people = [OwnLimits(["minji", "nobody-yet"], tasks="200"), OwnLimits(["minji"], memory="1G")]
     applying.apply(host.places, replace(WANTED, people=people), given=True)
     assert host.read(SLICE)[:2] == (str(GIB), "200")
     # somebody who has them no more is as everybody again
@@ -332,7 +334,7 @@ def test_a_kernel_that_cannot_limit_is_named(host: Host) -> None:
 def test_whoever_has_just_got_an_account_has_limits_of_their_own(
     host: Host, monkeypatch: pytest.MonkeyPatch, check: bool
 ) -> None:
-    applying.record(replace(WANTED, people=[OwnBounds(["minji"], tasks="200")]), host.places, check=False)
+    applying.record(replace(WANTED, people=[OwnLimits(["minji"], tasks="200")]), host.places, check=False)
     monkeypatch.setattr(accounts, "converge", lambda *_, **__: Outcome(True, Plan(DesiredState()), {}))
     monkeypatch.setattr(accounts.applying, "Places", lambda **_: host.places)
     assert not accounts.operate(accounts.Document(), check).conflicts

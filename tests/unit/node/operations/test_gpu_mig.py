@@ -7,17 +7,18 @@ from typing import Any, ClassVar
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import mig, mig_devices, telling
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig import Step
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import Waiting
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.dividing import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import gpu_mig
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations.gpu_mig import Document
 
-FREE = Step(0, mig.CHANGE, "7g.80gb (now whole)", (), (("nvidia-smi", "-mig", "1"),))
-DONE = Step(0, mig.AS_WANTED, "7g.80gb")
-HELD = Step(1, mig.WAITS, "7g.80gb (now whole)", ("minji holds it",))
-REFUSED = Step(2, mig.REFUSED, "it has no MIG")
-ALWAYS = Step(3, mig.AS_WANTED, "whole")
+from gpuadmin.common.records.gpus import Division
+
+FREE = Division(0, mig.CHANGE, "7g.80gb (now whole)", (), (("nvidia-smi", "-mig", "1"),))
+DONE = Division(0, mig.AS_WANTED, "7g.80gb", ())
+HELD = Division(1, mig.WAITS, "7g.80gb (now whole)", ("minji holds it",))
+REFUSED = Division(2, mig.REFUSED, "it has no MIG", ())
+ALWAYS = Division(3, mig.AS_WANTED, "whole", ())
 
 
 class Fake:
@@ -31,10 +32,10 @@ class Fake:
     def __init__(self, wanted: object, places: object) -> None:
         assert wanted == {0: ["7g.80gb"]}
 
-    def look(self, only: Collection[int] | None) -> list[Step]:
+    def look(self, only: Collection[int] | None) -> list[Division]:
         return [one for one in self.first if only is None or one.gpu in only]
 
-    def run(self, only: Collection[int] | None) -> list[Step]:
+    def run(self, only: Collection[int] | None) -> list[Division]:
         return [one for one in self.last if only is None or one.gpu in only]
 
 

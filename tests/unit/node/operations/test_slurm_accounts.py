@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import slurm_accounts
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import Group
 
+from gpuadmin.common.records.queue import Group
 from tests.support.fake_slurm import slurm
 
 DOCUMENT = slurm_accounts.Document(

@@ -13,7 +13,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations.slurm_restore import Document, Wanted, operate
 
 NAME = "20261221T010203Z-daily"
-SET = Backup(NAME, "/backups/x", "2026-12-21T01:02:03Z", "/homes", ".", {"_slurm": Home(0, 256, "", 1, 1, 1, "x")})
+HOME = Home(0, 1, 1, "x", None, 256)
+SET = Backup(NAME, "2026-12-21T01:02:03Z", {"_slurm": HOME}, {}, {}, "/backups/x", "/homes", ".")
 DOCUMENT = Document("/backups", Wanted(NAME))
 
 

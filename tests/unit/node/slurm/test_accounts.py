@@ -12,7 +12,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.accounts impor
     seen,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.booking import Reservation
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import Group
+
+from gpuadmin.common.records.queue import Group
 
 EVERYBODY = Group("people", 10, 24, 20)
 LAB = Group("lab", 30, 72, 50, gpus=4)

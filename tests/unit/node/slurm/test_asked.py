@@ -15,8 +15,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import peercred_serv
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Settings, save
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import asked, gpu
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import Bookable, Policy, policy_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import read_policy
 
+from gpuadmin.common.records.queue import Bookable, Policy
 from tests.support.fake_slurm import row, slurm
 
 HOUR = 3600
@@ -166,13 +167,13 @@ def test_a_controller_that_is_away_or_refuses(
 
 
 def test_a_policy_that_nobody_wrote() -> None:
-    assert policy_of(b'{"extend": "free", "hours": {"people": 24}}') == Policy("free", {"people": 24})
+    assert read_policy(b'{"extend": "free", "hours": {"people": 24}}') == Policy("free", {"people": 24})
     one = b'{"gpus": 1, "hours": 2, "days": 3, "standing": 4}'
     book = b'{"extend": "free", "hours": {}, "booked": 50, "book": {"a": %s}}' % one
-    assert policy_of(book) == Policy("free", {}, {"a": Bookable(1, 2, 3, 4)}, 50)
+    assert read_policy(book) == Policy("free", {}, {"a": Bookable(1, 2, 3, 4)}, 50)
     for text in (None, b"{}", b"[]", b'{"extend": "free", "hours": 3}', book.replace(b"standing", b"stand")):
         with pytest.raises(NodeError, match="is not what gpuadmin provision writes"):
-            policy_of(text)
+            read_policy(text)
 
 
 def test_only_systemd_starts_it(capsys: pytest.CaptureFixture[str]) -> None:

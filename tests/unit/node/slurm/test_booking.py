@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import asked, booking, gpu
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import Bookable, Policy
 
+from gpuadmin.common.records.queue import Bookable, Policy
 from tests.support.fake_slurm import row, slurm
 
 HOUR, DAY = 3600, 86400

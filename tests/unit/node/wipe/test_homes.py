@@ -203,7 +203,7 @@ def test_what_was_written_after_the_backup_stays(storage: Storage) -> None:
     rest = Path(wipe.trash(str(storage.root), FIRST, "minji"))
     assert sorted(str(path.relative_to(rest)) for path in rest.rglob("*")) == ["a", "b", "d", "dir", "dir/e", "empty"]
     assert purged["minji"].kept == 5
-    assert "'b' was changed after the backup" in purged["minji"].reasons
+    assert "'b' was changed after the backup" in purged["minji"].words
     assert (rest / "b").read_bytes() == b"changed"
 
 
@@ -240,7 +240,7 @@ def test_a_clock_that_was_set_back_does_not_hide_a_change(storage: Storage) -> N
     os.utime(home / "a", ns=(facts.st_atime_ns, facts.st_mtime_ns))
     backup_set.store(replace(backup, begun=(home / "a").stat().st_ctime_ns + 1))
     _plan, purged = storage.wipe_all(MINJI)
-    assert purged["minji"].reasons == ["'a' was changed after the backup"]
+    assert purged["minji"].words == ["'a' was changed after the backup"]
     assert Path(wipe.trash(str(storage.root), FIRST, "minji"), "a").read_bytes() == b"!"
 
 
@@ -258,7 +258,7 @@ def test_a_link_of_a_subvolume_that_was_made_anew_stays(storage: Storage) -> Non
     _plan, purged = storage.wipe_all(MINJI)
     rest = Path(wipe.trash(str(storage.root), FIRST, "minji"))
     assert (rest / "sub/link").readlink() == Path("second")
-    assert purged["minji"].reasons == ["'sub/link' is not the link in the backup"]
+    assert purged["minji"].words == ["'sub/link' is not the link in the backup"]
 
 
 def test_what_is_not_verified_any_more_is_not_deleted(storage: Storage) -> None:
@@ -282,7 +282,7 @@ def test_everything_that_a_home_may_hold(storage: Storage) -> None:
     assert backup.problems == {}
     plan, purged = storage.wipe_all(MINJI)
     assert plan.conflicts == []
-    assert purged["minji"].reasons == []
+    assert purged["minji"].words == []
     assert storage.names == ["jiho"]
     assert (outside / "three").read_bytes() == b"linked"
     assert Path("/etc/passwd").exists()
@@ -309,7 +309,7 @@ def test_nested_subvolumes(storage: Storage) -> None:
     assert sorted(backup.homes["minji"].nested) == ["data", "data/deeper/snap\nshot"]
     assert backup.homes["minji"].files == 3
     _plan, purged = storage.wipe_all(MINJI)
-    assert purged["minji"].reasons == []
+    assert purged["minji"].words == []
     assert storage.names == ["jiho"]
     assert list(btrfs.nested(str(storage.root))) == []
     assert making.verify(backup, ["minji"], again=True)
@@ -323,7 +323,7 @@ def test_a_home_that_is_a_subvolume(storage: Storage) -> None:
     backup = storage.backup()
     assert backup.homes["minji"].files == 1
     plan, purged = storage.wipe_all(MINJI)
-    assert (plan.conflicts, purged["minji"].reasons, storage.names) == ([], [], [])
+    assert (plan.conflicts, purged["minji"].words, storage.names) == ([], [], [])
 
 
 def test_something_mounted_inside(storage: Storage) -> None:
@@ -363,7 +363,7 @@ def test_homes_that_are_no_subvolume(tmp_path: Path) -> None:
         backup = storage.backup("20261222T010203Z-daily")
         assert backup.homes["minji"].files == 2
         plan, purged = storage.wipe_all(MINJI)
-        assert (plan.conflicts, purged["minji"].reasons, storage.names) == ([], [], [])
+        assert (plan.conflicts, purged["minji"].words, storage.names) == ([], [], [])
         assert len(backup_set.complete(str(storage.directory))) == 2
 
 
@@ -430,7 +430,7 @@ def test_cut_while_it_is_deleted(storage: Storage, monkeypatch: pytest.MonkeyPat
         wipe.empty_trash(storage.wiping(MINJI))
     monkeypatch.setattr(purge, "_remove", real)
     plan, purged = storage.wipe_all(MINJI)
-    assert (plan.conflicts, purged["minji"].reasons, storage.names) == ([], [], [])
+    assert (plan.conflicts, purged["minji"].words, storage.names) == ([], [], [])
 
 
 def test_what_restores_made_beside_a_home_goes_with_it(storage: Storage) -> None:
@@ -664,7 +664,7 @@ def test_a_home_whose_backup_cannot_be_read_keeps_no_other(storage: Storage, mon
 
     monkeypatch.setattr(wipe, "Twin", broken)
     done = wipe.empty_trash(storage.wiping())
-    assert "stays, wholly or in part" in done["jiho"].reasons[0]
+    assert "stays, wholly or in part" in done["jiho"].words[0]
     assert (done["minji"].kept, done["minji"].deleted) == (0, 2)
     assert Path(wipe.trash(str(storage.root), FIRST, "jiho"), "thesis").exists()
 
@@ -679,7 +679,7 @@ def test_a_home_in_which_nothing_is_left_of_the_backup(storage: Storage) -> None
     os.utime(home / "new", ns=(facts.st_atime_ns, facts.st_mtime_ns))
     (home / "new").rename(home / "thesis")
     _plan, purged = storage.wipe_all(MINJI)
-    assert purged["minji"].reasons == ["'thesis' is not the file in the backup"]
+    assert purged["minji"].words == ["'thesis' is not the file in the backup"]
     assert (Path(wipe.trash(str(storage.root), FIRST, "minji")) / "thesis").exists()
 
 

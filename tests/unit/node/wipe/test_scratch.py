@@ -1,6 +1,5 @@
 """Scratch of those who leave: by names and owners, whatever somebody does there meanwhile."""
 
-import json
 import os
 import pwd
 import subprocess
@@ -8,14 +7,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.documents import parse, to_plain
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch
 
+from gpuadmin.common.records.people import ScratchItem
 from tests.support.storage import mounted, run
 
 
@@ -32,7 +34,7 @@ def test_scratch_that_something_is_mounted_on_stays(tmp_path: Path, inner: str) 
     people = [Person("minji", 20001, range(0))]
     run("mount", "--bind", other, shared / "minji" / inner)
     try:
-        items = [one.as_dict() for one in scratch.observe([str(shared)], None, people).items]
+        items = scratch.observe([str(shared)], None, people).items
         plan, done = scratch.wipe(scratch.Request(items, [str(shared)], people))
         assert "is mounted there" in plan.conflicts[0]
         assert done == {}
@@ -85,8 +87,8 @@ def test_scratch_goes_by_names_and_owners(tmp_path: Path) -> None:
     os.chown(shared / "link", MINJI.uid, MINJI.uid, follow_symlinks=False)
     found = scratch.observe([str(shared)], str(docker), [MINJI, JIHO])
     assert found.unknown == {str(docker): 1}
-    mine = [item.as_dict() for item in found.items if item.user == "minji"]
-    assert json.loads(json.dumps(mine)) == mine
+    mine = [item for item in found.items if item.user == "minji"]
+    assert [parse(ScratchItem, one, "item") for one in to_plain(mine)] == mine
     request = scratch.Request(mine, [str(shared), str(docker)], [MINJI])
     check = scratch.observe_and_compute(request)
     assert hostile.exists()
@@ -109,7 +111,7 @@ def test_scratch_goes_by_names_and_owners(tmp_path: Path) -> None:
 def test_scratch_that_is_gone_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is on disk before it is said: after a power cut nobody would look for it again."""
     leave(tmp_path, b"a", MINJI.uid)
-    item = scratch.observe([str(tmp_path)], None, [MINJI]).items[0].as_dict()
+    item = scratch.observe([str(tmp_path)], None, [MINJI]).items[0]
     synced: list[tuple[str, bool]] = []
     monkeypatch.setattr(scratch, "sync_filesystem", lambda path: synced.append((path, (tmp_path / "a").exists())))
     scratch.wipe(scratch.Request([item], [str(tmp_path)], [MINJI]))
@@ -171,7 +173,7 @@ def test_a_race_for_one_entry_keeps_that_one_and_no_other(tmp_path: Path) -> Non
         if not (tmp_path / "a").exists():
             leave(tmp_path, b"a", MINJI.uid).chmod(0o777)
         leave(tmp_path, b"z", MINJI.uid, ("mine", MINJI.uid))
-        items = [item.as_dict() for item in scratch.observe([str(tmp_path)], None, [MINJI]).items]
+        items = scratch.observe([str(tmp_path)], None, [MINJI]).items
         with busy(SWAP, tmp_path, JIHO.uid):
             time.sleep(0.05)  # the swapping has begun
             plan, done = scratch.wipe(scratch.Request(items, [str(tmp_path)], [MINJI]))
@@ -188,7 +190,7 @@ def test_an_entry_that_cannot_be_deleted_is_named_with_its_owner(
 ) -> None:
     leave(tmp_path, b"a", MINJI.uid)
     leave(tmp_path, b"b", JIHO.uid)
-    items = [item.as_dict() for item in scratch.observe([str(tmp_path)], None, [MINJI, JIHO]).items]
+    items = scratch.observe([str(tmp_path)], None, [MINJI, JIHO]).items
     real = scratch.purge
 
     def purge(handle: int, name: bytes, judge: Any) -> Any:
@@ -237,7 +239,7 @@ def test_a_directory_that_cannot_be_listed_hides_no_other(tmp_path: Path, monkey
 @root_only
 def test_scratch_that_is_not_what_was_decided(tmp_path: Path) -> None:
     leave(tmp_path, b"a", MINJI.uid)
-    item = scratch.observe([str(tmp_path)], None, [MINJI]).items[0].as_dict()
+    item = scratch.observe([str(tmp_path)], None, [MINJI]).items[0]
     outside = tmp_path.parent
     for change, words in (
         ({"inode": 1}, "another thing"),
@@ -248,14 +250,13 @@ def test_scratch_that_is_not_what_was_decided(tmp_path: Path) -> None:
         ({"name": ""}, "not a name"),
         ({"name": "a%00"}, "not a name"),
         ({"directory": str(outside)}, "not a directory that is wiped"),
-        ({"uid": None}, "no owner"),
     ):
-        request = scratch.Request([{**item, **change}], [str(tmp_path)], [MINJI])
+        request = scratch.Request([replace(item, **change)], [str(tmp_path)], [MINJI])
         plan, _done = scratch.wipe(request)
         assert words in plan.conflicts[0], change
     (tmp_path / "link").symlink_to(tmp_path)
     assert scratch.observe([f"{tmp_path}/link"], None, [MINJI]).items == []
-    request = scratch.Request([{**item, "directory": f"{tmp_path}/link"}], [f"{tmp_path}/link"], [MINJI])
+    request = scratch.Request([replace(item, directory=f"{tmp_path}/link")], [f"{tmp_path}/link"], [MINJI])
     assert "not a directory" in scratch.wipe(request)[0].conflicts[0]
     os.chown(tmp_path / "a", MINJI.subids.start, -1)  # the same inode, and still one of theirs
     assert "another thing" in scratch.wipe(scratch.Request([item], [str(tmp_path)], [MINJI]))[0].conflicts[0]
@@ -265,9 +266,9 @@ def test_scratch_that_is_not_what_was_decided(tmp_path: Path) -> None:
 @pytest.mark.holds("the whole system is nobody's scratch")
 def test_the_whole_system_is_nobody_s_scratch() -> None:
     facts = Path("/tmp").stat()
-    item = {"directory": "/", "name": "tmp", "uid": MINJI.uid, "inode": facts.st_ino, "user": "minji"}
+    item = ScratchItem("minji", MINJI.uid, "/", "tmp", inode=facts.st_ino)
     for directory in ("/", f"{os.sep}tmp/..", "tmp"):
-        request = scratch.Request([{**item, "directory": directory}], [directory], [MINJI])
+        request = scratch.Request([replace(item, directory=directory)], [directory], [MINJI])
         assert "not a directory that is wiped" in scratch.observe_and_compute(request).conflicts[0]
 
 
@@ -281,7 +282,7 @@ def test_a_subvolume_goes_and_one_that_was_made_anew_does_not(tmp_path: Path) ->
             (docker / one.name / "layer").write_text("x")
             os.chown(docker / one.name / "layer", one.subids.start, one.subids.start)
             os.chown(docker / one.name, one.uid, one.uid)
-        items = [item.as_dict() for item in scratch.observe([], str(docker), [MINJI, JIHO]).items]
+        items = scratch.observe([], str(docker), [MINJI, JIHO]).items
         request = scratch.Request(items, [str(docker)], [MINJI, JIHO])
         run("btrfs", "subvolume", "delete", docker / "jiho")
         run("btrfs", "subvolume", "create", docker / "jiho")

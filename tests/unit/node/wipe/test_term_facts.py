@@ -8,6 +8,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes.trash import TRASH
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import term_facts
 
+from gpuadmin.common.records.people import HomeEntry
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
@@ -24,10 +26,8 @@ def test_homes_with_what_keeps_them(root: Path) -> None:
     found = term_facts.of_homes(str(root), None, mountinfo)
     assert sorted(found) == ["minji", "odd\\xff"]
     me = os.getuid()
-    assert found["minji"] == {
-        "kind": "directory", "uid": me, "problem": f"{root}/minji/disk is mounted inside", "of": "minji",
-    }  # fmt: skip
-    assert found["odd\\xff"]["problem"] is None
+    assert found["minji"] == HomeEntry("directory", me, f"{root}/minji/disk is mounted inside", "minji")
+    assert found["odd\\xff"].problem is None
 
 
 def test_no_home_root_is_not_no_homes(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from .documents import to_plain
+
 
 class Plan(Protocol):
     """A plan that was carried out, or would be."""
@@ -48,8 +50,8 @@ class Answer:
         found: dict[str, object] = {
             "changed": bool(self.operations) if self.changed is None else self.changed,
             "operations": list(self.operations),
-            "report": {name: value for name, value in self.report.items() if name != each},
-            **({} if each is None else {"each": {each: json.dumps(self.report.get(each) or {})}}),
+            "report": to_plain({name: value for name, value in self.report.items() if name != each}),
+            **({} if each is None else {"each": {each: json.dumps(self.report.get(each) or {}, default=vars)}}),
             **self.more,
         }
         if self.diff is not None:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .documents import to_plain
 from .errors import NodeError, in_words
 from .files import flocked, read_bytes, write_atomic
 from .paths import RUN
@@ -100,7 +101,7 @@ def perform(
     one is running, or when ``wait`` seconds are over (the job goes on). ``start``: the id of a start, for `said`.
     """
     if not (available() if systemd is None else systemd):
-        return function(arguments)
+        return to_plain(function(arguments))
     job = Job(name, function, arguments, name, properties=properties, run=run, base=base)
     # guard: a job is looked for and begun under one lock
     with flocked(job.place + ".lock"):  # two at once: one of them begins it, the other finds it
@@ -193,7 +194,7 @@ def _read(place: str, name: str) -> dict[str, Any]:
 def _write(place: str, name: str, value: Mapping[str, Any]) -> None:
     write_atomic(
         os.path.join(place, name),
-        json.dumps({"format": FORMAT, **value}).encode(),
+        json.dumps({"format": FORMAT, **value}, default=vars).encode(),
         mode=0o600,  # guard: what a job is asked and says is root's alone -> 0o644
         sync=False,
     )

@@ -9,34 +9,15 @@ import json
 import typing
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, Optional, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from .errors import NodeError
 from .fields import quoted, whole_number
 
 T = TypeVar("T")
 _WORDS = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
-
-
-@dataclass(frozen=True)
-class PersonEntry:
-    """One person, as `people.parse` takes them: it checks names, and that no two share an id."""
-
-    name: str
-    uid: int
-    subid_start: int = 0
-    subid_count: int = 0
-
-
-@dataclass(frozen=True)
-class ChainLink:
-    """A node's place in a chain of relays: addresses, empty at its ends."""
-
-    port: Optional[int] = None
-    previous: Optional[str] = None
-    next: Optional[str] = None
 
 
 def parse(kind: type[T], given: object, at: str, *, templated: bool = False) -> T:
@@ -47,7 +28,7 @@ def parse(kind: type[T], given: object, at: str, *, templated: bool = False) -> 
     """
     if not isinstance(given, Mapping):
         raise NodeError(f"{at} is {quoted(given)}, not a mapping")
-    known = find_fields(kind)
+    known = find_fields(kind)  # type: ignore[arg-type]  # a class is hashable
     odd = [name for name in given if name not in known]
     if odd:
         raise NodeError(f"{at} has {quoted(odd[0])}, which is not one of {', '.join(known)}")
@@ -58,6 +39,15 @@ def parse(kind: type[T], given: object, at: str, *, templated: bool = False) -> 
         elif needed:
             raise NodeError(f"{at}.{name} is missing")
     return kind(**values)
+
+
+def parse_settings(kind: type[T], found: Mapping[str, object], at: str) -> T:
+    """Given what a role wrote to a file, return the record. A key that this release does not know is left out.
+
+    A host may have new code beside an old file; a timer and a boot go on with it.
+    """
+    known = find_fields(kind)  # type: ignore[arg-type]  # a class is hashable
+    return parse(kind, {name: found[name] for name in known if name in found}, at, templated=True)
 
 
 @cache
@@ -109,6 +99,11 @@ def _parse_value(kind: Any, value: object, at: str, templated: bool) -> Any:
     if not good:
         raise NodeError(f"{at} is {quoted(value)}, not {_WORDS[kind]}")
     return found
+
+
+def to_plain(value: object) -> Any:
+    """Given a value that has records in it, return it as JSON has it."""
+    return json.loads(json.dumps(value, default=vars))
 
 
 def entries(option: str, given: object) -> list[dict[str, object]]:

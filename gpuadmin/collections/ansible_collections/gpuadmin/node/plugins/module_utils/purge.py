@@ -10,7 +10,8 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+from gpuadmin.common.records.people import Purged
 
 from . import btrfs, extents, inode_flags
 from .budget import unlimited
@@ -21,26 +22,15 @@ from .safe_walk import Entry, same_mount, walk
 MOST_REASONS = 10
 
 
-@dataclass
-class Purged:
-    """What was done: numbers of entries, and why the first few of those that stay do so."""
-
-    deleted: int = 0
-    freed: int = 0  # bytes
-    kept: int = 0
-    reasons: list[str] = field(default_factory=list)
-
-    def keep(self, path: bytes, reason: str) -> None:
-        self.kept += 1
-        if len(self.reasons) < MOST_REASONS:
-            self.reasons.append(f"{os.fsdecode(path)!r} {reason}")
-
-    def as_dict(self) -> dict[str, object]:
-        return {"deleted": self.deleted, "bytes": self.freed, "kept": self.kept, "words": self.reasons}
-
-
 #: Given an entry, why it must stay; None: it may go.
 Judge = Callable[[Entry], "str | None"]
+
+
+def keep(done: Purged, path: bytes, reason: str) -> None:
+    """Note of what was done that an entry stays, and why; of the first few in words."""
+    done.kept += 1
+    if len(done.words) < MOST_REASONS:
+        done.words.append(f"{os.fsdecode(path)!r} {reason}")
 
 
 class Twin:
@@ -190,7 +180,7 @@ def purge(at: int, name: bytes, judge: Judge, *, itself: Judge | None = None) ->
 
     ``itself`` judges the entry itself, in place of ``judge``.
     """
-    done = Purged()
+    done = Purged(0, 0, [])
     try:
         facts = os.stat(name, dir_fd=at, follow_symlinks=False)
     except FileNotFoundError:
@@ -198,7 +188,7 @@ def purge(at: int, name: bytes, judge: Judge, *, itself: Judge | None = None) ->
     top = Entry(b"", name, at, facts)
     reason = (itself or judge)(top)
     if reason is not None:
-        done.keep(name, reason)
+        keep(done, name, reason)
         return done
     if not stat.S_ISDIR(facts.st_mode):
         _unlink(top, done, directory=False)
@@ -210,7 +200,7 @@ def purge(at: int, name: bytes, judge: Judge, *, itself: Judge | None = None) ->
         finally:
             os.close(handle)
     except (NodeError, OSError) as error:  # somebody moves things about in it: the rest of it stays, others go on
-        done.keep(name, f"was left in part: {in_words(error)}")
+        keep(done, name, f"was left in part: {in_words(error)}")
         return done
     _unlink(Entry(name, name, at, facts), done, directory=True)
     return done
@@ -220,22 +210,22 @@ def gone(at: int, name: str) -> None:
     """Delete what is ours, if it is there. Raises NodeError for what cannot go."""
     done = purge(at, os.fsencode(name), lambda entry: None)
     if done.kept:
-        raise NodeError(f"what was here before cannot be deleted: {', '.join(done.reasons)}")
+        raise NodeError(f"what was here before cannot be deleted: {', '.join(done.words)}")
 
 
 def _below(handle: int, judge: Judge, done: Purged) -> None:
     def enter_or_keep(entry: Entry, parent: os.stat_result) -> bool:
         entered = enter(entry, parent)
         if not entered:
-            done.keep(entry.path, "is mounted there")
+            keep(done, entry.path, "is mounted there")
         return entered
 
-    for entry in walk(handle, enter_or_keep, leaving=True, skip=lambda entry, why: done.keep(entry.path, why)):
+    for entry in walk(handle, enter_or_keep, leaving=True, skip=lambda entry, why: keep(done, entry.path, why)):
         if entry.is_directory and not entry.leaving:
             continue
         reason = judge(entry)
         if reason is not None:
-            done.keep(entry.path, reason)
+            keep(done, entry.path, reason)
         else:
             _unlink(entry, done, directory=entry.leaving)
 
@@ -250,17 +240,17 @@ def _unlink(entry: Entry, done: Purged, *, directory: bool) -> None:
             _remove(entry, directory)
         except OSError as error:
             if error.errno != errno.ENOTEMPTY:
-                done.keep(entry.path or entry.name, f"cannot be deleted: {error.strerror}")
+                keep(done, entry.path or entry.name, f"cannot be deleted: {error.strerror}")
             return
     except FileNotFoundError:
         return
     except OSError as error:
         if not (directory and error.errno in (errno.ENOTEMPTY, errno.EEXIST)):
-            done.keep(entry.path or entry.name, f"cannot be deleted: {error.strerror}")
+            keep(done, entry.path or entry.name, f"cannot be deleted: {error.strerror}")
         return
     done.deleted += 1
     if not directory and entry.facts.st_nlink == 1:
-        done.freed += entry.facts.st_blocks * 512
+        done.bytes += entry.facts.st_blocks * 512
 
 
 def _remove(entry: Entry, directory: bool) -> None:

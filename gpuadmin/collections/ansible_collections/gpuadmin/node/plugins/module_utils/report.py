@@ -6,16 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
 
-
-@dataclass
-class UserReport:
-    status: str = "ok"
-    operations: list[str] = field(default_factory=list)
-    problem: str | None = None
-
-    def as_dict(self) -> dict[str, object]:
-        return {"status": self.status, "operations": list(self.operations), "problem": self.problem}
-
+from gpuadmin.common.records.people import UserReport
 
 Entry = TypeVar("Entry", bound=UserReport)
 
@@ -38,4 +29,4 @@ class Reports(Generic[Entry]):
         return [f"{self.PREFIX}{name}: {one.problem}" for name, one in self.entries.items() if one.status == "conflict"]
 
     def report(self) -> Mapping[str, object]:
-        return {self.KEY: {name: one.as_dict() for name, one in self.entries.items()}, "problems": []}
+        return {self.KEY: self.entries, "problems": []}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, timedelta
 
+from gpuadmin.common.records.people import UserReport
+
 from ..fields import CONTROL, FIRST_HUMAN_UID, User, quoted
-from ..report import UserReport
 from ..textdb import number
 from .databases import Databases, real_hash
 from .desired import Record, Settings

@@ -12,6 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpuadmin.common.records.audits import Admin
+
 from ..errors import NodeError
 from ..fields import KEY, quoted, valid_name
 from ..files import read_bytes
@@ -30,17 +32,6 @@ HOMES = "/var/home"
 ENDED = 1  # days since 1970: long ago
 _HEADER = "# The admins of this site, as gpuadmin.yml has them (gpuadmin provision):"
 _KEY = "# key "
-
-
-@dataclass(frozen=True)
-class Admin:
-    """``keys``: public keys, a line each. ``expires``: days since 1970, the first day without the account; or None."""
-
-    name: str
-    uid: int
-    keys: Sequence[str]
-    sudo: bool = True
-    expires: int | None = None
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gpuadmin.common.records.people import UserReport
 from gpuadmin.common.text import counted
 
 from ..fields import User, parse_user, quoted, valid_name, whole_number
-from ..report import UserReport
 from ..textdb import number
 from .account import conflict, identify, stage_account, with_gecos
 from .databases import Databases
@@ -46,7 +46,7 @@ def _accept(request: Request, plan: Plan) -> tuple[list[User], list[tuple[str, i
                 plan.users[name] = UserReport("conflict", problem=f"name or uid {user.uid} is given twice")
         else:
             users[label], taken[user.uid] = user, label
-            plan.users[label] = UserReport()
+            plan.users[label] = UserReport("ok")
     absent = []
     for raw in request.absent:
         gone, uid = raw.get("name"), whole_number(raw.get("uid"))

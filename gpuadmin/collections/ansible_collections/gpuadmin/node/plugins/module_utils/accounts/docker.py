@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gpuadmin.common.records.people import UserReport
+
 from ..fields import User, parse_user
-from ..report import UserReport
 from ..textdb import number
 from .account import identify
 from .databases import Databases
@@ -104,7 +105,7 @@ def stage_askers(
     docker_users: list[User] = []
     settings = request.settings
     for name, uid in request.docker:
-        entry = plan.users[name] = UserReport()
+        entry = plan.users[name] = UserReport("ok")
         record = observed.desired.records.get(name)
         if settings.docker_data is None or not settings.login:
             entry.status, entry.problem = "conflict", "Docker is not set up on this host"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..report import UserReport
+from gpuadmin.common.records.people import UserReport
+
 from .desired import DesiredState, Settings
 
 
@@ -56,6 +57,6 @@ class Plan:
 
     def report(self) -> dict[str, object]:
         return {
-            "users": {name: entry.as_dict() for name, entry in self.users.items()},
+            "users": self.users,
             "problems": self.failures + self.problems,
         }

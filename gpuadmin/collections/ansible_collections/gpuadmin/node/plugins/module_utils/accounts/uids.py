@@ -6,9 +6,9 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from gpuadmin.common.names import LOGIN
+from gpuadmin.common.records.people import KnownUids
 
 from ..errors import NodeError, in_words
 from ..fields import STAMP, quoted, valid_name, whole_number
@@ -18,20 +18,10 @@ from ..paths import STATE
 _ARCHIVE = re.compile(rf"({LOGIN})-([0-9]{{1,10}})-{STAMP}\.")
 
 
-@dataclass(frozen=True)
-class Known:
-    """``memory``: uid → who had it; None if it cannot be read. ``seen``: uid → what carries it here."""
-
-    memory: Mapping[int, str] | None
-    seen: Mapping[int, str] = field(default_factory=dict)
-    problem: str | None = None
-
-    def as_dict(self) -> dict[str, object]:
-        return {
-            "memory": None if self.memory is None else {str(uid): name for uid, name in self.memory.items()},
-            "seen": {str(uid): words for uid, words in self.seen.items()},
-            "problem": self.problem,
-        }
+def describe(memory: Mapping[int, str] | None, seen: Mapping[int, str], problem: str | None = None) -> KnownUids:
+    """Given uid → who had it (None if it cannot be read) and uid → what carries it, return the report of them."""
+    told = None if memory is None else {str(uid): name for uid, name in memory.items()}
+    return KnownUids(told, {str(uid): words for uid, words in seen.items()}, problem)
 
 
 def path(root: str, state: str) -> str:
@@ -83,10 +73,10 @@ def people(given: Iterable[Mapping[str, object]]) -> dict[int, str]:
 
 
 def of_others(
-    memory: Mapping[int, str] | None, given: Iterable[Mapping[str, object]], forget: Collection[str] = ()
+    memory: Mapping[str, str] | None, given: Iterable[Mapping[str, object]], forget: Collection[str] = ()
 ) -> dict[str, str]:
     """Those people whose uid is remembered as somebody else's, and whose. Names in ``forget`` are dropped."""
-    owners = {uid: name for uid, name in (memory or {}).items() if name not in forget}
+    owners = {int(uid): name for uid, name in (memory or {}).items() if name not in forget}
     return {
         name: f"uid {uid} was given to {owners[uid]}, as this host remembers: nothing made"
         for uid, name in ((whole_number(one.get("uid")), str(one.get("name"))) for one in given)
@@ -99,7 +89,7 @@ def of_others(
 def keep(
     root: str, archives: str | None, remember: Iterable[Mapping[str, object]], forget: Collection[str],
     *, check: bool, state: str = STATE,
-) -> Known:  # fmt: skip
+) -> KnownUids:  # fmt: skip
     """Remember whose uids these are and forget others (unless ``check``); return what is known afterwards.
 
     A uid that a home or an archive still carries is not forgotten. A memory that cannot be read is left as it is.
@@ -107,7 +97,7 @@ def keep(
     seen = see(root, archives)
     try:
         if check:
-            return Known(recall(root, state), seen)
+            return describe(recall(root, state), seen)
         # guard: uids are remembered under the lock
         with flocked(path(root, state) + ".lock"):
             memory = recall(root, state)
@@ -124,6 +114,6 @@ def keep(
             if after != memory:
                 text = json.dumps({"root": root, "uids": {str(uid): name for uid, name in sorted(after.items())}})
                 write_atomic(path(root, state), text.encode() + b"\n", mode=0o600)
-            return Known(after, seen, "; ".join(carried) or None)
+            return describe(after, seen, "; ".join(carried) or None)
     except (NodeError, OSError) as error:
-        return Known(None, seen, in_words(error))
+        return describe(None, seen, in_words(error))

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import IO
 
+from gpuadmin.common.records.people import Home
 from gpuadmin.common.text import size_words
 
 from .. import btrfs
@@ -24,7 +25,7 @@ from ..errors import NodeError, in_words
 from ..files import flocked
 from ..paths import RUN
 from ..run import run
-from .backup_set import Backup, Home
+from .backup_set import Backup
 from .copy_stream import copy_stream, reserve_of
 
 NAME = "_slurm"  # as a home in a set
@@ -73,7 +74,7 @@ def added(backup: Backup) -> Backup:
         os.chmod(place, 0o700)
         dump(os.path.join(place, FILE))
         volume = btrfs.subvolume(place)
-        home = Home(os.geteuid(), os.lstat(place).st_ino, volume.uuid if volume else "", 0, 0, 0, "", {"": where})
+        home = Home(os.geteuid(), 0, 0, "", None, os.lstat(place).st_ino, volume.uuid if volume else "", 0, {"": where})
         return replace(backup, homes=dict(sorted({**backup.homes, NAME: home}.items())))
     # guard: where the accounting cannot be saved, homes are
     except (NodeError, OSError) as error:

@@ -249,7 +249,7 @@ class Applier:
     def _removed(self, fields: Mapping[str, Any], _data: bytes) -> None:
         done = purge(self._here, self._named(fields), lambda entry: None)
         if done.kept:
-            raise NodeError(f"what is gone there stays here: {', '.join(done.reasons)}")
+            raise NodeError(f"what is gone there stays here: {', '.join(done.words)}")
 
     def finish(self, fields: Mapping[str, Any]) -> None:
         """Give the top its owner, mode, times and attributes, as the last record says."""

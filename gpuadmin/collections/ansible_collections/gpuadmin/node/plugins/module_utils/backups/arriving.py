@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
+from gpuadmin.common.records.people import Home
+
 from .. import btrfs
 from ..budget import unlimited
 from ..errors import NodeError
@@ -21,7 +23,7 @@ from ..files import flocked, make_directory, sync_directory, sync_filesystem, un
 from ..purge import purge
 from . import backup_set, home_manifest, home_reader, received
 from .applying import Applier, take_manifest
-from .backup_set import Backup, Home
+from .backup_set import Backup
 from .copy_stream import BOUNDS, Bounds, check_room
 from .copying import Copier
 from .verifying import Limits

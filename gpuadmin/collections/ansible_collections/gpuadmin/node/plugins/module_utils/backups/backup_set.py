@@ -22,16 +22,19 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+
+from gpuadmin.common.records import people as records
+from gpuadmin.common.records.people import BACKUP_FORMAT, Home
 
 from .. import btrfs
+from ..documents import to_plain
 from ..errors import NodeError
 from ..fields import STAMP, quoted, whole_number
 from ..files import flocked, read_bytes, sync_directory, unlink_if_there, write_atomic
 from ..paths import RUN
 
-# 2: whole paths in manifests; 1: other checksums of contents, too (home_manifest); such sets are verified and restored
-FORMAT = 3
+FORMAT = BACKUP_FORMAT
 UNFINISHED = "unfinished.json"
 NAME = re.compile(STAMP + r"-[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?\Z")
 LOCK = f"{RUN}/backups.lock"  # only whoever makes a set holds it
@@ -43,39 +46,8 @@ class InUse(NodeError):
 
 
 @dataclass(frozen=True)
-class Home:
-    """A home in a backup. ``inode`` and ``volume`` say which directory it was."""
-
-    uid: int
-    inode: int
-    volume: str
-    files: int
-    bytes: int
-    entries: int
-    checksum: str
-    nested: Mapping[str, str] = field(default_factory=dict)
-    verified: str | None = None
-
-
-@dataclass(frozen=True)
-class Backup:
-    """A complete set."""
-
-    name: str
-    path: str
-    created: str
-    root: str
-    inside: str
-    homes: Mapping[str, Home]
-    problems: Mapping[str, str] = field(default_factory=dict)
-    # host → when a copy of the set was there, and those homes in it verified that are verified here
-    copies: Mapping[str, str] = field(default_factory=dict)
-    # host → the homes that its copy lacks, and why
-    uncopied: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    format: int = FORMAT
-    # nanoseconds before the first snapshot. What was changed since may be in it with its new times and its old content,
-    # because btrfs writes times at once (of mmap, or with a mode) and contents later; 0: not known
-    begun: int = 0
+class Backup(records.Backup):
+    """A complete set, and where what it has is."""
 
     def home(self, name: str) -> str:
         """Where a home is in the snapshot."""
@@ -86,18 +58,6 @@ class Backup:
 
     def manifest(self, name: str) -> str:
         return os.path.join(self.path, "manifest", f"{name}.gz")
-
-    def as_dict(self) -> dict[str, object]:
-        return {
-            "name": self.name,
-            "path": self.path,
-            "created": self.created,
-            "root": self.root,
-            "homes": {name: dict(vars(home)) for name, home in self.homes.items()},
-            "problems": dict(self.problems),
-            "copies": dict(self.copies),
-            "uncopied": {host: dict(homes) for host, homes in self.uncopied.items()},
-        }
 
 
 def now() -> str:
@@ -134,27 +94,17 @@ def parse(directory: str, name: str, data: bytes | str) -> Backup:
         raw = json.loads(data)
         if raw["format"] not in range(1, FORMAT + 1):  # guard: a set of another format is not read
             raise NodeError(f"{path} has format {quoted(raw['format'])}; this code knows {FORMAT}")
-        found = {str(key): Home(**value) for key, value in raw["homes"].items()}
+        found = {str(key): Home(**{"verified": None, **value}) for key, value in raw["homes"].items()}
         uncopied = {str(host): dict(homes) for host, homes in raw.get("uncopied", {}).items()}
-        return Backup(name, path, raw["created"], raw["root"], raw["inside"], found, raw["problems"], raw["copies"],
+        return Backup(name, raw["created"], found, raw["problems"], raw["copies"], path, raw["root"], raw["inside"],
                       uncopied, raw["format"], whole_number(raw.get("begun")) or 0)  # fmt: skip
     except (AttributeError, ValueError, KeyError, TypeError) as error:
         raise NodeError(f"{path}/backup.json cannot be read: {error}") from error
 
 
 def document(backup: Backup) -> dict[str, object]:
-    """What backup.json says."""
-    return {
-        "format": backup.format,
-        "created": backup.created,
-        "root": backup.root,
-        "inside": backup.inside,
-        "homes": {name: dict(vars(home)) for name, home in sorted(backup.homes.items())},
-        "problems": dict(backup.problems),
-        "copies": dict(backup.copies),
-        "uncopied": {host: dict(homes) for host, homes in sorted(backup.uncopied.items())},
-        "begun": backup.begun,
-    }
+    """What backup.json says: all but where it is."""
+    return {name: value for name, value in to_plain(backup).items() if name not in ("name", "path")}
 
 
 def store(backup: Backup, file: str = "backup.json") -> None:
@@ -293,7 +243,7 @@ def copied(backup: Backup, host: str, when: str, lacking: Mapping[str, str] | No
     """Record that a host holds a copy since ``when``, and which homes that lacks, and why."""
 
     def change(fresh: Backup) -> Backup:
-        uncopied = {**fresh.uncopied, host: lacking} if lacking else {
+        uncopied = {**fresh.uncopied, host: dict(lacking)} if lacking else {
             one: homes for one, homes in fresh.uncopied.items() if one != host
         }  # fmt: skip
         return replace(fresh, copies={**fresh.copies, host: when}, uncopied=uncopied)

@@ -37,21 +37,21 @@ def choose_homes(backup: Backup, users: Sequence[str] | None) -> list[str]:
 
 
 def make_backup(arguments: Mapping[str, Any]) -> object:
-    return making.create(parse(BackupOrder, arguments, "order")).as_dict()
+    return making.create(parse(BackupOrder, arguments, "order"))
 
 
 def verify_backup(arguments: Mapping[str, Any]) -> object:
     order = parse(BackupOrder, arguments, "order")
     backup = choose_backup(order)
     wanted = choose_homes(backup, order.users)
-    return making.verify(backup, wanted, order.workers, again=True, limits=making.limit_homes(order)).as_dict()
+    return making.verify(backup, wanted, order.workers, again=True, limits=making.limit_homes(order))
 
 
 def restore_home(arguments: Mapping[str, Any]) -> object:
     return restore.execute(parse(RestoreOrder, arguments, "order"))
 
 
-def copy_backup(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def copy_backup(arguments: Mapping[str, Any]) -> Backup:
     """Send a set, or the newest complete one, to another host. Whose homes did not get there is in its record."""
     order = parse(BackupOrder, arguments, "order")
     remote = transfer.connect(order.remote)
@@ -63,7 +63,7 @@ def copy_backup(arguments: Mapping[str, Any]) -> dict[str, Any]:
     with flocked(COPY_LOCK, 3600):  # seconds; the other host takes one set at a time
         limits = making.limit_homes(order)
         when, lacking = transfer.send(found, remote, earlier, limits, order.workers)
-    return backup_set.copied(found, remote.name, when, lacking).as_dict()
+    return backup_set.copied(found, remote.name, when, lacking)
 
 
 def prune_backups(arguments: Mapping[str, Any]) -> object:

@@ -69,7 +69,7 @@ def check(order: BackupOrder, mountinfo: str | None = None) -> str:
     if not NAME.match(order.name):  # guard: a backup has a name that is one
         raise NodeError(f"{quoted(order.name)} is not a name for a backup")
     table = mounts.read_mountinfo() if mountinfo is None else mountinfo
-    if not directories.check_root(directories.Request(order.root, mountpoint=order.mountpoint), table):
+    if not directories.check_root(order.root, order.mountpoint, table):
         raise NodeError(f"there is no {order.root}")
     check_directory(order.directory)  # guard: backups are made where root alone can enter
     if (order.directory + "/").startswith(order.root.rstrip("/") + "/"):  # guard: backups are not in homes

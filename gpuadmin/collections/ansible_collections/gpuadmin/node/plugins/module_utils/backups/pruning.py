@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..documents import to_plain
 from ..errors import NodeError, in_words
 from . import backup_set, received, retention
 from .backup_set import InUse
@@ -14,7 +15,7 @@ FOR_EVER = 36500  # days: what a reset or an admin made goes only when an admin 
 def expired(directory: str, days: int, ordinary: int, only: Sequence[str] | None = None) -> list[str]:
     """Sets that the policy drops; ``only``: those that were decided before, of which some may now have to stay."""
     sets = backup_set.complete(directory)
-    views = [retention.view(one.as_dict(), received.arrived(one.path)) for one in sets]
+    views = [retention.view(to_plain(one), received.arrived(one.path)) for one in sets]
     gone = retention.expired(views, days=days, ordinary=ordinary, now=retention.moment(backup_set.now()))
     return [
         name

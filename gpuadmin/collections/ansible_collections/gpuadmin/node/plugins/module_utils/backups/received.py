@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
+from gpuadmin.common.records.people import Home
+
 from ..errors import NodeError
 from ..fields import CONTROL, UUID, home_owner, quoted
 from ..files import read_bytes
 from . import backup_set
-from .backup_set import Backup, Home
+from .backup_set import Backup
 from .retention import moment
 
 TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z")
@@ -117,7 +119,7 @@ def _wrong(home: Home) -> str | None:
 def home_of(name: str, raw: object) -> Home:
     """A home as another host describes it. Raises NodeError."""
     try:
-        home = Home(**raw) if isinstance(raw, dict) else None
+        home = Home(**{"verified": None, **raw}) if isinstance(raw, dict) else None
     except TypeError:
         home = None
     if home is None or not home_owner(name) or _wrong(home) is not None:

@@ -88,7 +88,7 @@ def refuse_nonsense(order: RestoreOrder) -> None:
 
 def compute(order: RestoreOrder, mountinfo: str, found: Backup) -> Plan:
     """Decide where what ``found`` has goes; refuse what is in the way."""
-    if not directories.check_root(directories.Request(order.root, mountpoint=order.mountpoint), mountinfo):
+    if not directories.check_root(order.root, order.mountpoint, mountinfo):
         raise NodeError(f"there is no {order.root}")
     inner = inner_path(order.path)
     what = f"{order.user}'s {inner or 'home'} from {found.name}"

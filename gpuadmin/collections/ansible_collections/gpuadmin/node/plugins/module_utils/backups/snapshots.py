@@ -7,12 +7,14 @@ import os
 import time
 from dataclasses import replace
 
+from gpuadmin.common.records.people import Home
+
 from .. import btrfs
 from ..errors import NodeError, in_words
 from ..fields import home_owner, quoted
 from ..homes import directories, trash
 from . import accounting
-from .backup_set import Backup, Home, now
+from .backup_set import Backup, now
 
 NAMES = 1 << 16  # bytes of the paths of a home's subvolumes: backup.json has them, and so has each line from inside
 SUBVOLUMES = 1000  # of one home; each is a snapshot, and takes its owner a tenth of the time that it takes root
@@ -33,7 +35,7 @@ def snapshots(root: str, holder: str, path: str, label: str) -> Backup:
         nested = _nested(source, inside, path, problems)
     finally:
         os.close(source)
-    backup = Backup(label, path, now(), root, inside, {}, begun=begun)
+    backup = Backup(label, now(), {}, {}, {}, path, root, inside, begun=begun)
     found: dict[str, Home] = {}
     top = os.path.normpath(os.path.join(path, "homes", inside))
     for name, entry in sorted(directories.scan(top).items()):
@@ -50,7 +52,7 @@ def snapshots(root: str, holder: str, path: str, label: str) -> Backup:
         except OSError as error:
             problems[name] = f"was changed while it was looked at: {error.strerror}"
             continue
-        found[name] = Home(facts.st_uid, facts.st_ino, volume.uuid if volume else "", 0, 0, 0, "", own)
+        found[name] = Home(facts.st_uid, 0, 0, "", None, facts.st_ino, volume.uuid if volume else "", 0, own)
     return replace(backup, homes=found, problems=problems)
 
 

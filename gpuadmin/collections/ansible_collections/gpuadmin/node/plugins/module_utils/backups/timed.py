@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from gpuadmin.common.records.backups import BackupOrder
 from gpuadmin.common.text import counted
 
-from ..documents import find_fields, parse
+from ..documents import parse_settings, to_plain
 from ..errors import NodeError, in_words
 from ..files import read_bytes
 from . import accounting, backup_set, jobs, making, pruning
@@ -29,17 +29,11 @@ def main(state: str, job: Callable[[BackupOrder], object]) -> int:
         data = read_bytes(os.path.join(state, FILE))
         if data is None:
             raise NodeError(f"{state}/{FILE} is not there: gpuadmin provision writes it")
-        job(read_order(data))
+        job(parse_settings(BackupOrder, json.loads(data), FILE))
     except (NodeError, OSError, ValueError) as error:
         print(f"Error: {in_words(error)}", file=sys.stderr)
         return 1
     return 0
-
-
-def read_order(data: bytes) -> BackupOrder:
-    """Given what backups.json holds, return it. A key of another release than this code's stops no backup."""
-    found, known = json.loads(data), find_fields(BackupOrder)
-    return parse(BackupOrder, {name: found[name] for name in known if name in found}, FILE, templated=True)
 
 
 def make(order: BackupOrder, name: str | None = None) -> str:
@@ -49,7 +43,7 @@ def make(order: BackupOrder, name: str | None = None) -> str:
     name = name or time.strftime("%Y%m%dT%H%M%SZ-daily", time.gmtime())
     made = making.create(replace(order, name=name, users=()))
     print(f"{name}: {counted(len(made.homes.keys() - {accounting.NAME}), 'home')}")
-    for lack in making.missing(made.as_dict()):
+    for lack in making.missing(to_plain(made)):
         print(f"Warning: {lack}", file=sys.stderr)
     late = _prune(order)
     if late is not None:
@@ -79,7 +73,7 @@ def copy(order: BackupOrder) -> None:
         sent = newest
         made = jobs.copy_backup(asdict(replace(order, name=sent)))
         print(f"{sent}: copied to {order.remote.host}")
-        for lack in making.uncopied(made):
+        for lack in making.uncopied(to_plain(made)):
             print(f"Warning: {lack}", file=sys.stderr)
 
 

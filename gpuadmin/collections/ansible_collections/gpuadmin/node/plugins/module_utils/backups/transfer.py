@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from gpuadmin.common.records.backups import BackupHost
+from gpuadmin.common.records.people import Home
 
 from ..budget import unlimited
 from ..each import Failed, each
 from ..errors import NodeError, in_words
 from . import backup_set, received, sending
 from .applying import Applier, take_manifest
-from .backup_set import Backup, Home
+from .backup_set import Backup
 from .copy_stream import BOUNDS, FULL, Bounds
 from .copying import Owner
 from .sending import Source
@@ -55,7 +56,9 @@ def ssh_command(address: str, key: str, known_hosts: str, port: int = 22) -> tup
 
 def connect(host: BackupHost | None) -> Remote | None:
     """Given the host of the second copies, return how it is called; None where there is none."""
-    return host and Remote(host.host, ssh_command(host.address, host.key, host.known_hosts, host.port))
+    if host is None:
+        return None
+    return Remote(host.host, ssh_command(host.address, host.key, host.known_hosts, host.port))
 
 
 @contextmanager

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from ..causes.cause import Person
+from gpuadmin.common.records.diagnosis import DiagnosisOrder
+
 from ..detached import let_go
 from ..each import bound_memory, each
 from ..errors import NodeError, in_words
-from ..fields import CONTROL, quoted, valid_name, whole_number
+from ..fields import CONTROL, quoted, valid_name
 from ..paths import STATE
 
 Asked = TypeVar("Asked")
@@ -51,46 +51,16 @@ class Subject:
         return os.path.join(self.root, name.lstrip("/"))
 
 
-def parse(raw: Mapping[str, object]) -> Subject:
-    """Given the module's arguments, return what is asked about. Raises NodeError for what nobody should ask."""
-    name, uid = raw.get("name"), raw.get("uid")
-    if name is not None and not valid_name(name):
-        raise NodeError(f"the name {quoted(name)} is refused")
-    number = None if uid is None else whole_number(uid)
-    if uid is not None and (number is None or number < 1):
-        raise NodeError(f"the uid {quoted(uid)} is refused")
-    servers = raw.get("servers") or ()
-    expected = None if raw.get("gpus") is None else whole_number(raw["gpus"])
+def build_subject(order: DiagnosisOrder) -> Subject:
+    """Given an order, return what is asked about. Raises NodeError for a name that nobody has."""
+    person = order.person
+    if person is not None and not valid_name(person.name):
+        raise NodeError(f"the name {quoted(person.name)} is refused")
+    name, uid = (None, None) if person is None else (person.name, person.uid)
     return Subject(
-        name=None if name is None else str(name),
-        uid=number,
-        homes=str(raw.get("homes") or "/home"),
-        docker=None if raw.get("docker") is None else str(raw["docker"]),
-        node=bool(raw.get("node", True)),
-        state=str(raw.get("state_directory") or STATE),
-        servers=tuple(str(one) for one in servers) if isinstance(servers, (list, tuple)) else (),
-        gpus=expected,
-        gpu_model=str(raw.get("gpu_model") or ""),
-        trial=raw.get("trial") is True,
-    )
-
-
-def person(raw: Mapping[str, object] | None) -> Person | None:
-    """Given the module's argument of what users.yml says of somebody, return it checked. Raises NodeError."""
-    if not raw or raw.get("name") is None:
-        return None
-    subject, day = parse(raw), raw.get("expires")
-    if day is not None and (not isinstance(day, str) or not re.fullmatch(r"\d{4}-\d\d-\d\d", day)):
-        raise NodeError(f"the day {quoted(day)} is refused")
-    return Person(
-        name=str(subject.name),
-        uid=subject.uid,
-        registered=raw.get("registered") is not False,
-        locked=raw.get("locked") is True,
-        expires=day,
-        keys=raw.get("keys") is True,
-        docker=raw.get("docker") is not False,
-    )
+        name, uid, order.homes, order.docker, order.node, order.state_directory, tuple(order.servers),
+        order.gpus, order.gpu_model, trial=order.trial,
+    )  # fmt: skip
 
 
 def short(text: object, most: int = LONGEST_TEXT) -> str:

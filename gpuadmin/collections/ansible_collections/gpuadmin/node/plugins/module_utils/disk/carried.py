@@ -12,6 +12,9 @@ import stat
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Optional
+
+from gpuadmin.common.records.people import CarriedUids
 
 from .. import mounts
 from ..accounts.databases import Databases
@@ -39,7 +42,7 @@ class Places:
     #: Directories in which each entry is somebody's.
     directories: Sequence[str] = ()
     #: Directory of backups.
-    backups: str | None = None
+    backups: Optional[str] = None
 
 
 @dataclass
@@ -66,12 +69,9 @@ class Carried:
             found = first + (found - self.settings.subid_base) // self.settings.subid_size
         return found if first <= found <= last else None
 
-    def as_dict(self) -> dict[str, object]:
-        return {
-            "ids": {str(uid): words for uid, words in self.ids.items()},
-            "looked": self.looked,
-            "not_looked": self.not_looked[:20],
-        }
+    def describe(self) -> CarriedUids:
+        """Return the report of it."""
+        return CarriedUids({str(uid): words for uid, words in self.ids.items()}, self.looked, self.not_looked[:20])
 
 
 def look(

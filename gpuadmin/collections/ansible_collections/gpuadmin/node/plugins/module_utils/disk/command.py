@@ -169,9 +169,9 @@ def tell(
     theirs: dict[str, dict[str, Any]] = {}
     for (name, place), held in found.items():
         if valid_name(name):
-            theirs.setdefault(name, {})[place] = held.as_dict()
+            theirs.setdefault(name, {})[place] = held
     for name, one in theirs.items():
-        give(os.path.join(where.own, f"{name}.json"), name, json.dumps(one).encode())
+        give(os.path.join(where.own, f"{name}.json"), name, json.dumps(one, default=vars).encode())
     for name in os.listdir(where.own):
         if name.partition(".json")[0] not in theirs:  # guard: a person who has nothing any more has no file
             os.unlink(os.path.join(where.own, name))
@@ -196,5 +196,5 @@ def report(state: str = STATE, records: str = kept.FILE, names: Sequence[str] = 
     result: dict[str, dict[str, Any]] = {}
     for (name, place), held in people(places, kept.load(records), user_of(whose)).items():
         if not names or name in names:
-            result.setdefault(name, {})[place] = held.as_dict()
+            result.setdefault(name, {})[place] = held
     return {"people": result, "places": [asdict(one) for one in places]}

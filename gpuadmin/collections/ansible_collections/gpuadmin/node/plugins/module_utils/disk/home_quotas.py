@@ -17,7 +17,7 @@ from gpuadmin.common.text import size_words
 from ..errors import NodeError, in_words
 from ..fields import FIRST_HUMAN_UID, valid_name
 from ..files import flocked
-from ..homes.directories import Request, check_root
+from ..homes.directories import check_root
 from ..limits import records
 from ..limits.amounts import HOME, Amounts, Used, load
 from ..limits.room import Kept, Places
@@ -120,7 +120,7 @@ def _device(wanted: Amounts, kept: Kept, host: Host) -> str | None:
         return None
     table = host.mountinfo()
     # guard: no limits are set on the disk below while that of the homes is not mounted
-    if not check_root(Request(wanted.homes, mountpoint=wanted.mountpoint), table):
+    if not check_root(wanted.homes, wanted.mountpoint, table):
         return None
     mount = nearest(os.path.realpath(wanted.homes), parse_mountinfo(table))
     told = f"{wanted.homes}: people are told their amounts, and nothing enforces them"

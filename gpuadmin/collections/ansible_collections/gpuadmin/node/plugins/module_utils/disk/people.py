@@ -5,32 +5,16 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 from gpuadmin.common.metrics import UNKNOWN
+from gpuadmin.common.records.hosts import Directory, Held
 
 from ..metrics.exposition import Samples
 from .records import Place, Records
 from .tree import MOST
 
 #: By person and place.
-People = dict[tuple[str, str], "Holding"]
-
-
-@dataclass
-class Holding:
-    """``when``: seconds since 1970, of the oldest figure in it. ``partial``: it is more than was counted."""
-
-    bytes: int = 0
-    inodes: int = 0
-    when: float = 0.0
-    partial: bool = False
-    largest: list[tuple[str, int, int]] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, Any]:
-        largest = [{"path": path, "bytes": size, "inodes": inodes} for path, size, inodes in self.largest]
-        return {**vars(self), "largest": largest}
+People = dict[tuple[str, str], Held]
 
 
 def people(places: Sequence[Place], records: Records, user: Callable[[int], str | None]) -> People:
@@ -49,19 +33,20 @@ def people(places: Sequence[Place], records: Records, user: Callable[[int], str 
                     user(int(uid)) or UNKNOWN,
                     place.name,
                 ),
-                Holding(when=record.when),
+                Held(0, 0, record.when, False, []),
             )
             held.bytes += part.bytes
             held.inodes += part.inodes
             held.when = min(held.when, record.when)
             held.partial = held.partial or bool(record.problem or part.problem)
-            own = [] if place.by_owner else [(path, part.bytes, part.inodes)]
-            below = [(os.path.join(path, one[0]), int(one[1]), int(one[2])) for one in part.largest]
-            held.largest = heapq.nlargest(MOST, [*held.largest, *own, *below], key=lambda one: one[1:])
+            own = [] if place.by_owner else [Directory(path, part.bytes, part.inodes)]
+            below = [Directory(os.path.join(path, one[0]), int(one[1]), int(one[2])) for one in part.largest]
+            largest = [*held.largest, *own, *below]
+            held.largest = heapq.nlargest(MOST, largest, key=lambda one: (one.bytes, one.inodes))
     return found
 
 
-def samples(found: Mapping[tuple[str, str], Holding]) -> Samples:
+def samples(found: Mapping[tuple[str, str], Held]) -> Samples:
     """No name of a directory is in them."""
     result = Samples()
     for (user, place), held in found.items():

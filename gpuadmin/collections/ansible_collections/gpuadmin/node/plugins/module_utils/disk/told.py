@@ -10,7 +10,7 @@ from gpuadmin.common.text import listed, size_words
 
 from ..fields import valid_name
 from ..files import make_directory
-from ..homes.directories import Request, check_root
+from ..homes.directories import check_root
 from ..limits.amounts import (
     DOCKER,
     HOME,
@@ -46,7 +46,7 @@ def tell_homes(amounts: Amounts, found: People, state: str = STATE, mountinfo: s
         return
     table = read_mountinfo() if mountinfo is None else mountinfo
     # guard: nothing is written where the disk of the homes is not mounted
-    if not check_root(Request(amounts.homes, mountpoint=amounts.mountpoint), table):
+    if not check_root(amounts.homes, amounts.mountpoint, table):
         return
     used = homes(amounts, found, state)
     numbers = {f"{name}.json": (name, json.dumps(one.as_dict())) for name, one in used.items()}

@@ -9,9 +9,10 @@ import glob
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from .pci import Device
+from gpuadmin.common.records import gpus as records
+from gpuadmin.common.records.gpus import OnBus
 
 LIBRARY = "libnvidia-ml.so.1"
 #: What a program loads of the driver: to ask it (NVML), and to compute (CUDA).
@@ -33,30 +34,13 @@ _LINKS = 40  # as many as the kernel follows
 
 
 @dataclass(frozen=True)
-class Driver:
-    """What of NVIDIA's driver is here. None: it is not there, or does not say.
-
-    ``module``: the loaded module's version. ``open_module``: it is the open one. ``built``: the kernel that runs
-    (``kernel``) has the module in its directory. ``nouveau``: that driver is loaded. ``library``: the file that
-    programs load, ``libraries`` its version. ``nodes``: /dev/nvidiactl is there.
-    """
-
-    kernel: str
-    module: str | None = None
-    open_module: bool = False
-    built: bool = False
-    nouveau: bool = False
-    library: str | None = None
-    libraries: str | None = None
-    nodes: bool = False
+class Driver(records.Driver):
+    """What of NVIDIA's driver is here."""
 
     @property
     def differ(self) -> bool:
         """Whether module and libraries are of different versions; False where one of them is not known."""
         return self.module is not None and self.libraries is not None and self.module != self.libraries
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
 
 
 def look(root: str = "/", kernel: str | None = None) -> Driver:
@@ -138,7 +122,7 @@ def has_module(root: str, kernel: str) -> bool:
     return bool(module_files(root, kernel))
 
 
-def missing(driver: Driver, devices: Sequence[Device]) -> list[str]:
+def missing(driver: Driver, devices: Sequence[OnBus]) -> list[str]:
     """Why NVIDIA's GPUs on the bus cannot be used, each with what to do; nothing where the driver is whole."""
     if not devices:
         return []

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuadmin.common.records.gpus import OnBus
+
+from ..documents import to_plain
 from ..errors import NodeError
 from . import cdi, checked, nvml, pci, tried, xid
 from . import driver as drivers
@@ -43,7 +46,7 @@ class Seen:
     ``gate``: what tried.problems returns: why somebody may open a GPU that nobody granted them.
     """
 
-    devices: Sequence[pci.Device]
+    devices: Sequence[OnBus]
     driver: drivers.Driver
     nvml: Mapping[str, Any] | None = None
     problem: str | None = None
@@ -62,17 +65,11 @@ class Seen:
         """The GPUs that NVML counts, also those that do not answer."""
         return list(self.nvml["gpus"]) if self.nvml is not None else []
 
-    def as_dict(self) -> dict[str, object]:
-        return {
-            "pci": [one.as_dict() for one in self.devices],
-            "driver": self.driver.as_dict(),
-            "missing": self.missing,
-            "nvml": self.nvml,
-            "problem": self.problem,
-            "xids": self.xids,
-            "unknown": dict(self.unknown),
-            "kernels": list(self.kernels),
-        }
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report of it, without what `judge` adds."""
+        found = {"pci": self.devices, "driver": self.driver, "missing": self.missing, "nvml": self.nvml}
+        more = {"problem": self.problem, "xids": self.xids, "unknown": self.unknown, "kernels": self.kernels}
+        return dict(to_plain({**found, **more}))
 
 
 def look(places: Places | None = None, *, seconds: float = SECONDS, kernels: bool = True) -> Seen:

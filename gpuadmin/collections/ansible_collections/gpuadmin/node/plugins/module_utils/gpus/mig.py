@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+from gpuadmin.common.records.gpus import Division
 
 TOOL = "/usr/bin/nvidia-smi"
 #: What a step is: done already, to be done, waiting for people, impossible.
-AS_WANTED, CHANGE, WAITS, REFUSED = "as wanted", "change", "waits", "refused"
+AS_WANTED: Final = "as wanted"
+CHANGE: Final = "change"
+WAITS: Final = "waits"
+REFUSED: Final = "refused"
 
 
 @dataclass(frozen=True)
@@ -58,17 +63,6 @@ class Gpu:
         )
 
 
-@dataclass(frozen=True)
-class Step:
-    """What happens to a GPU. ``words``: to what, or why not. ``people``: who keeps it. ``commands``: for now."""
-
-    gpu: int
-    state: str
-    words: str
-    people: Sequence[str] = ()
-    commands: Sequence[Sequence[str]] = ()
-
-
 def profile_of(name: str) -> str:
     """`NVIDIA H100 80GB HBM3 MIG 1g.10gb` → `1g.10gb`."""
     return name.rpartition("MIG ")[2]
@@ -76,35 +70,37 @@ def profile_of(name: str) -> str:
 
 def decide(
     wanted: Mapping[int, Sequence[str]], there: Sequence[Gpu], busy: Mapping[str, Collection[str]]
-) -> list[Step]:
+) -> list[Division]:
     """A step for each GPU. ``busy``: by uuid of a GPU, who holds it or was granted it, or a part of it, in words."""
     known = {one.index for one in there}
     steps = [_step(wanted.get(gpu.index, ()), gpu, sorted(busy.get(gpu.uuid, ()))) for gpu in there]
     for index in sorted(wanted.keys() - known):
         if wanted[index]:
-            steps.append(Step(index, REFUSED, "no such GPU answers"))
+            steps.append(Division(index, REFUSED, "no such GPU answers", ()))
     return sorted(steps, key=lambda one: one.gpu)
 
 
-def _step(wanted: Sequence[str], gpu: Gpu, people: Sequence[str]) -> Step:
+def _step(wanted: Sequence[str], gpu: Gpu, people: Sequence[str]) -> Division:
     words = ", ".join(sorted(wanted)) if wanted else "whole"
     if gpu.on is None:
-        return Step(gpu.index, REFUSED, "it has no MIG") if wanted else Step(gpu.index, AS_WANTED, words)
+        if wanted:
+            return Division(gpu.index, REFUSED, "it has no MIG", ())
+        return Division(gpu.index, AS_WANTED, words, ())
     if (
         gpu.on == bool(wanted)
         and gpu.pending == gpu.on
         and sorted(gpu.devices) == sorted(wanted)
         and gpu.instances in (None, len(wanted))  # guard: an instance that nobody can use is noticed
     ):
-        return Step(gpu.index, AS_WANTED, words)
+        return Division(gpu.index, AS_WANTED, words, ())
     now = ", ".join(sorted(gpu.devices)) or ("MIG without devices" if gpu.on else "whole")
     change = f"{words} (now {now})"
     fitting, why = _fitting(wanted, gpu.profiles)
     if why:  # guard: what does not fit destroys nothing
-        return Step(gpu.index, REFUSED, why)
+        return Division(gpu.index, REFUSED, why, ())
     if people:  # guard: a GPU that somebody holds or was granted is not divided anew
-        return Step(gpu.index, WAITS, change, people)
-    return Step(gpu.index, CHANGE, change, (), tuple(_commands(wanted, gpu, fitting)))
+        return Division(gpu.index, WAITS, change, people)
+    return Division(gpu.index, CHANGE, change, (), tuple(_commands(wanted, gpu, fitting)))
 
 
 def _commands(wanted: Sequence[str], gpu: Gpu, fitting: Sequence[str] | None) -> Iterator[tuple[str, ...]]:

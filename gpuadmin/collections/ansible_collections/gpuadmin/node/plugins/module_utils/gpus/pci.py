@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import glob
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
+
+from gpuadmin.common.records.gpus import OnBus
 
 BUS = "/sys/bus/pci/devices"
 NVIDIA = "0x10de"
@@ -17,23 +19,7 @@ _WIDEST = 32  # PCIe knows no wider link; a device that has left the bus says 63
 _MOST = 8 << 20  # bytes of the list of names; it has 1.4 million
 
 
-@dataclass(frozen=True)
-class Device:
-    """A GPU on the bus. ``driver``: the kernel's driver that has it, or None. Widths are lanes, None if unknown."""
-
-    address: str
-    vendor: str
-    device: str
-    driver: str | None
-    width: int | None = None
-    width_max: int | None = None
-    name: str | None = None
-
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
-
-
-def devices(bus: str = BUS, names: tuple[str, ...] = NAMES) -> list[Device]:
+def devices(bus: str = BUS, names: tuple[str, ...] = NAMES) -> list[OnBus]:
     """The GPUs (NVIDIA's display controllers) in the order of their addresses."""
     found = []
     for path in sorted(glob.glob(f"{bus}/*")):
@@ -41,13 +27,14 @@ def devices(bus: str = BUS, names: tuple[str, ...] = NAMES) -> list[Device]:
             continue
         driver = os.path.join(path, "driver")
         found.append(
-            Device(
+            OnBus(
                 os.path.basename(path),
                 NVIDIA,
                 _attribute(path, "device") or "unknown",
                 os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else None,
                 _lanes(_attribute(path, "current_link_width")),
                 _lanes(_attribute(path, "max_link_width")),
+                None,
             )
         )
     return _named(found, names) if found else []
@@ -79,7 +66,7 @@ def _lanes(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() and 0 < int(text) <= _WIDEST else None
 
 
-def _named(found: list[Device], names: tuple[str, ...]) -> list[Device]:
+def _named(found: list[OnBus], names: tuple[str, ...]) -> list[OnBus]:
     wanted = {one.device[2:] for one in found}
     known: dict[str, str] = {}
     for path in names:

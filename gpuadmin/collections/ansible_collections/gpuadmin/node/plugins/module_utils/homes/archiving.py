@@ -111,5 +111,5 @@ def _pack_and_delete(path: str, name: str, uid: int, directory: str) -> None:
     if os.path.lexists(removed):
         raise NodeError(
             f"packed into {target}, but not all of it could be deleted, so {removed} is kept "
-            f"({', '.join(deleted.reasons)}); run this again to pack what is left of it"
+            f"({', '.join(deleted.words)}); run this again to pack what is left of it"
         )

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+
+from gpuadmin.common.records.homes import HomesOrder as Request
+from gpuadmin.common.records.people import UserReport
 
 from .. import background, mounts
 from ..errors import NodeError, in_words
@@ -14,30 +17,11 @@ from ..fields import FIRST_HUMAN_UID, quoted, valid_name, whole_number
 from ..files import flocked
 from ..lookup import Lookup, system_lookup
 from ..paths import RUN
-from ..report import UserReport
 from ..run import Runner, run_command
 from . import archiving
 from .creating import NEW, create, make_root
 
 LOCK = f"{RUN}/homes.lock"  # whoever makes, archives or wipes homes holds it
-
-
-@dataclass(frozen=True)
-class Request:
-    """``users``: {name, uid, gid}; ``archive``: {name, uid}. Unchecked, as they came from outside.
-
-    ``refused``: name → why that person gets no home.
-    """
-
-    root: str
-    users: Sequence[Mapping[str, object]] = ()
-    archive: Sequence[Mapping[str, object]] = ()
-    mountpoint: str | None = None
-    skeleton: str = "/etc/skel"
-    subvolume: bool = False
-    archive_directory: str | None = None
-    archive_timeout: int = 7200
-    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,16 +54,15 @@ class Plan:
         return [name for name, home in self.homes.items() if home.status == "conflict"]
 
     def report(self) -> dict[str, object]:
-        return {"homes": {name: home.as_dict() for name, home in self.homes.items()}, "problems": []}
+        return {"homes": self.homes, "problems": []}
 
     def diff(self) -> dict[str, str]:
         after = [f"{name} (uid {uid}, 0700)\n" for name, uid, _gid in self.create]
         return {"before": "".join(f"{name} (uid {uid})\n" for name, uid in self.archive), "after": "".join(after)}
 
 
-def check_root(request: Request, mountinfo: str) -> bool:
+def check_root(path: str, mountpoint: str | None, mountinfo: str) -> bool:
     """Whether the home root is there; an unmounted disk, a symlink or a root open to others is an error."""
-    path = request.root
     if not path.startswith("/") or os.path.normpath(path) != path.rstrip("/") or path.strip("/") == "":
         raise NodeError(f"the home root {quoted(path)} is not a plain absolute path")
     table = mounts.parse_mountinfo(mountinfo)
@@ -89,8 +72,8 @@ def check_root(request: Request, mountinfo: str) -> bool:
     if os.path.realpath(parent) != parent:
         raise NodeError(f"{parent} leads through a symbolic link; name the directory itself")
     mount = mounts.nearest(path, table)
-    if request.mountpoint is not None:
-        point = request.mountpoint.rstrip("/")
+    if mountpoint is not None:
+        point = mountpoint.rstrip("/")
         if not (path + "/").startswith(point + "/"):
             raise NodeError(f"{path} is not below the mount point {point}")
         if all(one.point != point for one in table):
@@ -131,8 +114,16 @@ def _refused(raw: Mapping[str, object]) -> str | None:
     return None if gid is not None and gid >= FIRST_HUMAN_UID else f"gid {quoted(raw.get('gid'))} is not a person's"
 
 
-def compute(request: Request, entries: Mapping[str, Entry], archived: Callable[[str, int], bool]) -> Plan:
-    """Given what is in the home root, decide. ``archived``: whether a finished archive of (name, uid) exists."""
+def compute(
+    request: Request,
+    entries: Mapping[str, Entry],
+    archived: Callable[[str, int], bool],
+    refused: Mapping[str, str] | None = None,
+) -> Plan:
+    """Given what is in the home root, decide. ``archived``: whether a finished archive of (name, uid) exists.
+
+    ``refused``: name → why that person gets no home. The entries of a request are unchecked.
+    """
     plan = Plan()
     owned: dict[int, list[str]] = {}
     for entry_name, entry in entries.items():
@@ -141,11 +132,11 @@ def compute(request: Request, entries: Mapping[str, Entry], archived: Callable[[
     for raw in request.users:
         problem = _refused(raw)
         name = str(raw.get("name")) if valid_name(raw.get("name")) else quoted(raw.get("name"))
-        home = plan.homes.setdefault(name, UserReport())
+        home = plan.homes.setdefault(name, UserReport("ok"))
         if valid_name(raw.get("name")) and raw.get("uid") is None:
             home.status, home.problem = "unknown", "the directory does not know this user on this host yet"
             continue
-        problem = problem or request.refused.get(name)  # guard: who is refused gets no home
+        problem = problem or (refused or {}).get(name)  # guard: who is refused gets no home
         if problem:
             home.status, home.problem = "conflict", problem
             continue
@@ -220,8 +211,8 @@ def _identified(raw: Mapping[str, object], lookup: Lookup) -> Mapping[str, objec
 
 
 def converge(
-    request: Request, *, check: bool = False, mountinfo: str | None = None, run: Runner = run_command,
-    lock: str = LOCK, lookup: Lookup = system_lookup,
+    request: Request, refused: Mapping[str, str] | None = None, *, check: bool = False, mountinfo: str | None = None,
+    run: Runner = run_command, lock: str = LOCK, lookup: Lookup = system_lookup,
 ) -> Plan:  # fmt: skip
     """Bring the home root there (unless ``check``) and return the plan: the same in both cases."""
     request = replace(request, users=[_identified(raw, lookup) for raw in request.users])
@@ -230,8 +221,9 @@ def converge(
         return bool(archiving.archives(str(request.archive_directory), name, uid))
 
     def observe() -> Plan:
-        there = check_root(request, mounts.read_mountinfo() if mountinfo is None else mountinfo)
-        plan = compute(request, scan(request.root) if there else {}, archived)
+        table = mounts.read_mountinfo() if mountinfo is None else mountinfo
+        there = check_root(request.root, request.mountpoint, table)
+        plan = compute(request, scan(request.root) if there else {}, archived, refused)
         plan.make_root = not there
         return plan
 

@@ -15,11 +15,13 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
+from gpuadmin.common.records.people import Purged
+
 from .. import btrfs, mounts
 from ..errors import NodeError, in_words
 from ..fields import STAMP
 from ..files import sync_directory, sync_filesystem
-from ..purge import Judge, Purged, purge
+from ..purge import Judge, purge
 from ..safe_walk import Entry
 from . import tar_compare
 

@@ -7,12 +7,14 @@ import stat
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gpuadmin.common.records.images import ImageSettings
+
 from .. import btrfs
 from ..errors import NodeError
 from ..root import guard
 from ..run import run
 from . import identity, subvolumes
-from .places import ImageSettings, Places, check_name
+from .places import Places, check_name
 from .preflight import preflight
 from .records import records
 from .root_facts import check_boots, check_driver

@@ -12,12 +12,13 @@ import re
 import secrets
 from collections.abc import Sequence
 
+from gpuadmin.common.records.images import ImageSettings
+
 from ..files import read_bytes
 from ..gpus.judge import Expected, Verdict, judge
 from ..gpus.look import look
 from ..run import LateError, run_command
 from ..sshd_settings import printed
-from .places import ImageSettings
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 GREETING_SECONDS = 20

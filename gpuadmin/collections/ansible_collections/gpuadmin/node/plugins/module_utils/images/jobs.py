@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gpuadmin.common.records.images import ImageSettings
 from gpuadmin.common.text import size_words
 
 from .. import btrfs
@@ -21,7 +22,7 @@ from ..paths import RUN
 from . import build, chain_key, prune, publish, trial
 from .mounting import mounted
 from .observe import rollback_target
-from .places import ImageSettings, Places, boot_id, check_name, load_settings
+from .places import Places, boot_id, check_name, load_settings
 from .records import journal, load_manifest
 from .relay import link_from
 from .switch import Switch, run_switch

@@ -6,13 +6,14 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 
+from gpuadmin.common.records.images import ImageSettings
 from gpuadmin.common.text import the_page
 
 from ..errors import NodeError
 from ..files import read_bytes
 from ..mounts import parse_mountinfo, read_mountinfo
 from . import grubenv, identity, subvolumes
-from .places import ImageSettings, Places
+from .places import Places
 from .records import image_of, records
 
 DIRECTORIES = ("images", "roots", "incoming")

@@ -7,10 +7,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from gpuadmin.common.records.images import ImageSettings
+
 from ..errors import NodeError
 from ..mounts import keep_own, mounted_on, parse_mountinfo, read_mountinfo
 from ..run import run, run_command
-from .places import ImageSettings, Places
+from .places import Places
 
 
 @contextmanager

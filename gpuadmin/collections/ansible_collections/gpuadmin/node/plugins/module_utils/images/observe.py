@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuadmin.common.records.images import ImageSettings
 from gpuadmin.common.text import counted
 
 from .. import btrfs
@@ -12,7 +13,7 @@ from ..logins.occupants import gpu_users, people
 from . import prune, subvolumes
 from .grubenv import read
 from .manifest import Manifest, choose_stream
-from .places import ImageSettings, Places
+from .places import Places
 from .records import held_images, image_of, journal, known_manifests, records
 from .root_facts import packages, send_version
 

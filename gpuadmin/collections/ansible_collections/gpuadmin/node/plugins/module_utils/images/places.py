@@ -6,18 +6,19 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from gpuadmin.common.names import IMAGE
+from gpuadmin.common.records.images import ImageSettings
 
+from ..documents import parse_settings
 from ..errors import NodeError
 from ..files import read_bytes, write_atomic
 from ..paths import RUN, STATE
 
 NAME = re.compile(IMAGE)
 FORMAT = 1
-SETTINGS = ("store", "signers", "deadline", "settle", "uid_first", "uid_last", "gpus", "gpu_model", "gpus_worse")
 
 
 @dataclass(frozen=True)
@@ -68,25 +69,6 @@ def looking() -> Places:
     )
 
 
-@dataclass(frozen=True)
-class ImageSettings:
-    """What the site says. ``store``: SERVER:/PATH; ``deadline``: seconds a trial may take; ``settle``: seconds that
-    required checks are tried again before a trial has failed; ``identity``: further paths that belong to the node;
-    ``gpus``, ``gpu_model``: what the inventory expects; ``gpus_worse``: whether less than that refuses a trial."""
-
-    store: str = ""
-    signers: str = ""
-    deadline: int = 600
-    settle: int = 60
-    identity: tuple[str, ...] = ()
-    uid_first: int = 20000
-    uid_last: int = 49999
-    gpus: int | None = None
-    gpu_model: str = ""
-    gpus_worse: str = "report"
-    extra: Mapping[str, object] = field(default_factory=dict)
-
-
 def check_name(name: object, what: str = "image") -> str:
     """Given a name, return it if it is one. Raises NodeError."""
     if (
@@ -129,10 +111,7 @@ def load_settings(places: Places) -> ImageSettings:
     raw = read_json(places.in_state("images.json"))
     if raw is None:
         raise NodeError("this node is not prepared for images: run gpuadmin prepare-root")
-    known = {key: raw[key] for key in SETTINGS if key in raw}
-    identity = raw.get("identity") or []
-    assert isinstance(identity, list)
-    return ImageSettings(**known, identity=tuple(str(path) for path in identity))
+    return parse_settings(ImageSettings, raw, "images.json")
 
 
 def boot_id(places: Places) -> str:

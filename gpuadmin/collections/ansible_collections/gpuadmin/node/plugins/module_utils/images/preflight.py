@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 
+from gpuadmin.common.records.images import ImageSettings
 from gpuadmin.common.text import size_words
 
 from .. import btrfs
@@ -13,7 +14,7 @@ from ..errors import NodeError
 from ..run import run
 from . import grubenv, identity, subvolumes
 from .manifest import Manifest, Stream, choose_stream
-from .places import ImageSettings, Places, boot_id
+from .places import Places, boot_id
 from .records import held_images, journal
 from .root_facts import free_bytes, os_release, send_version
 

@@ -11,6 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+from gpuadmin.common.records.images import ImageSettings
+
 from .. import btrfs
 from ..errors import NodeError, in_words
 from ..files import read_bytes, sync_directory, write_atomic
@@ -18,7 +20,7 @@ from ..root import guard
 from ..run import run
 from . import identity, subvolumes
 from .manifest import load, package_changes, parse, render, verify
-from .places import FORMAT, ImageSettings, Places, check_name
+from .places import FORMAT, Places, check_name
 from .records import journal
 from .root_facts import check_boots, check_driver, kernel_version, os_release, packages
 from .stream import Progress, clean

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from gpuadmin.common.records.images import ImageSettings
+
 from .. import btrfs
 from ..files import write_atomic
 from .manifest import Manifest, load_text, parse
-from .places import ImageSettings, Places, read_json, write_json
+from .places import Places, read_json, write_json
 
 
 def journal(places: Places) -> dict[str, object]:

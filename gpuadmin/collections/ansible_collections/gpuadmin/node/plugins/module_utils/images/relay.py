@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from socket import socket
 from ssl import SSLSocket
 
+from gpuadmin.common.records.images import ImageSettings
+
 from .. import unit
 from ..errors import NodeError, in_words
 from . import chain_key, records
@@ -20,7 +22,7 @@ from .chain_key import Credentials
 from .follower import BLOCK, DONE, STALLED, Follower
 from .manifest import Manifest, Stream
 from .mounting import mounted
-from .places import ImageSettings, Places, check_name, read_json, write_json
+from .places import Places, check_name, read_json, write_json
 from .stream import Progress, stream_path
 from .tls_listener import HANDSHAKE, Door, listen
 

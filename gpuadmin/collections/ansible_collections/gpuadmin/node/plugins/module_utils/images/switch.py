@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from gpuadmin.common.records.images import ImageSettings
 from gpuadmin.common.text import size_words
 
 from .. import btrfs, faults
@@ -20,7 +21,7 @@ from ..root import guard
 from . import chain_key, grubenv, identity, relay, subvolumes
 from .follower import Follower
 from .manifest import Manifest, Stream
-from .places import ImageSettings, Places, boot_id, write_json
+from .places import Places, boot_id, write_json
 from .preflight import preflight, preflight_image
 from .records import image_of, journal, records
 from .root_facts import baseline, check_boots

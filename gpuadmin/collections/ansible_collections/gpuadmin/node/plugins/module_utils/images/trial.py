@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from gpuadmin.common.records.images import ImageSettings
+
 from .. import faults
 from ..errors import NodeError, in_words
 from ..files import read_bytes, sync_filesystem
@@ -18,7 +20,7 @@ from ..gpus import pci
 from ..root.guard import open_root
 from ..run import LateError, run_command
 from . import grubenv, health, identity, subvolumes
-from .places import ImageSettings, Places, boot_id, write_json
+from .places import Places, boot_id, write_json
 from .prune import prune_node
 from .records import journal, records
 from .root_facts import failed_units

@@ -13,8 +13,8 @@ import resource
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Optional
 
+from gpuadmin.common.records.limits import NodeLimits as Wanted
 from gpuadmin.common.text import size_words
 
 from .. import followed
@@ -32,29 +32,6 @@ RECORD = "limits.json"
 _ABOVE = (TOGETHER, "system.slice")  # where services are not to be: without limits, and with them
 _UNREAD = "limits"
 _SLICE = re.compile(r"user-([0-9]{1,10})\.slice")
-
-
-@dataclass(frozen=True)
-class OwnBounds:
-    names: Sequence[str]
-    memory: Optional[str] = None
-    swap: Optional[str] = None
-    tasks: Optional[str] = None
-    processors: Optional[str] = None
-    processor_weight: Optional[int] = None
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What limits.json has. ``admin``: whom nothing limits, beside root."""
-
-    memory: str
-    swap: str
-    tasks: str
-    processors: str
-    processor_weight: int
-    people: Sequence[OwnBounds] = ()
-    admin: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from gpuadmin.common.records.people import UserReport
+
 from ..errors import NodeError, in_words
 from ..files import flocked, read_bytes, sync_directory, sync_filesystem, unlink_if_there, write_atomic
 from ..paths import STATE
 from ..people import Person
-from ..report import Reports, UserReport
+from ..report import Reports
 from ..run import Runner, failure, run_command
 from ..textdb import decode
 

@@ -7,51 +7,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 
+from gpuadmin.common.records.hosts import Announcement
+
+from ..documents import parse
 from ..errors import NodeError
 from ..files import read_bytes, write_atomic
 from ..paths import STATE
 
 FILE = "announcements.json"
 MOTD = "/run/motd.d/gpuadmin-announcements"
-MOST, LONGEST = 50, 8000  # announcements, characters of each
-
-
-@dataclass(frozen=True)
-class Announcement:
-    """A text that holds from one moment to another, in seconds since the epoch."""
-
-    id: str
-    begin: int
-    end: int
-    text: str
-
-
-def parse(entries: object) -> list[Announcement]:
-    """Check what came from the controller, or from the file. Raises NodeError."""
-    if not isinstance(entries, list) or len(entries) > MOST:
-        raise NodeError(f"announcements must be a list of at most {MOST}")
-    found = []
-    for entry in entries:
-        fields = entry if isinstance(entry, Mapping) else {}
-        name, begin, end, text = (fields.get(key) for key in ("id", "begin", "end", "text"))
-        if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9-]{1,40}", name):
-            raise NodeError(f"an announcement has no usable id: {str(name)[:60]!r}")
-        if not all(isinstance(one, int) and not isinstance(one, bool) for one in (begin, end)):
-            raise NodeError(f"announcement {name}: begin and end must be seconds since the epoch")
-        if not isinstance(text, str) or len(text) > LONGEST or not all(_fits(one) for one in text):
-            raise NodeError(f"announcement {name}: must be at most {LONGEST} printable characters")
-        found.append(Announcement(name, int(str(begin)), int(str(end)), text))
-    return found
-
-
-def _fits(character: str) -> bool:
-    """Nothing that a terminal would obey."""
-    return character == "\n" or character.isprintable()  # guard: a node shows nothing that a terminal obeys -> True
 
 
 def converge(
@@ -82,8 +50,8 @@ def load(path: str) -> list[Announcement]:
     if raw is None:
         return []
     try:
-        return parse(json.loads(raw))
-    except ValueError as error:
+        return [parse(Announcement, one, path) for one in json.loads(raw)]
+    except (ValueError, TypeError) as error:
         raise NodeError(f"{path} is damaged: {error}") from None
 
 

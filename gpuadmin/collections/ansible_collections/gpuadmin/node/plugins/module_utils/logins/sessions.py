@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from gpuadmin.common.records.people import UserReport
 from gpuadmin.common.text import counted
 
 from .. import cgroups
 from ..files import sync_directory, unlink_if_there
 from ..people import Person, owner
-from ..report import Reports, UserReport
+from ..report import Reports
 from ..run import Runner, run_command
 from . import terminals
 
@@ -91,7 +92,7 @@ def compute(people: Sequence[Person], found: Sequence[Process], linger: Sequence
     plan = Plan()
     mine = of_people(people, found)
     for one in people:
-        entry = plan.entries[one.name] = UserReport()
+        entry = plan.entries[one.name] = UserReport("ok")
         if one.name in linger:
             entry.operations.append("end linger")
         if mine[one.name]:

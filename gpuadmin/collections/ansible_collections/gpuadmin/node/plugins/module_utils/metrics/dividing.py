@@ -14,13 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gpuadmin.common.records.gpus import Division
+
 from ..errors import NodeError, in_words
 from ..files import flocked, read_bytes, write_atomic
 from ..gpus import driver as drivers
 from ..gpus import grants, mig, mig_devices, nvml, reconcile, telling
 from ..gpus.isolated_call import LOCK, isolated_call
 from ..gpus.look import SECONDS, WORDS
-from ..gpus.mig import Gpu, Step
+from ..gpus.mig import Gpu
 from ..gpus.mig_devices import MigDevice
 from ..paths import STATE
 from ..run import Finished, LateError, Runner, run_command
@@ -64,7 +66,7 @@ class Divider:
         self._made: list[MigDevice] = []
         self.uids: dict[str, int] = {}  # of those who are in the way of any GPU, by the words for it
 
-    def look(self, only: Collection[int] | None = None, *, granted: bool = True) -> list[Step]:
+    def look(self, only: Collection[int] | None = None, *, granted: bool = True) -> list[Division]:
         """What would be done with each GPU, or with these alone. Raises NodeError or OSError if that is not known."""
         found = self._nvml()
         there = [one for one in map(self._gpu, found["gpus"]) if one is not None]
@@ -78,7 +80,7 @@ class Divider:
         self.uids = {words: uid for people in busy.values() for words, uid in people.items()}
         return mig.decide(wanted, there, busy)
 
-    def run(self, only: Collection[int] | None = None, *, granted: bool = True) -> list[Step]:
+    def run(self, only: Collection[int] | None = None, *, granted: bool = True) -> list[Division]:
         """Do it, and return what each GPU is then; one that was to be changed and was not is refused, and says why.
 
         Nobody is granted a GPU meanwhile. What the driver refuses, since somebody has just opened the GPU, stays.
@@ -105,8 +107,8 @@ class Divider:
         return [_failed(one, problems.get(one.gpu)) if one.gpu in acting else one for one in last]
 
     def _rounds(
-        self, steps: list[Step], only: Collection[int] | None, granted: bool
-    ) -> tuple[list[Step], dict[int, str]]:
+        self, steps: list[Division], only: Collection[int] | None, granted: bool
+    ) -> tuple[list[Division], dict[int, str]]:
         """Run what is to be done and look again, until all is done. Returns what went wrong, by GPU, too."""
         problems: dict[int, str] = {}
         for _ in range(ROUNDS):
@@ -119,7 +121,7 @@ class Divider:
             steps = self.look(only, granted=granted)
         return steps, problems
 
-    def _commands(self, step: Step) -> str:
+    def _commands(self, step: Division) -> str:
         """Run what is to be done with a GPU now. Returns what went wrong; other GPUs go on."""
         for command in step.commands:
             try:
@@ -132,12 +134,12 @@ class Divider:
                 return f"{' '.join(command)}: {words[:LONGEST]}"
         return ""
 
-    def _switched_back(self, first: Step) -> None:
+    def _switched_back(self, first: Division) -> None:
         for command in first.commands:
             if command[-2:] == ("-mig", "1"):
                 self._places.command((*command[:-1], "0"))
 
-    def _layouts(self, steps: Iterable[Step]) -> dict[int, list[str]]:
+    def _layouts(self, steps: Iterable[Division]) -> dict[int, list[str]]:
         return {one.gpu: list(self._wanted.get(one.gpu, ())) for one in steps}
 
     def _record(self, layouts: Mapping[int, Sequence[str]]) -> None:
@@ -261,22 +263,22 @@ def main(places: Places | None = None) -> int:
     return 0 if all(one.state == mig.AS_WANTED for one in steps) else 1
 
 
-def _waits(step: Step) -> bool:
+def _waits(step: Division) -> bool:
     """Whether the driver has taken it, and the GPU's next reset does it."""
     return step.state == mig.CHANGE and any("-mig" in command for command in step.commands)
 
 
-def _failed(step: Step, problem: str | None) -> Step:
+def _failed(step: Division, problem: str | None) -> Division:
     """A step that is still to be done after all: why it is not."""
     if step.state != mig.CHANGE:
         return step
     reset = "MIG is switched at the GPU's next reset, since something has it open: reboot the node"
     words = problem or (reset if _waits(step) else "nvidia-smi reported no error, and the GPU is not divided so")
-    return Step(step.gpu, mig.REFUSED, words)
+    return Division(step.gpu, mig.REFUSED, words, ())
 
 
 @contextmanager
-def _watched_by_nobody(command: Runner, steps: Iterable[Step]) -> Iterator[None]:
+def _watched_by_nobody(command: Runner, steps: Iterable[Division]) -> Iterator[None]:
     """The collector has GPUs open, and MIG is switched only while nothing has: it pauses."""
     needed = any("-mig" in one for step in steps for one in step.commands)
     paused = needed and command(("systemctl", "is-active", "--quiet", SAMPLER)).returncode == 0

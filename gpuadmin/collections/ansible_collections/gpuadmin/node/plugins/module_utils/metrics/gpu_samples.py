@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuadmin.common.metrics import DRIVER_STATES
+from gpuadmin.common.records.gpus import OnBus
 
 from ..gpus.driver import Driver
 from ..gpus.nvml import SLOWED
-from ..gpus.pci import Device
 from .exposition import Samples
 
 REASONS = {word: word.replace(" ", "_").replace("(", "").replace(")", "") for word in SLOWED.values()}
@@ -27,7 +27,7 @@ GAUGES = (
 )
 
 
-def of_bus(devices: Sequence[Device], driver: Driver, answered: bool | None, expected: int | None) -> Samples:
+def of_bus(devices: Sequence[OnBus], driver: Driver, answered: bool | None, expected: int | None) -> Samples:
     """What the bus and files say. ``answered``: whether NVML did; None if nobody was to be asked."""
     samples = Samples()
     samples.put("gpuadmin_gpus_expected", expected)

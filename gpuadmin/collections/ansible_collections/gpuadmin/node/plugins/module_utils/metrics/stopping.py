@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Literal
 
+from gpuadmin.common.records.gpus import Ended
+from gpuadmin.common.records.gpus import HeldGpu as Target
 from gpuadmin.common.samples import of_text
 
 from ..diagnosis import docker
@@ -39,25 +41,11 @@ UNUSED, UNGRANTED, JOB = "unused", "ungranted", "job_unused"
 WHY = {f"gpuadmin_gpu_{why}_since_timestamp_seconds": why for why in (UNUSED, UNGRANTED, JOB)}
 
 
-@dataclass(frozen=True)
-class Target:
-    """Somebody's hold on a GPU or MIG device that is to end. ``since``: from when on it was not used or (``why``) not
-    granted, as it was when they were told (``notified``); where the collector says another time by now, it was used, or
-    granted. Seconds since 1970."""
-
-    user: str
-    uid: int
-    uuid: str
-    since: int
-    notified: int
-    why: str = UNUSED
-
-
 @dataclass
 class Outcome:
     """What became of one. ``status``: stopped, would stop, gone (nothing holds it now) or kept, and why."""
 
-    status: str
+    status: Literal["stopped", "would stop", "gone", "kept"]
     why: str = ""
     processes: int = 0
     containers: list[str] = field(default_factory=list)
@@ -381,24 +369,10 @@ def _ended(handle: int) -> bool:
     return bool(asked.poll(0))
 
 
-def report(targets: Sequence[Mapping[str, Any]], *, check: bool, stopper: Stopper | None = None) -> dict[str, Any]:
-    """As a module answers: the targets as they were given, each with what became of it."""
-    wanted = [
-        Target(
-            str(one["user"]),
-            int(one["uid"]),
-            str(one["uuid"]),
-            int(one["since"]),
-            int(one["notified"]),
-            str(one["why"]),
-        )
-        for one in targets
+def report(targets: Sequence[Target], *, check: bool, stopper: Stopper | None = None) -> list[Ended]:
+    """What became of each hold."""
+    outcomes = (stopper or Stopper()).run(targets, check=check)
+    return [
+        Ended(one.user, one.uuid, outcome.status, outcome.why, outcome.processes, outcome.containers)
+        for one, outcome in zip(targets, outcomes)
     ]
-    outcomes = (stopper or Stopper()).run(wanted, check=check)
-    return {
-        "stopped": [
-            {"user": one.user, "uuid": one.uuid, "status": outcome.status, "why": outcome.why,
-             "processes": outcome.processes, "containers": outcome.containers}
-            for one, outcome in zip(wanted, outcomes)
-        ]
-    }  # fmt: skip

@@ -147,10 +147,10 @@ def discard(path: str, state: str, old: Old) -> dict[str, object]:
                 write_atomic(_going(state, old), b"", mode=0o600)  # a cut in the middle leaves a home that differs
         done = purge(before, os.fsencode(old.name), lambda entry: None)
         if done.kept:
-            raise NodeError(f"not all of it could be deleted: {', '.join(done.reasons)}")
+            raise NodeError(f"not all of it could be deleted: {', '.join(done.words)}")
     _note(state, old, None)
     _forget(state, old)
-    return done.as_dict()
+    return dict(vars(done))
 
 
 def _going(state: str, old: Old) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Optional
 
+from gpuadmin.common.records.people import UserReport
+
 from ..accounts.converge import Host, converge, databases
 from ..accounts.desired import load, settings_from
 from ..accounts.plan import Plan, Request
@@ -18,7 +20,6 @@ from ..gpus import leaving, telling
 from ..gpus.grants import words
 from ..limits import applying, holding, room
 from ..paths import STATE
-from ..report import UserReport
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def operate(document: Document, check: bool, root: str = "/") -> Answer:
     if document.carried is not None:
         state = Host(root=root, state=document.state_directory).path(document.state_directory)
         found = carried.look(document.carried, request.settings, load(state), databases(root), in_state(state))
-        answer = replace(answer, report={**answer.report, "carried": found.as_dict()})
+        answer = replace(answer, report={**answer.report, "carried": found.describe()})
     if check or root != "/":
         return answer
     problems = []
@@ -129,7 +130,7 @@ def _ending(request: Request, plan: Plan, places: telling.Places) -> set[str]:
     gone |= {str(one.get("name")) for one in request.absent} - set(wanted)
     ending = leaving.found(gone, places) if gone else []
     for one in ending:
-        entry = plan.users.setdefault(one.user, UserReport())
+        entry = plan.users.setdefault(one.user, UserReport("ok"))
         entry.operations.append(f"end the grant {one.id} ({words(one.gpus)})")
         entry.status = "differs" if entry.status == "ok" else entry.status
     return {one.user for one in ending}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..accounts.admins import Admin, People, converge, look
+from gpuadmin.common.records.audits import Admin
+
+from ..accounts.admins import People, converge, look
 from ..answer import Answer
 
 #: A task of this role need not name a field that the role has a variable for.

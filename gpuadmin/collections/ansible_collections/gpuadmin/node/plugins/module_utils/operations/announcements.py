@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Annotated
+
+from gpuadmin.common.records.bounds import Size
+from gpuadmin.common.records.hosts import Announcement
 
 from ..answer import Answer
 from ..logins import announcements
-from ..logins.announcements import Announcement
 from ..paths import STATE
 
 
@@ -20,12 +23,11 @@ class Document:
     """
 
     #: All announcements that this host should have; others are taken back.
-    entries: Sequence[Announcement]
+    entries: Annotated[Sequence[Announcement], Size(50)]
     #: Directory of this node's own state.
     state_directory: str = STATE
 
 
 def operate(document: Document, check: bool) -> Answer:
-    wanted = announcements.parse([asdict(one) for one in document.entries])
-    done = announcements.converge(wanted, check=check, directory=document.state_directory)
+    done = announcements.converge(document.entries, check=check, directory=document.state_directory)
     return Answer(done, {"problems": []})

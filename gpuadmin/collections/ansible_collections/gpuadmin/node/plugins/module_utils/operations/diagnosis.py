@@ -2,62 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Optional
+from gpuadmin.common.records.diagnosis import DiagnosisOrder as Document
 
 from ..answer import Answer
 from ..causes.judge import judge
 from ..diagnosis.collect import collect
-from ..diagnosis.subject import parse, person
-from ..paths import STATE
-
-
-@dataclass(frozen=True)
-class Subject:
-    name: Optional[str] = None
-    uid: Optional[int] = None
-    registered: bool = True
-    locked: bool = False
-    expires: Optional[str] = None
-    keys: bool = False
-    docker: bool = True
-
+from ..diagnosis.subject import build_subject
 
 #: A task of this role need not name a field that the role has a variable for.
 ROLE = "node_state"
-
-
-@dataclass(frozen=True)
-class Document:
-    """Why something does not work for a person or on a host.
-
-    Looks at a person's account, keys, home, sessions and Docker, and at the host itself.
-    Each part is looked at by itself and has a deadline. One that does not answer is reported as unknown.
-    What that means is in the answer as well (causes), each with what to do about it.
-    It changes nothing, follows no link in a home, and starts no daemon.
-    With ``trial`` it begins a session of the person's, which ends within seconds and is killed with all that it
-    left. It starts no user manager of theirs.
-    """
-
-    #: Whose account is looked at, as users.yml has them. Without it only the host is.
-    person: Optional[Subject] = None
-    #: Whether people log in here.
-    node: bool = True
-    #: The directory of all homes on this host.
-    homes: str = "/home"
-    #: The directory of everybody's Docker data, where there is Docker.
-    docker: Optional[str] = None
-    #: Names or addresses that this host must be able to find.
-    servers: Sequence[str] = ()
-    #: How many GPUs this host should have. Without it their number is not judged.
-    gpus: Optional[int] = None
-    #: What the names of its GPUs should have in them.
-    gpu_model: str = ""
-    #: Whether a session of the person's is tried where people log in. It is begun by sshd's rules of PAM.
-    trial: bool = False
-    #: Directory of this node's own state.
-    state_directory: str = STATE
 
 
 #: It looks, and changes nothing.
@@ -65,8 +18,5 @@ LOOKS = True
 
 
 def operate(document: Document, check: bool) -> Answer:
-    given = asdict(document)
-    raw = given["person"] or {}
-    facts = collect(parse({**given, "name": raw.get("name"), "uid": raw.get("uid")}))
-    causes = judge(facts, person(raw))
-    return Answer(report={"diagnosis": {**facts, "causes": [one.document() for one in causes]}})
+    facts = collect(build_subject(document))
+    return Answer(report={"diagnosis": {**facts, "causes": judge(facts, document.person)}})

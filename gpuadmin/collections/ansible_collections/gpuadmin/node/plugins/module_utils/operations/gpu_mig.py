@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Optional
+
+from gpuadmin.common.records.gpus import Division
 
 from ..answer import Answer
 from ..gpus import mig, mig_devices
-from ..gpus.mig import Step
 from ..gpus.mig_devices import Waiting
 from ..logins import terminals
 from ..metrics.dividing import Divider, Places
@@ -38,7 +39,7 @@ def operate(document: Document, check: bool, places: Places | None = None) -> An
     divider = Divider({int(gpu): one for gpu, one in document.mig.items()}, where)
     first = divider.look(document.mig_gpus)
     steps = first if check else divider.run(document.mig_gpus)
-    report = {"mig": {"steps": [{**asdict(one), "commands": [list(each) for each in one.commands]} for one in steps]}}
+    report = {"mig": {"steps": steps}}
     if check:
         differ = [_words(one) for one in steps if one.state != mig.AS_WANTED]
         return Answer(differ, report)
@@ -54,13 +55,13 @@ def operate(document: Document, check: bool, places: Places | None = None) -> An
     return Answer(done, report, conflicts, more=more)
 
 
-def _words(step: Step) -> str:
+def _words(step: Division) -> str:
     if step.state == mig.WAITS:
         return f"GPU {step.gpu}: {step.words} waits: {'; '.join(step.people)}"
     return f"GPU {step.gpu}: {step.words}"
 
 
-def _tell(message: str, divider: Divider, steps: Sequence[Step], run: str) -> None:
+def _tell(message: str, divider: Divider, steps: Sequence[Division], run: str) -> None:
     """Tell people on their terminals, each once while somebody waits; and nobody is granted these GPUs meanwhile."""
     before = mig_devices.waiting(run).told
     people = {divider.uids[words] for one in steps for words in one.people} - {-1}

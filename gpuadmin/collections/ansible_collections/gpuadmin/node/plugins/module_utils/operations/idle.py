@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+
+from gpuadmin.common.records.gpus import Ended, HeldGpu
 
 from ..answer import Answer
 from ..errors import NodeError
@@ -16,16 +17,6 @@ from ..metrics import stopping
 class Message:
     uid: int
     message: str
-
-
-@dataclass(frozen=True)
-class Held:
-    user: str
-    uid: int
-    uuid: str
-    since: int
-    notified: int
-    why: Literal["unused", "ungranted", "job_unused"] = "unused"
 
 
 @dataclass(frozen=True)
@@ -41,7 +32,7 @@ class Document:
     #: Who reads what on their terminals.
     tell: Sequence[Message] = ()
     #: Whose hold on which GPU to end.
-    stop: Sequence[Held] = ()
+    stop: Sequence[HeldGpu] = ()
 
 
 def operate(document: Document, check: bool) -> Answer:
@@ -53,14 +44,14 @@ def operate(document: Document, check: bool) -> Answer:
     )
     for one in messages:
         notified += terminals.tell(one.message, uid=one.uid)
-    found: dict[str, Any] = {"stopped": []}
+    found: list[Ended] = []
     if document.stop:
         try:
             found = stopping.report(
-                [asdict(one) for one in document.stop],
+                document.stop,
                 check=check,  # guard: in check mode nothing idle is ended -> False
             )
         except ValueError as error:
             raise NodeError(str(error)) from error
-    done = [one for one in found["stopped"] if one["status"] in ("stopped", "would stop")]
-    return Answer(report={"idle": {**found, "terminals": notified}}, changed=bool(done))
+    done = [one for one in found if one.status in ("stopped", "would stop")]
+    return Answer(report={"idle": {"stopped": found, "terminals": notified}}, changed=bool(done))

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, Optional
 
+from gpuadmin.common.records.images import ChainLink
+
 from .. import background
 from ..answer import Answer
-from ..documents import ChainLink
 from ..images import jobs
 
 

@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal, Optional
+
+from gpuadmin.common.records.images import ImageSettings
 
 from ..answer import Answer
+from ..documents import to_plain
 from ..images import layout
 from ..images.mounting import mounted
-from ..images.places import (
-    FORMAT,
-    ImageSettings,
-    looking,
-    read_json,
-    write_json,
-)
-
-
-@dataclass(frozen=True)
-class Settings:
-    store: str = ""
-    signers: str = ""
-    deadline: int = 600
-    settle: int = 60
-    identity: Sequence[str] = ()
-    uid_first: int = 20000
-    uid_last: int = 49999
-    gpus: Optional[int] = None
-    gpu_model: str = ""
-    gpus_worse: Literal["report", "refuse"] = "report"
+from ..images.places import FORMAT, looking, read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -42,18 +23,16 @@ class Document:
     """
 
     #: What ``images.json`` on the node should say.
-    settings: Settings
+    settings: ImageSettings
 
 
 def operate(document: Document, check: bool) -> Answer:
-    wanted = {"format": FORMAT, **asdict(document.settings)}
+    wanted = {"format": FORMAT, **to_plain(asdict(document.settings))}
     places = looking()
-    known = {key: value for key, value in wanted.items() if key in ImageSettings.__dataclass_fields__}
-    settings = ImageSettings(**{**known, "identity": tuple(wanted["identity"])})
     found = layout.examine(places)
     if not found.problems:
-        with mounted(places, settings, store=None):
-            found = layout.prepare(places, settings, check=check)
+        with mounted(places, document.settings, store=None):
+            found = layout.prepare(places, document.settings, check=check)
     report = {"layout": {"problems": found.problems, **found.facts}}
     if found.problems:
         return Answer(report=report, problem=f"this node is not laid out for images: {'; '.join(found.problems)}")

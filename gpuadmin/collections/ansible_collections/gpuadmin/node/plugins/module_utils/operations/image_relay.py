@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from gpuadmin.common.records.images import ChainLink
+
 from ..answer import Answer
 from ..code_cache import LINK
-from ..documents import ChainLink
 from ..errors import NodeError, in_words
 from ..images import chain_key, relay
 from ..images.places import Places

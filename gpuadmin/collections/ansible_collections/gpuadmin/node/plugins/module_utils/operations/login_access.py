@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, Optional
 
+from gpuadmin.common.records.people import PersonEntry
+
 from .. import people
 from ..answer import Answer
-from ..documents import PersonEntry
 from ..logins import access
 from ..paths import STATE
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from gpuadmin.common.records.people import PersonEntry
+
 from .. import people
 from ..answer import Answer
-from ..documents import PersonEntry
 from ..logins import sessions
 
 

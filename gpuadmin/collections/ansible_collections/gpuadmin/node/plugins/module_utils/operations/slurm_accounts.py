@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuadmin.common.records.queue import Group
+
 from ..answer import Answer
 from ..documents import entries
 from ..errors import NodeError
@@ -15,7 +17,6 @@ from ..run import run
 from ..slurm import accounts, booking, queue
 from ..slurm.accounts import ASK_PEOPLE, ASK_QOS
 from ..slurm.booking import Reservation
-from ..slurm.policy import Group
 
 ROLE = "slurm_controller"
 #: Seconds for slurmctld to register the cluster with slurmdbd, once both have started.

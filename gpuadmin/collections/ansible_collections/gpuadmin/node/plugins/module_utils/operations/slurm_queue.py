@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from gpuadmin.common.waiting import why
@@ -32,9 +32,8 @@ def report(*, version: bool = True) -> dict[str, Any]:
     for one in jobs:
         one["exception"] = noted.get(one["id"])
         one["why"] = why(queue.code(one["reason"]), one["reason"], "en") if one["waits"] else ""
-    reserved = [asdict(one) for one in booking.reservations()]
     release = queue.version("slurmctld") if version else None
-    return {"queue": {"jobs": jobs, "nodes": nodes, "reservations": reserved, "version": release}}
+    return {"queue": {"jobs": jobs, "nodes": nodes, "reservations": booking.reservations(), "version": release}}
 
 
 def operate(document: Document, check: bool) -> Answer:
@@ -52,5 +51,5 @@ def main() -> int:
         said = report(version=False)  # nothing that people see
     except NodeError as error:
         said = {"problem": str(error)}
-    print(json.dumps(said))
+    print(json.dumps(said, default=vars))
     return 0

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Optional
 
+from gpuadmin.common.records.people import PersonEntry
+
 from .. import people
 from ..answer import Answer
-from ..documents import PersonEntry
 from ..wipe import term_facts
 
 #: A task of this role need not name a field that the role has a variable for.

@@ -61,4 +61,4 @@ def _bounded(part: str, found: list[Found]) -> list[dict[str, str]]:
     if len(first) > MOST:  # guard: what a host says of who is root has its bounds
         more = Found(part, f"and {len(first) - MOST} more", ROOT if first[MOST].rank == ROOT else DIFFERS)
         first = [*first[:MOST], more]
-    return [{**one.document(), "key": short(one.key, LONGEST), "words": short(one.words, LONGEST)} for one in first]
+    return [{**vars(one), "key": short(one.key, LONGEST), "words": short(one.words, LONGEST)} for one in first]

@@ -8,6 +8,8 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 
+from gpuadmin.common.records.audits import Rank
+
 from ..errors import NodeError
 from ..run import Finished, LateError, failure, run_command
 from .place import DIFFERS, ROOT, Found, Place
@@ -62,7 +64,7 @@ def read(of_family: str, lines: Iterable[str]) -> list[Found]:
         path, what, settings = _pacman(line) if of_family == "archlinux" else _flags(line)
         if not what or _DOCUMENTS.match(path):
             continue
-        rank = ROOT if PROGRAMS.match(path) and what != "missing" and not settings else DIFFERS
+        rank: Rank = ROOT if PROGRAMS.match(path) and what != "missing" and not settings else DIFFERS
         words = "is missing; its package has it" if what == "missing" else f"{what}: not as its package installed it"
         found.append(Found(path, words, rank))
     return found

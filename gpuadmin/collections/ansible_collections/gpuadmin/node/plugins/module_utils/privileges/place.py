@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from typing import Final
+
+from gpuadmin.common.records.audits import Privilege, PrivilegesOrder, Rank
 
 from ..errors import NodeError
 from ..fields import CONTROL, FIRST_HUMAN_UID, quoted
@@ -13,7 +16,8 @@ from ..system import family, os_release
 
 MOST = 60  # findings of one part; what is more is counted
 LONGEST = 240  # characters of a finding's words
-ROOT, DIFFERS = "root", "differs"
+ROOT: Final = "root"
+DIFFERS: Final = "differs"
 
 
 @dataclass(frozen=True)
@@ -46,40 +50,29 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Found:
-    """``key``: what it is about, as a site's ``drift.ignore`` names it. ``rank``: ROOT where somebody is root by it, or
-    could be; else DIFFERS.
-    """
+class Found(Privilege):
+    """``rank``: ROOT where somebody is root by it, or could be; else DIFFERS."""
 
-    key: str
-    words: str
-    rank: str = ROOT
-
-    def document(self) -> dict[str, str]:
-        return asdict(self)
+    rank: Rank = ROOT
 
 
-def parse(raw: Mapping[str, object]) -> Place:
-    """Given the module's arguments, return what is looked at. Raises NodeError for what nobody should ask."""
-    declared, aside, admins = raw.get("declared") or [], raw.get("aside") or [], raw.get("admins")
-    admins = admins if isinstance(admins, list) else []
-    names = [raw.get("admin"), *(declared if isinstance(declared, list) else [declared])]
-    wrong = [one for one in names if not isinstance(one, str) or not one or CONTROL.search(one)]
-    if wrong:
-        raise NodeError(f"the name {quoted(wrong[0])} is refused")
-    paths = [os.path.normpath(str(one)) for one in aside] if isinstance(aside, list) else []
-    named = [one for one in paths if one.startswith("/") and one.strip("/")]
+def build_place(order: PrivilegesOrder) -> Place:
+    """Given an order, return what is looked at. Raises NodeError for a name that nobody has."""
+    for name in (order.admin, *order.declared):
+        if not name or CONTROL.search(name):
+            raise NodeError(f"the name {quoted(name)} is refused")
+    named = [one for one in map(os.path.normpath, order.aside) if one.startswith("/") and one.strip("/")]
     return Place(
-        admin=str(names[0]),
-        declared=frozenset(str(one) for one in names[1:]),
+        admin=order.admin,
+        declared=frozenset(order.declared),
         keys={
-            str(one["name"]): frozenset(" ".join(str(key).split()[:2]) for key in one["keys"])
-            for one in admins
-            if isinstance(one, Mapping) and one.get("sudo") and one.get("name") in names[1:]
+            one.name: frozenset(" ".join(key.split()[:2]) for key in one.keys)
+            for one in order.admins
+            if one.sudo and one.name in order.declared
         },
         aside=tuple(one for one in named if not one.startswith(tuple(f"{other}/" for other in named))),
         family=family(os_release()),
-        state=str(raw.get("state_directory") or STATE),
+        state=order.state_directory,
     )
 
 

@@ -10,6 +10,8 @@ import re
 import time
 from collections.abc import Sequence
 
+from gpuadmin.common.records.audits import Rank
+
 from ..attributes import attribute_names
 from ..mounts import NETWORK, below, parse_mountinfo, read_mountinfo
 from ..run import LateError, run_command
@@ -102,7 +104,7 @@ def foreign(place: Place, seconds: float = SECONDS) -> tuple[list[Found], list[s
     for record in text:
         mode, owner, path = record.split(" ", 2)
         words = f"uid {owner} owns it" if int(owner) > 999 else f"everybody may write it (mode {mode})"
-        rank = DIFFERS if place.name(path).startswith(_NOT_RUN) else ROOT
+        rank: Rank = DIFFERS if place.name(path).startswith(_NOT_RUN) else ROOT
         found.append(Found(place.name(path), f"{words}: whoever changes it changes what root runs or reads", rank))
     return found, aside
 

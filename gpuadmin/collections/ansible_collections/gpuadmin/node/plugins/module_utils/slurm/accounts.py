@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gpuadmin.common.records.queue import Group
+
 from ..errors import NodeError
 from ..fields import quoted, valid_name
 from .booking import Reservation
-from .policy import Group
 
 #: Jobs that an admin makes in somebody's name (operations/slurm_exception.py) have no limits and come first. It is in
 #: nobody's associations, so people cannot ask for it.

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from gpuadmin.common.records.queue import Policy
+
 from .. import peercred_service
 from ..accounts.desired import subordinate
 from ..errors import NodeError
@@ -20,7 +22,7 @@ from ..paths import STATE
 from ..run import run
 from . import booking, exceptions, queue
 from .accounts import EXCEPTION
-from .policy import PATH, Policy, RefusedError, policy_of
+from .policy import PATH, RefusedError, read_policy
 
 SOCKET = "/run/gpuadmin-queue.sock"
 HOUR = 3600
@@ -113,7 +115,7 @@ def main(path: str = PATH, clock: Callable[[], float] = time.time, state: str = 
         print("this is started by gpuadmin-queue-asked.socket; people run gpu extend and gpu book", file=sys.stderr)
         return 2
     with listener:
-        policy = policy_of(read_bytes(path))
+        policy = read_policy(read_bytes(path))
 
         def act(uid: int, request: str) -> tuple[int, str]:
             return answered(uid, request, policy, clock())

@@ -12,10 +12,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gpuadmin.common.records import queue as records
+from gpuadmin.common.records.queue import Policy
+
 from ..errors import NodeError
 from ..run import run
 from . import queue
-from .policy import Policy, RefusedError
+from .policy import RefusedError
 
 #: What a booking is called: this, its person, and which of theirs it is. Slurm gives no name twice, so asking two nodes
 #: at once makes no more bookings than one may have.
@@ -27,14 +30,8 @@ RESERVATIONS = ("scontrol", "--json", "show", "reservation")
 
 
 @dataclass(frozen=True)
-class Reservation:
-    """``begin``, ``end``: seconds since 1970. ``users``: empty where it is of nobody in particular."""
-
-    name: str
-    nodes: Sequence[str]
-    users: Sequence[str]
-    begin: int
-    end: int
+class Reservation(records.Reservation):
+    """A reservation, and whose booking it is."""
 
     def number(self, user: str) -> int | None:
         """Which of somebody's bookings this is; None where it is none of theirs."""

@@ -26,7 +26,7 @@ def refusal(text: str, words: Mapping[str, str]) -> str:
 def _allowed(words: Mapping[str, str]) -> str:
     """What whoever asks may have, as the site says of their group; empty where it or slurmctld does not say."""
     try:
-        site = policy.policy_of(read_bytes(policy.PATH))
+        site = policy.read_policy(read_bytes(policy.PATH))
         group = booking.group_of(name_of(os.getuid()) or "")
     except (NodeError, OSError):
         return ""

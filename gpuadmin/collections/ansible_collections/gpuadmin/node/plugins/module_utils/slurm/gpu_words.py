@@ -158,7 +158,7 @@ def numbered(number: int, said: str) -> str:
     return (several or one if number != 1 else one).format(number)
 
 
-def clock(seconds: int | None) -> str:
+def clock(seconds: float | None) -> str:
     return "?" if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gpuadmin.common.records.people import ItemReport, Purged
+from gpuadmin.common.records.wipes import WipeHomes as Request
 from gpuadmin.common.text import counted
 
 from .. import btrfs, mounts
@@ -23,34 +24,14 @@ from ..files import flocked, sync_filesystem
 from ..homes import directories
 from ..homes.directories import LOCK
 from ..homes.trash import TRASH
-from ..purge import Purged, Twin, purge
-from ..report import Reports, UserReport
-
-
-@dataclass(frozen=True)
-class Request:
-    """``users``: {name, uid} of homes that go, and of what restores made beside them; unchecked, as they came."""
-
-    root: str
-    directory: str
-    backup: str
-    users: Sequence[Mapping[str, object]] = ()
-    mountpoint: str | None = None
+from ..purge import Twin, keep, purge
+from ..report import Reports
 
 
 @dataclass
-class Home(UserReport):
-    """``status``: wiped, absent (nothing is left to do), conflict (kept, for the reason in ``problem``)."""
+class Plan(Reports[ItemReport]):
+    """`status` of a home: wiped, absent (nothing is left to do), conflict (kept, for the reason in `problem`)."""
 
-    files: int = 0
-    bytes: int = 0
-
-    def as_dict(self) -> dict[str, object]:
-        return {**super().as_dict(), "files": self.files, "bytes": self.bytes}
-
-
-@dataclass
-class Plan(Reports[Home]):
     KEY, PREFIX = "homes", "home "
 
     move: list[str] = field(default_factory=list)
@@ -106,7 +87,7 @@ def compute(request: Request, backup: Backup, mountinfo: str) -> Plan:
         uid = whole_number(raw.get("uid"))
         owner = home_owner(raw.get("name"))
         name = str(raw.get("name")) if owner else quoted(raw.get("name"))
-        home = Home("wiped")
+        home = ItemReport("wiped")
         if name in plan.entries:
             home = plan.entries[name]
             home.status, home.problem = "conflict", "is named twice"
@@ -147,8 +128,7 @@ def trash(root: str, backup: str, name: str) -> str:
 
 
 def _checked(request: Request, mountinfo: str) -> Backup:
-    homes_request = directories.Request(request.root, mountpoint=request.mountpoint)
-    if not directories.check_root(homes_request, mountinfo):
+    if not directories.check_root(request.root, request.mountpoint, mountinfo):
         raise NodeError(f"there is no {request.root}")
     backup_set.check_directory(request.directory)  # guard: a wipe believes backups of root's alone
     backup = backup_set.load(request.directory, request.backup)
@@ -219,7 +199,7 @@ def _move_or_delete(request: Request, source: int, name: str, backup: Backup) ->
 def _delete_in_place(source: int, name: str, backup: Backup) -> str | None:
     with Twin(*backup_set.source(backup, name), backup.begun) as twin:
         done = purge(source, os.fsencode(name), twin.judge, itself=lambda entry: None)
-    return f"was deleted but for {', '.join(done.reasons)}" if done.kept else None
+    return f"was deleted but for {', '.join(done.words)}" if done.kept else None
 
 
 def _move_one(request: Request, source: int, name: str) -> None:
@@ -240,8 +220,8 @@ def _empty_one(backup: Backup, handle: int, name: str) -> Purged:
         with Twin(*backup_set.source(backup, name), backup.begun) as twin:
             return purge(handle, os.fsencode(name), twin.judge, itself=lambda entry: None)
     except (OSError, NodeError) as error:  # guard: one home out of sight that cannot be deleted
-        done = Purged()
-        done.keep(os.fsencode(name), f"stays, wholly or in part: {in_words(error)}")
+        done = Purged(0, 0, [])
+        keep(done, os.fsencode(name), f"stays, wholly or in part: {in_words(error)}")
         return done
 
 
@@ -259,8 +239,8 @@ def empty_trash(request: Request) -> dict[str, Purged]:
                 continue
             # guard: what is not verified any more is not deleted
             if backup.homes[name].verified is None:  # somebody has verified it again since
-                done[name] = Purged()
-                done[name].keep(os.fsencode(name), f"stays: it is not verified in the backup {backup.name} any more")
+                done[name] = Purged(0, 0, [])
+                keep(done[name], os.fsencode(name), f"stays: it is not verified in the backup {backup.name} any more")
                 continue
             done[name] = _empty_one(backup, handle, name)
     finally:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gpuadmin.common.records.people import Purged
+from gpuadmin.common.records.wipes import ClearLeftovers as Request
 from gpuadmin.common.text import counted
 
 from .. import btrfs, mounts
@@ -23,20 +24,9 @@ from ..files import flocked
 from ..homes import directories, packing
 from ..homes.directories import LOCK
 from ..homes.trash import TRASH, names
-from ..purge import Purged
 from ..safe_walk import same_mount, walk
 
 COUNTING = 600.0  # seconds for counting what is left of one home, which is for the eye alone
-
-
-@dataclass(frozen=True)
-class Request:
-    """``only``: those that were decided, as BACKUP/USER; None: all. ``archive``: the directory of archives."""
-
-    root: str
-    archive: str
-    only: Sequence[str] | None = None
-    mountpoint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +58,7 @@ def observe(request: Request) -> list[Leftover]:
     """What is left, as far as it was asked for. Raises NodeError if the home root is not what it should be."""
     table = mounts.read_mountinfo()
     # guard: leftovers are below a mount that is there
-    if not directories.check_root(directories.Request(request.root, mountpoint=request.mountpoint), table):
+    if not directories.check_root(request.root, request.mountpoint, table):
         raise NodeError(f"there is no {request.root}")
     found = []
     for name in names(request.root):
@@ -115,14 +105,14 @@ def clear(request: Request) -> dict[str, dict[str, object]]:
     """
     done: dict[str, dict[str, object]] = {}
     for one in observe(request):  # no lock: it counts what somebody made, and that may take long
-        archive, deleted = None, Purged()
+        archive, deleted = None, Purged(0, 0, [])
         try:
             archive = _pack(request, one)
             deleted = _delete(request, one, archive)
         except (NodeError, OSError) as error:
             deleted.kept += 1  # guard: what could not be packed is not said to have gone
-            deleted.reasons.append(in_words(error))
-        done[one.name] = {"archive": archive, **deleted.as_dict()}
+            deleted.words.append(in_words(error))
+        done[one.name] = {"archive": archive, **vars(deleted)}
     return done
 
 

@@ -9,51 +9,28 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
+from gpuadmin.common.records.people import ItemReport, Purged, Scratch, ScratchItem
+from gpuadmin.common.records.wipes import WipeScratch
 from gpuadmin.common.text import counted
 
 from .. import btrfs, mounts
 from ..errors import NodeError, in_words
-from ..fields import quoted, whole_number
+from ..fields import quoted
 from ..files import sync_filesystem
 from ..people import Person
-from ..purge import Purged, owned_by, purge
-from ..report import Reports, UserReport
+from ..people import parse as parse_people
+from ..purge import keep, owned_by, purge
+from ..report import Reports
 
 MOST_ITEMS = 2000  # of one person in one directory: a person with a million does not fill everybody's report
 TRIES = 3  # where somebody moves what is being deleted
 
 
-@dataclass(frozen=True)
-class Item:
-    """One entry. ``name`` has its unusual bytes as %XX, so that any name can be printed and sent."""
-
-    directory: str
-    name: str
-    kind: str  # directory, file, link, other
-    uid: int
-    inode: int
-    user: str
-    bytes: int | None = None  # of a file; nobody counts a directory only to delete it
-
-    def as_dict(self) -> dict[str, object]:
-        return dict(vars(self))
-
-
 def percent_encoded(name: bytes) -> str:
     return quote_from_bytes(name, safe=" +,:=@^~")
-
-
-@dataclass
-class Found:
-    items: list[Item] = field(default_factory=list)
-    unknown: dict[str, int] = field(default_factory=dict)  # directory → entries of people nobody knows
-    problems: dict[str, str] = field(default_factory=dict)  # what stays, and why
-
-    def as_dict(self) -> dict[str, object]:
-        return {"items": [item.as_dict() for item in self.items], "unknown": self.unknown, "problems": self.problems}
 
 
 def _plain(path: str) -> bool:
@@ -64,13 +41,13 @@ def _plain(path: str) -> bool:
     )
 
 
-def observe(directories: Sequence[str], docker: str | None, people: Sequence[Person]) -> Found:
+def observe(directories: Sequence[str], docker: str | None, people: Sequence[Person]) -> Scratch:
     """What of these people is in the directories, and how many entries of unknown people are.
 
     Network file systems are left alone: what is there is not this node's. What vanishes meanwhile is left out. Of
     somebody who has more than MOST_ITEMS entries in one directory that many are named; the rest is a problem.
     """
-    found = Found()
+    found = Scratch()
     by_uid = {one.uid: one for one in people}
     for directory in dict.fromkeys([*([docker] if docker else []), *directories]):
         if (
@@ -87,7 +64,7 @@ def observe(directories: Sequence[str], docker: str | None, people: Sequence[Per
     return found
 
 
-def _look(found: Found, directory: str, docker: bool, people: Sequence[Person], by_uid: Mapping[int, Person]) -> None:
+def _look(found: Scratch, directory: str, docker: bool, people: Sequence[Person], by_uid: Mapping[int, Person]) -> None:
     """Add what is in one directory. ``docker``: an entry is somebody's by its name, too."""
     counts: dict[str, int] = {}
     with os.scandir(os.fsencode(directory)) as entries:
@@ -106,8 +83,8 @@ def _look(found: Found, directory: str, docker: bool, people: Sequence[Person], 
             counts[person.name] = count = counts.get(person.name, 0) + 1
             if count <= MOST_ITEMS:
                 found.items.append(
-                    Item(directory, percent_encoded(entry.name), _kind(facts.st_mode), facts.st_uid, number,
-                         person.name, facts.st_size if stat.S_ISREG(facts.st_mode) else None)
+                    ScratchItem(person.name, facts.st_uid, directory, percent_encoded(entry.name), _kind(facts.st_mode),
+                                number, facts.st_size if stat.S_ISREG(facts.st_mode) else None)
                 )  # fmt: skip
     for name, count in counts.items():
         if count > MOST_ITEMS:
@@ -137,41 +114,36 @@ def _kind(mode: int) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """``items``: what was decided: {directory, name, uid, inode, user}. ``directories``: where anything may go."""
+    """``items``: what was decided. ``directories``: where anything may go."""
 
-    items: Sequence[Mapping[str, object]]
+    items: Sequence[ScratchItem]
     directories: Sequence[str]
     people: Sequence[Person]
 
 
-@dataclass
-class Outcome(UserReport):
-    """``status``: wiped, absent, conflict (kept, wholly or in part, for the reason in ``problem``)."""
-
-    user: str = ""
-
-    def as_dict(self) -> dict[str, object]:
-        return {**super().as_dict(), "user": self.user}
+def build_request(order: WipeScratch) -> Request:
+    """Given an order, return it with its people checked. Raises NodeError for whoever is refused."""
+    return Request(order.items, order.directories, parse_people(map(asdict, order.people)))
 
 
 @dataclass
-class Plan(Reports[Outcome]):
+class Plan(Reports[ItemReport]):
+    """`status` of an entry: wiped, absent, conflict (kept, wholly or in part, for the reason in `problem`)."""
+
     KEY = "scratch"
 
     go: list[tuple[str, str, bytes, Person]] = field(default_factory=list)  # key in entries, directory, name, owner
 
 
-def _refused(raw: Mapping[str, object], request: Request, people: Mapping[str, Person]) -> str | None:
-    directory, name = str(raw.get("directory")), unquote_to_bytes(str(raw.get("name")))
+def _refused(item: ScratchItem, request: Request, people: Mapping[str, Person]) -> str | None:
+    directory, name = item.directory, unquote_to_bytes(item.name)
     if directory not in request.directories or not _plain(directory):
         return f"{quoted(directory)} is not a directory that is wiped"
     if name in (b"", b".", b"..") or b"/" in name or b"\0" in name:
         return "is not a name"
-    if whole_number(raw.get("uid")) is None or whole_number(raw.get("inode")) is None:
-        return "has no owner and inode"
-    person = people.get(str(raw.get("user")))
-    if person is None or not person.owns(int(str(raw["uid"]))):
-        return f"does not belong to {quoted(raw.get('user'))}"
+    person = people.get(item.user)
+    if person is None or not person.owns(item.uid):
+        return f"does not belong to {quoted(item.user)}"
     return None
 
 
@@ -179,12 +151,12 @@ def compute(request: Request, table: list[mounts.Mount]) -> Plan:
     """Decide for each item, by what is there now."""
     plan = Plan()
     people = {one.name: one for one in request.people}
-    for raw in request.items:
-        path = f"{raw.get('directory')}/{raw.get('name')}"
-        item = plan.entries[path] = Outcome("wiped", user=str(raw.get("user")))
-        problem = _refused(raw, request, people)
+    for wanted in request.items:
+        path = f"{wanted.directory}/{wanted.name}"
+        item = plan.entries[path] = ItemReport("wiped", user=wanted.user)
+        problem = _refused(wanted, request, people)
         if problem is None:
-            directory, name = str(raw["directory"]), unquote_to_bytes(str(raw["name"]))
+            directory, name = wanted.directory, unquote_to_bytes(wanted.name)
             real = os.path.join(os.fsencode(directory), name)
             try:
                 facts = os.lstat(real)
@@ -196,8 +168,8 @@ def compute(request: Request, table: list[mounts.Mount]) -> Plan:
                 item.status, item.problem = "conflict", f"cannot be looked at: {error.strerror}"
                 continue
             inside = mounts.below(os.fsdecode(real), table)
-            # guard: scratch that another uid has by now -> number != int(str(raw['inode']))
-            if (facts.st_uid, number) != (int(str(raw["uid"])), int(str(raw["inode"]))):
+            # guard: scratch that another uid has by now -> number != wanted.inode
+            if (facts.st_uid, number) != (wanted.uid, wanted.inode):
                 problem = "is another thing than when it was decided"
             elif inside:  # guard: scratch on which something is mounted stays
                 problem = f"{quoted(inside[0].point)} is mounted there"
@@ -232,7 +204,7 @@ def wipe(request: Request) -> tuple[Plan, dict[str, Purged]]:
 
 def _purge(directory: str, name: bytes, person: Person) -> tuple[Purged, str | None]:
     """Delete one entry, as often as somebody moves what is in it under our hands; return why something of it stays."""
-    total, problem = Purged(), None
+    total, problem = Purged(0, 0, []), None
     for _ in range(TRIES):
         try:
             handle = btrfs.open_directory(directory)
@@ -243,9 +215,9 @@ def _purge(directory: str, name: bytes, person: Person) -> tuple[Purged, str | N
         except (OSError, NodeError) as error:  # guard: one entry of scratch that cannot be deleted
             problem = f"stays, wholly or in part: {in_words(error)}"
             continue
-        total.deleted, total.freed = total.deleted + done.deleted, total.freed + done.freed
-        total.kept, total.reasons = done.kept, done.reasons
+        total.deleted, total.bytes = total.deleted + done.deleted, total.bytes + done.bytes
+        total.kept, total.words = done.kept, done.words
         stay = counted(done.kept, "entry stays", "entries stay")
-        return total, f"{stay}: {', '.join(done.reasons)}" if done.kept else None
-    total.keep(name, problem or "")
+        return total, f"{stay}: {', '.join(done.words)}" if done.kept else None
+    keep(total, name, problem or "")
     return total, problem

@@ -7,6 +7,8 @@ import pwd
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gpuadmin.common.records.people import HomeEntry
+
 from .. import mounts, qgroups
 from ..backups import backup_set
 from ..errors import NodeError
@@ -26,9 +28,9 @@ def boot_id() -> str:
         return stream.read().strip()
 
 
-def of_homes(root: str, mountpoint: str | None, mountinfo: str) -> dict[str, Any]:
+def of_homes(root: str, mountpoint: str | None, mountinfo: str) -> dict[str, HomeEntry]:
     """Every entry of the home root: kind, owner, what keeps it from being wiped, and whose it is by its name."""
-    if not homes.check_root(homes.Request(root, mountpoint=mountpoint), mountinfo):
+    if not homes.check_root(root, mountpoint, mountinfo):
         raise NodeError(f"there is no {root}")
     table = mounts.parse_mountinfo(mountinfo)
     found = {}
@@ -37,16 +39,16 @@ def of_homes(root: str, mountpoint: str | None, mountinfo: str) -> dict[str, Any
             continue
         inside = mounts.below(os.path.join(root, name), table)
         problem = f"{inside[0].point} is mounted inside" if inside else None
-        found[os.fsencode(name).decode("utf-8", "backslashreplace")] = {
-            "kind": entry.kind, "uid": entry.uid, "problem": problem, "of": home_owner(name),
-        }  # fmt: skip
+        found[os.fsencode(name).decode("utf-8", "backslashreplace")] = HomeEntry(
+            entry.kind, entry.uid, problem, home_owner(name)
+        )
     return found
 
 
-def of_backups(directory: str) -> list[dict[str, object]]:
+def of_backups(directory: str) -> list[backup_set.Backup]:
     """The complete sets, oldest first."""
     backup_set.check_directory(directory)  # guard: a reset believes backups of root's alone
-    return [one.as_dict() for one in backup_set.complete(directory)]
+    return backup_set.complete(directory)
 
 
 def free(path: str) -> int:
@@ -88,7 +90,7 @@ def collect(
         found["backups"] = of_backups(backup_directory)
         found["free"] = free(backup_directory)
     if directories or docker:
-        found["scratch"] = scratch.observe(directories, docker, people).as_dict()
+        found["scratch"] = scratch.observe(directories, docker, people)
     found["processes"] = dict(sessions.counts(people, processes()))
     if names:
         found["identities"] = identities(names)

@@ -1,0 +1,46 @@
+"""What is asked for of homes on the storage host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+
+@dataclass(frozen=True)
+class HomesOrder:
+    """Make homes from a skeleton, and archive homes that are to go.
+
+    Makes all missing homes in one call. A home is built beside its name, given to its owner, synced and
+    renamed.
+    Refuses to write where the disk is not mounted.
+    A home of another owner, and a uid that owns another home or is remembered as somebody else's, are reported
+    and left alone.
+    A home to be archived is packed by tar, compared with the archive, and only then deleted, by a unit
+    ``gpuadmin-archive-NAME.service`` that goes on when the controller is interrupted.
+    """
+
+    #: Directory of homes.
+    root: str
+    #: Mount point that must be mounted. Without it the mount of ``root`` must not be the root file system.
+    mountpoint: Optional[str] = None
+    #: The homes to have, a list of mappings or the same as JSON. ``name``, the login name, needed. ``uid``,
+    #: the owner of the home; without it the one that this host's directory says. ``gid``, the group of the
+    #: home; without it the number of ``uid``. People who are ``locked`` get none. After a reset a new, empty home
+    #: would be where the old one was wiped.
+    users: Any = "[]"
+    #: Directory whose content a new home starts with.
+    skeleton: str = "/etc/skel"
+    #: Make each home a btrfs subvolume.
+    subvolume: bool = False
+    #: Homes to archive and delete, if they are that uid's.
+    archive: Any = "[]"
+    #: Where archives go. Needed when ``archive`` is not empty.
+    archive_directory: Optional[str] = None
+    #: Seconds to wait for one archive; it goes on when the waiting ends.
+    archive_timeout: int = 7200
+    #: Whose uids these are; the host remembers it, whatever happens to the site. An entry that has no name
+    #: and number is not remembered.
+    remember: Any = "[]"
+    #: Names whose uids are free again; one that a home or an archive carries is not forgotten.
+    forget: Sequence[str] = ()
