@@ -35,7 +35,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import (
     trying,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
-from ansible_collections.gpuadmin.node.plugins.module_utils.documents import parse
+from ansible_collections.gpuadmin.node.plugins.module_utils.documents import parse, to_plain
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import cdi
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Places, look
 from ansible_collections.gpuadmin.node.plugins.module_utils.ship import source_of
@@ -216,7 +216,7 @@ class Broken:
             "gpus": gpus.gpus, "kernels": gpus.kernels, "dns": dns.dns, "temporary": host.temporary, "pam": pam.pam,
         } | ({"trial": self.session} if self.asked().untried is None else {}) | self.parts  # fmt: skip
         facts = collect.collect(subject, seconds=self.seconds, chosen=parts)
-        return {**facts, "causes": [cause.document() for cause in judge(facts, asked)]}
+        return {**facts, "causes": to_plain(judge(facts, asked))}
 
     def session(self, subject: Subject) -> dict[str, Any]:
         """What is tried in a session of minji's, as them and in their home; PAM and systemd are not in a directory."""

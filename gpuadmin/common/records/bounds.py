@@ -104,6 +104,7 @@ MOST = 2**100
 Count = Annotated[int, Within(0, MOST)]  # guard: a count has bounds -> int
 #: Seconds since 1970, up to the year 9999, which is as far as dates go.
 When = Annotated[float, Within(0, 253_370_000_000)]  # guard: a time is one that dates can say -> float
+Time = Annotated[int, Within(0, 253_370_000_000)]
 Seconds = Annotated[float, Within(0, 1e9)]  # guard: a duration has bounds -> float
 Stamp = Annotated[str, Moment()]
 Day = Annotated[str, Pattern("[0-9]{4}-[0-9]{2}-[0-9]{2}", "a day")]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Optional, Union
 
-from .bounds import Count, When
+from .bounds import Count, Time
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,23 @@ class Gpus:
 
 @dataclass(frozen=True)
 class Grant:
+    """`begin`, `until`: seconds since 1970. `source`: who decides it.
+
+    `memory` (bytes), `processors`: what the person's slice may take more, because Slurm gave it to their job.
+    """
+
     id: str
     user: str
-    gpus: list[str]
-    until: When
+    uid: int
+    #: As device_files.py of the node's code has them.
+    gpus: Sequence[str]
+    begin: Time
+    until: Time
     who: str
     reason: str
+    source: str = "admin"
+    memory: int = 0
+    processors: int = 0
 
 
 @dataclass(frozen=True)

@@ -28,19 +28,19 @@ class HomesOrder:
     #: the owner of the home; without it the one that this host's directory says. ``gid``, the group of the
     #: home; without it the number of ``uid``. People who are ``locked`` get none. After a reset a new, empty home
     #: would be where the old one was wiped.
-    users: Any = "[]"
+    users: Any = ()
     #: Directory whose content a new home starts with.
     skeleton: str = "/etc/skel"
     #: Make each home a btrfs subvolume.
     subvolume: bool = False
     #: Homes to archive and delete, if they are that uid's.
-    archive: Any = "[]"
+    archive: Any = ()
     #: Where archives go. Needed when ``archive`` is not empty.
     archive_directory: Optional[str] = None
     #: Seconds to wait for one archive; it goes on when the waiting ends.
     archive_timeout: int = 7200
     #: Whose uids these are; the host remembers it, whatever happens to the site. An entry that has no name
     #: and number is not remembered.
-    remember: Any = "[]"
+    remember: Any = ()
     #: Names whose uids are free again; one that a home or an archive carries is not forgotten.
     forget: Sequence[str] = ()

@@ -98,7 +98,7 @@ def test_the_diff_shows_no_hash(host: Host) -> None:
     shadow.write_text(shadow.read_text() + "minji:$y$topsecret:20000:0:99999:7:::\n")
     outcome = converge(Request(SETTINGS, [{"name": "minji", "uid": 20001, "locked": True}]), host)
     assert "topsecret" in shadow.read_text()
-    assert "topsecret" not in json.dumps([outcome.diff, outcome.plan.operations, outcome.plan.report()])
+    assert "topsecret" not in json.dumps([outcome.diff, outcome.plan.operations, outcome.plan.report()], default=vars)
 
 
 def test_hostile_users_change_nothing_and_the_others_go_on(host: Host, etc: Callable[[str], str]) -> None:

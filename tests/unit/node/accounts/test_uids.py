@@ -37,12 +37,12 @@ def test_people_are_remembered_whatever_comes_later(place: tuple[str, str, str])
     assert uids.keep(homes, archive, [MINJI], [], check=True, state=state).memory == {}
     assert list(Path(state).iterdir()) == []
     assert uids.keep(homes, archive, [MINJI, {"name": "../x", "uid": 5}, {"name": "a"}], [], check=False,
-                     state=state).memory == {20000: "minji"}  # fmt: skip
-    assert uids.keep(homes, archive, [JIHO], [], check=False, state=state).memory == {20000: "minji", 20001: "jiho"}
+                     state=state).memory == {"20000": "minji"}  # fmt: skip
+    assert uids.keep(homes, archive, [JIHO], [], check=False, state=state).memory == {"20000": "minji", "20001": "jiho"}
     # another owner of a uid does not replace the first one: an admin has to let them go
     again = uids.keep(homes, archive, [{"name": "seo", "uid": 20000}], [], check=False, state=state)
-    assert again.memory == {20000: "minji", 20001: "jiho"}
-    assert uids.keep(homes, archive, [], ["minji"], check=False, state=state).memory == {20001: "jiho"}
+    assert again.memory == {"20000": "minji", "20001": "jiho"}
+    assert uids.keep(homes, archive, [], ["minji"], check=False, state=state).memory == {"20001": "jiho"}
     file = uids.path(homes, state)
     assert Path(file).stat().st_mode & 0o777 == 0o600
     assert json.loads(Path(file).read_text())["root"] == homes
@@ -64,7 +64,7 @@ def test_what_homes_and_archives_carry(place: tuple[str, str, str]) -> None:
     }  # fmt: skip
     uids.keep(homes, archive, [MINJI, JIHO], [], check=False, state=state)
     kept = uids.keep(homes, archive, [], ["minji", "jiho"], check=False, state=state)
-    assert kept.memory == {20000: "minji", 20001: "jiho"}
+    assert kept.memory == {"20000": "minji", "20001": "jiho"}
     assert kept.problem is not None
     assert "uid 20000 is not forgotten" in kept.problem
     assert uids.see("/nowhere", None) == {}
@@ -80,7 +80,7 @@ def test_a_damaged_memory_is_said_and_not_replaced(place: tuple[str, str, str], 
     file.parent.mkdir()
     file.write_text(text)
     known = uids.keep(homes, archive, [MINJI], [], check=False, state=state)
-    assert known.as_dict() == {"memory": None, "seen": {}, "problem": known.problem}
+    assert vars(known) == {"memory": None, "seen": {}, "problem": known.problem}
     assert "is damaged" in str(known.problem)
     assert file.read_text() == text
     with pytest.raises(NodeError, match="is damaged"):
@@ -101,8 +101,8 @@ def test_a_uid_that_was_given_twice_gets_one_home(place: tuple[str, str, str], m
     root, archive, state = place
     plans = []
 
-    def converge(request: homes_utils.Request, check: bool) -> homes_utils.Plan:
-        plans.append(homes_utils.compute(request, {}, lambda name, uid: False))
+    def converge(request: homes_utils.Request, refused: dict[str, str], check: bool) -> homes_utils.Plan:
+        plans.append(homes_utils.compute(request, {}, lambda name, uid: False, refused))
         return plans[-1]
 
     monkeypatch.setattr(operation, "converge", converge)
@@ -127,7 +127,9 @@ def test_nothing_is_made_anywhere_for_whom_the_storage_host_refuses(
     root, archive, state = place
     entries = {"seo": homes_utils.Entry("directory", 20009)}
     monkeypatch.setattr(
-        operation, "converge", lambda request, check: homes_utils.compute(request, entries, lambda *_: False)
+        operation,
+        "converge",
+        lambda request, refused, check: homes_utils.compute(request, entries, lambda *_: False, refused),
     )
     uids.keep(root, archive, [MINJI], [], check=False, state=state)
     locked = {"name": "bob", "uid": 20000, "locked": True}

@@ -159,7 +159,10 @@ def test_nobody_s_home_is_both_made_and_archived() -> None:
 def test_a_new_home_root_is_a_subvolume(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
         request = directories.Request(
-            str(point / "homes"), [{"name": "minji", "uid": 20001}], mountpoint=str(point), skeleton="/nonexistent"
+            str(point / "homes"),
+            users=[{"name": "minji", "uid": 20001}],
+            mountpoint=str(point),
+            skeleton="/nonexistent",
         )
         directories.converge(request, lock=str(tmp_path / "lock"))
         assert "homes" in run("btrfs", "subvolume", "list", point)

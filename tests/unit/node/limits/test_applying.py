@@ -342,7 +342,7 @@ def test_whoever_has_just_got_an_account_has_limits_of_their_own(
 
 
 def document(host: Host, *, enabled: bool) -> limits.Document:
-    return limits.Document(enabled, "50%", "0", "100", "unlimited", 100)
+    return limits.Document("50%", "0", "100", "unlimited", 100, enabled=enabled)
 
 
 def second_slice(host: Host) -> str:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import commands
+from ansible_collections.gpuadmin.node.plugins.module_utils.documents import parse
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import announcements
-from ansible_collections.gpuadmin.node.plugins.module_utils.logins.announcements import Announcement, converge, parse
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins.announcements import Announcement, converge
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations.announcements import Document
 
 from tests.support.operations import ask
 
@@ -81,7 +83,7 @@ WRONG: list[Any] = [
 @pytest.mark.parametrize("entries", WRONG, ids=lambda one: str(one)[:40])
 def test_what_is_no_announcement(entries: Any) -> None:
     with pytest.raises(NodeError):
-        parse(entries)
+        parse(Document, {"entries": entries}, "announcements")
 
 
 def test_a_link_is_not_followed(node: Node, tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def test_a_failing_pass_leaves_the_root_closed(node: Path, monkeypatch: pytest.M
 def test_homes_as_subvolumes(btrfs: Path, tmp_path: Path) -> None:
     top = btrfs / "top"
     request = directories.Request(
-        str(top / "homes"), [{"name": "minji", "uid": 20001}], mountpoint=str(top), subvolume=True
+        str(top / "homes"), users=[{"name": "minji", "uid": 20001}], mountpoint=str(top), subvolume=True
     )
     assert directories.converge(request, lock=str(tmp_path / "lock")).homes["minji"].status == "created"
     home = (top / "homes/minji").stat()

@@ -117,6 +117,6 @@ def entries(option: str, given: object) -> list[dict[str, object]]:
             found = json.loads(given)
         except ValueError as error:
             raise NodeError(f"{option} is not JSON: {error}") from None
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    if not isinstance(found, (list, tuple)) or not all(isinstance(one, dict) for one in found):
         raise NodeError(f"{option} is not a list of mappings")
-    return found
+    return list(found)

@@ -13,6 +13,8 @@ import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
+from gpuadmin.common.records import gpus as records
+
 from ..documents import parse
 from ..errors import NodeError, in_words
 from ..fields import FIRST_HUMAN_UID
@@ -31,22 +33,12 @@ _GPU = re.compile(r"[A-Za-z0-9-]{1,80}\Z")
 
 
 @dataclass(frozen=True)
-class Grant:
-    """``gpus``: as device_files.py has them. ``begin``, ``until``: seconds since 1970. ``source``: who decides it.
-    ``memory`` (bytes), ``processors``: what the person's slice may take more, because Slurm gave it to their job.
-    """
+class Grant(records.Grant):
+    """A grant, and whether it is in force. ``checked`` says in words where its times are none."""
 
-    id: str
-    user: str
-    uid: int
-    gpus: Sequence[str]
     begin: int
     until: int
-    who: str
     reason: str = ""
-    source: str = "admin"
-    memory: int = 0
-    processors: int = 0
 
     def holds(self, now: float) -> bool:
         """Whether it is in force. Before its beginning it is not: the clock was put back."""

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Optional
 
 from ..answer import Answer
@@ -82,7 +82,7 @@ def operate(document: Document, check: bool, places: telling.Places | None = Non
         "access": settings.access,
         "held": held,
         "gpus": [one for one in there if one not in parts],
-        "grants": [asdict(one) for one in found if now < one.until],
+        "grants": [one for one in found if now < one.until],
     }
     return Answer(done, {"grants": report, "problems": problems}, problems if not check else ())
 
