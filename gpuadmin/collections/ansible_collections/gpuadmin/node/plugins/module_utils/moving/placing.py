@@ -22,8 +22,6 @@ from ..safe_walk import Entry, same_tree, walk
 from . import place, record
 from .record import PLACED, Part
 
-MOST_OF_A_SKELETON = 500  # entries
-
 
 def untouched(home: int, skeleton: str, uid: int) -> bool:
     """Whether an open home has nothing but what a new one begins with: the files of the skeleton as they are there."""
@@ -34,8 +32,8 @@ def untouched(home: int, skeleton: str, uid: int) -> bool:
         others.extend([] if inside else [entry.path])
         return inside
 
-    for number, entry in enumerate(walk(home, enter)):
-        if number > MOST_OF_A_SKELETON or entry.facts.st_uid != uid:
+    for entry in walk(home, enter):
+        if entry.facts.st_uid != uid:
             return False
         model = os.path.join(os.fsencode(skeleton), entry.path)
         try:
@@ -46,6 +44,7 @@ def untouched(home: int, skeleton: str, uid: int) -> bool:
         if stat.S_IFMT(facts.st_mode) != stat.S_IFMT(entry.facts.st_mode):
             return False
         if stat.S_ISLNK(facts.st_mode):
+            # guard: a link that leads elsewhere than the skeleton's is somebody's
             if os.readlink(model) != os.readlink(entry.name, dir_fd=entry.at):
                 return False
         elif stat.S_ISREG(facts.st_mode):
