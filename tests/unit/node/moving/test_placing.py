@@ -183,6 +183,7 @@ def test_which_homes_have_their_names(tmp_path: Path) -> None:
         assert placing.placed(handle, main, None)
         assert placing.placed(handle, part, main)
         assert placing.placed(handle, part, None)
+        assert all(placing.placed(handle, replace(other, step=step), None) for step in (record.PLACED, record.ASIDE))
         for one, of in (
             (other, None), (replace(main, name="jiho", here=0), None), (replace(part, here=5), main),
             (replace(part, host="gpu3", here=0), main), (part, other), (replace(part, name="jiho"), None),
@@ -191,6 +192,7 @@ def test_which_homes_have_their_names(tmp_path: Path) -> None:
     finally:
         os.close(handle)
     assert placing.any_placed(str(homes), [main, replace(part, here=5)])
+    assert placing.any_placed(str(homes), [part]), "hers that was there before is the main one"
     assert not placing.any_placed(str(homes), [other, part])
     assert placing.any_placed(str(tmp_path / "unmounted"), [other])
 

@@ -112,17 +112,16 @@ def settle(root: str, state: str, parts: Sequence[Part], skeleton: str, at: int)
     with place.opened(root) as homes:
         if main is None:
             with place.home(homes, parts[0].name, parts[0].uid) as top:
-                going = [one for one in parts if place.inode_at(top, one.before) != one.here]
-                taken = [one.before for one in going if _is_there(top, one.before)]
+                taken = [one.before for one in parts if _is_there(top, one.before)]
                 if taken:
                     raise NodeError(f"their home has a {taken[0]} already: nothing was replaced")
-                for one in going:
+                for one in parts:
                     rename_new(one.host, at, one.before, top)
-        elif place.inode_at(homes, main.name) != main.here:
+        else:
             top = open_directory(main.host, at)
             try:
                 for one in parts:
-                    if not one.main and place.inode_at(top, one.before) != one.here:
+                    if not one.main:
                         rename_new(one.host, at, one.before, top)
             finally:
                 os.close(top)

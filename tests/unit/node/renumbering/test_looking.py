@@ -1,0 +1,59 @@
+"""What is in the way of a renumbering in the trees of a host, before anybody is closed for it."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import looking, trees
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.decide import Numbers, Wanted
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
+
+MINJI, JIHO = 39101, 39102
+HERS = Tally(uids={MINJI: [3, 4096]})
+READ_ONLY, NOSUID = os.ST_RDONLY, os.ST_NOSUID
+DISK = "1 1 0:1 / {} rw - ext4 /dev/sda rw\n"
+NFS = "2 1 0:2 / /nfs rw{} - nfs4 nas:/x rw\n"
+FIXED = "is read-only, and has files of theirs: mount it with nosuid first"
+ABROAD = "a setuid program in /nfs, which keeps the old ids, would run as another"
+
+
+@pytest.mark.parametrize(
+    ("tally", "flags", "table", "words"),
+    [
+        (HERS, 0, DISK.format("/data"), {}),
+        (HERS, READ_ONLY, DISK.format("/data"), {"minji": FIXED}),
+        (HERS, READ_ONLY | NOSUID, DISK.format("/data"), {}),
+        (HERS, READ_ONLY, DISK.format("/"), {}),  # which is opened for it
+        (Tally(gids={JIHO: [1, 0]}), READ_ONLY, DISK.format("/data"), {"jiho": FIXED}),
+        (Tally(), READ_ONLY, DISK.format("/data"), {}),
+        (Tally(), 0, NFS.format(""), {"minji": ABROAD, "jiho": ABROAD}),
+        (Tally(), 0, NFS.format(",nosuid"), {}),
+        (Tally(), 0, NFS.format("").replace("nas", "storage1"), {}),
+        (Tally(taken={f"uid {JIHO}": [1, 0]}), 0, DISK.format("/data"),
+         {"minji": f"uid {JIHO} has 1 entry of /data already: chown or delete them first"}),
+        (Tally(taken={f"gid {MINJI}": [2, 0]}), 0, DISK.format("/data"), {"jiho": f"gid {MINJI} has 2 entries"}),
+        (Tally(within_reach=["'/x'"]), 0, DISK.format("/data"),
+         dict.fromkeys(("minji", "jiho"), "people can reach '/x' in /data, which is read-only")),
+    ],
+)  # fmt: skip
+@pytest.mark.holds("nobody's program on a read-only disk runs as another")
+def test_what_is_in_the_way(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tally: Tally, flags: int, table: str,
+    words: dict[str, str],
+) -> None:  # fmt: skip
+    """Nobody is closed for what would leave a file, or a program, to the next owner of an id."""
+    for name, line in (("passwd", "{0}:x:{1}:{1}::/:/bin/sh\n"), ("group", "{0}:x:{1}:\n")):
+        with Path(host.path(f"etc/{name}")).open("a") as stream:
+            stream.write(line.format("minji", MINJI) + line.format("jiho", JIHO))
+    for module, name in ((trees.mounts, "keep_own"), (trees, "run")):  # nothing is mounted
+        monkeypatch.setattr(module, name, lambda *_, **__: None)
+    monkeypatch.setattr(trees, "RUN", str(tmp_path / "run"))
+    monkeypatch.setattr(trees.mounts, "read_mountinfo", lambda: table)
+    monkeypatch.setattr(os, "fstatvfs", lambda _: SimpleNamespace(f_flag=flags))
+    monkeypatch.setattr(looking, "crawl", lambda *_, **__: tally)
+    swap = [Wanted("minji", JIHO), Wanted("jiho", MINJI)]
+    found = looking.look(swap, Numbers(), host, measure=True, site=["storage1"])["problems"]
+    assert found.keys() == words.keys()
+    assert all(text in found[name] for name, text in words.items())
