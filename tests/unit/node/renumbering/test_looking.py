@@ -54,6 +54,13 @@ def test_what_is_in_the_way(
     monkeypatch.setattr(os, "fstatvfs", lambda _: SimpleNamespace(f_flag=flags))
     monkeypatch.setattr(looking, "crawl", lambda *_, **__: tally)
     swap = [Wanted("minji", JIHO), Wanted("jiho", MINJI)]
-    found = looking.look(swap, Numbers(), host, measure=True, site=["storage1"])["problems"]
+    look = looking.look(swap, Numbers(), host, measure=True, site=["storage1"])
+    assert bool(look["trees"]) is bool(tally.uids or tally.gids)
+    found = look["problems"]
     assert found.keys() == words.keys()
     assert all(text in found[name] for name, text in words.items())
+
+
+def test_who_has_a_grant_of_gpus_is_named_before_anybody_is_closed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "find_grants", lambda *_: {"minji": "has a grant"})
+    assert looking.look([], Numbers(), host, measure=False)["problems"] == {"minji": "has a grant"}
