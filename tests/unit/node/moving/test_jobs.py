@@ -213,7 +213,7 @@ def test_what_was_not_copied_is_not_taken(cluster: Cluster, what: str) -> None:
 @pytest.mark.holds("what has its place is not copied over")
 @pytest.mark.holds("whose home had its name before is not let in because nothing was to be taken")
 def test_what_another_run_has_moved_meanwhile_stays_where_it_is(cluster: Cluster) -> None:
-    parts = cluster.parts("minji", MINJI, "gpu1")
+    parts = cluster.parts("minji", MINJI, "gpu1", "gpu2")
     cluster.do("copy", parts)
     cluster.do("take", parts)
     found = facts(cluster.homes / "minji")
