@@ -379,6 +379,16 @@ def test_a_home_that_has_those_of_other_nodes_is_not_taken_back(cluster: Cluster
     assert all(one["placed"] for one in cluster.parts_there("minji"))
 
 
+def test_of_two_in_a_home_that_was_there_before_one_is_taken_back(cluster: Cluster) -> None:
+    parts = cluster.parts("minji", MINJI, "gpu1", "gpu2", there=True)
+    cluster.do("copy", parts)
+    done = [record.Part(**one) for one in cluster.do("take", parts)["parts"]]
+    jobs.take_back(str(cluster.homes), done[:1], str(cluster.state), str(cluster.base / "run"))
+    assert {one["host"]: one["placed"] for one in cluster.parts_there("minji")} == {
+        done[0].host: False, done[1].host: True
+    }  # fmt: skip
+
+
 @pytest.mark.holds("the home of one keeps nobody else's in its place")
 def test_whose_home_has_its_name_keeps_nobody_elses_there(cluster: Cluster) -> None:
     cluster.home("gpu2", "jiho", JIHO, {"x": b"his\n"})

@@ -160,7 +160,6 @@ def unsettle(root: str, state: str, parts: Sequence[Part], at: int) -> None:
             one
             for one in record.known(state)
             if one.name == name  # guard: the home of one keeps nobody else's in its place
-            and not one.there
             and one.host not in mine
         ]
         if main is not None and any(placed(homes, one, main) for one in others):
