@@ -177,8 +177,8 @@ def test_an_entry_that_cannot_be_looked_at_hides_no_other(tmp_path: Path) -> Non
 
     owned(tmp_path / "lost", 1051)
     with os.scandir(tmp_path) as entries:
-        there = [Own(), *entries]
-    assert list(carried._facts(iter(there))) == [("lost", True, (1051, 1051))]  # type: ignore[arg-type]
+        there: Any = [Own(), *entries]
+    assert list(carried._facts(iter(there))) == [("lost", True, (1051, 1051))]
 
 
 def test_who_fills_a_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
