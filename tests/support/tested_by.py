@@ -40,7 +40,6 @@ TESTED_BY = {
     "renumbering/opened.py": ("unit/node/renumbering/test_inode.py", "what an open inode keeps"),
     "renumbering/task.py": ("unit/node/renumbering/test_crawl.py", "what is counted there"),
     "renumbering/sweeping.py": ("unit/node/renumbering/test_ids.py", "walks that are killed and gone on with"),
-    "renumbering/looking.py": ("unit/node/renumbering/test_work.py", "what it says between two steps"),
     "renumbering/obstacles.py": ("unit/node/renumbering/test_decide.py", "who stays, and why"),
     "renumbering/journals.py": ("unit/node/renumbering/test_work.py", "a log goes with its person"),
     "renumbering/journal.py": ("unit/node/renumbering/test_work.py", "what a killed run goes on from"),
