@@ -13,6 +13,7 @@ import pytest
 from gpuadmin.actions.shared import power as action
 from gpuadmin.actions.shared.queue import mark_of
 from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.common.waiting import FULL
 from gpuadmin.errors import ConfigError
 from gpuadmin.power import Target, decide, moment
 from gpuadmin.results import HostResult, RunResult
@@ -174,6 +175,14 @@ def test_what_another_clone_of_the_site_has_drained_is_not_this_one_s(
         code, out, err = cli("reboot", "node2", "--yes")
         assert code == 0, err
         assert line in out, site
+
+
+def test_a_full_node_is_taken_away_like_any_other(cluster: Cluster, queue: dict[str, HostResult], cli: Cli) -> None:
+    """Once there is room it would take jobs, in the middle of the reboot."""
+    full = {"name": "node2", "state": "drained", "reason": f"{FULL} /local"}
+    queue["storage1"] = HostResult("ok", reports={"queue": {"jobs": [], "nodes": [full]}})
+    code, out, err = cli("reboot", "node2", "--yes")
+    assert (code, "until it is as it should be" in out, "takes none afterwards" in out) == (0, True, False), err
 
 
 def test_a_node_that_a_failed_reboot_leaves_drained_is_named(
