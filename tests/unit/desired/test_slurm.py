@@ -55,7 +55,7 @@ def test_the_page_s_way_to_begin_with_one_node(site: Path, below: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("docker", "more"), [({}, " /local/docker"), ({"data": "/a b"}, " '/a b'"), ({"enabled": False}, "")]
+    ("docker", "more"), [({"data": "/scratch/docker"}, " /scratch/docker"), ({"enabled": False}, "")]
 )
 def test_the_check_of_a_node_looks_at_the_disks_that_jobs_need(docker: dict[str, Any], more: str) -> None:
     found = role_variables.given("slurm_node", site={"docker": docker})
