@@ -33,8 +33,10 @@ WHY: Mapping[str, tuple[str, str]] = {
         "작업을 실행할 수 있는 노드가 지금 작업을 받지 않습니다",
     ),
     "booked": (
-        "A booking of the node begins before the job would end: ask for less time, or wait",
-        "요청한 시간이 끝나기 전에 그 노드의 예약이 시작됩니다. 시간을 줄이거나 기다리십시오",
+        "A booking of the node begins before the job would end, or the node takes no jobs now: ask for less time or "
+        "for another node, or wait",
+        "요청한 시간이 끝나기 전에 그 노드의 예약이 시작되거나 노드가 지금 작업을 받지 않습니다. 시간을 줄이거나 다른 "
+        "노드를 요청하거나 기다리십시오",
     ),
     "later": (
         "The job's start time has not come, or its node failed and it starts again soon",

@@ -226,7 +226,7 @@ def _a_full_node(queue: Cluster) -> None:
     queue.wait(lambda: queue.ssh("jiho", NODE, full), seconds=90)
     assert opened(queue, "jiho", node="node2") != "", "what runs goes on"
     queue.person("jiho", "node2", "gpu get 1 --node node2 --no-wait")
-    queue.wait(lambda: queue.ssh("jiho", NODE, "gpu why | grep 'A node that could run the job takes no jobs now'"))
+    queue.wait(lambda: queue.ssh("jiho", NODE, full.replace("list", "why")), seconds=60)
     queue.admin("node2", "rm /local/large")
     queue.wait(lambda: queue.ssh("jiho", NODE, f"! {full} && echo so"), seconds=90)
     queue.wait(lambda: queue.ssh("jiho", NODE, "gpu list | grep -c 'jiho .* node2' | grep 2"), seconds=60)

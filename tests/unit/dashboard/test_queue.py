@@ -72,7 +72,7 @@ def test_ones_own_place_and_everybody(queued: Scene) -> None:
     assert "seoyeon an exception, made by kim@ctl : &lt;b&gt;paper 2 gpu01 " in " ".join(rows(html).values())
     assert text.count("an exception") == 1
     own = plain(get(client, "/queue", "seoyeon", **{"accept-language": "ko"})[1])
-    assert "예외적으로 배정한 관리자: kim@ctl : &lt;b&gt;paper" in own
+    assert "따로 준 관리자: kim@ctl : &lt;b&gt;paper" in own
     assert "You have no GPU from the queue" in plain(get(client, "/queue", "siwoo")[1])
     assert 'href="/queue"' in get(client, "/")[1]
 
