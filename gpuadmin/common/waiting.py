@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 #: Why a node takes no jobs whose slurmd does not answer.
 SILENT = "Not responding"
-#: How the reason begins of a node whose own check has found a full disk (node code, slurm/health.py). That check lets
+#: How the reason begins of a node whose own check has found a full disk (node code, health.py). That check lets
 #: it take jobs again, also where Slurm itself was quicker: it could not write a job's script.
 FULL = "gpuadmin full disk:"
 PASSING = (FULL, "SlurmdSpoolDir is full")

@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
 
             return prolog.main(command)
         if command == "slurm-health" and rest:
-            from .slurm import health
+            from . import health
 
             return health.main(rest)
         if command == "me":

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import health
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import health
 
 from gpuadmin.common.waiting import FULL
 from tests.support.fake_slurm import slurm

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 from gpuadmin.common.waiting import FULL
 
-from ..errors import NodeError, in_words
-from ..status import disk
-from . import draining
+from .errors import NodeError, in_words
+from .slurm import draining
+from .status import disk
 
 #: A disk with less than this is full; it has room again with twice as much. Bytes, or a part of a small disk; and a
 #: part of its inodes.
@@ -47,8 +47,8 @@ def _below(paths: Sequence[str], times: int) -> Iterator[str]:
     for path in paths:
         try:
             found = disk(path)
-        except NodeError:
-            continue  # guard: a file server that is full or away closes no node -> raise
+        except NodeError:  # guard: a file server that is full or away closes no node
+            continue
         inodes = os.statvfs(found["mount"])
         little = found["free"] < times * min(LEAST, found["bytes"] // PART)
         few = inodes.f_favail < times * (inodes.f_files // PART)  # btrfs has none to run out of: 0 of 0
