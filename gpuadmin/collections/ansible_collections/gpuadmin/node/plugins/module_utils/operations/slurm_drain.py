@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..answer import Answer
 from ..slurm import queue
-from ..slurm.draining import Wanted, bring, reason_of
+from ..slurm.draining import Wanted, bring
 from . import slurm_queue
 
 ROLE = "slurm_controller"
@@ -22,7 +22,6 @@ class Document:
 
 def operate(document: Document, check: bool) -> Answer:
     wanted = document.drain
-    reason_of(wanted)
     if wanted.mark and shutil.which("scontrol") is None:
         return Answer()  # there is no queue on this host yet, so it starts no job
     try:

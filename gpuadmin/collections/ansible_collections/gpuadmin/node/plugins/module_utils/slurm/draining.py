@@ -30,17 +30,11 @@ class Wanted:
     force: bool = False
 
 
-def reason_of(wanted: Wanted) -> str:
-    """What Slurm is told. Raises NodeError for what it would not show in a line."""
+def bring(wanted: Wanted, *, check: bool, only: Sequence[str] = ()) -> list[str]:
+    """Tell Slurm of the nodes that are not so yet, and return them. ``only``: options of sinfo's. Raises NodeError."""
     reason = f"{wanted.mark} {wanted.reason}".strip()
     if not wanted.resume and (not 0 < len(reason) <= queue.LONGEST or not reason.isprintable()):
         raise NodeError(f"say why they take no jobs, in a line of at most {queue.LONGEST} characters")
-    return reason
-
-
-def bring(wanted: Wanted, *, check: bool, only: Sequence[str] = ()) -> list[str]:
-    """Tell Slurm of the nodes that are not so yet, and return them. ``only``: options of sinfo's. Raises NodeError."""
-    reason = reason_of(wanted)
     there = {one["name"]: one for one in queue.nodes(queue.ask((*queue.NODES, *only)))}
     for name in wanted.nodes:
         # guard: only a node that Slurm has named is given to its programs
