@@ -110,7 +110,7 @@ def _cells(device: Device, now: float, *, narrow: bool) -> Iterator[RenderableTy
         yield styled(("free", "green")) if device.usable else ""
         yield ""
     else:
-        granted = [grant_words(one, now) for one in device.waiting]
+        granted = [words for one in device.waiting for words in grant_words(one, now)]
         yield lines_of([*(holder_words(one) for one in device.holders), *granted])
         yield lines_of("" if one.since is None else age(now - one.since) for one in device.holders)
 
@@ -122,10 +122,10 @@ def holder_words(holder: Holder) -> str:
     return f"{holder.user}{where}{without}"
 
 
-def grant_words(one: Granted, now: float) -> str:
-    """`granted to minji until 18:00 (kim@ctl: paper)`."""
-    by = f" ({one.who}: {one.reason})" if one.reason else ""
-    return f"granted to {one.user} until {until_words(one.until, now)}{by}"
+def grant_words(one: Granted, now: float) -> list[str]:
+    """`granted to minji until 18:00`, and below it `by kim@ctl: paper`."""
+    by = [f"by {one.who}: {one.reason}"] if one.reason else []
+    return [f"granted to {one.user} until {until_words(one.until, now)}", *by]
 
 
 def until_words(until: float, now: float) -> str:
