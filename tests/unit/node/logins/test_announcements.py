@@ -80,6 +80,7 @@ WRONG: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.holds("a node shows nothing that a terminal obeys")
 @pytest.mark.parametrize("entries", WRONG, ids=lambda one: str(one)[:40])
 def test_what_is_no_announcement(entries: Any) -> None:
     with pytest.raises(NodeError):
