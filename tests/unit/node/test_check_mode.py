@@ -7,6 +7,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import background
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin import Observed
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, pruning
+from ansible_collections.gpuadmin.node.plugins.module_utils.documents import to_plain
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions, terminals
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import admin_account
@@ -115,7 +116,7 @@ def test_a_backup_that_is_asked_for_again_because_ssh_broke_is_done(
 
     def perform(name: str, function: Any, arguments: dict[str, Any], *, start: str) -> Any:
         assert (name, start) not in said
-        return said.setdefault((name, start), function(arguments))
+        return said.setdefault((name, start), to_plain(function(arguments)))
 
     monkeypatch.setattr(background, "perform", perform)
     monkeypatch.setattr(background, "said", lambda *whose: said.get(whose))
@@ -170,9 +171,9 @@ def test_check_mode_tells_nobody_and_ends_nothing(monkeypatch: pytest.MonkeyPatc
     told: list[object] = []
     looked: list[bool] = []
 
-    def report(_targets: object, *, check: bool) -> dict[str, Any]:
+    def report(_targets: object, *, check: bool) -> list[object]:
         looked.append(check)
-        return {"stopped": []}
+        return []
 
     monkeypatch.setattr(terminals, "tell", lambda *given, **_more: told.append(given) or 1)
     monkeypatch.setattr(stopping, "report", report)

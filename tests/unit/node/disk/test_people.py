@@ -4,6 +4,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.disk.people import p
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Found, Place, Record
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.tree import MOST
 
+from gpuadmin.common.records.hosts import Directory
+
 PLACES = [Place("homes", "/srv/homes"), Place("scratch", "/local", True)]
 NAMES = {1: "minji", 2: "jiho"}
 
@@ -20,8 +22,12 @@ def test_who_has_what() -> None:
     found = people(PLACES, records, NAMES.get)
     minji = found["minji", "homes"]
     assert (minji.bytes, minji.inodes, minji.when, minji.partial) == (101, 4, 20.0, True)
-    assert minji.largest == [("/srv/homes/jiho", 100, 3), ("/srv/homes/jiho/data", 90, 2), ("/srv/homes/minji", 1, 1)]
-    assert found["jiho", "scratch"].largest == [("/local/x", 7, 1)], "/local itself is not theirs"
+    assert minji.largest == [
+        Directory("/srv/homes/jiho", 100, 3),
+        Directory("/srv/homes/jiho/data", 90, 2),
+        Directory("/srv/homes/minji", 1, 1),
+    ]
+    assert found["jiho", "scratch"].largest == [Directory("/local/x", 7, 1)], "/local itself is not theirs"
     assert set(found) == {("minji", "homes"), ("jiho", "scratch"), ("(unknown)", "scratch")}
     text = samples(found).render()
     assert 'gpuadmin_user_disk_bytes{user="minji",place="homes"} 101' in text
