@@ -30,7 +30,7 @@ from _checkout import ROOT
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import work
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import crawl
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.sweeping import Plan, workers
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Plan, workers
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
 
 GOAL = 3

@@ -36,6 +36,8 @@ def plan(
         builder.add(host, f"open again {people}" if seen[host]["whole"] else f"go on with what was begun: {people}")
         if seen[host]["problem"]:
             builder.warn(f"{host}: its last boot could not do it: {seen[host]['problem']}")
+    if any(answer["rest"] for answer in seen.values()):
+        builder.warn("what was begun comes to its end first: run it again for anybody else")
     for host, of in moves.hosts.items():
         if host not in under_way:
             builder.add_all([host], steps(seen[host], of))

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import crawl
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.sweeping import Plan
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Plan, Renumbering
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
 
 from tests.support import independent
@@ -46,12 +45,12 @@ def test_hostile_people_and_an_honest_one_change_places(seed: int, tmp_path: Pat
         before = owners(it.point)
         plan, tree = Plan.of(people), os.open(it.point, os.O_RDONLY | os.O_DIRECTORY)
         walks: list[Tally] = []
-        for phase in plan.numbers:
+        for phase in (1, 2):
             for apply in (True, False):
                 walks.append(crawl(tree, plan.task(phase, "x", apply), workers=2, directory=str(tmp_path)))
         os.close(tree)
         assert [(one.failed, one.words) for one in walks if one.failed] == []
-        assert [(one.uids, one.gids, one.acls) for one in walks[1::2]] == [({}, {}, 0)] * len(plan.numbers)
+        assert [(one.uids, one.gids, one.acls) for one in walks[1::2]] == [({}, {}, 0)] * 2
         moved = {one.old: one.new for one in people}
         assert owners(it.point) == Counter({moved.get(uid, uid): count for uid, count in before.items()})
         want, now = it.before["jiho"], independent.manifest(str(it.storage.root / "jiho"))

@@ -12,7 +12,7 @@ from tests.support.fake_ansible import Ansible, Cli, ansible, answered_by
 __all__ = ["ansible"]
 LOOK: dict[str, Any] = {
     "has": {"minji": 1001}, "people": {"minji": [1001, 20000]}, "problems": {}, "under_way": False, "whole": False,
-    "problem": "", "closed": {}, "written": [], "renamed": {}, "trees": {"/": {"minji": [3, 4096]}},
+    "problem": "", "closed": {}, "written": [], "renamed": {}, "kept": {}, "staying": [], "rest": False, "trees": {"/": {"minji": [3, 4096]}},
 }  # fmt: skip
 RIGHT: dict[str, Any] = {**LOOK, "has": {"minji": 20000}, "people": {}, "trees": {}}
 

@@ -14,8 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import i
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import walker as module
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import crawl
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.inode import Changer
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.sweeping import Plan
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Plan, Renumbering
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.walker import Walker, _Level, is_hidden
 
@@ -235,7 +234,7 @@ import os, sys
 sys.path[:0] = sys.argv[1:3]
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import trees
 trees.RUN = sys.argv[3]
-with trees.seen([trees.Tree("x", one) for one in sys.argv[4:]]) as handles:
+with trees.detach([trees.Tree("x", one) for one in sys.argv[4:]]) as handles:
     print([sorted(os.listdir(one)) for one in handles], [trees.is_read_only(one) for one in handles])
 """
 

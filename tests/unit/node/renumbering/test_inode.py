@@ -11,14 +11,13 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import inode_flags
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import crawl
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.inode import Changer
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Plan, Renumbering
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.special import (
     Flight,
     Known,
     Special,
     select_tree,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.sweeping import Plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
 
 pytestmark = pytest.mark.root

@@ -35,6 +35,8 @@ class Document:
     measure: bool = False
     #: Name → uid before and after, as it was decided; the host must still be like that.
     expected: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    #: Who stays out when the others are opened, because a file somewhere could not change hands.
+    keep: Sequence[str] = ()
     #: The directory of everybody's homes, on the host that serves them.
     homes: str = ""
     #: How subordinate ids are counted: first and last uid of people, first id, ids of each.
@@ -72,8 +74,8 @@ def operate(document: Document, check: bool) -> Answer:
         conflicts = [f"{name} {text}" for name, text in granted.items()]
         return Answer([f"{one.name}: closed" for one in found.people] if not granted else (), {}, conflicts)
     if document.step == "open":
-        return Answer([f"{name}: open again" for name in work.reopen(host)])
+        return Answer([f"{name}: open again" for name in work.reopen(host, document.keep)])
     if document.step == "give-up":
-        return Answer([f"{name}: open again" for name in work.give_up(host)])
+        return Answer([f"{name}: open again" for name in work.give_up(host, document.keep)])
     work.arm(host)
     return Answer(words)

@@ -146,13 +146,16 @@ class Changer:
                     self._collect(name, prefix, works)
                 flight = self.flight
                 if flight is None:  # guard: a look changes nothing
+                    for work in works:  # guard: what the disk does not have is not done
+                        self.tally.keep(work.ids, work.path, "still has an old id")
                     continue
                 written = [record(one, self.task) for one in works if one.special]
                 if written:
                     flight.write(written)  # guard: what an inode would lose is written down before it changes hands
-                for work in works:
-                    self._perform(work, flight)
-                if any(one.special for one in works):
+                whole = [self._perform(work, flight) for work in works]
+                if not all(whole):
+                    flight.keep()  # guard: what an inode has lost, and not back yet, stays written down
+                elif any(one.special for one in works):
                     flight.clear()  # guard: what is whole is written down no more
             finally:
                 for work in works:
@@ -179,24 +182,32 @@ class Changer:
         else:
             works.append(work)
 
-    def _perform(self, work: Opened, flight: Flight) -> None:
+    def _perform(self, work: Opened, flight: Flight) -> bool:
+        """Returns whether it has all that it is to have."""
         try:
             try:
                 change(work)
             except PermissionError:
-                handle = opened(work.proc)
-                try:
-                    if not lift(work, handle, lambda: flight.write([record(work, self.task)])):
-                        raise
-                    change(work)
-                finally:
-                    os.close(handle)
-            if work.flags:
-                handle = opened(work.proc)
-                try:
-                    set_flags(handle, flags_of(handle) | work.flags)  # guard: immutable stays immutable
-                finally:
-                    os.close(handle)
-            self.tally.changed += 1
+                note = lambda: flight.write([record(work, self.task)])  # noqa: E731
+                self._with_handle(work, lambda handle: lift(work, handle, note))
+                change(work)
+            finally:
+                if work.flags:  # guard: immutable stays immutable
+                    self._with_handle(work, lambda handle: set_flags(handle, flags_of(handle) | work.flags))
         except OSError as error:
-            self.tally.say(work.path, in_words(error))
+            words = error.strerror or in_words(error)
+            if not work.ids:  # guard: what is nobody's keeps all out
+                self.tally.say(work.path, words)
+            # guard: an error is a failure, whatever memory says of the owner afterwards
+            self.tally.keep(work.ids, work.path, words)
+            return False
+        self.tally.changed += 1
+        return True
+
+    @staticmethod
+    def _with_handle(work: Opened, act: Callable[[int], object]) -> None:
+        handle = opened(work.proc)
+        try:
+            act(handle)
+        finally:
+            os.close(handle)

@@ -16,9 +16,8 @@ from .crawl import crawl
 from .decide import Home, Numbers, Wanted, decide
 from .foreign import describe_foreign, find_programs
 from .ids import Mapping as Ids
-from .journal import Journal, Renumbering
+from .journal import Journal, Plan, Renumbering
 from .running import find_grants
-from .sweeping import Plan, workers
 
 MOST_NOTES = 100  # a person can have read-only subvolumes and odd names without number
 
@@ -28,15 +27,21 @@ def look(
 ) -> dict[str, Any]:
     """What a host has of them, and what would happen; nothing is changed."""
     state = host.path(host.state)
-    under_way = journal.under_way(state)
+    under_way = journal.load_own(state)
+    if under_way is not None and under_way.step == journal.CLOSED:
+        under_way = None
     of_homes = renaming.find(wanted, host, homes)
     decided = decide(wanted, accounts.texts(host), numbers, of_homes)
     people = decided.people if under_way is None else under_way.people
     report: dict[str, Any] = {
         "has": dict(decided.has), "problems": dict(decided.problems),
-        "people": {one.name: [one.old, one.new] for one in people},
-        "under_way": under_way is not None, "whole": under_way is not None and journal.WHOLE in journal.done(state),
-        "problem": "" if under_way is None else journal.problem(state),
+        # others may have the old ids of the last of a plan
+        "people": {one.name: [one.new if under_way and under_way.rest else one.old, one.new] for one in people},
+        "under_way": under_way is not None, "whole": under_way is not None and under_way.step == journal.WHOLE,
+        "problem": "" if under_way is None else under_way.problem,
+        "kept": {} if under_way is None else dict(under_way.kept),
+        "staying": [] if under_way is None else under_way.find_staying(),
+        "rest": under_way is not None and under_way.rest,
         "closed": closed(host) if under_way is None else {},
         "written": jobs.written(host.root, [one.old for one in people if one.old != one.new],
                                 [one.was for one in people if one.was]),
@@ -93,14 +98,14 @@ def _renamed(
 def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
     """What people have in the trees of this host, and what is in the way there."""
     plan = Plan.of(people)
-    table = trees.observe()
+    table = trees.find_local()
     report: dict[str, Any] = {
         "trees": {}, "unknown": list(table.unknown), "problems": {},
         "notes": [], "taken": {}, "seen": 0,
     }  # fmt: skip
-    with trees.seen(table.local) as handles:
+    with trees.detach(table.local) as handles:
         for tree, handle in zip(table.local, handles):
-            tally = crawl(handle, plan.task(1, tree.key, False), workers=workers())
+            tally = crawl(handle, plan.task(1, tree.key, False))
             report["seen"] += tally.seen
             theirs = {}
             for one in people:
@@ -146,6 +151,7 @@ def closed(host: Host) -> dict[str, list[int]]:
 
 def not_begun(host: Host) -> Journal | None:
     """What accounts were closed for, and nothing else was done of. Raises NodeError as ``journal.load_own`` does."""
-    state = host.path(host.state)
-    # guard: what was begun is not given up -> journal.load_own(state)
-    return None if journal.BEGUN in journal.done(state) else journal.load_own(state)
+    found = journal.load_own(host.path(host.state))
+    return (
+        found if found is not None and found.step == journal.CLOSED else None
+    )  # guard: what was begun is not given up

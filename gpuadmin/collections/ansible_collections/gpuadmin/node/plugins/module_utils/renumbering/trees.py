@@ -62,7 +62,7 @@ class Trees:
     unknown: tuple[str, ...]
 
 
-def compute(table: Sequence[mounts.Mount], devices: Sequence[str]) -> Trees:
+def select_local(table: Sequence[mounts.Mount], devices: Sequence[str]) -> Trees:
     """Given what is mounted, and the device number of each mount, return each part of each file system once."""
     unknown = []
     found: dict[str, list[mounts.Mount]] = {}
@@ -93,15 +93,15 @@ def _is_read_only(mount: mounts.Mount) -> bool:
     return "ro" in (*mount.flags.split(","), *mount.options.split(","))
 
 
-def observe() -> Trees:
+def find_local() -> Trees:
     """The same of this host."""
     text = mounts.read_mountinfo()
     devices = [line.split(" ")[2] for line in text.split("\n") if " - " in line]
-    return compute(mounts.parse_mountinfo(text), devices)
+    return select_local(mounts.parse_mountinfo(text), devices)
 
 
 @contextmanager
-def seen(trees: Sequence[Tree]) -> Iterator[list[int]]:
+def detach(trees: Sequence[Tree]) -> Iterator[list[int]]:
     """An open directory for each tree: its top, with nothing mounted in it. They end with the block.
 
     What this process mounts is seen by it and its children alone from here on. Raises NodeError.
