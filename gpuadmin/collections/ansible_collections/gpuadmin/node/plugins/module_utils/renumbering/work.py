@@ -118,10 +118,10 @@ def main(host: Host | None = None) -> int:
         done = carry_out(host)
         print(f"{done['changed']} of {done['seen']} entries changed hands in {done['seconds']} s")
     except (NodeError, OSError) as error:
-        problem = in_words(error)
+        problem = journal.shorten(in_words(error))
     except Exception as error:  # whatever it is, the admin must hear of it
         traceback.print_exc()
-        problem = f"{type(error).__name__}: {error}"
+        problem = journal.shorten(f"{type(error).__name__}: {error}")
     found = journal.load(host.path(host.state))
     if found is not None:
         for name, words in found.kept.items():
@@ -129,7 +129,7 @@ def main(host: Host | None = None) -> int:
         if problem or found.kept:
             _keep_room(host)
         if problem:
-            journal.save(host.path(host.state), replace(found, problem=journal.shorten(problem)))
+            journal.save(host.path(host.state), replace(found, problem=problem))
     if problem:
         print(f"Error: {problem}", file=sys.stderr)
     return 1 if problem else 0
