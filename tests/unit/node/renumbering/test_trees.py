@@ -43,3 +43,15 @@ def test_a_second_mount_that_is_read_only_hides_nothing() -> None:
 def test_a_root_that_is_an_overlay_is_walked() -> None:
     found = select_local([Mount("/", "/", "overlay", "overlay")], ["0:9"])
     assert [tree.point for tree in found.local] == ["/"]
+
+
+def test_what_is_not_there_when_a_boot_begins() -> None:
+    table = [Mount("/", point, "ext4", point) for point in ("/iscsi", "/by hand", "/asked for", "/data")]
+    fstab = (
+        "# /dev/x /data ext4 _netdev 0 0\n/dev/a /iscsi/ ext4 defaults,_netdev 0 2\n"
+        "/dev/b /by\\040hand ext4 noauto\n/dev/c /asked\\040for ext4 noauto,x-systemd.automount\n/dev/d /data ext4\n"
+    )
+    found = select_local(table, ["8:1", "8:2", "8:3", "8:4"], fstab)
+    assert {tree.point: (tree.late, tree.changeable) for tree in found.local} == {
+        "/iscsi": (True, False), "/by hand": (True, False), "/asked for": (False, True), "/data": (False, True),
+    }  # fmt: skip

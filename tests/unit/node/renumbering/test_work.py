@@ -2,6 +2,7 @@
 
 import errno
 import functools
+import json
 import os
 import random
 import re
@@ -330,6 +331,38 @@ def test_who_has_a_grant_is_neither_closed_nor_renumbered(
     shadow = database(host, "shadow")
     assert set(work.close(SWAP, EXPECTED, Numbers(), host)[1]) == {"minji", "jiho"}
     assert database(host, "shadow") == shadow
+
+
+@pytest.mark.holds("what a boot cannot have before people are there is in their way")
+def test_who_has_files_on_a_disk_that_waits_for_the_network_is_refused(
+    host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Path(host.path("etc/passwd")).open("a") as stream:
+        stream.write("sora:x:39103:39103::/home/sora:/bin/sh\n")
+    monkeypatch.setattr(trees, "find_local", lambda: trees.Trees((trees.Tree("x /", str(disk), late=True),), ()))
+    monkeypatch.setattr(looking, "crawl", functools.partial(looking.crawl, workers=1))
+    wanted = [Wanted("minji", 39111), Wanted("sora", 39112)]
+    look = looking.look(wanted, Numbers(), host, measure=True)
+    assert list(look["problems"]) == ["minji"]
+    assert f"{disk} waits for the network" in look["problems"]["minji"]
+
+
+def test_a_container_of_roots_that_runs_as_somebody_is_named(
+    host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the old uid inside for ever, and would go on as the next owner."""
+    for number, user in enumerate((f"{MINJI}:100", "root", "", str(JIHO), "minji")):
+        place = Path(host.path(f"srv/docker/containers/{number}"))
+        place.mkdir(parents=True)
+        (place / "config.v2.json").write_text(json.dumps({"Name": f"/web{number}", "Config": {"User": user}}))
+    Path(host.path("srv/docker/containers/broken")).mkdir()
+    Path(host.path("etc/docker")).mkdir()
+    Path(host.path("etc/docker/daemon.json")).write_text('{"data-root": "/srv/docker"}')
+    monkeypatch.setattr(trees, "find_local", lambda: trees.Trees((), ()))
+    look = looking.look([Wanted("minji", 39111)], Numbers(), host, measure=True)
+    assert look["notes"] == [
+        f"container '/web0' of root's Docker runs as uid {MINJI}, minji's until now: make it again with another -u"
+    ]
 
 
 def test_what_a_boot_could_not_do_is_kept_for_whoever_asks(

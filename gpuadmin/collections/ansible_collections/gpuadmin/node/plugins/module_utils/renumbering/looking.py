@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,9 @@ from gpuadmin.common.text import counted
 from .. import mounts
 from ..accounts.converge import Host
 from ..accounts.databases import Databases
+from ..adoption.machine import find_docker_data
+from ..fields import quoted
+from ..files import read_bytes
 from . import accounts, jobs, journal, journals, renaming, trees
 from .crawl import crawl
 from .decide import Home, Numbers, Wanted, decide
@@ -63,7 +67,8 @@ def look(
         report["problems"] |= measured.pop("problems")
         report.update(measured)
         table = mounts.parse_mountinfo(mounts.read_mountinfo())
-        report["notes"] = [*report["notes"], *describe_foreign(table, site, moving)][:MOST_NOTES]
+        more = [*describe_foreign(table, site, moving), *_find_containers(host, moving)]
+        report["notes"] = [*report["notes"], *more][:MOST_NOTES]
         for point in find_programs(table, site):
             words = f"a setuid program in {point}, which keeps the old ids, would run as another: mount it with nosuid"
             report["problems"] |= {one.name: words for one in moving}
@@ -122,6 +127,12 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
                     if not os.fstatvfs(handle).f_flag & os.ST_NOSUID:
                         words = f"{tree.point} is read-only, and has files of theirs: mount it with nosuid first"
                         report["problems"] |= dict.fromkeys(theirs, words)
+            if tree.late and tally.stuck:
+                # guard: what a boot cannot have before people are there is in their way
+                words = f"{tree.point} waits for the network, or for somebody who mounts it (/etc/fstab)"
+                keep = Journal(tuple(people), plan=plan).leave(1, dict.fromkeys(tally.stuck, words))
+                words += ": umount it first, and chown by hand what is there"
+                report["problems"] |= dict.fromkeys(keep.kept, words)
             if tally.acls:
                 report["notes"].append(f"{tree.point}: {counted(tally.acls, 'ACL')} with their ids")
             if tally.snapshots:
@@ -141,6 +152,25 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
                 counts[0] += entries
                 counts[1] += size
     return report
+
+
+def _find_containers(host: Host, people: Sequence[Renumbering]) -> list[str]:
+    """Root's containers that run as one of these people (docker run -u): they have the old uid inside, for ever."""
+    top = host.path(os.path.join(find_docker_data(host.path), "containers"))
+    lines = []
+    for name in sorted(os.listdir(top)) if os.path.isdir(top) else ():
+        try:
+            config = json.loads(read_bytes(os.path.join(top, name, "config.v2.json")) or b"{}")
+            uid = str(config["Config"]["User"]).partition(":")[0]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        lines += [
+            f"container {quoted(str(config.get('Name', name)))} of root's Docker runs as uid {uid}, {one.name}'s until "
+            "now: make it again with another -u"
+            for one in people
+            if uid == str(one.old) != str(one.new)
+        ]
+    return lines
 
 
 def closed(host: Host) -> dict[str, list[int]]:

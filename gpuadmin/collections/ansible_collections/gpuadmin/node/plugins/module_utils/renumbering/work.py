@@ -57,7 +57,7 @@ def close(
         asked = {name: list(pair) for name, pair in expected.items()}
         if now != asked or decided.problems:  # guard: what was confirmed is what is done
             raise NodeError(f"is not as it was decided ({_differs(now, asked, decided)}); run it again")
-        points = tuple(one.point for one in trees.find_local().local if one.changeable and not one.volatile)
+        points = tuple(one.point for one in trees.find_local().local if one.changeable)
         made = Journal(people, accounts.read_fields(host, people), points=points, plan=Plan.of(people))
         if not made.people:
             return made, {}
