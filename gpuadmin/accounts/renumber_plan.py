@@ -82,17 +82,17 @@ def plan(
 
 def agree(seen: Mapping[str, Mapping[str, Any]], moves: Moves) -> bool:
     """Whether every host says the same of everybody who would be renumbered: then keeping the uids is the cheap way."""
-    said: dict[str, set[int]] = {}
+    claimed: dict[str, set[int]] = {}
     for people in moves.hosts.values():
         for name, (old, new) in people.items():
             if old != new:
-                said.setdefault(name, set()).add(old)
+                claimed.setdefault(name, set()).add(old)
     for answer in seen.values():
-        for name, uids in said.items():
+        for name, uids in claimed.items():
             if name in answer["has"]:
                 uids.add(answer["has"][name])
-    taken = [uid for uids in said.values() for uid in uids]
-    return bool(said) and all(len(uids) == 1 for uids in said.values()) and len(set(taken)) == len(taken)
+    taken = [uid for uids in claimed.values() for uid in uids]
+    return bool(claimed) and all(len(uids) == 1 for uids in claimed.values()) and len(set(taken)) == len(taken)
 
 
 def steps(answer: Mapping[str, Any], moves: Mapping[str, tuple[int, int]]) -> list[str]:

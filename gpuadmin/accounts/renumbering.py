@@ -164,12 +164,13 @@ def decide(
             known = name in seen[host]["has"] or name in seen[host]["people"]  # an earlier run has decided it
             several = not known and len(set(uids.values())) > 1
             if several:  # guard: whose files on the storage host are whose is not guessed
-                said = ", ".join(
+                claims = ", ".join(
                     f"{uid} on {listed([one for one in uids if uids[one] == uid])}"
                     for uid in sorted(set(uids.values()))
                 )
                 left.setdefault(
-                    name, f"{host}: has no account there, and the nodes say {said}: make one with the uid of their home"
+                    name,
+                    f"{host}: has no account there, and the nodes say {claims}: make one with the uid of their home",
                 )
     while True:
         more = {}

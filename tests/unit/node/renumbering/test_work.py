@@ -356,10 +356,8 @@ def test_a_container_of_roots_that_runs_as_somebody_is_named(
         place.mkdir(parents=True)
         (place / "config.v2.json").write_text(json.dumps({"Name": f"/web{number}", "Config": {"User": user}}))
     Path(host.path("srv/docker/containers/broken")).mkdir()
-    Path(host.path("etc/docker")).mkdir()
-    Path(host.path("etc/docker/daemon.json")).write_text('{"data-root": "/srv/docker"}')
     monkeypatch.setattr(trees, "find_local", lambda: trees.Trees((), ()))
-    look = looking.look([Wanted("minji", 39111)], Numbers(), host, measure=True)
+    look = looking.look([Wanted("minji", 39111)], Numbers(), host, measure=True, docker=host.path("srv/docker"))
     assert look["notes"] == [
         f"container '/web0' of root's Docker runs as uid {MINJI}, minji's until now: make it again with another -u"
     ]

@@ -10,6 +10,7 @@ from typing import Literal
 from gpuadmin.common.names import ACCOUNT
 
 from ..accounts.converge import Host
+from ..adoption.machine import find_docker_data
 from ..answer import Answer
 from ..errors import NodeError
 from ..paths import STATE
@@ -60,7 +61,10 @@ def operate(document: Document, check: bool) -> Answer:
     if any(one.was and not re.fullmatch(ACCOUNT, one.was) for one in wanted):  # guard: a name leads to no other place
         raise NodeError("people: was: not the name of an account")
     if document.step == "look":
-        seen = looking.look(wanted, numbers, host, measure=document.measure, site=document.site, homes=document.homes)
+        seen = looking.look(
+            wanted, numbers, host, measure=document.measure, site=document.site, homes=document.homes,
+            docker=host.path(find_docker_data(host.path)),
+        )  # fmt: skip
         return Answer((), {"renumber": seen})
     if any(len(pair) != 2 for pair in document.expected.values()):
         raise NodeError("expected: each is a uid before and one after")

@@ -120,7 +120,7 @@ class Changer:
         All files of a host go through here: what is asked twice is remembered, and nothing is called that need not be.
         """
         pair = facts.st_uid, facts.st_gid
-        uid, gid = self._becomes.get(pair) or self._remembered(pair)
+        uid, gid = self._becomes.get(pair) or self._look_up(pair)
         mode = facts.st_mode
         kind = mode & 0o170000
         odd = False
@@ -149,7 +149,7 @@ class Changer:
         self.tally.changed += 1
         return False
 
-    def _remembered(self, pair: tuple[int, int]) -> tuple[int, int]:
+    def _look_up(self, pair: tuple[int, int]) -> tuple[int, int]:
         """What a uid and a gid become, -1 for one that stays."""
         uid, gid = self.task.uid(pair[0]), self.task.gid(pair[1])
         if len(self._becomes) >= MOST_KNOWN:

@@ -12,7 +12,6 @@ from gpuadmin.common.text import counted
 from .. import mounts
 from ..accounts.converge import Host
 from ..accounts.databases import Databases
-from ..adoption.machine import find_docker_data
 from ..fields import quoted
 from ..files import read_bytes
 from . import accounts, jobs, journal, journals, renaming, trees
@@ -27,9 +26,17 @@ MOST_NOTES = 100  # a person can have read-only subvolumes and odd names without
 
 
 def look(
-    wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool, site: Sequence[str] = (), homes: str = ""
+    wanted: Sequence[Wanted],
+    numbers: Numbers,
+    host: Host,
+    *,
+    measure: bool,
+    site: Sequence[str] = (),
+    homes: str = "",
+    docker: str = "",
 ) -> dict[str, Any]:
-    """What a host has of them, and what would happen; nothing is changed."""
+    """What a host has of them, and what would happen; nothing is changed. ``docker``: where root's Docker
+    has its data."""
     state = host.path(host.state)
     under_way = journal.load_own(state)
     if under_way is not None and under_way.step == journal.CLOSED:
@@ -67,7 +74,7 @@ def look(
         report["problems"] |= measured.pop("problems")
         report.update(measured)
         table = mounts.parse_mountinfo(mounts.read_mountinfo())
-        more = [*describe_foreign(table, site, moving), *_find_containers(host, moving)]
+        more = [*describe_foreign(table, site, moving), *_find_containers(docker, moving)]
         report["notes"] = [*report["notes"], *more][:MOST_NOTES]
         for point in find_programs(table, site):
             words = f"a setuid program in {point}, which keeps the old ids, would run as another: mount it with nosuid"
@@ -154,9 +161,9 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
     return report
 
 
-def _find_containers(host: Host, people: Sequence[Renumbering]) -> list[str]:
+def _find_containers(docker: str, people: Sequence[Renumbering]) -> list[str]:
     """Root's containers that run as one of these people (docker run -u): they have the old uid inside, for ever."""
-    top = host.path(os.path.join(find_docker_data(host.path), "containers"))
+    top = os.path.join(docker, "containers")
     lines = []
     for name in sorted(os.listdir(top)) if os.path.isdir(top) else ():
         try:
