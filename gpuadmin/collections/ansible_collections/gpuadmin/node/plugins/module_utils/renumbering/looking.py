@@ -134,8 +134,8 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
                     if not os.fstatvfs(handle).f_flag & os.ST_NOSUID:
                         words = f"{tree.point} is read-only, and has files of theirs: mount it with nosuid first"
                         report["problems"] |= dict.fromkeys(theirs, words)
+            # guard: what a boot cannot have before people are there is in their way
             if tree.late and tally.stuck:
-                # guard: what a boot cannot have before people are there is in their way
                 words = f"{tree.point} waits for the network, or for somebody who mounts it (/etc/fstab)"
                 keep = Journal(tuple(people), plan=plan).leave(1, dict.fromkeys(tally.stuck, words))
                 words += ": umount it first, and chown by hand what is there"

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 from ..accounts.converge import Host
-from ..accounts.databases import Databases
 from ..errors import NodeError, in_words
 from ..files import flocked, sync_filesystem
 from ..root.guard import open_root
@@ -243,7 +242,7 @@ def _change(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tal
 
         tallies, found = run_phases(found, [one.point for one in local], sweep, renew, finish)
         accounts.update_memory(host, found.people)
-        _jobs(host, found)
+        jobs.correct_at_jobs(host.root, {one.new: one.new for one in found.people if one.account and one.changes})
         kept, renamed = dict(found.kept), [one for one in found.people if one.was and one.name not in found.kept]
         if renamed:
             with open_root(host.root, state=state, run=host.path("run/gpuadmin")):
@@ -258,13 +257,3 @@ def _drop_caches() -> None:
     """Have the kernel forget inodes (proc(5)): after an error, memory may show an owner that the disk lacks."""
     with open(DROP_CACHES, "w", encoding="ascii") as stream:
         stream.write("2")
-
-
-def _jobs(host: Host, found: Journal) -> None:
-    data = Databases(accounts.texts(host))
-    groups = {}
-    for one in found.people:
-        fields = data.passwd.get(one.name)
-        if fields is not None:
-            groups[int(fields[2])] = int(fields[3])
-    jobs.correct_at_jobs(host.root, groups)
