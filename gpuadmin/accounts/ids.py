@@ -41,7 +41,6 @@ def next_uid(
         raise RefusedError(
             f"all uids from {first} to {last} are taken{more}",
             hint="raise accounts.uid_last in gpuadmin.yml; or gpuadmin remove-user --forget NAME, if all data is gone"
-            # guard: a uid that is written down wins over what one host claims
             + (
                 "; or write them into users.yml with a uid, if that host is wrong, and gpuadmin sync-users"
                 if more

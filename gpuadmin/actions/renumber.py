@@ -58,7 +58,7 @@ def renumber(options: Options, names: Sequence[str], renames: Sequence[str] = ()
             )
         seen = _look(session, hosts, wanted, was)
         begun, begun_names = renumbering.begun(seen), renumbering.begun_names(seen)
-        # guard: nobody is renumbered on the other hosts alone while one waits for some of an earlier plan
+        # guard: nobody is renumbered on the other hosts alone while one waits for some of an earlier plan -> False
         rest = any(answer["rest"] for answer in seen.values())
         if rest or not (begun.items() <= wanted.items() and begun_names.items() <= was.items()):
             # guard: what was begun for somebody is brought to its end on all hosts, whatever was asked for since

@@ -50,7 +50,6 @@ def test_gaps_are_used_when_the_top_is_reached() -> None:
         uids(text, *(Request(name) for name in "defg"), settings=SMALL)
 
 
-@pytest.mark.holds("a uid that is written down wins over what one host claims")
 def test_a_host_that_claims_all_uids_is_named_with_the_way_out() -> None:
     """users.yml wins over what a host says that its files have: sync-users shows that, and goes on."""
     claims = dict.fromkeys(range(20000, 20005), "node1: /local/x")

@@ -189,6 +189,6 @@ def closed(host: Host) -> dict[str, list[int]]:
 def not_begun(host: Host) -> Journal | None:
     """What accounts were closed for, and nothing else was done of. Raises NodeError as ``journal.load_own`` does."""
     found = journal.load_own(host.path(host.state))
-    return (
-        found if found is not None and found.step == journal.CLOSED else None
-    )  # guard: what was begun is not given up
+    if found is not None and found.step != journal.CLOSED:  # guard: what was begun is not given up
+        return None
+    return found
