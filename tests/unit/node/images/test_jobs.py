@@ -18,7 +18,7 @@ def push(*, check: bool = False, **more: object) -> dict[str, Any]:
 
 
 def test_the_operation_knows_the_table() -> None:
-    (kind, _needed) = documents._fields(image_job.Document)["action"]
+    (kind, _needed) = documents.find_fields(image_job.Document)["action"]
     assert list(typing.get_args(kind)) == list(jobs.STEPS)
 
 
