@@ -127,7 +127,7 @@ def test_what_takes_nothing_is_done_all_the_same(full: Full, monkeypatch: pytest
         person = Person("minji", MINJI)
         found = scratch.observe([str(full.disk.local)], str(full.docker), [person])
         items = found.items
-        assert [one["name"] for one in items] == ["minji"]
+        assert [one.name for one in items] == ["minji"]
         plan, _done = scratch.wipe(scratch.Request(items, [str(full.disk.local), str(full.docker)], [person]))
         assert (plan.conflicts, list(full.docker.iterdir())) == ([], [])
         made = full.storage.backup(SECOND, verify=[])
