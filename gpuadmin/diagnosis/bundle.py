@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from gpuadmin.diagnosis.finding import Finding
+from gpuadmin.common.causes.cause import Cause
+from gpuadmin.diagnosis.finding import weigh_cause
 from gpuadmin.diagnosis.wording import Wording, vocabulary
 
 PERSON = "PERSON"
@@ -47,56 +48,18 @@ FREE = (
     (None, "kernel"), (None, "service"), (None, "image"), ("gpus", "name"), ("gpus", "differ"), ("image", "running"),
     ("image", "current"), ("image", "trial"), ("image", "root"),
 )  # fmt: skip
-_SMALL = frozenset(
-    (
-        "a",
-        "i",
-        "s",
-        "x",
-        "am",
-        "an",
-        "as",
-        "at",
-        "be",
-        "by",
-        "do",
-        "eg",
-        "gb",
-        "go",
-        "he",
-        "hi",
-        "id",
-        "if",
-        "in",
-        "is",
-        "it",
-        "kb",
-        "mb",
-        "me",
-        "ms",
-        "my",
-        "no",
-        "of",
-        "ok",
-        "on",
-        "or",
-        "os",
-        "so",
-        "tb",
-        "to",
-        "up",
-        "us",
-        "vs",
-        "we",
-    )
-)
+#: English words that people are called, too.
+_SMALL = frozenset((
+    "a", "i", "s", "x", "am", "an", "as", "at", "be", "by", "do", "eg", "gb", "go", "he", "hi", "id", "if", "in", "is",
+    "it", "kb", "mb", "me", "ms", "my", "no", "of", "ok", "on", "or", "os", "so", "tb", "to", "up", "us", "vs", "we",
+))  # fmt: skip
 _MAIL = re.compile(r"[^\s@<>\"']+@[^\s@<>\"']+\.[A-Za-z]{2,}")
 _KEY = re.compile(r"(?:ssh-[a-z0-9-]+|ecdsa-[a-z0-9-]+|sk-[a-z0-9@.-]+) AAAA[A-Za-z0-9+/=]*|SHA256:[A-Za-z0-9+/]+")
 _ADDRESS = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b|\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f:]*")
 
 
 def contents(
-    name: str | None, found: Sequence[Finding], facts: Mapping[str, Mapping[str, Any]], people: Iterable[str]
+    name: str | None, found: Sequence[Cause], facts: Mapping[str, Mapping[str, Any]], people: Iterable[str]
 ) -> dict[str, str]:
     """Given a diagnosis, return the files of its archive by name. `people`: names that must not be in it."""
     others = [one for one in people if one != name]
@@ -132,8 +95,8 @@ def _own(key: object) -> bool:
     return set(str(key).split("_")) <= vocabulary()
 
 
-def _finding(one: Finding) -> dict[str, Any]:
-    known: dict[str, Any] = {"code": one.code, "severity": str(one.severity), "hosts": list(one.hosts)}
+def _finding(one: Cause) -> dict[str, Any]:
+    known: dict[str, Any] = {"code": one.code, "severity": weigh_cause(one), "hosts": list(one.hosts)}
     return known if one.code.startswith(QUOTING) else {**known, "cause": one.cause}
 
 

@@ -14,8 +14,10 @@ from functools import cache
 
 from gpuadmin.content import collections_path
 
-#: Where the sentences of a diagnosis are written.
-_SOURCES = ("diagnosis", "causes", "gpus")
+#: Where the sentences of a diagnosis are written, below the node's code and below this package.
+_SOURCES, _COMMON = ("diagnosis", "gpus"), "common/causes"
+#: What makes a text for the person themselves, which no archive has.
+_FOR_PEOPLE = ("Text", "tell_admins", "type_command")
 #: Directories and file systems that every system has, and what systemd and ssh say of themselves.
 _SYSTEM = """
 bin boot dev etc home lib lib64 local media mnt opt proc root run sbin scratch srv storage storage1 sys tmp usr var
@@ -65,13 +67,17 @@ def vocabulary() -> frozenset[str]:
 
 
 def _sentences() -> Iterator[str]:
-    """The texts of the code that looks and judges, without what is said of it there."""
+    """The texts of the code that looks and judges, without docstrings and what only the person is told."""
     top = collections_path() / "ansible_collections/gpuadmin/node/plugins/module_utils"
-    for path in sorted(path for name in _SOURCES for path in (top / name).glob("*.py")):
+    places = [*(top / name for name in _SOURCES), collections_path().parent / _COMMON]
+    for path in sorted(path for place in places for path in place.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        docstrings = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
+        left_out = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
         for one in ast.walk(tree):
-            if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in docstrings:
+            if isinstance(one, ast.Call) and ast.unparse(one.func) in _FOR_PEOPLE:
+                left_out.update(id(inner) for inner in ast.walk(one))
+        for one in ast.walk(tree):
+            if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in left_out:
                 yield one.value
             elif isinstance(one, ast.AnnAssign) and isinstance(
                 one.target, ast.Name

@@ -19,7 +19,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.causes.judge import judge
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import (
     account,
     amounts,
@@ -34,11 +33,13 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import (
     trial,
     trying,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject, person
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import cdi
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Places, look
 from ansible_collections.gpuadmin.node.plugins.module_utils.ship import source_of
 
+from gpuadmin.common.causes.cause import Person
+from gpuadmin.common.causes.judge import judge
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
 from tests.support import fake_nvml
@@ -196,7 +197,7 @@ class Broken:
 
     def facts(self) -> dict[str, Any]:
         """What the node's code finds, each part in a process of its own as on a node, and what it makes of that."""
-        asked = person(self.asked().person)
+        asked = Person(**self.asked().person)
         subject = Subject(
             name=self.name, uid=None if self.user is None else self.user.uid, homes="/home", docker="/local/.docker",
             servers=self.servers, gpus=self.expected, root=str(self.root),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gpuadmin.common.causes.cause import Cause
 from gpuadmin.diagnosis.bundle import PERSONS, archive, contents
-from gpuadmin.diagnosis.finding import Finding
 from gpuadmin.diagnosis.wording import Wording
 from tests.support.sites import public_key
 
@@ -36,12 +36,10 @@ FACTS: dict[str, Any] = {
     "something new": "train --password hunter2",
 }  # fmt: skip
 FOUND = [
-    Finding(
-        "container-oom", "minji's container my-container was killed", "x", ("train --password hunter2",), ("node1",)
-    ),
-    Finding("docker-daemon", "it last said: train --password hunter2", "x", (), ("node1",)),
-    Finding("unknown", "containers: not known, the daemon answered train --password hunter2", "x", (), ("node1",)),
-    Finding("locked", "minji's account is locked in users.yml", "gpuadmin unlock-user minji"),
+    Cause("container-oom", "minji's container my-container was killed", "x", ("train --password hunter2",), ("node1",)),
+    Cause("docker-daemon", "it last said: train --password hunter2", "x", (), ("node1",)),
+    Cause("unknown", "containers: not known, the daemon answered train --password hunter2", "x", (), ("node1",)),
+    Cause("locked", "minji's account is locked in users.yml", "gpuadmin unlock-user minji"),
 ]
 
 
@@ -79,9 +77,7 @@ def test_a_name_of_two_letters_is_hidden_and_no_word_of_the_text() -> None:
         "node": True, "home": {"path": "/home/an", "owner": "kj", "mode": "0700", "error": "kj on /home/on/x: mode"},
     }  # fmt: skip
     found = [
-        Finding(
-            "locked", "an's account is on another in users.yml; it is an account of kj (uid 20001)", "x", (), ("n1",)
-        )
+        Cause("locked", "an's account is on another in users.yml; it is an account of kj (uid 20001)", "x", (), ("n1",))
     ]
     files = contents("an", found, {"n1": facts}, NAMES_OF_TWO)
     home = json.loads(files["hosts/n1.json"])["home"]
@@ -131,8 +127,8 @@ def test_a_name_that_nobody_knows_is_not_in_it(stranger: str) -> None:
         "home": {"path": f"/home/{stranger}", "owner": stranger, "error": "Permission denied"},
     }  # fmt: skip
     found = [
-        Finding("gpu-held", f"GPU 0 is held by {stranger}", "x", (), ("node1",)),
-        Finding("homes-stale", f"/home/{stranger} cannot be looked at", "x", (), ("node1",)),
+        Cause("gpu-held", f"GPU 0 is held by {stranger}", "x", (), ("node1",)),
+        Cause("homes-stale", f"/home/{stranger} cannot be looked at", "x", (), ("node1",)),
     ]
     whole = "\n".join(contents("minji", found, {"node1": facts}, ["minji", "jiho"]).values())
     for piece in re.findall(r"\w{3,}", stranger):

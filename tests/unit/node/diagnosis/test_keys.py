@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.bounded import read_small
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import home as homes
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import keys
-from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject, read_small
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 
 from tests.support.sites import public_key
 

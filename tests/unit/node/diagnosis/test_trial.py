@@ -7,8 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.causes.cause import Person
-from ansible_collections.gpuadmin.node.plugins.module_utils.causes.trial import session
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import trial
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -91,12 +89,6 @@ def test_that_a_session_was_opened_is_not_why_there_is_none() -> None:
     assert trial.refused(f"{opened}\n{failed}\nother\n") == [failed]
     assert trial.refused(f"{opened}\n{opened.replace('opened', 'closed')}\n") == []
     assert trial.refused("pam_time(sshd:account): not allowed\n") == ["pam_time(sshd:account): not allowed"]
-    facts = {"trial": {"pam": failed}, "account": {}}
-    (cause,) = session(Person("minji", 20000), facts)
-    assert cause.code == "session-process"
-    assert "no process could be started" in cause.cause
-    (cause,) = session(Person("minji", 20000), {"trial": {"pam": "PAM failed: Module is unknown"}, "account": {}})
-    assert (cause.code, cause.cause) == ("session-pam", "minji gets no session: PAM failed: Module is unknown")
 
 
 def test_only_a_scope_of_the_person_s_own_is_killed() -> None:

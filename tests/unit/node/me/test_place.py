@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.causes.cause import Cause
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.me import check, overview, place
 
+from gpuadmin.common.causes.cause import Cause
 from tests.support.fake_slurm import row, slurm
 from tests.support.me_overview import FOUND
 
@@ -66,7 +66,7 @@ def test_a_check_tells_whoever_waits_their_place(
     assert check.queued(node, [Cause("memory", "x", "y")]) == []
     nobody = check.queued(Subject(name="haeun", root=node.root), lacks)
     assert check.lines(lacks, 20, "gpu1", "en", nobody)[0] == "* To get one: `gpu get`"
-    more = [Cause("gpu-granted", "x", "y", values=("GPU 0", "18:00"))]
+    more = [Cause("gpu-granted", "x", "y", values={"gpus": "GPU 0", "until": "18:00"})]
     assert (
         check.lines(more, 20, "gpu1", "en", check.queued(node, more))[1] == "- Use GPU 0. If you need more: `gpu get`"
     )

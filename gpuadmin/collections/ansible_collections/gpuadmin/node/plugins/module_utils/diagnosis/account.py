@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from ..accounts import desired as desired_accounts
+from ..bounded import read_small, short
 from ..errors import NodeError
 from ..lookup import group_names
 from ..people import acting_as
@@ -18,7 +19,7 @@ from ..sshd_settings import ask_sshd, expand_pattern, key_patterns
 from ..textdb import Table, decode, number
 from ..unit import logged
 from . import keys
-from .subject import Subject, read_small, short
+from .subject import Subject
 
 NOLOGIN = ("etc/nologin", "run/nologin")
 #: What `sshd -T` says that decides who may log in.

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from ..bounded import look_at
 from ..each import Failed, each
 from . import account, amounts, dns, docker, gpus, granted, home, host, pam, pam_account, sessions, trial
-from .subject import Subject, look_at
+from .subject import Subject
 
 SECONDS = 3.0  # the whole answer must be there within five, Ansible's own time included
 

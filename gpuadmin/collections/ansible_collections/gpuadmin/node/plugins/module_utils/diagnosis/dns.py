@@ -7,8 +7,9 @@ import secrets
 import socket
 from typing import Any
 
+from ..bounded import read_small, short
 from ..errors import NodeError, in_words
-from .subject import Subject, read_small, short
+from .subject import Subject
 
 SECONDS = 0.8  # for a server; three are asked at most (resolv.conf(5): MAXNS)
 MOST = 3

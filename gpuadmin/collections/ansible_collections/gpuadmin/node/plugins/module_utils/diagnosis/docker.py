@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 from ..accounts.subids import parse as parse_ranges
+from ..bounded import read_small, short
 from ..errors import NodeError
 from ..limits import room
 from ..people import acting_as
@@ -22,7 +23,7 @@ from ..textdb import decode
 from ..unit import logged
 from . import docker_needs
 from .sessions import CGROUP, cgroup_alive, uid_of
-from .subject import Subject, read_small, short
+from .subject import Subject
 
 SECONDS = 1.5  # for one question to a daemon
 LARGEST_ANSWER = 1 << 20

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ..bounded import short
 from ..gpus.device_files import gpus
 from ..gpus.gate import SETTINGS
 from ..gpus.in_force import in_force
 from ..paths import RUN
-from .subject import Subject, short
+from .subject import Subject
 
 
 def granted(subject: Subject) -> dict[str, Any] | None:

@@ -9,12 +9,13 @@ import stat
 import time
 from typing import Any
 
+from ..bounded import short
 from ..lookup import owner
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
 from ..people import acting_as
 from . import docker_needs, keys
 from .account import home_key_files, passwd
-from .subject import Subject, short
+from .subject import Subject
 
 #: Directly in a home, and read or written by nearly every program; `sudo` makes some of them root's.
 THEIRS = (

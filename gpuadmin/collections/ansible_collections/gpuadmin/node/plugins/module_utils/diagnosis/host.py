@@ -11,12 +11,13 @@ import time
 from typing import Any
 
 from .. import status
+from ..bounded import numbers, read_small, short
 from ..images import root_facts
 from ..limits import room
 from ..mounts import NETWORK, parse_mountinfo, read_mountinfo
 from ..run import run_command
 from ..unit import logged
-from .subject import Subject, numbers, read_small, short
+from .subject import Subject
 
 MEMINFO = "proc/meminfo"
 #: File systems that hold nobody's files, or are in memory; and FUSE, where a person says what is free.

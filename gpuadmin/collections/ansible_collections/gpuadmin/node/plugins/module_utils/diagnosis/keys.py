@@ -15,8 +15,9 @@ from typing import Any
 
 from gpuadmin.common.names import KEY_TYPES
 
+from ..bounded import LARGEST_FILE, read_small
 from ..errors import NodeError
-from .subject import LARGEST_FILE, Subject, read_small
+from .subject import Subject
 
 MOST_KEYS = 50
 #: Where sshd looks in a home where nothing else is set (sshd_config(5), AuthorizedKeysFile).

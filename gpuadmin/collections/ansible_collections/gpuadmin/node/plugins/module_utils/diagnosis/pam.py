@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ..bounded import read_small, short
 from ..errors import NodeError
 from ..lookup import group_names
-from .subject import Subject, read_small, short
+from .subject import Subject
 
 SERVICE = "etc/pam.d/sshd"
 DEEPEST = 8  # files that include each other

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from .subject import Subject, short
+from ..bounded import short
+from .subject import Subject
 
 LIBRARY, SERVICE = "libpam.so.0", "sshd"
 #: <security/_pam_types.h>

@@ -6,10 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ..bounded import numbers, read_small, short
 from ..lookup import system_lookup
 from ..run import run
 from ..unit import logged, state
-from .subject import Subject, numbers, read_small, short
+from .subject import Subject
 
 CGROUP = "sys/fs/cgroup"
 SINCE = "-1day"

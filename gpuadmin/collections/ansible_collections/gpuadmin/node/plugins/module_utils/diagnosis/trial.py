@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from ..bounded import read_small, short
 from ..cgroups import cgroup_path
 from ..errors import NodeError
 from ..run import run_command
@@ -27,7 +28,7 @@ from . import trying
 from .account import passwd
 from .gpus import PEOPLE
 from .sessions import CGROUP, cgroup_alive
-from .subject import Subject, read_small, short
+from .subject import Subject
 
 SECONDS = 9.0  # of the whole trial
 CLEANING = 2.0  # seconds for one question to systemd, and for what is killed to be gone

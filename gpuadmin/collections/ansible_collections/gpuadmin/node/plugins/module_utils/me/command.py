@@ -12,10 +12,11 @@ from typing import Any
 
 from gpuadmin.common.text import language as of_locale
 
-from ..diagnosis.subject import Subject, read_small
+from ..bounded import read_small
+from ..diagnosis.subject import Subject
 from ..errors import NodeError, in_words
 from ..paths import STATE
-from . import check, disk, overview, texts, web
+from . import check, disk, overview, web
 
 SETTINGS = os.path.join(STATE, "me.json")
 KEYS = ("homes", "docker", "servers", "gpus", "gpu_model", "nodes")  # roles/node_state/vars/main.yml
@@ -50,9 +51,9 @@ def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
         print("\n".join(disk.lines(subject, disk.disk(subject), host, language)))
         return 0
     if asked == "check":
-        found, looked = check.causes(subject)
+        found, looked = check.find_causes(subject)
         print("\n".join(check.lines(found, looked, host, language, check.queued(subject, found))))
-        return 1 if any(one.code in texts.CAUSES for one in found) else 0
+        return 1 if any(check.is_serious(one) for one in found) else 0
     print("\n".join(overview.lines(subject, overview.overview(subject), host, known["nodes"], language)))
     return 0
 
@@ -68,7 +69,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[str
             asked = word
         elif word.startswith("--language"):
             value = word[11:] if word.startswith("--language=") else rest.pop(0) if rest else ""
-            if value not in texts.LANGUAGES:
+            if value not in check.LANGUAGES:
                 raise NodeError("--language is ko or en")
             language = value
         else:

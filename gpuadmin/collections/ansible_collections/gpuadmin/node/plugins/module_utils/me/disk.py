@@ -13,9 +13,10 @@ from typing import Any
 
 from gpuadmin.common.text import size_words
 
+from ..bounded import read_small
 from ..btrfs import open_directory
 from ..budget import Budget
-from ..diagnosis.subject import Subject, read_small
+from ..diagnosis.subject import Subject
 from ..disk.tree import ALL, measure
 from ..each import Failed, each
 from ..errors import NodeError

@@ -14,7 +14,8 @@ from gpuadmin.common.cluster import Device, of_samples
 from gpuadmin.common.samples import Sample, of_text
 from gpuadmin.common.text import size_words
 
-from ..diagnosis.subject import Subject, read_small
+from ..bounded import read_small
+from ..diagnosis.subject import Subject
 from ..metrics.measured import measured
 
 IDLE = 7200.0  # seconds held without being used until it is said

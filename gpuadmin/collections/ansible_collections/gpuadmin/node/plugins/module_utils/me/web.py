@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from .. import peercred_service
-from ..diagnosis.subject import read_small
+from ..bounded import read_small
 from ..errors import NodeError, in_words
 from ..paths import STATE
 
