@@ -8,9 +8,8 @@ from datetime import date
 from functools import partial
 from typing import Any
 
-from gpuadmin.common.causes.account import ROWS as ACCOUNT
-from gpuadmin.common.causes.cause import HINDERS, NOTE, STOPS, UNKNOWN, Cause, find_cause
-from gpuadmin.common.causes.machine import ROWS as MACHINE
+from gpuadmin.common.causes.cause import HINDERS, NOTE, STOPS, UNKNOWN, Cause
+from gpuadmin.common.causes.judge import CAUSES
 from gpuadmin.common.text import counted
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.finding import order_causes, read_cause, weigh_cause
@@ -77,11 +76,11 @@ def verdict(
     found = [*judge_registry(asked)] if asked.name is not None else []
     for host, why in silent.items():
         way = way_out({name: reason for name, reason in silent.items() if reason == why})
-        found.append(replace(find_cause(MACHINE, _name_silence(why, way), why=why, way=way), hosts=(host,)))
+        found.append(replace(CAUSES.find(_name_silence(why, way), why=why, way=way), hosts=(host,)))
     for host, facts in known.items():
         found += _judge_host(asked, host, facts, times[host])
     for host, when in (drift or {}).items():
-        cause = find_cause(MACHINE, "drift", words=f"it differed from the site on {when}")
+        cause = CAUSES.find("drift", words=f"it differed from the site on {when}")
         found.append(replace(cause, hosts=(host,)))
     return order_causes(found)
 
@@ -106,7 +105,7 @@ def _judge_host(asked: Asked, host: str, facts: Mapping[str, Any], now: float) -
         words = f"{counted(round(abs(off)), 'second')} {'ahead' if off > 0 else 'behind'}"
         service = clock.get("service")
         seen = f"{host}: compared with this machine"
-        cause = find_cause(MACHINE, "clock" if service else "clock/free", seen, off=words, service=service)
+        cause = CAUSES.find("clock" if service else "clock/free", seen, off=words, service=service)
         yield replace(cause, hosts=(host,))
     for one in facts["causes"]:
         if one["code"] != "clock-free" or abs(off) <= SKEW:
@@ -115,7 +114,7 @@ def _judge_host(asked: Asked, host: str, facts: Mapping[str, Any], now: float) -
 
 def judge_registry(asked: Asked) -> Iterator[Cause]:
     """The causes that lie in users.yml: with these no host has to be asked."""
-    user, tell = asked.user, partial(find_cause, ACCOUNT, name=asked.name)
+    user, tell = asked.user, partial(CAUSES.find, name=asked.name)
     if user is None:
         gone = next((one for one in asked.registry.retired if one.name == asked.name), None)
         close = did_you_mean(str(asked.name), (one.name for one in asked.registry.users))

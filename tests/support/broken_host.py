@@ -12,6 +12,7 @@ import socket
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -87,6 +88,18 @@ class Broken:
         text = (self.root / name).read_text()
         assert old in text
         (self.root / name).write_text(text.replace(old, new))
+
+    def set(self, **changes: Any) -> None:
+        vars(self).update(changes)
+
+    def part(self, name: str, found: object) -> None:
+        """Have a part of the look find this."""
+        self.parts[name] = lambda _: found
+
+    def tell_amount(self, gigabytes: int, *, held: bool) -> None:
+        """Have it told on disk what minji has of the 500 GB that their home may have."""
+        told = {"bytes": gigabytes * 10**9, "most": 500 * 10**9, "held": held, "when": time.time(), "partial": False}
+        self.write(f"home/.gpuadmin-amounts/{NAME}.json", json.dumps(told))
 
     def user_is(self, **changes: Any) -> None:
         assert self.user is not None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, timedelta
-from functools import partial
 
-from .cause import STOPS, Cause, Facts, Person, Row, Text, Thing, find_cause, index_rows, tell_admins
+from .cause import STOPS, Cause, Facts, Person, Row, Table, Text, Thing, tell_admins
 
 _EPOCH = date(1970, 1, 1)
 _SYNC = "gpuadmin sync-users --limit HOSTS"
 _SITE, _ACCOUNT = Thing("users.yml", None), Thing("account", "account")
-ROWS = index_rows(
+ROWS = Table(
     Row("not-registered", STOPS, _SITE, "nobody called {name} is in users.yml", "gpuadmin add-user {name}", None,
         {"close": ("nobody called {name} is in users.yml", "{close} Otherwise: gpuadmin add-user {name}")}),
     Row("removed", STOPS, _SITE, "{name}'s account was removed on {day}", "gpuadmin add-user {name}", None),
@@ -43,7 +42,7 @@ ROWS = index_rows(
                     "이 노드에서 로그인 셸 {shell}을(를) 쓸 수 없습니다"),
         {"nologin": ("{name}'s login shell is {shell}, which lets nobody in", _SYNC)}),
 )  # fmt: skip
-_found = partial(find_cause, ROWS)
+_found = ROWS.find
 
 
 def judge(facts: Facts, person: Person | None) -> Iterator[Cause]:

@@ -99,17 +99,18 @@ class Cause:
         return {"code": self.code, "cause": self.cause, "remedy": self.remedy, "evidence": list(self.evidence)}
 
 
-def index_rows(*rows: Row) -> dict[str, Row]:
-    """Given rows, return them by code."""
-    return {row.code: row for row in rows}
+class Table(dict[str, Row]):
+    """Rows by their codes."""
 
+    def __init__(self, *rows: Row) -> None:
+        super().__init__({row.code: row for row in rows})
 
-def find_cause(rows: Mapping[str, Row], which: str, /, *evidence: str, **values: object) -> Cause:
-    """Given the rows of a file, and a code or `code/other`, return the cause with its texts filled in."""
-    code, _, other = which.partition("/")
-    row = rows[code]
-    words, remedy = row.others[other] if other else (row.words, row.remedy)
-    return Cause(code, words.format_map(values), remedy.format_map(values), evidence, values=values)
+    def find(self, which: str, /, *evidence: str, **values: object) -> Cause:
+        """Given a code or `code/other`, return the cause with its texts filled in."""
+        code, _, other = which.partition("/")
+        row = self[code]
+        words, remedy = row.others[other] if other else (row.words, row.remedy)
+        return Cause(code, words.format_map(values), remedy.format_map(values), evidence, values=values)
 
 
 @dataclass(frozen=True)

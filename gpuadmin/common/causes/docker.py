@@ -6,21 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from ..text import size_words
-from .cause import (
-    HINDERS,
-    NOTE,
-    STOPS,
-    Cause,
-    Facts,
-    Person,
-    Row,
-    Text,
-    Thing,
-    find_cause,
-    index_rows,
-    tell_admins,
-    type_command,
-)
+from .cause import HINDERS, NOTE, STOPS, Cause, Facts, Person, Row, Table, Text, Thing, tell_admins, type_command
 
 FULL = 256 << 20  # bytes: a daemon without them cannot unpack a layer
 FEW = 65536  # subordinate ids that an image expects
@@ -28,7 +14,7 @@ _SYNC = "gpuadmin sync-users --limit HOSTS"
 _RESTART = "gpuadmin diagnose {name} --restart-docker --limit HOSTS"
 _PLACE = Thing("Docker's ids, place and units", "docker")
 _DAEMON = Thing("Docker's daemon and containers", "containers")
-ROWS = index_rows(
+ROWS = Table(
     # a cause before what follows from it: without newuidmap no daemon runs
     Row("docker-missing", STOPS, _PLACE, "Docker is not installed", "gpuadmin provision --limit HOSTS",
         tell_admins("Docker is not installed on this node", "이 노드에 Docker가 설치되어 있지 않습니다")),
@@ -119,7 +105,7 @@ def _judge_place(facts: Facts, person: Person) -> Iterator[Cause]:
     uid = ((facts.get("account") or {}).get("passwd") or {}).get("uid")
     if found is None or uid is None or found["subids"] is None:
         return
-    tell = partial(find_cause, ROWS, name=person.name, uid=uid)
+    tell = partial(ROWS.find, name=person.name, uid=uid)
     words = tuple(found["words"])
     if not person.docker and found["data"] is None:
         yield tell("docker-not-given")
@@ -176,6 +162,6 @@ def _judge_container(ended: Facts, name: str) -> Cause:
         code = "container-program"
     elif status == 137:
         code = "container-killed"
-    return find_cause(
-        ROWS, code, line, name=name, container=ended["name"], status=status, error=error, theirs=theirs, here=here
+    return ROWS.find(
+        code, line, name=name, container=ended["name"], status=status, error=error, theirs=theirs, here=here
     )

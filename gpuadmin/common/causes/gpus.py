@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from functools import partial
 
 from ..text import counted
-from .cause import HINDERS, NOTE, STOPS, Cause, Facts, Person, Row, Text, Thing, find_cause, index_rows, tell_admins
+from .cause import HINDERS, NOTE, STOPS, Cause, Facts, Person, Row, Table, Text, Thing, tell_admins
 
 _LIST = "gpuadmin list-gpus --limit HOSTS"
 _GPUS, _GRANTS = Thing("GPUs", "gpus"), Thing("grants of GPUs", "granted")
 _ASK = "gpuadmin grants; gpuadmin grant {name} HOSTS --hours 8 --reason …"
 _CLOSED = "GPUs are given on request there, and opening {which} fails with EPERM (gpus.access)"
-ROWS = index_rows(
+ROWS = Table(
     Row("gpu-versions", STOPS, _GPUS,
         "the GPU driver's module is {module}, its libraries are {libraries}: nothing can use a GPU",
         "gpuadmin reboot HOSTS --when-idle",
@@ -57,7 +56,7 @@ ROWS = index_rows(
              "이 노드의 GPU는 신청해야 쓸 수 있습니다. {gpus}은(는) {until}까지 쓸 수 있고, "
              "다른 GPU를 열면 'Operation not permitted' 오류가 납니다")),
 )  # fmt: skip
-_found = partial(find_cause, ROWS)
+_found = ROWS.find
 
 
 def judge(facts: Facts, person: Person | None) -> Iterator[Cause]:

@@ -7,20 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from ..text import size_words
-from .cause import (
-    HINDERS,
-    STOPS,
-    Cause,
-    Facts,
-    Person,
-    Row,
-    Text,
-    Thing,
-    find_cause,
-    index_rows,
-    tell_admins,
-    type_command,
-)
+from .cause import HINDERS, STOPS, Cause, Facts, Person, Row, Table, Text, Thing, tell_admins, type_command
 
 FULL = 16 << 20  # bytes: with less nobody logs in to a desktop, saves a checkpoint, or writes a lock
 SLOW = 500.0  # milliseconds for one question to a file server
@@ -30,7 +17,7 @@ _AMOUNTS = Thing("what they may have of disks", "amounts")
 _STORAGE, _PROVISION = "look at the storage host: gpuadmin status", "gpuadmin provision --limit HOSTS"
 _UNMOUNT = "gpuadmin run HOSTS -- umount -l {point}"
 _DELETES = "{name} deletes something: gpuadmin-me disk; or more in limits.people: gpuadmin.yml"
-ROWS = index_rows(
+ROWS = Table(
     Row("homes-late", STOPS, _SERVER, "the homes do not answer: {where} has said nothing for 3 seconds", _STORAGE,
         Text("Wait; nothing is lost. If it lasts longer than ten minutes, tell your admins", "the homes do not answer",
              "기다려 주세요. 데이터는 사라지지 않습니다. 10분이 넘으면 관리자에게 알려 주세요",
@@ -107,7 +94,7 @@ ROWS = index_rows(
              "데이터를 노드의 로컬 디스크에서 읽으세요", "홈 디렉터리가 느립니다: 요청 한 번에 {took} ms"),
         before="refused-key"),
 )  # fmt: skip
-_found = partial(find_cause, ROWS)
+_found = ROWS.find
 
 
 def judge(facts: Facts, person: Person | None) -> Iterator[Cause]:

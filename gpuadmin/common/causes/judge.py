@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from . import account, docker, gpus, homes, keys, machine, running, session
-from .cause import SEVERITIES, Cause, Facts, Person, Row
+from .cause import SEVERITIES, Cause, Facts, Person, Table
 
 #: Who is locked out does not care what Docker lacks: a file's rows come before those of the next, if as bad.
 _FILES = (account, keys, homes, running, session, docker, gpus, machine)
@@ -20,16 +20,16 @@ FOLLOWS = frozenset({"manager", "session-pam"})
 REFUSALS = frozenset({"password-aged", "pam-account"})
 
 
-def _order_rows() -> dict[str, Row]:
+def _order_rows() -> Table:
     rows = [row for file in _FILES for row in file.ROWS.values()]
     for row in [row for row in rows if row.before]:
         rows.remove(row)
         rows.insert([one.code for one in rows].index(row.before), row)
-    return {row.code: row for severity in SEVERITIES for row in rows if row.severity == severity}
+    return Table(*(row for severity in SEVERITIES for row in rows if row.severity == severity))
 
 
 #: Code → row, the most decisive first.
-CAUSES: Mapping[str, Row] = _order_rows()
+CAUSES = _order_rows()
 
 
 def judge(facts: Facts, person: Person | None = None) -> list[Cause]:

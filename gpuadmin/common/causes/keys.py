@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from .cause import HINDERS, NOTE, STOPS, Cause, Facts, Person, Row, Thing, find_cause, index_rows
+from .cause import HINDERS, NOTE, STOPS, Cause, Facts, Person, Row, Table, Thing
 
 #: What sshd and PAM write where somebody is turned away for a reason that is not a wrong key.
 _REFUSED = re.compile(
@@ -21,7 +21,7 @@ _UNREAD = (
     "sshd does not read {name}'s keys of users.yml: AuthorizedKeysFile is another for them",
     "gpuadmin provision --limit HOSTS",
 )
-ROWS = index_rows(
+ROWS = Table(
     # homes that are away hide keys, so they come first; a home of a wrong mode hides them only from sshd
     Row("no-key", STOPS, _KEYS, _NO_KEY, _ADD, None,
         {"unread": _UNREAD, "bad": (_NO_KEY, _SYNC), "lost": ("{name}'s keys of users.yml are not there", _SYNC)},
@@ -35,7 +35,7 @@ ROWS = index_rows(
     Row("sshd", NOTE, Thing("what sshd said of them", "sshd"), "sshd refused {name} lately: {line}",
         "gpuadmin run HOSTS -- journalctl -t sshd -g {name}", None),
 )  # fmt: skip
-_found = partial(find_cause, ROWS)
+_found = ROWS.find
 
 
 def judge(facts: Facts, person: Person | None) -> Iterator[Cause]:
@@ -95,7 +95,7 @@ def _name_problems(file: Facts) -> Iterator[str]:
 
 def judge_settings(name: str, settings: Mapping[str, Any], groups: Sequence[str]) -> Iterator[Cause]:
     """The settings of sshd's that keep a person out who is in ``groups``."""
-    refused = partial(find_cause, ROWS, name=name)
+    refused = partial(ROWS.find, name=name)
     seen = tuple(f"{key} {value}" for key, value in settings.items())
     if settings.get("pubkeyauthentication") == "no":
         yield refused("not-allowed/keys", *seen)

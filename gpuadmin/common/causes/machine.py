@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from ..text import counted, listed, size_words
-from .cause import (
-    HINDERS,
-    NOTE,
-    STOPS,
-    UNKNOWN,
-    Cause,
-    Facts,
-    Person,
-    Row,
-    Text,
-    Thing,
-    find_cause,
-    index_rows,
-    tell_admins,
-)
+from .cause import HINDERS, NOTE, STOPS, UNKNOWN, Cause, Facts, Person, Row, Table, Text, Thing, tell_admins
 
 FULL = 64 << 20  # bytes: less, and daemons of the system fail
 LITTLE = 0.03  # of all memory
@@ -31,7 +16,7 @@ _LARGEST = "gpuadmin run HOSTS -- du -xh --max-depth=2 {where}"
 _RESOLVERS = "gpuadmin run HOSTS -- cat /etc/resolv.conf"
 _SILENT = "it cannot be asked: {why}"
 _STATUS = "; then: gpuadmin status"
-ROWS = index_rows(
+ROWS = Table(
     Row("host-silent", STOPS, None, _SILENT, f"look at its power and its network{_STATUS}", None,
         {"name": (_SILENT, f"put its address there (ansible_host), or correct its name{_STATUS}"),
          "way": (_SILENT, f"{{way}}{_STATUS}"),
@@ -93,7 +78,7 @@ ROWS = index_rows(
         tell_admins("nothing keeps the clock of this node right", "이 노드의 시계가 동기화되지 않습니다")),
     Row("drift", NOTE, _IMAGE, "{words}", "gpuadmin drift --limit HOSTS", None),
 )  # fmt: skip
-_found = partial(find_cause, ROWS)
+_found = ROWS.find
 
 
 def judge(facts: Facts, _person: Person | None) -> Iterator[Cause]:

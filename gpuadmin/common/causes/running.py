@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from functools import partial
 
 from ..text import counted, size_words
-from .cause import HINDERS, STOPS, Cause, Facts, Person, Row, Text, Thing, find_cause, index_rows, tell_admins
+from .cause import HINDERS, STOPS, Cause, Facts, Person, Row, Table, Text, Thing, tell_admins
 
 LEAST = 16  # processes: the manager, a shell, and what it starts at log-in
 NEARLY = 0.98  # of a limit of processes: a shell that starts needs some
 _LIMIT = Thing("limit of processes", "sessions")
-ROWS = index_rows(
+ROWS = Table(
     Row("processes", STOPS, _LIMIT, "{name} may run only {words} there (nproc)",
         "raise nproc in {file}, line {line}: gpuadmin ssh HOSTS",
         tell_admins("you may run only {most} processes on this node",
@@ -39,7 +39,7 @@ ROWS = index_rows(
              "이 노드의 메모리 한도({limit})에 도달해 프로세스 {kills}개가 종료되었습니다"),
         before="memory"),
 )  # fmt: skip
-_found = partial(find_cause, ROWS)
+_found = ROWS.find
 
 
 def judge(facts: Facts, person: Person | None) -> Iterator[Cause]:
@@ -67,12 +67,13 @@ def judge(facts: Facts, person: Person | None) -> Iterator[Cause]:
 def _judge_nproc(facts: Facts, person: Person) -> Iterator[Cause]:
     """The cause that lies in too low a number of processes, by limits.conf(5) or as the kernel says of a session."""
     line = (facts.get("pam") or {}).get("processes")
-    low = line is not None and line["most"] < LEAST
-    most = line["most"] if low else (facts.get("trial") or {}).get("processes")
+    if line is not None and line["most"] >= LEAST:
+        line = None
+    most = line["most"] if line is not None else (facts.get("trial") or {}).get("processes")
     if most is None or most >= LEAST:
         return
     tell = partial(_found, name=person.name, most=most, words=counted(most, "process", "processes"))
-    if low:
+    if line is not None:
         yield tell("processes", f"{line['file']}, line {line['line']}", file=line["file"], line=line["line"])
     else:
         yield tell("processes/kernel", "the limits of a session that was tried")

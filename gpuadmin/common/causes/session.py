@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from .cause import HINDERS, STOPS, Cause, Facts, Person, Row, Text, Thing, find_cause, index_rows, tell_admins
+from .cause import HINDERS, STOPS, Cause, Facts, Person, Row, Table, Text, Thing, tell_admins
 
 #: EAGAIN: what the kernel says to somebody with as many processes as nproc allows (execve(2), fork(2)).
 _NO_PROCESS = "Resource temporarily unavailable"
@@ -14,7 +14,7 @@ _LIMITS = "gpuadmin run HOSTS -- grep -rs nproc /etc/security /etc/systemd"
 _LOOK = "{name}: look at ~/.bashrc and ~/.profile, or at what the login shell reads"
 _SESSION, _FILE = Thing("a session by sshd's rules of PAM", "trial"), Thing("a file in the home", "trial", "home")
 _COMMAND = Thing("the shell for a command", "trial", "command")
-ROWS = index_rows(
+ROWS = Table(
     Row("quota", STOPS, _FILE, "{name}'s quota of the homes is used up: not even 4 kB can be written",
         "{name} deletes files, or gets a larger quota on the storage host: gpuadmin ssh STORAGE",
         Text("Delete what you do not need, or ask your admins for more", "the quota of your home is used up",
@@ -69,7 +69,7 @@ def judge(facts: Facts, person: Person | None) -> Iterator[Cause]:
     found = facts.get("trial")
     if person is None or not facts["node"] or found is None:
         return
-    tell = partial(find_cause, ROWS, name=person.name)
+    tell = partial(ROWS.find, name=person.name)
     account = facts.get("account") or {}
     if found["pam"] is not None:
         if account.get("nologin") is None:
@@ -100,7 +100,7 @@ def _judge_shells(steps: Mapping[str, Any], person: Person) -> Iterator[Cause]:
     for step in ("command", "login"):
         if step in steps:
             words = steps[step]["words"]
-            tell = partial(find_cause, ROWS, name=person.name, words=words)
+            tell = partial(ROWS.find, name=person.name, words=words)
             if steps[step]["code"] == "noise":
                 yield tell("session-noise")
             elif steps[step]["code"] == "late":

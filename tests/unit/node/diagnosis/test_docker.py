@@ -90,12 +90,6 @@ def test_it_is_asked_as_its_person_and_root_is_root_again(directory: Path) -> No
     assert (os.geteuid(), os.getegid()) == (0, 0)
 
 
-def test_a_chunked_answer(directory: Path) -> None:
-    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    serve(directory / "s", lambda connection: connection.sendall(head + b'3\r\n{"a\r\n5\r\n": 1}\r\n0\r\n\r\n'))
-    assert docker.ask(str(directory / "s"), os.geteuid(), "/x") == {"a": 1}
-
-
 def test_a_daemon_that_does_not_run_is_not_started(directory: Path) -> None:
     asked = serve(directory / "s", lambda connection: None)
     (directory / f"run/user/{UID}").mkdir(parents=True)

@@ -239,24 +239,7 @@ def _body(answer: bytes) -> Any:
     head, _, body = answer.partition(b"\r\n\r\n")
     if _status(answer) != 200:
         raise NodeError(f"the daemon answered {short(head[:100].decode('latin-1'))}")
-    if b"chunked" in head.lower():
-        body = _unchunked(body)
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
         raise NodeError("the daemon's answer cannot be read") from None
-
-
-def _unchunked(body: bytes) -> bytes:
-    whole = bytearray()
-    while body:
-        size, _, rest = body.partition(b"\r\n")
-        try:
-            length = int(size.split(b";")[0], 16)
-        except ValueError:
-            break
-        if length <= 0:
-            break
-        whole += rest[:length]
-        body = rest[length + 2 :]
-    return bytes(whole)

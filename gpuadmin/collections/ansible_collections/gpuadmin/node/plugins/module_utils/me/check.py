@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpuadmin.common.causes.cause import HINDERS, STOPS, Cause, Person, find_cause
+from gpuadmin.common.causes.cause import HINDERS, STOPS, Cause, Person
 from gpuadmin.common.causes.judge import CAUSES, judge
 
 from ..diagnosis.collect import collect
@@ -44,7 +44,7 @@ def find_causes(subject: Subject) -> tuple[list[Cause], int]:
     except BlockingIOError:  # fork(2): there is no process left for them
         counted = slice_of(subject.uid or 0, subject.path(CGROUP))
         count, most = counted.get("tasks", "?"), counted.get("tasks_max", "?")
-        return [find_cause(CAUSES, "tasks", name=person.name, uid=person.uid, count=count, most=most)], 0
+        return [CAUSES.find("tasks", name=person.name, uid=person.uid, count=count, most=most)], 0
     found = [one for one in judge(facts, person) if one.code in _ORDER]
     looked = [one for one in facts if one not in ("node", "unknown", "late") and facts[one] is not None]
     return sorted(found, key=lambda one: _ORDER.index(one.code)), len(looked)
