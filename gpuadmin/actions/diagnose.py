@@ -16,10 +16,10 @@ from gpuadmin.common.text import size_words
 from gpuadmin.config.fields import USER_NAME
 from gpuadmin.config.yamlfile import write_new
 from gpuadmin.console import agree, echo
-from gpuadmin.diagnosis.bundle import archive, contents
+from gpuadmin.diagnosis.bundle import make_files, pack_archive
 from gpuadmin.diagnosis.finding import as_document, weigh_cause
 from gpuadmin.diagnosis.looked import list_sound_things, list_unseen
-from gpuadmin.diagnosis.restarting import restarts
+from gpuadmin.diagnosis.restarting import plan_restarts
 from gpuadmin.diagnosis.verdict import Asked, first_line, is_bad, verdict
 from gpuadmin.display import make_console, styled
 from gpuadmin.errors import ConfigError, ExitCode, RefusedError
@@ -103,7 +103,7 @@ def _no_trial(options: Options, trial: bool) -> str | None:
 def _restart(session: Session, asked: Asked, looked: RunResult, result: dict[str, Any]) -> int:
     """Restart the person's Docker daemon where they have one, as shown and confirmed, and look again."""
     answers = Answers.of(looked.hosts, list(looked.hosts), "diagnosis")
-    wanted = restarts(str(asked.name), answers.known)
+    wanted = plan_restarts(str(asked.name), answers.known)
     builder = PlanBuilder(f"Restart {asked.name}'s Docker")
     for host, action in wanted.items():
         builder.add(host, action)
@@ -120,7 +120,7 @@ def _restart(session: Session, asked: Asked, looked: RunResult, result: dict[str
 def _bundle(session: Session, path: Path, name: str | None, found: list[Cause], facts: Mapping[str, Any]) -> Any:
     """List what goes into the archive, ask, and write it. Raises RefusedError."""
     people = [user.name for user in session.site.registry.registry.users]
-    files = contents(name, found, facts, people)
+    files = make_files(name, found, facts, people)
     session.console.print(f"{path} would have:" if session.options.check else f"{path} gets:")
     for file, text in files.items():
         session.console.print(f"  {file}  {size_words(len(text.encode()))}")
@@ -128,7 +128,7 @@ def _bundle(session: Session, path: Path, name: str | None, found: list[Cause], 
         # guard: an archive is not written unasked
         if not session.options.yes and not (sys.stdin.isatty() and agree("Write it?")):
             raise RefusedError("not confirmed; no archive was written", hint="give --yes where there is no terminal")
-        write_new(path, archive(files))
+        write_new(path, pack_archive(files))
     return {"file": str(path), "contents": {file: len(text.encode()) for file, text in files.items()}}
 
 

@@ -58,49 +58,49 @@ _KEY = re.compile(r"(?:ssh-[a-z0-9-]+|ecdsa-[a-z0-9-]+|sk-[a-z0-9@.-]+) AAAA[A-Z
 _ADDRESS = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b|\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f:]*")
 
 
-def contents(
+def make_files(
     name: str | None, found: Sequence[Cause], facts: Mapping[str, Mapping[str, Any]], people: Iterable[str]
 ) -> dict[str, str]:
     """Given a diagnosis, return the files of its archive by name. `people`: names that must not be in it."""
     others = [one for one in people if one != name]
-    hide = partial(redacted, name=name, others=_names(others))
+    hide = partial(redact, name=name, others=_match_names(others))
     wording = Wording([*facts, *(host for one in found for host in one.hosts)])
-    findings = [_all(_finding(one), wording, hide, None, top=True) for one in found]
+    findings = [_hide_all(_take_cause(one), wording, hide, None, top=True) for one in found]
     files = {"README.txt": README, "findings.json": json.dumps(findings, indent=1, ensure_ascii=False)}
     for host, parts in facts.items():
-        taken = _all(_host(parts), wording, hide, None, top=True)
+        taken = _hide_all(_take_host(parts), wording, hide, None, top=True)
         files[f"hosts/{host}.json"] = json.dumps(taken, indent=1, ensure_ascii=False)
     return files
 
 
-def _all(value: Any, wording: Wording, hide: Callable[[str], str], part: str | None, *, top: bool = False) -> Any:
+def _hide_all(value: Any, wording: Wording, hide: Callable[[str], str], part: str | None, *, top: bool = False) -> Any:
     """Every text in a value, hidden, and every key that is not one of gpuadmin's words. `part`: of the facts, or a
     key."""
     if isinstance(value, Mapping):
         return {
             wording.hide(str(key))
-            if _own(key)  # guard: an archive keeps its own words
+            if _is_own_word(key)  # guard: an archive keeps its own words
             else wording.hide(hide(str(key))): hide(inner)
             if isinstance(inner, str) and ((None, key) in FREE or (part, key) in FREE)
-            else _all(inner, wording, hide, str(key) if top or part is None else part)
+            else _hide_all(inner, wording, hide, str(key) if top or part is None else part)
             for key, inner in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [_all(inner, wording, hide, part) for inner in value]
+        return [_hide_all(inner, wording, hide, part) for inner in value]
     return wording.hide(hide(value)) if isinstance(value, str) else value
 
 
-def _own(key: object) -> bool:
+def _is_own_word(key: object) -> bool:
     """Whether it is a word of gpuadmin's own: somebody called `mode` is not in it."""
     return set(str(key).split("_")) <= vocabulary()
 
 
-def _finding(one: Cause) -> dict[str, Any]:
+def _take_cause(one: Cause) -> dict[str, Any]:
     known: dict[str, Any] = {"code": one.code, "severity": weigh_cause(one), "hosts": list(one.hosts)}
     return known if one.code.startswith(QUOTING) else {**known, "cause": one.cause}
 
 
-def _host(parts: Mapping[str, Any]) -> dict[str, Any]:
+def _take_host(parts: Mapping[str, Any]) -> dict[str, Any]:
     taken: dict[str, Any] = {}
     for part, keys in TAKEN.items():
         known = parts.get(part)
@@ -122,17 +122,17 @@ def _host(parts: Mapping[str, Any]) -> dict[str, Any]:
     return taken
 
 
-def redacted(text: str, name: str | None, others: re.Pattern[str] | None) -> str:
+def redact(text: str, name: str | None, others: re.Pattern[str] | None) -> str:
     """Given a text, return it without mail addresses, keys, network addresses and names of people."""
     for pattern, word in ((_MAIL, "MAIL"), (_KEY, "KEY"), (_ADDRESS, "ADDRESS")):
         text = pattern.sub(word, text)
-    own = _names([] if name is None else [name])
+    own = _match_names([] if name is None else [name])
     for names, word in ((own, PERSON), (others, "SOMEBODY")):
         text = text if names is None else names.sub(word, text)  # guard: an archive has no names of people
     return text
 
 
-def _names(names: Iterable[str]) -> re.Pattern[str] | None:
+def _match_names(names: Iterable[str]) -> re.Pattern[str] | None:
     """Where one of the names is; None for no names.
 
     One that is an English word of two letters is a name only where it can be nothing else: as the whole text, in a
@@ -148,7 +148,7 @@ def _names(names: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(parts)) if parts else None
 
 
-def archive(files: Mapping[str, str]) -> bytes:
+def pack_archive(files: Mapping[str, str]) -> bytes:
     """The files as a .tar.gz, in which nothing says who made it or where."""
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as squeezed, tarfile.open(fileobj=squeezed, mode="w") as tar:

@@ -43,9 +43,9 @@ class Wording:
 
     def hide(self, text: str) -> str:
         """Given a text, return it with a placeholder for each word that is not known to be harmless."""
-        return _TOKEN.sub(lambda found: self._kept(found[0]), text)
+        return _TOKEN.sub(lambda found: self._hide_word(found[0]), text)
 
-    def _kept(self, token: str) -> str:
+    def _hide_word(self, token: str) -> str:
         if token in self._known or _NUMBER.fullmatch(token) or _PLACEHOLDER.fullmatch(token):
             return token
         parts = [part for part in _SEPARATED.split(token) if part]
@@ -61,12 +61,12 @@ class Wording:
 def vocabulary() -> frozenset[str]:
     """The words, in lower case."""
     found = set(_SYSTEM.split())
-    for text in (*_sentences(), *(os.strerror(number) for number in range(1, 134))):
+    for text in (*_read_sentences(), *(os.strerror(number) for number in range(1, 134))):
         found.update(word.lower() for word in _PART.findall(text))
     return frozenset(found)
 
 
-def _sentences() -> Iterator[str]:
+def _read_sentences() -> Iterator[str]:
     """The texts of the code that looks and judges, without docstrings and what only the person is told."""
     top = collections_path() / "ansible_collections/gpuadmin/node/plugins/module_utils"
     places = [*(top / name for name in _SOURCES), collections_path().parent / _COMMON]

@@ -223,7 +223,7 @@ class Broken:
             "mount": lambda one: home.mount(one, mounted),
             "homes": lambda one: {**home.homes(one), "mount": home.mount(one, mounted)},
             "sessions": lambda one: {
-                "manager": self.manager, "words": [], "slice": sessions.slice_of(UID, one.path(sessions.CGROUP)),
+                "manager": self.manager, "words": [], "slice": sessions.count_slice(UID, one.path(sessions.CGROUP)),
             },
             "gpus": gpus.gpus, "kernels": gpus.kernels, "dns": dns.dns, "temporary": host.temporary, "pam": pam.pam,
         } | ({"trial": self.session} if self.asked().untried is None else {}) | self.parts  # fmt: skip
@@ -232,7 +232,7 @@ class Broken:
 
     def session(self, subject: Subject) -> dict[str, Any]:
         """What is tried in a session of minji's, as them and in their home; PAM and systemd are not in a directory."""
-        entry = account.passwd(subject, self.name)
+        entry = account.find_entry(subject, self.name)
         assert entry is not None
         home, shell = subject.path(entry.pw_dir), subject.path(entry.pw_shell)
         with subprocess.Popen(
@@ -240,7 +240,7 @@ class Broken:
             user=UID, group=UID, extra_groups=(), env={"HOME": home, "PATH": os.environ["PATH"]}, cwd="/",
         ) as process:  # fmt: skip
             asked = {"home": home, "shell": shell if Path(shell).stat().st_size else entry.pw_shell, "docker": None}
-            return trial.tried(process, None, UID, asked)
+            return trial.run_steps(process, None, UID, asked)
 
     def asked(self) -> Asked:
         users = [] if self.user is None else [self.user.model_dump()]

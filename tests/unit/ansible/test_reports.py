@@ -46,7 +46,7 @@ from gpuadmin.comparison.odd import compare
 from gpuadmin.comparison.words import lines
 from gpuadmin.config.memory import Memory
 from gpuadmin.config.schema import Registry, User
-from gpuadmin.diagnosis.bundle import contents
+from gpuadmin.diagnosis.bundle import make_files
 from gpuadmin.diagnosis.looked import list_sound_things, list_unseen
 from gpuadmin.diagnosis.restarting import restarts
 from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
@@ -251,7 +251,7 @@ def _diagnosis(found: RunResult) -> None:
     list_sound_things("minji", answers.known, listed)
     list(list_unseen("minji", answers.known, answers.unknown, None))
     restarts("minji", answers.known)
-    contents("minji", listed, answers.known, ["minji", "jiho"])
+    make_files("minji", listed, answers.known, ["minji", "jiho"])
 
 
 def _status(found: RunResult) -> None:

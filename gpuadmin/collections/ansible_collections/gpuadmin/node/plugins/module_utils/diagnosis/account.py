@@ -46,7 +46,7 @@ def account(subject: Subject) -> dict[str, Any]:
     """
     name = subject.name or ""
     found: dict[str, Any] = {"passwd": None, "today": int(time.time() // 86400), "nologin": nologin(subject)}
-    entry = passwd(subject, name)
+    entry = find_entry(subject, name)
     if entry is not None:
         shell = subject.path(entry.pw_shell)
         found["passwd"] = {
@@ -64,7 +64,7 @@ def account(subject: Subject) -> dict[str, Any]:
     return found
 
 
-def passwd(subject: Subject, name: str) -> pwd.struct_passwd | None:
+def find_entry(subject: Subject, name: str) -> pwd.struct_passwd | None:
     """Somebody's entry as this host has it; None: it does not know the name."""
     if subject.root == "/":
         try:
@@ -119,12 +119,13 @@ def nologin(subject: Subject) -> dict[str, str] | None:
 def sshd_keys(subject: Subject) -> dict[str, Any]:
     """The keys that gpuadmin wrote here, and what sshd's settings say of this person."""
     name = subject.name or ""
-    found = settings(name) if subject.root == "/" else {}
-    site, entry = keys.of_site(subject, name), passwd(subject, name)
+    found = ask_settings(name) if subject.root == "/" else {}
+    site, entry = keys.read_site_keys(subject, name), find_entry(subject, name)
     patterns = key_patterns({"authorizedkeysfile": [found.get("authorizedkeysfile", "")]})
     paths = [] if entry is None else [expand_pattern(one, name, entry.pw_uid, entry.pw_dir) for one in patterns]
     with acting_as(entry.pw_uid, entry.pw_gid) if entry is not None else nullcontext():
-        elsewhere = [keys.read_file(subject, one) for one in paths if one != site["path"] and not _inside(one, entry)]
+        others = [path for path in paths if path != site["path"] and not _inside(path, entry)]
+        elsewhere = [keys.read_key_file(subject, path) for path in others]
     return {"site": {**site, "read": not found or site["path"] in paths}, "elsewhere": elsewhere, "settings": found}
 
 
@@ -143,7 +144,7 @@ def home_key_files(subject: Subject) -> list[str]:
     return [one for one in inside if not one.startswith("..")]
 
 
-def settings(name: str, run: Runner = run_command) -> dict[str, str]:
+def ask_settings(name: str, run: Runner = run_command) -> dict[str, str]:
     """What sshd would apply to this person, of what decides whether they get in."""
     found = ask_sshd("-C", f"user={name},host=localhost,addr=127.0.0.1", run=run)
     return {key: short(" ".join(values)) for key, values in found.items() if key in ASKED}
@@ -152,11 +153,11 @@ def settings(name: str, run: Runner = run_command) -> dict[str, str]:
 def sshd_words(subject: Subject) -> dict[str, Any]:
     """What sshd last wrote of this person. Only root's own processes count: anybody may write in its name."""
     name = subject.name or ""
-    return {"lines": about(name, logged(("_UID=0", "SYSLOG_IDENTIFIER=sshd", "SYSLOG_IDENTIFIER=sshd-session"),
+    return {"lines": pick_lines(name, logged(("_UID=0", "SYSLOG_IDENTIFIER=sshd", "SYSLOG_IDENTIFIER=sshd-session"),
                                         SSHD_LINES, since=SINCE))}  # fmt: skip
 
 
-def about(name: str, text: str) -> list[str]:
+def pick_lines(name: str, text: str) -> list[str]:
     """The last lines in which sshd or PAM names somebody, and those of strict modes about their home.
 
     A line in which the client names them does not count.

@@ -21,14 +21,14 @@ STUB = ("127.0.0.53", "127.0.0.54")
 
 def dns(subject: Subject) -> dict[str, Any]:
     """``servers``: those that the host asks. ``problems``: server → why it does not help."""
-    servers = _servers(subject, FILE)
+    servers = _read_servers(subject, FILE)
     if set(servers) & set(STUB):
-        servers = _servers(subject, BEHIND) or servers
-    problems = {server: words for server in servers if (words := problem(server)) is not None}
+        servers = _read_servers(subject, BEHIND) or servers
+    problems = {server: words for server in servers if (words := find_problem(server)) is not None}
     return {"servers": servers, "problems": problems}
 
 
-def _servers(subject: Subject, name: str) -> list[str]:
+def _read_servers(subject: Subject, name: str) -> list[str]:
     # it is a link wherever systemd-resolved is; who writes to /etc and /run is root
     try:
         text = read_small(os.path.realpath(subject.path(name))).decode("utf-8", "replace")
@@ -38,7 +38,7 @@ def _servers(subject: Subject, name: str) -> list[str]:
     return [short(one[1], 60) for one in words if len(one) > 1 and one[0] == "nameserver"][:MOST]
 
 
-def problem(server: str, port: int = 53) -> str | None:
+def find_problem(server: str, port: int = 53) -> str | None:
     """Why a server does not answer; None: it does, whatever it says (RFC 1035: a header of 12 bytes, one question)."""
     question = secrets.token_bytes(2) + b"\1\0\0\1\0\0\0\0\0\0" + b"\0" + b"\0\2" + b"\0\1"  # NS of the root
     try:

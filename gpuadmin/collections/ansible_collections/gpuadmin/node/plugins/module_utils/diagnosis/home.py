@@ -14,7 +14,7 @@ from ..lookup import owner
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
 from ..people import acting_as
 from . import docker_needs, keys
-from .account import home_key_files, passwd
+from .account import find_entry, home_key_files
 from .subject import Subject
 
 #: Directly in a home, and read or written by nearly every program; `sudo` makes some of them root's.
@@ -83,8 +83,9 @@ def home(subject: Subject) -> dict[str, Any]:
         try:
             # guard: on a node a home is looked into as its person: the storage host shows root nothing -> nullcontext()
             with acting_as(uid, facts.st_gid) if subject.node else contextlib.nullcontext():
-                found["masked"], found["others"] = docker_needs.masked(name, at), others(name, uid, at)
-                files = [keys.of_home(name, uid, path, at, one) for one in wanted]
+                found["masked"] = docker_needs.list_masked_units(name, at)
+                found["others"] = list_foreign_files(name, uid, at)
+                files = [keys.read_home_keys(name, uid, path, at, one) for one in wanted]
                 found["keys"] = [one for one in files if one is files[0] or one["problem"] != "is missing"]
         finally:
             os.close(at)
@@ -94,7 +95,7 @@ def home(subject: Subject) -> dict[str, Any]:
 def _by_passwd(subject: Subject, name: str) -> str | None:
     """The home that this host has for somebody; None: it does not know them; another part says so."""
     with contextlib.suppress(OSError):
-        entry = passwd(subject, name)
+        entry = find_entry(subject, name)
         return None if entry is None else entry.pw_dir
     return None
 
@@ -106,7 +107,7 @@ def _same(one: str, other: str) -> bool:
         return False
 
 
-def others(home: str, uid: int, at: int | None = None) -> list[dict[str, Any]]:
+def list_foreign_files(home: str, uid: int, at: int | None = None) -> list[dict[str, Any]]:
     """What in a home programs need to be its person's and is somebody else's. No link is followed."""
     found: list[dict[str, Any]] = []
     try:

@@ -38,12 +38,12 @@ DIRECTORY = (
 )
 
 
-def of_site(subject: Subject, name: str) -> dict[str, Any]:
+def read_site_keys(subject: Subject, name: str) -> dict[str, Any]:
     """The keys that gpuadmin wrote to this host: they need no home."""
-    return read_file(subject, os.path.join(subject.state, "keys", name))
+    return read_key_file(subject, os.path.join(subject.state, "keys", name))
 
 
-def read_file(subject: Subject, path: str) -> dict[str, Any]:
+def read_key_file(subject: Subject, path: str) -> dict[str, Any]:
     """The keys in a file of the host's."""
     try:
         data = read_small(subject.path(path))
@@ -51,10 +51,10 @@ def read_file(subject: Subject, path: str) -> dict[str, Any]:
         return {"path": path, "problem": "is missing", "keys": []}
     except (OSError, NodeError) as error:
         return {"path": path, "problem": _why(error), "keys": []}
-    return {"path": path, "problem": None, "keys": parse(data)}
+    return {"path": path, "problem": None, "keys": parse_keys(data)}
 
 
-def of_home(home: str, uid: int, named: str, at: int | None = None, file: str = USUAL[0]) -> dict[str, Any]:
+def read_home_keys(home: str, uid: int, named: str, at: int | None = None, file: str = USUAL[0]) -> dict[str, Any]:
     """The keys in a file of somebody's home, as sshd's StrictModes judges them: what leads there is theirs or root's.
 
     Nothing is followed: who has links there gets no answer but that. ``named``: what the home is called in the answer.
@@ -74,7 +74,7 @@ def of_home(home: str, uid: int, named: str, at: int | None = None, file: str = 
         facts = os.stat(last, dir_fd=directory, follow_symlinks=False)
         if not found["problem"]:
             found["problem"] = _strict(facts, uid)
-        found["keys"] = parse(read_small(last, directory))
+        found["keys"] = parse_keys(read_small(last, directory))
     except FileNotFoundError:
         found["problem"] = "is missing"
     except (OSError, NodeError) as error:
@@ -100,7 +100,7 @@ def _why(error: Exception) -> str:
     return str(error)
 
 
-def parse(data: bytes) -> list[dict[str, Any]]:
+def parse_keys(data: bytes) -> list[dict[str, Any]]:
     """Given the content of a file of keys, return for each line of a key its kind, fingerprint and problem."""
     found = []
     for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), start=1):

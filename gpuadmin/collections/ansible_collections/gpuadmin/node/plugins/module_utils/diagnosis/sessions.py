@@ -16,7 +16,7 @@ CGROUP = "sys/fs/cgroup"
 SINCE = "-1day"
 
 
-def uid_of(subject: Subject) -> int | None:
+def find_uid(subject: Subject) -> int | None:
     """The uid that somebody really has here, which need not be the site's."""
     found = system_lookup(subject.name or "")
     return subject.uid if found is None else found[0]
@@ -24,7 +24,7 @@ def uid_of(subject: Subject) -> int | None:
 
 def sessions(subject: Subject) -> dict[str, Any]:
     """``manager``: the state of user@UID.service, which starts with a login. ``slice``: what the kernel counts."""
-    uid = uid_of(subject)
+    uid = find_uid(subject)
     if uid is None:
         return {"manager": "inactive", "sessions": 0, "linger": False, "runtime": False, "slice": {}, "words": []}
     unit = f"user@{uid}.service"
@@ -36,7 +36,7 @@ def sessions(subject: Subject) -> dict[str, Any]:
         "sessions": sum(1 for line in listed.splitlines() if line.split()[1:2] == [str(uid)]),
         "linger": os.path.exists(f"/var/lib/systemd/linger/{subject.name}"),
         "runtime": os.path.isdir(runtime),
-        "slice": slice_of(uid, subject.path(CGROUP)),
+        "slice": count_slice(uid, subject.path(CGROUP)),
         "words": _words(unit) if manager == "failed" and not subject.own else [],
     }
 
@@ -46,7 +46,7 @@ def _words(unit: str) -> list[str]:
     return [short(line) for line in lines[-5:]]
 
 
-def slice_of(uid: int, cgroups: str) -> dict[str, int]:
+def count_slice(uid: int, cgroups: str) -> dict[str, int]:
     """Of everything that a person runs, containers included: tasks and their limit, memory, kills by the kernel.
 
     What this kernel does not count is left out.

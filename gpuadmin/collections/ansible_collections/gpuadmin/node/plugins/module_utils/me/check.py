@@ -10,7 +10,7 @@ from gpuadmin.common.causes.cause import HINDERS, STOPS, Cause, Person
 from gpuadmin.common.causes.judge import CAUSES, judge
 
 from ..diagnosis.collect import collect
-from ..diagnosis.sessions import CGROUP, slice_of
+from ..diagnosis.sessions import CGROUP, count_slice
 from ..diagnosis.subject import Subject
 from ..errors import NodeError
 from . import place
@@ -42,7 +42,7 @@ def find_causes(subject: Subject) -> tuple[list[Cause], int]:
     try:
         facts = collect(replace(subject, trial=True), seconds=SECONDS)
     except BlockingIOError:  # fork(2): there is no process left for them
-        counted = slice_of(subject.uid or 0, subject.path(CGROUP))
+        counted = count_slice(subject.uid or 0, subject.path(CGROUP))
         count, most = counted.get("tasks", "?"), counted.get("tasks_max", "?")
         return [CAUSES.find("tasks", name=person.name, uid=person.uid, count=count, most=most)], 0
     found = [one for one in judge(facts, person) if one.code in _ORDER]
@@ -55,15 +55,15 @@ def is_serious(cause: Cause) -> bool:
     return CAUSES[cause.code].severity in (STOPS, HINDERS)
 
 
-def queued(subject: Subject, found: Sequence[Cause]) -> list[Mapping[str, Any]] | None:
+def find_queued_jobs(subject: Subject, found: Sequence[Cause]) -> list[Mapping[str, Any]] | None:
     """What somebody who has no GPU here has of the queue elsewhere, or waits for. Nothing where that is not known;
     None where this node has no queue."""
-    if not place.here(subject):
+    if not place.has_queue(subject):
         return None
     if not any(one.code == NO_GRANT for one in found):
         return []
     try:
-        queue = place.place(subject)
+        queue = place.find_place(subject)
     except (NodeError, OSError):
         return []
     return [] if queue is None else list(queue["mine"])
@@ -82,9 +82,9 @@ def lines(
     if not serious:
         output.append(f"{host}: {RIGHT[language].format(looked)}")
     for pair in dict.fromkeys(_fill_text(one, language, queued) for one in serious):
-        output += _indented("* ", pair, korean)
+        output += _indent("* ", pair, korean)
     for pair in dict.fromkeys(_fill_text(one, language, queued) for one in found if not is_serious(one)):
-        output += _indented("- ", pair, korean)
+        output += _indent("- ", pair, korean)
     return output
 
 
@@ -98,6 +98,6 @@ def _fill_text(one: Cause, language: str, queued: Sequence[Mapping[str, Any]] | 
     return remedy, why
 
 
-def _indented(mark: str, pair: tuple[str, str], korean: bool) -> list[str]:
+def _indent(mark: str, pair: tuple[str, str], korean: bool) -> list[str]:
     remedy, why = pair
     return [f"{mark}{remedy}", f"  {'이유' if korean else 'because'}: {why}"]

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
         return 0
     if asked == "check":
         found, looked = check.find_causes(subject)
-        print("\n".join(check.lines(found, looked, host, language, check.queued(subject, found))))
+        print("\n".join(check.lines(found, looked, host, language, check.find_queued_jobs(subject, found))))
         return 1 if any(check.is_serious(one) for one in found) else 0
     print("\n".join(overview.lines(subject, overview.overview(subject), host, known["nodes"], language)))
     return 0

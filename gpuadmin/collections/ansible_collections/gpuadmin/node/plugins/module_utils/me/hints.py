@@ -25,21 +25,21 @@ _LOOK = 1.0  # seconds over which processors are counted
 
 def held(subject: Subject, seconds: float = _LOOK) -> list[dict[str, Any]]:
     """The GPUs that somebody holds on this node. Raises NodeError or OSError if that is not known."""
-    before, began = _processor_seconds(subject), time.monotonic()
+    before, began = _count_processor_seconds(subject), time.monotonic()
     samples = [Sample("up", {"instance": "", "job": "node"}, 1), *of_text(measured(), {"instance": ""})]
-    mine = mine_of(samples, str(subject.name), time.time())
+    mine = pick_own_gpus(samples, str(subject.name), time.time())
     if not mine:
         return []
     # what is measured is a difference over that time
     time.sleep(max(seconds - (time.monotonic() - began), 0.0))
-    after = _processor_seconds(subject)
+    after = _count_processor_seconds(subject)
     busy = None
     if before is not None and after is not None:
         busy = (after - before) / (time.monotonic() - began) / len(os.sched_getaffinity(0))
     return [{**one, "processors": busy} for one in mine]
 
 
-def mine_of(samples: list[Sample], name: str, now: float) -> list[dict[str, Any]]:
+def pick_own_gpus(samples: list[Sample], name: str, now: float) -> list[dict[str, Any]]:
     """Given a node's samples, return what somebody holds there."""
     (node,) = of_samples(samples, [""], now)
     unused = {
@@ -48,10 +48,10 @@ def mine_of(samples: list[Sample], name: str, now: float) -> list[dict[str, Any]
         if one.name == "gpuadmin_gpu_unused_since_timestamp_seconds" and one.labels.get("user") == name
     }
     mine = [device for device in node.devices if any(one.user == name for one in device.holders or ())]
-    return [_mine(device, name, unused) for device in mine]
+    return [_describe_gpu(device, name, unused) for device in mine]
 
 
-def _mine(device: Device, name: str, unused: Mapping[str | None, float]) -> dict[str, Any]:
+def _describe_gpu(device: Device, name: str, unused: Mapping[str | None, float]) -> dict[str, Any]:
     own = [one for one in device.holders or () if one.user == name]
     known = [one.memory for one in own if one.memory is not None]
     return {
@@ -65,7 +65,7 @@ def _mine(device: Device, name: str, unused: Mapping[str | None, float]) -> dict
     }
 
 
-def _processor_seconds(subject: Subject) -> float | None:
+def _count_processor_seconds(subject: Subject) -> float | None:
     """Of all that somebody runs on this node, as the kernel counts it; None if it does not."""
     try:
         text = read_small(subject.path(f"sys/fs/cgroup/user.slice/user-{subject.uid}.slice/cpu.stat"))

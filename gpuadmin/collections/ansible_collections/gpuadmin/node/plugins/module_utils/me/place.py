@@ -13,17 +13,17 @@ from ..slurm.gpu_words import clock, gpus, waiting
 from ..slurm.texts import LOGIN, TEXTS
 
 
-def here(subject: Subject) -> bool:
+def has_queue(subject: Subject) -> bool:
     """Whether this node has a queue that people ask."""
     return os.path.exists(subject.path(PROGRAM))
 
 
-def place(subject: Subject) -> dict[str, Any] | None:
+def find_place(subject: Subject) -> dict[str, Any] | None:
     """``mine``: their jobs with GPUs; ``waiting``: how many people wait. None on a node that takes no jobs.
 
     Raises NodeError where the queue does not answer.
     """
-    if not here(subject):
+    if not has_queue(subject):
         return None
     queue.alive()
     jobs = [one for one in queue.ask_jobs() if one["gpus"]]
