@@ -90,7 +90,7 @@ def diagnose(
 
 
 def _no_trial(options: Options, trial: bool) -> str | None:
-    """Why the admin wants no session tried, or None."""
+    """The reason why the admin wants no session tried, or None."""
     return (
         "--check starts none"
         if options.check  # guard: a check begins no session
@@ -133,7 +133,7 @@ def _bundle(session: Session, path: Path, name: str | None, found: list[Cause], 
 
 
 def _asked(session: Session, name: str | None, no_trial: str | None) -> Asked:
-    """Who is asked about, and where this site has homes."""
+    """The person who is asked about, and where this site has homes."""
     site = session.site
     storage = next((one.name for one in site.inventory.group("storage")), None)
     directory = site.settings.accounts.source == "directory"

@@ -1,4 +1,4 @@
-"""A diagnosis as an archive for whoever helps. It is made from what is named here; what is not named does not go in.
+"""A diagnosis as an archive for somebody who helps. Only what is named here goes into it.
 
 No keys or fingerprints, no addresses, no names of people, no command lines, nothing that a person's daemon or journal
 says. Of all text only gpuadmin's own words and the system's stay, so nobody has to know what is a name.
@@ -41,7 +41,7 @@ TAKEN: Mapping[str, tuple[str, ...] | None] = {
 }  # fmt: skip
 #: Findings that quote a person's daemon, journal or container: only their code goes in.
 QUOTING = ("container", "docker-daemon", "session", "sshd", "unknown")
-#: Parts that ask what is a person's: why one of these is not known may be in their daemon's or journal's own words.
+#: Parts about a person's own things: the reason why one is not known may be in their daemon's or journal's own words.
 PERSONS = ("keys", "sshd", "sessions", "docker", "containers", "trial")
 #: Keys whose text the kernel, the driver or an admin chose, and their part (None: any).
 FREE = (
@@ -74,7 +74,7 @@ def make_files(
 
 
 def _hide_all(value: Any, wording: Wording, hide: Callable[[str], str], part: str | None, *, top: bool = False) -> Any:
-    """Every text in a value, hidden, and every key that is not one of gpuadmin's words. `part`: of the facts, or a
+    """Hide every text in a value, and every key that is not one of gpuadmin's words. `part`: of the facts, or a
     key."""
     if isinstance(value, Mapping):
         return {
@@ -91,7 +91,7 @@ def _hide_all(value: Any, wording: Wording, hide: Callable[[str], str], part: st
 
 
 def _is_own_word(key: object) -> bool:
-    """Whether it is a word of gpuadmin's own: somebody called `mode` is not in it."""
+    """Whether a key is a word of gpuadmin's own: somebody called `mode` is not in it."""
     return set(str(key).split("_")) <= vocabulary()
 
 
@@ -133,9 +133,9 @@ def redact(text: str, name: str | None, others: re.Pattern[str] | None) -> str:
 
 
 def _match_names(names: Iterable[str]) -> re.Pattern[str] | None:
-    """Where one of the names is; None for no names.
+    """Given names, return the pattern that finds them; None for no names.
 
-    One that is an English word of two letters is a name only where it can be nothing else: as the whole text, in a
+    A name that is an English word of two letters is found only where it can be nothing else: as the whole text, in a
     path, before `'s` or a uid. Else there would be little left to read.
     """
     listed = sorted(set(names))
@@ -149,7 +149,7 @@ def _match_names(names: Iterable[str]) -> re.Pattern[str] | None:
 
 
 def pack_archive(files: Mapping[str, str]) -> bytes:
-    """The files as a .tar.gz, in which nothing says who made it or where."""
+    """Pack files as a .tar.gz, in which nothing says who made it or where."""
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as squeezed, tarfile.open(fileobj=squeezed, mode="w") as tar:
         for name, text in files.items():

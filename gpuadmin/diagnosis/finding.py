@@ -31,7 +31,7 @@ def as_document(cause: Cause) -> dict[str, Any]:
 
 
 def order_causes(found: Iterable[Cause]) -> list[Cause]:
-    """The most decisive first; what is the same on several hosts is one cause that names them all."""
+    """Order causes, the most decisive first; one that several hosts found names them all."""
     merged: dict[tuple[str, str], Cause] = {}
     for one in found:
         known = merged.setdefault((one.code, one.cause), one)
@@ -39,5 +39,5 @@ def order_causes(found: Iterable[Cause]) -> list[Cause]:
             hosts = (*known.hosts, *(host for host in one.hosts if host not in known.hosts))
             evidence = (*known.evidence, *one.evidence)
             merged[one.code, one.cause] = replace(known, hosts=hosts, evidence=evidence)
-    # where it holds for all, it is more likely the cause than where it holds for one
+    # a cause of all hosts is more likely the one than a cause of one host
     return sorted(merged.values(), key=lambda one: (_PLACE[one.code], -len(one.hosts)))

@@ -16,7 +16,7 @@ THINGS: Mapping[Thing, frozenset[str]] = {
 }
 #: The parts that are about one person.
 OF_A_PERSON = ("account", "keys", "pam_account", "sshd", "sessions", "home", "amounts", "docker", "containers", "trial")
-#: What no diagnosis sees.
+#: Things that no diagnosis sees.
 NEVER = (
     "the way from their own machine: network, firewall, jump host, ssh client",
     "log-ins by password, certificate or a second factor, and ~/.ssh/rc",

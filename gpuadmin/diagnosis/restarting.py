@@ -1,4 +1,4 @@
-"""Where a person's Docker daemon would be restarted, and what ends with it."""
+"""Restarts of a person's Docker daemon: on which hosts, and what ends with them."""
 
 from __future__ import annotations
 

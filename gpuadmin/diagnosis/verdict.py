@@ -22,7 +22,7 @@ SKEW = 30.0  # seconds: with more, Kerberos, TLS and make go wrong; what ssh and
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked about. `name`: None if only hosts are. `storage` serves the homes from `export`.
+    """The question: a person, or hosts alone. `name`: None if only hosts are. `storage` serves the homes from `export`.
 
     `directory`: whether accounts come from a directory; who is not in users.yml may have one all the same.
     `no_trial`: why the admin wants no session tried, or None.
@@ -38,7 +38,7 @@ class Asked:
 
     @property
     def untried(self) -> str | None:
-        """Why not to try a session of the person's; None: try one. `no_trial`: the admin's own reason."""
+        """The reason not to try a session of the person's; None: try one. `no_trial`: the admin's own reason."""
         user = self.user
         if self.no_trial is not None or user is None:
             return self.no_trial or "users.yml does not have them"

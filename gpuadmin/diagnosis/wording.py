@@ -1,4 +1,4 @@
-"""Which words may stay in a text for outsiders: those of gpuadmin's own sentences and of the system.
+"""Words that may stay in a text for outsiders: those of gpuadmin's own sentences and of the system.
 
 Whatever else is in it (a login name that no users.yml has, somebody's mount point, a directory, a container) becomes a
 placeholder, the same one wherever it stands. So keeping a name out needs no knowledge of it.
@@ -14,9 +14,9 @@ from functools import cache
 
 from gpuadmin.content import collections_path
 
-#: Where the sentences of a diagnosis are written, below the node's code and below this package.
+#: Directories in which the sentences of a diagnosis are written, below the node's code and below this package.
 _SOURCES, _COMMON = ("diagnosis", "gpus"), "common/causes"
-#: What makes a text for the person themselves, which no archive has.
+#: Functions that make a text for the person themselves, which no archive has.
 _FOR_PEOPLE = ("Text", "tell_admins", "type_command")
 #: Directories and file systems that every system has, and what systemd and ssh say of themselves.
 _SYSTEM = """
@@ -59,7 +59,7 @@ class Wording:
 
 @cache
 def vocabulary() -> frozenset[str]:
-    """The words, in lower case."""
+    """Return the words that may stay, in lower case."""
     found = set(_SYSTEM.split())
     for text in (*_read_sentences(), *(os.strerror(number) for number in range(1, 134))):
         found.update(word.lower() for word in _PART.findall(text))

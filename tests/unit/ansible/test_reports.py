@@ -48,7 +48,7 @@ from gpuadmin.config.memory import Memory
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.bundle import make_files
 from gpuadmin.diagnosis.looked import list_sound_things, list_unseen
-from gpuadmin.diagnosis.restarting import restarts
+from gpuadmin.diagnosis.restarting import plan_restarts
 from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
 from gpuadmin.display import make_console
 from gpuadmin.errors import ConfigError
@@ -250,7 +250,7 @@ def _diagnosis(found: RunResult) -> None:
     first_line(asked, listed, answers.known)
     list_sound_things("minji", answers.known, listed)
     list(list_unseen("minji", answers.known, answers.unknown, None))
-    restarts("minji", answers.known)
+    plan_restarts("minji", answers.known)
     make_files("minji", listed, answers.known, ["minji", "jiho"])
 
 

@@ -21,13 +21,13 @@ MEMORY = 1 << 30  # bytes of address space for one part: what a person makes lar
 
 
 def short(text: object, most: int = LONGEST_TEXT) -> str:
-    """Foreign text for a report: one line, without what a terminal obeys, of bounded length."""
+    """A foreign text for a report: one line, without what a terminal obeys, of bounded length."""
     plain = CONTROL.sub("?", str(text).replace("\n", " ")).strip()
     return plain if len(plain) <= most else plain[: most - 1] + "…"
 
 
 def confine() -> None:
-    """In a process of its own: what it reads is bounded, and its output is not the module's.
+    """Bound a process of a part's own: the memory that it takes, and its output, which is not the module's.
 
     One that hangs in the kernel keeps no connection open.
     """
@@ -36,7 +36,7 @@ def confine() -> None:
 
 
 def look_at(name: str, *, parts: Mapping[str, Callable[[Asked], object]], of: Asked, nice: int = 0) -> object:
-    """One part of a look, in a process of its own (each.py). ``nice``: nice(2), where people's work comes first."""
+    """Look at one part, in a process of its own (each.py). ``nice``: nice(2), where people's work comes first."""
     confine()
     os.chdir("/")
     os.nice(nice)
@@ -49,7 +49,7 @@ def look_at(name: str, *, parts: Mapping[str, Callable[[Asked], object]], of: As
 def look_gently(
     parts: Mapping[str, Callable[[Asked], object]], of: Asked, seconds: float, *, at_once: int
 ) -> Iterator[tuple[str, object]]:
-    """Each part with what it found, or `Failed`: people work on the host meanwhile."""
+    """Look at parts one by one, and yield each with what it found, or `Failed`: people work on the host meanwhile."""
     look = partial(look_at, parts=parts, of=of, nice=GENTLE)
     return each(
         look,
@@ -61,7 +61,7 @@ def look_gently(
 
 
 def read_small(path: str, directory: int | None = None, most: int = LARGEST_FILE) -> bytes:
-    """The beginning of a regular file, at most ``most`` bytes. No link is followed, no pipe waited for.
+    """Read the beginning of a regular file, at most ``most`` bytes. No link is followed, no pipe waited for.
 
     Raises OSError; NodeError for what is not a regular file.
     """

@@ -1,4 +1,4 @@
-"""Somebody's account on a host: as NSS has it, as shadow has it, and as gpuadmin wants it here."""
+"""The account of a person on a host: as NSS has it, as shadow has it, and as gpuadmin wants it here."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from . import keys
 from .subject import Subject
 
 NOLOGIN = ("etc/nologin", "run/nologin")
-#: What `sshd -T` says that decides who may log in.
+#: Settings in the answer of `sshd -T` that decide who may log in.
 ASKED = ("allowusers", "denyusers", "allowgroups", "denygroups", "pubkeyauthentication", "authorizedkeysfile",
          "authorizedkeyscommand", "usepam")  # fmt: skip
 SSHD_LINES = 200
 KEPT_LINES = 8
 SINCE = "-3days"
-#: What comes before a name where sshd or PAM speaks. What a client calls itself, its version or why it leaves is in
+#: Words before a name where sshd or PAM speaks. A client's own words (its name, its version, why it leaves) are in
 #: sshd's lines, too: anybody on the network writes `user minji not allowed because …` there.
 _SPEAKS = (
     r"(?:error: |fatal: )?(?:User |Access denied for user |(?:Accepted|Failed|Postponed) [\w/-]+ for "
@@ -40,7 +40,7 @@ _SPEAKS = (
 
 
 def account(subject: Subject) -> dict[str, Any]:
-    """``passwd`` None: this host does not know the name.
+    """The account of the person who is asked about. ``passwd`` None: this host does not know the name.
 
     ``shadow`` None: it has no line there (a directory), or may not be read by who asks.
     """
@@ -65,7 +65,7 @@ def account(subject: Subject) -> dict[str, Any]:
 
 
 def find_entry(subject: Subject, name: str) -> pwd.struct_passwd | None:
-    """Somebody's entry as this host has it; None: it does not know the name."""
+    """The entry in passwd that this host has for a name; None: the host does not know it."""
     if subject.root == "/":
         try:
             return pwd.getpwnam(name)
@@ -87,7 +87,7 @@ def _shadow(subject: Subject, name: str) -> dict[str, Any] | None:
 
 
 def _others(subject: Subject, name: str) -> list[str]:
-    """Who else has the uid that the site gives this person."""
+    """Other accounts that have the uid which the site gives this person."""
     if subject.uid is None:
         return []
     rows = Table.parse("passwd", _text(subject, "etc/passwd")).entries()
@@ -95,7 +95,7 @@ def _others(subject: Subject, name: str) -> list[str]:
 
 
 def _wanted(subject: Subject, name: str) -> dict[str, Any] | None:
-    """What gpuadmin was last told of this person on this host; None: nothing."""
+    """The account that gpuadmin was last told to make here; None: none of that name."""
     found = desired_accounts.load(subject.path(subject.state)).records.get(name)
     if found is None:
         return None
@@ -104,7 +104,7 @@ def _wanted(subject: Subject, name: str) -> dict[str, Any] | None:
 
 
 def nologin(subject: Subject) -> dict[str, str] | None:
-    """What keeps everybody but root out (pam_nologin(8)): the file, and its own words; None: nothing does."""
+    """The file that keeps everybody but root out (pam_nologin(8)), and its own words; None: there is none."""
     for name in NOLOGIN:
         try:
             words = short(read_small(subject.path(name), most=4096).decode("utf-8", "replace"))
@@ -134,8 +134,7 @@ def _inside(path: str, entry: pwd.struct_passwd | None) -> bool:
 
 
 def home_key_files(subject: Subject) -> list[str]:
-    """Where in somebody's home sshd looks for keys, as paths below it. What root alone can ask is what sshd does by
-    itself."""
+    """Files of keys in a person's home, as paths below it. Sshd's usual ones where sshd cannot be asked."""
     if subject.own or subject.root != "/":
         return list(keys.USUAL)
     name = subject.name or ""
@@ -145,20 +144,20 @@ def home_key_files(subject: Subject) -> list[str]:
 
 
 def ask_settings(name: str, run: Runner = run_command) -> dict[str, str]:
-    """What sshd would apply to this person, of what decides whether they get in."""
+    """The settings of sshd's that decide whether this person gets in, as sshd would apply them."""
     found = ask_sshd("-C", f"user={name},host=localhost,addr=127.0.0.1", run=run)
     return {key: short(" ".join(values)) for key, values in found.items() if key in ASKED}
 
 
 def sshd_words(subject: Subject) -> dict[str, Any]:
-    """What sshd last wrote of this person. Only root's own processes count: anybody may write in its name."""
+    """The lines that sshd last wrote of this person. Only root's own processes count: anybody may write in its name."""
     name = subject.name or ""
     return {"lines": pick_lines(name, logged(("_UID=0", "SYSLOG_IDENTIFIER=sshd", "SYSLOG_IDENTIFIER=sshd-session"),
                                         SSHD_LINES, since=SINCE))}  # fmt: skip
 
 
 def pick_lines(name: str, text: str) -> list[str]:
-    """The last lines in which sshd or PAM names somebody, and those of strict modes about their home.
+    """The last lines in which sshd or PAM names a person, and those of strict modes about their home.
 
     A line in which the client names them does not count.
     """

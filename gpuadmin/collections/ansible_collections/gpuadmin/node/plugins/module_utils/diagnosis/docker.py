@@ -1,4 +1,4 @@
-"""Somebody's own Docker: place, subordinate ids, socket, daemon, and containers that ended.
+"""The Docker of a person: place, subordinate ids, socket, daemon, and containers that ended.
 
 The daemon is the person's: it is asked as them, through their socket, with bounds on time and size, and only where it
 runs already, because to ask starts it. What it answers is whatever they like.
@@ -31,7 +31,7 @@ MOST_CONTAINERS = 5
 SINCE = "-1day"
 ENDED = '["created","exited","dead","restarting"]'  # one whose program is missing was created, and never ran
 COMPLAINT = re.compile(r"level=(?:error|fatal)|failed|error|cannot|denied|no space|not found", re.IGNORECASE)
-#: What Docker calls a processor, by the kernel's name for it (uname(2)); others are not reported.
+#: Docker's name of a processor, by the kernel's name for it (uname(2)); others are not reported.
 ARCHITECTURES = {
     "x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x", "riscv64": "riscv64",
 }  # fmt: skip
@@ -39,7 +39,7 @@ HARMLESS = re.compile(r"level=(?:info|debug|warning)")  # a daemon says "error" 
 
 
 def docker(subject: Subject) -> dict[str, Any]:
-    """All but what the daemon says."""
+    """The place, ids, socket and words of a daemon: all but its own answers."""
     name, uid = subject.name or "", find_uid(subject)
     found: dict[str, Any] = {
         "place": subject.docker,
@@ -80,7 +80,7 @@ def _find_directory(path: str) -> str:
 
 
 def _subids(subject: Subject, kind: str, name: str, uid: int) -> int:
-    """How many subordinate ids somebody has here."""
+    """The number of subordinate ids that a person has here."""
     text = decode(read_small(subject.path(f"etc/{kind}"), most=64 << 20))
     return sum(one.count for one in parse_ranges(text) if one.owner in (name, str(uid)) and not one.problem)
 
@@ -94,7 +94,7 @@ def _look_at_data(subject: Subject, path: str) -> dict[str, Any] | None:
 
 
 def _look_at_socket(path: str, uid: int) -> str:
-    """``ok``, ``missing``, or what else is there."""
+    """The socket in a word: ``ok``, ``missing``, or what else is there."""
     try:
         facts = os.lstat(path)
     except OSError:
@@ -105,7 +105,7 @@ def _look_at_socket(path: str, uid: int) -> str:
 
 
 def _pick_complaints(uid: int) -> list[str]:
-    """What the daemon and its person's manager last complained of."""
+    """The last complaints of the daemon and of its person's manager."""
     text = logged((f"_UID={uid}", "_SYSTEMD_USER_UNIT=docker.service", "+", f"_UID={uid}", "USER_UNIT=docker.service"),
                   60, since=SINCE)  # fmt: skip
     return [short(line) for line in text.splitlines() if COMPLAINT.search(line) and not HARMLESS.search(line)][-4:]
@@ -147,13 +147,13 @@ def containers(subject: Subject) -> dict[str, Any]:
 
 
 def describe_end(found: object) -> dict[str, Any]:
-    """How a container ended, of what its daemon says; whatever it says, this is small and plain."""
+    """The end of a container, from its daemon's answer; whatever the daemon answers, this is small and plain."""
     top: dict[str, Any] = found if isinstance(found, dict) else {}
     state = top.get("State")
     state = state if isinstance(state, dict) else {}
     code = state.get("ExitCode")
     return {
-        # it becomes a part of commands that somebody is told to run: Docker itself allows no other characters
+        # the name becomes a part of commands that somebody is told to run: Docker itself allows no other characters
         "name": re.sub(r"[^a-zA-Z0-9_.-]", "_", short(top.get("Name", "_"), 60).lstrip("/")),
         "code": code if isinstance(code, int) and -1 <= code <= 255 else None,
         "oom": state.get("OOMKilled") is True,
@@ -164,7 +164,7 @@ def describe_end(found: object) -> dict[str, Any]:
 
 
 def _ask_image(path: str, uid: int, container: object) -> object:
-    """What the daemon says of a container's image; None: it has no such image any more."""
+    """The daemon's answer about a container's image; None: it has no such image any more."""
     name = container.get("Image") if isinstance(container, dict) else None
     if not isinstance(name, str) or not re.fullmatch(r"sha256:[0-9a-f]{64}", name):
         return None
@@ -230,7 +230,7 @@ def _exchange(path: str, uid: int, method: str, question: str, seconds: float) -
 
 
 def _parse_status(answer: bytes) -> int | None:
-    """None if the answer does not begin as HTTP's do."""
+    """The status of an answer; None if it does not begin as HTTP's do."""
     found = re.match(rb"HTTP/1\.[01] ([0-9]{3})[ \r]", answer)
     return int(found.group(1)) if found else None
 

@@ -1,4 +1,4 @@
-"""What a rootless Docker needs besides its place: newuidmap that may do its work, and units that may start."""
+"""Needs of a rootless Docker besides its place: newuidmap that may do its work, and units that may start."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .subject import Subject
 
 MAPPERS = ("newuidmap", "newgidmap")
 UNITS = ("docker.service", "docker.socket")
-#: Where a person's own units are, below their home (systemd.unit(5)).
+#: The directory of a person's own units, below their home (systemd.unit(5)).
 OWN_UNITS = (".config", "systemd", "user")
 CAPABILITY = "security.capability"
 
 
 def find_mapper_faults(subject: Subject) -> list[str]:
-    """Why the helpers cannot set up a person's range of ids: without setuid root or a capability they fail."""
+    """Reasons why the helpers cannot set up a person's range of ids: without setuid root or a capability they fail."""
     found = []
     for name in MAPPERS:
         path = subject.path(f"usr/bin/{name}")
@@ -40,7 +40,7 @@ def _has_capability(path: str) -> bool:
 
 
 def list_masked_units(home: str, at: int | None = None) -> list[str]:
-    """Which of Docker's units somebody has masked for themselves: a link to /dev/null. No link is followed."""
+    """Units of Docker's that a person has masked for themselves: a link to /dev/null. No link is followed."""
     opened: list[int] = []
     found = []
     try:

@@ -1,4 +1,4 @@
-"""Who was granted which GPU of a node, for a diagnosis and for whoever asks: grants are no secret."""
+"""Grants of the GPUs of a node, for a diagnosis and for whoever asks: they are no secret."""
 
 from __future__ import annotations
 

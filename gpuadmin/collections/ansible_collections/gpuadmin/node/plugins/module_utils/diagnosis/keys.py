@@ -1,4 +1,4 @@
-"""Which keys sshd would take for somebody, and why not the others (sshd(8), AUTHORIZED_KEYS FILE FORMAT; StrictModes).
+"""Keys that sshd would take for a person, and why not the others (sshd(8), AUTHORIZED_KEYS FILE FORMAT; StrictModes).
 
 Of a key only its kind and its fingerprint are reported.
 """
@@ -20,9 +20,9 @@ from ..errors import NodeError
 from .subject import Subject
 
 MOST_KEYS = 50
-#: Where sshd looks in a home where nothing else is set (sshd_config(5), AuthorizedKeysFile).
+#: Files that sshd looks at in a home where nothing else is set (sshd_config(5), AuthorizedKeysFile).
 USUAL = (".ssh/authorized_keys", ".ssh/authorized_keys2")
-#: What people take for a public key: a mark of it → what it is.
+#: Texts that people take for a public key: a mark → what the text is.
 _OTHERS = {
     "PRIVATE KEY": "is a private key",
     "PuTTY-User-Key-File": "is a private key",
@@ -55,7 +55,7 @@ def read_key_file(subject: Subject, path: str) -> dict[str, Any]:
 
 
 def read_home_keys(home: str, uid: int, named: str, at: int | None = None, file: str = USUAL[0]) -> dict[str, Any]:
-    """The keys in a file of somebody's home, as sshd's StrictModes judges them: what leads there is theirs or root's.
+    """The keys in a file of a person's home, as sshd's StrictModes judges them: what leads there is theirs or root's.
 
     Nothing is followed: who has links there gets no answer but that. ``named``: what the home is called in the answer.
     """
@@ -86,7 +86,7 @@ def read_home_keys(home: str, uid: int, named: str, at: int | None = None, file:
 
 
 def _strict(facts: os.stat_result, uid: int) -> str | None:
-    """Why sshd does not trust a file or directory for somebody, or None."""
+    """The reason why sshd does not trust a file or directory of a person's, or None."""
     if facts.st_uid not in (0, uid):
         return f"belongs to uid {facts.st_uid}"
     if facts.st_mode & 0o022:
@@ -115,7 +115,7 @@ def parse_keys(data: bytes) -> list[dict[str, Any]]:
 
 
 def key(line: str) -> dict[str, Any]:
-    """One line: ``kind``, ``fingerprint`` (as ssh-keygen -l has it), ``problem`` (None: sshd can take it)."""
+    """The key in a line: ``kind``, ``fingerprint`` (as ssh-keygen -l has it), ``problem`` (None: sshd can take it)."""
     words = line.split()
     at = next((place for place, word in enumerate(words) if word in KEY_TYPES or word == "ssh-dss"), None)
     answer: dict[str, Any] = {"kind": None, "fingerprint": None, "problem": None}

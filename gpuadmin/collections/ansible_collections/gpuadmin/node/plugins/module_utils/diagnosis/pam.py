@@ -1,4 +1,4 @@
-"""What PAM does for whoever comes by ssh: which modules it lacks, and how many processes it allows."""
+"""PAM's rules for people who come by ssh: modules that are missing, and how many processes they allow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .subject import Subject
 
 SERVICE = "etc/pam.d/sshd"
 DEEPEST = 8  # files that include each other
-#: Where distributions have modules (pam.conf(5): a name without a slash is looked for there).
+#: Directories in which distributions have modules (pam.conf(5): a name without a slash is looked for there).
 PLACES = ("lib/security", "lib64/security", "usr/lib/security", "usr/lib64/security", "lib/*-linux-gnu*/security",
           "usr/lib/*-linux-gnu*/security")  # fmt: skip
 LIMITS = ("etc/security/limits.conf", "etc/security/limits.d/*.conf")
@@ -31,7 +31,7 @@ def pam(subject: Subject) -> dict[str, Any]:
 
 
 def list_missing_modules(subject: Subject) -> list[dict[str, Any]]:
-    """Missing modules that end a session. The auth rules are left out: who has a key is asked for no password."""
+    """Missing modules that end a session. The auth rules are left out: a person with a key is asked for no password."""
     places = [place for pattern in PLACES for place in glob.glob(os.path.join(subject.root, pattern))]
     found = []
     for file, number, control, module in _read_rules(subject, SERVICE, DEEPEST):
@@ -61,7 +61,7 @@ def _read_rules(subject: Subject, name: str, depth: int) -> Iterator[tuple[str, 
 
 
 def _is_decisive(control: str) -> bool:
-    """Whether a module that is not there ends it all (pam.conf(5); in brackets each result has its own action)."""
+    """Whether a module that is not there ends the session (pam.conf(5); in brackets each result has its own action)."""
     if not control.startswith("["):
         return control in ("required", "requisite")
     actions = dict(one.split("=", 1) for one in control.strip("[]").split() if "=" in one)
@@ -69,7 +69,7 @@ def _is_decisive(control: str) -> bool:
 
 
 def _read_lines(subject: Subject, name: str) -> Iterator[tuple[int, str]]:
-    """Lines that say something, with their numbers; none of a file that is not there."""
+    """Lines without comments and empty ones, with their numbers; none of a file that is not there."""
     try:
         text = read_small(subject.path(name)).decode("utf-8", "replace")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What somebody runs on a node, as systemd and the kernel have it: their manager, sessions, limits, kills."""
+"""The manager, sessions, limits and kills of a person on a node, as systemd and the kernel have them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SINCE = "-1day"
 
 
 def find_uid(subject: Subject) -> int | None:
-    """The uid that somebody really has here, which need not be the site's."""
+    """The uid that the person really has here, which need not be the site's."""
     found = system_lookup(subject.name or "")
     return subject.uid if found is None else found[0]
 
@@ -47,7 +47,7 @@ def _words(unit: str) -> list[str]:
 
 
 def count_slice(uid: int, cgroups: str) -> dict[str, int]:
-    """Of everything that a person runs, containers included: tasks and their limit, memory, kills by the kernel.
+    """The kernel's counts of all that a person runs, containers included: tasks and their limit, memory, kills.
 
     What this kernel does not count is left out.
     """
@@ -77,6 +77,6 @@ def _small(path: str) -> str:
 
 
 def cgroup_alive(uid: int, unit: str, cgroups: str) -> bool:
-    """Whether something runs in a unit of somebody's manager. Asking the manager would need the person's bus."""
+    """Whether anything runs in a unit of a person's manager. Asking the manager would need the person's bus."""
     path = f"{cgroups}/user.slice/user-{uid}.slice/user@{uid}.service/app.slice/{unit}/cgroup.events"
     return _events(path).get("populated") == 1

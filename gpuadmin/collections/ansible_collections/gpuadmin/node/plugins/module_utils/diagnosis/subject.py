@@ -14,7 +14,7 @@ __all__ = ["Subject", "look_gently", "read_small", "short"]
 
 @dataclass(frozen=True)
 class Subject:
-    """``name``: None if only the host is asked about. ``uid``: by users.yml; None if it has none.
+    """The subject. ``name``: None if only the host is asked about. ``uid``: by users.yml; None if it has none.
 
     ``homes``: the directory of all homes here. ``docker``: that of everybody's Docker data, or None. ``servers``: names
     or addresses that this host must be able to find. ``gpus``, ``gpu_model``: what the inventory says of them. ``own``:

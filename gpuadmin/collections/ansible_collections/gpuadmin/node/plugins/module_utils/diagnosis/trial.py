@@ -1,4 +1,4 @@
-"""A session of somebody's, tried: PAM, shells, a file in the home, a process, Docker's socket, within seconds.
+"""A session of a person's, tried: PAM, shells, a file in the home, a process, Docker's socket, within seconds.
 
 root starts a transient unit with the person's name and sshd's rules of PAM, and gives it the text of ``trying.py``.
 Everything there is the person's, and hostile: their shell and its files, their daemon. Nothing of root's waits for it
@@ -39,7 +39,7 @@ STEPS = ("home", "tmp", "process", "command", "login", "docker")
 PYTHON = "/usr/bin/python3"
 _CODE = re.compile(r"[A-Z][A-Z0-9]{1,15}|late|ended|silent|noise|")
 _OPENED = re.compile(r": session (?:opened|closed) for user")
-#: How logind names a session's scope, in its owner's slice.
+#: The name that logind gives a session's scope, in its owner's slice.
 _SCOPE = re.compile(r"/user\.slice/user-(\d{1,10})\.slice/(session-[a-z]?\d{1,10}\.scope)")
 
 
@@ -106,7 +106,7 @@ def _begin(own: bool, name: str, uid: int) -> Iterator[tuple[Any, str | None]]:
 
 
 def _is_manager_running(uid: int) -> bool:
-    """Whether somebody's user manager runs."""
+    """Whether a person's user manager runs."""
     command = ("systemctl", "is-active", f"user@{uid}.service")
     return _run_quietly(*command).strip() in UP
 
@@ -118,7 +118,7 @@ def _run_quietly(*command: str) -> str:
 
 
 def run_steps(process: Any, unit: str | None, uid: int, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Speak with a process that runs ``trying.py``, in a unit or in none, and return what came of it."""
+    """Speak with a process that runs ``trying.py``, in a unit or in none, and return the outcome of its steps."""
     found: dict[str, Any] = {"steps": {}, "pam": None, "late": False, "done": False, "processes": None}
     scope = None
     end = time.monotonic() + SECONDS
@@ -220,7 +220,7 @@ def parse_process_limit(text: str) -> int | None:
 
 
 def _find_refusal(process: Any, unit: str | None) -> str:
-    """Why there was no session: PAM's words, as systemd has them in its journal."""
+    """The reason why there was no session: PAM's words, as systemd has them in its journal."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(CLEANING)
     status = process.returncode

@@ -1,4 +1,4 @@
-"""The checks of a diagnosis for whoever runs them: the same facts and rules, without privileges, in plain words."""
+"""The checks of a diagnosis for the person who runs them: the same rules, without privileges, in plain words."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..diagnosis.subject import Subject
 from ..errors import NodeError
 from . import place
 
-#: What to say if no cause was found, and how much that means.
+#: The sentence for when no cause was found, and how much that means.
 RIGHT = {
     "en": "{0} things were checked, and none of them keeps you from working. "
     "Not checked: your keys, log-ins from outside, your programs.",
     "ko": "{0}가지를 확인했고 그중에 작업을 막는 문제는 없습니다. "
     "확인하지 않은 것: 키, 외부에서의 로그인, 사용하는 프로그램.",
 }
-#: How somebody gets a GPU, as `way` in a text: on a node without a queue, and on one with a queue.
+#: The way to a GPU, as `way` in a text: on a node without a queue, and on one with a queue.
 TO_ASK: Mapping[str, tuple[str, str]] = {
     "en": ("ask your admins, and say for how long and why", "`gpu get`"),
     "ko": ("관리자에게 사용 기간과 용도를 알려", "gpu get으로"),
@@ -56,7 +56,7 @@ def is_serious(cause: Cause) -> bool:
 
 
 def find_queued_jobs(subject: Subject, found: Sequence[Cause]) -> list[Mapping[str, Any]] | None:
-    """What somebody who has no GPU here has of the queue elsewhere, or waits for. Nothing where that is not known;
+    """The jobs of a person who has no GPU here in the queue. Nothing where that is not known;
     None where this node has no queue."""
     if not place.has_queue(subject):
         return None
@@ -72,7 +72,7 @@ def find_queued_jobs(subject: Subject, found: Sequence[Cause]) -> list[Mapping[s
 def lines(
     found: Sequence[Cause], looked: int, host: str, language: str, queued: Sequence[Mapping[str, Any]] | None = None
 ) -> list[str]:
-    """What is printed: for each cause what to do, then why. If there is none, that ``looked`` parts are fine.
+    """The lines to print: for each cause what to do, then why. If there is none, that ``looked`` parts are fine.
 
     ``queued``: whoever has asked the queue for a GPU already is told where it is, or their place. None: there is none.
     """

@@ -1,4 +1,4 @@
-"""The program itself: `gpuadmin-me`, and its `check`, `disk` and `web`. It runs as whoever calls it."""
+"""The program `gpuadmin-me`, and its `check`, `disk` and `web`. It runs as the person who calls it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORDS = ("check", "disk", "web")
 
 
 def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
-    """Exit 0; 1 where a check found something that keeps its person from working; 2 for what cannot be asked."""
+    """Run the program. Exit 0; 1 where a check found a cause that is serious; 2 for what cannot be asked."""
     try:
         asked, language = parse(arguments, os.environ)
     except NodeError as error:
@@ -59,7 +59,10 @@ def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[str | None, str]:
-    """One of WORDS or nothing (None: only help is asked for), and the language. Raises NodeError."""
+    """Given arguments, return one of WORDS or nothing (None: only help is asked for), and the language.
+
+    Raises NodeError.
+    """
     language, asked, rest = of_locale(environment), "", list(arguments)
     while rest:
         word = rest.pop(0)
@@ -78,7 +81,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[str
 
 
 def load(path: str) -> dict[str, Any]:
-    """What the site wrote for everybody to read: where homes and Docker's data are, and its nodes. Raises NodeError."""
+    """Read the site's settings for everybody: places of homes and of Docker's data, nodes. Raises NodeError."""
     try:
         found = json.loads(read_small(path))
     except (OSError, ValueError) as error:
@@ -90,7 +93,7 @@ def load(path: str) -> dict[str, Any]:
 
 
 def whose(known: Mapping[str, Any]) -> Subject:
-    """Whoever runs this, as the kernel knows them; not what their environment says."""
+    """The person who runs this, as the kernel knows them; not as their environment says."""
     uid = os.getuid()  # guard: who asks for themselves is who the kernel says -> int(os.environ.get('SUDO_UID', '0'))
     try:
         name = pwd.getpwuid(uid).pw_name

@@ -1,4 +1,4 @@
-"""What a person's GPUs do on this node, and what they may want to know of it: from what its collector has written.
+"""The GPUs of a person on this node, and hints about them: from what the node's collector has written.
 
 Only what is theirs is looked at: the file has everybody's, since Prometheus asks for it.
 """
@@ -24,13 +24,13 @@ _LOOK = 1.0  # seconds over which processors are counted
 
 
 def held(subject: Subject, seconds: float = _LOOK) -> list[dict[str, Any]]:
-    """The GPUs that somebody holds on this node. Raises NodeError or OSError if that is not known."""
+    """The GPUs that the person holds on this node. Raises NodeError or OSError if that is not known."""
     before, began = _count_processor_seconds(subject), time.monotonic()
     samples = [Sample("up", {"instance": "", "job": "node"}, 1), *of_text(measured(), {"instance": ""})]
     mine = pick_own_gpus(samples, str(subject.name), time.time())
     if not mine:
         return []
-    # what is measured is a difference over that time
+    # the figure is a difference over that time
     time.sleep(max(seconds - (time.monotonic() - began), 0.0))
     after = _count_processor_seconds(subject)
     busy = None
@@ -40,7 +40,7 @@ def held(subject: Subject, seconds: float = _LOOK) -> list[dict[str, Any]]:
 
 
 def pick_own_gpus(samples: list[Sample], name: str, now: float) -> list[dict[str, Any]]:
-    """Given a node's samples, return what somebody holds there."""
+    """Given a node's samples, return the GPUs that a person holds there."""
     (node,) = of_samples(samples, [""], now)
     unused = {
         one.labels.get("uuid"): now - one.value
@@ -66,7 +66,7 @@ def _describe_gpu(device: Device, name: str, unused: Mapping[str | None, float])
 
 
 def _count_processor_seconds(subject: Subject) -> float | None:
-    """Of all that somebody runs on this node, as the kernel counts it; None if it does not."""
+    """The seconds of processors that the person has used on this node, as the kernel counts; None if it does not."""
     try:
         text = read_small(subject.path(f"sys/fs/cgroup/user.slice/user-{subject.uid}.slice/cpu.stat"))
         facts = dict(line.split() for line in text.decode("ascii").splitlines())
@@ -76,7 +76,7 @@ def _count_processor_seconds(subject: Subject) -> float | None:
 
 
 def lines(found: list[Mapping[str, Any]], korean: bool) -> list[str]:
-    """For people: a line for each of their GPUs, and below it what they may want to know."""
+    """The lines to print: one for each GPU, and its hints below."""
     output = []
     for one in found:
         output.append(_line(one, korean))
@@ -97,7 +97,7 @@ def _line(one: Mapping[str, Any], korean: bool) -> str:
 
 
 def hints(one: Mapping[str, Any], korean: bool) -> list[str]:
-    """What somebody may want to change. What is not known gives none."""
+    """The hints about a GPU: what its person may want to change. A figure that is not known gives none."""
     if one["unused"] is not None and one["unused"] >= IDLE:
         hours = int(one["unused"] // 3600)
         if korean:

@@ -1,4 +1,4 @@
-"""What somebody has on a node and in the cluster: nodes, account, disks, GPUs. Each is looked at by itself."""
+"""The overview of a person on a node: nodes, account, disks, GPUs. Each is looked at by itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COUNTING = 2.0  # seconds for which a home's files are counted; the rest of it i
 
 
 def overview(subject: Subject) -> dict[str, Any]:
-    """By part, what is known, or a text that says why it is not."""
+    """The facts by part, or a text that says why they are not known."""
     parts = {"expires": expires, "home": home, "docker": docker, "gpus": gpus.gpus, "held": hints.held,
              "granted": granted.granted, "queue": find_place}  # fmt: skip
     found: dict[str, Any] = {}
@@ -42,13 +42,13 @@ def _look(name: str, *, subject: Subject, parts: Mapping[str, Any]) -> Any:
 
 
 def expires(subject: Subject) -> str | None:
-    """The last day of an account (chage(1) may read that of whoever asks), or None for one without an end."""
+    """The last day of an account (chage(1) reads its caller's), or None for one without an end."""
     done = run_command(("chage", "-l", str(subject.name)), seconds=3, environment={"LC_ALL": "C"})
     return parse_expiry(done.stdout)
 
 
 def parse_expiry(text: str) -> str | None:
-    """From what chage prints, the last day as YYYY-MM-DD; None: never. shadow(5) has the first day without access."""
+    """Given what chage prints, return the last day as YYYY-MM-DD; None: never. chage has the day after it."""
     found = re.search(r"(?m)^Account expires\s*: (.+)$", text)
     if found is None:
         raise NodeError("chage does not say it")
@@ -82,7 +82,7 @@ def _amount(used: amounts.Used | None) -> dict[str, Any] | None:
 
 
 def count_bytes(path: str, seconds: float) -> tuple[int, bool]:
-    """Bytes on disk of what is below a directory, on its file system; and whether all of it was counted in time."""
+    """Count the bytes on disk below a directory, on its file system; and say whether all were counted in time."""
     end = time.monotonic() + seconds
     device = os.lstat(path).st_dev
     total, waiting = 0, [path]
@@ -134,7 +134,7 @@ def docker(subject: Subject) -> dict[str, Any] | None:
 def lines(
     subject: Subject, found: Mapping[str, Any], host: str, nodes: Sequence[Mapping[str, str]], language: str
 ) -> list[str]:
-    """What is printed. A part that is a text could not be looked at."""
+    """The lines to print. A part that is a text could not be looked at."""
     korean = language == "ko"
     names = ("계정", "노드", "홈", "Docker", "GPU") if korean else ("account", "nodes", "home", "Docker", "GPUs")
     texts = (
@@ -197,7 +197,7 @@ def _home(home: Any, korean: bool) -> str:
 
 
 def _print_amount(amount: Mapping[str, Any], korean: bool) -> str:
-    """What somebody has of what they may have, and of when that is: `412.0 GB of 500.0 GB (82%, measured 5 h ago)`."""
+    """The amount in words, with its age: `412.0 GB of 500.0 GB (82%, measured 5 h ago)`."""
     has, most = size_words(amount["bytes"]), size_words(amount["most"])
     share = f"{amount['bytes'] * 100 // amount['most']}%"
     if amount["when"] is not None:
