@@ -186,6 +186,5 @@ def _show(result: Mapping[str, Any], found: list[Cause]) -> None:
             console.print(f"  {line}")
     if result["right"]:
         console.print(f"Checked, and fine: {', '.join(result['right'])}.")
-    console.print("Not checked:")
-    for line in result["not_looked_at"]:
-        console.print(f"  {line}")
+    for line in ("Not checked:", *(f"  {line}" for line in result["not_looked_at"])):
+        console.print(line)
