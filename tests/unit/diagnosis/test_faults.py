@@ -103,9 +103,10 @@ FAULTS: dict[str, list[Callable[[Broken], object]]] = {
     "somebody gave their private key":
         [lambda b: b.user_is(keys=[]), lambda b: b.write(KEYS, "-----BEGIN OPENSSH PRIVATE KEY-----\n")],
     "the homes are not mounted": [lambda b: b.set(mounted="1 0 0:1 / / rw - btrfs /dev/vda2 rw\n")],
-    # a server that is away
-    "the storage host is off, and its mount is hard":
-        [lambda b: b.set(seconds=4.0, parts=dict.fromkeys(("homes", "home"), lambda _: time.sleep(60)))],
+    "the storage host is off, and its mount is hard": [
+        lambda b: b.set(seconds=4.0),
+        lambda b: b.set(parts=dict.fromkeys(("homes", "home"), lambda _: time.sleep(60))),  # a server that is away
+    ],
     "the home is missing": [lambda b: (b.root / "home" / NAME).rmdir()],
     "the home is somebody else's": [lambda b: os.chown(b.root / "home" / NAME, 20001, 20001)],
     "`chmod 0` on their own home": [lambda b: (b.root / "home" / NAME).chmod(0)],
