@@ -28,9 +28,8 @@ from typing import Any
 
 from _checkout import ROOT
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import work
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import crawl
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.sweeping import Plan, workers
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import count_workers, crawl
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Plan, Renumbering
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
 
 GOAL = 3
@@ -95,7 +94,7 @@ def walk(point: Path, people: int, *, apply: bool) -> Tally:
         try:
             if not apply:
                 Path(work.DROP_CACHES).write_text("2")
-            return crawl(handle, plan.task(1, "x", apply), workers=workers(), directory=journal)
+            return crawl(handle, plan.task(1, "x", apply), directory=journal)
         finally:
             os.close(handle)
 
@@ -148,7 +147,9 @@ def main() -> int:
                 f"          {row['ratio of processor time']:6.1f} ×"
             )
     options.json.parent.mkdir(exist_ok=True)
-    options.json.write_text(json.dumps({"processors": workers(), "load": os.getloadavg(), "rows": rows}, indent=1))
+    options.json.write_text(
+        json.dumps({"processors": count_workers(), "load": os.getloadavg(), "rows": rows}, indent=1)
+    )
     return 0 if rows[-1]["ratio"] >= GOAL else 1
 
 

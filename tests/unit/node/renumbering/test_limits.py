@@ -12,8 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import file_sy
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import limits, work
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import crawl
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.sweeping import Plan
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Plan, Renumbering
 
 from tests.support.storage import mounted, run
 
