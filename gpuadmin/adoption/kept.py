@@ -4,50 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Annotated, Any, NotRequired
-
-from pydantic import Field
-from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+from typing import Any
 
 from gpuadmin.adoption.seen import Host
-from gpuadmin.ansible.shapes import adoption as shapes
+from gpuadmin.ansible.shapes.adoption import KeptAccount
 
 _WHOM = re.compile(r"sudo for (.+) in /")
-
-
-class KeptAccount(TypedDict):
-    name: shapes.Name
-    uid: shapes.Id | None
-    gid: shapes.Id | None
-    home: shapes.Line
-    shell: shapes.Name
-    password: str | None
-    expires: shapes.Id | None
-
-
-class KeptKeys(TypedDict):
-    """`plain`: the number of each key, by which one that several people have is told; `options`: of one key each."""
-
-    plain: Annotated[list[shapes.Id], Field(max_length=50)]
-    options: Annotated[list[shapes.Names], Field(max_length=50)]
-    odd: shapes.Id
-
-
-class Kept(TypedDict):
-    """A part that adopt could not look at is None. `sudo`: who has a rule of it; `images`: whether the root fits;
-    `suite`: its release, by its code name."""
-
-    accounts: Annotated[list[KeptAccount], Field(max_length=5000)] | None
-    groups: Annotated[list[shapes.Group], Field(max_length=5000)] | None
-    subids: shapes.Subids | None
-    sources: shapes.Names | None
-    homes: Annotated[list[shapes.Homes], Field(max_length=20)] | None
-    keys: Annotated[dict[shapes.Name, KeptKeys], Field(max_length=5000)] | None
-    active: shapes.Names | None
-    sudo: shapes.Names | None
-    include: bool | None
-    images: bool | None
-    suite: NotRequired[shapes.Name | None]
 
 
 def _number(line: str) -> int:

@@ -12,11 +12,11 @@ from gpuadmin.adoption.conflict import KEY, LEFT_OUT, LEVELS, NO_ADMIN, Conflict
 from gpuadmin.adoption.kept import kept
 from gpuadmin.adoption.proposal import Proposal
 from gpuadmin.common.text import counted, listed
+from gpuadmin.config.adopted import FORMAT
 from gpuadmin.pages.render import escaped
 from gpuadmin.text import one_line
 
-PAGE, DOCUMENT = "adoption.md", "adoption.json"
-FORMAT = 1
+PAGE = "adoption.md"
 _NOT_READ = (
     "Password hashes and private keys: none was read. Who has an account on one host and gets one on another logs in"
     " there by key until they have set a password.",

@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.attributes import OddAttribute
 from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import attributes
 
 SWAP = {1001: 1002, 1002: 1001}.get
@@ -28,7 +29,7 @@ def test_an_acl_of_others_stays() -> None:
 
 @pytest.mark.parametrize("odd", [b"", b"\2\0\0\0abc", acl(OWNER, version=1)])
 def test_an_acl_that_is_odd_is_not_rewritten(odd: bytes) -> None:
-    with pytest.raises(attributes.OddAttribute):
+    with pytest.raises(OddAttribute):
         attributes.acl_moved(odd, {1001: 20001}.get, SWAP)
 
 

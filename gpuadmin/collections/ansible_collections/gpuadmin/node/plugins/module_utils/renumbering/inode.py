@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 
+from ..attributes import ACLS, OddAttribute
 from ..errors import in_words
 from ..inode_flags import flags_of, opened, set_flags
 from . import attributes
@@ -45,7 +46,7 @@ class Changer:
                 self.attributes = False
                 return []
             if error.errno == errno.E2BIG:  # so many that they cannot be listed: anybody can give a file of theirs that
-                return [one for one in (*attributes.ACLS, attributes.CAPABILITY) if self._has(path, one)]
+                return [one for one in (*ACLS, attributes.CAPABILITY) if self._has(path, one)]
             raise
 
     @staticmethod
@@ -107,7 +108,7 @@ class Changer:
                 found = os.listxattr(name, follow_symlinks=False)
             except OSError:
                 found = self._names(name)
-            odd = bool(found) and any(one in attributes.ACLS or one == attributes.CAPABILITY for one in found)
+            odd = bool(found) and any(one in ACLS or one == attributes.CAPABILITY for one in found)
         if facts.st_ino in self.known:  # guard: what a cut has left without its bits, or its flags, gets them again
             return True
         if uid < 0 and gid < 0:
@@ -171,7 +172,7 @@ class Changer:
             return
         try:
             work = decide(handle, path, self._names, self.task, self.known, self.tally)
-        except (OSError, attributes.OddAttribute) as error:
+        except (OSError, OddAttribute) as error:
             self.tally.say(path, in_words(error))
             work = None
         if work is None:

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from ..attributes import ACLS
 from ..inode_flags import STOPS, flags_of, opened, set_flags
 from . import attributes
 from .special import Known, Special, find
@@ -50,7 +51,7 @@ def decide(
     kind = stat.S_IFMT(facts.st_mode)
     found = names(proc) if kind in (stat.S_IFREG, stat.S_IFDIR) else []
     acls = {}
-    for one in attributes.ACLS:
+    for one in ACLS:
         if one in found:
             value = attributes.acl_moved(os.getxattr(proc, one), task.uid, task.gid)
             if value is not None:

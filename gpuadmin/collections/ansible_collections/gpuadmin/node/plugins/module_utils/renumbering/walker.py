@@ -14,11 +14,11 @@ import stat
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
+from ..attributes import ACCESS
 from ..btrfs import open_directory, set_writable, subvolume_of
 from ..errors import in_words
 from ..fields import FIRST_HUMAN_UID
 from ..safe_walk import Entry, identity, same_mount
-from .attributes import ACCESS
 from .inode import Changer
 from .task import measure
 

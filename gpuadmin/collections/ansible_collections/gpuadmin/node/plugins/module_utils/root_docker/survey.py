@@ -7,13 +7,13 @@ import re
 import stat
 from typing import Any
 
-from ..attributes import attributes_of
+from ..attributes import ACLS, OddAttribute, attributes_of
 from ..backups.home_walk import visits
 from ..btrfs import open_directory
 from ..budget import Budget
 from ..errors import NodeError
 from ..mounts import below, parse_mountinfo, read_mountinfo
-from ..renumbering.attributes import ACLS, CAPABILITY, OddAttribute, acl_moved, capability_moved
+from ..renumbering.attributes import CAPABILITY, acl_moved, capability_moved
 from .namespace import Person
 
 #: What only root of the host can write.
