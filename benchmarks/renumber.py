@@ -27,11 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from _checkout import ROOT
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import work
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import crawl
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.sweeping import Plan, workers
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
+
+from gpuadmin.takeover.node.renumbering import work
+from gpuadmin.takeover.node.renumbering.crawl import crawl
+from gpuadmin.takeover.node.renumbering.journal import Renumbering
+from gpuadmin.takeover.node.renumbering.sweeping import Plan, workers
+from gpuadmin.takeover.node.renumbering.task import Tally
 
 GOAL = 3
 OLD, NEW = 20000, 30000
