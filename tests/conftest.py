@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from tests.support import where
 from tests.support.machine import Skips, marked
 
 
@@ -22,3 +23,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         marked(item)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    lanes = (where.VIRTUAL, where.LIGHT)
+    parser.addoption("--lane", choices=lanes, help="only what uses the virtual cluster, or only what does not")

@@ -1,1 +1,1 @@
-"""The take-over: what a cluster that exists needs once. Its verbs, what they decide, and the node code that they send."""
+"""The take-over of a cluster that exists: its verbs, what they decide, and the node code that they alone send."""

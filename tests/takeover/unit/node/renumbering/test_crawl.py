@@ -248,7 +248,7 @@ def test_what_a_mount_hides_is_seen_and_what_is_mounted_is_not(tmp_path: Path) -
     try:
         (point / "home/before").mkdir(parents=True)
         run("mount", "-t", "tmpfs", "-o", "ro", "tmpfs", point / "home")
-        root = Path(trees.__file__).parents[8]
+        root = Path(trees.__file__).parents[4]
         words = [str(root), str(root / "gpuadmin/collections"), str(private), str(point), str(point / "home")]
         found = run("python3", "-c", PROGRAM, *words)
         assert found.strip() == "[['home'], []] [False, True]"
@@ -312,7 +312,7 @@ time.sleep(100)
 
 @pytest.mark.holds("no process of a walk goes on after the one that began it")
 def test_who_walks_ends_with_the_one_that_began_it() -> None:
-    root = Path(trees.__file__).parents[8]
+    root = Path(trees.__file__).parents[4]
     words = [sys.executable, "-c", ORPHAN, str(root), str(root / "gpuadmin/collections")]
     with subprocess.Popen(words, text=True, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

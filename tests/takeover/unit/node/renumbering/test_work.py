@@ -35,7 +35,7 @@ from tests.support.storage import mounted, run
 
 pytestmark = [pytest.mark.root, pytest.mark.needs("setcap", "chattr")]
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 MINJI, JIHO = 39101, 39102
 SWAP = [Wanted("minji", JIHO), Wanted("jiho", MINJI)]
 EXPECTED = {"minji": [MINJI, JIHO], "jiho": [JIHO, MINJI]}
