@@ -5,7 +5,6 @@ import signal
 
 import pytest
 
-from tests.support import where
 from tests.support.machine import Skips, marked
 
 
@@ -26,5 +25,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    lanes = (where.VIRTUAL, where.LIGHT)
-    parser.addoption("--lane", choices=lanes, help="only what uses the virtual cluster, or only what does not")
+    parser.addoption(
+        "--lane", choices=("virtual", "light"), help="only what uses the virtual cluster, or only what does not"
+    )

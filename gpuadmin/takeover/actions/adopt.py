@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.actions.bootstrap import Entrance
-from gpuadmin.actions.shared.outside import Asked, ask, named, outside
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed
 from gpuadmin.config.adopted import DOCUMENT, read_adopted
@@ -32,6 +31,7 @@ from gpuadmin.reading import expanded
 from gpuadmin.results import UNRESOLVED
 from gpuadmin.session import Session
 from gpuadmin.takeover.actions.shared.adopted_site import News, news, write_new, write_news, write_report
+from gpuadmin.takeover.actions.shared.outside import Asked, ask, named, outside
 from gpuadmin.takeover.adoption.conflict import LEVELS, Conflict
 from gpuadmin.takeover.adoption.earlier import NOTHING, read_earlier
 from gpuadmin.takeover.adoption.page import known, next_commands, uid_sentence

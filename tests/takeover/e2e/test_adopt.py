@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from gpuadmin.config.load import load_site
-from tests.support import crooked
+from tests.support import by_hand, crooked
 from tests.support.lab_cluster import GPUADMIN, LAB, Cluster
 from tests.support.labs import nothing_left
-from tests.takeover.support import by_hand
 
 pytestmark = pytest.mark.lab
 #: What adopt may not touch: all of a host but what logins, the kernel and services write by themselves.

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support import independent
+from tests.support import by_hand, independent
 from tests.support.lab_cluster import MAKE_IMAGE, Cluster
-from tests.takeover.support import by_hand
 
 pytestmark = pytest.mark.lab
 HOST, UID = "plain1", 20001

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support import independent
+from tests.support import by_hand, independent
+from tests.support.by_hand import expiry, facts
 from tests.support.lab_cluster import Cluster
-from tests.takeover.support import by_hand
-from tests.takeover.support.by_hand import expiry, facts
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 PEOPLE = {"minji": 20001, "jiho": 20002, "yuna": 20003, "mina": 20004, "suji": 20005}

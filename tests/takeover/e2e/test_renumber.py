@@ -4,8 +4,8 @@ import functools
 
 import pytest
 
+from tests.support import by_hand
 from tests.support.lab_cluster import OPEN, PATIENCE, Cluster
-from tests.takeover.support import by_hand
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 

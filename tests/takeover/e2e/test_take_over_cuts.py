@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from gpuadmin.lab import state
-from tests.support import independent
+from tests.support import by_hand, independent
+from tests.support.by_hand import expiry, facts
 from tests.support.lab_cluster import LAB, PATIENCE, REPOSITORY, Cluster
 from tests.support.where import POWER
-from tests.takeover.support import by_hand
-from tests.takeover.support.by_hand import expiry, facts
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.virtual(POWER)]
 NODE, STORAGE = "plain1", "storage1"

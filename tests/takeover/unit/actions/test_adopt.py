@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.actions.shared import outside
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.cli import cli
 from gpuadmin.config.check import findings
@@ -17,6 +16,7 @@ from gpuadmin.config.load import load_site
 from gpuadmin.errors import ConfigError
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.takeover.actions.adopt import _kinds
+from gpuadmin.takeover.actions.shared import outside
 from gpuadmin.takeover.adoption.conflict import Conflict
 from gpuadmin.trust import HostKey
 from tests.support.adoptable import ANSWER, ROOT, account, homes, host, keys, storage

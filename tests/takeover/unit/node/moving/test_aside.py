@@ -11,8 +11,8 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from gpuadmin.takeover.node.moving import aside, moved, record, serving
+from tests.support.moving_homes import Cluster, differ, facts, old, own
 from tests.support.storage import run
-from tests.takeover.support.moving_homes import Cluster, differ, facts, old, own
 
 pytestmark = pytest.mark.root
 MINJI = 31501

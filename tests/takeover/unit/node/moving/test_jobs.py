@@ -14,8 +14,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 
 from gpuadmin.takeover.node.moving import jobs, placing, record, taking
 from tests.support import independent
+from tests.support.moving_homes import SERVE, Cluster, differ, facts, own
 from tests.support.storage import mounted
-from tests.takeover.support.moving_homes import SERVE, Cluster, differ, facts, own
 
 pytestmark = pytest.mark.root
 MINJI, JIHO = 31601, 31602

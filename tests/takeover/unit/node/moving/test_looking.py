@@ -9,8 +9,8 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 
 from gpuadmin.takeover.node.moving import looking, record
+from tests.support.moving_homes import Cluster
 from tests.support.storage import run
-from tests.takeover.support.moving_homes import Cluster
 
 pytestmark = pytest.mark.root
 MINJI, EVE = 31251, 31252

@@ -11,8 +11,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import open_di
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from gpuadmin.takeover.node.moving import jobs, looking, placing, record
+from tests.support.moving_homes import Cluster, differ, facts, own
 from tests.support.storage import mounted, run
-from tests.takeover.support.moving_homes import Cluster, differ, facts, own
 
 pytestmark = pytest.mark.root
 MINJI = 31301

@@ -15,8 +15,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 
 from gpuadmin.takeover.node.moving import record, serving
+from tests.support.moving_homes import Cluster, differ, facts, own
 from tests.support.storage import mounted
-from tests.takeover.support.moving_homes import Cluster, differ, facts, own
 
 pytestmark = pytest.mark.root
 MINJI, EVE = 31401, 31402

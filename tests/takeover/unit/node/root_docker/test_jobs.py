@@ -14,7 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 
 from gpuadmin.takeover.node.root_docker import api, jobs, record, volumes
 from gpuadmin.takeover.node.root_docker.namespace import Person
-from tests.takeover.support.docker_node import MINJI, UID, Node, two_daemons
+from tests.support.docker_node import MINJI, UID, Node, two_daemons
 
 pytestmark = pytest.mark.root  # a user namespace with many ids
 IMAGE, OTHER = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gpuadmin.takeover.node.root_docker import survey, volumes
+from tests.support.docker_node import FIRST, MINJI, UID, Node, two_daemons
 from tests.support.storage import mounted, run
-from tests.takeover.support.docker_node import FIRST, MINJI, UID, Node, two_daemons
 
 pytestmark = pytest.mark.root  # a user namespace with many ids, mounts, device nodes
 NO_ID = 0xFFFFFFFF

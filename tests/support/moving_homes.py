@@ -22,7 +22,7 @@ from gpuadmin.takeover.node.moving import (
 from gpuadmin.takeover.node.moving.aside import Old
 from tests.support import independent
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 NODES = ("gpu1", "gpu2")
 #: Node code needs the standard library alone, and starts sooner without looking for what else is installed.
 PYTHON = (sys.executable, "-I", "-S")
