@@ -305,11 +305,17 @@ def test_somebody_whose_name_cannot_be(cluster: Cluster) -> None:
         f"mkdir -p {crontabs} /var/lib/systemd/linger; echo '0 4 * * * true' > {crontabs}/j.doe;"
         f" chown {uid} {crontabs}/j.doe; touch /var/lib/systemd/linger/j.doe",
     )
+    lib = "/var/lib/gpuadmin/lib"
+    assert cluster.admin("node1", f"ls {lib}/gpuadmin_node/cli.py; find {lib} -name '*takeover*'").splitlines() == [
+        f"{lib}/gpuadmin_node/cli.py"
+    ], "provision brings nothing of the take-over"
     predicted = cluster.gpuadmin("renumber", "--rename", "j.doe=jdoe", "--check")
     assert predicted["hosts"]["node1"]["changed"] == ["j.doe becomes jdoe"]
     assert cluster.admin("node1", "id -un j.doe").strip() == "j.doe"
     done = cluster.gpuadmin("renumber", "--rename", "j.doe=jdoe", "--yes", "--force")
     assert done["result"]["renamed"]["storage1"] == {"jdoe": "j.doe"}
+    assert cluster.admin("node1", f"ls {lib} | grep -c '^[0-9a-f]'").strip() == "2", "daily code, and this"
+    assert "gpuadmin_takeover" not in cluster.admin("node1", f"ls {lib}"), "the unit that needed it has gone"
     for host in ("node1", "storage1"):
         assert cluster.admin(host, "grep -c j.doe: /etc/passwd /etc/shadow /etc/group /etc/subuid || true").split() == [
             f"/etc/{name}:0" for name in ("passwd", "shadow", "group", "subuid")
