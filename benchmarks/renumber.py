@@ -29,9 +29,8 @@ from typing import Any
 from _checkout import ROOT
 
 from gpuadmin.takeover.node.renumbering import work
-from gpuadmin.takeover.node.renumbering.crawl import crawl
-from gpuadmin.takeover.node.renumbering.journal import Renumbering
-from gpuadmin.takeover.node.renumbering.sweeping import Plan, workers
+from gpuadmin.takeover.node.renumbering.crawl import count_workers, crawl
+from gpuadmin.takeover.node.renumbering.journal import Plan, Renumbering
 from gpuadmin.takeover.node.renumbering.task import Tally
 
 GOAL = 3
@@ -96,7 +95,7 @@ def walk(point: Path, people: int, *, apply: bool) -> Tally:
         try:
             if not apply:
                 Path(work.DROP_CACHES).write_text("2")
-            return crawl(handle, plan.task(1, "x", apply), workers=workers(), directory=journal)
+            return crawl(handle, plan.task(1, "x", apply), directory=journal)
         finally:
             os.close(handle)
 
@@ -149,7 +148,9 @@ def main() -> int:
                 f"          {row['ratio of processor time']:6.1f} ×"
             )
     options.json.parent.mkdir(exist_ok=True)
-    options.json.write_text(json.dumps({"processors": workers(), "load": os.getloadavg(), "rows": rows}, indent=1))
+    options.json.write_text(
+        json.dumps({"processors": count_workers(), "load": os.getloadavg(), "rows": rows}, indent=1)
+    )
     return 0 if rows[-1]["ratio"] >= GOAL else 1
 
 

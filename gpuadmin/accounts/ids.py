@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from gpuadmin.config.schema import Registry, Settings
 from gpuadmin.errors import RefusedError
@@ -14,10 +16,15 @@ def subid_range(uid: int, settings: Settings) -> tuple[int, int]:
     return start, start + settings.subids.size - 1
 
 
-def next_uid(registry: Registry, settings: Settings, taken: Iterable[int] = ()) -> int:
+def next_uid(
+    registry: Registry,
+    settings: Settings,
+    taken: Iterable[int] = (),
+    elsewhere: Mapping[int, str] = MappingProxyType({}),
+) -> int:
     """Return a uid that nobody has or had: above the highest ever given, and the gaps only when that runs out.
 
-    Raises RefusedError when the range is full.
+    Raises RefusedError when the range is full. `elsewhere`: what hosts say that something carries: `HOST: …`.
     """
     first, last = settings.accounts.uid_first, settings.accounts.uid_last
     used = {user.uid for user in registry.users if user.uid is not None}
@@ -29,8 +36,15 @@ def next_uid(registry: Registry, settings: Settings, taken: Iterable[int] = ()) 
         return highest + 1
     gap = next((uid for uid in range(first, last + 1) if uid not in used), None)
     if gap is None:
+        claims = Counter(words.partition(":")[0] for uid, words in elsewhere.items() if first <= uid <= last)
+        more = "".join(f", {count} of them as {host} says" for host, count in claims.most_common(3))
         raise RefusedError(
-            f"all uids from {first} to {last} are taken",
-            hint="raise accounts.uid_last in gpuadmin.yml; or gpuadmin remove-user --forget NAME, if all data is gone",
+            f"all uids from {first} to {last} are taken{more}",
+            hint="raise accounts.uid_last in gpuadmin.yml; or gpuadmin remove-user --forget NAME, if all data is gone"
+            + (
+                "; or write them into users.yml with a uid, if that host is wrong, and gpuadmin sync-users"
+                if more
+                else ""
+            ),
         )
     return gap

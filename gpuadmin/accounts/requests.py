@@ -72,7 +72,7 @@ def add(
         if "uid" not in fields and request.name in retired:
             fields["uid"] = retired[request.name]
         elif "uid" not in fields and settings.accounts.source == "registry":
-            fields["uid"] = next_uid(file.registry, settings, taken)
+            fields["uid"] = next_uid(file.registry, settings, taken, elsewhere)
             taken.add(fields["uid"])  # guard: two newcomers get two uids
         # guard: somebody who comes back has their uid
         elif retired.get(request.name, fields.get("uid")) != fields.get("uid"):

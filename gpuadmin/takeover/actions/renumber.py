@@ -58,10 +58,11 @@ def renumber(options: Options, names: Sequence[str], renames: Sequence[str] = ()
             )
         seen = _look(session, hosts, wanted, was)
         begun, begun_names = renumbering.begun(seen), renumbering.begun_names(seen)
-        if not (begun.items() <= wanted.items() and begun_names.items() <= was.items()):
+        # guard: nobody is renumbered on the other hosts alone while one waits for some of an earlier plan -> False
+        rest = any(answer["rest"] for answer in seen.values())
+        if rest or not (begun.items() <= wanted.items() and begun_names.items() <= was.items()):
             # guard: what was begun for somebody is brought to its end on all hosts, whatever was asked for since
-            wanted |= begun
-            was |= begun_names
+            wanted, was = ({} if rest else wanted) | begun, ({} if rest else was) | begun_names
             _check_renames(session, was)
             seen = _look(session, hosts, wanted, was)
         for host, answer in seen.items():
@@ -214,6 +215,7 @@ def _document(
             for name, uid in wanted.items()
         ],
         "expected": {name: list(pair) for name, pair in (expected or {}).items()},
+        "keep": [],
         "homes": homes,
     }
 
@@ -277,7 +279,7 @@ def _perform(
         if step.step != "switch":
             return True
         # guard: no node has new ids while the storage host has the old ones
-        if _problems(session, list(armed)):
+        if _problems(_look_again(session, list(armed))):
             return False
         going = [host for host in step.hosts if host in documents]
         given = {"gpuadmin_renumber": {host: documents[host] for host in going}}
@@ -289,18 +291,33 @@ def _perform(
     more = {"gpuadmin_more_seconds": _count_files(seen) // FILES_PER_SECOND}
     run, _ = go(session, boot.request, boot.queue, boot.decision, begin=arm, more=more)
     boot.queue.left(run)
-    problems = {} if _failed(run) else _problems(session, booted)
+    after = Answers() if _failed(run) else _look_again(session, booted)
+    problems, kept = _problems(after), dict[str, str]()
     if problems:
         run = RunResult({host: HostResult("failed", message=words) for host, words in problems.items()})
     if not _failed(run):  # guard: nobody is let in anywhere before every host is done -> True
         # where nothing changes and nothing booted there is no end to wait for: what was closed is opened as it was
         changed = {*moves.hosts, *under_way, *booted}
         steps = {host: "open" if host in changed else "give-up" for host in documents}
-        given = {"gpuadmin_renumber": {host: {**one, "step": steps[host]} for host, one in documents.items()}}
+        kept = renumbering.find_kept({**seen, **after.known}, wanted)
+        ends = {host: {**one, "step": steps[host], "keep": sorted(kept)} for host, one in documents.items()}
+        given = {"gpuadmin_renumber": ends}
         last = session.run(PLAYBOOK, list(documents), given, check=False, doing="Opening the accounts")
         # guard: who could not be let in is not said to be let in -> RunResult(run.hosts | armed)
-        run = last if _failed(last) else RunResult(run.hosts | armed)
-    return report(session, run, _result(moves, seen), advice=f"the table says why; {GO_ON}")
+        run = last if _failed(last) else RunResult(run.hosts | armed | _blame(kept, after, armed))
+    advice = f"mend that, and run it again: {listed(sorted(kept))} stay locked out until then, everybody else is in"
+    result = {**_result(moves, seen), "kept": kept}
+    return report(session, run, result, advice=advice if kept else f"the table says why; {GO_ON}")
+
+
+def _blame(kept: Mapping[str, str], after: Answers, armed: Mapping[str, HostResult]) -> dict[str, HostResult]:
+    """The hosts on which something could not change hands, with what and whose it is."""
+    found = {}
+    for host, answer in after.known.items():
+        if answer["kept"] and kept:
+            words = "; ".join(f"{name} stays locked out: {why}" for name, why in sorted(answer["kept"].items()))
+            found[host] = HostResult("failed", changed=armed[host].changed, message=words)
+    return found
 
 
 @dataclass(frozen=True)
@@ -325,13 +342,17 @@ def _boot(session: Session, names: Sequence[str], force: bool) -> Boot:
     return Boot(request, decision, queue)
 
 
-def _problems(session: Session, hosts: Sequence[str]) -> dict[str, str]:
-    """Host → why it has not ended there. What the host does not say counts as not ended."""
+def _look_again(session: Session, hosts: Sequence[str]) -> Answers:
+    """How far hosts are that have booted."""
     if not hosts:
-        return {}
+        return Answers()
     found = session.look(PLAYBOOK, hosts, {"gpuadmin_renumber": {host: _document("look", {}) for host in hosts}})
-    answers = Answers.of(found.hosts, hosts, "renumber")
-    problems = {host: answers.unknown[host] for host in hosts if host in answers.unknown}
+    return Answers.of(found.hosts, hosts, "renumber")
+
+
+def _problems(answers: Answers) -> dict[str, str]:
+    """Host → why it has not ended there. What the host does not say counts as not ended."""
+    problems = dict(answers.unknown)
     for host, answer in answers.known.items():
         if answer["under_way"] and not answer["whole"]:
             problems[host] = (

@@ -36,6 +36,8 @@ def plan(
         builder.add(host, f"open again {people}" if seen[host]["whole"] else f"go on with what was begun: {people}")
         if seen[host]["problem"]:
             builder.warn(f"{host}: its last boot could not do it: {seen[host]['problem']}")
+    if any(answer["rest"] for answer in seen.values()):
+        builder.warn("what was begun comes to its end first: run it again for anybody else")
     for host, of in moves.hosts.items():
         if host not in under_way:
             builder.add_all([host], steps(seen[host], of))
@@ -80,17 +82,17 @@ def plan(
 
 def agree(seen: Mapping[str, Mapping[str, Any]], moves: Moves) -> bool:
     """Whether every host says the same of everybody who would be renumbered: then keeping the uids is the cheap way."""
-    said: dict[str, set[int]] = {}
+    claimed: dict[str, set[int]] = {}
     for people in moves.hosts.values():
         for name, (old, new) in people.items():
             if old != new:
-                said.setdefault(name, set()).add(old)
+                claimed.setdefault(name, set()).add(old)
     for answer in seen.values():
-        for name, uids in said.items():
+        for name, uids in claimed.items():
             if name in answer["has"]:
                 uids.add(answer["has"][name])
-    taken = [uid for uids in said.values() for uid in uids]
-    return bool(said) and all(len(uids) == 1 for uids in said.values()) and len(set(taken)) == len(taken)
+    taken = [uid for uids in claimed.values() for uid in uids]
+    return bool(claimed) and all(len(uids) == 1 for uids in claimed.values()) and len(set(taken)) == len(taken)
 
 
 def steps(answer: Mapping[str, Any], moves: Mapping[str, tuple[int, int]]) -> list[str]:

@@ -63,8 +63,9 @@ def reboots(seen: Mapping[str, Mapping[str, Any]], moves: Moves, storage: Collec
     """The hosts that are to boot: where ids change. If homes change hands, or a run was cut off, all that are not done
     yet: people on the others have those homes mounted, or have been sent away already."""
     left = [host for host, answer in seen.items() if not answer["whole"]]
-    changing = {*moves.hosts, *(host for host, answer in seen.items() if answer["under_way"])}
-    if changing & set(storage) or len(left) < len(seen):  # guard: nobody has a home open while it changes hands
+    changing = {*moves.hosts, *(host for host, answer in seen.items() if answer["under_way"])} & set(left)
+    cut_off = len(left) < len(seen) and not any(answer["rest"] for answer in seen.values())
+    if changing & set(storage) or cut_off:  # guard: nobody has a home open while it changes hands
         return left
     return [host for host in left if host in changing]
 
@@ -72,6 +73,20 @@ def reboots(seen: Mapping[str, Mapping[str, Any]], moves: Moves, storage: Collec
 def begun(seen: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """Name → the uid that an earlier run has begun to give them somewhere, whatever users.yml says now."""
     return {name: pair[1] for answer in seen.values() if answer["under_way"] for name, pair in answer["people"].items()}
+
+
+def find_kept(seen: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, int]) -> dict[str, str]:
+    """Name → why they stay out when the others are let in: a file of theirs could not change hands on some host, or
+    one of somebody else's still has the uid that they are to have. ``wanted``: name → that uid."""
+    found: dict[str, str] = {}
+    for host, answer in sorted(seen.items()):
+        for name, words in answer["kept"].items():
+            found.setdefault(name, f"{host}: {words}")
+    for host, answer in sorted(seen.items()):
+        for name, uid in sorted(wanted.items()):
+            if uid in answer["staying"]:  # guard: nobody is let in on one host whose uid a file of another still has
+                found.setdefault(name, f"{host}: a file still has id {uid}, which is to be theirs")
+    return found
 
 
 def begun_names(seen: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -149,12 +164,13 @@ def decide(
             known = name in seen[host]["has"] or name in seen[host]["people"]  # an earlier run has decided it
             several = not known and len(set(uids.values())) > 1
             if several:  # guard: whose files on the storage host are whose is not guessed
-                said = ", ".join(
+                claims = ", ".join(
                     f"{uid} on {listed([one for one in uids if uids[one] == uid])}"
                     for uid in sorted(set(uids.values()))
                 )
                 left.setdefault(
-                    name, f"{host}: has no account there, and the nodes say {said}: make one with the uid of their home"
+                    name,
+                    f"{host}: has no account there, and the nodes say {claims}: make one with the uid of their home",
                 )
     while True:
         more = {}

@@ -74,6 +74,7 @@ while True:
         os.setxattr(f"/local/sumin/f{number}", "system.posix_acl_access", acl)
     time.sleep(0.005)
 """
+PLAN, ARMED, WHOLE = "/var/lib/gpuadmin/renumber/plan.json", "step....armed", "step....whole"
 AS = "setpriv --reuid={0} --regid={0} --clear-groups"
 
 
@@ -221,10 +222,8 @@ def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
     process.kill()
     process.communicate()
     register(cluster)
-    begun = "/var/lib/gpuadmin/renumber/done"
-    assert [cluster.admin(host, f"ls {begun} 2>/dev/null || true") for host in ("node1", "node2", "storage1")] == [
-        ""
-    ] * 3
+    begun = f"grep -E '{ARMED}|{WHOLE}' {PLAN} || true"
+    assert [cluster.admin(host, begun) for host in ("node1", "node2", "storage1")] == [""] * 3
     predicted = cluster.gpuadmin("renumber", "--check")
     assert {host["changed"][0] for host in predicted["hosts"].values()} == {"jiho: open again"}
     assert cluster.admin("storage1", closed).strip() == "1"
@@ -238,14 +237,12 @@ def test_people_who_have_each_others_uid(cluster: Cluster) -> None:
     assert cluster.person("jiho", "node2", "cat file; id -u").split() == ["his", str(JIHO)]
 
 
-JOURNAL = "/var/lib/gpuadmin/renumber"
-UNDER_WAY = f"test -e {JOURNAL}/plan.json"
 #: On which host, and by what root sees there when the moment has come: the power is cut then.
 MOMENTS = {
     "closed, and nothing else": ("node1", 'test "$(getent shadow minji | cut -d: -f8)" = 1'),
-    "the storage host is armed": ("storage1", f"{UNDER_WAY} && test -e {JOURNAL}/done"),
-    "the node is armed, and the storage host is done": ("node1", f"{UNDER_WAY} && test -e {JOURNAL}/done"),
-    "done, and not open": ("node1", f"{UNDER_WAY} && test -e {JOURNAL}/problem"),
+    "the storage host is armed": ("storage1", f"grep -q {ARMED} {PLAN}"),
+    "the node is armed, and the storage host is done": ("node1", f"grep -q {ARMED} {PLAN}"),
+    "done, and not open": ("node1", f"grep -q {WHOLE} {PLAN}"),
 }
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gpuadmin.takeover.node.renumbering.crawl import crawl
-from gpuadmin.takeover.node.renumbering.journal import Renumbering
-from gpuadmin.takeover.node.renumbering.sweeping import Plan
+from gpuadmin.takeover.node.renumbering.journal import Journal, Plan, Renumbering
+from gpuadmin.takeover.node.renumbering.sweeping import run_phases
 from gpuadmin.takeover.node.renumbering.task import Tally
 from tests.support import independent
 from tests.support.hostile_scene import HONEST, HOSTILE, SEEDS, alive, scene
@@ -44,14 +44,15 @@ def test_hostile_people_and_an_honest_one_change_places(seed: int, tmp_path: Pat
         assert {name: alive(uid) for name, uid in HOSTILE.items()} == {name: [] for name in HOSTILE}
         it.loot()
         before = owners(it.point)
-        plan, tree = Plan.of(people), os.open(it.point, os.O_RDONLY | os.O_DIRECTORY)
-        walks: list[Tally] = []
-        for phase in plan.numbers:
-            for apply in (True, False):
-                walks.append(crawl(tree, plan.task(phase, "x", apply), workers=2, directory=str(tmp_path)))
+        tree = os.open(it.point, os.O_RDONLY | os.O_DIRECTORY)
+
+        def sweep(plan: Plan, phase: int, _number: int, apply: bool) -> Tally:
+            return crawl(tree, plan.task(phase, "x", apply), workers=2, directory=str(tmp_path))
+
+        begun = Journal(tuple(people), plan=Plan.of(people))
+        _walks, left = run_phases(begun, ["x"], sweep, lambda _: None, lambda *_: None)
         os.close(tree)
-        assert [(one.failed, one.words) for one in walks if one.failed] == []
-        assert [(one.uids, one.gids, one.acls) for one in walks[1::2]] == [({}, {}, 0)] * len(plan.numbers)
+        assert (left.plan, left.kept) == (Plan(), {})
         moved = {one.old: one.new for one in people}
         assert owners(it.point) == Counter({moved.get(uid, uid): count for uid, count in before.items()})
         want, now = it.before["jiho"], independent.manifest(str(it.storage.root / "jiho"))

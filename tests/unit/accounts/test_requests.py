@@ -50,6 +50,14 @@ def test_gaps_are_used_when_the_top_is_reached() -> None:
         uids(text, *(Request(name) for name in "defg"), settings=SMALL)
 
 
+def test_a_host_that_claims_all_uids_is_named_with_the_way_out() -> None:
+    """users.yml wins over what a host says that its files have: sync-users shows that, and goes on."""
+    claims = dict.fromkeys(range(20000, 20005), "node1: /local/x")
+    with pytest.raises(RefusedError, match="are taken, 5 of them as node1 says") as found:
+        accounts.add(registry("users: []\n", SMALL), SMALL, [Request("d")], claims)
+    assert "write them into users.yml with a uid, if that host is wrong" in str(found.value.hint)
+
+
 def test_somebody_who_comes_back_gets_the_uid_that_they_had() -> None:
     added = accounts.add(registry(USERS), SETTINGS, [Request("old")])
     assert added.find("old") == User(name="old", uid=20002)

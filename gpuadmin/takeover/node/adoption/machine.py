@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import read_small
@@ -92,7 +93,7 @@ def exports(place: Place) -> list[dict[str, Any]]:
 
 def docker(place: Place) -> dict[str, Any]:
     """Root's Docker: containers and named volumes by the directories that it keeps, none of which is entered."""
-    data = _docker_data(place)
+    data = find_docker_data(place.path)
     containers = _names(place.path(os.path.join(data, "containers")))
     volumes = _names(place.path(os.path.join(data, "volumes")))
     # Docker names a volume by 64 hex digits where nobody has named it
@@ -107,9 +108,10 @@ def docker(place: Place) -> dict[str, Any]:
     }
 
 
-def _docker_data(place: Place) -> str:
+def find_docker_data(path: Callable[[str], str]) -> str:
+    """Where root's Docker has its data. ``path``: where a host has what it calls so."""
     try:
-        value = json.loads(read_small(place.path("/etc/docker/daemon.json")))
+        value = json.loads(read_small(path("/etc/docker/daemon.json")))
     except (OSError, ValueError, NodeError):
         return DOCKER_DATA
     named = value.get("data-root") if isinstance(value, dict) else None

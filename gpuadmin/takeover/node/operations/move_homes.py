@@ -118,7 +118,7 @@ def operate(document: Document, check: bool) -> Answer:
         words = [f"{name}: kept out" for name in wanted if name not in problems]
         return Answer(words, {"moved": {"parts": [], "problems": problems}})
     if document.step == "open":
-        words = [f"{name}: let in" for name in closing.let_in(set(wanted), host, VERB)]
+        words = [f"{name}: let in" for name in closing.reopen(set(wanted), host, VERB)]
         return Answer(words, {"moved": {"parts": [], "problems": {}, "closed": closing.who(host, VERB)}})
     if document.step in ("copy", "take"):
         return _fetched(document)

@@ -14,6 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
 
 from gpuadmin.common.names import ACCOUNT
 
+from ..adoption.machine import find_docker_data
 from ..renumbering import looking, work
 from ..renumbering.decide import Numbers, Wanted
 
@@ -36,6 +37,8 @@ class Document:
     measure: bool = False
     #: Name → uid before and after, as it was decided; the host must still be like that.
     expected: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    #: Who stays out when the others are opened, because a file somewhere could not change hands.
+    keep: Sequence[str] = ()
     #: The directory of everybody's homes, on the host that serves them.
     homes: str = ""
     #: How subordinate ids are counted: first and last uid of people, first id, ids of each.
@@ -59,7 +62,10 @@ def operate(document: Document, check: bool) -> Answer:
     if any(one.was and not re.fullmatch(ACCOUNT, one.was) for one in wanted):  # guard: a name leads to no other place
         raise NodeError("people: was: not the name of an account")
     if document.step == "look":
-        seen = looking.look(wanted, numbers, host, measure=document.measure, site=document.site, homes=document.homes)
+        seen = looking.look(
+            wanted, numbers, host, measure=document.measure, site=document.site, homes=document.homes,
+            docker=host.path(find_docker_data(host.path)),
+        )  # fmt: skip
         return Answer((), {"renumber": seen})
     if any(len(pair) != 2 for pair in document.expected.values()):
         raise NodeError("expected: each is a uid before and one after")
@@ -73,8 +79,8 @@ def operate(document: Document, check: bool) -> Answer:
         conflicts = [f"{name} {text}" for name, text in granted.items()]
         return Answer([f"{one.name}: closed" for one in found.people] if not granted else (), {}, conflicts)
     if document.step == "open":
-        return Answer([f"{name}: open again" for name in work.reopen(host)])
+        return Answer([f"{name}: open again" for name in work.reopen(host, document.keep)])
     if document.step == "give-up":
-        return Answer([f"{name}: open again" for name in work.give_up(host)])
+        return Answer([f"{name}: open again" for name in work.give_up(host, document.keep)])
     work.arm(host)
     return Answer(words)

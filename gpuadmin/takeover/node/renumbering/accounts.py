@@ -72,7 +72,7 @@ def _line(data: Databases, one: Renumbering) -> list[str] | None:
     return data.shadow.get(one.was or one.name) or data.shadow.get(one.name)
 
 
-def as_they_are(host: Host, people: Sequence[Renumbering]) -> dict[str, list[Any]]:
+def read_fields(host: Host, people: Sequence[Renumbering]) -> dict[str, list[Any]]:
     """What closing them changes: name → password field and expiry, and whether accounts.json has them locked."""
     data = Databases(texts(host))
     known = desired.load(host.path(host.state)).records
@@ -136,8 +136,8 @@ def reopen(host: Host, journal: Journal) -> None:
     _edit(host, opened)
 
 
-def remembered(host: Host, people: Sequence[Renumbering]) -> None:
-    """What the storage host remembers of whose uids were whose (accounts/uids.py), with the new ones."""
+def update_memory(host: Host, people: Sequence[Renumbering]) -> None:
+    """Give what the storage host remembers of whose uids were whose (accounts/uids.py) the new ones."""
     directory = os.path.join(host.path(host.state), "uids")
     new = {name: one for one in people for name in (one.name, one.was) if name}
     for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():

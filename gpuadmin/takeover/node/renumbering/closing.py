@@ -6,6 +6,7 @@ The journal says for which verb. It is kept until the last of them is let in, an
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.databases import Databases
@@ -49,7 +50,7 @@ def keep_out(wanted: Mapping[str, int], host: Host, verb: str) -> dict[str, str]
             else:
                 people.setdefault(name, Renumbering(name, uid, uid, uid))
         before = {} if found is None else dict(found.closed)
-        more = accounts.as_they_are(host, [one for name, one in people.items() if name not in before])
+        more = accounts.read_fields(host, [one for name, one in people.items() if name not in before])
         made = Journal(tuple(people.values()), {**more, **before}, verb)
         if not made.people:
             return problems
@@ -58,29 +59,33 @@ def keep_out(wanted: Mapping[str, int], host: Host, verb: str) -> dict[str, str]
         running = busy([one for one in made.people if one.name in wanted], host)
         if running:  # guard: nobody's home is moved while they run something
             # guard: who was kept out before stays so, whatever goes on in their name -> running
-            _let_in(host, made, set(running) - set(before))
+            let_in(host, made, set(running) - set(before))
         return {**problems, **running}
 
 
-def let_in(names: Collection[str], host: Host, verb: str) -> list[str]:
+def reopen(names: Collection[str], host: Host, verb: str) -> list[str]:
     """Open these people's accounts as they were. Returns whose."""
-    state = host.path(host.state)
     with flocked(_lock(host), LOCK_SECONDS):
-        found = journal.load_own(state, verb)
-        return [] if found is None else _let_in(host, found, names)
+        found = journal.load_own(host.path(host.state), verb)
+        return [] if found is None else let_in(host, found, names)
 
 
-def _let_in(host: Host, found: Journal, names: Collection[str]) -> list[str]:
+def let_in(host: Host, found: Journal, names: Collection[str]) -> list[str]:
+    """The same of what a journal has. It stays until the last of its people is in."""
     state = host.path(host.state)
     going = [one for one in found.people if one.name in names]
     rest = tuple(one for one in found.people if one.name not in names)
-    if not going:
-        return []
-    closed = {one.name: found.closed[one.name] for one in going if one.name in found.closed}
-    accounts.reopen(host, Journal(tuple(going), closed, found.verb))
+    closed = {name: value for name, value in found.closed.items() if name in names}
+    if going:
+        accounts.reopen(host, Journal(tuple(going), closed))
     if rest:
-        kept = {name: value for name, value in found.closed.items() if name not in closed}
-        journal.begin(state, Journal(rest, kept, found.verb))
+        closed = {name: value for name, value in found.closed.items() if name not in names}
+        found = replace(found, people=rest, closed=closed)
+        if found.verb == journal.VERB:  # the boot goes on for them; elsewhere they wait for that
+            problem = journal.shorten("; ".join(f"{name}: {words}" for name, words in found.kept.items()))
+            step = journal.ARMED if found.kept else journal.WHOLE
+            found = replace(found, step=step, rest=True, problem=problem)
+        journal.save(state, found)
     else:
         journal.end(state)
     return [one.name for one in going]

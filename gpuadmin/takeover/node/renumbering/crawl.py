@@ -17,13 +17,20 @@ from .special import Flight, Known
 from .task import Tally, Task
 from .walker import Walker
 
+MOST_WORKERS = 16
 
-def crawl(top: int, task: Task, *, workers: int, known: Known | None = None, directory: str = "") -> Tally:
+
+def count_workers() -> int:
+    return min(MOST_WORKERS, len(os.sched_getaffinity(0)))
+
+
+def crawl(top: int, task: Task, *, workers: int = 0, known: Known | None = None, directory: str = "") -> Tally:
     """Walk the whole tree below the open directory ``top``. ``directory``: of the journal, where inodes are changed.
+    ``workers``: 0: as many as there are CPUs.
 
     Raises NodeError if one of the processes was ended.
     """
-    known = known or {}
+    workers, known = workers or count_workers(), known or {}
     changer = _changer(top, task, known, directory)
     here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -8,7 +8,7 @@ alone (docs/decisions/0180-each-inode-once.md).
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -44,22 +44,50 @@ class Mapping:
             return self._known[one]
         except KeyError:
             pass
-        place = bisect.bisect_right(self._starts, one) - 1
-        found = None
-        if place >= 0 and one < self.moves[place].old + self.moves[place].count:
-            found = self.moves[place].new + one - self.moves[place].old
+        move = self.find(one)
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
-        self._known[one] = found
-        return found
+        return self._known.setdefault(one, None if move is None else move.new + one - move.old)
+
+    def find(self, one: int) -> Move | None:
+        """The move that an id is part of."""
+        place = bisect.bisect_right(self._starts, one) - 1
+        return self.moves[place] if place >= 0 and self.moves[place].meets(one, 1) else None
 
 
 @dataclass(frozen=True)
 class Phases:
     """The moves of the first phase and of the second. The second is empty where nobody takes another's ids."""
 
-    first: tuple[Move, ...]
+    first: tuple[Move, ...] = ()
     second: tuple[Move, ...] = ()
+
+    def select(self, phase: int) -> tuple[Move, ...]:
+        """What a phase does. The second gives nobody an id that stayed on a file in the first, and waits for the files
+        that should have come from there: one that has lost its setuid bit gets it again where it is."""
+        if phase == 1:
+            return self.first
+        return tuple(
+            move
+            for move in self.second
+            if not any(
+                # guard: nobody gets an id that a file of somebody else still has
+                one.meets(move.new, move.count)
+                # guard: what did not get all back in one phase waits for the other
+                or move.meets(one.new, one.count)
+                for one in self.first
+            )
+        )
+
+    def leave(self, phase: int, stuck: Collection[int]) -> Phases:
+        """What a phase leaves to the next boot, where ids of the moves that begin with these stayed on files.
+
+        What has changed hands is no part of it: somebody else may have the old ids by then.
+        """
+        if phase == 1:
+            return Phases(tuple(move for move in self.first if move.old in stuck), self.second)
+        done = {move for move in self.select(2) if move.old not in stuck}
+        return Phases(self.first, tuple(move for move in self.second if move not in done))
 
 
 def disjoint(moves: Sequence[Move], what: str) -> None:

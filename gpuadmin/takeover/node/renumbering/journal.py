@@ -1,8 +1,8 @@
-"""What is under way on a host, in its state: a plan, what is done of it, and what inodes would lose on the way.
+"""What is under way on a host, in its state: a plan, what is left of it, and what inodes would lose on the way.
 
-``plan.json`` is written whole before anything happens, and goes when all is done. ``done`` lists the steps that are
-done, ``problem`` says what the last boot could not do, and the files of special.py hold what inodes would lose. Each is
-on the disk before what follows from it. ``room`` keeps space for them: somebody may fill the disk meanwhile.
+``plan.json`` is written whole before anything happens, again when a phase is over, and goes when all is done. The files
+of special.py hold what inodes would lose. Each is on the disk before what follows from it. ``room`` keeps space for
+them: somebody may fill the disk meanwhile.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -23,13 +23,15 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.files import (
 )
 
 from . import special
-from .ids import Move
+from .ids import TEMPORARY, Move, Phases, phases
+from .ids import Mapping as Ids
+from .task import Task
 
 DIRECTORY = "renumber"
-FORMAT = 2
+FORMAT = 3
 VERB = "renumber"
-BEGUN, WHOLE = "begun", "whole"  # the next boot carries it out; the last step before the accounts are opened
-PROBLEM = "problem"
+CLOSED, ARMED, WHOLE = "closed", "armed", "whole"  # the next boot carries it out; it is done, and the accounts closed
+KINDS = ("uid", "gid")
 MOST_WORDS = 900  # of a problem
 ROOM, ROOM_BYTES = "room", 64 << 20  # for what a boot writes down: some thousand long paths, and the account databases
 
@@ -67,18 +69,80 @@ class Renumbering:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """What becomes what, by uid and gid."""
+
+    uid: Phases = field(default_factory=Phases)
+    gid: Phases = field(default_factory=Phases)
+
+    @classmethod
+    def of(cls, people: Sequence[Renumbering]) -> Plan:
+        """Raises NodeError where ids overlap, or too many change places."""
+        return cls(*(phases([move for one in people for move in one.moves(kind)], kind) for kind in KINDS))
+
+    def task(self, phase: int, tree: str, apply: bool) -> Task:
+        kinds = self.uid, self.gid
+        uids, gids = (Ids(kind.select(phase)) for kind in kinds)
+        return Task(phase, tree, uids, gids, apply, *(() if apply else (Ids(_taken(kind)) for kind in kinds)))
+
+
+def _taken(kind: Phases) -> list[Move]:
+    """The ids that somebody gets, and nobody of the plan has now; each becomes itself."""
+    new = [one for one in (*kind.first, *kind.second) if one.new < TEMPORARY.start]
+    free = [one for one in new if not any(other.meets(one.new, one.count) for other in kind.first)]
+    return [
+        Move(TEMPORARY.start, TEMPORARY.start, len(TEMPORARY)),
+        *(Move(one.new, one.new, one.count) for one in free),
+    ]
+
+
+@dataclass(frozen=True)
 class Journal:
     """``closed``: name → the two fields of /etc/shadow that keep them out meanwhile, as they were, and whether
     accounts.json had them locked (None: they are not in it). ``verb``: what they are kept out for. ``points``: where
-    file systems were mounted when accounts were closed; the boot changes nothing unless all are mounted again."""
+    file systems were mounted when accounts were closed; the boot changes nothing unless all are mounted again.
+
+    ``plan``: what is left to do. ``kept``: name → why somebody's ids did not all change. ``rest``: everybody else has
+    been let in. ``problem``: what the last boot could not do.
+    """
 
     people: tuple[Renumbering, ...]
     closed: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     verb: str = VERB
     points: tuple[str, ...] = ()
+    plan: Plan = field(default_factory=Plan)
+    step: str = CLOSED
+    kept: Mapping[str, str] = field(default_factory=dict)
+    rest: bool = False
+    problem: str = ""
 
-    def moves(self, kind: str) -> list[Move]:
-        return [move for one in self.people for move in one.moves(kind)]
+    def leave(self, phase: int, stuck: Mapping[tuple[str, int], str]) -> Journal:
+        """What a phase leaves to the next boot. ``stuck``: kind and first id of a move → which file kept such an id."""
+        kept = dict(self.kept) if phase == 2 else {}
+        plan = Plan(*(
+            getattr(self.plan, kind).leave(phase, {old for which, old in stuck if which == kind}) for kind in KINDS
+        ))  # fmt: skip
+        for kind in KINDS:
+            left = getattr(plan, kind)
+            for one, move in [(each, move) for each in self.people for move in each.moves(kind)]:
+                for other in left.first if phase == 1 else left.second:
+                    words = stuck.get((kind, other.old), "")
+                    # guard: who has a file that did not change hands is kept out
+                    if words and (other.old == move.old if phase == 1 else other.new == move.new):
+                        kept.setdefault(one.name, words)
+                    # guard: who was to have an id that is still on a file is kept out
+                    elif phase == 1 and other.meets(move.new, move.count):
+                        kept.setdefault(one.name, f"is to have {kind} {other.old}, which a file still has: {words}")
+        return replace(self, plan=plan, kept=kept)
+
+    def find_staying(self) -> list[int]:
+        """The ids that are still on files, and the uids of those whose subordinate ids are."""
+        moves = {(kind, one) for kind in KINDS for one in getattr(self.plan, kind).first}
+        return sorted({
+            move.old if move.count == 1 else one.old
+            for one in self.people for kind in KINDS for move in one.moves(kind)
+            if any(which == kind and other.old == move.old for which, other in moves)
+        })  # fmt: skip
 
 
 def directory(state: str) -> str:
@@ -99,7 +163,12 @@ def load(state: str) -> Journal | None:
             Renumbering(**{**one, **{key: tuple(tuple(each) for each in one[key]) for key in ("subids", "homes")}})
             for one in raw["people"]
         )
-        return Journal(people, raw["closed"], raw["verb"], tuple(raw["points"]))
+        plan = Plan(*(
+            Phases(*(tuple(Move(**one) for one in raw["plan"][kind][phase]) for phase in ("first", "second")))
+            for kind in KINDS
+        ))  # fmt: skip
+        more = {key: raw[key] for key in ("closed", "verb", "step", "kept", "rest", "problem")}
+        return Journal(people, points=tuple(raw["points"]), plan=plan, **more)
     except (ValueError, KeyError, TypeError) as error:
         raise NodeError(f"{path} is damaged ({error}): nothing was changed; it says who has which ids by now") from None
 
@@ -112,20 +181,18 @@ def load_own(state: str, verb: str = VERB) -> Journal | None:
     return found
 
 
-def under_way(state: str) -> Journal | None:
-    """What was begun and has not ended; None: nothing was, though accounts may be closed for it."""
-    return load_own(state) if BEGUN in done(state) else None
-
-
 def begin(state: str, journal: Journal) -> None:
     """Write a plan, before anything of it happens. What an earlier one left goes first."""
     make_directory(state, 0o755)
     make_directory(directory(state), 0o700)
-    for name in ("done", PROBLEM):
-        unlink_if_there(os.path.join(directory(state), name))
     special.forget(directory(state))
     if journal.verb == VERB:
         keep_room(state)
+    save(state, journal)
+
+
+def save(state: str, journal: Journal) -> None:
+    """Write how far it is. What is done stays done after a power cut."""
     text = json.dumps({"format": FORMAT, **asdict(journal)})
     write_atomic(os.path.join(directory(state), "plan.json"), text.encode(), mode=0o600)
 
@@ -148,24 +215,6 @@ def end(state: str) -> None:
     sync_directory(directory(state))
 
 
-def done(state: str) -> set[str]:
-    """The steps that are done."""
-    data = read_bytes(os.path.join(directory(state), "done"))
-    return set() if data is None else set(json.loads(data))
-
-
-def mark(state: str, step: str) -> None:
-    """A step is done, and on the disk."""
-    text = json.dumps(sorted(done(state) | {step}))
-    # guard: a step that is done stays done after a power cut
-    write_atomic(os.path.join(directory(state), "done"), text.encode(), mode=0o600)
-
-
-def set_problem(state: str, words: str) -> None:
-    """Keep what the last boot could not do, for whoever asks; "": nothing is in the way."""
-    data = words[:MOST_WORDS].encode("utf-8", "backslashreplace")  # names of files may be no text
-    write_atomic(os.path.join(directory(state), PROBLEM), data, mode=0o600)
-
-
-def problem(state: str) -> str:
-    return (read_bytes(os.path.join(directory(state), PROBLEM)) or b"").decode("utf-8", "replace")
+def shorten(words: str) -> str:
+    """A problem, as it can be kept: names of files may be no text."""
+    return words.encode("utf-8", "backslashreplace").decode("utf-8")[:MOST_WORDS]

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterator
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import sync_directory
 
 from .ids import Mapping
@@ -27,9 +26,11 @@ def _files(root: str) -> Iterator[tuple[str, str, int, str]]:
 
 
 def rename(root: str, uids: Mapping) -> int:
-    """Give each of these files the uid that its person has by now. Returns how many. Raises NodeError.
+    """Give each of these files the uid that its person has by now. Returns how many.
 
-    It is done before journald opens them: it keeps its own in /run until systemd-journal-flush.service.
+    It is done before journald opens them: it keeps its own in /run until systemd-journal-flush.service. What a unit of
+    root's has logged as the same person, after a boot that was cut off, is there already: both stay, this one as what
+    journald calls a file that was not closed (journalctl reads it).
     """
     changed, places = 0, set()
     for place, name, uid, rest in _files(root):
@@ -37,8 +38,9 @@ def rename(root: str, uids: Mapping) -> int:
         if becomes is None:
             continue
         target = os.path.join(place, f"user-{becomes}{rest}")
-        if os.path.lexists(target):  # guard: nobody's journal is replaced by another's
-            raise NodeError(f"{target} is there already: whose log that is, is not known")
+        if os.path.lexists(target):  # guard: no log is replaced by another
+            facts = os.stat(os.path.join(place, name))
+            target = os.path.join(place, f"user-{becomes}@{facts.st_mtime_ns:016x}-{facts.st_ino:016x}.journal~")
         os.rename(os.path.join(place, name), target)
         places.add(place)
         changed += 1

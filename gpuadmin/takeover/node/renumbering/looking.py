@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from ansible_collections.gpuadmin.node.plugins.module_utils import mounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.databases import Databases
+from ansible_collections.gpuadmin.node.plugins.module_utils.fields import quoted
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import read_bytes
 
 from gpuadmin.common.text import counted
 
@@ -17,27 +20,40 @@ from .crawl import crawl
 from .decide import Home, Numbers, Wanted, decide
 from .foreign import describe_foreign, find_programs
 from .ids import Mapping as Ids
-from .journal import Journal, Renumbering
+from .journal import Journal, Plan, Renumbering
 from .running import find_grants
-from .sweeping import Plan, workers
 
 MOST_NOTES = 100  # a person can have read-only subvolumes and odd names without number
 
 
 def look(
-    wanted: Sequence[Wanted], numbers: Numbers, host: Host, *, measure: bool, site: Sequence[str] = (), homes: str = ""
+    wanted: Sequence[Wanted],
+    numbers: Numbers,
+    host: Host,
+    *,
+    measure: bool,
+    site: Sequence[str] = (),
+    homes: str = "",
+    docker: str = "",
 ) -> dict[str, Any]:
-    """What a host has of them, and what would happen; nothing is changed."""
+    """What a host has of them, and what would happen; nothing is changed. ``docker``: where root's Docker
+    has its data."""
     state = host.path(host.state)
-    under_way = journal.under_way(state)
+    under_way = journal.load_own(state)
+    if under_way is not None and under_way.step == journal.CLOSED:
+        under_way = None
     of_homes = renaming.find(wanted, host, homes)
     decided = decide(wanted, accounts.texts(host), numbers, of_homes)
     people = decided.people if under_way is None else under_way.people
     report: dict[str, Any] = {
         "has": dict(decided.has), "problems": dict(decided.problems),
-        "people": {one.name: [one.old, one.new] for one in people},
-        "under_way": under_way is not None, "whole": under_way is not None and journal.WHOLE in journal.done(state),
-        "problem": "" if under_way is None else journal.problem(state),
+        # others may have the old ids of the last of a plan
+        "people": {one.name: [one.new if under_way and under_way.rest else one.old, one.new] for one in people},
+        "under_way": under_way is not None, "whole": under_way is not None and under_way.step == journal.WHOLE,
+        "problem": "" if under_way is None else under_way.problem,
+        "kept": {} if under_way is None else dict(under_way.kept),
+        "staying": [] if under_way is None else under_way.find_staying(),
+        "rest": under_way is not None and under_way.rest,
         "closed": closed(host) if under_way is None else {},
         "written": jobs.written(host.root, [one.old for one in people if one.old != one.new],
                                 [one.was for one in people if one.was]),
@@ -59,7 +75,8 @@ def look(
         report["problems"] |= measured.pop("problems")
         report.update(measured)
         table = mounts.parse_mountinfo(mounts.read_mountinfo())
-        report["notes"] = [*report["notes"], *describe_foreign(table, site, moving)][:MOST_NOTES]
+        more = [*describe_foreign(table, site, moving), *_find_containers(docker, moving)]
+        report["notes"] = [*report["notes"], *more][:MOST_NOTES]
         for point in find_programs(table, site):
             words = f"a setuid program in {point}, which keeps the old ids, would run as another: mount it with nosuid"
             report["problems"] |= {one.name: words for one in moving}
@@ -94,14 +111,14 @@ def _renamed(
 def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
     """What people have in the trees of this host, and what is in the way there."""
     plan = Plan.of(people)
-    table = trees.observe()
+    table = trees.find_local()
     report: dict[str, Any] = {
         "trees": {}, "unknown": list(table.unknown), "problems": {},
         "notes": [], "taken": {}, "seen": 0,
     }  # fmt: skip
-    with trees.seen(table.local) as handles:
+    with trees.detach(table.local) as handles:
         for tree, handle in zip(table.local, handles):
-            tally = crawl(handle, plan.task(1, tree.key, False), workers=workers())
+            tally = crawl(handle, plan.task(1, tree.key, False))
             report["seen"] += tally.seen
             theirs = {}
             for one in people:
@@ -118,6 +135,12 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
                     if not os.fstatvfs(handle).f_flag & os.ST_NOSUID:
                         words = f"{tree.point} is read-only, and has files of theirs: mount it with nosuid first"
                         report["problems"] |= dict.fromkeys(theirs, words)
+            # guard: what a boot cannot have before people are there is in their way
+            if tree.late and tally.stuck:
+                words = f"{tree.point} waits for the network, or for somebody who mounts it (/etc/fstab)"
+                keep = Journal(tuple(people), plan=plan).leave(1, dict.fromkeys(tally.stuck, words))
+                words += ": umount it first, and chown by hand what is there"
+                report["problems"] |= dict.fromkeys(keep.kept, words)
             if tally.acls:
                 report["notes"].append(f"{tree.point}: {counted(tally.acls, 'ACL')} with their ids")
             if tally.snapshots:
@@ -139,6 +162,25 @@ def _measured(people: Sequence[Renumbering]) -> dict[str, Any]:
     return report
 
 
+def _find_containers(docker: str, people: Sequence[Renumbering]) -> list[str]:
+    """Root's containers that run as one of these people (docker run -u): they have the old uid inside, for ever."""
+    top = os.path.join(docker, "containers")
+    lines = []
+    for name in sorted(os.listdir(top)) if os.path.isdir(top) else ():
+        try:
+            config = json.loads(read_bytes(os.path.join(top, name, "config.v2.json")) or b"{}")
+            uid = str(config["Config"]["User"]).partition(":")[0]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        lines += [
+            f"container {quoted(str(config.get('Name', name)))} of root's Docker runs as uid {uid}, {one.name}'s until "
+            "now: make it again with another -u"
+            for one in people
+            if uid == str(one.old) != str(one.new)
+        ]
+    return lines
+
+
 def closed(host: Host) -> dict[str, list[int]]:
     """Whom a run has closed that has begun nothing else, and the uids that it was for."""
     found = not_begun(host)
@@ -147,6 +189,7 @@ def closed(host: Host) -> dict[str, list[int]]:
 
 def not_begun(host: Host) -> Journal | None:
     """What accounts were closed for, and nothing else was done of. Raises NodeError as ``journal.load_own`` does."""
-    state = host.path(host.state)
-    # guard: what was begun is not given up -> journal.load_own(state)
-    return None if journal.BEGUN in journal.done(state) else journal.load_own(state)
+    found = journal.load_own(host.path(host.state))
+    if found is not None and found.step != journal.CLOSED:  # guard: what was begun is not given up
+        return None
+    return found

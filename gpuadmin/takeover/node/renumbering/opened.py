@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.attributes import ACLS
 from ansible_collections.gpuadmin.node.plugins.module_utils.inode_flags import STOPS, flags_of, opened, set_flags
 
 from . import attributes
+from .ids import Mapping
 from .special import Known, Special, find
 from .task import Tally, Task
 
@@ -29,6 +30,7 @@ class Opened:
     capability: bytes | None = None
     flags: int = 0
     chown: bool = False
+    ids: set[tuple[str, int]] = field(default_factory=set)  # kind, and the first id of each move that it is part of
 
     @property
     def proc(self) -> str:
@@ -48,29 +50,44 @@ def decide(
     """
     facts = os.fstat(handle)
     proc = f"/proc/self/fd/{handle}"
-    uid, gid = task.uid(facts.st_uid), task.gid(facts.st_gid)
+    ids: set[tuple[str, int]] = set()
+    uid_of, gid_of = _noted("uid", task.uid, ids), _noted("gid", task.gid, ids)
+    uid, gid = uid_of(facts.st_uid), gid_of(facts.st_gid)
     kind = stat.S_IFMT(facts.st_mode)
     found = names(proc) if kind in (stat.S_IFREG, stat.S_IFDIR) else []
     acls = {}
     for one in ACLS:
         if one in found:
-            value = attributes.acl_moved(os.getxattr(proc, one), task.uid, task.gid)
+            value = attributes.acl_moved(os.getxattr(proc, one), uid_of, gid_of)
             if value is not None:
                 acls[one] = value
-    work = Opened(handle, path, facts, -1 if uid is None else uid, -1 if gid is None else gid, acls)
+    work = Opened(handle, path, facts, -1 if uid is None else uid, -1 if gid is None else gid, acls, ids=ids)
     work.chown = uid is not None or gid is not None
     capability = os.getxattr(proc, attributes.CAPABILITY) if attributes.CAPABILITY in found else None
-    moved = None if capability is None else attributes.capability_moved(capability, task.uid)
+    moved = None if capability is None else attributes.capability_moved(capability, uid_of)
     if capability is not None and (work.chown or moved is not None):
         work.capability = capability if moved is None else moved
     if kind == stat.S_IFREG and work.chown and facts.st_mode & 0o6000:
         work.mode = stat.S_IMODE(facts.st_mode)
     before = find(known, path, facts) if task.apply else None
     if before is not None:
+        uid_of(before.owners[0][0]), gid_of(before.owners[0][1])
         _take_up(work, before, capability)
     if acls:
         tally.acls += 1
     return work if work.chown or work.acls or work.special else None
+
+
+def _noted(kind: str, mapping: Mapping, ids: set[tuple[str, int]]) -> Callable[[int], int | None]:
+    """The same mapping, which notes in ``ids`` what it was asked for."""
+
+    def becomes(one: int) -> int | None:
+        move = mapping.find(one)
+        if move is not None:
+            ids.add((kind, move.old))
+        return mapping(one)
+
+    return becomes
 
 
 def _take_up(work: Opened, before: Special, capability: bytes | None) -> None:

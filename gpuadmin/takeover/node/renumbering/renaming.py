@@ -13,7 +13,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import mounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import desired
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.databases import Databases
-from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import quoted
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import sync_directory
 from ansible_collections.gpuadmin.node.plugins.module_utils.textdb import number
@@ -103,23 +103,31 @@ def files(host: Host, one: Renumbering, uid: int) -> Iterator[tuple[str, str, st
         yield source, target, why
 
 
-def carry_out(host: Host, people: Sequence[Renumbering]) -> None:
-    """Give these homes and files the new names. Raises NodeError where a home is not as it was when it was decided.
-
-    It is done at boot, before anybody can make one of these names.
+def carry_out(host: Host, people: Sequence[Renumbering]) -> dict[str, str]:
+    """Give these homes and files the new names. Returns whose cannot be, and why: a home that is not as it was when it
+    was decided, say. It is done at boot, before anybody can make one of these names.
     """
+    problems = {}
     for one in people:
-        for before, after in one.homes:
-            source, target = _real(host, before), _real(host, after)
-            if not os.path.lexists(source):  # it was done before a cut
-                continue
-            why = "cannot be renamed: the new name is taken" if os.path.lexists(target) else _kept(source, one.new)
-            if why:  # guard: a home is renamed onto nothing
-                raise NodeError(f"{before} {why}")
+        try:
+            _rename_all(host, one)
+        except (OSError, NodeError) as error:  # guard: what cannot be renamed keeps nobody else out
+            problems[one.name] = in_words(error)
+    return problems
+
+
+def _rename_all(host: Host, one: Renumbering) -> None:
+    for before, after in one.homes:
+        source, target = _real(host, before), _real(host, after)
+        if not os.path.lexists(source):  # it was done before a cut
+            continue
+        why = "cannot be renamed: the new name is taken" if os.path.lexists(target) else _kept(source, one.new)
+        if why:  # guard: a home is renamed onto nothing
+            raise NodeError(f"{before} {why}")
+        _rename(source, target)
+    for source, target, why in files(host, one, one.new):
+        if not why:
             _rename(source, target)
-        for source, target, why in files(host, one, one.new) if one.was else ():
-            if not why:
-                _rename(source, target)
 
 
 def _rename(source: str, target: str) -> None:

@@ -157,11 +157,12 @@ def busy(people: Sequence[Renumbering], host: Host, looks: int = LOOKS) -> dict[
     return found
 
 
-def find_grants(people: Sequence[Renumbering], host: Host) -> dict[str, str]:
-    """Who has a grant of GPUs by one of their uids, in words."""
+def find_grants(people: Sequence[Renumbering], host: Host, *, rest: bool = False) -> dict[str, str]:
+    """Who has a grant of GPUs by one of their uids, in words. ``rest``: others may have their old ones by now."""
     granted = {grant.uid for grant in grants.read(host.path(host.state), host.path("run/gpuadmin"))[0]}
     return {
         one.name: "has a grant of GPUs: gpuadmin revoke ends it"
         for one in people
-        if granted & {one.old, one.new}  # guard: a grant of GPUs is not another's after a renumbering
+        if granted
+        & ({one.new} if rest else {one.old, one.new})  # guard: a grant of GPUs is not another's after a renumbering
     }

@@ -51,18 +51,22 @@ Known = dict[int, list[Special]]
 
 @dataclass
 class Flight:
-    """The file in which one process writes down what it is changing. ``sync`` writes the tree's file system out."""
+    """The file in which one process writes down what it is changing. ``sync`` writes the tree's file system out.
+
+    ``kept``: bytes at the beginning that stay, of what did not get all back.
+    """
 
     handle: int
     sync: Callable[[], None]
+    kept: int = 0
 
     @classmethod
     def begin(cls, directory: str, sync: Callable[[], None]) -> Flight:
         path = os.path.join(directory, f"{FLIGHT}{os.getpid()}")
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(path, flags, 0o600)
         sync_directory(directory)  # guard: the file is found after a cut that has what inodes would lose
-        return cls(handle, sync)
+        return cls(handle, sync, os.fstat(handle).st_size)
 
     def write(self, specials: Iterable[Special]) -> None:
         """Add some, durably, before anything happens to them."""
@@ -74,7 +78,11 @@ class Flight:
     def clear(self) -> None:
         """All that was written down is whole: it is forgotten when it is on the disk so."""
         self.sync()  # guard: what an inode had is forgotten only when it has it again on the disk
-        os.ftruncate(self.handle, 0)
+        os.ftruncate(self.handle, self.kept)
+
+    def keep(self) -> None:
+        """Some of it is not: it stays written down until the next boot."""
+        self.kept = os.fstat(self.handle).st_size
 
 
 def take_over(directory: str) -> list[Special]:

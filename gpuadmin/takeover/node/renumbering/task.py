@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,12 +25,18 @@ class Tally:
     taken: dict[str, list[int]] = field(default_factory=dict)  # "uid 20003" → as uids
     snapshots: int = 0
     within_reach: list[str] = field(default_factory=list)  # of these, where people get at them
-    failed: int = 0
+    failed: int = 0  # of what is nobody's, or nobody knows whose
+    stuck: dict[tuple[str, int], str] = field(default_factory=dict)  # see keep()
     words: list[str] = field(default_factory=list)
 
     def say(self, path: str, words: str) -> None:
         self.failed += 1
         self.note(path, words)
+
+    def keep(self, ids: Iterable[tuple[str, int]], path: str, words: str) -> None:
+        """A file kept ids that it was to lose: kind, and the first id of each move."""
+        for one in ids:
+            self.stuck.setdefault(one, f"{_shown(path)} {words}")
 
     def note(self, path: str, words: str) -> None:
         """Add words that the plan shows, and that stop nothing."""
@@ -48,6 +55,7 @@ class Tally:
                 count(mine, one, entries, size)
         for key, (entries, size) in other.taken.items():
             count(self.taken, key, entries, size)
+        self.stuck = {**other.stuck, **self.stuck}
         self.words = (self.words + other.words)[:MOST_WORDS]
         self.within_reach = (self.within_reach + other.within_reach)[:MOST_WORDS]
 

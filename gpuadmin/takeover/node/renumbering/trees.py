@@ -21,7 +21,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import (
     subvolume_of,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import FIRST_HUMAN_UID
-from ansible_collections.gpuadmin.node.plugins.module_utils.files import lock_directory
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import lock_directory, read_bytes
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import RUN
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import run
 
@@ -45,18 +45,20 @@ LAB = "/run/gpuadmin-lab/"
 class Tree:
     """``key``: by which it is known after a boot: its mount point, and where in its file system that begins.
 
-    ``volatile``: what is in it does not outlive a boot. ``read_only``: it is mounted so.
+    ``volatile``: what is in it does not outlive a boot. ``read_only``: it is mounted so. ``late``: it is not there when
+    a boot begins.
     """
 
     key: str
     point: str
     volatile: bool = False
     read_only: bool = False
+    late: bool = False
 
     @property
     def changeable(self) -> bool:
-        """Whether what is in it can change hands. A root that is read-only is opened for that."""
-        return self.point == "/" or not self.read_only
+        """Whether what is in it can change hands at a boot. A root that is read-only is opened for that."""
+        return self.point == "/" or not (self.read_only or self.late or self.volatile)
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,9 @@ class Trees:
     unknown: tuple[str, ...]
 
 
-def compute(table: Sequence[mounts.Mount], devices: Sequence[str]) -> Trees:
+def select_local(table: Sequence[mounts.Mount], devices: Sequence[str], fstab: str = "") -> Trees:
     """Given what is mounted, and the device number of each mount, return each part of each file system once."""
-    unknown = []
+    unknown, late = [], mounts.find_late(fstab)
     found: dict[str, list[mounts.Mount]] = {}
     uppermost = {mount.point: (mount, device) for mount, device in zip(table, devices)}  # one hides what was there
     for mount, device in uppermost.values():
@@ -90,7 +92,8 @@ def compute(table: Sequence[mounts.Mount], devices: Sequence[str]) -> Trees:
                 continue  # the same files by another way
             roots.append(mount.root)
             volatile = mount.fstype in ("tmpfs", "ramfs")
-            local.append(Tree(f"{mount.point} {mount.root}", mount.point, volatile, _is_read_only(mount)))
+            key, point = f"{mount.point} {mount.root}", mount.point
+            local.append(Tree(key, point, volatile, _is_read_only(mount), point in late))
     return Trees(tuple(sorted(local, key=lambda one: one.key)), tuple(sorted(unknown)))
 
 
@@ -98,15 +101,16 @@ def _is_read_only(mount: mounts.Mount) -> bool:
     return "ro" in (*mount.flags.split(","), *mount.options.split(","))
 
 
-def observe() -> Trees:
+def find_local() -> Trees:
     """The same of this host."""
     text = mounts.read_mountinfo()
     devices = [line.split(" ")[2] for line in text.split("\n") if " - " in line]
-    return compute(mounts.parse_mountinfo(text), devices)
+    fstab = (read_bytes("/etc/fstab") or b"").decode("utf-8", "surrogateescape")
+    return select_local(mounts.parse_mountinfo(text), devices, fstab)
 
 
 @contextmanager
-def seen(trees: Sequence[Tree]) -> Iterator[list[int]]:
+def detach(trees: Sequence[Tree]) -> Iterator[list[int]]:
     """An open directory for each tree: its top, with nothing mounted in it. They end with the block.
 
     What this process mounts is seen by it and its children alone from here on. Raises NodeError.

@@ -20,6 +20,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import in_wor
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import FIRST_HUMAN_UID
 from ansible_collections.gpuadmin.node.plugins.module_utils.safe_walk import Entry, identity, same_mount
 
+from . import inode
 from .inode import Changer
 from .task import measure
 
@@ -34,6 +35,7 @@ class _Level:
     handle: int  # -1: closed, because there are many below
     facts: os.stat_result
     below: list[tuple[str, os.stat_result]]
+    more: int = -1  # where those of a large directory go on, as find_below() has it; -1: there are no more
 
 
 def is_hidden(handle: int, facts: os.stat_result) -> bool:
@@ -85,12 +87,15 @@ class Walker:
             return
         self.path = f"{path}/" if path else ""
         self.levels, self.empty = [_Level("", handle, os.fstat(handle), [])], 0
-        self.levels[0].below = self.changer.directory(handle, self.levels[0].facts, self._above)
+        self._list()
         while self.levels:
             level = self.levels[-1]
             if not level.below:
-                self._leave()
-                self.empty = max(0, min(self.empty, len(self.levels) - 1))
+                if level.more >= 0:
+                    self._list_more(level)
+                else:
+                    self._leave()
+                    self.empty = max(0, min(self.empty, len(self.levels) - 1))
                 continue
             if give is not None and self.hungry is not None and self.hungry[0]:
                 self._give(give)
@@ -104,7 +109,17 @@ class Walker:
                 os.close(level.handle)
                 level.handle = -1
             self.levels.append(_Level(name, inner, facts, []))
-            self.levels[-1].below = self.changer.directory(inner, facts, self._above)
+            self._list()
+
+    def _list(self) -> None:
+        """Change what is in the innermost directory, and have what is below."""
+        level = self.levels[-1]
+        level.below = self.changer.directory(level.handle, level.facts, self._above)
+        if len(level.below) > inode.MOST_BELOW:
+            self._list_more(level)
+
+    def _list_more(self, level: _Level) -> None:
+        level.below, level.more = self.changer.find_below(level.handle, level.more, self._above)
 
     def _above(self) -> str:
         """The path of the directory that we are in, or the end of one that is very long: it is asked for at each level,

@@ -9,24 +9,26 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.databases import Databases
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked, sync_filesystem
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.guard import open_root
 
 from . import accounts, jobs, journal, journals, renaming, special, trees
+from .closing import let_in
 from .crawl import crawl
 from .decide import Decided, Numbers, Wanted, decide, unmoved
-from .journal import Journal
+from .ids import Mapping as Ids
+from .journal import Journal, Plan
 from .limits import lifted
 from .looking import not_begun
 from .running import find_grants
-from .sweeping import Plan, drive, workers
+from .sweeping import run_phases
 from .task import Tally
 
 LOCK_SECONDS = 30.0
@@ -44,9 +46,8 @@ def close(
     """
     state = host.path(host.state)
     with flocked(host.path("run/gpuadmin/renumber.lock"), LOCK_SECONDS):
-        journal.load_own(state)
-        found = journal.under_way(state)
-        if found is not None:
+        found = journal.load_own(state)
+        if found is not None and found.step != journal.CLOSED:
             return found, {}
         _give_up(host)  # somebody was closed, and then the controller was killed
         decided: Decided = decide(wanted, accounts.texts(host), numbers, renaming.find(wanted, host, homes))
@@ -56,11 +57,10 @@ def close(
         asked = {name: list(pair) for name, pair in expected.items()}
         if now != asked or decided.problems:  # guard: what was confirmed is what is done
             raise NodeError(f"is not as it was decided ({_differs(now, asked, decided)}); run it again")
-        points = tuple(one.point for one in trees.observe().local if one.changeable and not one.volatile)
-        made = Journal(people, accounts.as_they_are(host, people), points=points)
+        points = tuple(one.point for one in trees.find_local().local if one.changeable)
+        made = Journal(people, accounts.read_fields(host, people), points=points, plan=Plan.of(people))
         if not made.people:
             return made, {}
-        Plan.of(made.people)  # raises where too many change places: nobody is closed for that
         granted = find_grants(made.people, host)
         if not granted:
             journal.begin(state, made)
@@ -72,9 +72,9 @@ def arm(host: Host) -> None:
     """Have the next boot carry out what accounts were closed for, and forget what an earlier boot could not do."""
     state = host.path(host.state)
     with flocked(host.path("run/gpuadmin/renumber.lock"), LOCK_SECONDS):
-        if journal.load_own(state) is not None:
-            journal.set_problem(state, "")
-            journal.mark(state, journal.BEGUN)
+        found = journal.load_own(state)
+        if found is not None and found.step != journal.WHOLE:
+            journal.save(state, replace(found, step=journal.ARMED, problem=""))
 
 
 def _differs(now: Mapping[str, list[int]], asked: Mapping[str, list[int]], decided: Decided) -> str:
@@ -84,33 +84,31 @@ def _differs(now: Mapping[str, list[int]], asked: Mapping[str, list[int]], decid
     return "; ".join(f"{name} {words}" for name, words in decided.problems.items())
 
 
-def give_up(host: Host) -> list[str]:
+def give_up(host: Host, keep: Collection[str] = ()) -> list[str]:
     """Open what was closed, if nothing else has begun. Returns whom."""
     with flocked(host.path("run/gpuadmin/renumber.lock"), LOCK_SECONDS):
-        return _give_up(host)
+        return _give_up(host, keep)
 
 
-def _give_up(host: Host) -> list[str]:
+def _give_up(host: Host, keep: Collection[str] = ()) -> list[str]:
     found = not_begun(host)
-    if found is None:
-        return []
-    accounts.reopen(host, found)
-    journal.end(host.path(host.state))
-    return [one.name for one in found.people]
+    return [] if found is None else let_in(host, found, {one.name for one in found.people} - set(keep))
 
 
-def reopen(host: Host) -> list[str]:
-    """Let those in again whose renumbering has ended, here and on all other hosts. Returns their names."""
+def reopen(host: Host, keep: Collection[str] = ()) -> list[str]:
+    """Let those in again whose renumbering has ended, here and on all other hosts. Returns their names.
+
+    ``keep``: who stays out, because a file somewhere could not change hands.
+    """
     state = host.path(host.state)
     with flocked(host.path("run/gpuadmin/renumber.lock"), LOCK_SECONDS):
         found = journal.load_own(state)
         if found is None:
             return []
-        if journal.WHOLE not in journal.done(state):  # guard: no account is opened whose files are half another's
+        # guard: no account is opened whose files are half another's
+        if found.step != journal.WHOLE:
             raise NodeError("has not ended renumbering: run it again")
-        accounts.reopen(host, found)
-        journal.end(state)
-        return [one.name for one in found.people]
+        return let_in(host, found, {one.name for one in found.people} - {*keep, *found.kept})
 
 
 def main(host: Host | None = None) -> int:
@@ -120,14 +118,18 @@ def main(host: Host | None = None) -> int:
         done = carry_out(host)
         print(f"{done['changed']} of {done['seen']} entries changed hands in {done['seconds']} s")
     except (NodeError, OSError) as error:
-        problem = in_words(error)
+        problem = journal.shorten(in_words(error))
     except Exception as error:  # whatever it is, the admin must hear of it
         traceback.print_exc()
-        problem = f"{type(error).__name__}: {error}"
-    if journal.load(host.path(host.state)) is not None:
-        journal.set_problem(host.path(host.state), problem)
-        if problem:
+        problem = journal.shorten(f"{type(error).__name__}: {error}")
+    found = journal.load(host.path(host.state))
+    if found is not None:
+        for name, words in found.kept.items():
+            print(f"Error: {name} stays locked out: {words}", file=sys.stderr)
+        if problem or found.kept:
             _keep_room(host)
+        if problem:
+            journal.save(host.path(host.state), replace(found, problem=problem))
     if problem:
         print(f"Error: {problem}", file=sys.stderr)
     return 1 if problem else 0
@@ -146,30 +148,27 @@ def carry_out(host: Host, places: Sequence[str] | None = None) -> dict[str, Any]
     somebody else's. ``places``: the trees, in tests. Raises NodeError with what is in the way; the next boot goes on.
     """
     state = host.path(host.state)
-    begun = time.monotonic()
+    begun, tallies = time.monotonic(), []
     with flocked(host.path("run/gpuadmin/renumber.lock"), LOCK_SECONDS):
-        found = journal.under_way(state)
-        # guard: only a boot that was armed changes ids -> journal.load(state) is None
-        if found is None or journal.WHOLE in journal.done(state):
-            return {"changed": 0, "seen": 0, "seconds": 0.0}
-        journal.use_room(state)
-        granted = find_grants(found.people, host)
-        if granted:
-            raise NodeError("; ".join(f"{name} {words}" for name, words in granted.items()))
-        if places is None:
-            local, missing = _mounted(found.points)
-        else:
-            local, missing = tuple(trees.Tree(one, one) for one in places), set()
-        if missing:  # guard: ids change when every file system is there that had something, and can be written
-            points = ", ".join(sorted(missing))
-            raise NodeError(
-                f"{points}: not mounted at boot, before anybody is here, or read-only; look at /etc/fstab and the disk"
-            )
-        passed = _pass(host, found, local)
-        special.forget(journal.directory(state))
-        journal.mark(state, journal.WHOLE)
+        found = journal.load_own(state)
+        # guard: only a boot that was armed changes ids -> found is None
+        if found is not None and found.step == journal.ARMED:
+            journal.use_room(state)
+            granted = find_grants(found.people, host, rest=found.rest)
+            if granted:
+                raise NodeError("; ".join(f"{name} {words}" for name, words in granted.items()))
+            if places is None:
+                local, missing = _mounted(found.points)
+            else:
+                local, missing = tuple(trees.Tree(one, one) for one in places), set()
+            if missing:  # guard: ids change when every file system is there that had something
+                points = ", ".join(sorted(missing))
+                raise NodeError(
+                    f"{points}: not mounted at boot, before anybody is here; look at /etc/fstab and the disk"
+                )
+            tallies = _change(host, found, local)
     return {
-        "changed": sum(one.changed for one in passed), "seen": sum(one.seen for one in passed),
+        "changed": sum(one.changed for one in tallies), "seen": sum(one.seen for one in tallies),
         "seconds": round(time.monotonic() - begun, 3),
     }  # fmt: skip
 
@@ -179,8 +178,8 @@ def _mounted(points: Sequence[str]) -> tuple[tuple[trees.Tree, ...], set[str]]:
     automount only comes when it is asked for (systemd.mount(5))."""
     end = time.monotonic() + MOUNT_SECONDS
     while True:
-        local = trees.observe().local
-        missing = set(points) - {one.point for one in local if one.changeable}
+        local = trees.find_local().local
+        missing = set(points) - {one.point for one in local}
         if not missing or time.monotonic() >= end:
             return local, missing
         for point in missing:
@@ -188,35 +187,46 @@ def _mounted(points: Sequence[str]) -> tuple[tuple[trees.Tree, ...], set[str]]:
         time.sleep(0.2)  # asked again: a mount that another makes wakes nobody
 
 
-def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally]:
-    """Do what is not done yet of all phases and steps, in all trees. Returns what each walk that changed did."""
+def _change(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally]:
+    """Do what is left of both phases in all trees, and then all else. Returns what each walk that changed did.
+
+    What cannot change hands keeps those out whom it concerns; the plan is then what is left for the next boot.
+    """
     state = host.path(host.state)
-    directory, plan = journal.directory(state), Plan.of(found.people)
-    if not found.moves("uid") and not found.moves("gid"):  # names alone
-        local = ()
+    directory = journal.directory(state)
     cut_off = special.take_over(directory)
-    with trees.seen(local) as handles, ExitStack() as stack:
+    if found.plan == Plan():  # names alone
+        local = ()
+    with trees.detach(local) as handles, ExitStack() as stack:
         for handle in handles:
             trees.open_own(handle)
         stack.enter_context(lifted([one for one in handles if not trees.is_read_only(one)], directory))
+        # guard: what is mounted read-only stays so -> set()
+        fixed = {
+            number
+            for number, (tree, handle) in enumerate(zip(local, handles))
+            if tree.point != "/"
+            and trees.is_read_only(handle)  # the plan has said so
+            # guard: who has files on a disk that came up read-only is kept out
+            and not (tree.read_only and tree.point in found.points)
+        }
 
-        def walk(phase: int, number: int, apply: bool) -> Tally:
+        def walk(plan: Plan, phase: int, number: int, apply: bool) -> Tally:
             key = local[number].key
             known = special.select_tree(cut_off, phase, key) if apply else {}
-            task = plan.task(phase, key, apply)
-            return crawl(handles[number], task, workers=workers(), known=known, directory=directory)
+            return crawl(handles[number], plan.task(phase, key, apply), known=known, directory=directory)
 
-        def sweep(phase: int, number: int, apply: bool) -> Tally:
+        def sweep(plan: Plan, phase: int, number: int, apply: bool) -> Tally:
+            if number in fixed:
+                return Tally()
             if not trees.is_read_only(handles[number]):
-                return walk(phase, number, apply)
-            if local[number].point != "/":  # guard: what is mounted read-only stays so
-                return Tally()  # the plan has said so
-            seen = walk(phase, number, False)
+                return walk(plan, phase, number, apply)
+            seen = walk(plan, phase, number, False)
             # guard: a read-only root is opened only where somebody's files are in it, and not for a look
-            if not apply or not (seen.uids or seen.gids or seen.acls):
+            if local[number].point != "/" or not apply or not seen.stuck:
                 return seen
             with open_root(host.root, state=state, run=host.path("run/gpuadmin")):
-                return walk(phase, number, True)
+                return walk(plan, phase, number, True)
 
         def renew(number: int) -> None:
             if not trees.is_read_only(handles[number]):
@@ -224,34 +234,27 @@ def _pass(host: Host, found: Journal, local: Sequence[trees.Tree]) -> list[Tally
                 sync_filesystem(f"/proc/{os.getpid()}/fd/{handles[number]}")
             _drop_caches()  # guard: a look says what the disk has, and not memory
 
-        return drive(
-            [one.key for one in local], plan.numbers, sweep,
-            lambda: journal.done(state), lambda step: journal.mark(state, step),
-            lambda phase: journals.rename(host.root, plan.uids(phase)),
-            [("accounts", lambda: accounts.renumber(host, found)),
-             ("memory", lambda: accounts.remembered(host, found.people)), ("jobs", lambda: _jobs(host, found)),
-             ("files", lambda: _renamed(host, found))],
-            renew,
-        )  # fmt: skip
+        def finish(phase: int, uids: Ids, left: Journal) -> None:
+            journals.rename(host.root, uids)
+            journal.save(state, left)
+            if phase == 1:
+                # what runs as somebody after a boot that was cut off has their new ids, and makes files of their own
+                accounts.renumber(host, left)
 
-
-def _renamed(host: Host, found: Journal) -> None:
-    if any(one.was for one in found.people):
-        with open_root(host.root, state=host.path(host.state), run=host.path("run/gpuadmin")):
-            renaming.carry_out(host, found.people)
+        tallies, found = run_phases(found, [one.point for one in local], sweep, renew, finish)
+        accounts.update_memory(host, found.people)
+        jobs.correct_at_jobs(host.root, {one.new: one.new for one in found.people if one.account and one.changes})
+        kept, renamed = dict(found.kept), [one for one in found.people if one.was and one.name not in found.kept]
+        if renamed:
+            with open_root(host.root, state=state, run=host.path("run/gpuadmin")):
+                kept |= renaming.carry_out(host, renamed)
+    if not kept:
+        special.forget(directory)
+    journal.save(state, replace(found, step=journal.WHOLE, kept=kept, problem=""))
+    return tallies
 
 
 def _drop_caches() -> None:
     """Have the kernel forget inodes (proc(5)): after an error, memory may show an owner that the disk lacks."""
     with open(DROP_CACHES, "w", encoding="ascii") as stream:
         stream.write("2")
-
-
-def _jobs(host: Host, found: Journal) -> None:
-    data = Databases(accounts.texts(host))
-    groups = {}
-    for one in found.people:
-        fields = data.passwd.get(one.name)
-        if fields is not None:
-            groups[int(fields[2])] = int(fields[3])
-    jobs.correct_at_jobs(host.root, groups)

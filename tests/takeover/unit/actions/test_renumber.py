@@ -12,7 +12,8 @@ from tests.support.fake_ansible import Ansible, Cli, ansible, answered_by
 __all__ = ["ansible"]
 LOOK: dict[str, Any] = {
     "has": {"minji": 1001}, "people": {"minji": [1001, 20000]}, "problems": {}, "under_way": False, "whole": False,
-    "problem": "", "closed": {}, "written": [], "renamed": {}, "trees": {"/": {"minji": [3, 4096]}},
+    "problem": "", "closed": {}, "written": [], "renamed": {}, "kept": {}, "staying": [], "rest": False,
+    "trees": {"/": {"minji": [3, 4096]}},
 }  # fmt: skip
 RIGHT: dict[str, Any] = {**LOOK, "has": {"minji": 20000}, "people": {}, "trees": {}}
 
@@ -24,6 +25,7 @@ class Hosts:
         self.looks = {"storage1": RIGHT, "node1": LOOK, "node2": RIGHT, **looks}
         self.asked: list[tuple[str, tuple[str, ...]]] = []
         self.fails: dict[str, set[str]] = {}
+        self.kept: dict[str, dict[str, Any]] = {}  # what a host says after a boot in which a file did not change hands
         self.people: list[str] = []  # who is on each host
         self.documents: dict[tuple[str, str], dict[str, Any]] = {}  # the last of each step and host
         self.more_seconds: list[int] = []  # that boots have, beside what the inventory says
@@ -72,7 +74,7 @@ class Hosts:
         for name in names if step == "switch" else ():
             answer = self.looks[name] or LOOK
             failed = name in self.fails.get("boot", ())
-            done = {"whole": not failed, "problem": "Input/output error" if failed else ""}
+            done = {"whole": not failed, "problem": "Input/output error" if failed else "", **self.kept.get(name, {})}
             self.looks[name] = {**answer, **done} if answer["under_way"] else answer
         return RunResult({name: HostResult("changed") for name in names})
 
@@ -140,6 +142,33 @@ def test_who_is_done_on_one_host_is_not_let_in_while_another_is_not(hosts: Hosts
     hosts.fails.clear()
     assert cli("renumber", "--yes")[0] == 0
     assert steps(hosts) == ["look", "close", "release", "arm", "switch", "look", "arm", "switch", "look", "open"]
+
+
+@pytest.mark.holds("nobody is let in on one host whose uid a file of another still has")
+def test_who_has_a_file_that_did_not_change_hands_stays_out_and_the_others_are_let_in(hosts: Hosts, cli: Cli) -> None:
+    """On all hosts, and so does whoever is to have the uid that the file still has."""
+    hosts.looks["storage1"] = LOOK
+    hosts.kept["storage1"] = {"kept": {"minji": "/srv: 'minji/x' Input/output error"}, "staying": [20001]}
+    code, out, err = cli("renumber", "--yes")
+    words = " ".join((out + err).split())
+    assert code != 0
+    assert {host: hosts.documents["open", host]["keep"] for host in ALL} == {host: ["jiho", "minji"] for host in ALL}
+    assert "minji stays locked out: /srv: 'minji/x' Input/output error" in words
+    assert "jiho, minji stay locked out until then, everybody else is in" in words
+
+
+@pytest.mark.holds("nobody is renumbered on the other hosts alone while one waits for some of an earlier plan")
+def test_the_last_of_a_plan_go_on_alone(hosts: Hosts, cli: Cli) -> None:
+    """The one host boots again on which files are left, and nobody else is begun."""
+    rest = {"under_way": True, "rest": True, "has": {"minji": 20000}, "people": {"minji": [20000, 20000]}}
+    hosts.looks["node1"] = {**RIGHT, **rest, "problem": "minji: /local: 'x' Input/output error"}
+    hosts.looks["storage1"] = {**RIGHT, **rest, "whole": True}
+    assert cli("renumber", "--check")[0] == 0
+    assert {one["name"] for one in hosts.documents["look", "node2"]["people"]} == {"minji"}
+    code, out, err = cli("renumber", "--yes")
+    assert code == 0, err
+    assert "run it again for anybody else" in " ".join((out + err).split())
+    assert [one for one in hosts.asked if one[0] == "switch"] == [("switch", ("node1",))]
 
 
 @pytest.mark.holds("who could not be let in is not said to be let in")

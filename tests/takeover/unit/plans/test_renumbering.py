@@ -26,6 +26,9 @@ def host(has: dict[str, int] | None = None, **more: Any) -> dict[str, Any]:
         "closed": {},
         "written": [],
         "renamed": {},
+        "kept": {},
+        "staying": [],
+        "rest": False,
         **more,
     }
 

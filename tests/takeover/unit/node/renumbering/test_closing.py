@@ -1,5 +1,6 @@
 """Kept out for another verb by what renumbering has: each verb lets in only those whom it has closed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,12 +41,12 @@ def test_closed_and_opened_as_they_were(people: Host) -> None:
     assert closing.who(people, VERB) == ["jiho", "minji"]
     # again: nobody is let in for a moment, and what they were is not forgotten
     assert closing.keep_out({"minji": MINJI}, people, VERB) == {}
-    assert closing.let_in(["minji"], people, VERB) == ["minji"]
+    assert closing.reopen(["minji"], people, VERB) == ["minji"]
     assert shadow(people, "minji") == before["minji"]
     assert closing.who(people, VERB) == ["jiho"]
-    assert closing.let_in(["minji", "jiho"], people, VERB) == ["jiho"]
+    assert closing.reopen(["minji", "jiho"], people, VERB) == ["jiho"]
     assert {name: shadow(people, name) for name in before} == before
-    assert closing.let_in(["jiho"], people, VERB) == []
+    assert closing.reopen(["jiho"], people, VERB) == []
 
 
 def test_a_cut_forgets_nobody_s_password_and_expiry(people: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,8 +59,8 @@ def test_a_cut_forgets_nobody_s_password_and_expiry(people: Host, monkeypatch: p
     wanted = {"minji": MINJI, "jiho": JIHO}
     for call, step in (
         (lambda: closing.keep_out(wanted, people, VERB), "close"),
-        (lambda: closing.let_in(["jiho"], people, VERB), "reopen"),
-        (lambda: closing.let_in(list(wanted), people, VERB), "reopen"),
+        (lambda: closing.reopen(["jiho"], people, VERB), "reopen"),
+        (lambda: closing.reopen(list(wanted), people, VERB), "reopen"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(accounts, step, cut)
@@ -67,7 +68,7 @@ def test_a_cut_forgets_nobody_s_password_and_expiry(people: Host, monkeypatch: p
                 call()
         assert closing.who(people, VERB) == ["jiho", "minji"]
         closing.keep_out(wanted, people, VERB)
-    closing.let_in(list(wanted), people, VERB)
+    closing.reopen(list(wanted), people, VERB)
     assert {name: shadow(people, name) for name in before} == before
 
 
@@ -81,7 +82,9 @@ def test_a_cut_of_a_renumbering_forgets_nobody_s_password_and_expiry(
         return work.close([Wanted("jiho", JIHO + 1000)], new, Numbers(30000, 39999), people)
 
     def reopen() -> list[str]:
-        journal.mark(people.path(people.state), journal.WHOLE)
+        found = journal.load(people.path(people.state))
+        assert found is not None
+        journal.save(people.path(people.state), replace(found, step=journal.WHOLE))
         return work.reopen(people)
 
     def cut(*_: object) -> None:
@@ -131,11 +134,11 @@ def test_no_verb_opens_what_another_has_closed(people: Host) -> None:
         with pytest.raises(NodeError, match="gpuadmin move-homes, which has not ended"):
             call()
     assert shadow(people, "minji")[7] == "1"
-    closing.let_in(["minji"], people, VERB)
+    closing.reopen(["minji"], people, VERB)
     work.close([Wanted("minji", MINJI)], {"minji": [MINJI, MINJI]}, numbers, people)
     for call in (
         lambda: closing.keep_out({"jiho": JIHO}, people, VERB),
-        lambda: closing.let_in(["minji"], people, VERB),
+        lambda: closing.reopen(["minji"], people, VERB),
     ):
         with pytest.raises(NodeError, match="gpuadmin renumber, which has not ended"):
             call()

@@ -6,8 +6,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,7 @@ from gpuadmin.takeover.node.renumbering import inode, trees
 from gpuadmin.takeover.node.renumbering import walker as module
 from gpuadmin.takeover.node.renumbering.crawl import crawl
 from gpuadmin.takeover.node.renumbering.inode import Changer
-from gpuadmin.takeover.node.renumbering.journal import Renumbering
-from gpuadmin.takeover.node.renumbering.sweeping import Plan
+from gpuadmin.takeover.node.renumbering.journal import Plan, Renumbering
 from gpuadmin.takeover.node.renumbering.task import Tally
 from gpuadmin.takeover.node.renumbering.walker import Walker, _Level, is_hidden
 from tests.support.deep_tree import descend, plant
@@ -61,6 +61,38 @@ def test_each_entry_once_however_many_walk(tmp_path: Path, workers: int) -> None
     assert {owner(path) for path in everything} == {NEW}
     assert walk(tmp_path / "top", workers).changed == 0
     assert owner(Path("/etc/passwd")) == 0
+
+
+@pytest.mark.holds("nobody's directory takes memory without end")
+def test_a_directory_with_very_many_entries_is_gone_through_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inode, "MOST_BELOW", 7)
+    monkeypatch.setattr(inode, "AT_ONCE", 5)
+    for number in range(40):
+        (tmp_path / f"d{number}/e{number % 3}").mkdir(parents=True)
+        (tmp_path / f"program{number}").touch()
+        own(tmp_path / f"d{number}", tmp_path / f"d{number}/e{number % 3}", tmp_path / f"program{number}")
+        (tmp_path / f"program{number}").chmod(0o4755)
+    held: list[int] = []
+    careful, find_below = Changer.careful, Changer.find_below
+
+    def noted(self: Changer, names: Sequence[str], *given: Any) -> None:
+        held.append(len(names))
+        careful(self, names, *given)
+
+    def found(self: Changer, *given: Any) -> Any:
+        some = find_below(self, *given)
+        held.append(len(some[0]))
+        return some
+
+    monkeypatch.setattr(Changer, "careful", noted)
+    monkeypatch.setattr(Changer, "find_below", found)
+    assert walk(tmp_path, 1).changed == 120
+    assert sorted(held, reverse=True)[:6] == [7] * 5 + [5]
+    assert {owner(one) for one in tmp_path.rglob("*")} == {NEW}
+    assert {(tmp_path / f"program{number}").stat().st_mode & 0o7777 for number in range(40)} == {0o4755}
+    assert walk(tmp_path, 4, apply=False).uids == {}
 
 
 def test_what_no_path_reaches_is_reached(tmp_path: Path) -> None:
@@ -235,7 +267,7 @@ import os, sys
 sys.path[:0] = sys.argv[1:3]
 from gpuadmin.takeover.node.renumbering import trees
 trees.RUN = sys.argv[3]
-with trees.seen([trees.Tree("x", one) for one in sys.argv[4:]]) as handles:
+with trees.detach([trees.Tree("x", one) for one in sys.argv[4:]]) as handles:
     print([sorted(os.listdir(one)) for one in handles], [trees.is_read_only(one) for one in handles])
 """
 

@@ -12,14 +12,13 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import inode_flags
 
 from gpuadmin.takeover.node.renumbering.crawl import crawl
 from gpuadmin.takeover.node.renumbering.inode import Changer
-from gpuadmin.takeover.node.renumbering.journal import Renumbering
+from gpuadmin.takeover.node.renumbering.journal import Plan, Renumbering
 from gpuadmin.takeover.node.renumbering.special import (
     Flight,
     Known,
     Special,
     select_tree,
 )
-from gpuadmin.takeover.node.renumbering.sweeping import Plan
 from gpuadmin.takeover.node.renumbering.task import Tally
 
 pytestmark = pytest.mark.root
@@ -122,6 +121,22 @@ def test_what_a_cut_has_taken_from_an_inode_it_gets_again(top: Path) -> None:
     assert (found.failed, found.changed) == (0, 2)
     assert (owner(changed), stat.S_IMODE(changed.stat().st_mode)) == (NEW, 0o4755)
     assert (owner(still), flags & inode_flags.STOPS) == (NEW, 0x10)
+
+
+@pytest.mark.holds("what is nobody's keeps all out")
+@pytest.mark.parametrize(("owner", "failed", "stuck"), [(KIM, 1, []), (MINJI, 0, [("gid", MINJI), ("uid", MINJI)])])
+def test_what_cannot_be_given_back_is_a_failure_of_those_whose_it_is(
+    top: Path, monkeypatch: pytest.MonkeyPatch, owner: int, failed: int, stuck: list[tuple[str, int]]
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    changed = file(top / "changed", NEW)
+    facts = changed.stat()
+    one = Special(1, "x", "changed", facts.st_ino, ((owner, owner), (NEW, NEW)), 0o4755, written=facts.st_mtime_ns)
+    monkeypatch.setattr(os, "chmod", fail)
+    found = walk(top, known=select_tree([one], 1, "x"))
+    assert (found.failed, sorted(found.stuck), found.changed) == (failed, stuck, 0)
 
 
 @pytest.mark.holds(

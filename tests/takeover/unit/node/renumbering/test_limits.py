@@ -13,8 +13,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 
 from gpuadmin.takeover.node.renumbering import limits, work
 from gpuadmin.takeover.node.renumbering.crawl import crawl
-from gpuadmin.takeover.node.renumbering.journal import Renumbering
-from gpuadmin.takeover.node.renumbering.sweeping import Plan
+from gpuadmin.takeover.node.renumbering.journal import Plan, Renumbering
 from tests.support.storage import mounted, run
 
 pytestmark = [pytest.mark.root, pytest.mark.btrfs]

@@ -3,7 +3,7 @@
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import Mount
 
-from gpuadmin.takeover.node.renumbering.trees import compute
+from gpuadmin.takeover.node.renumbering.trees import select_local
 
 TABLE = (
     ("0:1", Mount("/roots/one", "/", "btrfs", "/dev/sda2")),
@@ -26,7 +26,7 @@ TABLE = (
 
 @pytest.mark.holds("mounts that a person makes do not fill what a host says")
 def test_each_part_once() -> None:
-    found = compute([mount for _, mount in TABLE], [device for device, _ in TABLE])
+    found = select_local([mount for _, mount in TABLE], [device for device, _ in TABLE])
     assert [tree.point for tree in found.local] == ["/", "/data", "/tmp", "/var"]
     assert found.unknown == ("/odd (orangefs)",)
 
@@ -39,10 +39,22 @@ def test_a_second_mount_that_is_read_only_hides_nothing() -> None:
         Mount("/", "/export", "ext4", "/dev/sdb1", "rw", "ro,nosuid"),
         Mount("/", "/cdrom", "ext4", "/dev/sdc1", "ro", "rw,relatime"),
     ]
-    found = compute(table, ["8:1", "8:1", "8:2"])
+    found = select_local(table, ["8:1", "8:1", "8:2"])
     assert [(tree.point, tree.changeable) for tree in found.local] == [("/cdrom", False), ("/home", True)]
 
 
 def test_a_root_that_is_an_overlay_is_walked() -> None:
-    found = compute([Mount("/", "/", "overlay", "overlay")], ["0:9"])
+    found = select_local([Mount("/", "/", "overlay", "overlay")], ["0:9"])
     assert [tree.point for tree in found.local] == ["/"]
+
+
+def test_what_is_not_there_when_a_boot_begins() -> None:
+    table = [Mount("/", point, "ext4", point) for point in ("/iscsi", "/by hand", "/asked for", "/data")]
+    fstab = (
+        "# /dev/x /data ext4 _netdev 0 0\n/dev/a /iscsi/ ext4 defaults,_netdev 0 2\n"
+        "/dev/b /by\\040hand ext4 noauto\n/dev/c /asked\\040for ext4 noauto,x-systemd.automount\n/dev/d /data ext4\n"
+    )
+    found = select_local(table, ["8:1", "8:2", "8:3", "8:4"], fstab)
+    assert {tree.point: (tree.late, tree.changeable) for tree in found.local} == {
+        "/iscsi": (True, False), "/by hand": (True, False), "/asked for": (False, True), "/data": (False, True),
+    }  # fmt: skip

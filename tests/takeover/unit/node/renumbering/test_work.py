@@ -1,17 +1,22 @@
 """A host's files and databases, renumbered for real: killed in the middle, and gone on with."""
 
+import errno
+import functools
+import json
 import os
 import random
+import re
 import shutil
 import signal
 import struct
 import subprocess
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import inode_flags
@@ -23,13 +28,13 @@ from gpuadmin.takeover.node.renumbering import (
     journals,
     looking,
     running,
-    sweeping,
     trees,
     work,
 )
 from gpuadmin.takeover.node.renumbering.decide import Numbers, Wanted
-from gpuadmin.takeover.node.renumbering.ids import Mapping as Ids
-from gpuadmin.takeover.node.renumbering.ids import Move
+from gpuadmin.takeover.node.renumbering.ids import Move, phases
+from gpuadmin.takeover.node.renumbering.journal import Journal, Plan
+from gpuadmin.takeover.node.renumbering.sweeping import run_phases
 from gpuadmin.takeover.node.renumbering.task import Tally, Task
 from tests.support.storage import mounted, run
 
@@ -48,8 +53,8 @@ import os, sys, time
 sys.path[:0] = sys.argv[1:3]
 lchown = os.lchown
 os.lchown = lambda *given: (time.sleep(0.0005), lchown(*given))
-from gpuadmin.takeover.node.renumbering import sweeping, work
-sweeping.workers = lambda: 2
+from gpuadmin.takeover.node.renumbering import crawl, work
+crawl.count_workers = lambda: 2
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 print(work.carry_out(Host(sys.argv[3]), sys.argv[4:]))
 """
@@ -215,7 +220,7 @@ def test_what_was_closed_and_not_begun_is_given_up(host: Host, disk: Path) -> No
     assert database(host, "shadow") == shadow
     assert not work.give_up(host)
     close(host)
-    journal.mark(host.path(host.state), journal.BEGUN)
+    work.arm(host)
     assert not work.give_up(host)
     with pytest.raises(NodeError, match="has not ended"):
         work.reopen(host)
@@ -249,9 +254,9 @@ def test_a_boot_that_nobody_armed_changes_nothing(host: Host, disk: Path) -> Non
     "a read-only root is opened only where somebody's files are in it, and not for a look",
     "what has changed hands is on the disk before it is looked at again",
 )  # fmt: skip
-@pytest.mark.parametrize("theirs", [{MINJI: [1, 0]}, {}], ids=["files in the root", "none"])
+@pytest.mark.parametrize("theirs", [{("uid", MINJI): "'x' still has an old id"}, {}], ids=["files in the root", "none"])
 def test_what_is_read_only(
-    host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch, theirs: dict[int, list[int]]
+    host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch, theirs: dict[tuple[str, int], str]
 ) -> None:
     close(host, armed=True)
     local = [trees.Tree(f"{one} /", one) for one in ("/", "/fixed", "/data")]
@@ -261,7 +266,7 @@ def test_what_is_read_only(
     def crawl(handle: int, task: Task, **_: object) -> Tally:
         events.append((handle, "change" if task.apply else "look"))
         changed.update([task.phase] if (handle, task.apply) == (0, True) else [])
-        return Tally(uids={} if task.apply or handle or task.phase in changed else theirs)
+        return Tally(stuck={} if task.apply or handle or task.phase in changed else theirs)
 
     @contextmanager
     def open_root(*_: object, **__: object) -> Iterator[None]:
@@ -269,7 +274,7 @@ def test_what_is_read_only(
         yield
         events.append("closed")
 
-    monkeypatch.setattr(work.trees, "seen", lambda _: nullcontext(range(3)))
+    monkeypatch.setattr(work.trees, "detach", lambda _: nullcontext(range(3)))
     monkeypatch.setattr(work.trees, "is_read_only", lambda handle: handle < 2)
     monkeypatch.setattr(work, "lifted", lambda handles, _: nullcontext(events.append(handles)))
     monkeypatch.setattr(work, "crawl", crawl)
@@ -278,39 +283,37 @@ def test_what_is_read_only(
     monkeypatch.setattr(work, "_drop_caches", lambda: events.append("drop"))
     found = journal.load(host.path(host.state))
     assert found is not None
-    work._pass(host, found, local)
+    work._change(host, found, local)
     root = [(0, "look"), *(["open", (0, "change"), "closed"] if theirs else []), "drop", (0, "look")]
     data = [(2, "change"), "sync 2", "drop", (2, "look")]
     assert events == [[2], *([*root, "drop", *data] * 2)]
 
 
-@pytest.mark.holds("ids change when every file system is there that had something, and can be written")
+@pytest.mark.holds("ids change when every file system is there that had something")
 def test_a_file_system_that_is_not_mounted_at_boot_is_named(
     host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = trees.Trees(
         (trees.Tree("/ /", "/"), trees.Tree("/data /", "/data"), trees.Tree("/run /", "/run", True)), ()
     )
-    monkeypatch.setattr(trees, "observe", lambda: there)
+    monkeypatch.setattr(trees, "find_local", lambda: there)
     close(host, armed=True)
     monkeypatch.setattr(work, "MOUNT_SECONDS", 0.0)
-    read_only = (there.local[0], replace(there.local[1], read_only=True))
-    for local in (there.local[:1], read_only):  # a disk with errors comes up read-only: nothing there would change
-        monkeypatch.setattr(trees, "observe", lambda local=local: trees.Trees(local, ()))
-        with pytest.raises(NodeError, match="/data: not mounted at boot"):
-            work.carry_out(host)
+    monkeypatch.setattr(trees, "find_local", lambda: trees.Trees(there.local[:1], ()))
+    with pytest.raises(NodeError, match="/data: not mounted at boot"):
+        work.carry_out(host)
     assert f"minji:x:{MINJI}" in database(host, "passwd")
 
 
 def test_a_file_system_that_comes_late_is_waited_for(host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With `nofail`, local-fs.target does not wait for a disk (systemd.mount(5))."""
     there = trees.Trees((trees.Tree("/ /", "/"), trees.Tree("/data /", "/data")), ())
-    monkeypatch.setattr(trees, "observe", lambda: there)
+    monkeypatch.setattr(trees, "find_local", lambda: there)
     close(host, armed=True)
     answers = [trees.Trees(there.local[:1], ()), trees.Trees(there.local[:1], ()), there]
-    monkeypatch.setattr(trees, "observe", lambda: answers.pop(0))
+    monkeypatch.setattr(trees, "find_local", lambda: answers.pop(0))
     walked: list[object] = []
-    monkeypatch.setattr(work, "_pass", lambda _host, _found, local: walked.extend(local) or [])
+    monkeypatch.setattr(work, "_change", lambda _host, _found, local: walked.extend(local) or [])
     work.carry_out(host)
     assert walked == list(there.local)
 
@@ -330,12 +333,42 @@ def test_who_has_a_grant_is_neither_closed_nor_renumbered(
     assert database(host, "shadow") == shadow
 
 
+@pytest.mark.holds("what a boot cannot have before people are there is in their way")
+def test_who_has_files_on_a_disk_that_waits_for_the_network_is_refused(
+    host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Path(host.path("etc/passwd")).open("a") as stream:
+        stream.write("sora:x:39103:39103::/home/sora:/bin/sh\n")
+    monkeypatch.setattr(trees, "find_local", lambda: trees.Trees((trees.Tree("x /", str(disk), late=True),), ()))
+    monkeypatch.setattr(looking, "crawl", functools.partial(looking.crawl, workers=1))
+    wanted = [Wanted("minji", 39111), Wanted("sora", 39112)]
+    look = looking.look(wanted, Numbers(), host, measure=True)
+    assert list(look["problems"]) == ["minji"]
+    assert f"{disk} waits for the network" in look["problems"]["minji"]
+
+
+def test_a_container_of_roots_that_runs_as_somebody_is_named(
+    host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the old uid inside for ever, and would go on as the next owner."""
+    for number, user in enumerate((f"{MINJI}:100", "root", "", str(JIHO), "minji")):
+        place = Path(host.path(f"srv/docker/containers/{number}"))
+        place.mkdir(parents=True)
+        (place / "config.v2.json").write_text(json.dumps({"Name": f"/web{number}", "Config": {"User": user}}))
+    Path(host.path("srv/docker/containers/broken")).mkdir()
+    monkeypatch.setattr(trees, "find_local", lambda: trees.Trees((), ()))
+    look = looking.look([Wanted("minji", 39111)], Numbers(), host, measure=True, docker=host.path("srv/docker"))
+    assert look["notes"] == [
+        f"container '/web0' of root's Docker runs as uid {MINJI}, minji's until now: make it again with another -u"
+    ]
+
+
 def test_what_a_boot_could_not_do_is_kept_for_whoever_asks(
     host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(trees, "observe", lambda: trees.Trees((), ()))  # other tests mount, and unmount
+    monkeypatch.setattr(trees, "find_local", lambda: trees.Trees((), ()))  # other tests mount, and unmount
     close(host, armed=True)
-    monkeypatch.setattr(work, "_pass", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error", "/local/x")))
+    monkeypatch.setattr(work, "_change", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error", "/local/x")))
     assert work.main(host) == 1
     monkeypatch.setattr(looking, "_measured", lambda _: {"seen": 2400})
     look = looking.look(SWAP, Numbers(), host, measure=True)
@@ -344,9 +377,15 @@ def test_what_a_boot_could_not_do_is_kept_for_whoever_asks(
     assert "Input/output error" in look["problem"]
     work.arm(host)
     assert looking.look(SWAP, Numbers(), host, measure=False)["problem"] == "", "of the boot before"
-    journal.set_problem(host.path(host.state), "/mnt/\udcff: not mounted")
+    monkeypatch.setattr(work, "_change", lambda *_: (_ for _ in ()).throw(NodeError("/mnt/\udcff: not mounted")))
+    assert work.main(host) == 1
     assert looking.look(SWAP, Numbers(), host, measure=False)["problem"] == "/mnt/\\udcff: not mounted"
-    monkeypatch.setattr(work, "_pass", lambda *_: [])
+
+    def finish(host: Host, found: Journal, _local: object) -> list[Tally]:
+        journal.save(host.path(host.state), replace(found, step=journal.WHOLE, problem=""))
+        return []
+
+    monkeypatch.setattr(work, "_change", finish)
     assert work.main(host) == 0
     look = looking.look(SWAP, Numbers(), host, measure=False)
     assert (look["whole"], look["problem"]) == (True, "")
@@ -399,9 +438,13 @@ def test_a_journal_goes_with_its_person(host: Host, disk: Path, monkeypatch: pyt
     for name in (f"user-{MINJI}.journal", f"user-{MINJI}@00-01-02.journal", f"user-{JIHO}.journal", "system.journal"):
         (place / name).write_text(name)
     synced: list[tuple[str, bool]] = []
-    monkeypatch.setattr(
-        journals, "sync_directory", lambda path: synced.append((path, "1 names" in journal.done(host.path(host.state))))
-    )
+
+    def sync(path: str) -> None:
+        found = journal.load(host.path(host.state))
+        assert found is not None
+        synced.append((path, found.plan.uid.first == ()))
+
+    monkeypatch.setattr(journals, "sync_directory", sync)
     close(host, armed=True)
     work.carry_out(host, [str(disk)])
     assert synced[0] == (str(place), False)
@@ -413,66 +456,183 @@ def test_a_journal_goes_with_its_person(host: Host, disk: Path, monkeypatch: pyt
     }
 
 
-@pytest.mark.holds("nobody's journal is replaced by another's")
-def test_a_journal_of_somebody_who_left_is_not_given_to_the_next(host: Host, disk: Path) -> None:
+@pytest.mark.holds("no log is replaced by another")
+def test_what_a_unit_logs_as_somebody_after_a_boot_that_failed_stops_no_boot(
+    host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A unit of root's with User=minji: it has her new uid once the first phase is over, and both logs are hers."""
     place = Path(host.path("var/log/journal/0123"))
     place.mkdir(parents=True)
-    for uid in (MINJI, 39109):
-        (place / f"user-{uid}.journal").write_text(str(uid))
+    (place / f"user-{MINJI}.journal").write_text("before")
+    close(host, armed=True)
+    crawl, phases = work.crawl, list[int]()
+
+    def broken(handle: int, task: Task, **more: Any) -> Tally:
+        phases.append(task.phase)
+        return Tally(failed=1, words=["Input/output error"]) if task.phase == 2 else crawl(handle, task, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "crawl", broken)
+        with pytest.raises(NodeError, match="Input/output error"):
+            work.carry_out(host, [str(disk)])
+    assert set(phases) == {1, 2}
+    assert f"minji:x:{JIHO}:{JIHO}:" in database(host, "passwd"), "what she runs now is not taken for jiho's"
+    (place / f"user-{JIHO}.journal").write_text("between")
+    work.carry_out(host, [str(disk)])
+    found = {path.read_text(): path.name for path in place.iterdir()}
+    assert found["between"] == f"user-{JIHO}.journal"
+    assert re.fullmatch(rf"user-{JIHO}@[0-9a-f]{{16}}-[0-9a-f]{{16}}\.journal~", found["before"])
+
+
+def test_a_journal_of_somebody_who_left_is_in_the_way(host: Host, disk: Path) -> None:
+    place = Path(host.path("var/log/journal/0123"))
+    place.mkdir(parents=True)
+    (place / "user-39109.journal").touch()
     look = looking.look([Wanted("minji", 39109)], Numbers(), host, measure=False)
     assert "is the log of somebody who had uid 39109" in look["problems"]["minji"]
-    with pytest.raises(NodeError, match="whose log that is"):
-        journals.rename(host.root, Ids([Move(MINJI, 39109)]))
-    assert {path.read_text() for path in place.iterdir()} == {str(MINJI), "39109"}
 
 
 @pytest.mark.holds(
-    "an error is a failure, whatever memory says of the owner afterwards", "what the disk does not have is not done",
+    "what is not known to have changed hands keeps all out",
     "what has become read-only since the look keeps no old ids within reach",
 )  # fmt: skip
-def test_an_error_and_what_the_disk_lacks_are_failures() -> None:
-    """btrfs changes an inode in memory, and then finds no room for it below a limit: a look sees the new owner."""
-    marked: list[str] = []
-
-    def drive(change: Tally, look: Tally) -> list[Tally]:
-        def sweep(_phase: int, _number: int, apply: bool) -> Tally:
-            return change if apply else look
-
-        return sweeping.drive(["x"], [1], sweep, set, marked.append, lambda _: None, [], lambda _: None)
-
-    for change, look in (
-        (Tally(failed=1, words=["Disk quota exceeded"]), Tally()),
-        (Tally(), Tally(uids={MINJI: [1, 0]})),
-        (Tally(), Tally(gids={MINJI: [1, 0]})),
-        (Tally(), Tally(acls=1)),
-        (Tally(), Tally(failed=1, words=["was not looked at"])),
-        (Tally(), Tally(within_reach=["'snapshots/1'"])),
-    ):
-        with pytest.raises(NodeError, match="not everything could change hands"):
-            drive(change, look)
-    assert marked == []
-    drive(Tally(changed=3), Tally(uids={}))
-    assert marked == ["1 names"]
+@pytest.mark.parametrize("look", [Tally(failed=1, words=["was not looked at"]), Tally(within_reach=["'snapshots/1'"])])
+def test_what_is_not_known_to_have_changed_hands_keeps_all_out(look: Tally) -> None:
+    finished: list[int] = []
+    with pytest.raises(NodeError, match="not everything could change hands"):
+        run_phases(
+            Journal((), plan=Plan(phases([Move(MINJI, JIHO)]))), ["x"],
+            lambda _plan, _phase, _number, apply: Tally() if apply else look,
+            lambda _: None, lambda phase, *_: finished.append(phase),
+        )  # fmt: skip
+    assert finished == []
 
 
-def test_what_came_into_a_tree_after_a_boot_that_failed_changes_hands_too() -> None:
+CYCLE = {"minji": (MINJI, JIHO), "jiho": (JIHO, MINJI), "sora": (39103, 39104), "hana": (39104, 39105)}
+
+
+@pytest.fixture
+def four(host: Host, disk: Path) -> Host:
+    """Minji and jiho change places, and sora gets what hana leaves; the boot is armed."""
+    for name, text in {
+        "passwd": "sora:x:39103:39103::/home/sora:/bin/sh\nhana:x:39104:39104::/home/hana:/bin/sh\n",
+        "shadow": "sora:$y$s:20000:0:99999:7:::\nhana:$y$h:20000:0:99999:7:::\n",
+        "group": "sora:x:39103:\nhana:x:39104:\n",
+    }.items():
+        with Path(host.path(f"etc/{name}")).open("a") as stream:
+            stream.write(text)
+    for name in ("sora", "hana"):
+        (disk / name).mkdir()
+        (disk / name / "file").touch()
+        for one in (disk / name, disk / name / "file"):
+            os.chown(one, CYCLE[name][0], CYCLE[name][0])
+    wanted = [Wanted(name, new) for name, (_, new) in CYCLE.items()]
+    assert work.close(wanted, {name: list(pair) for name, pair in CYCLE.items()}, Numbers(), host)[1] == {}
+    work.arm(host)
+    return host
+
+
+def closed(host: Host) -> set[str]:
+    return {name for name in CYCLE if f"\n{name}:!" in "\n" + database(host, "shadow")}
+
+
+def boot(host: Host, disk: Path, keep: Sequence[str] = ()) -> tuple[dict[str, str], list[str]]:
+    """One boot, and what the controller does after it. Returns who stays out, and who was let in."""
+    work.carry_out(host, [str(disk)])
+    look = looking.look([], Numbers(), host, measure=False)
+    assert look["whole"]
+    return look["kept"], work.reopen(host, [*look["kept"], *keep])
+
+
+@pytest.mark.holds(
+    "an error is a failure, whatever memory says of the owner afterwards",
+    "what an inode has lost, and not back yet, stays written down",
+    "what did not get all back in one phase waits for the other",
+)  # fmt: skip
+@pytest.mark.parametrize("call", ["chown", "setxattr", "chmod"])
+def test_a_file_that_cannot_change_hands_keeps_out_those_whom_it_concerns(
+    four: Host, disk: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Whose it is, and who was to have its id. Everybody else is let in, and the next boot goes on for those two."""
+    before = manifest(disk, BEFORE)
+    target = {"chown": "minji/setuid", "setxattr": "minji/shared", "chmod": "minji/setuid"}[call]
+    inode, act = (disk / target).stat().st_ino, getattr(os, call)
+
+    def fail(path: Any, *given: Any, **more: Any) -> None:
+        if Path(path).stat().st_ino == inode:
+            raise OSError(errno.EDQUOT, "Disk quota exceeded", path)
+        act(path, *given, **more)
+
+    monkeypatch.setattr(work, "crawl", functools.partial(work.crawl, workers=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        for attempt in range(2):
+            kept, opened = boot(four, disk)
+            assert sorted(kept) == ["jiho", "minji"]
+            assert kept["minji"].endswith(f"'{target}' Disk quota exceeded")
+            assert f"'{target}' Disk quota exceeded" in kept["jiho"]
+            assert opened == ([] if attempt else ["sora", "hana"])
+            assert closed(four) == {"minji", "jiho"}
+            look = looking.look([], Numbers(), four, measure=False)
+            assert (look["under_way"], look["whole"], look["rest"]) == (True, False, True)
+            assert MINJI in look["staying"] or call != "chown"
+            assert target in look["problem"]
+            assert (disk / "sora/file").stat().st_uid == 39104, "which was hana's"
+            with pytest.raises(NodeError, match="has not ended"):
+                work.reopen(four)
+            work.arm(four)
+    (disk / "sora/new").touch()
+    os.chown(disk / "sora/new", 39104, 39104)
+    assert boot(four, disk) == ({}, ["minji", "jiho"])
+    assert journal.load(four.path(four.state)) is None
+    assert (disk / "sora/new").stat().st_uid == 39104, "sora's, who was let in"
+    after = manifest(disk, AFTER)
+    assert after.pop("sora/new")
+    assert {path: one for path, one in after.items() if not path.startswith(("sora", "hana"))} == {
+        path: one for path, one in before.items() if not path.startswith(("sora", "hana"))
+    }
+    assert closed(four) == set()
+
+
+@pytest.mark.holds("who has files on a disk that came up read-only is kept out")
+def test_a_disk_that_came_up_read_only_keeps_out_those_who_have_files_on_it(four: Host, disk: Path) -> None:
+    other = disk.parent / "other"
+    other.mkdir()
+    run("mount", "-t", "tmpfs", "tmpfs", other)
+    try:
+        (other / "hers").touch()
+        os.chown(other / "hers", 39103, 39103)
+        run("mount", "-o", "remount,ro", other)
+        found = journal.load(four.path(four.state))
+        assert found is not None
+        local = [trees.Tree(str(disk), str(disk)), trees.Tree(str(other), str(other), read_only=True)]
+        work._change(four, replace(found, points=(str(disk), str(other))), local)
+        look = looking.look([], Numbers(), four, measure=False)
+        assert look["kept"] == {"sora": f"{other}: 'hers' still has an old id"}
+        assert work.reopen(four, look["kept"]) == ["minji", "jiho", "hana"]
+    finally:
+        run("umount", "--lazy", other)
+
+
+def test_who_waits_for_another_host_stays_out_where_all_is_done(four: Host, disk: Path) -> None:
+    assert boot(four, disk, ["minji"]) == ({}, ["jiho", "sora", "hana"])
+    look = looking.look([], Numbers(), four, measure=False)
+    assert (look["whole"], look["rest"], look["people"]) == (True, True, {"minji": [JIHO, JIHO]})
+    assert closed(four) == {"minji"}
+    assert work.reopen(four) == ["minji"]
+
+
+def test_what_came_into_a_tree_after_a_boot_that_failed_changes_hands_too(
+    host: Host, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever is not of the plan is let in then: by a setuid program of the old uid they make files that have it."""
-    done: set[str] = set()
-    left, broken = {"a": 1, "b": 1}, {"b"}
-
-    def sweep(_phase: int, number: int, apply: bool) -> Tally:
-        name = "ab"[number]
-        if apply and name in broken:
-            return Tally(failed=1, words=["Input/output error"])
-        if apply:
-            left[name] = 0
-        return Tally(uids={MINJI: [left[name], 0]})
-
-    def boot() -> None:
-        sweeping.drive("ab", [1], sweep, lambda: done, done.add, lambda _: None, [], lambda _: None)
-
-    with pytest.raises(NodeError, match="Input/output error"):
-        boot()
-    left["a"], broken = 1, set()
-    boot()
-    assert left == {"a": 0, "b": 0}
+    close(host, armed=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(work, "run_phases", broken := (lambda *_: (_ for _ in ()).throw(NodeError("EIO"))))
+        assert broken
+        with pytest.raises(NodeError, match="EIO"):
+            work.carry_out(host, [str(disk)])
+    (disk / "late").touch()
+    os.chown(disk / "late", MINJI, MINJI)
+    work.carry_out(host, [str(disk)])
+    assert (disk / "late").stat().st_uid == JIHO

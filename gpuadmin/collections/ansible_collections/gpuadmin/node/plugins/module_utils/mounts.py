@@ -44,6 +44,16 @@ def parse_mountinfo(text: str) -> list[Mount]:
     return mounts
 
 
+def find_late(fstab: str) -> set[str]:
+    """Given the text of fstab, return the mount points that are not there before the network is (systemd.mount(5))."""
+    late = set()
+    for fields in (line.split() for line in fstab.split("\n")):
+        options = fields[3].split(",") if len(fields) > 3 and not fields[0].startswith("#") else []
+        if "_netdev" in options or ("noauto" in options and "x-systemd.automount" not in options):
+            late.add(_plain(fields[1]).rstrip("/") or "/")
+    return late
+
+
 def read_mountinfo(process: str = "self") -> str:
     with open(f"/proc/{process}/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
         return stream.read()
