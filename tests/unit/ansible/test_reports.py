@@ -27,14 +27,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuadmin import privileges
-from gpuadmin.accounts import renumber_plan, renumbering
 from gpuadmin.actions import disk, idle, list_backups, list_gpus, list_images, push_image, run, show_image, status
 from gpuadmin.actions.shared import accounts, images, screen
 from gpuadmin.actions.shared.welcome import with_account
-from gpuadmin.adoption import home_plan, root_docker
-from gpuadmin.adoption import page as adoption_page
-from gpuadmin.adoption.proposal import propose
-from gpuadmin.adoption.seen import Host as adoption_of
 from gpuadmin.ansible.events import Collector
 from gpuadmin.ansible.reports import DEEPEST, REPORTS, OddError, of_text, parsed
 from gpuadmin.answers import Answers
@@ -58,6 +53,11 @@ from gpuadmin.jsontext import json_text
 from gpuadmin.power import Decision, Target, decide
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.facts import Facts
+from gpuadmin.takeover.adoption import home_plan, root_docker
+from gpuadmin.takeover.adoption import page as adoption_page
+from gpuadmin.takeover.adoption.proposal import propose
+from gpuadmin.takeover.adoption.seen import Host as adoption_of
+from gpuadmin.takeover.plans import renumber_plan, renumbering
 from tests.support.adoptable import ANSWER
 from tests.support.sites import SETTINGS
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from ..bounded import look_gently, read_small, short
 from ..paths import STATE
-
-# the take-over has these from here
-__all__ = ["Subject", "look_gently", "read_small", "short"]
 
 
 @dataclass(frozen=True)
