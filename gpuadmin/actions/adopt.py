@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.actions.bootstrap import Entrance
-from gpuadmin.actions.shared.adopted_site import News, before, news, write_new, write_news, write_report
+from gpuadmin.actions.shared.adopted_site import News, news, write_new, write_news, write_report
 from gpuadmin.actions.shared.outside import Asked, ask, named, outside
 from gpuadmin.adoption.conflict import LEVELS, Conflict
 from gpuadmin.adoption.earlier import NOTHING, read_earlier
-from gpuadmin.adoption.page import DOCUMENT, known, next_commands, uid_sentence
+from gpuadmin.adoption.page import known, next_commands, uid_sentence
 from gpuadmin.adoption.proposal import ADMIN, Proposal, propose
 from gpuadmin.adoption.seen import Host
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed
+from gpuadmin.config.adopted import DOCUMENT, read_adoption
 from gpuadmin.config.find import SETTINGS_FILE, find_site
 from gpuadmin.config.hosts_file import SiteHost
 from gpuadmin.config.inventory import KEY
@@ -68,7 +69,7 @@ def adopt(options: Options, words: Sequence[str], *, login: str | None, identity
             echo("No host could be looked at; nothing was written.", err=True)
             _say_how_to_name(answers, words, site)
             return finish(session, answers.code or asked.run.code, {"silent": dict(answers.unknown)}, asked.run)
-        document = before(directory)
+        document = read_adoption(directory)
         wanted = None if words else [host.name for host in hosts]
         proposal = propose(
             name or (directory.name if site is None else site.settings.name),

@@ -15,7 +15,7 @@ from gpuadmin.common.text import counted, listed
 from gpuadmin.pages.render import escaped
 from gpuadmin.text import one_line
 
-PAGE, DOCUMENT = "adoption.md", "adoption.json"
+PAGE = "adoption.md"
 FORMAT = 1
 _NOT_READ = (
     "Password hashes and private keys: none was read. Who has an account on one host and gets one on another logs in"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from gpuadmin.adoption import page as pages
 from gpuadmin.adoption.proposal import Proposal
+from gpuadmin.config.adopted import DOCUMENT, read_adoption
 from gpuadmin.config.find import USERS_FILE
 from gpuadmin.config.hosts_file import HOSTS_FILE, SiteHost, with_hosts
 from gpuadmin.config.known_hosts import read_known_hosts, with_lines
@@ -22,7 +20,7 @@ from gpuadmin.config.skeleton import write_site
 from gpuadmin.config.yamlfile import YamlFile, write_atomically
 from gpuadmin.errors import ConfigError, RefusedError
 from gpuadmin.jsontext import json_text
-from gpuadmin.reading import read_limited, read_text
+from gpuadmin.reading import read_text
 
 
 @dataclass(frozen=True)
@@ -94,15 +92,6 @@ def write_news(site: Site, new: News, known_hosts: str) -> list[str]:
     return written
 
 
-def before(directory: Path) -> Mapping[str, Any]:
-    """The adoption.json of an earlier run; empty if there is none, or it is damaged."""
-    try:
-        found = json.loads(read_limited(directory / pages.DOCUMENT))
-    except (OSError, ValueError, ConfigError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def write_report(directory: Path, proposal: Proposal, when: datetime) -> list[str]:
     """Write adoption.md and adoption.json. A page that somebody has edited stays, and the new one is beside it."""
     text = pages.page(proposal, when)
@@ -110,8 +99,8 @@ def write_report(directory: Path, proposal: Proposal, when: datetime) -> list[st
     there = directory / name
     if there.exists():
         digest = hashlib.sha256(read_text(there).encode()).hexdigest()
-        if digest != before(directory).get("page"):  # guard: a page that somebody has edited is not written over
+        if digest != read_adoption(directory).get("page"):  # guard: a page that somebody has edited is not written over
             name = f"adoption-{when:%Y%m%dT%H%M%S}.md"
     write_atomically(directory / name, text)
-    write_atomically(directory / pages.DOCUMENT, json_text(pages.document(proposal, when, text)) + "\n")
-    return [name, pages.DOCUMENT]
+    write_atomically(directory / DOCUMENT, json_text(pages.document(proposal, when, text)) + "\n")
+    return [name, DOCUMENT]
