@@ -163,6 +163,12 @@ def test_what_a_node_is_told() -> None:
     }
 
 
+@pytest.mark.holds("an end of long ago is not none")
+@pytest.mark.parametrize("day", [date(1969, 12, 31), date(1, 1, 1)])
+def test_an_end_of_long_ago_is_the_first_that_shadow_knows(day: date) -> None:
+    assert desired.desired(User(name="a", uid=20000, expires=day), SETTINGS)["expires"] == 1
+
+
 def test_docker_is_off_where_the_site_says_so() -> None:
     settings = Settings.model_validate({"name": "x", "docker": {"enabled": False}})
     assert desired.desired(User(name="a", uid=20000), settings)["docker"] is False
