@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import yaml
 
@@ -88,8 +90,9 @@ def in_words(error: yaml.MarkedYAMLError, text: str) -> YamlMistake:
 def _last_quote(text: str) -> tuple[int, int] | None:
     """The lines, from 0, of the last value that the parser took before its error, if that has quotes."""
     found = None
+    events: Iterator[Any] = yaml.parse(text, Loader=getattr(yaml, "CLoader", yaml.Loader))
     with suppress(yaml.YAMLError):
-        for event in yaml.parse(text, Loader=getattr(yaml, "CLoader", yaml.Loader)):
+        for event in events:
             if isinstance(event, yaml.ScalarEvent):
                 found = (event.start_mark.line, event.end_mark.line) if event.style in ("'", '"') else None
         return None  # the parser took all: it is what it says together that is wrong
