@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.offenders import find_offenders
 from tests.support.tested_by import TESTED_BY
 
 PLUGINS = Path(__file__).parents[2] / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins"
@@ -116,8 +117,11 @@ def imports(test: Path, name: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", utilities())
-def test_each_node_file_has_its_test(name: str) -> None:
+def test_each_node_file_has_its_test() -> None:
+    assert find_offenders(utilities(), check_test) == {}
+
+
+def check_test(name: str) -> None:
     at = mirrored(name)
     if name in TESTED_BY:
         assert not at.is_file(), f"{name} has its own test: its line in TESTED_BY goes"
