@@ -93,7 +93,7 @@ def _last_quote(text: str) -> tuple[int, int] | None:
     events: Iterator[Any] = yaml.parse(text, Loader=getattr(yaml, "CLoader", yaml.Loader))
     with suppress(yaml.YAMLError):
         for event in events:
-            if isinstance(event, yaml.ScalarEvent):
+            if hasattr(event, "style"):  # a scalar
                 found = (event.start_mark.line, event.end_mark.line) if event.style in ("'", '"') else None
         return None  # the parser took all: it is what it says together that is wrong
     return found
