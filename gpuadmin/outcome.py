@@ -61,7 +61,8 @@ def nothing(session: Session, unknown: Iterable[Answers] = ()) -> int:
     silent = {host: reason for answers in unknown for host, reason in answers.unknown.items()}
     if silent:
         hosts = ", ".join(f"{host} ({reason})" for host, reason in silent.items())
-        session.console.print(f"Nothing to do on the hosts that answered. Not known: {hosts}")
+        done = "Nothing to do on the hosts that answered. " if any(answers.known for answers in unknown) else ""
+        session.console.print(f"{done}Not known: {hosts}")
     else:
         session.console.print("Nothing to do.")
     return finish(session, code_of(unknown), {"unknown": silent} if silent else {})

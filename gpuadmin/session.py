@@ -7,7 +7,7 @@ An action opens a session and calls it from top to bottom: `look` where it has t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -129,6 +129,11 @@ class Session:
         self.planned(plan)
         refuse_another(plan, self.left_behind)
         return not plan.empty
+
+    def refuse(self, summary: str, reasons: Iterable[str], *, hint: str | None = None) -> RefusedError:
+        """Why nothing of a plan can be done. People have read the reasons as its notes; a document has them here."""
+        words = "; ".join(reasons) if self.options.json else f"{summary}: the notes above say why"
+        return RefusedError(words, hint=hint)
 
     def planned(self, plan: Plan) -> None:
         """Record a plan without showing it: that of a verb that only looks, or one that was shown in parts."""

@@ -88,7 +88,7 @@ def _show(
             console.print(styled("  ", (line.hosts, _STYLES[line.how]), f": {line.text}"))
             for part in line.below:
                 console.print(styled(f"      {part}"))
-    if not found.differing:
+    if not found.differing and answers.known:
         where = counted(len(answers.known), "host that answered", "hosts that answered")
         console.print(f"Nothing differs within a group, on {where}.")
     if apart := between_groups(found, whole):

@@ -42,7 +42,7 @@ def divide(options: Options, patterns: Sequence[str], *, when_idle: bool) -> int
             builder.warn("names of GPUs for containers follow: a MIG device may have another name afterwards")
         if not session.plan(builder.build()):
             if left:
-                raise RefusedError("; ".join(left), hint="--when-idle waits for people")
+                raise session.refuse("no GPU can be divided", left, hint="--when-idle waits for people")
             return nothing(session, [answers])
         session.confirm()  # guard: mig asks before it divides a GPU
         given = {"gpuadmin_divide_gpus": acting, "gpuadmin_divide_waiting": WAITING if when_idle else ""}

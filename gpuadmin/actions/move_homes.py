@@ -85,7 +85,8 @@ def move_homes(options: Options, names: Sequence[str], mains: Sequence[str]) -> 
         strangers = sorted(said - closed)
         if not session.plan(_plan(found, moving, stale, strangers)):
             if found.left:
-                raise RefusedError("; ".join(f"{name} ({why})" for name, why in sorted(found.left.items())[:5]))
+                reasons = [f"{name} ({why})" for name, why in sorted(found.left.items())]
+                raise session.refuse("no home can be moved", reasons)
             return nothing(session)
         session.confirm()  # guard: move-homes asks before it does something
         if session.check:

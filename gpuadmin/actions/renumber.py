@@ -83,7 +83,8 @@ def renumber(options: Options, names: Sequence[str], renames: Sequence[str] = ()
         strange = renumbering.find_strange(seen, registered)
         if not session.plan(plan(seen, moves, under_way, opening, boot.decision, strange, queued=queued)):
             if moves.left:
-                raise RefusedError("; ".join(f"{name} ({why})" for name, why in sorted(moves.left.items())[:5]))
+                reasons = [f"{name} ({why})" for name, why in sorted(moves.left.items())]
+                raise session.refuse("nobody can be renumbered", reasons)
             return nothing(session)
         if stopped := sorted(set(moves.left) & set(begun)):
             # guard: nobody is let in who is renumbered on one host and cannot be on another

@@ -22,6 +22,7 @@ def conflicts(hosts: Sequence[Host], people: People, settings: Settings) -> list
         *_names(people, hosts, settings),
         *_groups(people, hosts),
         *_taken(people, hosts),
+        *_closed(people),
         *_ends(people),
         *_passwords(people),
         *_keys(people, hosts),
@@ -225,6 +226,24 @@ def _taken(people: People, hosts: Sequence[Host]) -> Iterator[Conflict]:
                     (name,),
                     (on([host.name]), f"groupmod -g GID {word(group['name'])}        # and chgrp what is the group's"),
                 )
+
+
+def _closed(people: People) -> Iterator[Conflict]:
+    """Whom a verb of gpuadmin keeps out that has not ended; their ends and passwords are told as they were before."""
+    for verb in ("renumber", "move-homes"):
+        whose = {
+            person.name: [host for host, one in person.accounts.items() if one.get("closed") == verb]
+            for person in people.persons.values()
+        }
+        for hosts, names in _same({name: ones for name, ones in whose.items() if ones}).items():
+            yield Conflict(
+                "kept out",
+                f"{listed(names)}: gpuadmin {verb} has closed their accounts and has not ended",
+                "stops",
+                hosts,
+                tuple(names),
+                (f"gpuadmin {verb}        # in the clone of the site where it began: it goes on, and lets them in",),
+            )
 
 
 def _ends(people: People) -> Iterator[Conflict]:

@@ -293,6 +293,10 @@ METRICS = (
         "Until when a job that runs has its GPUs.",
     ),
     Metric(
+        "gpuadmin_queue_exception", GAUGE, ("id", "who", "reason"),
+        "1 for a job that an admin has made in somebody's name, with who made it and why; empty where that is unknown.",
+    ),
+    Metric(
         "gpuadmin_queue_node_closed", GAUGE, ("node", "state", "reason"),
         "1 for a node that takes no jobs (drained, down), and why.",
     ),

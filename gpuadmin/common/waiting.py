@@ -7,6 +7,10 @@ from collections.abc import Mapping
 
 #: Why a node takes no jobs whose slurmd does not answer.
 SILENT = "Not responding"
+#: How the reason begins of a node whose own check has found a full disk (node code, health.py). That check lets
+#: it take jobs again, also where Slurm itself was quicker: it could not write a job's script.
+FULL = "gpuadmin full disk:"
+PASSING = (FULL, "SlurmdSpoolDir is full")
 #: Why Slurm drains a node on which a job could not get its GPUs, or did not give them back.
 FAILED = ("Prolog error", "Epilog error")
 #: The state of a node that registers with less than Slurm was told. Slurm also drains it, but shows this state alone.
@@ -29,8 +33,10 @@ WHY: Mapping[str, tuple[str, str]] = {
         "작업을 실행할 수 있는 노드가 지금 작업을 받지 않습니다",
     ),
     "booked": (
-        "A booking of the node begins before the job would end: ask for less time, or wait",
-        "요청한 시간이 끝나기 전에 그 노드의 예약이 시작됩니다. 시간을 줄이거나 기다리십시오",
+        "A booking of the node begins before the job would end, or the node takes no jobs now: ask for less time or "
+        "for another node, or wait",
+        "요청한 시간이 끝나기 전에 그 노드의 예약이 시작되거나 노드가 지금 작업을 받지 않습니다. 시간을 줄이거나 다른 "
+        "노드를 요청하거나 기다리십시오",
     ),
     "later": (
         "The job's start time has not come, or its node failed and it starts again soon",
@@ -60,9 +66,11 @@ def misfit(reason: str, state: str = "") -> bool:
 
 def settled(node: Mapping[str, str], reason: str, *, resume: bool, keep: bool) -> bool:
     """Whether a node needs no change to take no jobs for this reason (``keep``: or for another), or (``resume``) to
-    take them. One that was only away takes jobs again by itself, and a misfit none, resumed or not."""
+    take them. One that was only away takes jobs again by itself, and a misfit none, resumed or not. What passes by
+    itself does not keep a node from jobs until somebody resumes it."""
     state, silent = node["state"], node["reason"] == SILENT
+    passes = silent or node["reason"].startswith(PASSING)
     closed = drained(state) or state.startswith(("down", "fail"))
     if resume:
         return not closed or silent or state == INVALID
-    return closed and (node["reason"] == reason or (keep and not silent))
+    return closed and (node["reason"] == reason or (keep and not passes))

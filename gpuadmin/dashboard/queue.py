@@ -14,13 +14,15 @@ OLD = 300  # seconds: what was measured before that says nothing of now
 
 @dataclass(frozen=True)
 class Job:
-    """A job with GPUs. `place` 0: it has them, `until` a moment. Else `why` it waits, and `since` when."""
+    """A job with GPUs. `place` 0: it has them, `until` a moment; `made`: of an admin's exception who made it and why.
+    Else `why` it waits, and `since` when."""
 
     id: str
     user: str
     gpus: str
     nodes: str = ""
     until: float | None = None
+    made: tuple[str, str] | None = None
     place: int = 0
     why: str = ""
     since: float | None = None
@@ -53,10 +55,17 @@ def queue(samples: Iterable[Sample], now: float) -> Queue | None:
     if now - when > OLD or all(one.value == 0 for one in up):
         return Queue(False, (), (), ())
     since = by(found.get("gpuadmin_queue_waiting_since_timestamp_seconds", ()), "id")
+    made = {
+        one.labels["id"]: (one.labels.get("who", ""), one.labels.get("reason", ""))
+        for one in found.get("gpuadmin_queue_exception", ())
+    }
     has = [
-        Job(one.labels["id"], one.labels["user"], one.labels["gpus"], one.labels.get("nodes", ""), one.value)
+        Job(
+            one.labels["id"], one.labels["user"], one.labels["gpus"], one.labels.get("nodes", ""), one.value,
+            made.get(one.labels["id"]),
+        )
         for one in found.get("gpuadmin_queue_until_timestamp_seconds", ())
-    ]
+    ]  # fmt: skip
     waits = [
         Job(
             one.labels["id"], one.labels["user"], one.labels["gpus"], place=int(one.value), why=_why(one.labels["why"]),

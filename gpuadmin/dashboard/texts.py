@@ -164,6 +164,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     ),
     "queue-yours": ("GPUs: {0}, on {1}, until {2}", "GPU {0}개({1}), {2}까지"),
     "queue-place": ("Place {0}, GPUs: {1}.", "{0}번째, GPU {1}개."),
+    "queue-exception": ("an exception, made by", "따로 준 관리자:"),
     "queue-has": ("Who has GPUs", "GPU를 받은 사람"),
     "queue-waits": ("Who waits", "기다리는 사람"),
     "queue-until": ("Until", "종료 시각"),

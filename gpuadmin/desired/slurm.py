@@ -70,6 +70,7 @@ def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
         "name": host.name,
         "homes": cluster.plain["homes"]["path"],
         "policy": _policy(section),
+        "disks": ["/", "/var", *([docker] if (docker := cluster.docker_data(host)) else [])],
         "controllers": [CONTROLLERS[one] for one in section.constrain],
         "controller": controllers[0].cluster_address if controllers else "",
         "key": cluster.asked("slurm_key", ""),

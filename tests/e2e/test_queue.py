@@ -191,6 +191,7 @@ def test_what_somebody_has_booked_is_theirs_alone(cluster: Cluster) -> None:
 @pytest.mark.slow
 def test_a_verb_takes_a_node_away_and_lets_it_take_jobs_again(queue: Cluster) -> None:
     queue.person("minji", NODE, f"gpu get 1 --node {NODE}")
+    _a_full_node(queue)
     reboot = queue.start("reboot", NODE, "--when-idle", "--yes")
     mine = '[ "$(sinfo --noheader --nodes={} --format=%E)" {} "none" ] && echo so'
     queue.wait(lambda: queue.ssh("admin", CONTROLLER, mine.format(NODE, "!=")))
@@ -204,6 +205,7 @@ def test_a_verb_takes_a_node_away_and_lets_it_take_jobs_again(queue: Cluster) ->
     queue.admin(CONTROLLER, f'scontrol update NodeName={NODE} State=DRAIN "{left}"'.replace("'", ""))
     queue.person("minji", NODE, "gpu release")
     queue.gpuadmin("drain", "node2", "--reason", "fan is loud", "--yes")
+    queue.admin("node2", "umount /local")
     before = queue.admin(NODE, "cat /proc/sys/kernel/random/boot_id")
     queue.gpuadmin("reboot", "gpu", "--when-idle", "--yes")
     assert queue.admin(NODE, "cat /proc/sys/kernel/random/boot_id") != before
@@ -214,3 +216,20 @@ def test_a_verb_takes_a_node_away_and_lets_it_take_jobs_again(queue: Cluster) ->
     # a queue with jobs is not taken away
     with queue.settings(lambda text: text.replace(SLURM, "")):
         assert "it has jobs of jiho" in str(queue.gpuadmin("provision", "--limit", CONTROLLER, "--yes", code=3))
+
+
+def _a_full_node(queue: Cluster) -> None:
+    """It takes no job while it is full, and takes jobs again by itself; at the end it is full once more."""
+    full = "gpu list | grep -F 'node2 takes no jobs now: gpuadmin full disk: /local'"
+    queue.person("jiho", "node2", "gpu get 1 --node node2")
+    queue.admin("node2", "mount -t tmpfs -o size=20m tmpfs /local && ! head -c 30M /dev/zero >/local/large")
+    queue.wait(lambda: queue.ssh("jiho", NODE, full), seconds=90)
+    assert opened(queue, "jiho", node="node2") != "", "what runs goes on"
+    queue.person("jiho", "node2", "gpu get 1 --node node2 --no-wait")
+    queue.wait(lambda: queue.ssh("jiho", NODE, full.replace("list", "why")), seconds=60)
+    queue.admin("node2", "rm /local/large")
+    queue.wait(lambda: queue.ssh("jiho", NODE, f"! {full} && echo so"), seconds=90)
+    queue.wait(lambda: queue.ssh("jiho", NODE, "gpu list | grep -c 'jiho .* node2' | grep 2"), seconds=60)
+    queue.person("jiho", "node2", "gpu release")
+    queue.admin("node2", "! head -c 30M /dev/zero >/local/large")
+    queue.wait(lambda: queue.ssh("jiho", NODE, full), seconds=90)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.virtual(POWER)]
 NODE, STORAGE = "plain1", "storage1"
 BEFORE, MINJI = 20005, 20001
 UNIT = "Starting gpuadmin-renumber.service"
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # what systemd writes to a console
 HOME, MOVED = "/home/minji", "/srv/storage/homes/minji"
 FILES = (
     "mkdir -p work/deep many; echo one > work/deep/file; ln work/deep/file linked; truncate -s 1G sparse; "
@@ -79,17 +81,21 @@ def cut_boots(cluster: Cluster, host: str, *after: float) -> None:
     lab = state.load(cluster.name)
     assert lab is not None
     console = lab.host_directory(next(one for one in lab.hosts if one.name == host)) / "console.log"
-    before = console.read_text(errors="replace").count(UNIT)
+
+    def count_boots() -> int:
+        return COLOURS.sub("", console.read_text(errors="replace")).count(UNIT)
+
+    before = count_boots()
     process = cluster.start("renumber", "--yes", "--force", "--json")
     for number, seconds in enumerate(after, start=1):
         end = time.monotonic() + PATIENCE
-        while console.read_text(errors="replace").count(UNIT) < before + number:
+        while count_boots() < before + number:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < end
             time.sleep(0.1)  # the host is not to be reached by ssh then
         time.sleep(seconds)  # the moment of the cut
         os.kill(cluster.process(host), signal.SIGKILL)
-        before = console.read_text(errors="replace").count(UNIT) - number
+        before = count_boots() - number
         cluster.lab("start", host)
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, (out + err)[-2000:]

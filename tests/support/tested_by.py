@@ -5,6 +5,7 @@ from __future__ import annotations
 #: Files whose tests are elsewhere than in tests/unit/node/PACKAGE/test_FILE.py: the tests, and why they are there.
 TESTED_BY = {
     "adoption/bounds.py": ("unit/node/adoption/test_accounts.py", "what is told is bounded by it"),
+    "slurm/draining.py": ("unit/node/operations/test_slurm_drain.py", "what verbs drain and let take jobs again"),
     "slurm/gpu_book.py": ("unit/node/slurm/test_booking.py", "what people see of bookings"),
     "slurm/gpu_refusals.py": ("unit/node/slurm/test_gpu.py", "why Slurm refuses what is asked for with `gpu`"),
     "slurm/gpu_words.py": ("unit/node/slurm/test_gpu.py", "what `gpu` understands and says"),
@@ -40,7 +41,6 @@ TESTED_BY = {
     "renumbering/opened.py": ("unit/node/renumbering/test_inode.py", "what an open inode keeps"),
     "renumbering/task.py": ("unit/node/renumbering/test_crawl.py", "what is counted there"),
     "renumbering/sweeping.py": ("unit/node/renumbering/test_ids.py", "walks that are killed and gone on with"),
-    "renumbering/looking.py": ("unit/node/renumbering/test_work.py", "what it says between two steps"),
     "renumbering/obstacles.py": ("unit/node/renumbering/test_decide.py", "who stays, and why"),
     "renumbering/journals.py": ("unit/node/renumbering/test_work.py", "a log goes with its person"),
     "renumbering/journal.py": ("unit/node/renumbering/test_work.py", "what a killed run goes on from"),

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gpuadmin.common.cluster import Device, Holder, Node, as_of, totals
+from gpuadmin.common.cluster import Device, Granted, Holder, Node, as_of, totals
 from gpuadmin.common.text import counted, size_words
 from gpuadmin.display import lines_of, make_table, show_table, styled
 from gpuadmin.terminal import SafeConsole
@@ -110,7 +110,7 @@ def _cells(device: Device, now: float, *, narrow: bool) -> Iterator[RenderableTy
         yield styled(("free", "green")) if device.usable else ""
         yield ""
     else:
-        granted = [f"granted to {one.user} until {until_words(one.until, now)}" for one in device.waiting]
+        granted = [words for one in device.waiting for words in grant_words(one, now)]
         yield lines_of([*(holder_words(one) for one in device.holders), *granted])
         yield lines_of("" if one.since is None else age(now - one.since) for one in device.holders)
 
@@ -120,6 +120,12 @@ def holder_words(holder: Holder) -> str:
     where = f" in {holder.container}" if holder.container else ""
     without = ", no grant" if holder.ungranted is not None else ""
     return f"{holder.user}{where}{without}"
+
+
+def grant_words(one: Granted, now: float) -> list[str]:
+    """`granted to minji until 18:00`, and below it `by kim@ctl: paper`."""
+    by = [f"by {one.who}: {one.reason}"] if one.reason else []
+    return [f"granted to {one.user} until {until_words(one.until, now)}", *by]
 
 
 def until_words(until: float, now: float) -> str:

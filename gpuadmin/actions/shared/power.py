@@ -13,7 +13,7 @@ from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.console import echo
-from gpuadmin.errors import ConfigError, RefusedError
+from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import PlanBuilder
@@ -77,7 +77,7 @@ def switch(options: Options, request: PowerRequest) -> int:
         queue.plan(builder, decision.hosts, back=request.action == "reboot")
         if not session.plan(builder.build()):
             if set(decision.refused) - set(answers.unknown):
-                raise RefusedError("; ".join(f"{host}: {why}" for host, why in decision.refused.items()))
+                raise session.refuse("no host can go", [f"{host}: {why}" for host, why in decision.refused.items()])
             return nothing(session, [answers])
         session.confirm()
         nodes = [one.name for one in targets if one.people and one.name in decision.hosts]

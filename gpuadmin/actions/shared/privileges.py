@@ -87,6 +87,8 @@ class Seen:
         rest = [one for one in self.found if one.rank != ROOT]
         if roots:
             console.print(styled(("Root, or could be:", "bold red")))
+        elif not self.answers:  # guard: where no host answered nobody is said to be nobody -> False
+            console.print(styled(("Root, or could be: not known, no host answered", "magenta")))
         else:
             where = counted(len(self.answers), "host that answered", "hosts that answered")
             console.print(f"Root, or could be: nobody that the site does not declare, on {where}")

@@ -14,7 +14,7 @@ from gpuadmin.actions.shared import directly
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, the_page
-from gpuadmin.common.waiting import FAILED, SILENT, drained, misfit, settled
+from gpuadmin.common.waiting import FAILED, PASSING, SILENT, drained, misfit, settled
 from gpuadmin.config.queue import takes_jobs, there
 from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError
@@ -36,6 +36,8 @@ MISFIT_NODE = (
     "it has less than the queue was told: mend it, or gpuadmin provision, which tells the queue what it has now; then "
     "gpuadmin resume NODE"
 )
+#: What to do about one whose disk is full: it looks again each minute.
+FULL_NODE = "it takes jobs again by itself once there is room: gpuadmin run NODE -- df -h, and gpuadmin disk"
 RESUME = "gpuadmin resume NODE"
 
 
@@ -45,6 +47,8 @@ def way_back(reason: str, state: str = "") -> str:
         return SILENT_NODE
     if misfit(reason, state):
         return MISFIT_NODE
+    if reason.startswith(PASSING):
+        return FULL_NODE
     return FAILED_NODE if reason in FAILED else RESUME
 
 
@@ -121,7 +125,8 @@ def _words(node: str, queue: Mapping[str, Any], wanted: Mapping[str, Any]) -> st
     seen = next((one for one in queue["nodes"] if one["name"] == node), unknown)
     why = f": {seen['reason']}" if seen["reason"] else ""
     if wanted["resume"]:
-        return f"takes jobs again ({seen['state']} now{why})"
+        again = "; if it is still full it takes none a minute later" if seen["reason"].startswith(PASSING) else ""
+        return f"takes jobs again ({seen['state']} now{why}){again}"
     jobs = _on(queue, node)
     until = max((one["end"] for one in jobs if one["end"]), default=None)
     runs = f"; {counted(len(jobs), 'job')} there, the last until {clock(until)}" if until else ""
@@ -185,7 +190,8 @@ class Away:
         """Say of nodes that go what the queue does, and whose jobs are there."""
         for node in [one for one in self.nodes if one in set(going)]:
             closed = self.closed.get(node, "")
-            if closed and not self.stale(node):
+            # a full node's own drain gives way to the verb's
+            if closed and not self.stale(node) and not closed.startswith(PASSING):
                 builder.warn(f"{node} takes no jobs of the queue, and takes none afterwards: {closed}")
                 continue
             again = " until it is as it should be" if back else f"; afterwards: gpuadmin resume {node}"

@@ -24,6 +24,7 @@ class Account(TypedDict):
     shell: Name
     password: Literal["set", "none", "locked", "empty", "missing"] | None
     expires: Id | None
+    closed: NotRequired[Literal["", "renumber", "move-homes"]]  # an adoption.json of before does not have it
 
 
 class Group(TypedDict):

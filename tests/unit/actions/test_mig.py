@@ -75,9 +75,9 @@ def test_without_an_answer_and_in_a_check_nothing_is_divided(nodes: Ansible, cli
 
 def test_nothing_but_people_in_the_way_is_refused(nodes: Ansible, cli: Cli) -> None:
     says(nodes, HELD)
-    code, _, err = cli("mig", "node1", "--yes")
+    code, out, err = cli("mig", "node1", "--yes")
     assert code not in (0, 6)
-    assert "minji holds it" in err
+    assert (out + err).count("minji holds it") == 1
     assert "--when-idle waits for people" in err
     says(nodes, DONE)
     code, out, _ = cli("mig", "node1", "--yes")

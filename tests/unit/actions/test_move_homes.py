@@ -238,9 +238,10 @@ def test_nobody_gets_more_than_the_site_lets_them_have(hosts: Hosts, ansible: An
     settings = ansible.site / "gpuadmin.yml"
     text = settings.read_text().replace("limits:", "limits:\n  home: 1G")
     settings.write_text(text)
-    code, _, err = cli("move-homes", "--yes")
-    assert code == 5, err
-    assert "may have 1.0 GB (limits.home)" in " ".join(err.split())
+    for option in ("--yes", "--check"):
+        code, out, err = cli("move-homes", option)
+        assert code == 5, err
+        assert " ".join((out + err).split()).count("may have 1.0 GB (limits.home)") == 1
     settings.write_text(text.replace("home: 1G", "home: 1G\n  people: [{names: [minji], home: 5G}]"))
     code, _, err = cli("move-homes", "--yes")
     assert code == 0, err

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpuadmin.ansible.invocation import Invocation
+from gpuadmin.common.waiting import PASSING
 from gpuadmin.results import HostResult, RunResult
 from tests.support import queue_verb
 from tests.support.fake_ansible import Ansible, Cli, ansible
@@ -115,6 +116,21 @@ def test_a_node_that_has_less_than_slurm_was_told_needs_provision(queue: Ansible
     # told anew, it is drained all the same, and that is what resume mends
     assert cli("resume", "node2", "--yes")[0] == 0
     assert queue.asked[-1].variables["gpuadmin_drain"]["nodes"] == ["node2"]
+
+
+@pytest.mark.parametrize("reason", [f"{PASSING[0]} /local", PASSING[1]])
+def test_a_full_node_takes_jobs_again_by_itself(queue: Ansible, cli: Cli, reason: str) -> None:
+    nodes = [{"name": "node1", "state": "drained", "reason": reason}]
+    queue.answer = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": nodes}})})
+    by_itself = f"{reason} it takes jobs again by itself once there is room: gpuadmin run node1 -- df -h"
+    assert by_itself in " ".join(cli("queue")[1].split())
+    assert "it takes jobs again by itself" in cli("provision", "--yes")[2]
+    assert "it takes jobs again by itself" in cli("grant", "minji", "node1", "--hours", "1", "--reason", "x")[2]
+    out = cli("resume", "node1", "--yes")[1]
+    assert "if it is still full it takes none a minute later" in " ".join(out.split())
+    # who drains it means more than that it is full now
+    assert cli("drain", "node1", "--yes")[0] == 0
+    assert queue.asked[-1].variables["gpuadmin_drain"]["reason"] == "an admin drains it"
 
 
 def test_a_node_that_does_not_answer_is_drained_all_the_same(queue: Ansible, cli: Cli) -> None:

@@ -286,11 +286,15 @@ def queue(hosts: Hosts, ansible: Ansible) -> Hosts:
 
 
 def test_who_has_jobs_in_the_queue_is_named(queue: Hosts, cli: Cli) -> None:
-    queue.jobs = [["minji", "minji", "jiho"]]
-    code, _, err = cli("renumber", "--yes")
-    assert code != 0
-    assert "has 2 jobs in the queue: cancel them (scancel -u minji)" in " ".join(err.split())
-    assert [step for step, _ in queue.asked] == ["look", "queue"]
+    queue.jobs = [["minji", "minji", "jiho"]] * 3
+    for options in (["--yes"], ["--check"]):
+        queue.asked.clear()
+        code, out, err = cli("renumber", *options)
+        assert code != 0
+        words = " ".join((out + err).split())
+        assert words.count("has 2 jobs in the queue: cancel them (scancel -u minji)") == 1, "once"
+        assert [step for step, _ in queue.asked] == ["look", "queue"]
+    assert "cancel them" in json.loads(cli("renumber", "--check", "--json")[1])["result"]["error"]
 
 
 @pytest.mark.holds("where the queue does not answer nobody is renumbered")
@@ -405,9 +409,9 @@ def test_a_name_that_no_host_has(hosts: Hosts, cli: Cli) -> None:
 
 def test_a_name_that_a_host_refuses(grown: Hosts, cli: Cli) -> None:
     grown.looks["node2"] = {**RIGHT, "problems": {"minji": "both 'Min.Ji' and 'minji' have an account here"}}
-    code, _, err = cli("renumber", "--rename", "Min.Ji=minji", "--yes")
+    code, out, _ = cli("renumber", "--rename", "Min.Ji=minji", "--yes")
     assert code != 0
-    assert "minji (node2: both 'Min.Ji' and 'minji' have an account here" in " ".join(err.split())
+    assert "minji is left alone: node2: both 'Min.Ji' and 'minji' have an account here" in " ".join(out.split())
     assert steps(grown) == ["look"]
 
 
@@ -425,9 +429,9 @@ def test_a_name_that_was_begun_on_one_host_changes_on_all(grown: Hosts, cli: Cli
 def test_jobs_of_the_old_name_are_in_the_way(queue: Hosts, cli: Cli) -> None:
     queue.looks |= {"storage1": renamed("Min.Ji", HOME), "node1": renamed()}
     queue.jobs = [["Min.Ji", "minji", "jiho"], []]
-    code, _, err = cli("renumber", "--rename", "Min.Ji=minji", "--yes")
+    code, out, _ = cli("renumber", "--rename", "Min.Ji=minji", "--yes")
     assert code != 0
-    assert "has 2 jobs in the queue: cancel them (scancel -u Min.Ji,minji)" in " ".join(err.split())
+    assert "has 2 jobs in the queue: cancel them (scancel -u Min.Ji,minji)" in " ".join(out.split())
     queue.jobs = [[], []]
     code, out, err = cli("renumber", "--rename", "Min.Ji=minji", "--check")
     assert code == 0, err

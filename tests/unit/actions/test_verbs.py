@@ -440,6 +440,15 @@ def test_drift(ansible: Ansible, cli: Cli, answer: RunResult, code: int, differi
     assert json.loads(cli("runs", document["run"], "--json")[1])["result"]["result"]["exit_code"] == code
 
 
+@pytest.mark.holds("where no host answered nobody is said to be nobody")
+def test_drift_that_reached_no_host_is_no_good_news(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = RunResult(dict.fromkeys(("storage1", "node1", "node2"), HostResult("unreachable", [], "x")))
+    code, out, err = cli("drift")
+    assert (code, out.splitlines()[0]) == (4, "Root, or could be: not known, no host answered")
+    assert "nobody" not in out
+    assert "3 of 3 hosts did not succeed" in err
+
+
 SUDO = {"key": "minji in group sudo", "words": "may become root by sudo", "rank": "root"}
 TMP = {"key": "/tmp", "words": "has mode 755", "rank": "differs"}
 

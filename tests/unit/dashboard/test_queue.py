@@ -35,6 +35,9 @@ def lines(now: float) -> Iterator[str]:
     yield line("gpuadmin_collector_sample_timestamp_seconds", HOST | {"source": "queue"}, now, now)
     has = job | {"id": "4", "user": "minji", "nodes": "gpu01"}
     yield line("gpuadmin_queue_until_timestamp_seconds", has, now + 3600, now)
+    yield line("gpuadmin_queue_until_timestamp_seconds", has | {"id": "7", "user": "seoyeon"}, now + 3600, now)
+    made = HOST | {"id": "7", "who": "kim@ctl", "reason": "<b>paper"}
+    yield line("gpuadmin_queue_exception", made, 1, now)
     yield line("gpuadmin_queue_place", job | {"id": "5", "user": "jiho", "why": "priority"}, 1, now)
     yield line("gpuadmin_queue_place", job | {"id": "6", "user": "haeun", "why": "something-new"}, 2, now)
     yield line("gpuadmin_queue_waiting_since_timestamp_seconds", HOST | {"id": "6", "user": "haeun"}, now - 60, now)
@@ -65,7 +68,12 @@ def test_ones_own_place_and_everybody(queued: Scene) -> None:
     assert "gpu01 : &lt;b&gt;new image" in text
     assert "GPUs: 2, on gpu01, until" in plain(get(client, "/queue", "minji")[1])
     assert "GPU 2개(gpu01)" in plain(get(client, "/queue", "minji", **{"accept-language": "ko"})[1])
-    assert "You have no GPU from the queue" in plain(get(client, "/queue", "seoyeon")[1])
+    # who made an exception, and why, is everybody's to read
+    assert "seoyeon an exception, made by kim@ctl : &lt;b&gt;paper 2 gpu01 " in " ".join(rows(html).values())
+    assert text.count("an exception") == 1
+    own = plain(get(client, "/queue", "seoyeon", **{"accept-language": "ko"})[1])
+    assert "따로 준 관리자: kim@ctl : &lt;b&gt;paper" in own
+    assert "You have no GPU from the queue" in plain(get(client, "/queue", "siwoo")[1])
     assert 'href="/queue"' in get(client, "/")[1]
 
 

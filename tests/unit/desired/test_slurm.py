@@ -54,6 +54,18 @@ def test_the_page_s_way_to_begin_with_one_node(site: Path, below: bool) -> None:
     assert found == [], "nor are its GPUs open beside the queue"
 
 
+@pytest.mark.parametrize(
+    ("docker", "more"), [({"data": "/scratch/docker"}, " /scratch/docker"), ({"enabled": False}, "")]
+)
+def test_the_check_of_a_node_looks_at_the_disks_that_jobs_need(docker: dict[str, Any], more: str) -> None:
+    found = role_variables.given("slurm_node", site={"docker": docker})
+    text = role_variables.rendered("slurm_node", "health.j2", found)
+    assert text.endswith(f"/cli.py slurm-health / /var{more}\n")
+    written = yaml.safe_load((ROOT / "roles/slurm_node/vars/main.yml").read_text())["_slurm_node_health"]
+    conf = (ROOT / "roles/slurm_controller/templates/slurm.conf.j2").read_text()
+    assert f"\nHealthCheckProgram={written}\n" in conf
+
+
 def test_the_controller_has_groups_and_nodes() -> None:
     both = {"gpus": 4, "queued": 20, "memory": 400}
     found = of(3, {"gpus": 4, "memory": "400G", "groups": [{**LAB, "cpus": 64, "nodes": 2}]})

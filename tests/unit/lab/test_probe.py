@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,15 @@ REFUSED = "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1"
              "user namespaces": "unshare failed: Operation not permitted"},
         ),
         ({"unshare": "exit 0", "losetup": "echo /dev/loop9"}, {}),
+        (
+            {"unshare": "exit 3", "losetup": "echo no; exit 1"},
+            {"mounts": "unshare ended with 3", "loop devices": "no", "btrfs mounts": "no",
+             "user namespaces": "unshare ended with 3"},
+        ),
         # what is not installed yet is asked for, and tried when it is there
         ({}, {}),
     ],
-    ids=["a container", "a machine", "nothing installed"],
+    ids=["a container", "a machine", "no words", "nothing installed"],
 )  # fmt: skip
 def test_what_is_tried_is_what_is_said(
     programs: dict[str, str], lacking: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +122,51 @@ def test_it_says_what_there_is_what_runs_where_and_what_is_left_out() -> None:
     assert "Virtual machines: yes, emulated and slow." in said
     assert "It takes up to 8 GiB of disk, and 5.0 GiB are free." in said
     assert "no sudo that lets you become root" in "\n".join(able("root").lines("fast"))
+    assert "Root: by sudo." in replace(able("root"), sudo="by sudo").lines("fast")
+    assert "Virtual machines: no, three hosts need 3.5 GiB" in "\n".join(able(memory=GIB).lines("test"))
+    sizes = "1024.0 GiB of free memory, 1024.0 GiB of free disk"
+    assert list(able().lines("demo")) == [
+        f"This machine has {', '.join(probe.ATTEMPTS)}, {sizes}.", "Light hosts: yes.", "Virtual machines: yes."
+    ]  # fmt: skip
+
+
+def test_why_there_can_be_no_lab() -> None:
+    assert able(unwritable="/root cannot be written").why_no_lab() == "/root cannot be written"
+    words = "no light hosts: no root here; no virtual machines: no user namespaces here"
+    assert able("root", "user namespaces").why_no_lab() == words
+
+
+@pytest.mark.parametrize("error", [OSError(8, "Exec format error"), subprocess.TimeoutExpired("unshare", 20)])
+def test_a_program_that_cannot_be_tried_is_a_reason(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(subprocess, "run", fail)
+    assert probe.ATTEMPTS["user namespaces"]() == str(error)
+
+
+@pytest.mark.parametrize(
+    ("uid", "programs", "terminal", "words"),
+    [
+        (0, {"sudo": "exit 0"}, True, ""),
+        (7, {}, True, ""),
+        (7, {"sudo": "exit 0"}, True, "sudo needs no password here"),
+        (7, {"sudo": '[ "$2" = apt-get ]', "apt-get": ""}, True, "sudo needs no password here"),
+        (7, {"sudo": '[ "$2" = true ]'}, True, "sudo needs no password here"),
+        (7, {"sudo": "exit 1"}, True, "sudo asks for a password"),
+        (7, {"sudo": "exit 1"}, False, "sudo asks for a password, and there is no terminal"),
+    ],
+)
+def test_how_this_user_becomes_root(
+    uid: int, programs: dict[str, str], terminal: bool, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, body in programs.items():
+        fake(tmp_path, name, body)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(probe, "ATTEMPTS", {})
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: terminal)
+    assert probe.look.__wrapped__().sudo == words
 
 
 @pytest.mark.root

@@ -126,7 +126,7 @@ def test_granted_and_held_are_shown_apart(gated: Path) -> None:
     assert "1 of 4 GPUs free · 1 granted and not held" in shown
     rows = [line for line in shown.splitlines() if "NVIDIA" in line]
     assert "minji in train" in rows[0]
-    assert re.search(r"granted to minji until +20", rows[1]), rows[1]
+    assert re.search(r"granted to minji until +20[^\n]*\n +by root@nas: a deadline\n", shown), shown
     assert "junho, no grant" in rows[2]
     assert len(json.loads(run(gated, "top", "--json", "--user", "minji"))["result"]["nodes"]["gpu1"]["devices"]) == 2
     free = json.loads(run(gated, "free", "--json"))["result"]["nodes"]

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.adoption import accounts, bounds
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import journal
+from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Renumbering
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +37,30 @@ def test_of_a_password_only_its_state_is_told(tmp_path: Path) -> None:
     assert {one["name"]: one["password"] for one in found} == {name: name for name in (*names, "missing")}
     assert {one["expires"] for one in found} == {19754, None}
     assert "hash" not in json.dumps(found).replace("missing", "")
+
+
+@pytest.mark.holds("an end that gpuadmin has set for a while is nobody's last day")
+@pytest.mark.parametrize("verb", ["renumber", "move-homes"])
+def test_who_is_kept_out_meanwhile_is_told_as_they_were(tmp_path: Path, verb: str) -> None:
+    """`usermod --expiredate 1` is how admins lock somebody, too: that has no plan beside it."""
+    people = (
+        Renumbering("minji", 1001, 20001), Renumbering("jdoe", 1002, 20002, was="j.doe"),
+        Renumbering("sora", 1003, 20003),
+    )  # fmt: skip
+    before = {"minji": [HASH, "20800", False], "jdoe": [f"!{HASH}", "", None], "sora": [HASH, "", False]}
+    lines = {"minji": 1, "j.doe": 1, "choi": 1, "sora": 19754}
+    given = place(
+        tmp_path,
+        passwd="".join(f"{name}:x:1001:1001::/home/{name}:/bin/bash\n" for name in lines),
+        shadow="".join(f"{name}:!{HASH}:1:0:9:7::{end}:\n" for name, end in lines.items()),
+    )
+    Path(given.path(given.state)).mkdir(parents=True)
+    journal.begin(given.path(given.state), journal.Journal(people, before, verb))
+    found = {one["name"]: (one["password"], one["expires"], one["closed"]) for one in accounts.accounts(given)}
+    assert found == {
+        "minji": ("set", 20800, verb), "j.doe": ("locked", None, verb),
+        "choi": ("locked", 1, ""), "sora": ("locked", 19754, ""),
+    }  # fmt: skip
 
 
 @given(st.text(st.characters(exclude_characters=":\n"), min_size=1, max_size=60))

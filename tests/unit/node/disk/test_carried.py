@@ -56,6 +56,7 @@ def test_owners_and_groups_of_two_levels(tmp_path: Path) -> None:
     owned(homes / "old/x", 1002)
     owned(homes / "minji/lost/deep", 1053)
     (homes / "minji/link").symlink_to("/nowhere")
+    (homes / "file").touch()
     os.lchown(homes / "minji/link", 1054, 1001)
     answer = found(tmp_path, homes, tmp_path / "missing")
     assert {uid: words for uid, words in answer.ids.items() if uid >= 1050} == {
@@ -165,6 +166,19 @@ def test_what_quotas_say_of_a_whole_file_system(tmp_path: Path, monkeypatch: pyt
     assert answer.ids[1060] == "something on /, by its quotas"
     assert "/ (all of it, by its quotas)" in answer.looked
     assert answer.not_looked == [f"quotas of {broken}: Input/output error"]
+
+
+def test_an_entry_that_cannot_be_looked_at_hides_no_other(tmp_path: Path) -> None:
+    """Root cannot stat a person's own FUSE mount."""
+
+    class Own:
+        def stat(self, **_: object) -> None:
+            raise PermissionError
+
+    owned(tmp_path / "lost", 1051)
+    with os.scandir(tmp_path) as entries:
+        there: Any = [Own(), *entries]
+    assert list(carried._facts(iter(there))) == [("lost", True, (1051, 1051))]
 
 
 def test_who_fills_a_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -213,7 +213,7 @@ def test_what_was_not_copied_is_not_taken(cluster: Cluster, what: str) -> None:
 @pytest.mark.holds("what has its place is not copied over")
 @pytest.mark.holds("whose home had its name before is not let in because nothing was to be taken")
 def test_what_another_run_has_moved_meanwhile_stays_where_it_is(cluster: Cluster) -> None:
-    parts = cluster.parts("minji", MINJI, "gpu1")
+    parts = cluster.parts("minji", MINJI, "gpu1", "gpu2")
     cluster.do("copy", parts)
     cluster.do("take", parts)
     found = facts(cluster.homes / "minji")
@@ -377,6 +377,16 @@ def test_a_home_that_has_those_of_other_nodes_is_not_taken_back(cluster: Cluster
     with pytest.raises(NodeError, match="homes of other nodes"):
         jobs.take_back(str(cluster.homes), main, str(cluster.state), str(cluster.base / "run"))
     assert all(one["placed"] for one in cluster.parts_there("minji"))
+
+
+def test_of_two_in_a_home_that_was_there_before_one_is_taken_back(cluster: Cluster) -> None:
+    parts = cluster.parts("minji", MINJI, "gpu1", "gpu2", there=True)
+    cluster.do("copy", parts)
+    done = [record.Part(**one) for one in cluster.do("take", parts)["parts"]]
+    jobs.take_back(str(cluster.homes), done[:1], str(cluster.state), str(cluster.base / "run"))
+    assert {one["host"]: one["placed"] for one in cluster.parts_there("minji")} == {
+        done[0].host: False, done[1].host: True
+    }  # fmt: skip
 
 
 @pytest.mark.holds("the home of one keeps nobody else's in its place")

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +46,33 @@ def test_what_is_an_untouched_home(cluster: Cluster, files: dict[str, bytes], un
         if files:
             os.lchown(next(top.iterdir()), 0, 0)
             assert not placing.untouched(handle, str(cluster.skeleton), 31302), "not all of it is theirs"
+    finally:
+        os.close(handle)
+
+
+@pytest.mark.parametrize(
+    ("make", "untouched"),
+    [
+        (lambda top: (top / "odd").symlink_to("there"), True),
+        (lambda top: (top / "odd").symlink_to("elsewhere"), False),
+        (lambda top: (top / "dir/inner").mkdir(parents=True), True),
+        (lambda top: os.mkfifo(top / "pipe"), False),
+    ],
+    ids=["a link", "a link that leads elsewhere", "directories", "a pipe"],
+)
+@pytest.mark.holds("a link that leads elsewhere than the skeleton's is somebody's")
+def test_what_is_no_file_in_an_untouched_home(
+    cluster: Cluster, make: Callable[[Path], object], untouched: bool
+) -> None:
+    (cluster.skeleton / "odd").symlink_to("there")
+    (cluster.skeleton / "dir/inner").mkdir(parents=True)
+    os.mkfifo(cluster.skeleton / "pipe")
+    top = cluster.home("storage", "jiho", 31302, {})
+    make(top)
+    own(top, 31302)
+    handle = open_directory(str(top))
+    try:
+        assert placing.untouched(handle, str(cluster.skeleton), 31302) is untouched
     finally:
         os.close(handle)
 
@@ -155,6 +183,7 @@ def test_which_homes_have_their_names(tmp_path: Path) -> None:
         assert placing.placed(handle, main, None)
         assert placing.placed(handle, part, main)
         assert placing.placed(handle, part, None)
+        assert all(placing.placed(handle, replace(other, step=step), None) for step in (record.PLACED, record.ASIDE))
         for one, of in (
             (other, None), (replace(main, name="jiho", here=0), None), (replace(part, here=5), main),
             (replace(part, host="gpu3", here=0), main), (part, other), (replace(part, name="jiho"), None),
@@ -163,6 +192,7 @@ def test_which_homes_have_their_names(tmp_path: Path) -> None:
     finally:
         os.close(handle)
     assert placing.any_placed(str(homes), [main, replace(part, here=5)])
+    assert placing.any_placed(str(homes), [part]), "hers that was there before is the main one"
     assert not placing.any_placed(str(homes), [other, part])
     assert placing.any_placed(str(tmp_path / "unmounted"), [other])
 

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations.slurm_drain import Document, Wanted, operate
+from ansible_collections.gpuadmin.node.plugins.module_utils.operations.slurm_drain import Document, operate
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.draining import Wanted
 
+from gpuadmin.common.waiting import PASSING
 from tests.support.fake_slurm import row, slurm
 
 MARK = "gpuadmin reboot:"
@@ -75,6 +77,13 @@ def test_a_verb_leaves_alone_what_somebody_else_has_drained(place: Path) -> None
     slurm(place, pytest.MonkeyPatch(), sinfo=f"printf 'gpu1|drained|{MARK} by x\\ngpu2|drained|Prolog error\\n'")
     operate(Document(verb("gpu1", "gpu2", resume=True)), False)
     assert called(place) == ["update NodeName=gpu1 State=RESUME"]
+
+
+@pytest.mark.parametrize("reason", [f"{PASSING[0]} /local", PASSING[1]])
+def test_a_verb_takes_over_what_would_pass_by_itself(place: Path, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    slurm(place, monkeypatch, sinfo=f"echo 'gpu1|drained|{reason}'")
+    operate(Document(verb("gpu1")), False)
+    assert called(place) == [f"update NodeName=gpu1 State=DRAIN Reason={MARK} by root@ctl"]
 
 
 def test_a_verb_waits_for_jobs(place: Path) -> None:

@@ -18,6 +18,8 @@ TABLE = (
     ("0:7", Mount("/", "/odd", "orangefs", "x")),
     ("0:9", Mount("/", "/home/minji/x", "fuse", "x", "rw,user_id=1004")),
     ("0:8", Mount("/", "/var/lib/docker/overlay2/x/merged", "overlay", "overlay")),
+    ("0:10", Mount("/", "/run/gpuadmin-lab/homes", "ext4", "/dev/sdd1")),
+    ("0:11", Mount("/", "/snap/core/1", "squashfs", "/dev/loop1")),
 )
 
 

@@ -205,7 +205,13 @@ def test_list_and_why_in_both_languages(bin: Path, capsys: pytest.CaptureFixture
     assert "place 1" in out
     assert "gpu2 takes no jobs now: Prolog error" in out
     assert gpu.main(["why", "--language", "ko"]) == 0
-    assert capsys.readouterr().out == "5: 대기 순서: 1번째. GPU가 충분히 비면 바로 다음 차례입니다.\n"
+    waits, closed = capsys.readouterr().out.splitlines()
+    assert waits == "5: 대기 순서: 1번째. GPU가 충분히 비면 바로 다음 차례입니다."
+    assert "gpu2" in closed, "which may be what it waits for"
+    assert "Prolog error" in closed
+    jobs(bin, row("5", ME, "RUNNING", end=1795608428, nodes="gpu1"))
+    assert gpu.main(["why"]) == 0
+    assert "gpu2" not in capsys.readouterr().out
 
 
 def test_everybody_sees_who_made_an_exception_and_why(

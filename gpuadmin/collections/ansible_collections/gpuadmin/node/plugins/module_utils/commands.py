@@ -18,7 +18,8 @@ USAGE = (
     "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
     "       cli.py announcements | gpu-devices | gpu-check | gpu-gate [close] | gpu-mig | disk-usage\n"
     "       cli.py gpu get | list | why | release | extend | book\n"
-    "       cli.py slurm-prolog | slurm-epilog | queue-told | queue-measured | queue-asked | queue-shown\n"
+    "       cli.py slurm-prolog | slurm-epilog | slurm-health PATH...\n"
+    "       cli.py queue-told | queue-measured | queue-asked | queue-shown\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
     "       cli.py apply-limits | keep-room | web-links\n"
@@ -81,6 +82,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
             from .slurm import prolog
 
             return prolog.main(command)
+        if command == "slurm-health" and rest:
+            from . import health
+
+            return health.main(rest)
         if command == "me":
             from .me import command as me
 

@@ -6,13 +6,15 @@ Formats: passwd(5), shadow(5), group(5), subuid(5), nsswitch.conf(5).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..diagnosis.subject import read_small
 from ..errors import NodeError
 from ..privileges.accounts import GROUPS
 from ..privileges.place import Place
+from ..renumbering import journal
+from ..renumbering.accounts import CLOSED_SINCE
 from ..run import look
 from ..textdb import Table, decode, encode, members, number
 from . import bounds
@@ -25,16 +27,22 @@ FILES = frozenset(("files", "compat", "systemd", "altfiles", "cache"))
 def accounts(place: Place) -> list[dict[str, Any]]:
     """Everybody in passwd, with what shadow says of their password: a word for its state, and the day of the end.
 
-    A hash is read, because it is in the same line, and only how its field begins is looked at.
+    A hash is read, because it is in the same line, and only how its field begins is looked at. ``closed``: the verb
+    that keeps somebody out until it has ended; both are then told as they were before.
     """
     try:
         shadow: Table | None = _table(place, "shadow")
     except PermissionError:
         shadow = None
+    closed = {} if shadow is None else _closed(place)
     found = []
     for fields in _table(place, "passwd").entries()[: bounds.MOST]:
         login, _, uid, gid, gecos, home, shell = fields
-        secret = None if shadow is None else shadow.get(login)
+        secret: Sequence[str] | None = None if shadow is None else shadow.get(login)
+        verb = ""
+        # guard: an end that gpuadmin has set for a while is nobody's last day
+        if secret is not None and secret[7] == CLOSED_SINCE and login in closed:
+            verb, secret = closed[login]
         found.append(
             {
                 "name": bounds.name(login),
@@ -45,9 +53,20 @@ def accounts(place: Place) -> list[dict[str, Any]]:
                 "shell": bounds.name(shell),
                 "password": None if shadow is None else state(None if secret is None else secret[1]),
                 "expires": None if secret is None else number(secret[7]),
+                "closed": verb,
             }
         )
     return found
+
+
+def _closed(place: Place) -> dict[str, tuple[str, Sequence[str]]]:
+    """By name, old or new: which verb has closed it, and its line of shadow as it was. Raises NodeError."""
+    found = journal.load(place.path(place.state))
+    if found is None:
+        return {}
+    lines = {name: ["", word, *[""] * 5, end, ""] for name, (word, end, _locked) in found.closed.items()}
+    names = [(name, one.name) for one in found.people for name in (one.name, one.was) if name]
+    return {name: (found.verb, lines[of]) for name, of in names if of in lines}
 
 
 def decode_gecos(text: str) -> str:

@@ -125,7 +125,7 @@ def _printable(path: str) -> str:
 def _directories(paths: Sequence[str], table: list[mounts.Mount], found: Carried) -> None:
     points = {one.point for one in table}
     level = list(paths)
-    for depth in range(LEVELS):
+    for _ in range(LEVELS):
         below = []
         for path, answer in in_turn(_entries, level, seconds=SECONDS, total=TOTAL):
             if isinstance(answer, Failed):
@@ -138,7 +138,6 @@ def _directories(paths: Sequence[str], table: list[mounts.Mount], found: Carried
                     found.add(one, f"{path}/{quoted(name)[1:-1]}")
                 if (
                     is_directory
-                    and depth + 1 < LEVELS
                     # guard: what is mounted in somebody's directory is not entered for its owners
                     and os.path.join(path, name) not in points
                 ):
@@ -178,7 +177,7 @@ def _facts(entries: Iterator[os.DirEntry[str]]) -> Iterator[tuple[str, bool, tup
     for entry in entries:
         try:
             facts = entry.stat(follow_symlinks=False)
-        except OSError:  # it has just gone, or is a mount of somebody's own
+        except OSError:  # guard: somebody's own mount, or what has just gone, hides no other's owners
             continue
         yield entry.name, stat.S_ISDIR(facts.st_mode), (facts.st_uid, facts.st_gid)
 

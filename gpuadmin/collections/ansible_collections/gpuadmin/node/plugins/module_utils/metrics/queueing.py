@@ -10,7 +10,8 @@ from typing import Any
 
 from ..errors import NodeError
 from ..run import run_command
-from ..slurm import queue
+from ..slurm import exceptions, queue
+from ..slurm.accounts import EXCEPTION
 from .exposition import Samples
 from .running import write
 
@@ -37,6 +38,9 @@ def samples(jobs: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, str]
             found.put("gpuadmin_queue_waiting_since_timestamp_seconds", one["asked"], id=one["id"], user=one["user"])
         else:
             found.put("gpuadmin_queue_until_timestamp_seconds", one["end"], **labels, nodes=one["nodes"])
+    made = exceptions.said([one["id"] for one in jobs if one["qos"] == EXCEPTION and one["gpus"]][:MOST_JOBS])
+    for id, one in made.items():
+        found.put("gpuadmin_queue_exception", 1, id=id, who=one["who"], reason=one["reason"])
     for node in nodes:
         if node["reason"]:
             found.put("gpuadmin_queue_node_closed", 1, node=node["name"], state=node["state"], reason=node["reason"])

@@ -22,8 +22,6 @@ from ..safe_walk import Entry, same_tree, walk
 from . import place, record
 from .record import PLACED, Part
 
-MOST_OF_A_SKELETON = 500  # entries
-
 
 def untouched(home: int, skeleton: str, uid: int) -> bool:
     """Whether an open home has nothing but what a new one begins with: the files of the skeleton as they are there."""
@@ -34,8 +32,8 @@ def untouched(home: int, skeleton: str, uid: int) -> bool:
         others.extend([] if inside else [entry.path])
         return inside
 
-    for number, entry in enumerate(walk(home, enter)):
-        if number > MOST_OF_A_SKELETON or entry.facts.st_uid != uid:
+    for entry in walk(home, enter):
+        if entry.facts.st_uid != uid:
             return False
         model = os.path.join(os.fsencode(skeleton), entry.path)
         try:
@@ -46,6 +44,7 @@ def untouched(home: int, skeleton: str, uid: int) -> bool:
         if stat.S_IFMT(facts.st_mode) != stat.S_IFMT(entry.facts.st_mode):
             return False
         if stat.S_ISLNK(facts.st_mode):
+            # guard: a link that leads elsewhere than the skeleton's is somebody's
             if os.readlink(model) != os.readlink(entry.name, dir_fd=entry.at):
                 return False
         elif stat.S_ISREG(facts.st_mode):
@@ -113,17 +112,16 @@ def settle(root: str, state: str, parts: Sequence[Part], skeleton: str, at: int)
     with place.opened(root) as homes:
         if main is None:
             with place.home(homes, parts[0].name, parts[0].uid) as top:
-                going = [one for one in parts if place.inode_at(top, one.before) != one.here]
-                taken = [one.before for one in going if _is_there(top, one.before)]
+                taken = [one.before for one in parts if _is_there(top, one.before)]
                 if taken:
                     raise NodeError(f"their home has a {taken[0]} already: nothing was replaced")
-                for one in going:
+                for one in parts:
                     rename_new(one.host, at, one.before, top)
-        elif place.inode_at(homes, main.name) != main.here:
+        else:
             top = open_directory(main.host, at)
             try:
                 for one in parts:
-                    if not one.main and place.inode_at(top, one.before) != one.here:
+                    if not one.main:
                         rename_new(one.host, at, one.before, top)
             finally:
                 os.close(top)
@@ -162,7 +160,6 @@ def unsettle(root: str, state: str, parts: Sequence[Part], at: int) -> None:
             one
             for one in record.known(state)
             if one.name == name  # guard: the home of one keeps nobody else's in its place
-            and not one.there
             and one.host not in mine
         ]
         if main is not None and any(placed(homes, one, main) for one in others):

@@ -216,6 +216,8 @@ def why(asked: Asked) -> int:
         print("\n".join(f"{one['id']}: {line}" for line in lines))
     if not mine:
         print(words["none"])
+    for node, reason in (queue.closed() if any(one["waits"] for one in mine) else {}).items():
+        print(words["closed"].format(node, reason))
     for line in gpu_book.lines(gpu_book.own(booking.reservations()), asked.language):
         print(line)
     return 0

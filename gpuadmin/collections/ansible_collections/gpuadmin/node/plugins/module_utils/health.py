@@ -1,0 +1,57 @@
+"""What slurmd runs each minute (HealthCheckProgram): a full node takes no further job until it has room again.
+
+What runs goes on. Slurm is told by a drain whose reason begins with a mark, and only such a drain is ended, or Slurm's
+own for a full disk: what somebody else has drained stays drained, and whoever drains the node meanwhile takes it over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from gpuadmin.common.waiting import FULL
+
+from .errors import NodeError, in_words
+from .slurm import draining
+from .status import disk
+
+#: A disk with less than this is full; it has room again with twice as much. Bytes, or a part of a small disk; and a
+#: part of its inodes.
+LEAST, PART = 1 << 30, 50
+AGAIN = 2
+
+
+def main(paths: Sequence[str], node: str | None = None) -> int:
+    """Exit 0 in any case: slurmd's log has what was wrong. ``paths``: what is on disks that jobs need."""
+    name = os.environ.get("SLURMD_NODENAME", "") if node is None else node
+    try:
+        # guard: a node whose disk is full takes no job -> []
+        full = list(_below(paths, 1))
+        if full:
+            wanted = draining.Wanted([name], ", ".join(full), mark=FULL)
+        # guard: a disk that is full again at once does not open and close a node each minute -> False
+        elif any(_below(paths, AGAIN)):
+            return 0
+        else:
+            wanted = draining.Wanted([name], resume=True, mark=FULL)
+        for changed in draining.bring(wanted, check=False, only=[f"--nodes={name}"]):
+            print(f"{changed}: {wanted.reason or 'there is room again'}")
+    except (NodeError, OSError) as error:  # guard: a check that fails keeps no node from the queue
+        print(f"Error: {in_words(error)}")
+    return 0
+
+
+def _below(paths: Sequence[str], times: int) -> Iterator[str]:
+    """Where the disks are mounted that have less than so many times what a full one has. Raises OSError."""
+    seen = set()
+    for path in paths:
+        try:
+            found = disk(path)
+        except NodeError:  # guard: a file server that is full or away closes no node
+            continue
+        inodes = os.statvfs(found["mount"])
+        little = found["free"] < times * min(LEAST, found["bytes"] // PART)
+        few = inodes.f_favail < times * (inodes.f_files // PART)  # btrfs has none to run out of: 0 of 0
+        if (little or few) and found["mount"] not in seen:
+            seen.add(found["mount"])
+            yield found["mount"]
