@@ -13,7 +13,7 @@ from gpuadmin.reading import read_limited
 DOCUMENT, FORMAT = "adoption.json", 1
 
 
-def read_adopted(directory: Path) -> Mapping[str, Any]:
+def read_adoption(directory: Path) -> Mapping[str, Any]:
     """Return the document that adopt left in a site; empty if there is none, or it is damaged."""
     try:
         found = json.loads(read_limited(directory / DOCUMENT))

@@ -19,7 +19,7 @@ CONTROLLER = [path for path in FILES if path.parent not in CLI]
 VERB_FILES = [path for path in FILES if path.parent in CLI and not path.stem.startswith("_")]
 #: What belongs to click: the group, the options that verbs share, and what the shell offers at a Tab.
 CLICKS = {"__init__", "_options", "_complete"}
-#: What most verbs do without, and takes longer than all else that they do (docs/decisions/0125).
+#: Imports that take longer than `--help`, or than all else that most verbs do.
 LATE = {
     "config/inventory.py": {"gpuadmin.config"},
     "config/rewrite.py": {"ruamel.yaml", "ruamel.yaml.error"},

@@ -13,7 +13,7 @@ from gpuadmin.accounts.ids import subid_range
 from gpuadmin.accounts.requests import is_theirs, known
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed
-from gpuadmin.config.adopted import read_adopted
+from gpuadmin.config.adopted import read_adoption
 from gpuadmin.config.load import Site
 from gpuadmin.config.memory import Memory, owners, recall, refuse_contradictions
 from gpuadmin.config.registry import RegistryFile
@@ -281,7 +281,7 @@ def _find_adopted_uids(site: Site) -> tuple[dict[int, str], str]:
     """Return uids that adopt saw and nobody in users.yml has or had: uid → what carried it; and why none are known."""
     found: dict[int, str] = {}
     try:
-        for host, answer in read_adopted(site.directory).get("hosts", {}).items():
+        for host, answer in read_adoption(site.directory).get("hosts", {}).items():
             seen, place = answer["seen"], f"{host}, when it was adopted"
             for home in seen["homes"] or ():
                 for entry in home["entries"]:

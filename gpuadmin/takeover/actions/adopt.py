@@ -13,7 +13,7 @@ from typing import Any
 from gpuadmin.actions.bootstrap import Entrance
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed
-from gpuadmin.config.adopted import DOCUMENT, read_adopted
+from gpuadmin.config.adopted import DOCUMENT, read_adoption
 from gpuadmin.config.find import SETTINGS_FILE, find_site
 from gpuadmin.config.hosts_file import SiteHost
 from gpuadmin.config.inventory import KEY
@@ -69,7 +69,7 @@ def adopt(options: Options, words: Sequence[str], *, login: str | None, identity
             echo("No host could be looked at; nothing was written.", err=True)
             _say_how_to_name(answers, words, site)
             return finish(session, answers.code or asked.run.code, {"silent": dict(answers.unknown)}, asked.run)
-        document = read_adopted(directory)
+        document = read_adoption(directory)
         wanted = None if words else [host.name for host in hosts]
         proposal = propose(
             name or (directory.name if site is None else site.settings.name),

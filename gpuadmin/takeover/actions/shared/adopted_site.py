@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from gpuadmin.config.adopted import DOCUMENT, read_adopted
+from gpuadmin.config.adopted import DOCUMENT, read_adoption
 from gpuadmin.config.find import USERS_FILE
 from gpuadmin.config.hosts_file import HOSTS_FILE, SiteHost, with_hosts
 from gpuadmin.config.known_hosts import read_known_hosts, with_lines
@@ -99,7 +99,7 @@ def write_report(directory: Path, proposal: Proposal, when: datetime) -> list[st
     there = directory / name
     if there.exists():
         digest = hashlib.sha256(read_text(there).encode()).hexdigest()
-        if digest != read_adopted(directory).get("page"):  # guard: a page that somebody has edited is not written over
+        if digest != read_adoption(directory).get("page"):  # guard: a page that somebody has edited is not written over
             name = f"adoption-{when:%Y%m%dT%H%M%S}.md"
     write_atomically(directory / name, text)
     write_atomically(directory / DOCUMENT, json_text(pages.document(proposal, when, text)) + "\n")
