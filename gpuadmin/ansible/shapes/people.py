@@ -30,6 +30,7 @@ class Renumbering(TypedDict):
 
     `trees`: mount point → person → files and bytes. `problem`: what the last boot could not do. `closed`: whom an
     earlier run has closed that had changed nothing yet, with the uids that it was for. `seen`: entries to go through.
+    `kept`: who stays out, and why. `staying`: ids that files still have. `rest`: only such people wait.
     """
 
     has: dict[_Name, _Uid]
@@ -41,6 +42,9 @@ class Renumbering(TypedDict):
     closed: dict[_Name, _Pair]
     written: _Lines
     renamed: dict[_Name, Renamed]
+    kept: dict[_Name, _Line]
+    staying: list[_Uid]
+    rest: bool
     trees: NotRequired[dict[_Line, dict[_Name, Annotated[list[Count], Field(min_length=2, max_length=2)]]]]
     seen: NotRequired[Count]
     notes: NotRequired[_Lines]

@@ -65,17 +65,16 @@ class Clock:
 
 @dataclass(frozen=True)
 class Cause:
-    """`code`: which one; the controller's gpuadmin/diagnosis/finding.py says how bad each is.
+    """`code`: a row of gpuadmin/common/causes/, which says how bad it is.
 
     `cause`: a sentence. `remedy`: what an admin does; HOSTS, STORAGE and EXPORT in it are the controller's to fill in.
-    `evidence`: lines of where it was seen. `values`: what a text for the person themselves needs.
+    `evidence`: lines of where it was seen.
     """
 
     code: str
     cause: str
     remedy: str
     evidence: Sequence[str] = ()
-    values: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,17 @@ import sys
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from pathlib import Path
 from typing import Any, Literal, Optional
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import documents, operation, operations
+from ansible_collections.gpuadmin.node.plugins.module_utils import documents, operation
 from ansible_collections.gpuadmin.node.plugins.module_utils.documents import entries, parse
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from hypothesis import given, strategies
 
-OPERATIONS = sorted(path.stem for path in Path(operations.__file__).parent.glob("*.py") if path.stem != "__init__")
+from tests.support.operations import modules
+
+OPERATIONS = modules()
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def find_kinds(kind: Any) -> Iterator[type]:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_each_operation_says_what_it_takes(name: str) -> None:
     """Each type can be told, and a document that is odd is a sentence and no traceback."""
-    found = __import__(f"{operations.__name__}.{name}", fromlist=["x"]).Document
+    found = OPERATIONS[name].Document
     assert found.__doc__
     # Python 3.9 cannot evaluate the types of fields otherwise
     assert [(kind, one.name) for kind in find_kinds(found) for one in fields(kind) if " | " in str(one.type)] == []

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuadmin.common import records
 
-_OPERATIONS = Path(__file__).parents[1] / "module_utils/operations"
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import OPERATIONS, belongs_to_takeover
 
 
 def filled(
@@ -36,7 +36,7 @@ def declared(name: str) -> tuple[str | None, tuple[str, ...]]:
     """
     role: str | None = None
     fields: tuple[str, ...] = ()
-    for node in _read_body(_OPERATIONS / f"{name}.py"):
+    for node in _read_body(OPERATIONS[belongs_to_takeover(name)] / f"{name}.py"):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ROLE":
             role = ast.literal_eval(node.value)
         if isinstance(node, ast.ImportFrom) and node.names[0].asname == "Document":

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from gpuadmin.common.records.audits import Admin
 
 from ..errors import NodeError
-from ..fields import KEY, quoted, valid_name
+from ..fields import KEY, valid_name
 from ..files import read_bytes
 from ..root.guard import open_root
 from ..root.tree import File, Plan, Request, validate
@@ -24,7 +24,7 @@ from ..root.tree import plan as plan_files
 from ..run import run
 from ..textdb import Table, decode, number
 from .account import validity
-from .admin import SYSTEM_UIDS, Wanted, below, execute, holds_key, key_words, keys_of, observe, plan, remove_keys
+from .admin import Wanted, below, execute, holds_key, key_words, keys_of, observe, plan, remove_keys
 
 SUDOERS = "/etc/sudoers.d/gpuadmin-admins"
 SHADOW, PASSWD = "/etc/shadow", "/etc/passwd"
@@ -154,8 +154,6 @@ def _taken(text: str, admins: Sequence[Admin], passwd: Table, people: People) ->
 
 
 def _wanted(one: Admin, key: str, people: People) -> Wanted:
-    if one.uid not in SYSTEM_UIDS or not valid_name(one.name):
-        raise NodeError(f"the admin {quoted(one.name)} with uid {one.uid} is refused")
     home = f"{HOMES}/{one.name}"
     return Wanted(one.name, one.uid, home, key, people.homes, people.first, people.last, "name in admins")
 

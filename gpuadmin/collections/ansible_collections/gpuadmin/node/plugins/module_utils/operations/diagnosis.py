@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gpuadmin.common.causes.judge import judge
 from gpuadmin.common.records.diagnosis import DiagnosisOrder as Document
 
 from ..answer import Answer
-from ..causes.judge import judge
 from ..diagnosis.collect import collect
 from ..diagnosis.subject import build_subject
 
@@ -19,4 +19,5 @@ LOOKS = True
 
 def operate(document: Document, check: bool) -> Answer:
     facts = collect(build_subject(document))
-    return Answer(report={"diagnosis": {**facts, "causes": judge(facts, document.person)}})
+    causes = judge(facts, document.person)
+    return Answer(report={"diagnosis": {**facts, "causes": [one.document() for one in causes]}})
