@@ -305,7 +305,8 @@ def _perform(
         last = session.run(PLAYBOOK, list(documents), given, check=False, doing="Opening the accounts")
         # guard: who could not be let in is not said to be let in -> RunResult(run.hosts | armed)
         run = last if _failed(last) else RunResult(run.hosts | armed | _blame(kept, armed))
-    advice = f"mend that, and run it again: {listed(sorted(kept))} stay locked out until then, everybody else is in"
+    stay = f"{listed(sorted(kept))} {'stays' if len(kept) == 1 else 'stay'} locked out until then"
+    advice = f"mend that, and run it again: {stay}, everybody else is in"
     result = {**_result(moves, seen), "kept": kept}
     return report(session, run, result, advice=advice if kept else f"the table says why; {GO_ON}")
 
