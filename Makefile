@@ -23,8 +23,11 @@ TWO = -n 2 --dist loadfile --no-loadscope-reorder
 # These have a virtual machine of their own. Nothing else of that lane can run beside the rest of it, which ends last.
 OWN = tests/e2e/test_lab.py
 # Files with few tests have the long ones: not last, as pytest-xdist would have it.
-FAST = $(PYTEST) -q --durations=20 -n auto --dist loadfile --no-loadscope-reorder -m "not lab and not slow" tests
+FAST = $(PYTEST) -q --durations=20 -n auto --dist loadfile --no-loadscope-reorder -m "not lab and not slow" tests --ignore tests/takeover
 SLOW = $(PYTEST) -q --durations=20 -n auto --dist load -m "not lab and slow" tests
+# What a cluster needs once has tests of its own; of those on the lab, `make e2e` has all.
+TAKEOVER = not slow$(if $(CI),, and not long)
+test-all: TAKEOVER = not lab and not slow
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/gpuadmin/collections
@@ -57,11 +60,15 @@ test: system-test $(READY) ## checks, unit, contract, install; roles and verbs o
 	tail -n +1 -f --pid=$$virtual .cache/virtual.log; wait $$virtual || failed=1; exit $$failed
 
 .PHONY: test-all
-test-all: system-test $(READY) lint test-fast test-slow test-mutants e2e ## all of it: with the faults that take long
+test-all: system-test $(READY) lint test-fast test-takeover test-slow test-mutants e2e ## all of it: with the faults that take long
 
 .PHONY: test-fast
 test-fast: system-fast $(READY) ## what needs no lab
 	@$(FAST)
+
+.PHONY: test-takeover
+test-takeover: system-test $(READY) ## adopt, renumber, move-homes and move-docker, with their stories on light hosts
+	@$(PYTEST) -q --durations=20 $(TWO) -m "$(TAKEOVER)" tests/takeover
 
 .PHONY: test-slow
 test-slow: system-fast $(READY) ## more seeds and moments of what needs no lab
@@ -89,7 +96,7 @@ e2e: system-test $(READY) ## roles and verbs on the lab, with faults
 
 .PHONY: hostile
 hostile: system-test $(READY) ## hostile people while the verbs run: on a loop device, then on the lab (SEED=, MINUTES=10)
-	@GPUADMIN_HOSTILE_SEED=$(SEED) $(PYTEST) -v tests/hostile
+	@GPUADMIN_HOSTILE_SEED=$(SEED) $(PYTEST) -v tests/hostile tests/takeover/hostile
 	@GPUADMIN_HOSTILE_SEED=$(SEED) GPUADMIN_HOSTILE_MINUTES=$(or $(MINUTES),10) $(PYTEST) -v -s tests/e2e/test_hostile.py
 
 .PHONY: test-faults

@@ -27,10 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from _checkout import ROOT
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering import work
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.crawl import count_workers, crawl
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.journal import Plan, Renumbering
-from ansible_collections.gpuadmin.node.plugins.module_utils.renumbering.task import Tally
+
+from gpuadmin.takeover.node.renumbering import work
+from gpuadmin.takeover.node.renumbering.crawl import count_workers, crawl
+from gpuadmin.takeover.node.renumbering.journal import Plan, Renumbering
+from gpuadmin.takeover.node.renumbering.task import Tally
 
 GOAL = 3
 OLD, NEW = 20000, 30000

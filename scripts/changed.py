@@ -31,7 +31,7 @@ def changed(root: Path, stamp: Path) -> list[str]:
 def by_name(names: Iterable[str], root: Path) -> list[str]:
     """Given changed files, return the test files that run whatever pytest-testmon says."""
     tests = {path.relative_to(root).as_posix(): path for path in sorted((root / "tests").rglob("test_*.py"))}
-    quick = {name: path for name, path in tests.items() if not name.startswith("tests/e2e/")}
+    quick = {name: path for name, path in tests.items() if "/e2e/" not in name}
     found: set[str] = set()
     for changed_file in map(Path, names):
         if changed_file.suffix == ".py":

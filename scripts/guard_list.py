@@ -39,15 +39,18 @@ class Guard:
 def mirror(file: str, elsewhere: dict[str, tuple[str, str]]) -> str:
     """Given a file of code, return the test that is named after it; ``elsewhere`` is TESTED_BY of tests/support."""
     path = Path(file)
-    if file.startswith(f"{PLUGINS}/module_utils/"):
-        path = path.relative_to(f"{PLUGINS}/module_utils")
-        if str(path) in elsewhere:
-            return f"tests/{elsewhere[str(path)][0]}"
-        return f"tests/unit/node/{path.with_name(f'test_{path.name}')}"
-    if file.startswith("gpuadmin/") and not file.startswith(PLUGINS):
-        path = path.relative_to("gpuadmin")
-        return f"tests/unit/{path.with_name(f'test_{path.name}')}"
-    return ""
+    if path.is_relative_to(f"{PLUGINS}/module_utils"):
+        name, tests = path.relative_to(f"{PLUGINS}/module_utils"), "unit/node"
+        known = str(name)
+    elif path.is_relative_to("gpuadmin/takeover"):
+        name, tests = path.relative_to("gpuadmin/takeover"), "takeover/unit"
+        known = f"takeover/{name}"
+    elif path.is_relative_to("gpuadmin") and not path.is_relative_to(PLUGINS):
+        name, tests, known = path.relative_to("gpuadmin"), "unit", ""
+    else:
+        return ""
+    test = elsewhere[known][0] if known in elsewhere else f"{tests}/{name.with_name(f'test_{path.name}')}"
+    return f"tests/{test}"
 
 
 def holders(root: Path = ROOT) -> dict[str, list[str]]:

@@ -13,7 +13,6 @@ _EPOCH = date(1970, 1, 1)
 
 def desired(user: User, settings: Settings) -> dict[str, Any]:
     """Given a person, return what every node receives about them: days since the epoch for dates, uid = gid."""
-    expires = None if user.expires is None else (user.expires - _EPOCH).days + 1
     return {
         "name": user.name,
         "uid": user.uid,
@@ -21,7 +20,8 @@ def desired(user: User, settings: Settings) -> dict[str, Any]:
         "shell": settings.accounts.shell,
         "home": f"{settings.homes.path}/{user.name}",
         # shadow(5): "the day on which login is no longer possible", so the day after the last valid one
-        "expires": expires,
+        # guard: an end of long ago is not none -> (user.expires - _EPOCH).days + 1
+        "expires": None if user.expires is None else max((user.expires - _EPOCH).days + 1, 1),
         "locked": user.locked,
         "keys": list(user.keys),
         "docker": user.docker and settings.docker.enabled,

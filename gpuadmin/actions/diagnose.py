@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.answers import Answers
+from gpuadmin.common.causes.cause import HINDERS, NOTE, STOPS, UNKNOWN, Cause
 from gpuadmin.common.text import size_words
 from gpuadmin.config.fields import USER_NAME
 from gpuadmin.config.yamlfile import write_new
 from gpuadmin.console import agree, echo
-from gpuadmin.diagnosis.bundle import archive, contents
-from gpuadmin.diagnosis.finding import Finding, Severity
-from gpuadmin.diagnosis.looked import not_looked_at, right
-from gpuadmin.diagnosis.restarting import restarts
-from gpuadmin.diagnosis.verdict import Asked, bad, first_line, verdict
+from gpuadmin.diagnosis.bundle import make_files, pack_archive
+from gpuadmin.diagnosis.finding import as_document, weigh_cause
+from gpuadmin.diagnosis.looked import list_sound_things, list_unseen
+from gpuadmin.diagnosis.restarting import plan_restarts
+from gpuadmin.diagnosis.verdict import Asked, first_line, is_bad, verdict
 from gpuadmin.display import make_console, styled
 from gpuadmin.errors import ConfigError, ExitCode, RefusedError
 from gpuadmin.options import Options
@@ -35,7 +36,7 @@ TRIAL = (
 )
 GROUPS = ("gpu", "storage", "monitor", "backup")
 _OF_A_HOST = "gpuadmin diagnose --host {}"
-_STYLES = {Severity.STOPS: "bold red", Severity.HINDERS: "yellow", Severity.UNKNOWN: "magenta", Severity.NOTE: "dim"}
+_STYLES = {STOPS: "bold red", HINDERS: "yellow", UNKNOWN: "magenta", NOTE: "dim"}
 
 
 def diagnose(
@@ -84,12 +85,12 @@ def diagnose(
         if restart:
             return _restart(session, asked, run, result)
         # answers of some hosts are still an answer; the exit code says the rest
-        code = run.code or (ExitCode.DIFFERS if bad(found) else ExitCode.DONE)
+        code = run.code or (ExitCode.DIFFERS if is_bad(found) else ExitCode.DONE)
         return report(session, run, result, code=code, show=lambda: None)  # shown before the question
 
 
 def _no_trial(options: Options, trial: bool) -> str | None:
-    """Why the admin wants no session tried, or None."""
+    """The reason why the admin wants no session tried, or None."""
     return (
         "--check starts none"
         if options.check  # guard: a check begins no session
@@ -102,7 +103,7 @@ def _no_trial(options: Options, trial: bool) -> str | None:
 def _restart(session: Session, asked: Asked, looked: RunResult, result: dict[str, Any]) -> int:
     """Restart the person's Docker daemon where they have one, as shown and confirmed, and look again."""
     answers = Answers.of(looked.hosts, list(looked.hosts), "diagnosis")
-    wanted = restarts(str(asked.name), answers.known)
+    wanted = plan_restarts(str(asked.name), answers.known)
     builder = PlanBuilder(f"Restart {asked.name}'s Docker")
     for host, action in wanted.items():
         builder.add(host, action)
@@ -116,10 +117,10 @@ def _restart(session: Session, asked: Asked, looked: RunResult, result: dict[str
     return report(session, run, {**result, "restarted": list(wanted), "after": again}, unknown=[answers])
 
 
-def _bundle(session: Session, path: Path, name: str | None, found: list[Finding], facts: Mapping[str, Any]) -> Any:
+def _bundle(session: Session, path: Path, name: str | None, found: list[Cause], facts: Mapping[str, Any]) -> Any:
     """List what goes into the archive, ask, and write it. Raises RefusedError."""
     people = [user.name for user in session.site.registry.registry.users]
-    files = contents(name, found, facts, people)
+    files = make_files(name, found, facts, people)
     session.console.print(f"{path} would have:" if session.options.check else f"{path} gets:")
     for file, text in files.items():
         session.console.print(f"  {file}  {size_words(len(text.encode()))}")
@@ -127,12 +128,12 @@ def _bundle(session: Session, path: Path, name: str | None, found: list[Finding]
         # guard: an archive is not written unasked
         if not session.options.yes and not (sys.stdin.isatty() and agree("Write it?")):
             raise RefusedError("not confirmed; no archive was written", hint="give --yes where there is no terminal")
-        write_new(path, archive(files))
+        write_new(path, pack_archive(files))
     return {"file": str(path), "contents": {file: len(text.encode()) for file, text in files.items()}}
 
 
 def _asked(session: Session, name: str | None, no_trial: str | None) -> Asked:
-    """Who is asked about, and where this site has homes."""
+    """The person who is asked about, and where this site has homes."""
     site = session.site
     storage = next((one.name for one in site.inventory.group("storage")), None)
     directory = site.settings.accounts.source == "directory"
@@ -142,18 +143,18 @@ def _asked(session: Session, name: str | None, no_trial: str | None) -> Asked:
     )  # fmt: skip
 
 
-def _result(session: Session, run: RunResult, on: list[str], asked: Asked) -> tuple[dict[str, Any], list[Finding]]:
+def _result(session: Session, run: RunResult, on: list[str], asked: Asked) -> tuple[dict[str, Any], list[Cause]]:
     answers = Answers.of(run.hosts, on, "diagnosis")
     times = dict.fromkeys(answers.known, time.time())
     found = verdict(asked, answers.known, answers.unknown, times, _drift(session.site.runs, on))
     return {
         "person": asked.name,
         "verdict": first_line(asked, found, answers.known),
-        "findings": [one.document() for one in found],
+        "findings": [as_document(one) for one in found],
         "facts": dict(answers.known),
         "silent": dict(answers.unknown),
-        "right": right(asked.name, answers.known, found),
-        "not_looked_at": list(not_looked_at(asked.name, answers.known, answers.unknown, asked.untried)),
+        "right": list_sound_things(asked.name, answers.known, found),
+        "not_looked_at": list(list_unseen(asked.name, answers.known, answers.unknown, asked.untried)),
     }, found
 
 
@@ -167,16 +168,16 @@ def _drift(runs: Path, on: list[str]) -> Mapping[str, str]:
     return {}
 
 
-def _show(result: Mapping[str, Any], found: list[Finding]) -> None:
+def _show(result: Mapping[str, Any], found: list[Cause]) -> None:
     """The verdict, its remedy, the rest in the same order, then all evidence, and what the diagnosis did not see."""
     console, first = make_console(json=False), result["verdict"]
-    causes = [one for one in found if one.severity in (Severity.STOPS, Severity.HINDERS)]
-    console.print(styled((first, "bold" if not causes else _STYLES[causes[0].severity])))
+    causes = [one for one in found if weigh_cause(one) in (STOPS, HINDERS)]
+    console.print(styled((first, "bold" if not causes else _STYLES[weigh_cause(causes[0])])))
     if causes:
         console.print(f"  do: {causes[0].todo}")
     rest = [one for one in found if not causes or one is not causes[0]]
     for one in rest:
-        console.print(styled((f"{one.severity}", _STYLES[one.severity]), f": {one.line}"))
+        console.print(styled((weigh_cause(one), _STYLES[weigh_cause(one)]), f": {one.line}"))
         console.print(f"  do: {one.todo}")
     evidence = [line for one in found for line in one.evidence]
     if evidence:
@@ -185,6 +186,5 @@ def _show(result: Mapping[str, Any], found: list[Finding]) -> None:
             console.print(f"  {line}")
     if result["right"]:
         console.print(f"Checked, and fine: {', '.join(result['right'])}.")
-    console.print("Not checked:")
-    for line in result["not_looked_at"]:
-        console.print(f"  {line}")
+    for line in ("Not checked:", *(f"  {line}" for line in result["not_looked_at"])):
+        console.print(line)

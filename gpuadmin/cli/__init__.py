@@ -107,6 +107,8 @@ SECTIONS: dict[str, dict[str, str]] = {
 }
 #: What a full or failing disk of this machine says.
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+#: The verbs of the take-over, which have a package of their own.
+TAKEOVER = ("adopt", "renumber", "move-homes", "move-docker")
 VERBS = {verb: line for verbs in SECTIONS.values() for verb, line in verbs.items()}
 
 
@@ -119,7 +121,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"gpuadmin.cli.{cmd_name.replace('-', '_')}")
+        room = "gpuadmin.takeover.cli" if cmd_name in TAKEOVER else "gpuadmin.cli"
+        module = importlib.import_module(f"{room}.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
 

@@ -55,6 +55,7 @@ def plain_text(value: str, *, longest: int = 200) -> str:
         raise ValueError(f"is {len(value)} characters long; at most {longest} fit")
     # most text is printable ASCII, which needs no look at each character: a site has thousands of keys
     for character in "" if value.isascii() and value.isprintable() else value:
+        # guard: a text has no control character
         if unicodedata.category(character) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp"):
             raise ValueError(f"holds the control character {character!r}; use one line of plain text")
         # guard: unseen characters are no data
@@ -86,7 +87,7 @@ def group_name(value: str) -> str:
 def _name(value: str, reserved: str, wanted: str) -> str:
     if value in RESERVED_NAMES or value.startswith("systemd-"):
         raise ValueError(f"'{value}' is {reserved}; choose another")
-    if not USER_NAME.fullmatch(value):
+    if not USER_NAME.fullmatch(value):  # guard: a name is a plain one
         raise ValueError(f"{value!r} is not {wanted}: 1 to 32 of a-z, 0-9, '_' and '-', first a letter or '_'")
     return value
 
@@ -95,7 +96,7 @@ def ssh_key(value: str) -> str:
     """A plain OpenSSH public key line: type, base64, optional comment; no options such as `command=`."""
     value = plain_text(value.strip(), longest=16384)
     kind, _, rest = value.partition(" ")
-    if kind not in KEY_TYPES:
+    if kind not in KEY_TYPES:  # guard: a key has no options
         if value.startswith("---- BEGIN SSH2 PUBLIC KEY"):
             raise ValueError(
                 "is a key as PuTTY saves it (RFC 4716); ssh-keygen -i -f FILE prints it as a .pub file has it"
@@ -136,6 +137,7 @@ def absolute_path(value: str) -> str:
     """An absolute, normalised path of printable characters without spaces (it goes into fstab-like files)."""
     plain_text(value, longest=1024)
     path = PurePosixPath(value)
+    # guard: a path is a plain absolute one
     if not path.is_absolute() or ".." in path.parts or re.search(r"[\s:\"'\\$*?\[\]%]", value):
         raise ValueError(f"{value!r} must be an absolute path without '..', spaces or quotes")
     return "/" + "/".join(path.parts[1:])

@@ -1,7 +1,6 @@
 """A site's inventory: its hosts, their groups, and how they are reached.
 
-Ansible reads it (resolve.py), so that whatever Ansible accepts is accepted here; what it made of files that are as they
-were is remembered (remembered.py).
+Ansible reads it (resolve.py), so that whatever Ansible accepts is accepted here.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.config.host_variables import NAMES, problems
-from gpuadmin.config.remembered import Remembered, remembered
 from gpuadmin.config.schema import Settings
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
@@ -99,7 +97,6 @@ class Inventory:
 
     directory: Path
     hosts: tuple[Host, ...]
-    remembered: Remembered = field(default_factory=Remembered, repr=False, compare=False)
 
     @property
     def sources(self) -> tuple[Path, ...]:
@@ -120,13 +117,7 @@ class Inventory:
 
     def login(self, host: Host, settings: Settings) -> Login:
         """Ask Ansible how it would log in to a host. Raises ConfigError if it would not use ssh."""
-        what = settings.model_dump(mode="json")
-        known = self.remembered.login(host.name, what)
-        if known is None:
-            self.remembered.asking()
-            known, steady = _ansible().login(self.directory, host.name, what, _LOGIN)
-            if steady:
-                self.remembered.add_login(host.name, what, known)
+        known = _ansible().login(self.directory, host.name, settings.model_dump(mode="json"), _LOGIN)
         kind = known["ansible_connection"]
         if kind not in ("", "ssh", "smart"):
             raise ConfigError(
@@ -147,7 +138,6 @@ class Inventory:
         """
         if pattern is None:
             return self.hosts
-        self.remembered.asking()
         names = _ansible().named(self.directory, pattern, named)
         if not names:
             known = ", ".join(host.name for host in self.hosts) or "none"
@@ -156,7 +146,7 @@ class Inventory:
 
 
 def _ansible() -> Any:
-    """What asks Ansible: a second to import, for what is remembered mostly."""
+    """Import `resolve`, and Ansible with it: `gpuadmin --help` does without."""
     with _apart():
         from gpuadmin.config import resolve
 
@@ -191,15 +181,10 @@ def load_inventory(directory: Path) -> Inventory:
     folder = directory / "inventory"
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such directory", hint="gpuadmin init DIR shows what a site looks like")
-    memory = remembered(folder, _OF_A_HOST)
-    plain = memory.hosts
-    if plain is None:
-        memory.asking()
-        plain = _ansible().hosts(folder, _OF_A_HOST)
-    hosts = tuple(Host(one["name"], tuple(one["groups"]), one["variables"]) for one in plain)
+    found = _ansible().hosts(folder, _OF_A_HOST)
+    hosts = tuple(Host(one["name"], tuple(one["groups"]), one["variables"]) for one in found)
     _refuse_odd_hosts(hosts)
-    memory.set_hosts(plain)
-    return Inventory(folder, hosts, memory)
+    return Inventory(folder, hosts)
 
 
 def _is_host(value: str) -> bool:

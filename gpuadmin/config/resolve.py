@@ -1,7 +1,7 @@
 """What Ansible makes of an inventory: its hosts, the hosts of a pattern, and how it would log in to one.
 
-The only file that imports Ansible, which takes longer than most verbs: inventory.py imports it, where nobody remembers
-the answer (docs/decisions/0125).
+The only file that imports Ansible, which takes longer than `gpuadmin --help`: inventory.py imports it when a verb reads
+a site.
 """
 
 from __future__ import annotations
@@ -65,16 +65,13 @@ def hosts(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
         ]
 
 
-def login(folder: Path, host: str, settings: Mapping[str, Any], names: Sequence[str]) -> tuple[dict[str, str], bool]:
-    """Given a host's name, the site's settings and names of variables, return what those are for it, rendered; and
-    whether they are the same as long as files and settings are: no template of the site's own has a part in them.
-    """
+def login(folder: Path, host: str, settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
+    """Given a host's name, the site's settings and names of variables, return what those are for it, rendered."""
     manager = _load(folder)
     variables = VariableManager(loader=manager._loader, inventory=manager).get_vars(
         host=manager.get_host(host), include_hostvars=False, use_cache=False
     )
     templar = Templar(manager._loader, {**variables, "gpuadmin_site": settings})
-    shipped = yaml.safe_load(content_path("inventory", "groups.yml").read_text(encoding="utf-8"))["all"]["vars"]
 
     def rendered(name: str) -> str:
         try:
@@ -82,12 +79,7 @@ def login(folder: Path, host: str, settings: Mapping[str, Any], names: Sequence[
         except AnsibleError as error:
             raise ConfigError(f"{folder}: {host}: {name}: {error}") from None
 
-    def steady(name: str) -> bool:
-        raw = str(variables.get(name) or "")
-        # guard: a login that a template of the site's own has a part in is asked each time -> True
-        return "{" not in raw or raw == shipped.get(name)
-
-    return {name: rendered(name) for name in names}, all(steady(name) for name in names)
+    return {name: rendered(name) for name in names}
 
 
 def named(folder: Path, pattern: str, given: str) -> frozenset[str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.appending import sync_directory
+from gpuadmin.config.yamlmistake import YamlMistake
 from gpuadmin.config.yamlread import Fields, Items, read_yaml
-from gpuadmin.config.yamlvalues import YamlMistake
 from gpuadmin.errors import ConfigError
 from gpuadmin.reading import decoded, read_limited
 

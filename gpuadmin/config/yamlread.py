@@ -1,4 +1,4 @@
-"""Reading YAML: the parser in C, values as YAML 1.2 has them, and the line of each.
+"""Reading YAML: PyYAML's composer in C, values as YAML 1.2 has them and dates, and the line of each.
 
 What is written goes through ruamel.yaml, which keeps comments and order (rewrite.py); a test holds the two together.
 """
@@ -6,28 +6,30 @@ What is written goes through ruamel.yaml, which keeps comments and order (rewrit
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, ClassVar
 
 import yaml
-from yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-)
 
-from gpuadmin.config.yamlvalues import YamlMistake, value_of
+from gpuadmin.config.yamlmistake import YamlMistake, in_words
 
 MOST_VALUES = 200_000  # in one file: more than ten thousand people have
 MOST_BY_ALIAS = 10_000  # values that aliases may stand for, together: 400 bytes of them can stand for 10^9
 DEEPEST = 50
+LONGEST_NUMBER = 100  # digits
 
-_OPEN_QUOTE = "a quote is opened and not closed"
-_NO_COLON = "has no `: ` between a field and its value"
+_TAG = "tag:yaml.org,2002:"
+#: Of YAML 1.1, which PyYAML knows, these are the same in YAML 1.2.
+_SAME = (f"{_TAG}null", f"{_TAG}timestamp", f"{_TAG}merge")
+#: And these are YAML 1.2's: how each is written without quotes, and its first character.
+_KINDS = {
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    "int": (r"[-+]?(0b_*[01][01_]*|0o_*[0-7][0-7_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*|_*[0-9][0-9_]*)", "-+0123456789"),
+    "float": (
+        r"[-+]?(\._*[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+}
 
 
 class Fields(dict[Any, Any]):
@@ -49,7 +51,37 @@ class Items(list[Any]):
         super().__init__()
         self.lines: list[int] = []
         self.ends: list[int] = []
-        self.block = block  # each item on lines of its own, behind a dash
+        self.block = block  # each item on lines of its own, behind a dash, and without an alias
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # without libyaml it is only slower
+    """PyYAML's loader with the values of YAML 1.2; it ends where a text holds too much, before there is a tree."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
+        first: [one for one in kinds if one[0] in _SAME]
+        for first, kinds in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._values = self._depth = 0
+
+    def descend_resolver(self, parent: Any, _index: Any) -> None:
+        """Count a node that begins. PyYAML calls this for each but an alias."""
+        self._values += 1
+        self._depth += 1
+        if self._values > MOST_VALUES:
+            raise YamlMistake(f"it holds more than {MOST_VALUES} values; is it the right file?", _line(parent))
+        if self._depth > DEEPEST + 1:
+            raise YamlMistake(f"is nested too deeply: {DEEPEST} levels are enough", _line(parent))
+
+    def ascend_resolver(self) -> None:
+        """Count a node that is complete."""
+        self._depth -= 1
+
+
+for _kind, (_written, _first) in _KINDS.items():
+    _Loader.add_implicit_resolver(_TAG + _kind, re.compile(rf"({_written})\Z"), list(_first))
 
 
 def read_yaml(text: str) -> Any:
@@ -57,11 +89,15 @@ def read_yaml(text: str) -> Any:
 
     Raises YamlMistake.
     """
-    reader = _Reader(text)
     try:
-        return reader.document()
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+        finally:
+            loader.dispose()
+        return None if node is None else _Reader(loader).value(node)[0]
     except yaml.MarkedYAMLError as error:
-        raise _mistake(error, text, reader.quote) from None
+        raise in_words(error, text) from None
     except yaml.reader.ReaderError as error:
         line = text.encode()[: error.position].count(b"\n") + 1 if isinstance(error.position, int) else None
         raise YamlMistake(f"holds a character that no YAML file may hold ({error.reason})", line) from None
@@ -70,73 +106,58 @@ def read_yaml(text: str) -> Any:
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
-        loader = getattr(yaml, "CLoader", yaml.Loader)  # a PyYAML that was built without libyaml is only slower
-        self._events: Iterator[Any] = yaml.parse(text, Loader=loader)
-        self._anchors: dict[str, tuple[Any, int]] = {}  # a value, and how many values it holds
-        self._open: set[str] = set()  # anchors of what is not complete yet
+    """Makes values of nodes."""
+
+    def __init__(self, loader: _Loader) -> None:
+        self._loader = loader
+        # nodes: their value, the line behind it, and how many values it holds; None: it is not complete yet
+        self._known: dict[Any, tuple[Any, int, int] | None] = {}
         self._values = self._by_alias = 0
-        self._last = 0  # the line behind the last word
-        self.quote: tuple[int, int] | None = None  # the lines, from 0, of the last value if it has quotes
 
-    def document(self) -> Any:
-        data, seen = None, False
-        for event in self._events:
-            line = event.start_mark.line + 1
-            if isinstance(event, DocumentStartEvent):
-                if seen:
-                    raise YamlMistake("begins a second document (---); only one is read", line)
-                seen = True
-                data = self._value(next(self._events), 0)
-        return data
-
-    def _value(self, event: Any, depth: int) -> Any:
-        anchor, line, end = event.anchor, event.start_mark.line + 1, event.end_mark
-        if isinstance(event, AliasEvent):
-            return self._alias(anchor, event, line)
-        before = self._values
-        self._count(1, line)
-        if depth > DEEPEST:
-            raise YamlMistake(f"is nested too deeply: {DEEPEST} levels are enough", line)
-        if anchor is not None:
-            self._anchors.pop(anchor, None)
-            self._open.add(anchor)
-        if isinstance(event, ScalarEvent):
-            value = value_of(event, line)
-            self.quote = (line - 1, end.line) if event.style in ("'", '"') else None
-            self._last = end.line + (1 if end.column else 0)
-        elif isinstance(event, SequenceStartEvent):
-            value = self._items(event, depth)
+    def value(self, node: Any) -> tuple[Any, int]:
+        """Given a node, return its value, and the line behind its last word."""
+        if node in self._known:
+            return self._again(node)
+        self._known[node], before = None, self._values
+        self._values += 1
+        end = node.end_mark.line + bool(node.end_mark.column)
+        if isinstance(node, yaml.ScalarNode):
+            value = self._scalar(node)
         else:
-            assert isinstance(event, MappingStartEvent)
-            value = self._fields(event, depth)
-        if anchor is not None:
-            self._open.discard(anchor)
-            self._anchors[anchor] = (value, self._values - before)
-        return value
+            value, last = self._items(node) if isinstance(node, yaml.SequenceNode) else self._fields(node)
+            end = end if node.flow_style else last
+        self._known[node] = value, end, self._values - before
+        return value, end
 
-    def _items(self, start: Any, depth: int) -> Items:
-        items = Items(block=not start.flow_style)
-        for event in self._events:
-            if isinstance(event, SequenceEndEvent):
-                break
-            items.lines.append(event.start_mark.line)
-            items.append(self._value(event, depth + 1))
-            items.ends.append(self._last)
-        if start.flow_style:
-            self._last = event.end_mark.line + 1
-        return items
+    def _again(self, node: Any) -> tuple[Any, int]:
+        """What an alias stands for."""
+        known, line = self._known[node], _line(node)
+        if known is None:  # guard: an alias does not stand in what it stands for
+            raise YamlMistake("an alias (*) is in the value that it stands for", line)
+        value, end, weight = known
+        self._by_alias += weight
+        self._values += weight
+        if self._by_alias > MOST_BY_ALIAS:  # guard: aliases stand for a bounded number of values
+            raise YamlMistake(f"its aliases (*) stand for more than {MOST_BY_ALIAS} values; write them out", line)
+        return value, end
 
-    def _fields(self, start: Any, depth: int) -> Fields:
-        fields, merged = Fields(), []
-        for event in self._events:
-            if isinstance(event, MappingEndEvent):
-                break
-            line = event.start_mark.line
-            merges = isinstance(event, ScalarEvent) and event.value == "<<" and event.implicit[0]
-            key = self._value(event, depth + 1)
-            value = self._value(next(self._events), depth + 1)
-            if merges:
+    def _items(self, node: Any) -> tuple[Items, int]:
+        items, end, before = Items(block=not node.flow_style), 0, self._by_alias
+        for below in node.value:
+            item, end = self.value(below)
+            items.lines.append(below.start_mark.line)
+            items.ends.append(end)
+            items.append(item)
+        items.block = items.block and self._by_alias == before
+        return items, end
+
+    def _fields(self, node: Any) -> tuple[Fields, int]:
+        fields, end, merged = Fields(), 0, []
+        for name, below in node.value:
+            line = name.start_mark.line
+            key, _ = self.value(name)
+            value, end = self.value(below)
+            if name.tag == f"{_TAG}merge":
                 merged.append((value, line))
                 continue
             if not isinstance(key, Hashable):
@@ -147,27 +168,38 @@ class _Reader:
             fields.lines[key] = line
         for value, line in merged:
             _merge(fields, value, line)
-        if start.flow_style:
-            self._last = event.end_mark.line + 1
-        return fields
+        return fields, end
 
-    def _alias(self, anchor: str, event: Any, line: int) -> Any:
-        if anchor in self._open:  # guard: an alias does not stand in what it stands for
-            raise YamlMistake(f"the alias *{anchor} is in the value that it stands for", line)
-        if anchor not in self._anchors:
-            raise YamlMistake(f"the alias *{anchor} stands for nothing: no &{anchor} is before it", line)
-        value, weight = self._anchors[anchor]
-        self._by_alias += weight
-        if self._by_alias > MOST_BY_ALIAS:  # guard: aliases stand for a bounded number of values
-            raise YamlMistake(f"its aliases (*) stand for more than {MOST_BY_ALIAS} values; write them out", line)
-        self._count(weight, line)
-        self._last = event.end_mark.line + 1
-        return value
+    def _scalar(self, node: Any) -> Any:
+        """The value of a text. Another program's tag means nothing here: it is a text."""
+        text, tag, kind = node.value, node.tag, node.tag.removeprefix(_TAG)
+        if kind in ("str", "merge", tag):
+            return text
+        if self._loader.resolve(yaml.ScalarNode, text, (True, False)) != tag:
+            problem = f"{text[:40]!r} is no {kind[:40]}, as the tag before it says; leave the tag out"
+            raise YamlMistake(problem, _line(node))
+        if kind in ("null", "bool"):
+            return None if kind == "null" else text.lower() == "true"
+        if kind == "int":
+            return _int(text, _line(node))
+        if kind == "float":
+            return self._loader.construct_yaml_float(node)
+        try:
+            return self._loader.construct_yaml_timestamp(node)
+        except (ValueError, OverflowError):  # 2027-02-30: its field refuses it, with what else is wrong in the file
+            return text
 
-    def _count(self, more: int, line: int) -> None:
-        self._values += more
-        if self._values > MOST_VALUES:
-            raise YamlMistake(f"it holds more than {MOST_VALUES} values; is it the right file?", line)
+
+def _int(text: str, line: int) -> int:
+    digits = text.replace("_", "")
+    if len(digits) > LONGEST_NUMBER:
+        raise YamlMistake(f"holds a number of {len(digits)} digits; a text is put into quotes", line)
+    # YAML 1.2 has no octal number without an `o`: 017 is seventeen
+    return int(digits, 0 if digits.lstrip("-+")[:2] in ("0b", "0o", "0x") else 10)
+
+
+def _line(node: Any) -> int:
+    return int(node.start_mark.line) + 1
 
 
 def _merge(fields: Fields, value: Any, line: int) -> None:
@@ -179,76 +211,3 @@ def _merge(fields: Fields, value: Any, line: int) -> None:
             if key not in fields:
                 fields[key] = item
                 fields.lines[key] = line
-
-
-#: What libyaml says, and how an admin would.
-_WORDS = (
-    (
-        "found character that cannot start any token",
-        "begins with a tab, or with one of @ ` %: put spaces there, or quotes around the text",
-    ),
-    ("tab character", "has a tab where spaces have to be"),
-    (
-        "mapping values are not allowed",
-        "has a second `: ` in one line, or is indented too far; a text with `: ` is put into quotes",
-    ),
-    ("block sequence entries are not allowed", "has a list item (`- `) where none may be; look at the line before it"),
-    (
-        "did not find expected ',' or",
-        "opens a bracket that is not closed, or a comma is missing in it before line {at}",
-    ),
-    ("did not find expected node content", "has a value missing, or a bracket or comma too many"),
-    (
-        "did not find expected key",
-        "is not indented like the lines around it, or a quote or bracket is not closed",
-    ),
-    ("did not find expected '-' indicator", "is not indented like the items (`- `) around it"),
-    ("could not find expected ':'", _NO_COLON),
-    ("found unexpected end of stream", _OPEN_QUOTE),
-    ("found unexpected document indicator", _OPEN_QUOTE),
-    (
-        "did not find expected <document start>",
-        "belongs to nothing before it: it is indented less than the first line, or follows a closed bracket or quote",
-    ),
-    ("did not find expected alphabetic", "has `*` or `&` at the start of a text; put the text into quotes"),
-    ("found unknown escape character", "has a backslash between double quotes; use single quotes"),
-    ("found undefined tag handle", "begins with `!`, which is a tag in YAML; put the text into quotes"),
-)
-#: Of these, the place where it begins is meant, not where the parser gave up: that is lines below, or the file's end.
-_FROM_ITS_BEGINNING = ("end of stream", "document indicator", "could not find expected ':'", "expected ',' or")
-
-
-def _mistake(error: yaml.MarkedYAMLError, text: str, quote: tuple[int, int] | None) -> YamlMistake:
-    """Given the parser's error, return what is wrong, and in which line. `quote`: the lines of the quotes before it."""
-    problem, mark = error.problem or "", error.problem_mark or error.context_mark
-    at = mark.line if mark else 0
-    words = next((words for known, words in _WORDS if known in problem), problem or "cannot be read")
-    line = at
-    if error.context_mark and any(known in problem for known in _FROM_ITS_BEGINNING):
-        line = error.context_mark.line
-    elif quote is not None and quote[0] < quote[1] and quote[1] in (at, at - 1):
-        line, words = quote[0], _OPEN_QUOTE  # it ended where the next one was opened
-    elif "mapping values" in problem or "<document start>" in problem:
-        lines = [(number, one) for number, one in enumerate(text.splitlines()[:at]) if _holds_something(one)]
-        number, before = lines[-1] if lines else (at, ":")
-        if not re.search(r":(\s|$)", before) and not before.lstrip().startswith(("- ", "{", "[", "#")):
-            line, words = number, _NO_COLON  # the parser takes it and the next line for one text
-    if _below_nothing(text.splitlines(), at):
-        line, words = (
-            at,
-            "follows a field that is closed with `[]` or `{{}}`, which means that it is empty: remove these brackets",
-        )
-    return YamlMistake(words.format(at=at + 1), line + 1 if mark else None)
-
-
-def _below_nothing(lines: list[str], at: int) -> bool:
-    """Whether a line belongs to one before it that says that it is empty: an entry below `users: []`."""
-    above = [one for one in lines[:at] if _holds_something(one)]
-    if not above or at >= len(lines) or not re.search(r":\s*(\[\]|\{\})\s*(#.*)?$", above[-1]):
-        return False
-    own, before = (len(one) - len(one.lstrip()) for one in (lines[at], above[-1]))
-    return own > before or (own == before and lines[at].lstrip().startswith("- "))
-
-
-def _holds_something(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")

@@ -1,1 +1,1 @@
-"""What is wrong for a person or on a host: from facts to causes, each with what to do about it. Pure."""
+"""A diagnosis on the controller: the causes of all hosts, in order, each with what to do about it. Pure."""

@@ -1,4 +1,4 @@
-"""A diagnosis as an archive for whoever helps. It is made from what is named here; what is not named does not go in.
+"""A diagnosis as an archive for somebody who helps. Only what is named here goes into it.
 
 No keys or fingerprints, no addresses, no names of people, no command lines, nothing that a person's daemon or journal
 says. Of all text only gpuadmin's own words and the system's stay, so nobody has to know what is a name.
@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from gpuadmin.diagnosis.finding import Finding
+from gpuadmin.common.causes.cause import Cause
+from gpuadmin.diagnosis.finding import weigh_cause
 from gpuadmin.diagnosis.wording import Wording, vocabulary
 
 PERSON = "PERSON"
@@ -40,104 +41,66 @@ TAKEN: Mapping[str, tuple[str, ...] | None] = {
 }  # fmt: skip
 #: Findings that quote a person's daemon, journal or container: only their code goes in.
 QUOTING = ("container", "docker-daemon", "session", "sshd", "unknown")
-#: Parts that ask what is a person's: why one of these is not known may be in their daemon's or journal's own words.
+#: Parts about a person's own things: the reason why one is not known may be in their daemon's or journal's own words.
 PERSONS = ("keys", "sshd", "sessions", "docker", "containers", "trial")
 #: Keys whose text the kernel, the driver or an admin chose, and their part (None: any).
 FREE = (
     (None, "kernel"), (None, "service"), (None, "image"), ("gpus", "name"), ("gpus", "differ"), ("image", "running"),
     ("image", "current"), ("image", "trial"), ("image", "root"),
 )  # fmt: skip
-_SMALL = frozenset(
-    (
-        "a",
-        "i",
-        "s",
-        "x",
-        "am",
-        "an",
-        "as",
-        "at",
-        "be",
-        "by",
-        "do",
-        "eg",
-        "gb",
-        "go",
-        "he",
-        "hi",
-        "id",
-        "if",
-        "in",
-        "is",
-        "it",
-        "kb",
-        "mb",
-        "me",
-        "ms",
-        "my",
-        "no",
-        "of",
-        "ok",
-        "on",
-        "or",
-        "os",
-        "so",
-        "tb",
-        "to",
-        "up",
-        "us",
-        "vs",
-        "we",
-    )
-)
+#: English words that people are called, too.
+_SMALL = frozenset((
+    "a", "i", "s", "x", "am", "an", "as", "at", "be", "by", "do", "eg", "gb", "go", "he", "hi", "id", "if", "in", "is",
+    "it", "kb", "mb", "me", "ms", "my", "no", "of", "ok", "on", "or", "os", "so", "tb", "to", "up", "us", "vs", "we",
+))  # fmt: skip
 _MAIL = re.compile(r"[^\s@<>\"']+@[^\s@<>\"']+\.[A-Za-z]{2,}")
 _KEY = re.compile(r"(?:ssh-[a-z0-9-]+|ecdsa-[a-z0-9-]+|sk-[a-z0-9@.-]+) AAAA[A-Za-z0-9+/=]*|SHA256:[A-Za-z0-9+/]+")
 _ADDRESS = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b|\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f:]*")
 
 
-def contents(
-    name: str | None, found: Sequence[Finding], facts: Mapping[str, Mapping[str, Any]], people: Iterable[str]
+def make_files(
+    name: str | None, found: Sequence[Cause], facts: Mapping[str, Mapping[str, Any]], people: Iterable[str]
 ) -> dict[str, str]:
     """Given a diagnosis, return the files of its archive by name. `people`: names that must not be in it."""
     others = [one for one in people if one != name]
-    hide = partial(redacted, name=name, others=_names(others))
+    hide = partial(redact, name=name, others=_match_names(others))
     wording = Wording([*facts, *(host for one in found for host in one.hosts)])
-    findings = [_all(_finding(one), wording, hide, None, top=True) for one in found]
+    findings = [_hide_all(_take_cause(one), wording, hide, None, top=True) for one in found]
     files = {"README.txt": README, "findings.json": json.dumps(findings, indent=1, ensure_ascii=False)}
     for host, parts in facts.items():
-        taken = _all(_host(parts), wording, hide, None, top=True)
+        taken = _hide_all(_take_host(parts), wording, hide, None, top=True)
         files[f"hosts/{host}.json"] = json.dumps(taken, indent=1, ensure_ascii=False)
     return files
 
 
-def _all(value: Any, wording: Wording, hide: Callable[[str], str], part: str | None, *, top: bool = False) -> Any:
-    """Every text in a value, hidden, and every key that is not one of gpuadmin's words. `part`: of the facts, or a
+def _hide_all(value: Any, wording: Wording, hide: Callable[[str], str], part: str | None, *, top: bool = False) -> Any:
+    """Hide every text in a value, and every key that is not one of gpuadmin's words. `part`: of the facts, or a
     key."""
     if isinstance(value, Mapping):
         return {
             wording.hide(str(key))
-            if _own(key)  # guard: an archive keeps its own words
+            if _is_own_word(key)  # guard: an archive keeps its own words
             else wording.hide(hide(str(key))): hide(inner)
             if isinstance(inner, str) and ((None, key) in FREE or (part, key) in FREE)
-            else _all(inner, wording, hide, str(key) if top or part is None else part)
+            else _hide_all(inner, wording, hide, str(key) if top or part is None else part)
             for key, inner in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [_all(inner, wording, hide, part) for inner in value]
+        return [_hide_all(inner, wording, hide, part) for inner in value]
     return wording.hide(hide(value)) if isinstance(value, str) else value
 
 
-def _own(key: object) -> bool:
-    """Whether it is a word of gpuadmin's own: somebody called `mode` is not in it."""
+def _is_own_word(key: object) -> bool:
+    """Whether a key is a word of gpuadmin's own: somebody called `mode` is not in it."""
     return set(str(key).split("_")) <= vocabulary()
 
 
-def _finding(one: Finding) -> dict[str, Any]:
-    known: dict[str, Any] = {"code": one.code, "severity": str(one.severity), "hosts": list(one.hosts)}
+def _take_cause(one: Cause) -> dict[str, Any]:
+    known: dict[str, Any] = {"code": one.code, "severity": weigh_cause(one), "hosts": list(one.hosts)}
     return known if one.code.startswith(QUOTING) else {**known, "cause": one.cause}
 
 
-def _host(parts: Mapping[str, Any]) -> dict[str, Any]:
+def _take_host(parts: Mapping[str, Any]) -> dict[str, Any]:
     taken: dict[str, Any] = {}
     for part, keys in TAKEN.items():
         known = parts.get(part)
@@ -159,20 +122,20 @@ def _host(parts: Mapping[str, Any]) -> dict[str, Any]:
     return taken
 
 
-def redacted(text: str, name: str | None, others: re.Pattern[str] | None) -> str:
+def redact(text: str, name: str | None, others: re.Pattern[str] | None) -> str:
     """Given a text, return it without mail addresses, keys, network addresses and names of people."""
     for pattern, word in ((_MAIL, "MAIL"), (_KEY, "KEY"), (_ADDRESS, "ADDRESS")):
         text = pattern.sub(word, text)
-    own = _names([] if name is None else [name])
+    own = _match_names([] if name is None else [name])
     for names, word in ((own, PERSON), (others, "SOMEBODY")):
         text = text if names is None else names.sub(word, text)  # guard: an archive has no names of people
     return text
 
 
-def _names(names: Iterable[str]) -> re.Pattern[str] | None:
-    """Where one of the names is; None for no names.
+def _match_names(names: Iterable[str]) -> re.Pattern[str] | None:
+    """Given names, return the pattern that finds them; None for no names.
 
-    One that is an English word of two letters is a name only where it can be nothing else: as the whole text, in a
+    A name that is an English word of two letters is found only where it can be nothing else: as the whole text, in a
     path, before `'s` or a uid. Else there would be little left to read.
     """
     listed = sorted(set(names))
@@ -185,8 +148,8 @@ def _names(names: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(parts)) if parts else None
 
 
-def archive(files: Mapping[str, str]) -> bytes:
-    """The files as a .tar.gz, in which nothing says who made it or where."""
+def pack_archive(files: Mapping[str, str]) -> bytes:
+    """Pack files as a .tar.gz, in which nothing says who made it or where."""
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as squeezed, tarfile.open(fileobj=squeezed, mode="w") as tar:
         for name, text in files.items():

@@ -1,116 +1,43 @@
-"""What a diagnosis finds. The order of the table below decides which cause comes first.
-
-Most causes are found on their host, by the node's code in module_utils/causes; those that need the site or the
-controller's clock, by verdict.py.
-"""
+"""The causes that hosts found, on the controller: their remedies filled in, those of all hosts in one order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any
 
+from gpuadmin.common.causes.cause import Cause
+from gpuadmin.common.causes.judge import CAUSES
 
-class Severity(StrEnum):
-    """`stops`: it does not work at all. `hinders`: it works badly, or will not for long. `note`: worth knowing."""
-
-    STOPS = "stops"
-    HINDERS = "hinders"
-    UNKNOWN = "unknown"
-    NOTE = "note"
+_PLACE = {code: place for place, code in enumerate(CAUSES)}
 
 
-_STOPS = (
-    "not-registered", "removed", "locked", "expired", "account-missing", "other-uid", "locked-here", "expired-here",
-    "host-silent", "nologin", "password-aged", "pam-account", "pam-module", "shell", "not-allowed",
-    "homes-late", "homes-stale", "homes-not-mounted",
-    "no-key", "home-missing", "home-kind", "home-owner", "home-passwd", "home-mode", "homes-full", "homes-inodes",
-    "homes-read-only", "amount-full", "amount-home-full", "processes", "tasks", "manager", "tmp", "quota",
-    "session-pam", "session-home", "session-tmp", "session-process", "session-command", "session-login",
-    # a cause before what follows from it: without newuidmap no daemon runs
-    "docker-missing", "docker-disk", "docker-subids", "docker-mappers", "docker-masked",
-    "docker-data", "docker-daemon", "docker-socket", "session-docker", "gpu-versions", "gpu-driver", "gpu-silent",
-    "gpu-broken", "disk-full", "disk-inodes", "disk-read-only", "names",
-)  # fmt: skip
-_HINDERS = (
-    "amount-over", "amount-docker-over", "home-others", "session-noise", "session-late", "session-cut", "dns",
-    "gpu-lost", "gpu-cdi", "gpu-full", "gpu-grant", "container-oom", "container-gpu", "container-killed",
-    "container-architecture", "container-program", "memory-limit", "memory", "memory-kills", "clock",
-    "trial", "homes-slow", "refused-key",
-    "gpu-kernels",  # what does not work now comes before what will not after a boot
-)  # fmt: skip
-_NOTES = (
-    "docker-not-given",  # the site wants it so
-    "sshd", "docker-answer", "units", "reboot", "clock-free", "home-keys", "drift", "pending", "gpu-worse", "gpu-held",
-    "gpu-granted", "container",
-)  # fmt: skip
-#: Code → how bad it is, in the order in which causes are named: who is locked out does not care what Docker lacks.
-CODES: Mapping[str, Severity] = {
-    **dict.fromkeys(_STOPS, Severity.STOPS),
-    **dict.fromkeys(_HINDERS, Severity.HINDERS),
-    "unknown": Severity.UNKNOWN,
-    **dict.fromkeys(_NOTES, Severity.NOTE),
-}
-_PLACE = {code: place for place, code in enumerate(CODES)}
+def read_cause(host: str, found: Mapping[str, Any], storage: str, export: str) -> Cause:
+    """Given a cause that a host reported, return it. `storage` serves the homes from the directory `export`."""
+    code = str(found["code"]) if found["code"] in CAUSES else "unknown"
+    remedy = str(found["remedy"]).replace("STORAGE", storage).replace("EXPORT", export)
+    evidence = tuple(f"{host}: {line}" for line in found["evidence"])
+    return Cause(code, str(found["cause"]), remedy, evidence, (host,))
 
 
-@dataclass(frozen=True)
-class Finding:
-    """`cause`: a sentence without its host. `remedy`: what to type or to do, with HOSTS for where it holds.
-
-    `evidence`: where it was seen, in lines. `hosts`: where it holds; none where it holds for the site.
-    """
-
-    code: str
-    cause: str
-    remedy: str
-    evidence: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, host: str, cause: Mapping[str, Any], storage: str, export: str) -> Finding:
-        """What a host found by itself. Its storage host and the directory of the homes there are filled in."""
-        code = str(cause["code"]) if cause["code"] in CODES else "unknown"
-        remedy = str(cause["remedy"]).replace("STORAGE", storage).replace("EXPORT", export)
-        evidence = tuple(f"{host}: {line}" for line in cause["evidence"])
-        return cls(code, str(cause["cause"]), remedy, evidence, (host,))
-
-    @property
-    def severity(self) -> Severity:
-        return CODES[self.code]
-
-    @property
-    def line(self) -> str:
-        """The finding in one line: `node1, node2: the account is locked`."""
-        return f"{', '.join(self.hosts)}: {self.cause}" if self.hosts else self.cause
-
-    @property
-    def todo(self) -> str:
-        """The remedy, with the hosts that it is for."""
-        return self.remedy.replace("HOSTS", ",".join(self.hosts))
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "code": self.code,
-            "severity": str(self.severity),
-            "cause": self.cause,
-            "remedy": self.todo,
-            "evidence": list(self.evidence),
-            "hosts": list(self.hosts),
-        }
+def weigh_cause(cause: Cause) -> str:
+    """Return how bad a cause is: one of SEVERITIES."""
+    return CAUSES[cause.code].severity
 
 
-def ordered(found: Iterable[Finding]) -> list[Finding]:
-    """The most decisive first; what is the same on several hosts is one finding that names them all."""
-    merged: dict[tuple[str, str], Finding] = {}
+def as_document(cause: Cause) -> dict[str, Any]:
+    """The cause as `--json` has it."""
+    return {**cause.document(), "severity": weigh_cause(cause), "remedy": cause.todo, "hosts": list(cause.hosts)}
+
+
+def order_causes(found: Iterable[Cause]) -> list[Cause]:
+    """Order causes, the most decisive first; one that several hosts found names them all."""
+    merged: dict[tuple[str, str], Cause] = {}
     for one in found:
-        key = (one.code, one.cause)
-        known = merged.get(key)
-        if known is None:
-            merged[key] = one
-        else:
+        known = merged.setdefault((one.code, one.cause), one)
+        if known is not one:
             hosts = (*known.hosts, *(host for host in one.hosts if host not in known.hosts))
-            merged[key] = replace(known, hosts=hosts, evidence=(*known.evidence, *one.evidence))
-    # where it holds for all, it is more likely the cause than where it holds for one
+            evidence = (*known.evidence, *one.evidence)
+            merged[one.code, one.cause] = replace(known, hosts=hosts, evidence=evidence)
+    # a cause of all hosts is more likely the one than a cause of one host
     return sorted(merged.values(), key=lambda one: (_PLACE[one.code], -len(one.hosts)))

@@ -1,4 +1,4 @@
-"""Where a person's Docker daemon would be restarted, and what ends with it."""
+"""Restarts of a person's Docker daemon: on which hosts, and what ends with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from gpuadmin.common.text import counted
 
 
-def restarts(name: str, known: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+def plan_restarts(name: str, known: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Given what hosts answered, return by host what a restart does there. Without a user manager nothing runs."""
     found: dict[str, str] = {}
     for host, facts in known.items():
@@ -17,11 +17,11 @@ def restarts(name: str, known: Mapping[str, Mapping[str, Any]]) -> dict[str, str
             continue
         if sessions is not None and sessions["manager"] != "active":
             continue
-        found[host] = f"restart {name}'s Docker daemon: {_ends(facts)}"
+        found[host] = f"restart {name}'s Docker daemon: {_count_ends(facts)}"
     return found
 
 
-def _ends(facts: Mapping[str, Any]) -> str:
+def _count_ends(facts: Mapping[str, Any]) -> str:
     containers = facts.get("containers")
     if containers is None:
         return "it is not known how many containers run; all of them end"

@@ -1,4 +1,4 @@
-"""Which words may stay in a text for outsiders: those of gpuadmin's own sentences and of the system.
+"""Words that may stay in a text for outsiders: those of gpuadmin's own sentences and of the system.
 
 Whatever else is in it (a login name that no users.yml has, somebody's mount point, a directory, a container) becomes a
 placeholder, the same one wherever it stands. So keeping a name out needs no knowledge of it.
@@ -14,8 +14,10 @@ from functools import cache
 
 from gpuadmin.content import collections_path
 
-#: Where the sentences of a diagnosis are written.
-_SOURCES = ("diagnosis", "causes", "gpus")
+#: Directories in which the sentences of a diagnosis are written, below the node's code and below this package.
+_SOURCES, _COMMON = ("diagnosis", "gpus"), "common/causes"
+#: Functions that make a text for the person themselves, which no archive has.
+_FOR_PEOPLE = ("Text", "tell_admins", "type_command")
 #: Directories and file systems that every system has, and what systemd and ssh say of themselves.
 _SYSTEM = """
 bin boot dev etc home lib lib64 local media mnt opt proc root run sbin scratch srv storage storage1 sys tmp usr var
@@ -41,9 +43,9 @@ class Wording:
 
     def hide(self, text: str) -> str:
         """Given a text, return it with a placeholder for each word that is not known to be harmless."""
-        return _TOKEN.sub(lambda found: self._kept(found[0]), text)
+        return _TOKEN.sub(lambda found: self._hide_word(found[0]), text)
 
-    def _kept(self, token: str) -> str:
+    def _hide_word(self, token: str) -> str:
         if token in self._known or _NUMBER.fullmatch(token) or _PLACEHOLDER.fullmatch(token):
             return token
         parts = [part for part in _SEPARATED.split(token) if part]
@@ -57,21 +59,25 @@ class Wording:
 
 @cache
 def vocabulary() -> frozenset[str]:
-    """The words, in lower case."""
+    """Return the words that may stay, in lower case."""
     found = set(_SYSTEM.split())
-    for text in (*_sentences(), *(os.strerror(number) for number in range(1, 134))):
+    for text in (*_read_sentences(), *(os.strerror(number) for number in range(1, 134))):
         found.update(word.lower() for word in _PART.findall(text))
     return frozenset(found)
 
 
-def _sentences() -> Iterator[str]:
-    """The texts of the code that looks and judges, without what is said of it there."""
+def _read_sentences() -> Iterator[str]:
+    """The texts of the code that looks and judges, without docstrings and what only the person is told."""
     top = collections_path() / "ansible_collections/gpuadmin/node/plugins/module_utils"
-    for path in sorted(path for name in _SOURCES for path in (top / name).glob("*.py")):
+    places = [*(top / name for name in _SOURCES), collections_path().parent / _COMMON]
+    for path in sorted(path for place in places for path in place.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        docstrings = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
+        left_out = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
         for one in ast.walk(tree):
-            if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in docstrings:
+            if isinstance(one, ast.Call) and ast.unparse(one.func) in _FOR_PEOPLE:
+                left_out.update(id(inner) for inner in ast.walk(one))
+        for one in ast.walk(tree):
+            if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in left_out:
                 yield one.value
             elif isinstance(one, ast.AnnAssign) and isinstance(
                 one.target, ast.Name

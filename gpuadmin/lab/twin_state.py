@@ -16,10 +16,9 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
-from gpuadmin.adoption.kept import Kept
-from gpuadmin.adoption.page import FORMAT
 from gpuadmin.ansible.shapes import adoption as shapes
 from gpuadmin.common.text import counted, listed
+from gpuadmin.config.adopted import DOCUMENT, FORMAT
 from gpuadmin.config.load import Site
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError, GpuadminError
@@ -30,7 +29,6 @@ from gpuadmin.lab.releases import DEFAULT, RELEASES
 from gpuadmin.lab.state import Host, Lab
 from gpuadmin.text import one_line
 
-_COPY = "adoption.json"
 _MOST_BYTES = 256 << 20
 _SECONDS = 120.0
 #: Reads the program, and what it is to make after that, from standard input: no word of either is in a command line.
@@ -41,7 +39,7 @@ class _Seen(TypedDict):
     file_systems: Annotated[list[shapes.Mounted], Field(max_length=200)]
     exports: Annotated[list[shapes.Export], Field(max_length=200)]
     docker: shapes.Docker | None
-    seen: Kept
+    seen: shapes.Kept
 
 
 class _Document(TypedDict):
@@ -95,7 +93,7 @@ def read(path: Path) -> State:
 
 def of(directory: Path, given: Path | None, *, new: bool) -> State | None:
     """The state that a lab has: the file `given`, of a `new` one, and afterwards the copy in its own directory."""
-    copy = directory / _COPY
+    copy = directory / DOCUMENT
     if given is None:
         return read(copy) if copy.exists() else None
     found = read(given)
@@ -110,7 +108,7 @@ def of(directory: Path, given: Path | None, *, new: bool) -> State | None:
 
 def keep(lab: Lab, found: State) -> None:
     """Keep it with the lab."""
-    write_atomically(lab.directory / _COPY, found.text)
+    write_atomically(lab.directory / DOCUMENT, found.text)
 
 
 def plant(lab: Lab, real: Site, found: State, hosts: Sequence[Host], progress: Progress) -> None:

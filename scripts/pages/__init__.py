@@ -13,7 +13,7 @@ def pages() -> dict[str, str]:
     from gpuadmin.mail.examples import mails_page
     from gpuadmin.pages.guide import example
 
-    from . import alerts, architecture, decisions, metrics, releases
+    from . import alerts, architecture, causes, decisions, metrics, releases
 
     return {
         "docs/mails.md": mails_page(),
@@ -25,6 +25,7 @@ def pages() -> dict[str, str]:
         "docs/architecture.svg": architecture.picture(),
         "docs/architecture.md": architecture.page((ROOT / "docs/architecture.md").read_text(encoding="utf-8")),
         "docs/monitoring.md": alerts.page((ROOT / "docs/monitoring.md").read_text(encoding="utf-8")),
+        "docs/diagnose.md": causes.page((ROOT / "docs/diagnose.md").read_text(encoding="utf-8")),
         "docs/decisions/README.md": decisions.index(),
     }
 

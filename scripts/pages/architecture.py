@@ -20,6 +20,8 @@ Layers = list[list[str]]
 BASES = {
     "controller": ROOT / "gpuadmin",
     "node": ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins/module_utils",
+    "takeover": ROOT / "gpuadmin/takeover",
+    "takeover-node": ROOT / "gpuadmin/takeover/node",
 }
 
 
@@ -127,7 +129,10 @@ def tables() -> str:
     """The rooms of both sides, and the rules in words, as Markdown."""
     found: list[dict[str, Any]] = rules()["tool"]["importlinter"]["contracts"]
     lines = ["### The controller: `gpuadmin/`", "", *table("controller")]
-    lines += ["", "### A node: `module_utils/`", "", *table("node"), "", "### The rules that `make lint` checks", ""]
+    lines += ["", "### A node: `module_utils/`", "", *table("node")]
+    lines += ["", "### The take-over: `gpuadmin/takeover/`", "", *table("takeover")]
+    lines += ["", "### The take-over on a node: `gpuadmin/takeover/node/`", "", *table("takeover-node")]
+    lines += ["", "### The rules that `make lint` checks", ""]
     for one in found:
         debts = len(one.get("ignore_imports", []))
         lines.append(

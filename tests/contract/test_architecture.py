@@ -51,6 +51,13 @@ FORBIDDEN = (
     (f"{NODE}/fields.py", "from gpuadmin import text as of_the_controller", "module_utils.fields -> gpuadmin.text"),
     (f"{NODE}/fields.py", "from . import cli", "module_utils.fields -> MODULE_UTILS.cli"),
     ("gpuadmin/text.py", "import MODULE_UTILS.text", "gpuadmin.text -> MODULE_UTILS"),
+    ("gpuadmin/cli/init.py", "import gpuadmin.takeover.cli.adopt", "cli.init -> gpuadmin.takeover.cli.adopt"),
+    (f"{NODE}/fields.py", "import gpuadmin.takeover.node.cli", "module_utils.fields -> gpuadmin.takeover.node.cli"),
+    (
+        "gpuadmin/takeover/plans/renumbering.py",
+        "from gpuadmin.takeover import node",
+        "renumbering -> gpuadmin.takeover.node",
+    ),
 )
 
 
@@ -87,9 +94,9 @@ def test_a_new_room_needs_a_place(copy: Path) -> None:
     assert "new_room" in output
 
 
-@pytest.mark.parametrize("side", ["controller", "node"])
-def test_every_room_says_what_it_is(side: str) -> None:
+@pytest.mark.parametrize(("side", "least"), [("controller", 10), ("node", 10), ("takeover", 4), ("takeover-node", 5)])
+def test_every_room_says_what_it_is(side: str, least: int) -> None:
     architecture = load("pages").architecture
     rooms = [room for layer in architecture.layers(side) for room in layer]
-    assert len(rooms) > 10
+    assert len(rooms) > least
     assert [room for room in rooms if room != "__main__" and not architecture.meaning(side, room)] == []

@@ -1,5 +1,6 @@
 """The code that hosts keep is this installation's, and every operation is called so that it is what runs."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,13 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible.executor import module_common
-from ansible_collections.gpuadmin.node.plugins.module_utils import operations
 from ansible_collections.gpuadmin.node.plugins.modules import operation
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import code
 
-from tests.support.node_code import PACKAGE, write_out
+from tests.support.node_code import write_out
+from tests.support.operations import PLACES, modules, names
 
 COLLECTION = Path(__file__).resolve().parents[2] / "gpuadmin/collections/ansible_collections/gpuadmin/node"
-OPERATIONS = sorted(path.stem for path in Path(operations.__file__).parent.glob("*.py") if path.stem != "__init__")
 
 
 def test_each_operation_has_a_name_for_tasks() -> None:
@@ -21,28 +22,41 @@ def test_each_operation_has_a_name_for_tasks() -> None:
     own = {path.stem for path in (COLLECTION / "plugins/action").glob("*.py")}
     assert own == {"code", "files", "operation", "preflight"}
     assert routing.pop("operation") == {"action_plugin": "gpuadmin.node.operation"}
-    assert set(routing) == set(OPERATIONS) - own
+    assert set(routing) == set(modules()) - own
     assert all(entry == {"redirect": "gpuadmin.node.operation"} for entry in routing.values())
 
 
+@pytest.fixture(scope="module", params=[False, True], ids=["daily", "with the take-over"])
+def takeover(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(takeover: bool, tmp_path_factory: pytest.TempPathFactory) -> Path:
     top = tmp_path_factory.mktemp("kept")
-    write_out(top)
+    write_out(top, takeover=takeover)
     return top
 
 
-def test_every_operation_finds_in_it_what_it_imports(place: Path) -> None:
+def test_every_operation_finds_in_it_what_it_imports(place: Path, takeover: bool) -> None:
     """In a process that has neither this project nor Ansible."""
-    names = [f"{PACKAGE}.operations.{name}" for name in OPERATIONS]
-    line = f"import importlib, sys; sys.path.insert(0, {str(place)!r}); [importlib.import_module(n) for n in {names!r}]"
+    found = [f"{one.__name__}.{name}" for one in PLACES[: 1 + takeover] for name in names(one)]
+    line = f"import importlib, sys; sys.path.insert(0, {str(place)!r}); [importlib.import_module(n) for n in {found!r}]"
     done = subprocess.run([sys.executable, "-I", "-S", "-B", "-c", line], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_it_is_the_code_of_this_installation(place: Path) -> None:
+@pytest.mark.holds("a host that is not taken over has nothing of the take-over")
+def test_daily_code_has_nothing_of_the_take_over() -> None:
+    assert "takeover/" not in "".join(json.loads(code().text))
+    assert "gpuadmin/takeover/node/renumbering/work.py" in json.loads(code(True).text)
+
+
+def test_it_is_the_code_of_this_installation(place: Path, takeover: bool) -> None:
     content = COLLECTION.parents[2]
-    for top, below in ((COLLECTION / "plugins/module_utils", content), (content.parent / "common", content.parents[1])):
+    tops = [(COLLECTION / "plugins/module_utils", content), (content.parent / "common", content.parents[1])]
+    tops += [(content.parent / "takeover/node", content.parents[1])] if takeover else []
+    for top, below in tops:
         assert (top / "__init__.py").is_file()
         for path in top.rglob("*.py"):
             assert (place / path.relative_to(below)).read_text() == path.read_text()

@@ -1,16 +1,14 @@
 """The collection: what its README and its metadata say is true."""
 
-import importlib
 from pathlib import Path
 
 import yaml
-from ansible_collections.gpuadmin.node.plugins.module_utils import operations
 
 import gpuadmin
+from tests.support.operations import modules
 
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTION = ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node"
-OPERATIONS = sorted(path.stem for path in Path(operations.__file__).parent.glob("*.py") if path.stem != "__init__")
 
 
 def test_metadata_is_true() -> None:
@@ -24,6 +22,6 @@ def test_metadata_is_true() -> None:
 
 def test_readme_says_what_each_operation_does() -> None:
     lines = (COLLECTION / "README.md").read_text().splitlines()
-    documents = {name: importlib.import_module(f"{operations.__name__}.{name}").Document for name in OPERATIONS}
+    documents = {name: module.Document for name, module in modules().items()}
     wanted = [f"| `{name}` | {one.__doc__.partition(chr(10))[0]} |" for name, one in documents.items()]
     assert [line for line in lines if line.startswith("| `")] == wanted

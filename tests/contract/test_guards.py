@@ -101,12 +101,14 @@ def test_which_tests_hold_a_guard(tmp_path: Path) -> None:
     node = tmp_path / lists.PLUGINS / "module_utils"
     for path, names in {
         tmp_path / "gpuadmin/a/b.py": ["own", "named", "both"], tmp_path / "gpuadmin/c.py": ["nobody's", "file's"],
+        tmp_path / "gpuadmin/takeover/node/d/e.py": ["taken over"], tmp_path / "gpuadmin/takeover/d/f.py": ["once"],
         node / "d/e.py": ["node's"], node / "f.py": ["elsewhere"], node.parent / "modules/g.py": ["module's"],
     }.items():  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"a()  # guard: {name}\n" for name in names))
     for name, text in {
         "unit/a/test_b.py": "@pytest.mark.holds('both')\ndef test_x(): pass\n",
+        "takeover/unit/node/d/test_e.py": "", "takeover/unit/test_f.py": "",
         "unit/node/d/test_e.py": "", "unit/node/test_h.py": "",
         "e/test_i.py": (
             "pytestmark = [pytest.mark.root, pytest.mark.holds(\"file's\")]\nclass TestK:\n"
@@ -116,12 +118,13 @@ def test_which_tests_hold_a_guard(tmp_path: Path) -> None:
         path = tmp_path / "tests" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    table = {"f.py": ("unit/node/test_h.py", "why")}
+    table = {"f.py": ("unit/node/test_h.py", "why"), "takeover/d/f.py": ("takeover/unit/test_f.py", "why")}
     found = {one.name: one for one in lists.read_guards(tmp_path, table)}
     assert {name: one.tests for name, one in found.items()} == {
         "own": ("tests/unit/a/test_b.py",), "named": ("tests/e/test_i.py::TestK::test_y",),
         "both": ("tests/e/test_i.py::TestK::test_y", "tests/unit/a/test_b.py::test_x"),
         "nobody's": (), "file's": ("tests/e/test_i.py",), "node's": ("tests/unit/node/d/test_e.py",),
+        "taken over": ("tests/takeover/unit/node/d/test_e.py",), "once": ("tests/takeover/unit/test_f.py",),
         "elsewhere": ("tests/unit/node/test_h.py",), "module's": ("tests/e/test_i.py::TestK::test_y",),
     }  # fmt: skip
     assert [name for name, one in found.items() if "no test is named" in one.problem] == ["nobody's"]

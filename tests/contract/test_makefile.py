@@ -197,4 +197,5 @@ def test_one_lane_that_fails_fails_the_test(fails: str, checkout: Path) -> None:
     assert (done.returncode != 0) is bool(fails)
     said = [line.strip("<>") for line in done.stdout.splitlines() if line.strip("<>") in LANES]
     assert said == list(LANES), "all lanes run to their end, and what was in the background is printed last"
+    assert "tests --ignore tests/takeover" in (checkout / "ran").read_text(), "make test-takeover has them"
     assert "--lane virtual tests/e2e --ignore tests/e2e/test_lab.py" in (checkout / "ran").read_text()

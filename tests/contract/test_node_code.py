@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.offenders import find_offenders
+from tests.support.scripts import load
 from tests.support.tested_by import TESTED_BY
 
 PLUGINS = Path(__file__).parents[2] / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins"
 TESTS = Path(__file__).parents[1]
+PACKAGE = TESTS.parent / "gpuadmin"
+#: Where node code is → its files' names begin with that here.
+PLACES = {PLUGINS / "module_utils": "", PACKAGE / "takeover/node": "takeover/node/"}
 
 #: What imports a module of the effect, and why it does not go through the one helper.
 EFFECTS = {
@@ -21,7 +25,7 @@ EFFECTS = {
         "module_utils/backups/transfer.py": "talks with the other host through the pipes of ssh",
         "module_utils/backups/accounting.py": "pipes between mariadb, which speaks as another user, and gzip",
         "module_utils/homes/packing.py": "an archive through a pipe, with limits of its own, ended by what it sees",
-        "module_utils/root_docker/volumes.py": "a pipe between tar and tar as a person, in their namespace",
+        "takeover/node/root_docker/volumes.py": "a pipe between tar and tar as a person, in their namespace",
         "module_utils/images/publish.py": "a pipe between btrfs send and zstd",
         "module_utils/images/stream.py": "a pipe between zstd and btrfs receive",
     },
@@ -44,7 +48,12 @@ WORDS = {
 
 
 def sources() -> dict[str, str]:
-    found = {str(path.relative_to(PLUGINS)): path.read_text() for path in sorted(PLUGINS.rglob("*.py"))}
+    places = {PLUGINS: PLUGINS, PACKAGE / "takeover/node": PACKAGE}
+    found = {
+        str(path.relative_to(above)): path.read_text()
+        for place, above in places.items()
+        for path in sorted(place.rglob("*.py"))
+    }
     assert len(found) > 80, "this is where it lies"
     return found
 
@@ -94,16 +103,22 @@ def test_errors_of_the_system_are_told_in_words() -> None:
 
 def utilities() -> list[str]:
     """All but the operations: each is asked for by name, and test_documents.py asks all of them."""
-    found = PLUGINS.joinpath("module_utils").rglob("*.py")
-    names = [str(path.relative_to(PLUGINS / "module_utils")) for path in found if path.name != "__init__.py"]
-    names = [name for name in names if not name.startswith("operations/")]
+    names = [
+        f"{prefix}{path.relative_to(place)}"
+        for place, prefix in PLACES.items()
+        for path in place.rglob("*.py")
+        if path.name != "__init__.py" and path.parent.name != "operations"
+    ]
     assert len(names) > 80, "this is where it is"
     return sorted(names)
 
 
 def mirrored(name: str) -> Path:
-    path = Path(name)
-    return TESTS / "unit/node" / path.parent / f"test_{path.name}"
+    return TESTS.parent / load("guard_list").mirror(str(placed(name).relative_to(TESTS.parent)), {})
+
+
+def placed(name: str) -> Path:
+    return PACKAGE / name if name.startswith("takeover/") else PLUGINS / "module_utils" / name
 
 
 def imports(test: Path, name: str) -> bool:
@@ -133,15 +148,18 @@ def check_test(name: str) -> None:
 
 def test_what_is_tested_elsewhere_is_there() -> None:
     for name, (test, reason) in TESTED_BY.items():
-        assert (PLUGINS / "module_utils" / name).is_file(), f"{name} is gone, and its line in TESTED_BY goes"
+        assert placed(name).is_file(), f"{name} is gone, and its line in TESTED_BY goes"
         assert (TESTS / test).is_file(), f"{name}: there is no {test}"
         assert len(reason.split()) >= 3, f"{name}: why is its test elsewhere?"
         # a program that is run, and data that is held against pages or code
-        assert name in ("cli.py", "paths.py") or imports(TESTS / test, name), f"{test} does not import {name}"
+        assert Path(name).name in ("cli.py", "paths.py") or imports(TESTS / test, name), (
+            f"{test} does not import {name}"
+        )
 
 
 def test_a_test_is_named_after_what_is_there() -> None:
     """A test of a package is of a file in it."""
-    for path in (TESTS / "unit/node").glob("*/test_*.py"):
-        name = f"{path.parent.name}/{path.name.removeprefix('test_')}"
-        assert (PLUGINS / "module_utils" / name).is_file(), f"{path.name} is named after nothing in {path.parent.name}"
+    for tests, place in zip(("unit/node", "takeover/unit/node"), PLACES, strict=True):
+        for path in (TESTS / tests).glob("*/test_*.py"):
+            name = f"{path.parent.name}/{path.name.removeprefix('test_')}"
+            assert (place / name).is_file(), f"{path.name} is named after nothing in {path.parent.name}"

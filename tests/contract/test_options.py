@@ -96,7 +96,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "gpuadmin.actions.bootstrap.pin", lambda _session, hosts: {one.name: {"state": "pinned"} for one in hosts}
     )
     monkeypatch.setattr(
-        "gpuadmin.actions.shared.outside.pin",
+        "gpuadmin.takeover.actions.shared.outside.pin",
         lambda _session, hosts, **_more: {one.name: {"state": "pinned"} for one in hosts},
     )
     return found

@@ -23,7 +23,9 @@ from tests.support.scripts import load
 ROOT = Path(__file__).resolve().parents[2]
 NODE_CODE = ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins/module_utils"
 COMMON, DASHBOARD = ROOT / "gpuadmin/common", ROOT / "gpuadmin/dashboard"
-SHIPPED = sorted(path for top in (NODE_CODE, COMMON, DASHBOARD) for path in top.rglob("*.py"))
+NODE_PACKAGE = "ansible_collections.gpuadmin.node.plugins.module_utils"
+TAKEOVER = ROOT / "gpuadmin/takeover/node"
+SHIPPED = sorted(path for top in (NODE_CODE, COMMON, DASHBOARD, TAKEOVER) for path in top.rglob("*.py"))
 
 
 def tracked() -> list[Path]:
@@ -128,12 +130,17 @@ def test_node_side_code_needs_python_alone() -> None:
 
 
 def check_imports(path: Path) -> None:
-    tops = [*(top for top in (NODE_CODE, DASHBOARD) if path.is_relative_to(top)), COMMON]
+    tops = [*(top for top in (NODE_CODE, DASHBOARD, TAKEOVER) if path.is_relative_to(top)), COMMON]
     known = sys.stdlib_module_names | ({"jinja2", "starlette", "uvicorn"} if DASHBOARD in tops else set())
     for node in ast.walk(ast.parse(path.read_text(), feature_version=(3, 9))):
         assert not isinstance(node, ast.Match), "Python 3.9 has no match"
         if isinstance(node, ast.Import):
             assert {name.name.partition(".")[0] for name in node.names} <= known
+        elif TAKEOVER in tops and isinstance(node, ast.ImportFrom) and str(node.module).startswith(NODE_PACKAGE):
+            place = NODE_CODE.joinpath(*str(node.module)[len(NODE_PACKAGE) :].split("."))
+            for name in node.names:
+                files = place.with_suffix(".py"), place / f"{name.name}.py", place / name.name / "__init__.py"
+                assert any(file.exists() for file in files), name.name
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and not str(node.module).startswith("gpuadmin."):
             assert str(node.module).partition(".")[0] in known, node.module
         elif isinstance(node, ast.ImportFrom):

@@ -1,6 +1,5 @@
 """A role's variables: defaults, argument_specs, what the inventory gives it, and what its tasks use, agree."""
 
-import importlib
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -9,7 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpuadmin.node.plugins.module_utils import operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import host_facts
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.documents import declared
 from jinja2 import Environment
@@ -19,6 +17,7 @@ from gpuadmin.config.schema import Settings
 from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.hosts import ROLES as GIVEN
 from gpuadmin.desired.hosts import variables
+from tests.support.operations import modules
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -68,6 +67,7 @@ def test_the_anatomy_of_a_role(role: str) -> None:
 
 #: What looks, and changes nothing. On a machine to be made ready there is nothing yet that more could be asked of.
 LOOKS = {"ansible.builtin.assert"}
+OPERATIONS = modules()
 BEFORE_PYTHON = {"bootstrap": {"ansible.builtin.raw", "ansible.builtin.set_fact"}}
 
 
@@ -87,7 +87,7 @@ def looks(role: str, task: dict[str, Any]) -> bool:
         return action != "ansible.builtin.raw" or task["changed_when"] is False
     if action.startswith("gpuadmin.node."):
         name = action.rpartition(".")[2]
-        return name == "preflight" or getattr(importlib.import_module(f"{operations.__name__}.{name}"), "LOOKS", False)
+        return name == "preflight" or getattr(OPERATIONS[name], "LOOKS", False)
     return action in LOOKS
 
 
@@ -252,7 +252,7 @@ def test_roles_do_not_know_the_site() -> None:
 
 def fields_of(role: str) -> set[str]:
     """Fields that operations take from a role's variables."""
-    found = (declared(path.stem) for path in Path(operations.__path__[0]).glob("[a-z]*.py"))
+    found = map(declared, OPERATIONS)
     return {field for whose, fields in found if whose == role for field in fields}
 
 

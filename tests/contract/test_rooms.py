@@ -12,13 +12,14 @@ from tests.support.offenders import find_offenders
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "gpuadmin"
 #: Programs of their own: what runs on a host, or what ssh starts.
-ELSEWHERE = ("collections/", "libexec/", "collector/")
+ELSEWHERE = ("collections/", "libexec/", "collector/", "takeover/node/")
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if not str(path.relative_to(PACKAGE)).startswith(ELSEWHERE)]
-CONTROLLER = [path for path in FILES if path.parent != PACKAGE / "cli"]
-VERB_FILES = [path for path in FILES if path.parent == PACKAGE / "cli" and not path.stem.startswith("_")]
+CLI = (PACKAGE / "cli", PACKAGE / "takeover/cli")
+CONTROLLER = [path for path in FILES if path.parent not in CLI]
+VERB_FILES = [path for path in FILES if path.parent in CLI and not path.stem.startswith("_")]
 #: What belongs to click: the group, the options that verbs share, and what the shell offers at a Tab.
 CLICKS = {"__init__", "_options", "_complete"}
-#: What most verbs do without, and takes longer than all else that they do (docs/decisions/0125).
+#: Imports that take longer than `--help`, or than all else that most verbs do.
 LATE = {
     "config/inventory.py": {"gpuadmin.config"},
     "config/rewrite.py": {"ruamel.yaml", "ruamel.yaml.error"},
@@ -37,8 +38,8 @@ def imported(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield from ([str(node.module)] if node.module != "gpuadmin.actions" else
-                        [f"gpuadmin.actions.{name.name}" for name in node.names])  # fmt: skip
+            yield from ([str(node.module)] if not str(node.module).endswith(".actions") else
+                        [f"{node.module}.{name.name}" for name in node.names])  # fmt: skip
 
 
 def inside_functions(tree: ast.AST) -> Iterator[str]:
@@ -59,7 +60,8 @@ def check_places_of_imports(path: Path) -> None:
 
 
 def test_cli_holds_the_verbs_and_what_is_clicks() -> None:
-    assert {path.stem for path in (PACKAGE / "cli").glob("*.py")} == CLICKS | {path.stem for path in VERB_FILES}
+    found = {path.stem for room in CLI for path in room.glob("*.py")}
+    assert found == CLICKS | {path.stem for path in VERB_FILES}
 
 
 def test_a_verb_reads_options_and_calls_one_action() -> None:
@@ -73,7 +75,8 @@ def check_verb(path: Path) -> None:
     if path.stem in WITHOUT_ACTION:
         assert lazily <= {"gpuadmin.report"}
     else:
-        assert lazily == {f"gpuadmin.actions.{path.stem}"}
+        room = path.parent.parent.relative_to(PACKAGE.parent).as_posix().replace("/", ".")
+        assert lazily == {f"{room}.actions.{path.stem}"}
     own = {"gpuadmin.cli", "gpuadmin.cli._options", "gpuadmin.cli._complete", "gpuadmin.options", "gpuadmin.console",
            "gpuadmin.errors", "gpuadmin.semester.machine"}  # fmt: skip
     for module in at_the_top - own:
@@ -81,8 +84,9 @@ def check_verb(path: Path) -> None:
 
 
 def test_every_verb_has_its_action() -> None:
-    actions = {path.stem for path in (PACKAGE / "actions").glob("[a-z]*.py")}
-    assert actions == {path.stem for path in VERB_FILES} - WITHOUT_ACTION
+    for room in CLI:
+        actions = {path.stem for path in (room.parent / "actions").glob("[a-z]*.py")}
+        assert actions == {path.stem for path in VERB_FILES if path.parent == room} - WITHOUT_ACTION
 
 
 def test_only_the_session_starts_ansible() -> None:

@@ -20,10 +20,13 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def allowed(name: str, path: Path) -> bool:
-    """Whether a file may import a module of tests/: what is shared, or the conftest of a directory that it lies in."""
+    """Whether a file may import a module of tests/: what is shared, or the conftest of a directory that it lies in; a
+    conftest may hand on another's fixtures."""
     package, _, module = name.rpartition(".")
     above = [".".join(("tests", *path.relative_to(TESTS).parts[:depth])) for depth in range(len(path.parts))]
-    return name.startswith("tests.support") or (module == "conftest" and package in above)
+    return name.startswith("tests.support") or (
+        module == "conftest" and (package in above or path.name == "conftest.py")
+    )
 
 
 def wrong(path: Path) -> list[str]:

@@ -10,7 +10,7 @@ import click
 import pytest
 import yaml
 
-from gpuadmin.cli import VERBS, cli
+from gpuadmin.cli import TAKEOVER, VERBS, cli
 from gpuadmin.cli.man import commands
 from gpuadmin.options import Options
 
@@ -41,8 +41,12 @@ def command(verb: str) -> click.Command:
 
 
 def test_every_module_is_a_verb_and_every_verb_a_module() -> None:
-    modules = {path.stem.replace("_", "-") for path in (ROOT / "gpuadmin/cli").glob("[a-z]*.py")}
-    assert modules == set(VERBS)
+    daily, takeover = (
+        {path.stem.replace("_", "-") for path in (ROOT / "gpuadmin" / room).glob("[a-z]*.py")}
+        for room in ("cli", "takeover/cli")
+    )
+    assert takeover == set(TAKEOVER)
+    assert daily == set(VERBS) - takeover
 
 
 def test_every_verb_that_is_not_local_has_a_playbook_and_the_other_way_round() -> None:

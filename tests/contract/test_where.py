@@ -15,7 +15,6 @@ from tests.support import where
 from tests.support.machine import able
 
 ROOT = Path(__file__).resolve().parents[2]
-E2E = ROOT / "tests/e2e"
 ENTRIES = list(where.everything())
 #: Verbs that no test on the lab runs. They touch no host, or their tests have servers of their own; what
 #: clear-leftovers does on the storage host is tested on a loop device (tests/hostile/test_verbs.py).
@@ -41,7 +40,7 @@ IMAGES = {"with_image", "imaged", "armed", "uefi", "with_full_image", "nodes"}
 
 
 def functions() -> Iterator[tuple[str, ast.FunctionDef, ast.Module]]:
-    for path in sorted(E2E.glob("test_*.py")):
+    for path in where.files():
         module = ast.parse(path.read_text())
         for node in module.body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
@@ -62,7 +61,7 @@ def test_all_of_the_lab_is_in_the_table() -> None:
     assert {name for name, _, _ in functions() if not name.startswith("test_roles")} <= names
     tested = {path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml")} - {"default"}
     assert {f"molecule: {name}" for name in tested} <= names
-    for path in E2E.glob("test_*.py"):
+    for path in where.files():
         assert "pytest.mark.lab" in path.read_text(), path.name
 
 
@@ -172,9 +171,9 @@ def test_files_that_begin_with_one_state_are_together() -> None:
     """Set up once: by the process that has them all. A name of a file that is gone would be for nothing."""
     made_by = {"watched": "import .*\\bwatched\\b", "gated": "gated_cluster\\.gated\\("}
     for state, way in made_by.items():
-        theirs = {path.stem for path in E2E.glob("test_*.py") if re.search(way, path.read_text())}
+        theirs = {path.stem for path in where.files() if re.search(way, path.read_text())}
         assert theirs == {name for name, own in where.TOGETHER.items() if own == state}
-    assert {name for name in where.FIRST if name not in made_by} <= {path.stem for path in E2E.glob("test_*.py")}
+    assert {name for name in where.FIRST if name not in made_by} <= {path.stem for path in where.files()}
     tests = [f"tests/e2e/{name}.py" for name in ("test_idle", "test_dashboard", "test_grants", "test_queue")]
     assert [where.group(file) for file in tests] == ["watched", "watched", "gated", "test_queue"]
 

@@ -24,11 +24,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("hosts", found, indirect=True, scope="session")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    lanes = (where.VIRTUAL, where.LIGHT)
-    parser.addoption("--lane", choices=lanes, help="only what uses the virtual cluster, or only what does not")
-
-
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Where everything runs on virtual machines the other lane is empty, which is not a failure."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and session.config.getoption("lane") and where.why_virtual():

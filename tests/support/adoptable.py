@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuadmin.adoption.seen import Host
+from gpuadmin.takeover.adoption.seen import Host
 from tests.support.sites import public_key
 
 

@@ -12,6 +12,7 @@ import socket
 import stat
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.causes.judge import judge
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import (
     account,
     amounts,
@@ -34,11 +34,13 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import (
     trial,
     trying,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject, person
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import cdi
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Places, look
 from ansible_collections.gpuadmin.node.plugins.module_utils.ship import source_of
 
+from gpuadmin.common.causes.cause import Person
+from gpuadmin.common.causes.judge import judge
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
 from tests.support import fake_nvml
@@ -86,6 +88,18 @@ class Broken:
         text = (self.root / name).read_text()
         assert old in text
         (self.root / name).write_text(text.replace(old, new))
+
+    def set(self, **changes: Any) -> None:
+        vars(self).update(changes)
+
+    def part(self, name: str, found: object) -> None:
+        """Have a part of the look find this."""
+        self.parts[name] = lambda _: found
+
+    def tell_amount(self, gigabytes: int, *, held: bool) -> None:
+        """Have it told on disk what minji has of the 500 GB that their home may have."""
+        told = {"bytes": gigabytes * 10**9, "most": 500 * 10**9, "held": held, "when": time.time(), "partial": False}
+        self.write(f"home/.gpuadmin-amounts/{NAME}.json", json.dumps(told))
 
     def user_is(self, **changes: Any) -> None:
         assert self.user is not None
@@ -196,7 +210,7 @@ class Broken:
 
     def facts(self) -> dict[str, Any]:
         """What the node's code finds, each part in a process of its own as on a node, and what it makes of that."""
-        asked = person(self.asked().person)
+        asked = Person(**self.asked().person)
         subject = Subject(
             name=self.name, uid=None if self.user is None else self.user.uid, homes="/home", docker="/local/.docker",
             servers=self.servers, gpus=self.expected, root=str(self.root),
@@ -209,7 +223,7 @@ class Broken:
             "mount": lambda one: home.mount(one, mounted),
             "homes": lambda one: {**home.homes(one), "mount": home.mount(one, mounted)},
             "sessions": lambda one: {
-                "manager": self.manager, "words": [], "slice": sessions.slice_of(UID, one.path(sessions.CGROUP)),
+                "manager": self.manager, "words": [], "slice": sessions.count_slice(UID, one.path(sessions.CGROUP)),
             },
             "gpus": gpus.gpus, "kernels": gpus.kernels, "dns": dns.dns, "temporary": host.temporary, "pam": pam.pam,
         } | ({"trial": self.session} if self.asked().untried is None else {}) | self.parts  # fmt: skip
@@ -218,7 +232,7 @@ class Broken:
 
     def session(self, subject: Subject) -> dict[str, Any]:
         """What is tried in a session of minji's, as them and in their home; PAM and systemd are not in a directory."""
-        entry = account.passwd(subject, self.name)
+        entry = account.find_entry(subject, self.name)
         assert entry is not None
         home, shell = subject.path(entry.pw_dir), subject.path(entry.pw_shell)
         with subprocess.Popen(
@@ -226,7 +240,7 @@ class Broken:
             user=UID, group=UID, extra_groups=(), env={"HOME": home, "PATH": os.environ["PATH"]}, cwd="/",
         ) as process:  # fmt: skip
             asked = {"home": home, "shell": shell if Path(shell).stat().st_size else entry.pw_shell, "docker": None}
-            return trial.tried(process, None, UID, asked)
+            return trial.run_steps(process, None, UID, asked)
 
     def asked(self) -> Asked:
         users = [] if self.user is None else [self.user.model_dump()]

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.root_docker import jobs, record
-from ansible_collections.gpuadmin.node.plugins.module_utils.root_docker.api import Daemon
-from ansible_collections.gpuadmin.node.plugins.module_utils.root_docker.namespace import Person
 
+from gpuadmin.takeover.node.root_docker import jobs, record
+from gpuadmin.takeover.node.root_docker.api import Daemon
+from gpuadmin.takeover.node.root_docker.namespace import Person
 from tests.support import independent
 from tests.support.fake_docker import FakeDocker
 

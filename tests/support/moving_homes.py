@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.moving import (
+from gpuadmin.takeover.node.moving import (
     aside,
     jobs,
     looking,
@@ -19,8 +19,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.moving import (
     record,
     taking,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.moving.aside import Old
-
+from gpuadmin.takeover.node.moving.aside import Old
 from tests.support import independent
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +31,7 @@ SERVE = """
 import sys
 sys.path[:0] = sys.argv[1].split(":")
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.moving import serving
+from gpuadmin.takeover.node.moving import serving
 try:
     serving.serve(f"{sys.argv[2]}/{sys.argv[3]}/state", sys.argv[4], run=f"{sys.argv[2]}/{sys.argv[3]}/run")
 except (NodeError, OSError) as error:

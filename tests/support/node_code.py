@@ -10,9 +10,9 @@ from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import co
 PACKAGE = "ansible_collections.gpuadmin.node.plugins.module_utils"
 
 
-def write_out(place: Path) -> Path:
-    """Given a directory, write all of it there; return where cli.py is."""
-    for path, text in json.loads(code().text).items():
+def write_out(place: Path, *, takeover: bool = False) -> Path:
+    """Given a directory, write all of it there, with the take-over's or without; return where cli.py is."""
+    for path, text in json.loads(code(takeover).text).items():
         target = place / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)

@@ -118,15 +118,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Together(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+def files() -> list[Path]:
+    """Return all files of tests on the lab."""
+    return [path for room in ("tests/e2e", "tests/takeover/e2e") for path in sorted((ROOT / room).glob("test_*.py"))]
+
+
 def everything() -> Iterator[Entry]:
     """Yield every test on the lab, as its marks have it (one that has parameters once), and every scenario."""
     for name in scenarios():
         reason = reason_of(name)
         yield Entry(f"molecule: {name}", VIRTUAL if reason else LIGHT, reason, name not in QUICK_SCENARIOS)
-    for path in sorted((ROOT / "tests/e2e").glob("test_*.py")):
+    for path in files():
         if path.name == "test_roles.py":
             continue  # its parameters are the scenarios
-        module = importlib.import_module(f"tests.e2e.{path.stem}")
+        module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
         whole = getattr(module, "pytestmark", [])
         shared = whole if isinstance(whole, list) else [whole]
         for name, function in inspect.getmembers(module, inspect.isfunction):

@@ -3,7 +3,7 @@
 from datetime import date
 
 from gpuadmin.config.schema import Registry
-from gpuadmin.diagnosis.verdict import Asked, registered
+from gpuadmin.diagnosis.verdict import Asked, judge_registry
 from gpuadmin.similar import did_you_mean
 from tests.support.sites import public_key
 
@@ -18,7 +18,7 @@ def test_a_diagnosis_of_somebody_who_was_mistyped() -> None:
     people = Registry.model_validate({"users": [{"name": "minji", "uid": 20000, "keys": [public_key("minji")]}]})
 
     def remedies(name: str) -> list[str]:
-        return [one.remedy for one in registered(Asked(name, people, date(2026, 12, 21), "nas", "/srv"))]
+        return [one.remedy for one in judge_registry(Asked(name, people, date(2026, 12, 21), "nas", "/srv"))]
 
     assert remedies("minij") == ["did you mean 'minji'? Otherwise: gpuadmin add-user minij"]
     assert remedies("sora") == ["gpuadmin add-user sora"]

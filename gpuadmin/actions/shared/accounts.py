@@ -11,9 +11,9 @@ from gpuadmin.accounts.change_kinds import describe_changes
 from gpuadmin.accounts.desired import variables
 from gpuadmin.accounts.ids import subid_range
 from gpuadmin.accounts.requests import is_theirs, known
-from gpuadmin.actions.shared.adopted_site import before
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, listed
+from gpuadmin.config.adopted import read_adoption
 from gpuadmin.config.load import Site
 from gpuadmin.config.memory import Memory, owners, recall, refuse_contradictions
 from gpuadmin.config.registry import RegistryFile
@@ -246,7 +246,7 @@ def uids_elsewhere(session: Session, found: RunResult | None = None) -> Taken:
         refuse_contradictions(wrong, f"users.yml and what {host} remembers")
         taken |= {int(uid): f"{host}: {carrier}" for uid, carrier in answer["seen"].items()}
     answers = Answers.of(found.hosts, hosts, "carried")
-    adopted, problem = _read_adopted(session.site)
+    adopted, problem = _find_adopted_uids(session.site)
     left = [problem] if problem else []
     for host, answer in answers.known.items():
         if len(answer["ids"]) > MOST_CARRIED:  # guard: one host cannot use up all uids
@@ -277,11 +277,11 @@ def _describe_look(answers: Answers, left: Sequence[str]) -> list[str]:
     ]
 
 
-def _read_adopted(site: Site) -> tuple[dict[int, str], str]:
+def _find_adopted_uids(site: Site) -> tuple[dict[int, str], str]:
     """Return uids that adopt saw and nobody in users.yml has or had: uid → what carried it; and why none are known."""
     found: dict[int, str] = {}
     try:
-        for host, answer in before(site.directory).get("hosts", {}).items():
+        for host, answer in read_adoption(site.directory).get("hosts", {}).items():
             seen, place = answer["seen"], f"{host}, when it was adopted"
             for home in seen["homes"] or ():
                 for entry in home["entries"]:

@@ -191,3 +191,38 @@ class Adoption(TypedDict):
     sshd: Sshd | None
     root: Root | None
     unknown: Annotated[dict[Name, Line], Field(max_length=100)]
+
+
+class KeptAccount(TypedDict):
+    name: Name
+    uid: Id | None
+    gid: Id | None
+    home: Line
+    shell: Name
+    password: str | None
+    expires: Id | None
+
+
+class KeptKeys(TypedDict):
+    """`plain`: the number of each key, by which one that several people have is told; `options`: of one key each."""
+
+    plain: Annotated[list[Id], Field(max_length=50)]
+    options: Annotated[list[Names], Field(max_length=50)]
+    odd: Id
+
+
+class Kept(TypedDict):
+    """A part that adopt could not look at is None. `sudo`: who has a rule of it; `images`: whether the root fits;
+    `suite`: its release, by its code name."""
+
+    accounts: Annotated[list[KeptAccount], Field(max_length=5000)] | None
+    groups: Annotated[list[Group], Field(max_length=5000)] | None
+    subids: Subids | None
+    sources: Names | None
+    homes: Annotated[list[Homes], Field(max_length=20)] | None
+    keys: Annotated[dict[Name, KeptKeys], Field(max_length=5000)] | None
+    active: Names | None
+    sudo: Names | None
+    include: bool | None
+    images: bool | None
+    suite: NotRequired[Name | None]

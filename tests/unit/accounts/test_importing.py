@@ -103,9 +103,7 @@ BAD = {
     "YAML, hostile": ("a.yml", "users:\n  - name: minji\n  - name: '../x'\n", ["a.yml:3: ", "'../x'"]),
     "YAML, unknown field": ("a.yml", "- {name: minji, groups: [sudo]}\n", ["groups"]),
     "YAML, a template": ("a.yml", "- {name: minji, uid: {{ x }}}\n", ["a.yml"]),
-    "YAML, nested deeply": ("a.yml", "[" * 4000 + "]" * 4000, ["a.yml:1: is not valid YAML: ", "nested too deeply"]),
     "YAML, no such day": ("a.yml", "- {name: minji, expires: 2027-02-31}\n", ["a.yml:1: ", "'2027-02-31' is a day"]),
-    "YAML, many digits": ("a.yml", "- {name: minji, uid: " + "9" * 5000 + "}\n", ["a.yml:1: ", "5000 digits"]),
     "YAML, an alias in itself": ("a.yml", "- &a [*a]\n", ["a.yml:1: is not valid YAML: ", "is in the value"]),
     "YAML, an anchor within an anchor": (
         "a.yml", "- &a {name: x, keys: [&b z, *b, *a]}\n", ["a.yml:1: is not valid YAML: "],

@@ -155,6 +155,7 @@ def test_default_subids_leave_what_others_use_alone() -> None:
         assert high < begin or low > end
 
 
+@pytest.mark.holds("an end of long ago is not none")
 def test_what_a_node_is_told() -> None:
     minji = registry(USERS).registry.users[0]
     assert desired.desired(minji, SETTINGS) == {
@@ -169,6 +170,7 @@ def test_what_a_node_is_told() -> None:
         "keys": [public_key("minji")],
         "docker": True,
     }
+    assert desired.desired(User(name="a", uid=20000, expires=date(1969, 12, 31)), SETTINGS)["expires"] == 1
 
 
 def test_docker_is_off_where_the_site_says_so() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.causes.cause import Person
-from ansible_collections.gpuadmin.node.plugins.module_utils.causes.judge import judge
 
+from gpuadmin.common.causes.cause import Person
+from gpuadmin.common.causes.judge import judge
 from gpuadmin.diagnosis.looked import NEVER
 from gpuadmin.results import DENIED, HostResult, RunResult
 from tests.support.fake_ansible import Ansible, Cli, ansible
@@ -54,7 +54,7 @@ def test_one_look_in_check_mode(ansible: Ansible, cli: Cli) -> None:
     assert code == 0, err
     assert out.splitlines()[0] == "these 8 things were checked on node1, node2, storage1 and are fine"
     assert "a session of minji's is tried for at most 9 seconds" in err
-    assert "Checked, and fine: users.yml, account, log-ins for all (nologin), login shell, keys" in " ".join(
+    assert "Checked, and fine: users.yml, account, log-ins for all (nologin), login shell, sshd's settings" in " ".join(
         out.split()
     )
     assert out.splitlines()[-1] == f"  {NEVER[-1]}"

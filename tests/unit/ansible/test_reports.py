@@ -18,7 +18,6 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import answering
 from ansible_collections.gpuadmin.node.plugins.module_utils import power as node_power
 from ansible_collections.gpuadmin.node.plugins.module_utils import status as node_status
-from ansible_collections.gpuadmin.node.plugins.module_utils.causes.judge import judge
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect as node_diagnosis
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import look as node_gpus
@@ -28,27 +27,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuadmin import privileges
-from gpuadmin.accounts import renumber_plan, renumbering
 from gpuadmin.actions import disk, idle, list_backups, list_gpus, list_images, push_image, run, show_image, status
 from gpuadmin.actions.shared import accounts, images, screen
 from gpuadmin.actions.shared.welcome import with_account
-from gpuadmin.adoption import home_plan, root_docker
-from gpuadmin.adoption import page as adoption_page
-from gpuadmin.adoption.proposal import propose
-from gpuadmin.adoption.seen import Host as adoption_of
 from gpuadmin.ansible.events import Collector
 from gpuadmin.ansible.reports import DEEPEST, REPORTS, OddError, of_text, parsed
 from gpuadmin.answers import Answers
 from gpuadmin.auditing.hardware import Seen, changes, merged
+from gpuadmin.common.causes.judge import judge
 from gpuadmin.common.cluster import of_texts
 from gpuadmin.common.sections import SECTIONS
 from gpuadmin.comparison.odd import compare
 from gpuadmin.comparison.words import lines
 from gpuadmin.config.memory import Memory
 from gpuadmin.config.schema import Registry, User
-from gpuadmin.diagnosis.bundle import contents
-from gpuadmin.diagnosis.looked import not_looked_at, right
-from gpuadmin.diagnosis.restarting import restarts
+from gpuadmin.diagnosis.bundle import make_files
+from gpuadmin.diagnosis.looked import list_sound_things, list_unseen
+from gpuadmin.diagnosis.restarting import plan_restarts
 from gpuadmin.diagnosis.verdict import Asked, first_line, verdict
 from gpuadmin.display import make_console
 from gpuadmin.errors import ConfigError
@@ -58,6 +53,11 @@ from gpuadmin.jsontext import json_text
 from gpuadmin.power import Decision, Target, decide
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.facts import Facts
+from gpuadmin.takeover.adoption import home_plan, root_docker
+from gpuadmin.takeover.adoption import page as adoption_page
+from gpuadmin.takeover.adoption.proposal import propose
+from gpuadmin.takeover.adoption.seen import Host as adoption_of
+from gpuadmin.takeover.plans import renumber_plan, renumbering
 from tests.support.adoptable import ANSWER
 from tests.support.sites import SETTINGS
 
@@ -249,10 +249,10 @@ def _diagnosis(found: RunResult) -> None:
     asked = Asked("minji", ME, date(2026, 12, 21), "nas", "/srv")
     listed = verdict(asked, answers.known, answers.unknown, dict.fromkeys(HOSTS, time.time()))
     first_line(asked, listed, answers.known)
-    right("minji", answers.known, listed)
-    list(not_looked_at("minji", answers.known, answers.unknown, None))
-    restarts("minji", answers.known)
-    contents("minji", listed, answers.known, ["minji", "jiho"])
+    list_sound_things("minji", answers.known, listed)
+    list(list_unseen("minji", answers.known, answers.unknown, None))
+    plan_restarts("minji", answers.known)
+    make_files("minji", listed, answers.known, ["minji", "jiho"])
 
 
 def _status(found: RunResult) -> None:
@@ -503,8 +503,8 @@ def test_what_this_very_machine_says_is_understood() -> None:
     parsed("gpus", {**seen.as_dict(), "answering": 0, "broken": [], "worse": []})
     people = [Person("minji", 20000)]
     parsed("facts", dict(term_facts.collect(people, directories=["/nonexistent"], names=["root"])))
-    facts = node_diagnosis.collect(subject.parse({}))
-    parsed("diagnosis", {**facts, "causes": [one.document() for one in judge(facts, subject.person({}))]})
+    facts = node_diagnosis.collect(subject.Subject())
+    parsed("diagnosis", {**facts, "causes": [one.document() for one in judge(facts)]})
 
 
 def test_what_is_too_deep_or_too_much(monkeypatch: pytest.MonkeyPatch) -> None:

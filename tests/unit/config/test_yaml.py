@@ -14,8 +14,8 @@ from gpuadmin.config import rewrite
 from gpuadmin.config.fields import iso_date
 from gpuadmin.config.rewrite import Edit, with_fields, with_lists
 from gpuadmin.config.yamlfile import YamlFile
+from gpuadmin.config.yamlmistake import YamlMistake
 from gpuadmin.config.yamlread import read_yaml
-from gpuadmin.config.yamlvalues import YamlMistake
 from gpuadmin.errors import ConfigError
 
 pytestmark = pytest.mark.holds(
@@ -27,6 +27,7 @@ SCALARS = (
     "", "~", "null", "Null", "true", "True", "tRue", "yes", "on", "0", "-1", "+1", "017", "0o17", "0x1F",
     "0b101", "1_000", "_", "-", "+", ".", "-_", "0x", "1.5", ".5", "5.", "1e3", "1e400", "-0.0", ".inf",
     "-.inf", "2027-02-28", "2027-2-8", "2027-02-28 10:00:00", "2027-02-28T10:00:00.5", "2027-02-28t10:00:00",
+    "2027-02-28 10:00:00+0930",
     "12:30", "12:30:45", "25:00:00", "1:2", "'20000'", '"a\\tb"', "a b", "조교", "=", "<<", "!!str 5",
     "!!int 5", "a#b", "a # b", "|\n  x\n  y", ">-\n  x\n  y",
 )  # fmt: skip
@@ -81,10 +82,13 @@ BROKEN = {
     "a field that is a list": ("? [a]\n: b\n", 1, "name of a field"),
     "an alias of nothing": ("a: *b\n", 1, "stands for nothing"),
     "an alias in itself": ("a: &b [*b]\n", 1, "is in the value"),
+    "two values of one name": ("a: &x 1\nb: &x 2\n", 2, "give each a name of its own"),
+    "too many values": ("- \n" * 200_001, 1, "more than 200000 values"),
     "a merge of a text": ("a:\n  <<: b\n", 2, "`<<`"),
     "a second document": ("a: 1\n---\nb: 2\n", 2, "second document"),
     "a control character": ("a: 1\nb: \x01\n", 2, "no YAML file may hold"),
     "a wrong tag": ("a: !!int x\n", 1, "tag"),
+    "a tag that YAML does not have": ("a: !!integer 1\n", 1, "is no integer"),
     "depth": ("[" * 200 + "]" * 200, 1, "nested too deeply"),
     "a merge": ("a: &x {b: 1}\nc:\n  <<: *x\n  d: 2\n", 0, ""),
 }

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.diagnosis.bundle import PERSONS, archive, contents
-from gpuadmin.diagnosis.finding import Finding
+from gpuadmin.common.causes.cause import Cause
+from gpuadmin.diagnosis.bundle import PERSONS, make_files, pack_archive
 from gpuadmin.diagnosis.wording import Wording
 from tests.support.sites import public_key
 
@@ -36,17 +36,15 @@ FACTS: dict[str, Any] = {
     "something new": "train --password hunter2",
 }  # fmt: skip
 FOUND = [
-    Finding(
-        "container-oom", "minji's container my-container was killed", "x", ("train --password hunter2",), ("node1",)
-    ),
-    Finding("docker-daemon", "it last said: train --password hunter2", "x", (), ("node1",)),
-    Finding("unknown", "containers: not known, the daemon answered train --password hunter2", "x", (), ("node1",)),
-    Finding("locked", "minji's account is locked in users.yml", "gpuadmin unlock-user minji"),
+    Cause("container-oom", "minji's container my-container was killed", "x", ("train --password hunter2",), ("node1",)),
+    Cause("docker-daemon", "it last said: train --password hunter2", "x", (), ("node1",)),
+    Cause("unknown", "containers: not known, the daemon answered train --password hunter2", "x", (), ("node1",)),
+    Cause("locked", "minji's account is locked in users.yml", "gpuadmin unlock-user minji"),
 ]
 
 
 def test_nothing_of_a_persons_is_in_it() -> None:
-    files = contents("minji", FOUND, {"node1": FACTS}, ["minji", "jiho"])
+    files = make_files("minji", FOUND, {"node1": FACTS}, ["minji", "jiho"])
     whole = "\n".join(files.values())
     assert [one for one in SECRETS if one in whole] == []
     assert public_key("x").split()[1] not in whole
@@ -58,17 +56,17 @@ def test_nothing_of_a_persons_is_in_it() -> None:
 @pytest.mark.parametrize("part", PERSONS)
 def test_why_a_persons_part_is_not_known_is_not_in_it(part: str) -> None:
     facts = {"node": True, "unknown": {part: "thesis.tex cannot be read", "memory": "it did not answer in 3 s"}}
-    (host,) = (json.loads(text) for name, text in contents(None, [], {"n1": facts}, []).items() if "n1" in name)
+    (host,) = (json.loads(text) for name, text in make_files(None, [], {"n1": facts}, []).items() if "n1" in name)
     assert host["unknown"] == {part: "(left out)", "memory": "it did not answer in 3 s"}
 
 
 def test_it_can_be_unpacked_and_says_nothing_of_who_packed_it() -> None:
-    files = contents(None, FOUND[-1:], {"node1": FACTS}, [])
-    with tarfile.open(fileobj=io.BytesIO(archive(files))) as tar:
+    files = make_files(None, FOUND[-1:], {"node1": FACTS}, [])
+    with tarfile.open(fileobj=io.BytesIO(pack_archive(files))) as tar:
         entries = tar.getmembers()
         assert [one.name for one in entries] == [f"diagnosis/{name}" for name in files]
         assert {(one.uid, one.uname, one.mtime) for one in entries} == {(0, "", 0)}
-    assert archive(files) == archive(files)
+    assert pack_archive(files) == pack_archive(files)
 
 
 NAMES_OF_TWO = ["kj", "an", "on", "mode"]
@@ -79,11 +77,9 @@ def test_a_name_of_two_letters_is_hidden_and_no_word_of_the_text() -> None:
         "node": True, "home": {"path": "/home/an", "owner": "kj", "mode": "0700", "error": "kj on /home/on/x: mode"},
     }  # fmt: skip
     found = [
-        Finding(
-            "locked", "an's account is on another in users.yml; it is an account of kj (uid 20001)", "x", (), ("n1",)
-        )
+        Cause("locked", "an's account is on another in users.yml; it is an account of kj (uid 20001)", "x", (), ("n1",))
     ]
-    files = contents("an", found, {"n1": facts}, NAMES_OF_TWO)
+    files = make_files("an", found, {"n1": facts}, NAMES_OF_TWO)
     home = json.loads(files["hosts/n1.json"])["home"]
     assert home == {
         "path": "/home/PERSON", "owner": "SOMEBODY", "mode": "0700", "error": "SOMEBODY on /home/SOMEBODY/x: SOMEBODY",
@@ -96,7 +92,7 @@ def test_a_name_of_two_letters_is_hidden_and_no_word_of_the_text() -> None:
 def test_the_archive_can_be_read_whatever_people_are_called() -> None:
     facts = {"node": True, "memory": {"total": 5, "available": 3}}
     people = ["memory", "node", "a", "total", "code", "n1", "true"]
-    files = contents("cause", FOUND[-1:], {"n1": facts}, people)
+    files = make_files("cause", FOUND[-1:], {"n1": facts}, people)
     assert json.loads(files["hosts/n1.json"]) == facts
     assert json.loads(files["findings.json"])[0]["code"] == "locked"
 
@@ -131,13 +127,13 @@ def test_a_name_that_nobody_knows_is_not_in_it(stranger: str) -> None:
         "home": {"path": f"/home/{stranger}", "owner": stranger, "error": "Permission denied"},
     }  # fmt: skip
     found = [
-        Finding("gpu-held", f"GPU 0 is held by {stranger}", "x", (), ("node1",)),
-        Finding("homes-stale", f"/home/{stranger} cannot be looked at", "x", (), ("node1",)),
+        Cause("gpu-held", f"GPU 0 is held by {stranger}", "x", (), ("node1",)),
+        Cause("homes-stale", f"/home/{stranger} cannot be looked at", "x", (), ("node1",)),
     ]
-    whole = "\n".join(contents("minji", found, {"node1": facts}, ["minji", "jiho"]).values())
+    whole = "\n".join(make_files("minji", found, {"node1": facts}, ["minji", "jiho"]).values())
     for piece in re.findall(r"\w{3,}", stranger):
         assert piece.lower() not in whole.lower()
-    known = json.loads(contents("minji", found, {"node1": facts}, [])["hosts/node1.json"])
+    known = json.loads(make_files("minji", found, {"node1": facts}, [])["hosts/node1.json"])
     assert known["gpus"]["gpus"][0]["name"] == "NVIDIA H100 80GB HBM3"
     assert known["reboot"] == {"kernel": "6.12.57+deb13-amd64", "uptime": 5}
     assert known["disks"][0]["bytes"] == 5

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.diagnosis.restarting import restarts
+from gpuadmin.diagnosis.restarting import plan_restarts
 
 
 def host(**changes: Any) -> dict[str, Any]:
@@ -27,11 +27,11 @@ def host(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_what_ends_is_said(facts: dict[str, Any], words: str) -> None:
-    assert restarts("minji", {"node1": facts}) == {"node1": f"restart minji's Docker daemon: {words}"}
+    assert plan_restarts("minji", {"node1": facts}) == {"node1": f"restart minji's Docker daemon: {words}"}
 
 
 @pytest.mark.parametrize(
     "changes", [{"node": False}, {"docker": None}, {"docker": {"data": None}}, {"sessions": {"manager": "inactive"}}]
 )
 def test_where_there_is_nothing_to_restart(changes: dict[str, Any]) -> None:
-    assert restarts("minji", {"node1": host(**changes)}) == {}
+    assert plan_restarts("minji", {"node1": host(**changes)}) == {}

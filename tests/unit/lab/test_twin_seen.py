@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.adoption import accounts, machine
-from ansible_collections.gpuadmin.node.plugins.module_utils.adoption import homes as looked
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
 
-from gpuadmin.adoption.page import document
-from gpuadmin.adoption.proposal import propose
-from gpuadmin.adoption.seen import Host
 from gpuadmin.config.load import load_site
 from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.lab import state, twin_state
 from gpuadmin.lab.light import crooked
+from gpuadmin.takeover.adoption.page import document
+from gpuadmin.takeover.adoption.proposal import propose
+from gpuadmin.takeover.adoption.seen import Host
+from gpuadmin.takeover.node.adoption import accounts, machine
+from gpuadmin.takeover.node.adoption import homes as looked
 from tests.support.adoptable import ROOT, account, homes, host, keys
 from tests.support.sites import public_key
 

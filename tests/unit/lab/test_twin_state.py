@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.adoption.page import document
-from gpuadmin.adoption.proposal import propose
 from gpuadmin.cli import cli
 from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.lab import hosts, state, twin, twin_state
+from gpuadmin.takeover.adoption.page import document
+from gpuadmin.takeover.adoption.proposal import propose
 from gpuadmin.text import one_line
 from tests.support.adoptable import ANSWER, ROOT, account, homes, host, keys, storage
 from tests.support.sites import public_key

@@ -111,9 +111,10 @@ def test_a_full_disk_has_no_half_of_it(
     assert list((state / "lib").iterdir()) == []
 
 
-def test_old_code_goes_when_nobody_runs_from_it(state: Path, keep: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("link", [code_cache.LINK, code_cache.TAKEOVER_LINK])
+def test_old_code_goes_when_nobody_runs_from_it(state: Path, keep: Callable[[str], Path], link: str) -> None:
     places = [keep("linked")]
-    code_cache.link(small("linked")[0], str(state), str(state.parent / "run"))
+    code_cache.link(small("linked")[0], str(state), str(state.parent / "run"), link)
     places += [keep(word) for word in ("running", "old")]
     for age, place in enumerate(reversed(places)):
         os.utime(place, (1000 - age, 1000 - age))
@@ -139,6 +140,18 @@ def test_units_run_one_code_or_the_other(state: Path, keep: Callable[[str], Path
         assert code_cache.linked(digest, str(state))
     assert not code_cache.linked(small("a")[0], str(state))
     assert not list(state.glob("lib/.part-*"))
+
+
+def test_units_of_the_take_over_run_their_own(state: Path, keep: Callable[[str], Path]) -> None:
+    """Whatever is provisioned while a boot is waited for."""
+    keep("daily")
+    place, digest = keep("once"), small("once")[0]
+    code_cache.link(small("daily")[0], str(state), str(state.parent / "run"))
+    done = ask("code", {"digest": digest, "link": True, "takeover": True, "state_directory": str(state)})
+    assert done["changed"]
+    assert (state / "lib/gpuadmin_takeover").resolve() == (place / "gpuadmin/takeover/node").resolve()
+    assert code_cache.linked(digest, str(state), code_cache.TAKEOVER_LINK)
+    assert code_cache.linked(small("daily")[0], str(state))
 
 
 def test_old_code_without_its_lock_stays_and_the_rest_goes(state: Path, keep: Callable[[str], Path]) -> None:

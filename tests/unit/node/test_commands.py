@@ -11,7 +11,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge im
 
 @pytest.mark.parametrize("file", commands.PLAIN_COMMANDS.values())
 def test_what_takes_no_arguments_is_there(file: str) -> None:
-    assert callable(importlib.import_module(f".{file}", commands.__package__).main)
+    assert callable(importlib.import_module(file, commands.__package__).main)
 
 
 @pytest.mark.parametrize(

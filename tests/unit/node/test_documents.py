@@ -6,16 +6,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import documents, operation, operations
+from ansible_collections.gpuadmin.node.plugins.module_utils import documents, operation
 from ansible_collections.gpuadmin.node.plugins.module_utils.documents import entries, parse
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from hypothesis import given, strategies
 
-OPERATIONS = sorted(path.stem for path in Path(operations.__file__).parent.glob("*.py") if path.stem != "__init__")
+from tests.support.operations import modules
+
+OPERATIONS = modules()
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def test_whatever_comes_is_parsed_or_refused(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_each_operation_says_what_it_takes(name: str) -> None:
     """Each type can be told, and a document that is odd is a sentence and no traceback."""
-    found = __import__(f"{operations.__name__}.{name}", fromlist=["x"]).Document
+    found = OPERATIONS[name].Document
     assert found.__doc__
     assert documents._fields(found) is not None
     answer = operation.run(name, {"no such field": 1}, check=True)

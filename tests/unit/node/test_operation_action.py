@@ -95,6 +95,25 @@ def test_what_is_called(
             assert unpacked(given["code"]) == json.loads(code().text)
 
 
+@pytest.mark.parametrize(
+    ("cls", "task", "takeover"),
+    [
+        (operation.ActionModule, {"action": "gpuadmin.node.renumber"}, True),
+        (operation.ActionModule, {"action": "gpuadmin.node.accounts"}, False),
+        (code_action.ActionModule, {"action": "gpuadmin.node.code", "args": {"link": True, "takeover": True}}, True),
+        (code_action.ActionModule, {"action": "gpuadmin.node.code", "args": {"link": True}}, False),
+    ],
+)
+def test_only_calls_of_the_take_over_bring_its_code(
+    monkeypatch: pytest.MonkeyPatch, cls: type[Any], task: dict[str, Any], takeover: bool
+) -> None:
+    made, calls = action(cls, monkeypatch, [ABSENT, SENT, DONE], **task)
+    made.run()
+    digest = code(takeover).digest
+    assert [given.get("digest") for name, given, _more in calls if name == RUN] == [digest, digest]
+    assert [hashlib.sha256(given["text"]).hexdigest() for name, given, _more in calls if name == SEND] == [digest]
+
+
 def unpacked(text: str) -> Any:
     return json.loads(zlib.decompress(base64.b64decode(text)))
 

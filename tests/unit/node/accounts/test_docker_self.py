@@ -209,12 +209,16 @@ def test_who_has_nothing_to_be_done_never_takes_the_lock(set_up: Host, monkeypat
     assert docker_self.docker_self(set_up, 30000)[0] == 1  # is nobody
 
 
+@pytest.mark.holds("a directory's name becomes a path only if it is plain")
 def test_accounts_of_a_directory(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host = replace(host, lookup={"junho": (20002, 20002)}.get)
     settings = replace(SETTINGS, source="directory", uid_last=20000)
     converge(Request(settings, [{"name": "minji"}]), host)
-    monkeypatch.setattr(docker_self, "member_name", lambda uid, group: {20002: "junho", 20003: "junho"}.get(uid))
+    monkeypatch.setattr(
+        docker_self, "member_name", lambda uid, group: {20002: "junho", 20003: "junho", 20004: "../x"}.get(uid)
+    )
     assert "not in the group gpuusers" in docker_self.docker_self(host, 20009)[1]
+    assert "the name '../x' is refused" in docker_self.docker_self(host, 20004)[1]
     assert "is not this account's" in docker_self.docker_self(host, 20003)[1]
     assert docker_self.docker_self(host, 20002)[0] == 0
     assert has_docker(host, "junho")

@@ -35,11 +35,11 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
     ],
 )
 def test_lines_about_somebody(line: str, named: bool) -> None:
-    assert bool(account.about("minji", f"2026-11-23T01:00:00+0000 node1 sshd[1]: {line}")) is named
+    assert bool(account.pick_lines("minji", f"2026-11-23T01:00:00+0000 node1 sshd[1]: {line}")) is named
 
 
 def test_the_last_lines_are_kept_and_cut() -> None:
-    found = account.about("minji", "\n".join(f"{n} node1 sshd[1]: User minji {'x' * 1000}" for n in range(100)))
+    found = account.pick_lines("minji", "\n".join(f"{n} node1 sshd[1]: User minji {'x' * 1000}" for n in range(100)))
     assert len(found) == account.KEPT_LINES
     assert found[-1].startswith("99 ")
     assert all(len(line) <= 300 for line in found)
@@ -52,12 +52,12 @@ def test_sshd_settings(words: str) -> None:
     def run(_: object) -> Finished:
         return Finished((), 0, "allowusers jiho\n" + words.format("yuna") + " yes\n", "")
 
-    assert account.settings("minji", run) == {"allowusers": "jiho yuna", "pubkeyauthentication": "yes"}
+    assert account.ask_settings("minji", run) == {"allowusers": "jiho yuna", "pubkeyauthentication": "yes"}
 
 
 def test_sshd_that_refuses_its_settings() -> None:
     with pytest.raises(NodeError, match="line 3: Bad configuration option"):
-        account.settings("minji", lambda _: Finished((), 255, "", "x\nline 3: Bad configuration option\n"))
+        account.ask_settings("minji", lambda _: Finished((), 255, "", "x\nline 3: Bad configuration option\n"))
 
 
 def test_nologin(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_keys_that_are_neither_the_sites_nor_in_a_home(
 ) -> None:
     (tmp_path / "root").write_text("ssh-ed25519 x\n")
     settings = {"authorizedkeysfile": listed.format(tmp_path)}
-    monkeypatch.setattr(account, "settings", lambda name: settings)
+    monkeypatch.setattr(account, "ask_settings", lambda name: settings)
     found = account.sshd_keys(Subject(name="root"))
     assert found["site"]["read"] is read
     assert [one["path"] for one in found["elsewhere"]] == ([] if read else [f"{tmp_path}/root"])

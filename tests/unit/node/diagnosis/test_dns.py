@@ -31,17 +31,17 @@ def server(answers: bool, same: bool = True) -> Iterator[int]:
 def test_a_server_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dns, "SECONDS", 0.3)
     with server(answers=True) as port:
-        assert dns.problem("127.0.0.1", port) is None
+        assert dns.find_problem("127.0.0.1", port) is None
     with server(answers=False) as port:
-        assert dns.problem("127.0.0.1", port) == "no answer in 0.3 s"
+        assert dns.find_problem("127.0.0.1", port) == "no answer in 0.3 s"
     with server(answers=True, same=False) as port:
-        assert dns.problem("127.0.0.1", port) == "says something else"
-    assert dns.problem("127.0.0.1", port) == "Connection refused"
-    assert dns.problem("no address") is not None
+        assert dns.find_problem("127.0.0.1", port) == "says something else"
+    assert dns.find_problem("127.0.0.1", port) == "Connection refused"
+    assert dns.find_problem("no address") is not None
 
 
 def test_who_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns, "problem", lambda one: "silent")
+    monkeypatch.setattr(dns, "find_problem", lambda one: "silent")
     (tmp_path / "etc").mkdir()
     subject = Subject(root=str(tmp_path))
     assert dns.dns(subject) == {"servers": [], "problems": {}}

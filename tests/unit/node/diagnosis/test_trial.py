@@ -7,8 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.causes.cause import Person
-from ansible_collections.gpuadmin.node.plugins.module_utils.causes.trial import session
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import trial
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -21,7 +19,7 @@ def spoken(script: str) -> dict[str, object]:
     line = ["/bin/sh", "-c", script]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
-            return trial.tried(process, None, 20000, ASKED)
+            return trial.run_steps(process, None, 20000, ASKED)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, 9)
@@ -76,7 +74,7 @@ def test_nobody_waits_for_what_goes_on(monkeypatch: pytest.MonkeyPatch, script: 
 def test_what_is_read_has_a_bound() -> None:
     with subprocess.Popen(["/bin/sh", "-c", "yes | head -c 1000000"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        found = list(trial.lines(process.stdout.fileno(), time.monotonic() + 20))
+        found = list(trial.read_lines(process.stdout.fileno(), time.monotonic() + 20))
         process.kill()
     assert trial.MOST - 4096 <= len(found) * 2 <= trial.MOST + 4096
 
@@ -88,19 +86,13 @@ def test_what_ends_before_it_begins_says_why() -> None:
 def test_that_a_session_was_opened_is_not_why_there_is_none() -> None:
     opened = "(python3)[9]: pam_unix(sshd:session): session opened for user minji(uid=20000) by (uid=0)"
     failed = "systemd[1]: x.service: Failed at step EXEC spawning /usr/bin/python3: Resource temporarily unavailable"
-    assert trial.refused(f"{opened}\n{failed}\nother\n") == [failed]
-    assert trial.refused(f"{opened}\n{opened.replace('opened', 'closed')}\n") == []
-    assert trial.refused("pam_time(sshd:account): not allowed\n") == ["pam_time(sshd:account): not allowed"]
-    facts = {"trial": {"pam": failed}, "account": {}}
-    (cause,) = session(Person("minji", 20000), facts)
-    assert cause.code == "session-process"
-    assert "no process could be started" in cause.cause
-    (cause,) = session(Person("minji", 20000), {"trial": {"pam": "PAM failed: Module is unknown"}, "account": {}})
-    assert (cause.code, cause.cause) == ("session-pam", "minji gets no session: PAM failed: Module is unknown")
+    assert trial.pick_refusals(f"{opened}\n{failed}\nother\n") == [failed]
+    assert trial.pick_refusals(f"{opened}\n{opened.replace('opened', 'closed')}\n") == []
+    assert trial.pick_refusals("pam_time(sshd:account): not allowed\n") == ["pam_time(sshd:account): not allowed"]
 
 
 def test_only_a_scope_of_the_person_s_own_is_killed() -> None:
-    assert trial.scope_of("/user.slice/user-20000.slice/session-c9.scope", 20000) == "session-c9.scope"
+    assert trial.find_scope("/user.slice/user-20000.slice/session-c9.scope", 20000) == "session-c9.scope"
     for path in (
         "/user.slice/user-20001.slice/session-c9.scope",
         "/user.slice/user-20000.slice/session-c9.scope/x",
@@ -109,20 +101,21 @@ def test_only_a_scope_of_the_person_s_own_is_killed() -> None:
         "/system.slice/ssh.service",
         "/",
     ):
-        assert trial.scope_of(path, 20000) is None, path
+        assert trial.find_scope(path, 20000) is None, path
 
 
 def test_how_many_processes_may_run() -> None:
     text = "Limit            Soft Limit           Hard Limit  Units\nMax processes    {}   3           processes\n"
-    assert trial.limit(text.format("3               ")) == 3
-    assert trial.limit(text.format("unlimited       ")) is None
+    assert trial.parse_process_limit(text.format("3               ")) == 3
+    assert trial.parse_process_limit(text.format("unlimited       ")) is None
 
 
 def test_the_unit_is_the_person_s_and_has_its_bounds() -> None:
-    found = dict(one.split("=", 1) for one in trial.properties("minji", True))
+    found = dict(one.split("=", 1) for one in trial.list_properties("minji", True))
     assert (found["User"], found["PAMName"], found["KillSignal"]) == ("minji", "sshd", "SIGKILL")
     assert found["Environment"] == "XDG_SESSION_CLASS=background", "others do not see them come in"
-    assert "Environment=XDG_SESSION_CLASS=background-light" in trial.properties("minji", False), "and nothing begins"
+    light = "Environment=XDG_SESSION_CLASS=background-light"
+    assert light in trial.list_properties("minji", False), "and nothing begins"
     assert float(found["RuntimeMaxSec"]) <= 10
     assert float(found["TimeoutStartSec"]) <= 10
 

@@ -28,15 +28,15 @@ def test_mine_and_nobody_else_s() -> None:
         f'gpuadmin_gpu_unused_since_timestamp_seconds{{uuid="GPU-x-{index}",user="{user}"}} {NOW - 9000}'
         for index, (user, _) in HELD.items()
     ]
-    (mine,) = hints.mine_of(samples(*unused), "minji", NOW)
+    (mine,) = hints.pick_own_gpus(samples(*unused), "minji", NOW)
     assert (mine["index"], mine["containers"], mine["unused"], mine["alone"]) == ("0", ["train"], 9000, True)
     assert "junho" not in repr(mine)
     assert "secret" not in repr(mine)
-    assert hints.mine_of(samples(), "gildong", NOW) == []
+    assert hints.pick_own_gpus(samples(), "gildong", NOW) == []
 
 
 def test_what_was_written_long_ago_says_nothing_of_now() -> None:
-    assert hints.mine_of(samples(), "minji", NOW + 3600) == []
+    assert hints.pick_own_gpus(samples(), "minji", NOW + 3600) == []
 
 
 HINTS: dict[str, tuple[dict[str, Any], str | None]] = {

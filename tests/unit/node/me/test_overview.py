@@ -21,14 +21,14 @@ Minimum number of days between password change : 0
 
 @pytest.mark.parametrize(("words", "day"), [("Mar 01, 2027", "2027-02-28"), ("never", None)])
 def test_the_last_day(words: str, day: str | None) -> None:
-    assert overview.expiry(CHAGE.format(words)) == day
+    assert overview.parse_expiry(CHAGE.format(words)) == day
 
 
 @pytest.mark.holds("a count of a home enters nothing that is mounted there")
 def test_what_is_mounted_in_a_home_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mounted").mkdir()
     (tmp_path / "mounted/file").write_bytes(b"x" * 100_000)
-    real = overview._entries
+    real = overview._list_entries
 
     def entries(directory: str) -> Iterator[tuple[os.stat_result, str]]:
         for facts, path in real(directory):
@@ -36,23 +36,23 @@ def test_what_is_mounted_in_a_home_does_not_count(tmp_path: Path, monkeypatch: p
             values[2] += path.endswith("mounted")  # st_dev
             yield os.stat_result([*values, *([0.0] * 6), 512, 8]), path
 
-    monkeypatch.setattr(overview, "_entries", entries)
-    assert overview.counted_bytes(str(tmp_path), 10) == (0, True)
+    monkeypatch.setattr(overview, "_list_entries", entries)
+    assert overview.count_bytes(str(tmp_path), 10) == (0, True)
 
 
 def test_a_chage_that_does_not_say_it() -> None:
     with pytest.raises(NodeError):
-        overview.expiry("chage: Permission denied.\n")
+        overview.parse_expiry("chage: Permission denied.\n")
 
 
 def test_links_are_not_followed_and_counting_ends(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/file").write_bytes(b"x" * 100_000)
     (tmp_path / "a/all").symlink_to("/")
-    counted, whole = overview.counted_bytes(str(tmp_path), 10)
+    counted, whole = overview.count_bytes(str(tmp_path), 10)
     assert whole
     assert 100_000 <= counted < 1_000_000
-    assert not overview.counted_bytes(str(tmp_path), -1)[1]
+    assert not overview.count_bytes(str(tmp_path), -1)[1]
 
 
 def test_what_is_printed() -> None:

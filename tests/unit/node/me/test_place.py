@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.causes.cause import Cause
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.me import check, overview, place
 
+from gpuadmin.common.causes.cause import Cause
 from tests.support.fake_slurm import row, slurm
 from tests.support.me_overview import FOUND
 
@@ -29,7 +29,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
 
 
 def test_ones_own_alone(node: Subject) -> None:
-    found: Any = place.place(node)
+    found: Any = place.find_place(node)
     assert ([one["id"] for one in found["mine"]], found["waiting"]) == (["4", "5"], 2)
     output = overview.lines(node, {**FOUND, "queue": found}, "gpu1", [], "en")
     assert "  GPUs: given by the queue here" in output
@@ -44,10 +44,10 @@ def test_ones_own_alone(node: Subject) -> None:
 def test_a_node_without_a_queue_and_one_that_does_not_answer(
     node: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert place.place(Subject(name="minji", root=str(tmp_path / "other"))) is None
+    assert place.find_place(Subject(name="minji", root=str(tmp_path / "other"))) is None
     slurm(tmp_path, monkeypatch, scontrol="echo down")
     with pytest.raises(NodeError):
-        place.place(node)
+        place.find_place(node)
     output = overview.lines(node, {**FOUND, "queue": "slurmctld does not answer"}, "gpu1", [], "en")
     assert "  queue: not known (slurmctld does not answer)" in output
 
@@ -58,20 +58,19 @@ def test_a_check_tells_whoever_waits_their_place(
     """And where they have some: they need not ask for what they asked for."""
     lacks = [Cause("gpu-grant", "x", "y")]
     (tmp_path / "said").write_text(row("5", "minji", "PENDING", reason="Resources"))
-    first, why = check.lines(lacks, 20, "gpu1", "en", check.queued(node, lacks))
+    first, why = check.lines(lacks, 20, "gpu1", "en", check.find_queued_jobs(node, lacks))
     assert first.startswith("* You are waiting for 1 GPU. Your place in the queue: 1. Next, as soon as")
     assert "GPUs are given on request here" in why
     (tmp_path / "said").write_text(row("4", "minji", "RUNNING", end=2000000000, nodes="gpu2"))
-    assert "gpu2의 GPU 1개" in check.lines(lacks, 20, "gpu1", "ko", check.queued(node, lacks))[0]
-    assert check.queued(node, [Cause("memory", "x", "y")]) == []
-    nobody = check.queued(Subject(name="haeun", root=node.root), lacks)
+    assert "gpu2의 GPU 1개" in check.lines(lacks, 20, "gpu1", "ko", check.find_queued_jobs(node, lacks))[0]
+    assert check.find_queued_jobs(node, [Cause("memory", "x", "y")]) == []
+    nobody = check.find_queued_jobs(Subject(name="haeun", root=node.root), lacks)
     assert check.lines(lacks, 20, "gpu1", "en", nobody)[0] == "* To get one: `gpu get`"
-    more = [Cause("gpu-granted", "x", "y", values=("GPU 0", "18:00"))]
-    assert (
-        check.lines(more, 20, "gpu1", "en", check.queued(node, more))[1] == "- Use GPU 0. If you need more: `gpu get`"
-    )
+    more = [Cause("gpu-granted", "x", "y", values={"gpus": "GPU 0", "until": "18:00"})]
+    said = check.lines(more, 20, "gpu1", "en", check.find_queued_jobs(node, more))
+    assert said[1] == "- Use GPU 0. If you need more: `gpu get`"
     slurm(tmp_path, monkeypatch, scontrol="echo down")
-    assert check.queued(node, lacks) == []
+    assert check.find_queued_jobs(node, lacks) == []
 
 
 def test_a_check_names_no_queue_where_there_is_none(tmp_path: Path) -> None:
@@ -80,6 +79,6 @@ def test_a_check_names_no_queue_where_there_is_none(tmp_path: Path) -> None:
         ("en", "ask your admins, and say for how long"),
         ("ko", "관리자에게 사용 기간과 용도를 알려 신청"),
     ):
-        first = check.lines(lacks, 20, "gpu1", language, check.queued(without, lacks))[0]
+        first = check.lines(lacks, 20, "gpu1", language, check.find_queued_jobs(without, lacks))[0]
         assert way in first
         assert "gpu get" not in first

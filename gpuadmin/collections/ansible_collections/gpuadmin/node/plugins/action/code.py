@@ -15,14 +15,15 @@ class ActionModule(operation.ActionModule):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         variables = task_vars or {}
         done: dict[str, Any] = super(operation.ActionModule, self).run(tmp, variables)
-        given = {**self._task.args, "digest": code().digest}
+        own = code(self._task.args.get("takeover") is True)
+        given = {**self._task.args, "digest": own.digest}
         found = self.call("gpuadmin.node.code", dict(given), variables)
         if (
             found.get("missing")
             # guard: a look leaves no code on the host
             and not self._task.check_mode
         ):
-            reason = self.send(given.get("state_directory") or STATE)
+            reason = self.send(given.get("state_directory") or STATE, own)
             if reason:
                 return {**done, "failed": True, "msg": f"the node code is not kept: {reason}"}
             found = self.call("gpuadmin.node.code", given, variables)

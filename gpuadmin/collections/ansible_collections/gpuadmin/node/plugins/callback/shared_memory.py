@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
-from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import code
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import belongs_to_takeover, code
 
 DOCUMENTATION = r"""
 name: shared_memory
@@ -36,4 +36,5 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible has no type
         code()
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        code(belongs_to_takeover(str(task.action)))
         gc.freeze()

@@ -59,8 +59,8 @@ class Job:
 
     @property
     def module(self) -> str:
-        """The module of the function, from this package on."""
-        return self.function.__module__[len(__package__ or "") + 1 :]
+        """The module of the function, from this package on where it is in it."""
+        return self.function.__module__.replace(f"{__package__}.", "", 1)
 
     @property
     def identity(self) -> str:
@@ -228,7 +228,8 @@ def _begin(job: Job, begun: str) -> str:
             os.unlink(entry.path)
     ship_package(job.place)
     request = {
-        "start": begun, "identity": job.identity, "title": job.title, "module": job.module,
+        "start": begun, "identity": job.identity, "title": job.title,
+        "module": job.function.__module__,
         "work": job.function.__name__, "arguments": job.arguments,
     }  # fmt: skip
     _write(job.place, REQUEST, request)
@@ -266,7 +267,7 @@ def main(arguments: list[str] | None = None) -> int:
     request = _read(place, REQUEST)
     value, problem = None, None
     try:
-        function = getattr(importlib.import_module(f"{__package__}.{request['module']}"), request["work"])
+        function = getattr(importlib.import_module(request["module"]), request["work"])
         value = function(request["arguments"])
     except NodeError as error:
         problem = str(error)

@@ -9,9 +9,11 @@ import fcntl
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 
 
-def run() -> int:
+def run(more: Mapping[str, str] | None = None) -> int:
+    """Run the command of the command line. ``more``: further commands, as commands.PLAIN_COMMANDS has them."""
     here = os.path.dirname(os.path.realpath(__file__))
     try:
         # until the end: what is locked is not pruned (code_cache.py)
@@ -23,7 +25,7 @@ def run() -> int:
     sys.dont_write_bytecode = True
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a locale may lack a name's letters
-    return int(importlib.import_module(f"ansible_collections.{package.replace('/', '.')}.commands").main())
+    return int(importlib.import_module(f"ansible_collections.{package.replace('/', '.')}.commands").main(more=more))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,9 @@ from .files import flocked, make_directory, sync_directory, sync_filesystem, unl
 from .paths import RUN, STATE
 
 LINK = "gpuadmin_node"  # in the library: where units find cli.py
+TAKEOVER_LINK = "gpuadmin_takeover"  # the same for units of the take-over, while it has any
 _OURS = "ansible_collections/gpuadmin/node/plugins/module_utils"
+_ENTRIES = {LINK: _OURS, TAKEOVER_LINK: "gpuadmin/takeover/node"}
 LOCK = f"{_OURS}/lock"  # root's alone: anybody else who could lock it could have root's code refused, or never pruned
 COMPILING = f"{_OURS}/compiling"  # root's alone: its holder compiles
 _NAME = re.compile(r"[0-9a-f]{64}\.[a-z0-9-]+")
@@ -42,10 +44,10 @@ def has(digest: str, state: str = STATE) -> bool:
     return os.path.isdir(place(digest, state))
 
 
-def linked(digest: str, state: str = STATE) -> bool:
-    """Whether units run the code of that digest."""
-    link = os.path.join(state, "lib", LINK)
-    return os.path.islink(link) and os.readlink(link) == _target(digest, state)
+def linked(digest: str, state: str = STATE, name: str = LINK) -> bool:
+    """Whether the units of a link run the code of that digest."""
+    link = os.path.join(state, "lib", name)
+    return os.path.islink(link) and os.readlink(link) == _target(digest, state, name)
 
 
 def keep(digest: str, text: str, state: str = STATE, run: str = RUN) -> None:
@@ -79,19 +81,19 @@ def keep(digest: str, text: str, state: str = STATE, run: str = RUN) -> None:
         _prune(library, target)
 
 
-def link(digest: str, state: str = STATE, run: str = RUN) -> None:
-    """Have units run the code of that digest, which is here. A cut leaves the code before, or this."""
-    path = os.path.join(state, "lib", LINK)
+def link(digest: str, state: str = STATE, run: str = RUN, name: str = LINK) -> None:
+    """Have the units of a link run the code of that digest, which is here. A cut leaves the code before, or this."""
+    path = os.path.join(state, "lib", name)
     part = os.path.join(state, "lib", f"{_PART}link")
     with flocked(os.path.join(run, "kept.lock")):
         unlink_if_there(part)
-        os.symlink(_target(digest, state), part)
+        os.symlink(_target(digest, state, name), part)
         os.rename(part, path)
         sync_directory(os.path.dirname(path))
 
 
-def _target(digest: str, state: str) -> str:
-    return os.path.join(os.path.basename(place(digest, state)), _OURS)
+def _target(digest: str, state: str, name: str) -> str:
+    return os.path.join(os.path.basename(place(digest, state)), _ENTRIES[name])
 
 
 def _files(digest: str, text: str) -> Mapping[str, str]:
@@ -127,8 +129,8 @@ def _discard(library: str) -> None:
 
 def _prune(library: str, target: str) -> None:
     """Remove old directories that nobody runs from and units do not run."""
-    link = os.path.join(library, LINK)
-    needed = {target, os.path.join(library, os.readlink(link).partition("/")[0]) if os.path.islink(link) else target}
+    links = [path for path in (os.path.join(library, name) for name in _ENTRIES) if os.path.islink(path)]
+    needed = {target, *(os.path.join(library, os.readlink(path).partition("/")[0]) for path in links)}
     found = [os.path.join(library, name) for name in os.listdir(library) if _NAME.fullmatch(name)]
     found.sort(key=lambda path: os.lstat(path).st_mtime, reverse=True)
     for path in found[_NEWEST:]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .errors import NodeError
@@ -23,24 +24,23 @@ USAGE = (
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
     "       cli.py apply-limits | keep-room | web-links\n"
-    "       cli.py renumber | image-relay | image-outcome | image-check NAME\n"
+    "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
 #: What takes no arguments, by the file whose `main` it is.
 PLAIN_COMMANDS = {
-    "apply-limits": "limits.applying",
-    "keep-room": "disk.filling",
-    "disk-usage": "disk.command",
-    "metrics-map": "metrics.mapper",
-    "gpu-devices": "gpus.devices",
-    "gpu-check": "gpus.checked",
-    "gpu-gate": "slurm.following",
-    "gpu-mig": "metrics.dividing",
-    "queue-told": "slurm.told",
-    "queue-measured": "metrics.queueing",
-    "queue-asked": "slurm.asked",
-    "queue-shown": "operations.slurm_queue",
-    "renumber": "renumbering.work",
+    "apply-limits": ".limits.applying",
+    "keep-room": ".disk.filling",
+    "disk-usage": ".disk.command",
+    "metrics-map": ".metrics.mapper",
+    "gpu-devices": ".gpus.devices",
+    "gpu-check": ".gpus.checked",
+    "gpu-gate": ".slurm.following",
+    "gpu-mig": ".metrics.dividing",
+    "queue-told": ".slurm.told",
+    "queue-measured": ".metrics.queueing",
+    "queue-asked": ".slurm.asked",
+    "queue-shown": ".operations.slurm_queue",
 }
 IMAGE_COMMANDS = (
     "take-identity",
@@ -71,13 +71,14 @@ def apply_accounts(host: Host, check: bool = False) -> int:
     return 3 if outcome.plan.conflicts else 0
 
 
-def main(arguments: list[str] | None = None, host: Host | None = None) -> int:
+def main(arguments: list[str] | None = None, host: Host | None = None, more: Mapping[str, str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     os.umask(0o022)
     command, rest = (given[0], given[1:]) if given else ("", [])
     try:
-        if command in PLAIN_COMMANDS and not rest:
-            return int(importlib.import_module(f".{PLAIN_COMMANDS[command]}", __package__).main())
+        plain = {**PLAIN_COMMANDS, **(more or {})}
+        if command in plain and not rest:
+            return int(importlib.import_module(plain[command], __package__).main())
         if command in ("slurm-prolog", "slurm-epilog") and not rest:
             from .slurm import prolog
 

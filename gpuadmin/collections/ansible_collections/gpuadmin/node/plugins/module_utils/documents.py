@@ -23,7 +23,7 @@ _WORDS = {bool: "true or false", str: "text", int: "a whole number", float: "a n
 
 @dataclass(frozen=True)
 class PersonEntry:
-    """One person, as `people.parse` takes them: it checks names, and that no two share an id."""
+    """One person, as `people.parse` takes them: it refuses two who share a name or an id."""
 
     name: str
     uid: int

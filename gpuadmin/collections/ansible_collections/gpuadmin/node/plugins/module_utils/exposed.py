@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from .attributes import ACCESS, OddAttribute, named_rights
+from .bounded import short
 from .btrfs import open_directory
 from .budget import Budget
-from .diagnosis.subject import short
 from .errors import NodeError, in_words
 from .mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
-from .renumbering.attributes import ACCESS, OddAttribute, named_rights
 from .safe_walk import Entry, same_file_system, walk
 from .textdb import Table, decode
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .diagnosis.subject import short
+from .bounded import short
 from .errors import NodeError, in_words
 from .gpus.look import look as look_at_gpus
 from .run import Finished, LateError, run_command

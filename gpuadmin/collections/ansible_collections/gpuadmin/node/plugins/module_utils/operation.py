@@ -17,6 +17,8 @@ from .errors import NodeError, NothingBegun, in_words
 from .root.guard import RootError
 
 _NAME = re.compile(r"[a-z][a-z_]{0,40}\Z")
+#: Where operations are. A host has those of the take-over only while one of its verbs is at work (docs/decisions/0199).
+_PLACES = (f"{__package__}.operations", "gpuadmin.takeover.node.operations")
 
 
 def run(name: str, given: object, *, check: bool, **more: Any) -> dict[str, object]:
@@ -24,8 +26,8 @@ def run(name: str, given: object, *, check: bool, **more: Any) -> dict[str, obje
 
     What goes wrong in a way that somebody can do something about is in the result, in words.
     """
-    place = f"{__package__}.operations.{name}"
-    if not _NAME.match(name) or importlib.util.find_spec(place) is None:
+    place = _find(name) if _NAME.match(name) else None
+    if place is None:
         return Answer(problem=f"{name[:80]!r} is not an operation").result()
     operation = importlib.import_module(place)
     each = getattr(operation, "EACH", None)
@@ -37,3 +39,14 @@ def run(name: str, given: object, *, check: bool, **more: Any) -> dict[str, obje
         begun = {"begun": False} if isinstance(error, NothingBegun) else {}
         answer = Answer(report={"problems": [words], **begun}, problem=words)
     return answer.result(each)
+
+
+def _find(name: str) -> str | None:
+    """Given an operation's name, return its module; None where there is none."""
+    for place in _PLACES:
+        try:
+            if importlib.util.find_spec(f"{place}.{name}") is not None:
+                return f"{place}.{name}"
+        except ModuleNotFoundError:  # the take-over is not here
+            pass
+    return None

@@ -8,7 +8,7 @@ import sys
 from .errors import NodeError
 from .files import write_atomic
 
-PACKAGES = (__name__.rpartition(".")[0], "gpuadmin.common")
+PACKAGES = (__name__.rpartition(".")[0], "gpuadmin.common", "gpuadmin.takeover.node")
 
 
 def source_of(module: object) -> str:

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from .causes.cause import Person
-from .causes.people import account as account_causes
+from gpuadmin.common.causes.account import judge_account
+from gpuadmin.common.causes.cause import Person
+
 from .diagnosis import pam_account
 from .diagnosis.account import account
 from .diagnosis.subject import Subject
@@ -154,7 +155,7 @@ def _refused(root: str, names: Sequence[str]) -> dict[str, str]:
 
 def _ask_pam(root: str, name: str) -> str | None:
     facts = {"node": True, "account": account(Subject(name=name, root=root))}
-    if any(account_causes(Person(name), facts)):
+    if any(judge_account(facts, Person(name))):
         return None  # locked, ended, without a shell: sshd lets them in without PAM neither
     try:
         answer = pam_account.verdict(name)

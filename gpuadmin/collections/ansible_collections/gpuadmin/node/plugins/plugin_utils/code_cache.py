@@ -13,6 +13,10 @@ from pathlib import Path, PurePosixPath
 
 _PLUGINS = Path(__file__).parents[1]
 _PACKAGE = PurePosixPath("ansible_collections/gpuadmin/node/plugins")
+_CONTENT = _PLUGINS.parents[3]
+_TAKEOVER = _CONTENT.parent / "takeover/node"
+#: Where operations are: those of every day, and those that only verbs of the take-over call.
+OPERATIONS = (_PLUGINS / "module_utils/operations", _TAKEOVER / "operations")
 #: What a host runs with the text of a Code, deflated, as its input. Arguments: digest, state directory.
 ARRIVE = f"""import json, sys, zlib
 text = zlib.decompress(sys.stdin.buffer.read()).decode()
@@ -29,10 +33,22 @@ class Code:
     digest: str
 
 
+def code(takeover: bool = False) -> Code:
+    """The code of this installation, with that of the take-over or without. Read once in a process and in those that
+    are forked from it.
+    """
+    return _read(takeover)
+
+
 @cache
-def code() -> Code:
-    """The code of this installation. Read once in a process and in those that are forked from it."""
-    files = dict(_sources())
+def belongs_to_takeover(operation: str) -> bool:
+    """Whether an operation is the take-over's: its code goes with its calls alone (docs/decisions/0199)."""
+    return (OPERATIONS[1] / f"{operation.rpartition('.')[2]}.py").is_file()
+
+
+@cache
+def _read(takeover: bool) -> Code:
+    files = dict(_sources(takeover))
     packages = {str(parent / "__init__.py") for path in files for parent in PurePosixPath(path).parents if parent.name}
     text = json.dumps({**dict.fromkeys(packages, ""), **files}, sort_keys=True)
     return Code(text, hashlib.sha256(text.encode()).hexdigest())
@@ -43,9 +59,12 @@ def packed(text: str) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 1)).decode()
 
 
-def _sources() -> Iterator[tuple[str, str]]:
-    content = _PLUGINS.parents[3]
-    for top, above in ((_PLUGINS / "module_utils", content), (content.parent / "common", content.parents[1])):
+def _sources(takeover: bool) -> Iterator[tuple[str, str]]:
+    outside = _CONTENT.parents[1]
+    places = [(_PLUGINS / "module_utils", _CONTENT), (_CONTENT.parent / "common", outside)]
+    if takeover:  # guard: a host that is not taken over has nothing of the take-over -> True
+        places.append((_TAKEOVER, outside))
+    for top, above in places:
         for path in sorted(top.rglob("*.py")):
             if not any(part.startswith(".") for part in path.relative_to(top).parts):
                 yield path.relative_to(above).as_posix(), path.read_text("utf-8")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-_OPERATIONS = Path(__file__).parents[1] / "module_utils/operations"
+from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import OPERATIONS, belongs_to_takeover
 
 
 def filled(
@@ -31,7 +30,8 @@ def declared(name: str) -> tuple[str | None, tuple[str, ...]]:
     """An operation's `ROLE` and the fields of its `Document`, from its source, which is quicker than an import."""
     role: str | None = None
     fields: tuple[str, ...] = ()
-    for node in ast.parse((_OPERATIONS / f"{name}.py").read_text(encoding="utf-8")).body:
+    file = OPERATIONS[belongs_to_takeover(name)] / f"{name}.py"
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ROLE":
             role = ast.literal_eval(node.value)
         if isinstance(node, ast.ClassDef) and node.name == "Document":

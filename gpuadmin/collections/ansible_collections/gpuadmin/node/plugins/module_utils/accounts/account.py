@@ -142,7 +142,7 @@ def with_gecos(user: User, data: Databases, observed: Observed) -> User:
     trusted = found is not None and observed.desired.root in (None, observed.root)
     if not text and not trusted and record is not None and record.user.uid == user.uid:
         text = record.user.gecos
-    # guard: a GECOS with which accounts.json could not be read is not recorded
+    # guard: a GECOS that node code of an older root cannot read is not recorded
     return user if CONTROL.search(text) else replace(user, gecos=text)
 
 

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from gpuadmin.common.causes.keys import judge_settings
+
 from ..btrfs import open_directory
-from ..causes.people import list_refusals
 from ..errors import NodeError
 from ..fields import KEY, quoted, valid_name
 from ..files import read_bytes, write_atomic
@@ -270,7 +271,7 @@ def refuse_by_sshd(wanted: Wanted, home: str, run: Runner = look) -> None:
         return  # it cannot be asked; that a login works is proven afterwards
     groups = [name] if account is None else group_names(name, account[1])
     plain = {keyword: " ".join(values) for keyword, values in settings.items()}
-    why = [one.cause for one in list_refusals(name, plain, groups)]
+    why = [one.cause for one in judge_settings(name, plain, groups)]
     own = os.path.join(home, SSH, KEYS)
     paths = [expand_pattern(one, name, wanted.uid, home) for one in key_patterns(settings)]
     # root's own files, outside of the home, may have the key

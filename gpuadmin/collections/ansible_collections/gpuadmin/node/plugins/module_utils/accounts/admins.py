@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import NodeError
-from ..fields import KEY, quoted, valid_name
+from ..fields import KEY, valid_name
 from ..files import read_bytes
 from ..root.guard import open_root
 from ..root.tree import File, Plan, Request, validate
@@ -22,7 +22,7 @@ from ..root.tree import plan as plan_files
 from ..run import run
 from ..textdb import Table, decode, number
 from .account import validity
-from .admin import SYSTEM_UIDS, Wanted, below, execute, holds_key, key_words, keys_of, observe, plan, remove_keys
+from .admin import Wanted, below, execute, holds_key, key_words, keys_of, observe, plan, remove_keys
 
 SUDOERS = "/etc/sudoers.d/gpuadmin-admins"
 SHADOW, PASSWD = "/etc/shadow", "/etc/passwd"
@@ -163,8 +163,6 @@ def _taken(text: str, admins: Sequence[Admin], passwd: Table, people: People) ->
 
 
 def _wanted(one: Admin, key: str, people: People) -> Wanted:
-    if one.uid not in SYSTEM_UIDS or not valid_name(one.name):
-        raise NodeError(f"the admin {quoted(one.name)} with uid {one.uid} is refused")
     home = f"{HOMES}/{one.name}"
     return Wanted(one.name, one.uid, home, key, people.homes, people.first, people.last, "name in admins")
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from gpuadmin.common.text import counted
 
-from ..fields import User, parse_user, quoted, valid_name, whole_number
+from ..fields import User, quoted, whole_number
 from ..report import UserReport
 from ..textdb import number
 from .account import conflict, identify, stage_account, with_gecos
 from .databases import Databases
-from .desired import DesiredState, Record, Settings
+from .desired import DesiredState, Record, Settings, parse_user
 from .docker import has_docker, stage_askers, stage_docker, stage_subids
 from .observed import Observed
 from .plan import Plan, Request
@@ -24,35 +24,23 @@ _KEPT_OUT = "is kept out by gpuadmin {0} until that has ended: gpuadmin {0} goes
 
 
 def _accept(request: Request, plan: Plan) -> tuple[list[User], list[tuple[str, int]]]:
-    """Check what came from outside; whoever is refused is reported, the others go on."""
+    """Parse what came from outside; whoever is refused is reported, the others go on."""
     users: dict[str, User] = {}
-    taken: dict[int, str] = {}
     for raw in request.users:
         given = dict(raw)
         if request.settings.source == "directory" and given.get("uid") is None:
             given["uid"] = request.settings.uid_first  # what the directory says replaces it
         user, problem = parse_user(given)
-        label = str(raw.get("name")) if valid_name(raw.get("name")) else quoted(raw.get("name"))
         if user is None:
-            plan.users[label] = UserReport("conflict", problem=problem)
-        elif (
-            label in plan.users  # guard: a name that is given twice is nobody's
-            # guard: a uid that is given twice is nobody's
-            or (user.uid in taken and request.settings.source == "registry")
-        ):
-            other = taken.get(user.uid, label)
-            for name in (label, other):
-                users.pop(name, None)
-                plan.users[name] = UserReport("conflict", problem=f"name or uid {user.uid} is given twice")
+            plan.users[quoted(raw.get("name"))] = UserReport("conflict", problem=problem)
         else:
-            users[label], taken[user.uid] = user, label
-            plan.users[label] = UserReport()
+            users[user.name] = user
+            plan.users[user.name] = UserReport()
     absent = []
     for raw in request.absent:
         gone, uid = raw.get("name"), whole_number(raw.get("uid"))
-        # guard: a removal has a valid name and uid -> uid is None
-        if not isinstance(gone, str) or not valid_name(gone) or uid is None:
-            plan.users[quoted(gone)] = UserReport("conflict", problem="not a valid name and uid to remove")
+        if not isinstance(gone, str) or uid is None:
+            plan.users[quoted(gone)] = UserReport("conflict", problem="not a name and a uid to remove")
         elif gone in users and users[gone].uid == uid:  # guard: who is wanted is not removed
             del users[gone]
             plan.users[gone] = UserReport("conflict", problem="is both wanted and to be removed")

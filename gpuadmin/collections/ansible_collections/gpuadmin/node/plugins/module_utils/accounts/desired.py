@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields, replace
 
+from .. import documents
 from ..errors import NodeError
-from ..fields import User, parse_user, quoted, valid_name, whole_number
+from ..fields import User, quoted
 from ..files import read_bytes, write_atomic
 
 FORMAT = 1
@@ -61,29 +61,25 @@ class DesiredState:
 
 
 def settings_from(raw: Mapping[str, object]) -> Settings:
-    """Given a mapping, return checked settings; errors name the key."""
-    known: dict[str, Any] = {key: raw[key] for key in asdict(Settings()) if key in raw}
-    for key in ("uid_first", "uid_last", "gid", "subid_base", "subid_size"):
-        if key in known:
-            number = whole_number(known[key])
-            if number is None:
-                raise NodeError(f"{key}: {quoted(known[key])} is not a number")
-            known[key] = number
-    settings = replace(Settings(), **known)
-    if settings.source not in ("registry", "directory"):
-        raise NodeError(f"source: {quoted(settings.source)} is neither registry nor directory")
-    if not valid_name(settings.group):
-        raise NodeError(f"group: {quoted(settings.group)} is not a group name")
-    # 1000 is the first human uid of every family we know; below are system accounts, which are never touched.
-    if not 1000 <= settings.uid_first <= settings.uid_last < 2**31:
-        raise NodeError(f"uid_first {settings.uid_first} and uid_last {settings.uid_last} are not a human range")
-    if settings.subid_size < 1 or settings.subid_base <= settings.uid_last:
-        raise NodeError(f"subid_base {settings.subid_base} must be above uid_last {settings.uid_last}")
-    if settings.docker_data is not None:
-        path = str(settings.docker_data)
-        if not path.startswith("/") or path.strip("/") == "" or ".." in path.split("/"):
-            raise NodeError(f"docker_data: {quoted(path)} is not a plain absolute path")
-    return settings
+    """Given a mapping that may hold more, return the settings in it. Raises NodeError, which names the key."""
+    return documents.parse(Settings, _own(Settings, raw), "settings")
+
+
+def parse_user(raw: Mapping[str, object]) -> tuple[User | None, str | None]:
+    """Given one entry of ``users``, which may hold more, return (user, None) or (None, why it is refused).
+
+    The controller has checked the values (users.yml is read by a schema); here they get their types.
+    """
+    defaults = {"gid": raw.get("uid"), "home": f"/home/{raw.get('name')}"}
+    try:
+        user = documents.parse(User, {**defaults, **_own(User, raw)}, "user")
+    except NodeError as error:
+        return None, str(error)
+    return replace(user, keys=tuple(dict.fromkeys(user.keys))), None
+
+
+def _own(kind: type, raw: Mapping[str, object]) -> dict[str, object]:
+    return {one.name: raw[one.name] for one in fields(kind) if raw.get(one.name) is not None}
 
 
 def parse(data: bytes, path: str) -> DesiredState:

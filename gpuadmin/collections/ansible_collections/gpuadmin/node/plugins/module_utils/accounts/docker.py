@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..fields import User, parse_user
+from gpuadmin.common.names import LOGIN
+
+from ..fields import User, quoted, valid_name
 from ..report import UserReport
 from ..textdb import number
 from .account import identify
@@ -118,8 +120,10 @@ def stage_askers(
             known = record.user
         else:
             if record is None:
-                user, entry.problem = parse_user({"name": name, "uid": uid})
-                record = None if user is None else Record(user)
+                if valid_name(name):  # guard: a directory's name becomes a path only if it is plain -> True
+                    record = Record(User(name, uid, uid, home=f"/home/{name}"))
+                else:
+                    entry.problem = f"the name {quoted(name)} is refused: it must match {LOGIN}"
             if record is not None and record.user.locked:
                 record, entry.problem = None, "this account is locked"
             if record is None:

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import NodeError
 from ..files import read_bytes
 
-PLAN = "renumber/plan.json"  # in the state; renumbering/journal.py writes it
+PLAN = "renumber/plan.json"  # in the state; the take-over writes it: node/renumbering/journal.py
 
 
 def renumbered(state: str) -> dict[str, str]:

@@ -1,1 +1,1 @@
-"""Why something does not work for a person or on a host: facts, each looked at by itself. Nothing is changed."""
+"""Facts of a person or a host for which something does not work, each looked at by itself. Nothing is changed."""

@@ -1,4 +1,4 @@
-"""Somebody's account on a host: as NSS has it, as shadow has it, and as gpuadmin wants it here."""
+"""The account of a person on a host: as NSS has it, as shadow has it, and as gpuadmin wants it here."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from ..accounts import desired as desired_accounts
+from ..bounded import read_small, short
 from ..errors import NodeError
 from ..lookup import group_names
 from ..people import acting_as
@@ -18,16 +19,16 @@ from ..sshd_settings import ask_sshd, expand_pattern, key_patterns
 from ..textdb import Table, decode, number
 from ..unit import logged
 from . import keys
-from .subject import Subject, read_small, short
+from .subject import Subject
 
 NOLOGIN = ("etc/nologin", "run/nologin")
-#: What `sshd -T` says that decides who may log in.
+#: Settings in the answer of `sshd -T` that decide who may log in.
 ASKED = ("allowusers", "denyusers", "allowgroups", "denygroups", "pubkeyauthentication", "authorizedkeysfile",
          "authorizedkeyscommand", "usepam")  # fmt: skip
 SSHD_LINES = 200
 KEPT_LINES = 8
 SINCE = "-3days"
-#: What comes before a name where sshd or PAM speaks. What a client calls itself, its version or why it leaves is in
+#: Words before a name where sshd or PAM speaks. A client's own words (its name, its version, why it leaves) are in
 #: sshd's lines, too: anybody on the network writes `user minji not allowed because …` there.
 _SPEAKS = (
     r"(?:error: |fatal: )?(?:User |Access denied for user |(?:Accepted|Failed|Postponed) [\w/-]+ for "
@@ -39,13 +40,13 @@ _SPEAKS = (
 
 
 def account(subject: Subject) -> dict[str, Any]:
-    """``passwd`` None: this host does not know the name.
+    """The account of the person who is asked about. ``passwd`` None: this host does not know the name.
 
     ``shadow`` None: it has no line there (a directory), or may not be read by who asks.
     """
     name = subject.name or ""
     found: dict[str, Any] = {"passwd": None, "today": int(time.time() // 86400), "nologin": nologin(subject)}
-    entry = passwd(subject, name)
+    entry = find_entry(subject, name)
     if entry is not None:
         shell = subject.path(entry.pw_shell)
         found["passwd"] = {
@@ -63,8 +64,8 @@ def account(subject: Subject) -> dict[str, Any]:
     return found
 
 
-def passwd(subject: Subject, name: str) -> pwd.struct_passwd | None:
-    """Somebody's entry as this host has it; None: it does not know the name."""
+def find_entry(subject: Subject, name: str) -> pwd.struct_passwd | None:
+    """The entry in passwd that this host has for a name; None: the host does not know it."""
     if subject.root == "/":
         try:
             return pwd.getpwnam(name)
@@ -86,7 +87,7 @@ def _shadow(subject: Subject, name: str) -> dict[str, Any] | None:
 
 
 def _others(subject: Subject, name: str) -> list[str]:
-    """Who else has the uid that the site gives this person."""
+    """Other accounts that have the uid which the site gives this person."""
     if subject.uid is None:
         return []
     rows = Table.parse("passwd", _text(subject, "etc/passwd")).entries()
@@ -94,7 +95,7 @@ def _others(subject: Subject, name: str) -> list[str]:
 
 
 def _wanted(subject: Subject, name: str) -> dict[str, Any] | None:
-    """What gpuadmin was last told of this person on this host; None: nothing."""
+    """The account that gpuadmin was last told to make here; None: none of that name."""
     found = desired_accounts.load(subject.path(subject.state)).records.get(name)
     if found is None:
         return None
@@ -103,7 +104,7 @@ def _wanted(subject: Subject, name: str) -> dict[str, Any] | None:
 
 
 def nologin(subject: Subject) -> dict[str, str] | None:
-    """What keeps everybody but root out (pam_nologin(8)): the file, and its own words; None: nothing does."""
+    """The file that keeps everybody but root out (pam_nologin(8)), and its own words; None: there is none."""
     for name in NOLOGIN:
         try:
             words = short(read_small(subject.path(name), most=4096).decode("utf-8", "replace"))
@@ -118,12 +119,13 @@ def nologin(subject: Subject) -> dict[str, str] | None:
 def sshd_keys(subject: Subject) -> dict[str, Any]:
     """The keys that gpuadmin wrote here, and what sshd's settings say of this person."""
     name = subject.name or ""
-    found = settings(name) if subject.root == "/" else {}
-    site, entry = keys.of_site(subject, name), passwd(subject, name)
+    found = ask_settings(name) if subject.root == "/" else {}
+    site, entry = keys.read_site_keys(subject, name), find_entry(subject, name)
     patterns = key_patterns({"authorizedkeysfile": [found.get("authorizedkeysfile", "")]})
     paths = [] if entry is None else [expand_pattern(one, name, entry.pw_uid, entry.pw_dir) for one in patterns]
     with acting_as(entry.pw_uid, entry.pw_gid) if entry is not None else nullcontext():
-        elsewhere = [keys.read_file(subject, one) for one in paths if one != site["path"] and not _inside(one, entry)]
+        others = [path for path in paths if path != site["path"] and not _inside(path, entry)]
+        elsewhere = [keys.read_key_file(subject, path) for path in others]
     return {"site": {**site, "read": not found or site["path"] in paths}, "elsewhere": elsewhere, "settings": found}
 
 
@@ -132,8 +134,7 @@ def _inside(path: str, entry: pwd.struct_passwd | None) -> bool:
 
 
 def home_key_files(subject: Subject) -> list[str]:
-    """Where in somebody's home sshd looks for keys, as paths below it. What root alone can ask is what sshd does by
-    itself."""
+    """Files of keys in a person's home, as paths below it. Sshd's usual ones where sshd cannot be asked."""
     if subject.own or subject.root != "/":
         return list(keys.USUAL)
     name = subject.name or ""
@@ -142,21 +143,21 @@ def home_key_files(subject: Subject) -> list[str]:
     return [one for one in inside if not one.startswith("..")]
 
 
-def settings(name: str, run: Runner = run_command) -> dict[str, str]:
-    """What sshd would apply to this person, of what decides whether they get in."""
+def ask_settings(name: str, run: Runner = run_command) -> dict[str, str]:
+    """The settings of sshd's that decide whether this person gets in, as sshd would apply them."""
     found = ask_sshd("-C", f"user={name},host=localhost,addr=127.0.0.1", run=run)
     return {key: short(" ".join(values)) for key, values in found.items() if key in ASKED}
 
 
 def sshd_words(subject: Subject) -> dict[str, Any]:
-    """What sshd last wrote of this person. Only root's own processes count: anybody may write in its name."""
+    """The lines that sshd last wrote of this person. Only root's own processes count: anybody may write in its name."""
     name = subject.name or ""
-    return {"lines": about(name, logged(("_UID=0", "SYSLOG_IDENTIFIER=sshd", "SYSLOG_IDENTIFIER=sshd-session"),
+    return {"lines": pick_lines(name, logged(("_UID=0", "SYSLOG_IDENTIFIER=sshd", "SYSLOG_IDENTIFIER=sshd-session"),
                                         SSHD_LINES, since=SINCE))}  # fmt: skip
 
 
-def about(name: str, text: str) -> list[str]:
-    """The last lines in which sshd or PAM names somebody, and those of strict modes about their home.
+def pick_lines(name: str, text: str) -> list[str]:
+    """The last lines in which sshd or PAM names a person, and those of strict modes about their home.
 
     A line in which the client names them does not count.
     """

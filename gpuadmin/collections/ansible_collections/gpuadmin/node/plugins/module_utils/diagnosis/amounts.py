@@ -1,4 +1,4 @@
-"""What somebody has of what they may have: their home, and Docker's data. Nothing is counted here."""
+"""Amounts of a person: how much of their home and of Docker's data they may have, and have. Nothing is counted here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .subject import Subject
 
 
 def own(subject: Subject) -> dict[str, Any] | None:
-    """By place (home, docker): bytes, most, held, when, partial. None: they have no amount, or nothing is known.
+    """Amounts by place (home, docker): bytes, most, held, when, partial. None: none is known.
 
     Root of a node may not read what the storage host says of a home, which says it itself. Raises NodeError.
     """

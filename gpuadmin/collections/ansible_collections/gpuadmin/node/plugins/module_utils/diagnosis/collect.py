@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from ..bounded import look_at
 from ..each import Failed, each
 from . import account, amounts, dns, docker, gpus, granted, home, host, pam, pam_account, sessions, trial
-from .subject import Subject, look_at
+from .subject import Subject
 
 SECONDS = 3.0  # the whole answer must be there within five, Ansible's own time included
 
 Part = Callable[[Subject], object]
-#: What a host is asked about itself; `homes` and `mount` are of whoever has a home.
+#: Parts that a host is asked about itself; `homes` and `mount` are of whoever has a home.
 HOST: Mapping[str, Part] = {
     "mount": home.mount,
     "homes": home.homes,
@@ -30,7 +31,7 @@ HOST: Mapping[str, Part] = {
     "kernels": gpus.kernels,
     "granted": granted.granted,
 }
-#: What it is asked about a person, where people log in.
+#: Parts that a host is asked about a person, where people log in.
 PERSON: Mapping[str, Part] = {
     "account": account.account,
     "keys": account.sshd_keys,
@@ -44,14 +45,14 @@ PERSON: Mapping[str, Part] = {
     "containers": docker.containers,
     "trial": trial.trial,
 }
-#: What a host is asked about a person where nobody logs in: the storage host has the home.
+#: Parts that a host is asked about a person where nobody logs in: the storage host has the home.
 ELSEWHERE = ("account", "home", "amounts")
-#: What only root may look at.
+#: Parts that only root may look at.
 ROOTS = ("keys", "pam_account", "sshd", "units", "image", "kernels")
 
 
 def parts(subject: Subject) -> dict[str, Part]:
-    """Which parts a host is asked for."""
+    """Return the parts that a host is asked for, by name."""
     found = dict(HOST)
     if not subject.node:
         del found["gpus"], found["kernels"], found["image"], found["granted"]

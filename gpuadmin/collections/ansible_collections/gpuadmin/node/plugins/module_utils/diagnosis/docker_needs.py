@@ -1,4 +1,4 @@
-"""What a rootless Docker needs besides its place: newuidmap that may do its work, and units that may start."""
+"""Needs of a rootless Docker besides its place: newuidmap that may do its work, and units that may start."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .subject import Subject
 
 MAPPERS = ("newuidmap", "newgidmap")
 UNITS = ("docker.service", "docker.socket")
-#: Where a person's own units are, below their home (systemd.unit(5)).
+#: The directory of a person's own units, below their home (systemd.unit(5)).
 OWN_UNITS = (".config", "systemd", "user")
 CAPABILITY = "security.capability"
 
 
-def mappers(subject: Subject) -> list[str]:
-    """Why the helpers cannot set up a person's range of ids: without setuid root or a capability they fail."""
+def find_mapper_faults(subject: Subject) -> list[str]:
+    """Reasons why the helpers cannot set up a person's range of ids: without setuid root or a capability they fail."""
     found = []
     for name in MAPPERS:
         path = subject.path(f"usr/bin/{name}")
@@ -27,20 +27,20 @@ def mappers(subject: Subject) -> list[str]:
             continue
         if not facts.st_mode & stat.S_IXOTH:
             found.append(f"/usr/bin/{name} has mode {stat.S_IMODE(facts.st_mode):04o}: people cannot run it")
-        elif not (facts.st_mode & stat.S_ISUID and facts.st_uid == 0) and not _capable(path):
+        elif not (facts.st_mode & stat.S_ISUID and facts.st_uid == 0) and not _has_capability(path):
             found.append(f"/usr/bin/{name} is not setuid root (mode {stat.S_IMODE(facts.st_mode):04o})")
     return found
 
 
-def _capable(path: str) -> bool:
+def _has_capability(path: str) -> bool:
     try:
         return bool(os.getxattr(path, CAPABILITY))
     except OSError:
         return False
 
 
-def masked(home: str, at: int | None = None) -> list[str]:
-    """Which of Docker's units somebody has masked for themselves: a link to /dev/null. No link is followed."""
+def list_masked_units(home: str, at: int | None = None) -> list[str]:
+    """Units of Docker's that a person has masked for themselves: a link to /dev/null. No link is followed."""
     opened: list[int] = []
     found = []
     try:

@@ -23,7 +23,7 @@ OTHERS = "others"
 
 
 def gpus(subject: Subject) -> dict[str, Any] | None:
-    """None if nothing shows a GPU and none is expected. ``holders`` of each GPU that answers are names.
+    """GPUs of a node; None if none shows and none is expected. ``holders`` of each GPU that answers are names.
 
     Whoever asks for themselves gets their own name and, for everybody else, the word ``others``.
     """
@@ -56,12 +56,12 @@ def gpus(subject: Subject) -> dict[str, Any] | None:
 
 
 def kernels(subject: Subject) -> list[str] | None:
-    """Why GPUs would not work after the next boot: as it was last checked, and by a look where files changed since."""
+    """Reasons why GPUs would not work after the next boot: as last checked, and by a look where files changed since."""
     return checked.problems(subject.root) if subject.node else None
 
 
 def _places(subject: Subject) -> Places:
-    """Where to look. Root's lock is root's alone: who asks for themselves has one of their own."""
+    """The places to look at. Root's lock is root's alone: a person who asks for themselves has one of their own."""
     lock = f"run/user/{os.geteuid()}/gpuadmin/gpus.lock" if subject.own else "run/gpuadmin/gpus.lock"
     bus, log = subject.path("sys/bus/pci/devices"), subject.path("dev/kmsg")
     return Places(subject.root, bus, (), log, subject.path(lock))

@@ -1,15 +1,16 @@
-"""Who was granted which GPU of a node, for a diagnosis and for whoever asks: grants are no secret."""
+"""Grants of the GPUs of a node, for a diagnosis and for whoever asks: they are no secret."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
+from ..bounded import short
 from ..gpus.device_files import gpus
 from ..gpus.gate import SETTINGS
 from ..gpus.in_force import in_force
 from ..paths import RUN
-from .subject import Subject, short
+from .subject import Subject
 
 
 def granted(subject: Subject) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Somebody's home, and the file system that it is on. A file server that is away holds only the part that asks it."""
+"""The home of a person, and its file system. A file server that is away holds only the part that asks it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import stat
 import time
 from typing import Any
 
+from ..bounded import short
 from ..lookup import owner
 from ..mounts import NETWORK, nearest, parse_mountinfo, read_mountinfo
 from ..people import acting_as
 from . import docker_needs, keys
-from .account import home_key_files, passwd
-from .subject import Subject, short
+from .account import find_entry, home_key_files
+from .subject import Subject
 
-#: Directly in a home, and read or written by nearly every program; `sudo` makes some of them root's.
+#: Files directly in a home that nearly every program reads or writes; `sudo` makes some of them root's.
 THEIRS = (
     ".ssh", ".cache", ".config", ".local", ".docker", ".conda", ".bashrc", ".profile", ".bash_profile", ".zshrc",
     ".bash_history",
@@ -24,7 +25,7 @@ THEIRS = (
 
 
 def mount(subject: Subject, mountinfo: str | None = None) -> dict[str, Any]:
-    """What the homes are on, by the kernel's table of mounts alone: no server is asked."""
+    """The mount that the homes are on, by the kernel's table alone: no server is asked."""
     found = nearest(subject.homes, parse_mountinfo(read_mountinfo() if mountinfo is None else mountinfo))
     if found is None:
         return {"point": None, "type": None, "source": None, "network": False, "read_only": False}
@@ -38,7 +39,7 @@ def mount(subject: Subject, mountinfo: str | None = None) -> dict[str, Any]:
 
 
 def homes(subject: Subject) -> dict[str, Any]:
-    """How long the file system of the homes takes to answer, and what is left on it. Raises OSError: it is stale."""
+    """The file system of the homes: how long it takes to answer, and its room. Raises OSError: it is stale."""
     begun = time.monotonic()
     os.stat(os.path.join(subject.path(subject.homes), "."))  # the dot makes an automount mount
     space = os.statvfs(subject.path(subject.homes))
@@ -53,7 +54,7 @@ def homes(subject: Subject) -> dict[str, Any]:
 
 
 def home(subject: Subject) -> dict[str, Any]:
-    """One home: what is at its place, its owner, and the keys in it. Nothing below it is counted."""
+    """The home of the person: what is at its place, its owner, and the keys in it. Nothing below it is counted."""
     name = subject.name or ""
     path, place = os.path.join(subject.homes, name), os.path.join(subject.path(subject.homes), name)
     begun = time.monotonic()
@@ -82,8 +83,9 @@ def home(subject: Subject) -> dict[str, Any]:
         try:
             # guard: on a node a home is looked into as its person: the storage host shows root nothing -> nullcontext()
             with acting_as(uid, facts.st_gid) if subject.node else contextlib.nullcontext():
-                found["masked"], found["others"] = docker_needs.masked(name, at), others(name, uid, at)
-                files = [keys.of_home(name, uid, path, at, one) for one in wanted]
+                found["masked"] = docker_needs.list_masked_units(name, at)
+                found["others"] = list_foreign_files(name, uid, at)
+                files = [keys.read_home_keys(name, uid, path, at, one) for one in wanted]
                 found["keys"] = [one for one in files if one is files[0] or one["problem"] != "is missing"]
         finally:
             os.close(at)
@@ -91,9 +93,9 @@ def home(subject: Subject) -> dict[str, Any]:
 
 
 def _by_passwd(subject: Subject, name: str) -> str | None:
-    """The home that this host has for somebody; None: it does not know them; another part says so."""
+    """The home in passwd; None: this host does not know the person, which another part says."""
     with contextlib.suppress(OSError):
-        entry = passwd(subject, name)
+        entry = find_entry(subject, name)
         return None if entry is None else entry.pw_dir
     return None
 
@@ -105,8 +107,8 @@ def _same(one: str, other: str) -> bool:
         return False
 
 
-def others(home: str, uid: int, at: int | None = None) -> list[dict[str, Any]]:
-    """What in a home programs need to be its person's and is somebody else's. No link is followed."""
+def list_foreign_files(home: str, uid: int, at: int | None = None) -> list[dict[str, Any]]:
+    """Files in a home that programs need to be its person's, and that are somebody else's. No link is followed."""
     found: list[dict[str, Any]] = []
     try:
         top = os.open(home, keys.DIRECTORY, dir_fd=at)

@@ -1,4 +1,4 @@
-"""What is wrong with a host itself: memory, disks, clock, names, units, and a reboot that is due."""
+"""The host itself: memory, disks, clock, names, units, and a reboot that is due."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import time
 from typing import Any
 
 from .. import status
+from ..bounded import numbers, read_small, short
 from ..images import root_facts
 from ..limits import room
 from ..mounts import NETWORK, parse_mountinfo, read_mountinfo
 from ..run import run_command
 from ..unit import logged
-from .subject import Subject, numbers, read_small, short
+from .subject import Subject
 
 MEMINFO = "proc/meminfo"
 #: File systems that hold nobody's files, or are in memory; and FUSE, where a person says what is free.
@@ -26,7 +27,7 @@ NO_DISK = re.compile(
 )
 MOST_DISKS = 20
 TEMPORARY = ("tmp", "var/tmp")
-#: What keeps clocks right, under the names that distributions give it.
+#: Services that keep clocks right, under the names that distributions give them.
 TIME_SERVICES = ("chrony", "chronyd", "ntpsec", "ntp", "ntpd", "openntpd", "systemd-timesyncd")
 REBOOT = ("run/reboot-required", "var/run/reboot-required")
 
@@ -68,7 +69,7 @@ def disks(subject: Subject, mountinfo: str | None = None) -> list[dict[str, Any]
 
 
 def _filled(subject: Subject) -> list[dict[str, Any]]:
-    """What people can fill of file systems, where the rest is kept for root: as if it were a disk of its own."""
+    """The room that people can fill, where the rest is kept for root: as if it were a disk of its own."""
     if subject.root != "/":
         return []
     return [
@@ -123,7 +124,7 @@ def time_service(root: str = "/") -> str | None:
 
 
 def names(subject: Subject) -> dict[str, Any]:
-    """By server that this host must find: how long its name took, or why it has no address."""
+    """The names of servers that this host must find: how long its name took, or why it has no address."""
     found: dict[str, Any] = {}
     for name in subject.servers[:10]:
         begun = time.monotonic()
@@ -142,12 +143,12 @@ def units(_subject: Subject) -> list[str]:
 
 
 def reboot(subject: Subject) -> dict[str, Any]:
-    """Whether packages ask for a reboot, and since when this host runs."""
+    """The reboot that packages ask for, and since when this host runs."""
     asked = any(os.path.exists(subject.path(name)) for name in REBOOT)
     up = float(read_small(subject.path("proc/uptime")).split()[0])
     return {"asked": asked, "uptime": round(up), "kernel": os.uname().release}
 
 
 def image(subject: Subject) -> dict[str, Any] | None:
-    """What this node runs and boots next; None if it has no images."""
+    """The images that this node runs and boots next; None if it has none."""
     return status.image() if subject.node else None

@@ -1,4 +1,4 @@
-"""Which keys sshd would take for somebody, and why not the others (sshd(8), AUTHORIZED_KEYS FILE FORMAT; StrictModes).
+"""Keys that sshd would take for a person, and why not the others (sshd(8), AUTHORIZED_KEYS FILE FORMAT; StrictModes).
 
 Of a key only its kind and its fingerprint are reported.
 """
@@ -15,13 +15,14 @@ from typing import Any
 
 from gpuadmin.common.names import KEY_TYPES
 
+from ..bounded import LARGEST_FILE, read_small
 from ..errors import NodeError
-from .subject import LARGEST_FILE, Subject, read_small
+from .subject import Subject
 
 MOST_KEYS = 50
-#: Where sshd looks in a home where nothing else is set (sshd_config(5), AuthorizedKeysFile).
+#: Files that sshd looks at in a home where nothing else is set (sshd_config(5), AuthorizedKeysFile).
 USUAL = (".ssh/authorized_keys", ".ssh/authorized_keys2")
-#: What people take for a public key: a mark of it → what it is.
+#: Texts that people take for a public key: a mark → what the text is.
 _OTHERS = {
     "PRIVATE KEY": "is a private key",
     "PuTTY-User-Key-File": "is a private key",
@@ -37,12 +38,12 @@ DIRECTORY = (
 )
 
 
-def of_site(subject: Subject, name: str) -> dict[str, Any]:
+def read_site_keys(subject: Subject, name: str) -> dict[str, Any]:
     """The keys that gpuadmin wrote to this host: they need no home."""
-    return read_file(subject, os.path.join(subject.state, "keys", name))
+    return read_key_file(subject, os.path.join(subject.state, "keys", name))
 
 
-def read_file(subject: Subject, path: str) -> dict[str, Any]:
+def read_key_file(subject: Subject, path: str) -> dict[str, Any]:
     """The keys in a file of the host's."""
     try:
         data = read_small(subject.path(path))
@@ -50,11 +51,11 @@ def read_file(subject: Subject, path: str) -> dict[str, Any]:
         return {"path": path, "problem": "is missing", "keys": []}
     except (OSError, NodeError) as error:
         return {"path": path, "problem": _why(error), "keys": []}
-    return {"path": path, "problem": None, "keys": parse(data)}
+    return {"path": path, "problem": None, "keys": parse_keys(data)}
 
 
-def of_home(home: str, uid: int, named: str, at: int | None = None, file: str = USUAL[0]) -> dict[str, Any]:
-    """The keys in a file of somebody's home, as sshd's StrictModes judges them: what leads there is theirs or root's.
+def read_home_keys(home: str, uid: int, named: str, at: int | None = None, file: str = USUAL[0]) -> dict[str, Any]:
+    """The keys in a file of a person's home, as sshd's StrictModes judges them: what leads there is theirs or root's.
 
     Nothing is followed: who has links there gets no answer but that. ``named``: what the home is called in the answer.
     """
@@ -73,7 +74,7 @@ def of_home(home: str, uid: int, named: str, at: int | None = None, file: str = 
         facts = os.stat(last, dir_fd=directory, follow_symlinks=False)
         if not found["problem"]:
             found["problem"] = _strict(facts, uid)
-        found["keys"] = parse(read_small(last, directory))
+        found["keys"] = parse_keys(read_small(last, directory))
     except FileNotFoundError:
         found["problem"] = "is missing"
     except (OSError, NodeError) as error:
@@ -85,7 +86,7 @@ def of_home(home: str, uid: int, named: str, at: int | None = None, file: str = 
 
 
 def _strict(facts: os.stat_result, uid: int) -> str | None:
-    """Why sshd does not trust a file or directory for somebody, or None."""
+    """The reason why sshd does not trust a file or directory of a person's, or None."""
     if facts.st_uid not in (0, uid):
         return f"belongs to uid {facts.st_uid}"
     if facts.st_mode & 0o022:
@@ -99,7 +100,7 @@ def _why(error: Exception) -> str:
     return str(error)
 
 
-def parse(data: bytes) -> list[dict[str, Any]]:
+def parse_keys(data: bytes) -> list[dict[str, Any]]:
     """Given the content of a file of keys, return for each line of a key its kind, fingerprint and problem."""
     found = []
     for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), start=1):
@@ -114,7 +115,7 @@ def parse(data: bytes) -> list[dict[str, Any]]:
 
 
 def key(line: str) -> dict[str, Any]:
-    """One line: ``kind``, ``fingerprint`` (as ssh-keygen -l has it), ``problem`` (None: sshd can take it)."""
+    """The key in a line: ``kind``, ``fingerprint`` (as ssh-keygen -l has it), ``problem`` (None: sshd can take it)."""
     words = line.split()
     at = next((place for place, word in enumerate(words) if word in KEY_TYPES or word == "ssh-dss"), None)
     answer: dict[str, Any] = {"kind": None, "fingerprint": None, "problem": None}

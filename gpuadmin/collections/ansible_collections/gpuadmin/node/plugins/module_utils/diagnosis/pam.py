@@ -1,4 +1,4 @@
-"""What PAM does for whoever comes by ssh: which modules it lacks, and how many processes it allows."""
+"""PAM's rules for people who come by ssh: modules that are missing, and how many processes they allow."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ..bounded import read_small, short
 from ..errors import NodeError
 from ..lookup import group_names
-from .subject import Subject, read_small, short
+from .subject import Subject
 
 SERVICE = "etc/pam.d/sshd"
 DEEPEST = 8  # files that include each other
-#: Where distributions have modules (pam.conf(5): a name without a slash is looked for there).
+#: Directories in which distributions have modules (pam.conf(5): a name without a slash is looked for there).
 PLACES = ("lib/security", "lib64/security", "usr/lib/security", "usr/lib64/security", "lib/*-linux-gnu*/security",
           "usr/lib/*-linux-gnu*/security")  # fmt: skip
 LIMITS = ("etc/security/limits.conf", "etc/security/limits.d/*.conf")
@@ -26,15 +27,15 @@ def pam(subject: Subject) -> dict[str, Any]:
     """``missing``: modules that are not there, by file, line and name. ``processes``: {"file", "line", "most"}: what
     limits.conf(5) lets this person run, or None.
     """
-    return {"missing": missing(subject), "processes": processes(subject)}
+    return {"missing": list_missing_modules(subject), "processes": find_process_limit(subject)}
 
 
-def missing(subject: Subject) -> list[dict[str, Any]]:
-    """Missing modules that end a session. The auth rules are left out: who has a key is asked for no password."""
+def list_missing_modules(subject: Subject) -> list[dict[str, Any]]:
+    """Missing modules that end a session. The auth rules are left out: a person with a key is asked for no password."""
     places = [place for pattern in PLACES for place in glob.glob(os.path.join(subject.root, pattern))]
     found = []
-    for file, number, control, module in _stack(subject, SERVICE, DEEPEST):
-        if not _decides(control):
+    for file, number, control, module in _read_rules(subject, SERVICE, DEEPEST):
+        if not _is_decisive(control):
             continue
         paths = [subject.path(module)] if module.startswith("/") else [os.path.join(one, module) for one in places]
         if places and not any(os.path.exists(path) for path in paths):
@@ -42,11 +43,11 @@ def missing(subject: Subject) -> list[dict[str, Any]]:
     return found[:10]
 
 
-def _stack(subject: Subject, name: str, depth: int) -> Iterator[tuple[str, int, str, str]]:
-    for number, line in _lines(subject, name):
+def _read_rules(subject: Subject, name: str, depth: int) -> Iterator[tuple[str, int, str, str]]:
+    for number, line in _read_lines(subject, name):
         words = line.split()
         if words[0] == "@include" and len(words) > 1 and depth:
-            yield from _stack(subject, os.path.join("etc/pam.d", os.path.basename(words[1])), depth - 1)
+            yield from _read_rules(subject, os.path.join("etc/pam.d", os.path.basename(words[1])), depth - 1)
             continue
         found = _LINE.match(line)
         if found is None:
@@ -54,21 +55,21 @@ def _stack(subject: Subject, name: str, depth: int) -> Iterator[tuple[str, int, 
         silent, kind, control, module = found.groups()
         if control in ("include", "substack"):
             if depth:
-                yield from _stack(subject, os.path.join("etc/pam.d", os.path.basename(module)), depth - 1)
+                yield from _read_rules(subject, os.path.join("etc/pam.d", os.path.basename(module)), depth - 1)
         elif not silent and kind.lower() in ("account", "session"):
             yield name, number, control, module
 
 
-def _decides(control: str) -> bool:
-    """Whether a module that is not there ends it all (pam.conf(5); in brackets each result has its own action)."""
+def _is_decisive(control: str) -> bool:
+    """Whether a module that is not there ends the session (pam.conf(5); in brackets each result has its own action)."""
     if not control.startswith("["):
         return control in ("required", "requisite")
     actions = dict(one.split("=", 1) for one in control.strip("[]").split() if "=" in one)
     return actions.get("module_unknown", actions.get("default", "bad")) in ("bad", "die")
 
 
-def _lines(subject: Subject, name: str) -> Iterator[tuple[int, str]]:
-    """Lines that say something, with their numbers; none of a file that is not there."""
+def _read_lines(subject: Subject, name: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments and empty ones, with their numbers; none of a file that is not there."""
     try:
         text = read_small(subject.path(name)).decode("utf-8", "replace")
     except FileNotFoundError:
@@ -81,14 +82,14 @@ def _lines(subject: Subject, name: str) -> Iterator[tuple[int, str]]:
             yield number, plain
 
 
-def processes(subject: Subject) -> dict[str, Any] | None:
+def find_process_limit(subject: Subject) -> dict[str, Any] | None:
     """The line that holds for this person: their own before a group's before everybody's, of those the last."""
-    name, groups = subject.name or "", _groups(subject)
+    name, groups = subject.name or "", _list_groups(subject)
     best: tuple[int, dict[str, Any]] | None = None
     paths = [path for pattern in LIMITS for path in sorted(glob.glob(os.path.join(subject.root, pattern)))]
     for path in paths:
         file = os.path.relpath(path, subject.root)
-        for number, line in _lines(subject, file):
+        for number, line in _read_lines(subject, file):
             words = line.split()
             if len(words) != 4 or words[2] != "nproc":
                 continue
@@ -99,7 +100,7 @@ def processes(subject: Subject) -> dict[str, Any] | None:
     return best[1] if best is not None and best[1]["most"] is not None else None
 
 
-def _groups(subject: Subject) -> list[str]:
+def _list_groups(subject: Subject) -> list[str]:
     try:
         entry = pwd.getpwnam(subject.name or "")
     except KeyError:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from .subject import Subject, short
+from ..bounded import short
+from .subject import Subject
 
 LIBRARY, SERVICE = "libpam.so.0", "sshd"
 #: <security/_pam_types.h>
@@ -21,12 +22,12 @@ class _Conversation(ctypes.Structure):
 
 
 def pam_account(subject: Subject) -> dict[str, Any] | None:
-    """What PAM says of a person; None where another root's accounts are looked at."""
+    """PAM's verdict on the person; None where another root's accounts are looked at."""
     return verdict(subject.name or "") if subject.root == "/" else None
 
 
 def verdict(name: str, rules: str | None = None) -> dict[str, Any]:
-    """Whether PAM lets somebody in who comes by ssh: ``refused``, ``aged`` (it wants a new password), its ``words``.
+    """PAM's verdict on a person who comes by ssh: ``refused``, ``aged`` (it wants a new password), its ``words``.
 
     It is asked as for somebody who comes from this host. ``rules``: a directory with other rules
     than the host's. Raises OSError where PAM cannot be asked.

@@ -1,4 +1,4 @@
-"""What somebody runs on a node, as systemd and the kernel have it: their manager, sessions, limits, kills."""
+"""The manager, sessions, limits and kills of a person on a node, as systemd and the kernel have them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from ..bounded import numbers, read_small, short
 from ..lookup import system_lookup
 from ..run import run
 from ..unit import logged, state
-from .subject import Subject, numbers, read_small, short
+from .subject import Subject
 
 CGROUP = "sys/fs/cgroup"
 SINCE = "-1day"
 
 
-def uid_of(subject: Subject) -> int | None:
-    """The uid that somebody really has here, which need not be the site's."""
+def find_uid(subject: Subject) -> int | None:
+    """The uid that the person really has here, which need not be the site's."""
     found = system_lookup(subject.name or "")
     return subject.uid if found is None else found[0]
 
 
 def sessions(subject: Subject) -> dict[str, Any]:
     """``manager``: the state of user@UID.service, which starts with a login. ``slice``: what the kernel counts."""
-    uid = uid_of(subject)
+    uid = find_uid(subject)
     if uid is None:
         return {"manager": "inactive", "sessions": 0, "linger": False, "runtime": False, "slice": {}, "words": []}
     unit = f"user@{uid}.service"
@@ -35,7 +36,7 @@ def sessions(subject: Subject) -> dict[str, Any]:
         "sessions": sum(1 for line in listed.splitlines() if line.split()[1:2] == [str(uid)]),
         "linger": os.path.exists(f"/var/lib/systemd/linger/{subject.name}"),
         "runtime": os.path.isdir(runtime),
-        "slice": slice_of(uid, subject.path(CGROUP)),
+        "slice": count_slice(uid, subject.path(CGROUP)),
         "words": _words(unit) if manager == "failed" and not subject.own else [],
     }
 
@@ -45,8 +46,8 @@ def _words(unit: str) -> list[str]:
     return [short(line) for line in lines[-5:]]
 
 
-def slice_of(uid: int, cgroups: str) -> dict[str, int]:
-    """Of everything that a person runs, containers included: tasks and their limit, memory, kills by the kernel.
+def count_slice(uid: int, cgroups: str) -> dict[str, int]:
+    """The kernel's counts of all that a person runs, containers included: tasks and their limit, memory, kills.
 
     What this kernel does not count is left out.
     """
@@ -76,6 +77,6 @@ def _small(path: str) -> str:
 
 
 def cgroup_alive(uid: int, unit: str, cgroups: str) -> bool:
-    """Whether something runs in a unit of somebody's manager. Asking the manager would need the person's bus."""
+    """Whether anything runs in a unit of a person's manager. Asking the manager would need the person's bus."""
     path = f"{cgroups}/user.slice/user-{uid}.slice/user@{uid}.service/app.slice/{unit}/cgroup.events"
     return _events(path).get("populated") == 1

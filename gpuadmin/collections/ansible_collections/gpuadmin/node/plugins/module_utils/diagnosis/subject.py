@@ -1,32 +1,16 @@
-"""Whom and what a diagnosis is about, and what the parts of it share."""
+"""The subject of a diagnosis: the person and the host that it is about."""
 
 from __future__ import annotations
 
 import os
-import re
-import stat
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar
 
-from ..causes.cause import Person
-from ..detached import let_go
-from ..each import bound_memory, each
-from ..errors import NodeError, in_words
-from ..fields import CONTROL, quoted, valid_name, whole_number
 from ..paths import STATE
-
-Asked = TypeVar("Asked")
-GENTLE = 10  # nice(2) of a look that nobody waits for
-LONGEST_TEXT = 300  # characters of a foreign text in a report
-LARGEST_FILE = 256 << 10  # bytes that are read of a file that a person may have written
-MEMORY = 1 << 30  # bytes of address space for one part: what a person makes large ends that part alone
 
 
 @dataclass(frozen=True)
 class Subject:
-    """``name``: None if only the host is asked about. ``uid``: by users.yml; None if it has none.
+    """The subject. ``name``: None if only the host is asked about. ``uid``: by users.yml; None if it has none.
 
     ``homes``: the directory of all homes here. ``docker``: that of everybody's Docker data, or None. ``servers``: names
     or addresses that this host must be able to find. ``gpus``, ``gpu_model``: what the inventory says of them. ``own``:
@@ -49,120 +33,3 @@ class Subject:
 
     def path(self, name: str) -> str:
         return os.path.join(self.root, name.lstrip("/"))
-
-
-def parse(raw: Mapping[str, object]) -> Subject:
-    """Given the module's arguments, return what is asked about. Raises NodeError for what nobody should ask."""
-    name, uid = raw.get("name"), raw.get("uid")
-    if name is not None and not valid_name(name):
-        raise NodeError(f"the name {quoted(name)} is refused")
-    number = None if uid is None else whole_number(uid)
-    if uid is not None and (number is None or number < 1):
-        raise NodeError(f"the uid {quoted(uid)} is refused")
-    servers = raw.get("servers") or ()
-    expected = None if raw.get("gpus") is None else whole_number(raw["gpus"])
-    return Subject(
-        name=None if name is None else str(name),
-        uid=number,
-        homes=str(raw.get("homes") or "/home"),
-        docker=None if raw.get("docker") is None else str(raw["docker"]),
-        node=bool(raw.get("node", True)),
-        state=str(raw.get("state_directory") or STATE),
-        servers=tuple(str(one) for one in servers) if isinstance(servers, (list, tuple)) else (),
-        gpus=expected,
-        gpu_model=str(raw.get("gpu_model") or ""),
-        trial=raw.get("trial") is True,
-    )
-
-
-def person(raw: Mapping[str, object] | None) -> Person | None:
-    """Given the module's argument of what users.yml says of somebody, return it checked. Raises NodeError."""
-    if not raw or raw.get("name") is None:
-        return None
-    subject, day = parse(raw), raw.get("expires")
-    if day is not None and (not isinstance(day, str) or not re.fullmatch(r"\d{4}-\d\d-\d\d", day)):
-        raise NodeError(f"the day {quoted(day)} is refused")
-    return Person(
-        name=str(subject.name),
-        uid=subject.uid,
-        registered=raw.get("registered") is not False,
-        locked=raw.get("locked") is True,
-        expires=day,
-        keys=raw.get("keys") is True,
-        docker=raw.get("docker") is not False,
-    )
-
-
-def short(text: object, most: int = LONGEST_TEXT) -> str:
-    """Foreign text for a report: one line, without what a terminal obeys, of bounded length."""
-    plain = CONTROL.sub("?", str(text).replace("\n", " ")).strip()
-    return plain if len(plain) <= most else plain[: most - 1] + "…"
-
-
-def confine() -> None:
-    """In a process of its own: what it reads is bounded, and its output is not the module's.
-
-    One that hangs in the kernel keeps no connection open.
-    """
-    bound_memory(MEMORY)  # guard: the memory of a part has a bound
-    let_go()
-
-
-def look_at(name: str, *, parts: Mapping[str, Callable[[Asked], object]], of: Asked, nice: int = 0) -> object:
-    """One part of a look, in a process of its own (each.py). ``nice``: nice(2), where people's work comes first."""
-    confine()
-    os.chdir("/")
-    os.nice(nice)
-    try:
-        return parts[name](of)
-    except OSError as error:  # a full disk may be what is asked about, and must not end the other parts
-        raise NodeError(in_words(error)) from None
-
-
-def look_gently(
-    parts: Mapping[str, Callable[[Asked], object]], of: Asked, seconds: float, *, at_once: int
-) -> Iterator[tuple[str, object]]:
-    """Each part with what it found, or `Failed`: people work on the host meanwhile."""
-    look = partial(look_at, parts=parts, of=of, nice=GENTLE)
-    return each(
-        look,
-        list(parts),
-        at_once,
-        seconds,  # guard: a part that hangs is unknown, and no other is -> 60 * seconds
-        grace=0,
-    )
-
-
-def read_small(path: str, directory: int | None = None, most: int = LARGEST_FILE) -> bytes:
-    """The beginning of a regular file, at most ``most`` bytes. No link is followed, no pipe waited for.
-
-    Raises OSError; NodeError for what is not a regular file.
-    """
-    flags = (
-        os.O_RDONLY
-        | os.O_NOFOLLOW  # guard: a link in place of a file of keys is not followed
-        | os.O_NONBLOCK
-        | os.O_CLOEXEC
-        | os.O_NOCTTY
-    )
-    handle = os.open(path, flags, dir_fd=directory)
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):  # guard: what is not a regular file is not read
-            raise NodeError("is not a regular file")
-        found = b""
-        while len(found) < most:
-            part = os.read(handle, most - len(found))
-            if not part:
-                break
-            found += part
-        return found
-    finally:
-        os.close(handle)
-
-
-def numbers(text: str) -> Iterator[tuple[str, int]]:
-    """The lines ``key value`` or ``key: value kB`` of a file of the kernel's."""
-    for line in text.splitlines():
-        words = line.replace(":", " ").split()
-        if len(words) >= 2 and words[1].isdecimal():
-            yield words[0], int(words[1])

@@ -1,4 +1,4 @@
-"""A session of somebody's, tried: PAM, shells, a file in the home, a process, Docker's socket, within seconds.
+"""A session of a person's, tried: PAM, shells, a file in the home, a process, Docker's socket, within seconds.
 
 root starts a transient unit with the person's name and sshd's rules of PAM, and gives it the text of ``trying.py``.
 Everything there is the person's, and hostile: their shell and its files, their daemon. Nothing of root's waits for it
@@ -18,16 +18,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from ..bounded import read_small, short
 from ..cgroups import cgroup_path
 from ..errors import NodeError
 from ..run import run_command
 from ..ship import source_of
 from ..unit import UP, journal, start_command, unit_name
 from . import trying
-from .account import passwd
+from .account import find_entry
 from .gpus import PEOPLE
 from .sessions import CGROUP, cgroup_alive
-from .subject import Subject, read_small, short
+from .subject import Subject
 
 SECONDS = 9.0  # of the whole trial
 CLEANING = 2.0  # seconds for one question to systemd, and for what is killed to be gone
@@ -38,7 +39,7 @@ STEPS = ("home", "tmp", "process", "command", "login", "docker")
 PYTHON = "/usr/bin/python3"
 _CODE = re.compile(r"[A-Z][A-Z0-9]{1,15}|late|ended|silent|noise|")
 _OPENED = re.compile(r": session (?:opened|closed) for user")
-#: How logind names a session's scope, in its owner's slice.
+#: The name that logind gives a session's scope, in its owner's slice.
 _SCOPE = re.compile(r"/user\.slice/user-(\d{1,10})\.slice/(session-[a-z]?\d{1,10}\.scope)")
 
 
@@ -48,7 +49,7 @@ def trial(subject: Subject) -> dict[str, Any]:
     ``done``: it came to its end; ``late``: it ran out of time. ``processes``: how many of theirs may run, by the
     kernel; None: no limit. Raises NodeError if nobody can be tried as this person, OSError if the homes do not answer.
     """
-    entry = passwd(subject, subject.name or "")
+    entry = find_entry(subject, subject.name or "")
     if (
         entry is None
         or entry.pw_uid < PEOPLE  # guard: no account of the system's is tried
@@ -62,11 +63,11 @@ def trial(subject: Subject) -> dict[str, Any]:
     running = subject.docker is not None and cgroup_alive(uid, "docker.service", subject.path(CGROUP))
     socket = f"/run/user/{uid}/docker.sock" if running else None
     asked = {"home": entry.pw_dir, "shell": entry.pw_shell or "/bin/sh", "docker": socket}
-    with _begun(subject.own, entry.pw_name, uid) as (process, unit):
-        return tried(process, unit, uid, asked)
+    with _begin(subject.own, entry.pw_name, uid) as (process, unit):
+        return run_steps(process, unit, uid, asked)
 
 
-def properties(name: str, manager: bool) -> tuple[str, ...]:
+def list_properties(name: str, manager: bool) -> tuple[str, ...]:
     """The unit's properties: who owns it, its rules, and its bounds. ``manager``: whether their user manager runs.
 
     Where it does not, none is begun (pam_systemd(8)): with it would begin what they enabled, Docker and containers.
@@ -80,12 +81,13 @@ def properties(name: str, manager: bool) -> tuple[str, ...]:
 
 
 @contextmanager
-def _begun(own: bool, name: str, uid: int) -> Iterator[tuple[Any, str | None]]:
+def _begin(own: bool, name: str, uid: int) -> Iterator[tuple[Any, str | None]]:
     """Start the process that runs the trial, and name its unit; in the caller's own session there is no unit."""
     unit = None if own else unit_name(f"trial-{uid}-{secrets.token_hex(4)}")
     line: Sequence[str] = (PYTHON, "-I", "-S", "-c", source_of(trying))
     if unit is not None:
-        line = start_command(unit, line, f"gpuadmin diagnose {name}", properties(name, _manager(uid)), attached=True)
+        bounds = list_properties(name, _is_manager_running(uid))
+        line = start_command(unit, line, f"gpuadmin diagnose {name}", bounds, attached=True)
     process = subprocess.Popen(
         line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=own
     )
@@ -93,7 +95,7 @@ def _begun(own: bool, name: str, uid: int) -> Iterator[tuple[Any, str | None]]:
         yield process, unit
     finally:
         if unit is not None:
-            _quietly("systemctl", "kill", "--signal=KILL", unit)
+            _run_quietly("systemctl", "kill", "--signal=KILL", unit)
         process.kill()
         with suppress(subprocess.TimeoutExpired):
             process.wait(CLEANING)
@@ -103,26 +105,26 @@ def _begun(own: bool, name: str, uid: int) -> Iterator[tuple[Any, str | None]]:
                     stream.close()
 
 
-def _manager(uid: int) -> bool:
-    """Whether somebody's user manager runs."""
+def _is_manager_running(uid: int) -> bool:
+    """Whether a person's user manager runs."""
     command = ("systemctl", "is-active", f"user@{uid}.service")
-    return _quietly(*command).strip() in UP
+    return _run_quietly(*command).strip() in UP
 
 
-def _quietly(*command: str) -> str:
+def _run_quietly(*command: str) -> str:
     with suppress(NodeError, OSError):
         return run_command(command, seconds=CLEANING).stdout
     return ""
 
 
-def tried(process: Any, unit: str | None, uid: int, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Speak with a process that runs ``trying.py``, in a unit or in none, and return what came of it."""
+def run_steps(process: Any, unit: str | None, uid: int, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Speak with a process that runs ``trying.py``, in a unit or in none, and return the outcome of its steps."""
     found: dict[str, Any] = {"steps": {}, "pam": None, "late": False, "done": False, "processes": None}
     scope = None
     end = time.monotonic() + SECONDS
     try:
-        for line in lines(process.stdout.fileno(), end):
-            step = parsed(line)
+        for line in read_lines(process.stdout.fileno(), end):
+            step = parse_step(line)
             if step is None:
                 continue
             name, answer = step
@@ -132,7 +134,7 @@ def tried(process: Any, unit: str | None, uid: int, asked: Mapping[str, Any]) ->
             if name == "begun" and not found.get("begun"):
                 found["begun"] = True
                 if unit is not None:
-                    scope, found["processes"] = _bounded(unit, uid)
+                    scope, found["processes"] = _bound_scope(unit, uid)
                 process.stdin.write(json.dumps(asked).encode() + b"\n")
                 process.stdin.flush()
             elif answer is not None:
@@ -142,14 +144,14 @@ def tried(process: Any, unit: str | None, uid: int, asked: Mapping[str, Any]) ->
     finally:
         began = found.pop("begun", False)
         if scope is not None:
-            _quietly("systemctl", "kill", "--signal=KILL", scope)
+            _run_quietly("systemctl", "kill", "--signal=KILL", scope)
     found["late"] = time.monotonic() >= end
     if not began and not found["late"]:
-        found["pam"] = _why(process, unit)
+        found["pam"] = _find_refusal(process, unit)
     return found
 
 
-def lines(descriptor: int, end: float) -> Iterator[bytes]:
+def read_lines(descriptor: int, end: float) -> Iterator[bytes]:
     """Whole lines until they end, MOST bytes were read, or the time is up."""
     rest, read = b"", 0
     while read < MOST:  # guard: what a session prints has a bound -> True
@@ -165,7 +167,7 @@ def lines(descriptor: int, end: float) -> Iterator[bytes]:
         yield from whole
 
 
-def parsed(line: bytes) -> tuple[str, dict[str, Any] | None] | None:
+def parse_step(line: bytes) -> tuple[str, dict[str, Any] | None] | None:
     """Given a line, return its step and the outcome; None for any other line. The person may have written it."""
     try:
         answer = json.loads(line)
@@ -180,26 +182,26 @@ def parsed(line: bytes) -> tuple[str, dict[str, Any] | None] | None:
     return str(name), {"code": code, "words": short(answer.get("words") or "", 200)}
 
 
-def _bounded(unit: str, uid: int) -> tuple[str | None, int | None]:
+def _bound_scope(unit: str, uid: int) -> tuple[str | None, int | None]:
     """The scope that logind has put the session into, with bounds set, and how many processes may run there."""
-    pid = _quietly("systemctl", "show", "--property=MainPID", "--value", unit).strip()
+    pid = _run_quietly("systemctl", "show", "--property=MainPID", "--value", unit).strip()
     if not pid.isdecimal() or pid == "0":
         return None, None
     with suppress(OSError, NodeError):
-        path = cgroup_path(_kernels(f"/proc/{pid}/cgroup")) or "/"
-        scope = scope_of(path, uid)
+        path = cgroup_path(_read_kernel_file(f"/proc/{pid}/cgroup")) or "/"
+        scope = find_scope(path, uid)
         for name, most in (("memory.max", MEMORY), ("pids.max", TASKS)) if scope is not None else ():
             with suppress(OSError), open(f"/{CGROUP}{path}/{name}", "w", encoding="ascii") as stream:
                 stream.write(str(most))  # a kernel that does not bound it has no such file
-        return scope, limit(_kernels(f"/proc/{pid}/limits"))
+        return scope, parse_process_limit(_read_kernel_file(f"/proc/{pid}/limits"))
     return None, None
 
 
-def _kernels(path: str) -> str:
+def _read_kernel_file(path: str) -> str:
     return read_small(path).decode("ascii", "replace")
 
 
-def scope_of(path: str, uid: int) -> str | None:
+def find_scope(path: str, uid: int) -> str | None:
     """The scope of a session of this person's that a cgroup is; None for any other cgroup."""
     found = _SCOPE.fullmatch(path)
     return (
@@ -211,22 +213,22 @@ def scope_of(path: str, uid: int) -> str | None:
     )
 
 
-def limit(text: str) -> int | None:
+def parse_process_limit(text: str) -> int | None:
     """Given the text of a /proc/PID/limits, return how many processes its user may run; None: no limit."""
     found = re.search(r"^Max processes +(\d+) ", text, re.MULTILINE)
     return int(found.group(1)) if found else None
 
 
-def _why(process: Any, unit: str | None) -> str:
-    """Why there was no session: PAM's words, as systemd has them in its journal."""
+def _find_refusal(process: Any, unit: str | None) -> str:
+    """The reason why there was no session: PAM's words, as systemd has them in its journal."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(CLEANING)
     status = process.returncode
     text = journal(unit, 20, lambda line: run_command(line, seconds=CLEANING)) if unit is not None else ""
-    return short("; ".join(refused(text)[:2]) or f"no session begins (status {status})")
+    return short("; ".join(pick_refusals(text)[:2]) or f"no session begins (status {status})")
 
 
-def refused(text: str) -> list[str]:
+def pick_refusals(text: str) -> list[str]:
     """Given the journal of a session that did not begin, return the lines that say why.
 
     That PAM opened it first is not a reason: the failure came after it.

@@ -26,7 +26,7 @@ SECONDS = 3.0  # for a shell to come to its command
 DOCKER_SECONDS = 1.5
 MOST = 8192  # bytes of the beginning and of the end of a shell's output that are looked at
 ENOUGH = 4096  # bytes that are written: a quota counts blocks
-#: What systemd tells a unit, and sshd tells nobody.
+#: Variables that systemd sets for a unit, and that sshd sets for nobody.
 NOT_SSHD = (
     "SYSTEMD_EXEC_PID", "INVOCATION_ID", "JOURNAL_STREAM", "MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE",
     "XDG_SESSION_CLASS",
@@ -37,7 +37,7 @@ Outcome = Mapping[str, Any]
 
 
 def outcome(code: str, words: str = "", **more: Any) -> dict[str, Any]:
-    """``code``: "" where it went well, the name of an errno, or one of late, ended, silent, noise."""
+    """The outcome of a step. ``code``: "" (it went well), the name of an errno, late, ended, silent or noise."""
     return {"code": code, "words": words[:300], **more}
 
 
@@ -79,12 +79,12 @@ def process() -> Outcome:
 
 
 def command(shell: str) -> Outcome:
-    """What `ssh HOST COMMAND` starts, and with it scp, sftp, rsync and editors: the shell, without a terminal."""
+    """Start the shell as `ssh HOST COMMAND` does, and with it scp, sftp, rsync and editors: without a terminal."""
     return _shell(shell, [os.path.basename(shell), "-c"], terminal=False)
 
 
 def login(shell: str) -> Outcome:
-    """What `ssh HOST` starts: the shell as a login, at a terminal."""
+    """Start the shell as `ssh HOST` does: as a login, at a terminal."""
     name = os.path.basename(shell)
     return _shell(shell, [f"-{name}", *(["-i"] if name in INTERACTIVE else []), "-c"], terminal=True)
 
@@ -133,7 +133,7 @@ def _shell(shell: str, argv: Sequence[str], *, terminal: bool) -> Outcome:
 
 
 def _output(child: Any, ours: int, errors: int | None, token: bytes) -> tuple[bytes, bytes, bool]:
-    """What a child prints until it ends, at most MOST bytes of each stream; it and its group are killed then."""
+    """The output of a child until it ends, at most MOST bytes of each stream; its group is killed then."""
     kept = {one: b"" for one in (ours, errors) if one is not None}
     waiting, late = list(kept), True
     end = time.monotonic() + SECONDS
@@ -150,7 +150,7 @@ def _output(child: Any, ours: int, errors: int | None, token: bytes) -> tuple[by
                 kept[one] = kept[one] if len(kept[one]) <= 2 * MOST else kept[one][:MOST] + kept[one][-MOST:]
             else:
                 waiting.remove(one)
-        # what it left running may hold them open; do not wait for it
+        # processes that it left running may hold them open; do not wait for those
         late = child.poll() is None or not (silent or token in kept[ours])
     with contextlib.suppress(OSError):
         # guard: a shell that goes on is ended -> os.kill(child.pid, signal.SIGKILL)
@@ -180,7 +180,7 @@ def docker(path: str) -> Outcome:
 
 
 def steps(asked: Mapping[str, Any]) -> Iterator[tuple[str, Outcome]]:
-    """All that is tried, in this order, each as it ends."""
+    """Try all steps in this order, and yield the outcome of each as it ends."""
     yield "home", home(asked["home"])
     yield "tmp", written("/tmp")
     yield "process", process()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from .. import background, mounts
 from ..errors import NodeError, in_words
-from ..fields import FIRST_HUMAN_UID, quoted, valid_name, whole_number
+from ..fields import FIRST_HUMAN_UID, quoted, whole_number
 from ..files import flocked
 from ..lookup import Lookup, system_lookup
 from ..paths import RUN
@@ -123,8 +123,6 @@ def scan(root: str) -> dict[str, Entry]:
 
 def _refused(raw: Mapping[str, object]) -> str | None:
     uid = whole_number(raw.get("uid"))
-    if not valid_name(raw.get("name")):
-        return f"the name {quoted(raw.get('name'))} is refused"
     if uid is None or uid < FIRST_HUMAN_UID:
         return f"uid {quoted(raw.get('uid'))} is not a person's"
     gid = uid if raw.get("gid") is None else whole_number(raw.get("gid"))
@@ -140,9 +138,9 @@ def compute(request: Request, entries: Mapping[str, Entry], archived: Callable[[
             owned.setdefault(entry.uid, []).append(entry_name)
     for raw in request.users:
         problem = _refused(raw)
-        name = str(raw.get("name")) if valid_name(raw.get("name")) else quoted(raw.get("name"))
+        name = str(raw.get("name"))
         home = plan.homes.setdefault(name, UserReport())
-        if valid_name(raw.get("name")) and raw.get("uid") is None:
+        if raw.get("uid") is None:
             home.status, home.problem = "unknown", "the directory does not know this user on this host yet"
             continue
         problem = problem or request.refused.get(name)  # guard: who is refused gets no home
@@ -172,7 +170,7 @@ def _compute_archives(
 ) -> None:
     for raw in request.archive:
         problem = _refused(raw)
-        name = str(raw.get("name")) if valid_name(raw.get("name")) else quoted(raw.get("name"))
+        name = str(raw.get("name"))
         if name in plan.homes:  # guard: nobody's home is both made and archived
             problem = "is both wanted and to be archived"
         home = plan.homes[name] = UserReport("archived")
@@ -210,7 +208,7 @@ def _archive(request: Request, name: str, uid: int, run: Runner) -> str | None:
 def _identified(raw: Mapping[str, object], lookup: Lookup) -> Mapping[str, object]:
     """Give somebody without a uid the ids that NSS knows on this host, if it knows them."""
     name = raw.get("name")
-    if raw.get("uid") is not None or not isinstance(name, str) or not valid_name(name):
+    if raw.get("uid") is not None or not isinstance(name, str):
         return raw
     found = lookup(name)
     if found is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ..diagnosis.subject import look_gently, short
+from ..bounded import look_gently, short
 from ..each import Failed
 from . import clock, files, firewall, firmware, kernel, mounting, packages, ssh, units
 from .place import SECONDS, Place, Settings, bounded

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 
-from ..diagnosis.subject import read_small
+from ..bounded import read_small
 from ..errors import NodeError, in_words
 from ..privileges.sudo import logical_lines
 from .place import Place, Settings, files

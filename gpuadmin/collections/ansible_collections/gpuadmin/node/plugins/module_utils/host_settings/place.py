@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..diagnosis.subject import read_small, short
+from ..bounded import read_small, short
 from ..errors import NodeError
 from ..run import Finished, failure, run_command
 

@@ -1,1 +1,1 @@
-"""gpuadmin-me: what people ask a node about themselves, as they are; of others it says who was granted a GPU."""
+"""gpuadmin-me: people ask a node about themselves, as who they are; of others it says who was granted a GPU."""

@@ -1,4 +1,4 @@
-"""The program itself: `gpuadmin-me`, and its `check`, `disk` and `web`. It runs as whoever calls it."""
+"""The program `gpuadmin-me`, and its `check`, `disk` and `web`. It runs as the person who calls it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 
 from gpuadmin.common.text import language as of_locale
 
-from ..diagnosis.subject import Subject, read_small
+from ..bounded import read_small
+from ..diagnosis.subject import Subject
 from ..errors import NodeError, in_words
 from ..paths import STATE
-from . import check, disk, overview, texts, web
+from . import check, disk, overview, web
 
 SETTINGS = os.path.join(STATE, "me.json")
 KEYS = ("homes", "docker", "servers", "gpus", "gpu_model", "nodes")  # roles/node_state/vars/main.yml
@@ -29,7 +30,7 @@ WORDS = ("check", "disk", "web")
 
 
 def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
-    """Exit 0; 1 where a check found something that keeps its person from working; 2 for what cannot be asked."""
+    """Run the program. Exit 0; 1 where a check found a cause that is serious; 2 for what cannot be asked."""
     try:
         asked, language = parse(arguments, os.environ)
     except NodeError as error:
@@ -50,15 +51,18 @@ def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
         print("\n".join(disk.lines(subject, disk.disk(subject), host, language)))
         return 0
     if asked == "check":
-        found, looked = check.causes(subject)
-        print("\n".join(check.lines(found, looked, host, language, check.queued(subject, found))))
-        return 1 if any(one.code in texts.CAUSES for one in found) else 0
+        found, looked = check.find_causes(subject)
+        print("\n".join(check.lines(found, looked, host, language, check.find_queued_jobs(subject, found))))
+        return 1 if any(check.is_serious(one) for one in found) else 0
     print("\n".join(overview.lines(subject, overview.overview(subject), host, known["nodes"], language)))
     return 0
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[str | None, str]:
-    """One of WORDS or nothing (None: only help is asked for), and the language. Raises NodeError."""
+    """Given arguments, return one of WORDS or nothing (None: only help is asked for), and the language.
+
+    Raises NodeError.
+    """
     language, asked, rest = of_locale(environment), "", list(arguments)
     while rest:
         word = rest.pop(0)
@@ -68,7 +72,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[str
             asked = word
         elif word.startswith("--language"):
             value = word[11:] if word.startswith("--language=") else rest.pop(0) if rest else ""
-            if value not in texts.LANGUAGES:
+            if value not in check.LANGUAGES:
                 raise NodeError("--language is ko or en")
             language = value
         else:
@@ -77,7 +81,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[str
 
 
 def load(path: str) -> dict[str, Any]:
-    """What the site wrote for everybody to read: where homes and Docker's data are, and its nodes. Raises NodeError."""
+    """Read the site's settings for everybody: places of homes and of Docker's data, nodes. Raises NodeError."""
     try:
         found = json.loads(read_small(path))
     except (OSError, ValueError) as error:
@@ -89,7 +93,7 @@ def load(path: str) -> dict[str, Any]:
 
 
 def whose(known: Mapping[str, Any]) -> Subject:
-    """Whoever runs this, as the kernel knows them; not what their environment says."""
+    """The person who runs this, as the kernel knows them; not as their environment says."""
     uid = os.getuid()  # guard: who asks for themselves is who the kernel says -> int(os.environ.get('SUDO_UID', '0'))
     try:
         name = pwd.getpwuid(uid).pw_name

@@ -1,4 +1,4 @@
-"""What fills your own home, and what you have on this node's disks: `gpuadmin-me disk`. Only what is yours.
+"""The command `gpuadmin-me disk`: the largest directories of your home, and your files on this node's disks.
 
 The home is counted now, as the person; the node's own disks once a day by root, who may look into containers' files.
 """
@@ -13,9 +13,10 @@ from typing import Any
 
 from gpuadmin.common.text import size_words
 
+from ..bounded import read_small
 from ..btrfs import open_directory
 from ..budget import Budget
-from ..diagnosis.subject import Subject, read_small
+from ..diagnosis.subject import Subject
 from ..disk.tree import ALL, measure
 from ..each import Failed, each
 from ..errors import NodeError
@@ -74,7 +75,7 @@ def home(path: str, seconds: float) -> dict[str, Any] | None:
 
 
 def node(subject: Subject) -> dict[str, Any]:
-    """What root measured of this person on this node; nothing where it has not."""
+    """The amounts that root measured of this person on this node; nothing where it has not."""
     path = subject.path(os.path.join(subject.state, OF_PEOPLE, f"{subject.name}.json"))
     try:
         found = json.loads(read_small(path))

@@ -1,4 +1,4 @@
-"""What a person's GPUs do on this node, and what they may want to know of it: from what its collector has written.
+"""The GPUs of a person on this node, and hints about them: from what the node's collector has written.
 
 Only what is theirs is looked at: the file has everybody's, since Prometheus asks for it.
 """
@@ -14,7 +14,8 @@ from gpuadmin.common.cluster import Device, of_samples
 from gpuadmin.common.samples import Sample, of_text
 from gpuadmin.common.text import size_words
 
-from ..diagnosis.subject import Subject, read_small
+from ..bounded import read_small
+from ..diagnosis.subject import Subject
 from ..metrics.measured import measured
 
 IDLE = 7200.0  # seconds held without being used until it is said
@@ -23,23 +24,23 @@ _LOOK = 1.0  # seconds over which processors are counted
 
 
 def held(subject: Subject, seconds: float = _LOOK) -> list[dict[str, Any]]:
-    """The GPUs that somebody holds on this node. Raises NodeError or OSError if that is not known."""
-    before, began = _processor_seconds(subject), time.monotonic()
+    """The GPUs that the person holds on this node. Raises NodeError or OSError if that is not known."""
+    before, began = _count_processor_seconds(subject), time.monotonic()
     samples = [Sample("up", {"instance": "", "job": "node"}, 1), *of_text(measured(), {"instance": ""})]
-    mine = mine_of(samples, str(subject.name), time.time())
+    mine = pick_own_gpus(samples, str(subject.name), time.time())
     if not mine:
         return []
-    # what is measured is a difference over that time
+    # the figure is a difference over that time
     time.sleep(max(seconds - (time.monotonic() - began), 0.0))
-    after = _processor_seconds(subject)
+    after = _count_processor_seconds(subject)
     busy = None
     if before is not None and after is not None:
         busy = (after - before) / (time.monotonic() - began) / len(os.sched_getaffinity(0))
     return [{**one, "processors": busy} for one in mine]
 
 
-def mine_of(samples: list[Sample], name: str, now: float) -> list[dict[str, Any]]:
-    """Given a node's samples, return what somebody holds there."""
+def pick_own_gpus(samples: list[Sample], name: str, now: float) -> list[dict[str, Any]]:
+    """Given a node's samples, return the GPUs that a person holds there."""
     (node,) = of_samples(samples, [""], now)
     unused = {
         one.labels.get("uuid"): now - one.value
@@ -47,10 +48,10 @@ def mine_of(samples: list[Sample], name: str, now: float) -> list[dict[str, Any]
         if one.name == "gpuadmin_gpu_unused_since_timestamp_seconds" and one.labels.get("user") == name
     }
     mine = [device for device in node.devices if any(one.user == name for one in device.holders or ())]
-    return [_mine(device, name, unused) for device in mine]
+    return [_describe_gpu(device, name, unused) for device in mine]
 
 
-def _mine(device: Device, name: str, unused: Mapping[str | None, float]) -> dict[str, Any]:
+def _describe_gpu(device: Device, name: str, unused: Mapping[str | None, float]) -> dict[str, Any]:
     own = [one for one in device.holders or () if one.user == name]
     known = [one.memory for one in own if one.memory is not None]
     return {
@@ -64,8 +65,8 @@ def _mine(device: Device, name: str, unused: Mapping[str | None, float]) -> dict
     }
 
 
-def _processor_seconds(subject: Subject) -> float | None:
-    """Of all that somebody runs on this node, as the kernel counts it; None if it does not."""
+def _count_processor_seconds(subject: Subject) -> float | None:
+    """The seconds of processors that the person has used on this node, as the kernel counts; None if it does not."""
     try:
         text = read_small(subject.path(f"sys/fs/cgroup/user.slice/user-{subject.uid}.slice/cpu.stat"))
         facts = dict(line.split() for line in text.decode("ascii").splitlines())
@@ -75,7 +76,7 @@ def _processor_seconds(subject: Subject) -> float | None:
 
 
 def lines(found: list[Mapping[str, Any]], korean: bool) -> list[str]:
-    """For people: a line for each of their GPUs, and below it what they may want to know."""
+    """The lines to print: one for each GPU, and its hints below."""
     output = []
     for one in found:
         output.append(_line(one, korean))
@@ -96,7 +97,7 @@ def _line(one: Mapping[str, Any], korean: bool) -> str:
 
 
 def hints(one: Mapping[str, Any], korean: bool) -> list[str]:
-    """What somebody may want to change. What is not known gives none."""
+    """The hints about a GPU: what its person may want to change. A figure that is not known gives none."""
     if one["unused"] is not None and one["unused"] >= IDLE:
         hours = int(one["unused"] // 3600)
         if korean:

@@ -1,4 +1,4 @@
-"""What somebody has on a node and in the cluster: nodes, account, disks, GPUs. Each is looked at by itself."""
+"""The overview of a person on a node: nodes, account, disks, GPUs. Each is looked at by itself."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ..errors import NodeError
 from ..limits import amounts, room
 from ..run import run_command
 from . import hints
+from .place import find_place
 from .place import lines as of_queue
-from .place import place
 
 SECONDS = 5.0  # for each part
 COUNTING = 2.0  # seconds for which a home's files are counted; the rest of it is then unknown
 
 
 def overview(subject: Subject) -> dict[str, Any]:
-    """By part, what is known, or a text that says why it is not."""
+    """The facts by part, or a text that says why they are not known."""
     parts = {"expires": expires, "home": home, "docker": docker, "gpus": gpus.gpus, "held": hints.held,
-             "granted": granted.granted, "queue": place}  # fmt: skip
+             "granted": granted.granted, "queue": find_place}  # fmt: skip
     found: dict[str, Any] = {}
     for name, part in each(partial(_look, subject=subject, parts=parts), list(parts), len(parts), SECONDS, grace=0):
         found[name] = part.why if isinstance(part, Failed) else part
@@ -42,13 +42,13 @@ def _look(name: str, *, subject: Subject, parts: Mapping[str, Any]) -> Any:
 
 
 def expires(subject: Subject) -> str | None:
-    """The last day of an account (chage(1) may read that of whoever asks), or None for one without an end."""
+    """The last day of an account (chage(1) reads its caller's), or None for one without an end."""
     done = run_command(("chage", "-l", str(subject.name)), seconds=3, environment={"LC_ALL": "C"})
-    return expiry(done.stdout)
+    return parse_expiry(done.stdout)
 
 
-def expiry(text: str) -> str | None:
-    """From what chage prints, the last day as YYYY-MM-DD; None: never. shadow(5) has the first day without access."""
+def parse_expiry(text: str) -> str | None:
+    """Given what chage prints, return the last day as YYYY-MM-DD; None: never. chage has the day after it."""
     found = re.search(r"(?m)^Account expires\s*: (.+)$", text)
     if found is None:
         raise NodeError("chage does not say it")
@@ -66,7 +66,7 @@ def home(subject: Subject) -> dict[str, Any] | None:
         space = os.statvfs(path)
     except FileNotFoundError:
         return None
-    used, whole = counted_bytes(path, COUNTING)
+    used, whole = count_bytes(path, COUNTING)
     return {
         "path": path,
         "used": used,
@@ -81,15 +81,15 @@ def _amount(used: amounts.Used | None) -> dict[str, Any] | None:
     return None if used is None else used.as_dict()
 
 
-def counted_bytes(path: str, seconds: float) -> tuple[int, bool]:
-    """Bytes on disk of what is below a directory, on its file system; and whether all of it was counted in time."""
+def count_bytes(path: str, seconds: float) -> tuple[int, bool]:
+    """Count the bytes on disk below a directory, on its file system; and say whether all were counted in time."""
     end = time.monotonic() + seconds
     device = os.lstat(path).st_dev
     total, waiting = 0, [path]
     while waiting:
         if time.monotonic() > end:
             return total, False
-        for facts, below in _entries(waiting.pop()):
+        for facts, below in _list_entries(waiting.pop()):
             if facts.st_dev == device:  # guard: a count of a home enters nothing that is mounted there -> True
                 total += facts.st_blocks * 512
                 if stat.S_ISDIR(facts.st_mode):
@@ -99,7 +99,7 @@ def counted_bytes(path: str, seconds: float) -> tuple[int, bool]:
     return total, True
 
 
-def _entries(directory: str) -> Iterator[tuple[os.stat_result, str]]:
+def _list_entries(directory: str) -> Iterator[tuple[os.stat_result, str]]:
     try:
         with os.scandir(directory) as found:
             for entry in found:
@@ -134,7 +134,7 @@ def docker(subject: Subject) -> dict[str, Any] | None:
 def lines(
     subject: Subject, found: Mapping[str, Any], host: str, nodes: Sequence[Mapping[str, str]], language: str
 ) -> list[str]:
-    """What is printed. A part that is a text could not be looked at."""
+    """The lines to print. A part that is a text could not be looked at."""
     korean = language == "ko"
     names = ("계정", "노드", "홈", "Docker", "GPU") if korean else ("account", "nodes", "home", "Docker", "GPUs")
     texts = (
@@ -188,7 +188,7 @@ def _home(home: Any, korean: bool) -> str:
     if amount is not None:
         now = {**amount, "bytes": home["used"], "when": None, "partial": False} if home["whole"] else amount
         left = f"모두가 함께 쓰는 {most} 중 {free} 남음" if korean else f"{free} of {most} left for everybody"
-        return f"{home['path']}: {_of(now, korean)}{', ' if korean else '; '}{left}"
+        return f"{home['path']}: {_print_amount(now, korean)}{', ' if korean else '; '}{left}"
     if korean:
         return f"{home['path']}: 사용 {used}{'' if home['whole'] else ' 이상'}, 모두가 함께 쓰는 {most} 중 {free} 남음"
     return (
@@ -196,8 +196,8 @@ def _home(home: Any, korean: bool) -> str:
     )
 
 
-def _of(amount: Mapping[str, Any], korean: bool) -> str:
-    """What somebody has of what they may have, and of when that is: `412.0 GB of 500.0 GB (82%, measured 5 h ago)`."""
+def _print_amount(amount: Mapping[str, Any], korean: bool) -> str:
+    """The amount in words, with its age: `412.0 GB of 500.0 GB (82%, measured 5 h ago)`."""
     has, most = size_words(amount["bytes"]), size_words(amount["most"])
     share = f"{amount['bytes'] * 100 // amount['most']}%"
     if amount["when"] is not None:
@@ -216,7 +216,7 @@ def _docker(docker: Any, korean: bool) -> str:
     free, most = size_words(docker["free"]), size_words(docker["bytes"])
     if docker["amount"] is not None:
         left = f"{most} 중 {free} 남음" if korean else f"{free} of {most} left for everybody"
-        return f"{docker['path']}: {_of(docker['amount'], korean)}{', ' if korean else '; '}{left}"
+        return f"{docker['path']}: {_print_amount(docker['amount'], korean)}{', ' if korean else '; '}{left}"
     return f"{docker['path']}: {most} 중 {free} 남음" if korean else f"{docker['path']}: {free} of {most} left"
 
 

@@ -1,4 +1,4 @@
-"""What somebody has of the queue for GPUs, and their place in it: asked of Slurm when they ask, within seconds."""
+"""The place of a person in the queue for GPUs, and their jobs: asked of Slurm when they ask, within seconds."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..slurm.gpu_words import clock, gpus, waiting
 from ..slurm.texts import LOGIN, TEXTS
 
 
-def here(subject: Subject) -> bool:
+def has_queue(subject: Subject) -> bool:
     """Whether this node has a queue that people ask."""
     return os.path.exists(subject.path(PROGRAM))
 
 
-def place(subject: Subject) -> dict[str, Any] | None:
-    """``mine``: their jobs with GPUs; ``waiting``: how many people wait. None on a node that takes no jobs.
+def find_place(subject: Subject) -> dict[str, Any] | None:
+    """The queue. ``mine``: the person's jobs with GPUs; ``waiting``: how many people wait. None on a node without jobs.
 
     Raises NodeError where the queue does not answer.
     """
-    if not here(subject):
+    if not has_queue(subject):
         return None
     queue.alive()
     jobs = [one for one in queue.ask_jobs() if one["gpus"]]
@@ -34,7 +34,7 @@ def place(subject: Subject) -> dict[str, Any] | None:
 
 
 def lines(found: Mapping[str, Any], language: str) -> Iterator[str]:
-    """A line for each job: what is theirs until when; or their place, since when, and why."""
+    """The lines to print, one for each job: GPUs and until when; or the place in the queue, since when, and why."""
     words, login = TEXTS[language], LOGIN[language]
     for one in found["mine"]:
         number = gpus(one["gpus"], words)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from .. import peercred_service
-from ..diagnosis.subject import read_small
+from ..bounded import read_small
 from ..errors import NodeError, in_words
 from ..paths import STATE
 
@@ -38,7 +38,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "certificate": "브라우저가 인증서를 경고할 수 있습니다. 어떤 인증서인지는 관리자에게 확인해 주세요.",
     },
 }
-#: Why the node's service signs no link (dashboard/links.py), by its word.
+#: Reasons why the node's service signs no link (dashboard/links.py), by its word.
 REFUSALS: Mapping[str, Mapping[str, str]] = {
     "en": {
         "no-accounts": "Accounts are not set up on this node. Ask the admins.",
@@ -67,7 +67,7 @@ REFUSALS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Reach:
-    """How the dashboard is reached from somebody's own machine. ``forward``: what ssh's -L is given; ``through``: the
+    """The way to the dashboard from a person's own machine. ``forward``: what ssh's -L is given; ``through``: the
     host that it goes through; ``direct``: whether a browser may reach it without that.
     """
 
@@ -97,7 +97,7 @@ def main(language: str, settings: str = SETTINGS, path: str = SOCKET) -> int:
 
 
 def load(path: str) -> Reach:
-    """What the site wrote for everybody to read. Raises NodeError."""
+    """Read what the site wrote for everybody. Raises NodeError."""
     try:
         known = json.loads(read_small(path))
         return Reach(int(known["minutes"]), str(known["forward"]), str(known["through"]), bool(known["direct"]))
@@ -106,7 +106,7 @@ def load(path: str) -> Reach:
 
 
 def lines(link: str, name: str, reach: Reach, texts: Mapping[str, str]) -> list[str]:
-    """What is printed for the person of that login name."""
+    """The lines to print for the person of that login name."""
     parts = urlsplit(link)
     port = reach.forward.partition(":")[0]
     forward = [

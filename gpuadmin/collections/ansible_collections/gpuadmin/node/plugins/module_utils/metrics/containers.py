@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..diagnosis.docker import ask
+from ..diagnosis.docker import ask_daemon
 from ..diagnosis.sessions import cgroup_alive
 from ..errors import NodeError
 from .owners import Process
@@ -33,7 +33,7 @@ class Names:
 
     def __init__(
         self,
-        asked: Callable[[str, int, str, float], Any] = ask,
+        asked: Callable[[str, int, str, float], Any] = ask_daemon,
         alive: Callable[[int], bool] = lambda uid: cgroup_alive(uid, "docker.service", CGROUPS),
         clock: Callable[[], float] = time.monotonic,
         proc: str = "/proc",

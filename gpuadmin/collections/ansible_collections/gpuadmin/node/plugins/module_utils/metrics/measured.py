@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..diagnosis.subject import read_small
+from ..bounded import read_small
 from ..errors import NodeError
 from .running import MAPPER, SAMPLER
 

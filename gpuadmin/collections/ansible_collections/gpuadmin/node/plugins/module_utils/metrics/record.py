@@ -8,7 +8,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..diagnosis.subject import read_small
+from ..bounded import read_small
 from ..errors import NodeError
 
 LARGEST = 4 << 20  # bytes

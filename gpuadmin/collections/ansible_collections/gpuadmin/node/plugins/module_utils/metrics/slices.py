@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable
 
-from ..diagnosis.sessions import slice_of
+from ..diagnosis.sessions import count_slice
 from .exposition import Samples
 
 CGROUPS = "/sys/fs/cgroup"
@@ -22,7 +22,7 @@ def put(samples: Samples, name: Callable[[int], str | None], cgroups: str = CGRO
         match = _NAME.fullmatch(entry)
         user = name(int(match.group(1))) if match else None
         if match is not None and user is not None:
-            _put(samples, user, f"{directory}/{entry}", slice_of(int(match.group(1)), cgroups))
+            _put(samples, user, f"{directory}/{entry}", count_slice(int(match.group(1)), cgroups))
 
 
 def _put(samples: Samples, user: str, directory: str, counted: dict[str, int]) -> None:

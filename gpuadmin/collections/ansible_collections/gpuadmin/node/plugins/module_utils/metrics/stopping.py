@@ -83,7 +83,7 @@ class Stopper:
         places: Places | None = None,
         owners: Owners | None = None,
         text: Callable[[], str] = measured.measured,
-        stop: Callable[[str, int, str, int, float], None] = docker.stop,
+        stop: Callable[[str, int, str, int, float], None] = docker.stop_container,
         patience: int = PATIENCE,
         names: Names | None = None,
     ) -> None:

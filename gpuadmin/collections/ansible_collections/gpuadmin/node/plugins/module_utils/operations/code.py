@@ -24,20 +24,23 @@ class Document:
     digest: str | None = None
     #: Whether units run this code from now on.
     link: bool = False
+    #: Whether it is the code with that of the take-over, for units of its own.
+    takeover: bool = False
     #: Directory of this node's own state.
     state_directory: str = STATE
 
 
 def operate(document: Document, check: bool) -> Answer:
     digest, state = str(document.digest), document.state_directory
+    name = code_cache.TAKEOVER_LINK if document.takeover else code_cache.LINK
     missing = not code_cache.has(digest, state)
-    linking = document.link and not code_cache.linked(digest, state)
+    linking = document.link and not code_cache.linked(digest, state, name)
     if (
         document.link  # guard: units run other code only where somebody asks for that
         and not missing  # guard: units are not led to code that is not there
         and not check  # guard: a look lets units run what they ran
     ):
-        code_cache.link(digest, state)
+        code_cache.link(digest, state, name=name)
         place = code_cache.place(digest, state)
         compiled.later(place, lambda: compiled.every(place))
     operations = [f"install the node code {digest[:12]}"] if linking else []

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuadmin.common.causes.cause import Person
+from gpuadmin.common.causes.judge import judge
 
 from ..answer import Answer
-from ..causes.judge import judge
 from ..diagnosis.collect import collect
-from ..diagnosis.subject import parse, person
+from ..diagnosis.subject import Subject
+from ..documents import parse
 from ..paths import STATE
-
-
-@dataclass(frozen=True)
-class Subject:
-    name: str | None = None
-    uid: int | None = None
-    registered: bool = True
-    locked: bool = False
-    expires: str | None = None
-    keys: bool = False
-    docker: bool = True
-
 
 #: A task of this role need not name a field that the role has a variable for.
 ROLE = "node_state"
@@ -40,7 +32,7 @@ class Document:
     """
 
     #: Whose account is looked at, as users.yml has them. Without it only the host is.
-    person: Subject | None = None
+    person: Mapping[str, Any] | None = None
     #: Whether people log in here.
     node: bool = True
     #: The directory of all homes on this host.
@@ -64,8 +56,12 @@ LOOKS = True
 
 
 def operate(document: Document, check: bool) -> Answer:
-    given = asdict(document)
-    raw = given["person"] or {}
-    facts = collect(parse({**given, "name": raw.get("name"), "uid": raw.get("uid")}))
-    causes = judge(facts, person(raw))
+    person = parse(Person, document.person, "person") if document.person else None
+    subject = Subject(
+        name=None if person is None else person.name, uid=None if person is None else person.uid, node=document.node,
+        homes=document.homes, docker=document.docker, state=document.state_directory, servers=tuple(document.servers),
+        gpus=document.gpus, gpu_model=document.gpu_model, trial=document.trial,
+    )  # fmt: skip
+    facts = collect(subject)
+    causes = judge(facts, person)
     return Answer(report={"diagnosis": {**facts, "causes": [one.document() for one in causes]}})

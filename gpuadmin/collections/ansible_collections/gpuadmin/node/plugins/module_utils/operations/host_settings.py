@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..answer import Answer
-from ..diagnosis.subject import short
+from ..bounded import short
 from ..host_settings.collect import collect
 from ..host_settings.place import Place
 

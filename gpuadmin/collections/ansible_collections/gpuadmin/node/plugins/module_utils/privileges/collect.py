@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..diagnosis.subject import look_gently, short
+from ..bounded import look_gently, short
 from ..each import Failed
 from . import accounts, modes, packages, setuid, sshd, sudo
 from .place import DIFFERS, LONGEST, MOST, ROOT, Found, Place

@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
+from ..bounded import read_small, short
 from ..diagnosis.keys import key as parsed
-from ..diagnosis.subject import read_small, short
 from ..errors import NodeError
 from ..people import acting_as
 from ..sshd_settings import DIRECTORY, MAIN, ask_sshd, expand_pattern, key_patterns

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..diagnosis.subject import read_small
+from ..bounded import read_small
 from ..errors import NodeError, in_words
 from ..run import look
 from .packages import owned

@@ -1,0 +1,22 @@
+"""adoption.json of a site, which adopt writes: what it saw of each host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuadmin.errors import ConfigError
+from gpuadmin.reading import read_limited
+
+DOCUMENT, FORMAT = "adoption.json", 1
+
+
+def read_adoption(directory: Path) -> Mapping[str, Any]:
+    """Return the document that adopt left in a site; empty if there is none, or it is damaged."""
+    try:
+        found = json.loads(read_limited(directory / DOCUMENT))
+    except (OSError, ValueError, ConfigError):
+        return {}
+    return found if isinstance(found, dict) else {}

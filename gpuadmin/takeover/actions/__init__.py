@@ -1,0 +1,1 @@
+"""What each verb of the take-over does, from top to bottom."""

@@ -1,0 +1,1 @@
+"""What verbs of the take-over share."""

@@ -1,0 +1,1 @@
+"""The take-over's verbs: options in, one call."""

@@ -1,0 +1,1 @@
+"""Node code of the take-over: its verbs alone send it to hosts."""

@@ -1,0 +1,1 @@
+"""Operations of the take-over; operation.py of the node code runs them."""

@@ -1,0 +1,1 @@
+"""What `renumber` decides and says before it begins. Pure."""
