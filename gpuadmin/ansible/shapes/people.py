@@ -118,6 +118,7 @@ class Renumbering(TypedDict):
 
     `trees`: mount point → person → files and bytes. `problem`: what the last boot could not do. `closed`: whom an
     earlier run has closed that had changed nothing yet, with the uids that it was for. `seen`: entries to go through.
+    `kept`: why somebody stays out; `staying`: ids that files still have; `rest`: all others have been let in.
     """
 
     has: dict[_Name, _Uid]
@@ -127,6 +128,9 @@ class Renumbering(TypedDict):
     whole: bool
     problem: _Line
     closed: dict[_Name, _Pair]
+    kept: dict[_Name, _Line]
+    staying: list[_Uid]
+    rest: bool
     written: _Lines
     renamed: dict[_Name, Renamed]
     trees: NotRequired[dict[_Line, dict[_Name, Annotated[list[Count], Field(min_length=2, max_length=2)]]]]
