@@ -30,7 +30,7 @@ class Renumbering(TypedDict):
 
     `trees`: mount point → person → files and bytes. `problem`: what the last boot could not do. `closed`: whom an
     earlier run has closed that had changed nothing yet, with the uids that it was for. `seen`: entries to go through.
-    `kept`: who stays out, and why. `staying`: ids that files still have. `rest`: only such people wait.
+    `kept`: why somebody stays out; `staying`: ids that files still have; `rest`: all others have been let in.
     """
 
     has: dict[_Name, _Uid]
@@ -40,11 +40,11 @@ class Renumbering(TypedDict):
     whole: bool
     problem: _Line
     closed: dict[_Name, _Pair]
-    written: _Lines
-    renamed: dict[_Name, Renamed]
     kept: dict[_Name, _Line]
     staying: list[_Uid]
     rest: bool
+    written: _Lines
+    renamed: dict[_Name, Renamed]
     trees: NotRequired[dict[_Line, dict[_Name, Annotated[list[Count], Field(min_length=2, max_length=2)]]]]
     seen: NotRequired[Count]
     notes: NotRequired[_Lines]

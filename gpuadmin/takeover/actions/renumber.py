@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gpuadmin.accounts.requests import known, refuse_protected
@@ -304,19 +304,21 @@ def _perform(
         given = {"gpuadmin_renumber": ends}
         last = session.run(PLAYBOOK, list(documents), given, check=False, doing="Opening the accounts")
         # guard: who could not be let in is not said to be let in -> RunResult(run.hosts | armed)
-        run = last if _failed(last) else RunResult(run.hosts | armed | _blame(kept, after, armed))
-    advice = f"mend that, and run it again: {listed(sorted(kept))} stay locked out until then, everybody else is in"
+        run = last if _failed(last) else RunResult(run.hosts | armed | _blame(kept, armed))
+    stay = f"{listed(sorted(kept))} {'stays' if len(kept) == 1 else 'stay'} locked out until then"
+    advice = f"mend that, and run it again: {stay}, everybody else is in"
     result = {**_result(moves, seen), "kept": kept}
     return report(session, run, result, advice=advice if kept else f"the table says why; {GO_ON}")
 
 
-def _blame(kept: Mapping[str, str], after: Answers, armed: Mapping[str, HostResult]) -> dict[str, HostResult]:
-    """The hosts on which something could not change hands, with what and whose it is."""
-    found = {}
-    for host, answer in after.known.items():
-        if answer["kept"] and kept:
-            words = "; ".join(f"{name} stays locked out: {why}" for name, why in sorted(answer["kept"].items()))
-            found[host] = HostResult("failed", changed=armed[host].changed, message=words)
+def _blame(kept: Mapping[str, str], armed: Mapping[str, HostResult]) -> dict[str, HostResult]:
+    """The hosts that keep somebody out, whether or not they have booted, with whom and why."""
+    found: dict[str, HostResult] = {}
+    for name, words in sorted(kept.items()):
+        host, _, why = words.partition(": ")
+        before = found.get(host) or HostResult("failed", changed=armed[host].changed if host in armed else [])
+        message = "; ".join(filter(None, (before.message, f"{name} stays locked out: {why}")))
+        found[host] = replace(before, message=message)
     return found
 
 

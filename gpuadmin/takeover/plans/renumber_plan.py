@@ -8,7 +8,7 @@ from typing import Any
 from gpuadmin.common.text import counted, listed, size_words, the_page
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.power import Decision
-from gpuadmin.takeover.plans.renumbering import Moves
+from gpuadmin.takeover.plans.renumbering import Moves, begun, find_kept
 
 
 def plan(
@@ -31,9 +31,16 @@ def plan(
         builder.warn(words)
     for host, names in opening.items():
         builder.add(host, f"open again {listed(names)}: closed by a run that ended before it had changed anything")
+    kept = find_kept({host: seen[host] for host in under_way if seen[host]["whole"]}, begun(seen))
+    for name, why in sorted(kept.items()):
+        builder.warn(f"{name} stays locked out: {why}")
     for host in under_way:
-        people = listed(sorted(seen[host]["people"])) or "accounts that were closed"
-        builder.add(host, f"open again {people}" if seen[host]["whole"] else f"go on with what was begun: {people}")
+        people, out = sorted(seen[host]["people"]), sorted(set(kept) & set(seen[host]["people"]))
+        going = listed([one for one in people if one not in out]) or "accounts that were closed"
+        if not seen[host]["whole"]:
+            builder.add(host, f"go on with what was begun: {listed(people) or going}")
+        else:
+            builder.add(host, f"keep {listed(out)} locked out" if out == people != [] else f"open again {going}")
         if seen[host]["problem"]:
             builder.warn(f"{host}: its last boot could not do it: {seen[host]['problem']}")
     if any(answer["rest"] for answer in seen.values()):

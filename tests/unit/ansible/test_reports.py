@@ -172,8 +172,8 @@ GOOD: dict[str, Any] = {
     "renumber": {
         "has": {"minji": 1001}, "problems": {"jiho": "shares uid 1001"}, "people": {"minji": [1001, 20001]},
         "under_way": False, "whole": False, "problem": "Input/output error", "closed": {"jiho": [1001, 20002]},
-        "written": ["/etc/exports:3"], "seen": 99, "kept": {"jiho": "/x: Input/output error"}, "staying": [1001],
-        "rest": True,
+        "written": ["/etc/exports:3"], "seen": 99, "kept": {"jiho": "/: 'x' still has an old id"}, "staying": [1001],
+        "rest": False,
         "renamed": {"minji": {"was": "Min.Ji", "homes": [["/home/Min.Ji", "/home/minji"]], "left": ["x stays"]}},
         "trees": {"/": {"minji": [12, 4096]}}, "notes": ["/: 1 ACL names them"], "unknown": ["/odd (orangefs)"],
     },
@@ -335,13 +335,13 @@ def _renumber(found: RunResult) -> None:
     moves = renumbering.decide(known, list(known), wanted)
     renumber_plan.agree(known, moves)
     renumbering.shut_out(known, moves)
-    renumbering.find_kept(known, wanted)
     renumbering.assumed(known, list(known), wanted)
     for host, of in moves.hosts.items():
         renumber_plan.steps(known[host], of)
     for host, answer in known.items():
         renumber_plan.notes(host, answer)
     renumbering.reboots(known, moves, list(known))
+    renumbering.find_kept(known, wanted)
     renumber_plan.plan(known, moves, list(known), {}, Decision((), {}))
 
 
@@ -579,6 +579,9 @@ ENDS: list[tuple[str, tuple[Any, ...], Any, Any]] = [
     ("facts", ("backups", 0, "created"), "1970-01-01T00:00:00Z", "1969-12-31T23:59:59Z"),
     ("facts", ("backups", 0, "created"), "8999-12-31T23:59:59Z", "9000-01-01T00:00:00Z"),
     ("store", ("b", "manifest", "streams"), MANIFEST["streams"], []),
+    ("renumber", ("kept", "jiho"), "x" * 1000, "x" * 1001),
+    ("renumber", ("staying",), [2**32 - 1], [2**32]),
+    ("renumber", ("rest",), True, "yes"),
     ("uids", ("seen",), {"9" * 10: "x"}, {"9" * 11: "x"}),
     ("uids", ("memory",), {"0": "x"}, {"": "x"}),
     ("carried", ("ids",), {"9" * 10: "x"}, {"x": "x"}),

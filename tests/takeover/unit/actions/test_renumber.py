@@ -157,6 +157,24 @@ def test_who_has_a_file_that_did_not_change_hands_stays_out_and_the_others_are_l
     assert "jiho, minji stay locked out until then, everybody else is in" in words
 
 
+@pytest.mark.parametrize("lies", [False, True])
+def test_who_stays_out_is_said_where_no_host_boots(hosts: Hosts, cli: Cli, lies: bool) -> None:
+    """The run before ended between the boot and letting people in, or a host says of nobody why they stay out."""
+    done = {**LOOK, "under_way": True, "whole": True}
+    kept = {} if lies else {"minji": "/srv: 'minji/x' Input/output error"}
+    hosts.looks |= dict.fromkeys(ALL, done) | {"storage1": {**done, "kept": kept, "staying": [20001]}}
+    code, out, err = cli("renumber", "--yes")
+    words = " ".join((out + err).split())
+    assert code != 0
+    assert steps(hosts) == ["look", "open"]
+    assert ("minji stays locked out: /srv: 'minji/x' Input/output error" in words) is not lies
+    assert "jiho stays locked out: a file still has id 20001, which is to be theirs" in words
+    assert ("storage1 keep minji locked out" in words) is not lies
+    assert "open again minji" not in words or lies
+    who = "jiho stays" if lies else "jiho, minji stay"
+    assert f"mend that, and run it again: {who} locked out until then" in words
+
+
 @pytest.mark.holds("nobody is renumbered on the other hosts alone while one waits for some of an earlier plan")
 def test_the_last_of_a_plan_go_on_alone(hosts: Hosts, cli: Cli) -> None:
     """The one host boots again on which files are left, and nobody else is begun."""

@@ -42,6 +42,20 @@ def test_who_gets_another_name_is_left_alone_by_both(host: Host, person: dict[st
     assert "by gpuadmin renumber until" in str(found.users["minji"].problem)
 
 
+@pytest.mark.holds("no newcomer gets an id that a file of somebody in a renumbering may still have")
+@pytest.mark.parametrize(("old", "made"), [(20002, False), (20003, True), (20009, True)])
+def test_no_newcomer_gets_an_id_that_a_file_may_still_have(host: Host, old: int, made: bool) -> None:
+    """Their files would become the other's at the next boot. Who has it already was let in: nothing of it is left."""
+    converge(Request(Settings(), [USERS[0]]), host)
+    people = [{"name": "sora", "old": old, "new": 20003, "group": 20003}, {"name": "hana", "old": 20001, "new": 20004}]
+    plan(host, json.dumps({"people": people}))
+    found = converge(Request(Settings(), USERS), host).plan
+    words = "uid 20002 was sora's until gpuadmin renumber, which has not ended: a file may still have it"
+    assert found.users["jiho"].problem == (None if made else words)
+    assert ("jiho:" in Path(host.path("etc/passwd")).read_text()) is made
+    assert found.users["minji"].problem is None
+
+
 def test_the_verb_that_keeps_somebody_out_is_named(host: Host) -> None:
     converge(Request(Settings(), USERS), host)
     plan(host, json.dumps({"people": [{"name": "minji"}], "verb": "move-homes"}))

@@ -120,6 +120,24 @@ def test_a_uid_that_was_given_twice_gets_one_home(place: tuple[str, str, str], m
     assert uids.recall(root, state) == {20005: "bob"}
 
 
+@pytest.mark.holds("no newcomer gets a home whose id a file of somebody in a renumbering may still have")
+def test_no_new_home_has_an_id_that_a_file_may_still_have(
+    place: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has a home already was let in: nothing of the old id is left."""
+    root, archive, state = place
+    monkeypatch.setattr(operation, "converge", lambda request, check: homes_utils.compute(request, {}, lambda *_: True))
+    (Path(state) / "renumber").mkdir()
+    people = [{"name": "sora", "old": 20001, "new": 20003}, {"name": "hana", "old": 20002, "new": 20004}]
+    (Path(state) / "renumber/plan.json").write_text(json.dumps({"people": people}))
+    (Path(root) / "seo").mkdir()
+    users = [JIHO, {"name": "seo", "uid": 20002}, {"name": "bob", "uid": 20009}]
+    said = ask("homes", {"root": root, "archive_directory": archive, "users": users}, state=state)["report"]["refused"]
+    assert said == {
+        "jiho": "uid 20001 was sora's until gpuadmin renumber, which has not ended: a file may still have it"
+    }
+
+
 def test_nothing_is_made_anywhere_for_whom_the_storage_host_refuses(
     place: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Optional
 
 from gpuadmin.common.names import KEY_TYPES, LOGIN
 from gpuadmin.common.text import UNSEEN
@@ -31,7 +32,7 @@ class User:
     gecos: str = ""
     shell: str = "/bin/bash"
     home: str = ""
-    expires: int | None = None
+    expires: Optional[int] = None
     locked: bool = False
     keys: Sequence[str] = ()
     docker: bool = True

@@ -175,6 +175,8 @@ def _stage_users(
             problem = (
                 conflict(user, data, settings)
                 or (_KEPT_OUT.format(verb) if verb else None)  # guard: who is renumbered stays closed
+                # guard: no newcomer gets an id that a file of somebody in a renumbering may still have
+                or (observed.old_ids.get(user.uid) if data.passwd.get(user.name) is None else None)
                 or refused.get(user.name)  # guard: who was refused a home gets no account
             )
             if problem:

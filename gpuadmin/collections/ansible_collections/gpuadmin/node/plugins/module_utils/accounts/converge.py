@@ -28,7 +28,7 @@ from .databases import NAMES, NEW_FILE_MODES, RENAME_ORDER
 from .desired import DesiredState, Settings, load, save
 from .observed import Observed
 from .plan import Plan, Request
-from .renumbered import renumbered
+from .renumbered import find_old_ids, renumbered
 
 LOCK_SECONDS = 120.0  # a pass over thousands of accounts takes seconds
 
@@ -122,6 +122,7 @@ def observe(host: Host, request: Request, desired: DesiredState) -> Observed:
         files, desired, keys, docker, exists, problem,
         frozenset(os.listdir(linger) if os.path.isdir(linger) else ()),
         identities, host.identity(), int(time.time() // 86400), renumbered(host.path(host.state)),
+        find_old_ids(host.path(host.state)),
         _missing_shells(request) if host.root == "/" else frozenset(),  # links of another root lead into this one
     )  # fmt: skip
 

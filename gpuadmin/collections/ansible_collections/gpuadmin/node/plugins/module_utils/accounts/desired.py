@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Optional
 
 from .. import documents
 from ..errors import NodeError
@@ -33,7 +34,7 @@ class Settings:
     login: bool = True
     subid_base: int = 2147483648
     subid_size: int = 65536
-    docker_data: str | None = None
+    docker_data: Optional[str] = None
 
     @property
     def people(self) -> range:
@@ -62,7 +63,7 @@ class DesiredState:
 
 def settings_from(raw: Mapping[str, object]) -> Settings:
     """Given a mapping that may hold more, return the settings in it. Raises NodeError, which names the key."""
-    return documents.parse(Settings, _own(Settings, raw), "settings")
+    return documents.parse(Settings, _own(Settings, raw), "settings", templated=True)
 
 
 def parse_user(raw: Mapping[str, object]) -> tuple[User | None, str | None]:
@@ -72,7 +73,7 @@ def parse_user(raw: Mapping[str, object]) -> tuple[User | None, str | None]:
     """
     defaults = {"gid": raw.get("uid"), "home": f"/home/{raw.get('name')}"}
     try:
-        user = documents.parse(User, {**defaults, **_own(User, raw)}, "user")
+        user = documents.parse(User, {**defaults, **_own(User, raw)}, "user", templated=True)
     except NodeError as error:
         return None, str(error)
     return replace(user, keys=tuple(dict.fromkeys(user.keys))), None

@@ -23,4 +23,5 @@ class Observed:
     root: str = "/"
     today: int = 0
     renumbered: Mapping[str, str] = field(default_factory=dict)  # name → the verb that keeps them out
+    old_ids: Mapping[int, str] = field(default_factory=dict)  # that a file may still have: why nobody new gets them
     missing_shells: frozenset[str] = frozenset()  # wanted login shells that this host does not have

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from gpuadmin.common.records.homes import HomesOrder as Document
 
+from ..accounts.renumbered import find_old_ids
 from ..accounts.uids import keep, of_others
 from ..answer import Answer
 from ..documents import entries
+from ..fields import valid_name, whole_number
 from ..homes.directories import converge
 from ..paths import STATE
 
@@ -33,6 +36,15 @@ def operate(document: Document, check: bool, state: str = STATE) -> Answer:
     known = keep(root, archives, remember, (), check=check, state=state)
     # guard: a uid is remembered before a home is made -> {}
     refused = of_others(known.memory, wanted, forget)
+    # guard: no newcomer gets a home whose id a file of somebody in a renumbering may still have
+    old = find_old_ids(state)
+    refused |= {
+        str(one["name"]): old[uid]
+        for one in wanted
+        if (uid := whole_number(one.get("uid"))) in old
+        and valid_name(one.get("name"))
+        and not os.path.lexists(os.path.join(root, str(one["name"])))
+    }
     plan = converge(replace(document, users=wanted, archive=archive), refused, check=check)
     known = keep(root, archives, remember, forget, check=check, state=state)
     # no home is asked for anybody locked, but they, too, can have another's uid
