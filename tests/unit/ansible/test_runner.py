@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -200,7 +201,7 @@ def test_a_run_and_hostile_data(playbook: Runner, tmp_path: Path, monkeypatch: p
 def test_workers_share_the_memory_of_the_process_that_forks_them(tmp_path: Path) -> None:
     begun = shared_memory.CallbackModule()
     gc.unfreeze()
-    begun.v2_playbook_on_task_start(None, False)
+    begun.v2_playbook_on_task_start(SimpleNamespace(action="gpuadmin.node.accounts"), False)
     try:
         assert gc.get_freeze_count() > 0
     finally:

@@ -126,7 +126,11 @@ def test_no_new_home_has_an_id_that_a_file_may_still_have(
 ) -> None:
     """Who has a home already was let in: nothing of the old id is left."""
     root, archive, state = place
-    monkeypatch.setattr(operation, "converge", lambda request, check: homes_utils.compute(request, {}, lambda *_: True))
+    monkeypatch.setattr(
+        operation,
+        "converge",
+        lambda request, refused, check: homes_utils.compute(request, {}, lambda *_: True, refused),
+    )
     (Path(state) / "renumber").mkdir()
     people = [{"name": "sora", "old": 20001, "new": 20003}, {"name": "hana", "old": 20002, "new": 20004}]
     (Path(state) / "renumber/plan.json").write_text(json.dumps({"people": people}))
