@@ -354,7 +354,7 @@ def discard_homes(options: Options, names: Sequence[str]) -> int:
             return report(session, run, {"discard": [[one.name, one.host] for one in going]})
         moving.run(documents, "Deleting old homes")
         reported = {(one["name"], host) for host in documents for one in moving.said(host)}
-        # guard: a node says only of its own old homes that they are gone -> said
+        # guard: a node says only of its own old homes that they are gone -> reported
         gone = [{"name": one.name, "host": one.host} for one in going if (one.name, one.host) in reported]
         moving.run({moving.server: moving.document(moving.server, "forget", parts=gone)}, "Noting it")
         for name, words in sorted(moving.problems.items()):

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import home_manifest, home_reader, received, sending
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.applying import Applier, take_manifest
@@ -221,7 +221,7 @@ def _take(task: Task) -> Part:
         _compare(task, at, total.checksum, untouched)
         sync_filesystem(task.root)  # guard: what is renamed in is on the disk
         os.rename(f"{manifest}.part", manifest)
-        return record.save(task.state, replace(known, step=CHANGING, **asdict(total)))
+        return record.save(task.state, replace(known, step=CHANGING, **vars(total)))
 
 
 def _compare(task: Task, at: int, checksum: str, untouched: int) -> None:

@@ -10,7 +10,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -129,7 +128,7 @@ class Keeper:
         return gzip.compress(b"".join(parts))
 
     def home(self, **more: Any) -> dict[str, Any]:
-        total = asdict(home_manifest.total(iter(self.lines())))
+        total = vars(home_manifest.total(iter(self.lines())))
         return {"uid": 20001, "inode": 257, "volume": "", **total, "nested": {},
                 "verified": "2099-01-01T00:00:00Z", **more}  # fmt: skip
 

@@ -6,7 +6,7 @@ import errno
 import gzip
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import IO, Any, cast
 
@@ -245,7 +245,7 @@ def _recorded(backup: Backup, name: str, found: home_manifest.Total | Failed) ->
         backup = replace(backup, homes=others, problems={**backup.problems, name: found.why})
         unlink_if_there(backup.manifest(name))
     else:
-        home = replace(backup.homes[name], **asdict(found))
+        home = replace(backup.homes[name], **vars(found))
         backup = replace(backup, homes=dict(sorted({**others, name: home}.items())))
     store(backup, UNFINISHED)
     return backup

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from gpuadmin.common.records.backups import RestoreOrder
 
@@ -75,7 +75,7 @@ def _restored(order: RestoreOrder, plan: Plan, backup: Backup, *, away: bool) ->
     with _workplace(order, plan) as place:
         total = _copy(order, backup, plan, place, away=away)
         _into_place(order, plan, place)
-    return {"target": plan.target, "aside": plan.aside, "backup": backup.name, **asdict(total)}
+    return {"target": plan.target, "aside": plan.aside, "backup": backup.name, **vars(total)}
 
 
 @contextmanager

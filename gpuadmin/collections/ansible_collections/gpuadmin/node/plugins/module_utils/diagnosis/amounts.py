@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from ..limits import amounts
@@ -21,4 +20,4 @@ def own(subject: Subject) -> dict[str, Any] | None:
         amounts.HOME: amounts.of_home(subject.path(subject.homes), name),
         amounts.DOCKER: None if told is None else amounts.of_docker(told, name, state),
     }
-    return {place: asdict(used) for place, used in found.items() if used is not None} or None
+    return {place: vars(used) for place, used in found.items() if used is not None} or None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from gpuadmin.common.text import listed, size_words
 
@@ -50,7 +49,7 @@ def tell_homes(amounts: Amounts, found: People, state: str = STATE, mountinfo: s
     if not check_root(amounts.homes, amounts.mountpoint, table):
         return
     used = homes(amounts, found, state)
-    numbers = {f"{name}.json": (name, json.dumps(asdict(one))) for name, one in used.items()}
+    numbers = {f"{name}.json": (name, json.dumps(vars(one))) for name, one in used.items()}
     _converge(os.path.join(amounts.homes, OF_HOMES), {**numbers, **_warnings(HOME, used)})
 
 

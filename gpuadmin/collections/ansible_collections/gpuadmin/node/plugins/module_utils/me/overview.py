@@ -7,7 +7,6 @@ import re
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from datetime import date, datetime
 from functools import partial
 from typing import Any
@@ -79,7 +78,7 @@ def home(subject: Subject) -> dict[str, Any] | None:
 
 
 def _amount(used: amounts.Used | None) -> dict[str, Any] | None:
-    return None if used is None else asdict(used)
+    return None if used is None else vars(used)
 
 
 def count_bytes(path: str, seconds: float) -> tuple[int, bool]:
