@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACES = ("gpuadmin/takeover", "tests/takeover")
-#: Where modules are, besides the top of the checkout.
+#: Directories that modules are in.
 SOURCES = ("", "gpuadmin/collections")
 #: Its files among the roles and playbooks.
 PLAYS = re.compile(r"(roles|playbooks)/.*\b(adopt|adoption|renumber|move)\b")

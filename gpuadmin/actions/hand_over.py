@@ -33,7 +33,6 @@ from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.reading import expanded, read_limited, read_text
 from gpuadmin.records import list_runs
-from gpuadmin.results import RunResult
 from gpuadmin.session import Session, opened
 
 _SOON = timedelta(days=60)  # a certificate that ends within it is the next admin's first work
@@ -65,7 +64,7 @@ def hand_over(options: Options, *, to: str | None, output: Path | None) -> int:
             write(target, sealed(secrets, keys, _readme(site, secrets)))
             items = [_settled(one, target) for one in items]
         power = Privileges.of(session, run)
-        items += [*_of_machine(site), *_of_hosts(session, run, power, keys)]
+        items += [*_of_machine(site), *_of_hosts(session, power, keys)]
         code = (
             run.code
             or power.code  # guard: a host that is silent is not handed over
@@ -282,7 +281,7 @@ def _only_here(site: Site) -> Iterator[Item]:
         )
 
 
-def _of_hosts(session: Session, run: RunResult, power: Privileges, keys: Sequence[str]) -> Iterator[Item]:
+def _of_hosts(session: Session, power: Privileges, keys: Sequence[str]) -> Iterator[Item]:
     """Admins: those whom the site declares, and those whom hosts have; and whether the new one gets in."""
     settings, today = session.site.settings, date.today()
     if settings.admins is None:

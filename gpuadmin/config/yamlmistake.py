@@ -1,4 +1,4 @@
-"""What is wrong with a text that is no YAML, in an admin's words."""
+"""Mistakes of a text that is no YAML, in an admin's words."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _NO_COLON = "has no `: ` between a field and its value"
 
 
 class YamlMistake(Exception):
-    """What is wrong with a text, as a sentence's end, and the line, counted from 1; None if it is not known."""
+    """A mistake of a text, as a sentence's end, and its line, counted from 1; None if it is not known."""
 
     def __init__(self, problem: str, line: int | None) -> None:
         super().__init__(problem)
         self.problem, self.line = problem, line
 
 
-#: What libyaml says, and how an admin would.
+#: Words of libyaml, and an admin's words for the same.
 _WORDS = (
     (
         "found character that cannot start any token",
@@ -60,7 +60,7 @@ _WORDS = (
     ("found another document", "begins a second document (---); only one is read"),
     ("found undefined tag handle", "begins with `!`, which is a tag in YAML; put the text into quotes"),
 )
-#: Of these, the place where it begins is meant, not where the parser gave up: that is lines below, or the file's end.
+#: Errors whose beginning is the mistake: the parser gives up lines below, or at the file's end.
 _FROM_ITS_BEGINNING = ("end of stream", "document indicator", "could not find expected ':'", "expected ',' or")
 
 

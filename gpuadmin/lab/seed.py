@@ -41,7 +41,7 @@ def identity_files(lab: Lab, host: Host, base_fstab: str) -> Mapping[str, str]:
     """Given a host, return path → text of the world-readable files that make it that host."""
     files = {
         "etc/hostname": f"{host.name}\n",
-        "etc/hosts": hosts_file(lab, host),
+        "etc/hosts": hosts_file(lab),
         "etc/machine-id": machine_id(lab, host) + "\n",
         # a light host has no uplink, and names no server that it does not reach
         "etc/resolv.conf": "" if lab.light else f"nameserver {UPLINK_DNS}\n",
@@ -60,7 +60,7 @@ def identity_files(lab: Lab, host: Host, base_fstab: str) -> Mapping[str, str]:
     return files
 
 
-def hosts_file(lab: Lab, host: Host) -> str:
+def hosts_file(lab: Lab) -> str:
     """Return a hosts file that knows the lab's hosts by their addresses on the cluster's network.
 
     The whole range is written, not only the hosts of today: a host that joins later is known to the others.

@@ -1,4 +1,4 @@
-"""Whether a person gets in: users.yml, the account on a host, nologin, and PAM."""
+"""Causes that keep a person out: users.yml, the account on a host, nologin, and PAM."""
 
 from __future__ import annotations
 

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-#: What a host's part of a diagnosis found, by the part's name; see module_utils/diagnosis/collect.py.
+#: Part of a diagnosis → the facts that it found on a host; see module_utils/diagnosis/collect.py.
 Facts = Mapping[str, Any]
-#: How bad a cause is. `stops`: it does not work at all. `hinders`: it works badly, or will not for long.
+#: Severities of a cause. `stops`: the thing does not work at all. `hinders`: it works badly, or will not for long.
 STOPS, HINDERS, UNKNOWN, NOTE = "stops", "hinders", "unknown", "note"
 SEVERITIES = (STOPS, HINDERS, UNKNOWN, NOTE)
 
 
 class Thing(NamedTuple):
-    """A thing that a diagnosis looks at. ``part``: of a host's facts; None: of the site's.
+    """A thing that a diagnosis looks at. ``part``: the part of a host's facts that has it; None: the site has it.
 
-    ``step``: of a session that was tried, the one that it is.
+    ``step``: the step of a tried session that shows it.
     """
 
     words: str
@@ -26,7 +26,7 @@ class Thing(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A text for the person themselves: what to do and why, in English and in Korean. It names nobody else."""
+    """A text for the person: what to do and why, in English and in Korean. It names nobody else."""
 
     do: str
     why: str
@@ -34,19 +34,19 @@ class Text(NamedTuple):
     why_ko: str
 
     def fill(self, language: str, values: Mapping[str, object]) -> tuple[str, str]:
-        """Return what to do and why. A value that the cause does not have is not made up."""
+        """Return what to do and why. A value that the cause lacks becomes `?`."""
         known: Mapping[str, object] = defaultdict(lambda: "?", values)
         do, why = (self.do_ko, self.why_ko) if language == "ko" else (self.do, self.why)
         return do.format_map(known), why.format_map(known)
 
 
 def tell_admins(why: str, why_ko: str) -> Text:
-    """Given why, return the text of something that only admins can mend."""
+    """Given the reason, return the text of a cause that only admins can mend."""
     return Text("Tell your admins", why, "관리자에게 알려 주세요", why_ko)
 
 
 def type_command(command: str, why: str, why_ko: str) -> Text:
-    """Given a command and why, return the text of something that the person mends by typing it."""
+    """Given a command and the reason, return the text of a cause that the person mends by typing the command."""
     return Text(command, why, command, why_ko)
 
 
@@ -56,8 +56,8 @@ class Row:
 
     ``words``: a sentence for admins. ``remedy``: what an admin does; HOSTS, STORAGE and EXPORT in it are the
     controller's to fill in. ``person``: what `gpuadmin-me` says; None: only root or users.yml can show the cause.
-    ``others``: other words and remedies of the same cause, by a name. ``before``: the row in front of which this one is
-    named, where the place of its file does not say so.
+    ``others``: name → other words and remedy of the same cause. ``before``: the code in front of which this row is
+    named, where the order of the files says otherwise.
     """
 
     code: str
@@ -72,9 +72,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause that was found. ``cause``: a sentence without its host. ``evidence``: lines of where it was seen.
+    """A cause that was found. ``cause``: a sentence without its host. ``evidence``: the lines that show it.
 
-    ``hosts``: where it holds; none where it holds for the site. ``values``: what the row's texts were filled with.
+    ``hosts``: the hosts that have it; none where the site has it. ``values``: what the row's texts were filled with.
     """
 
     code: str

@@ -1,4 +1,4 @@
-"""What keeps a person's Docker from working, and why containers of theirs ended."""
+"""Causes in a person's Docker: why it does not work, and why containers of theirs ended."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _strip_head(lines: Sequence[str]) -> str:
 
 
 def _judge_container(ended: Facts, name: str) -> Cause:
-    """The reason why a container ended. What a daemon answers is its person's word."""
+    """The cause for which a container ended. A daemon's answers are its person's word."""
     error, status = ended["error"], ended["code"]
     lower = error.lower()
     line = f"{ended['name']} ended with {status} at {ended['finished']}" + (f": {error}" if error else "")

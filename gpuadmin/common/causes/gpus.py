@@ -1,4 +1,4 @@
-"""What keeps people from the GPUs of a node: the driver, broken GPUs, names for containers, holders, grants."""
+"""Causes in the GPUs of a node: the driver, broken GPUs, names for containers, holders, grants."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _found = ROWS.find
 
 
 def judge(facts: Facts, person: Person | None) -> Iterator[Cause]:
-    """The causes that lie in the GPUs of a node, or in who holds them."""
+    """The causes that lie in the GPUs of a node, or in their holders."""
     if person is not None and facts["node"]:
         yield from _judge_grants(facts, person)
     found = facts.get("gpus")

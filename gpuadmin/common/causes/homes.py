@@ -1,4 +1,4 @@
-"""Whether a person's home is there, theirs, and can be written to; and whether they have all they may have of disks."""
+"""Causes in a person's home (missing, somebody else's, read-only), and in their amounts of disks."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from ..records.diagnosis import RegisteredPerson as Person
 from . import account, docker, gpus, homes, keys, machine, running, session
 from .cause import SEVERITIES, Cause, Facts, Table
 
-#: Who is locked out does not care what Docker lacks: a file's rows come before those of the next, if as bad.
+#: Files of rules in the order in which their rows are named, if as bad: a locked account comes before missing Docker.
 _FILES = (account, keys, homes, running, session, docker, gpus, machine)
 #: Parts whose failure another cause explains, by its code.
 _EXPLAINED: Mapping[str, frozenset[str]] = {
@@ -16,7 +16,7 @@ _EXPLAINED: Mapping[str, frozenset[str]] = {
     "homes-not-mounted": frozenset({"homes", "home", "trial"}), "docker-daemon": frozenset({"containers"}),
     "names": frozenset({"names"}), "account-missing": frozenset({"trial"}), "other-uid": frozenset({"trial"}),
 }  # fmt: skip
-#: PAM refuses an account: what merely follows from that, and the causes of which one is then named instead.
+#: Causes that merely follow where PAM refuses an account, and the causes that are named instead of them.
 FOLLOWS = frozenset({"manager", "session-pam"})
 REFUSALS = frozenset({"password-aged", "pam-account"})
 

@@ -1,4 +1,4 @@
-"""Whether sshd has a key of a person's that it can take, and whether its settings let the person in."""
+"""Causes in a person's keys, and in settings of sshd that keep the person out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ..records.diagnosis import RegisteredPerson as Person
 from .cause import HINDERS, NOTE, STOPS, Cause, Facts, Row, Table, Thing
 
-#: What sshd and PAM write where somebody is turned away for a reason that is not a wrong key.
+#: Lines of sshd and PAM that turn somebody away for another reason than a wrong key.
 _REFUSED = re.compile(
     r"not allowed because|Authentication refused|Access denied|has expired|Too many auth", re.IGNORECASE
 )
@@ -64,10 +64,10 @@ def judge(facts: Facts, person: Person | None) -> Iterator[Cause]:
         yield _found("refused-key/unread" if good else "no-key/unread", seen, *bad, *words, name=name)
     elif not good:
         if found["settings"].get("authorizedkeyscommand", "none") != "none":
-            return  # what that program says is not known
+            return  # the answer of that program is not known
         if person.keys and (site["problem"] == "is missing" or (site["problem"] is None and not site["keys"])):
             yield _found("no-key/lost", *bad, *words, name=name)
-        elif person.keys:  # they are there, and could not be read, or are damaged
+        elif person.keys:  # the file is damaged, or could not be read
             yield _found("no-key/bad", *bad, *words, name=name, why=bad[0])
         elif "home" not in facts["unknown"]:  # a note says that keys in it could not be looked at, not that it has none
             yield _found("no-key", *bad, *words, name=name, why=bad[0] if bad else "none is there")

@@ -1,4 +1,4 @@
-"""What is wrong with a host itself, whoever asks: disks, memory, names, the clock, units, what boots next."""
+"""Causes in a host itself: disks, memory, names, the clock, units, the next boot."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..records.diagnosis import RegisteredPerson as Person
 from ..text import counted, listed, size_words
 from .cause import HINDERS, NOTE, STOPS, UNKNOWN, Cause, Facts, Row, Table, Text, Thing, tell_admins
 
-FULL = 64 << 20  # bytes: less, and daemons of the system fail
+FULL = 64 << 20  # bytes: with less, daemons of the system fail
 LITTLE = 0.03  # of all memory
 _DISKS, _NAMES = Thing("disks", "disks"), Thing("the storage host's name", "names")
 _MEMORY, _CLOCK, _IMAGE = Thing("memory", "memory"), Thing("clock", "clock"), Thing("image", "image")
@@ -58,7 +58,7 @@ ROWS = Table(
         "wait for the health checks: gpuadmin status", None,
         {"next": ("the next boot tries {next}", "gpuadmin push-image {next} --limit HOSTS"),
          "failed": ("{image} failed there: {reason}", "gpuadmin list-images")}),
-    # what does not work now comes before what will not after a boot
+    # a fault of now comes before a fault of the next boot
     Row("gpu-kernels", HINDERS, Thing("GPU drivers of all kernels", "kernels"),
         "the GPUs would not work after a boot: {first}{more}",
         "gpuadmin drift --limit HOSTS; where gpuadmin installs the driver: gpuadmin provision --limit HOSTS", None),
@@ -83,7 +83,7 @@ _found = ROWS.find
 
 
 def judge(facts: Facts, _person: Person | None) -> Iterator[Cause]:
-    """The causes that lie in the host. How far a clock is off only another machine can say."""
+    """The causes that lie in the host. Only another machine can say how far a clock is off."""
     for disk in facts.get("disks") or ():
         yield from _judge_disk(disk)
     yield from _judge_memory(facts.get("memory"))

@@ -1,4 +1,4 @@
-"""What keeps a person's processes from running: their user manager, and limits of processes and memory."""
+"""Causes that keep a person's processes from running: the user manager, limits of processes and memory."""
 
 from __future__ import annotations
 

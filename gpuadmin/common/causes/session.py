@@ -1,4 +1,4 @@
-"""What a tried session shows: where it ends, and what does not work in it."""
+"""Causes that a tried session shows: the step at which it ends, and steps that fail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ..records.diagnosis import RegisteredPerson as Person
 from .cause import HINDERS, STOPS, Cause, Facts, Row, Table, Text, Thing, tell_admins
 
-#: EAGAIN: what the kernel says to somebody with as many processes as nproc allows (execve(2), fork(2)).
+#: EAGAIN: the kernel's answer to a person with as many processes as nproc allows (execve(2), fork(2)).
 _NO_PROCESS = "Resource temporarily unavailable"
 _LIMITS = "gpuadmin run HOSTS -- grep -rs nproc /etc/security /etc/systemd"
 _LOOK = "{name}: look at ~/.bashrc and ~/.profile, or at what the login shell reads"

@@ -1,1 +1,1 @@
-"""What crosses a border, written down once: hosts, units, disks and the controller parse the same class."""
+"""Records of what crosses a border, each written once: hosts, units, disks and the controller parse the same class."""

@@ -1,4 +1,4 @@
-"""What is reported of a host's privileges, settings, parts, and of private files that others can read."""
+"""Records of audits: a host's privileges, settings and parts, and private files that others can read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Optional
 
 from .bounds import Count, Line, Lines, Size
 
-#: Somebody is root by it, or could be; or it only differs.
+#: `root`: the privilege makes somebody root, or could. `differs`: it only differs from the packages.
 Rank = Literal["root", "differs"]
 Name = Annotated[str, Size(60)]
 Setting = Annotated[str, Size(8200)]
@@ -28,7 +28,7 @@ class Admin:
 
 @dataclass(frozen=True)
 class PrivilegesOrder:
-    """Who is root on a host, or could be.
+    """Look for who is root on a host, or could be.
 
     Looks at accounts, groups of privilege, sudo's rules, root's keys, setuid files, well-known modes, packaged
     files and sshd's settings.
@@ -57,7 +57,7 @@ class Privilege:
 
 @dataclass(frozen=True)
 class Privileges:
-    """Who is root on a host, or could be, and what differs from its packages."""
+    """The privileges by which somebody is root on a host, or could be, and differences from its packages."""
 
     found: Annotated[list[Privilege], Size(1000)]
     sshd: Annotated[dict[Line, Lines], Size(100)]
@@ -68,7 +68,7 @@ class Privileges:
 
 @dataclass(frozen=True)
 class HostSettings:
-    """What a host is set to, by section; which of them it could not read; its own names and addresses."""
+    """The settings of a host, by section; sections that it could not read; its own names and addresses."""
 
     sections: Annotated[dict[Name, Settings], Size(40)]
     unknown: Annotated[dict[Name, Line], Size(40)]
@@ -78,7 +78,7 @@ class HostSettings:
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of hardware, by what no other has: a serial number, a UUID, a MAC address."""
+    """A piece of hardware. `id` is its alone: a serial number, a UUID, a MAC address."""
 
     id: Annotated[str, Size(100, 1)]
     words: Line
@@ -86,7 +86,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Hardware:
-    """Kind → its parts; and of which kinds some or all parts are not known."""
+    """Kind → its parts. `unknown`: kinds of which some or all parts are not known, and why."""
 
     found: Annotated[
         dict[Literal["chassis", "gpu", "network", "disk"], Annotated[list[Part], Size(300)]],
@@ -104,7 +104,7 @@ class Readable:
 
 @dataclass(frozen=True)
 class Exposed:
-    """Private files that others than their owner can read; and where nobody looked to the end."""
+    """Private files that others than their owner can read. `more`, `unknown`: places not looked at to the end."""
 
     found: Annotated[list[Readable], Size(2000)]
     more: Annotated[dict[Line, Count], Size(2001)]

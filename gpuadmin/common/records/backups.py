@@ -1,4 +1,4 @@
-"""What is asked for of backups: to make, verify, copy and prune them, and to restore a home from one."""
+"""Orders to make, verify, copy and prune backups, and to restore a home from one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BackupOrder:
 
     #: Directory of backups.
     directory: str
-    #: What to do.
+    #: The thing to do.
     action: Literal["make", "verify", "copy", "prune"] = "make"
     #: Name of the backup. Without it ``action=verify`` and ``action=copy`` take the newest.
     name: str = ""
@@ -44,9 +44,9 @@ class BackupOrder:
     mountpoint: Optional[str] = None
     #: Whether this host has the database of Slurm's accounting, for ``action=make``.
     accounting: bool = False
-    #: Whose homes are verified (read a second time and compared); without it everybody's.
+    #: The people whose homes are verified (read a second time and compared); without it everybody.
     users: Optional[Sequence[str]] = None
-    #: How many homes are read at once.
+    #: The number of homes that are read at once.
     workers: int = 2
     #: How long one home may take to be read; a home that takes longer is a problem, and the others go on.
     home_seconds: int = 21600
@@ -78,7 +78,7 @@ class RestoreOrder:
     root: str
     #: Directory of backups.
     directory: str
-    #: Whose home.
+    #: The person whose home is restored.
     user: str
     #: Name of the backup; without it the newest in which the home was verified. From one that is not here the
     #: home comes from the host of the second copies. So it does from the newest verified one, where none that
@@ -86,7 +86,7 @@ class RestoreOrder:
     backup: str = ""
     #: Mount point that must be mounted.
     mountpoint: Optional[str] = None
-    #: Where it goes. With ``in-place`` what is there now is moved aside.
+    #: The place for the copy. ``in-place`` moves the home of now aside.
     mode: Literal["beside", "in-place", "directory", "archive"] = "beside"
     #: A part of the home; empty for all of it.
     path: str = ""

@@ -14,13 +14,13 @@ _NUMBER_NAME = re.compile(r"[0-9]{1,10}")
 
 
 class Bound:
-    """What a value must be beyond its type. `find_problem` is asked for values of the right type alone."""
+    """A condition on a value beyond its type. `find_problem` gets values of the right type alone."""
 
     def find_problem(self, value: Any) -> str | None:
         raise NotImplementedError
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """The same for pydantic, which the controller alone has: the schema of the type, and then this bound."""
+        """Return the bound for pydantic, which the controller alone has: the schema of the type, then this check."""
         check = {"type": "no-info", "function": self._check}
         return {"type": "function-after", "function": check, "schema": handler(source)}
 
@@ -71,7 +71,7 @@ class Moment(Bound):
 
 
 class Pattern(Bound):
-    """A text that a regular expression matches as a whole. `what`: what it then is."""
+    """A text that a regular expression matches as a whole. `what`: a word for such a text, with its article."""
 
     def __init__(self, pattern: str, what: str) -> None:
         self.pattern, self.what = re.compile(pattern), what
@@ -81,7 +81,7 @@ class Pattern(Bound):
 
 
 class Shown(Bound):
-    """A text of at most `most` characters in which nothing is that a terminal would obey; it may have lines."""
+    """A text of at most `most` characters, without any that a terminal would obey; it may have lines."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -110,7 +110,7 @@ Stamp = Annotated[str, Moment()]
 Day = Annotated[str, Pattern("[0-9]{4}-[0-9]{2}-[0-9]{2}", "a day")]
 Words = dict[str, str]
 Uids = Annotated[dict[str, str], UidNames()]
-#: What 32 bits hold.
+#: A number of 32 bits.
 Uid = Annotated[int, Within(0, 2**32)]
 Line = Annotated[str, Size(400)]
 Lines = Annotated[list[Line], Size(100)]

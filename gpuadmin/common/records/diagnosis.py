@@ -1,4 +1,4 @@
-"""What a diagnosis of a person's account reports."""
+"""Records of a diagnosis: the order, and the facts and causes of a host."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class RegisteredPerson:
 
 @dataclass(frozen=True)
 class DiagnosisOrder:
-    """Why something does not work for a person or on a host.
+    """Find out why something does not work for a person or on a host.
 
     Looks at a person's account, keys, home, sessions and Docker, and at the host itself.
     Each part is looked at by itself and has a deadline. One that does not answer is reported as unknown.
-    What that means is in the answer as well (causes), each with what to do about it.
+    The answer has the causes as well, each with its remedy.
     It changes nothing, follows no link in a home, and starts no daemon.
     With ``trial`` it begins a session of the person's, which ends within seconds and is killed with all that it
     left. It starts no user manager of theirs.
     """
 
-    #: Whose account is looked at, as users.yml has them. Without it only the host is.
+    #: The person to look at, as users.yml has them. Without it only the host is looked at.
     person: Optional[RegisteredPerson] = None
     #: Whether people log in here.
     node: bool = True
@@ -49,7 +49,7 @@ class DiagnosisOrder:
     servers: Sequence[str] = ()
     #: How many GPUs this host should have. Without it their number is not judged.
     gpus: Optional[int] = None
-    #: What the names of its GPUs should have in them.
+    #: A part that the names of its GPUs should have.
     gpu_model: str = ""
     #: Whether a session of the person's is tried where people log in. It is begun by sshd's rules of PAM.
     trial: bool = False
@@ -68,7 +68,7 @@ class Cause:
     """`code`: a row of gpuadmin/common/causes/, which says how bad it is.
 
     `cause`: a sentence. `remedy`: what an admin does; HOSTS, STORAGE and EXPORT in it are the controller's to fill in.
-    `evidence`: lines of where it was seen.
+    `evidence`: the lines that show it.
     """
 
     code: str

@@ -1,4 +1,4 @@
-"""What hosts report of GPUs: what there is of them, who was granted which, and what becomes of holds."""
+"""Records of GPUs: the devices and their driver, grants, MIG, and holds that end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .bounds import Count, Time
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU as NVML has it, or a MIG device; what it does not say is None, or not there."""
+    """A GPU as NVML has it, or a MIG device. A field that NVML does not say is None, or missing."""
 
     index: Union[int, str]
     name: Optional[str] = None
@@ -57,7 +57,7 @@ class OnBus:
 
 @dataclass(frozen=True)
 class Driver:
-    """What of NVIDIA's driver is here. None: it is not there, or does not say."""
+    """NVIDIA's driver on a host. None: the part is not installed, or does not say."""
 
     #: The loaded module's version.
     module: Optional[str]
@@ -116,9 +116,9 @@ class Grants:
 
 @dataclass(frozen=True)
 class Division:
-    """What happens to a GPU, or did. `words`: into which MIG devices it is divided, or why not.
+    """A step of dividing a GPU into MIG devices. `words`: the MIG devices, or why there are none.
 
-    `people`: who keeps it. `commands`: for now.
+    `people`: those who keep it. `commands`: the ones that divide it now.
     """
 
     gpu: Count
@@ -149,7 +149,7 @@ class HeldGpu:
 
 @dataclass(frozen=True)
 class Ended:
-    """What became of somebody's hold on a GPU."""
+    """The end of somebody's hold on a GPU."""
 
     user: str
     uuid: str

@@ -1,4 +1,4 @@
-"""What is asked for of homes on the storage host."""
+"""Orders for homes on the storage host."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class HomesOrder:
     subvolume: bool = False
     #: Homes to archive and delete, if they are that uid's.
     archive: Any = ()
-    #: Where archives go. Needed when ``archive`` is not empty.
+    #: The directory of archives. Needed when ``archive`` is not empty.
     archive_directory: Optional[str] = None
     #: Seconds to wait for one archive; it goes on when the waiting ends.
     archive_timeout: int = 7200

@@ -1,4 +1,4 @@
-"""What is reported by a look at a host: who is on it, its state, disks, settings and parts."""
+"""Records of a look at a host: its people, state, disks, backups and images."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Directory:
 
 @dataclass
 class Held:
-    """What somebody's files take at one place. `when`: of the oldest figure in it. `partial`: it is more than that."""
+    """The room that somebody's files take at one place. `when`: of its oldest figure. `partial`: they take more."""
 
     bytes: Count
     inodes: Count

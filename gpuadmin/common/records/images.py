@@ -1,4 +1,4 @@
-"""What is said of images: the settings of a site, an image's manifest, and what nodes hold, run and receive."""
+"""Records of images: the settings of a site, an image's manifest, and the images of a node."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .bounds import Count, Seconds, Size, When, Within, Words
 
 @dataclass(frozen=True)
 class ImageSettings:
-    """What the site says, as images.json on a node has it."""
+    """The site's settings, as images.json on a node has them."""
 
     #: SERVER:/PATH of the store.
     store: str = ""
-    #: Who may sign, in the format of allowed signers of ssh-keygen.
+    #: The keys that may sign, in the format of allowed signers of ssh-keygen.
     signers: str = ""
     #: Seconds that a trial may take, and that required checks are tried again before it has failed.
     deadline: int = 600
@@ -24,7 +24,7 @@ class ImageSettings:
     identity: Sequence[str] = ()
     uid_first: int = 20000
     uid_last: int = 49999
-    #: What the inventory expects; and whether less than that refuses a trial.
+    #: The GPUs that the inventory expects; and whether less than that refuses a trial.
     gpus: Optional[int] = None
     gpu_model: str = ""
     gpus_worse: Literal["report", "refuse"] = "report"
@@ -32,7 +32,7 @@ class ImageSettings:
 
 @dataclass(frozen=True)
 class ChainLink:
-    """A node's place in a chain of relays: whom it gets the stream from (None: the store), whom it passes it to."""
+    """A node's place in a chain of relays. `previous`: the sender (None: the store). `next`: the receiver."""
 
     port: Optional[int] = None
     previous: Optional[str] = None
@@ -110,7 +110,7 @@ class Prunable:
 
 @dataclass(frozen=True)
 class NodeImages:
-    """What a node holds, runs and boots next; and what it would receive, where an image was asked for."""
+    """The images that a node holds, runs and boots next. `receives`: the one that was asked for."""
 
     running: str
     current: str

@@ -1,4 +1,4 @@
-"""What one person may take of a node."""
+"""Limits of what one person may take of a node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NodeLimits:
     tasks: str
     #: At most so many processors.
     processors: str
-    #: How processors are shared.
+    #: The share of processors against other people's.
     processor_weight: int
     #: Limits of certain people; the later ones win.
     people: Sequence[OwnLimits] = ()

@@ -1,4 +1,4 @@
-"""What hosts report of people: accounts, homes, their backups, and what the end of a term has to know."""
+"""Records of people: accounts, homes, backups, and the facts that the end of a term needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PersonEntry:
 
 @dataclass
 class UserReport:
-    """What was done for one person: `status`, what is done in words, what is wrong."""
+    """The report on one person. `operations`: what is done, in words. `problem`: what is wrong."""
 
     status: str
     operations: list[str] = field(default_factory=list)
@@ -32,7 +32,7 @@ class UserReport:
 
 @dataclass
 class ItemReport(UserReport):
-    """The same for one thing of theirs, `user`: a home, an entry of scratch. Of thousands nothing else is kept."""
+    """The report on a thing of a person's (`user`): a home, an entry of scratch. Of thousands nothing else is kept."""
 
     files: Count = 0
     bytes: Count = 0
@@ -41,7 +41,7 @@ class ItemReport(UserReport):
 
 @dataclass(frozen=True)
 class Home:
-    """A home in a backup. `inode` and `volume` say which directory it was. `verified`: when it was, or None."""
+    """A home in a backup. `inode` and `volume` say which directory it was. `verified`: the time, or None."""
 
     uid: Count
     files: Count
@@ -87,7 +87,7 @@ class KnownUids:
 
 @dataclass(frozen=True)
 class CarriedUids:
-    """Uids that something on a host carries and no account of gpuadmin's there has. `looked`, `not_looked`: where."""
+    """Uids that something on a host carries and no account of gpuadmin's has. `looked`, `not_looked`: the places."""
 
     ids: Uids
     looked: list[str]
@@ -114,7 +114,7 @@ class ScratchItem:
     name: str = ""
     kind: str = ""
     inode: Count = 0
-    #: Of a file; nobody counts a directory only to delete it.
+    #: The size of a file; directories are not counted only to be deleted.
     bytes: Optional[Count] = None
 
 
@@ -129,7 +129,7 @@ class Scratch:
 
 @dataclass(frozen=True)
 class TermFacts:
-    """What a reset has to know of a host."""
+    """The facts of a host that a reset needs."""
 
     processes: dict[str, Count]
     homes: dict[str, HomeEntry] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class TermFacts:
 
 @dataclass
 class Purged:
-    """What was deleted: entries and bytes, how many stay, and why the first few of those do so."""
+    """A deletion: the entries and bytes that went, how many entries stay (`kept`), and why the first few do."""
 
     bytes: Count
     kept: Count

@@ -1,4 +1,4 @@
-"""What the queue's controller reports (jobs, nodes, reservations), and the site's policy for people."""
+"""Records of the queue: its jobs, nodes and reservations, and the site's policy for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .bounds import Count, When
 
 @dataclass(frozen=True)
 class Made:
-    """An admin has made it, in its person's name."""
+    """The admin who made an exception in its person's name, and why."""
 
     id: str
     who: str
@@ -20,7 +20,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Job:
-    """A job of the queue. `place`: in the order of those that wait, from 1; 0: it runs. `why`: it waits, in words."""
+    """A job of the queue. `place`: among those that wait, from 1; 0: it runs. `why`: why it waits."""
 
     id: str
     user: str
@@ -63,7 +63,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Bookable:
-    """What one person may book: `gpus` of one node, for `hours`, to begin within `days` and not
+    """The bookings that one person may make: `gpus` of one node, for `hours`, to begin within `days` and not
     before `lead` hours, `standing` times."""
 
     gpus: int
@@ -93,8 +93,8 @@ class Group:
 class Policy:
     """`extend`: never, free (while nobody waits) or always. `hours`: the longest job, by group of people.
 
-    `limits`: by group, for whoever asks for more to read: Slurm keeps them. `book`: by group; who is in none of
-    these books nothing. `booked`: at most so many GPUs are booked at one time, in percent of the queue's.
+    `limits`: by group, for whoever asks for more to read: Slurm keeps them. `book`: by group; people of other
+    groups book nothing. `booked`: at most so many GPUs are booked at one time, in percent of the queue's.
     """
 
     extend: str

@@ -1,4 +1,4 @@
-"""What is asked for where people's data is deleted: homes, what a wipe left of them, and scratch."""
+"""Orders to delete people's data: homes, leftovers of a wipe, and scratch."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class WipeHomes:
 class ClearLeftovers:
     """Pack what a wipe left, and delete it.
 
-    What was changed after the backup is not deleted by a wipe; it stays, out of sight, in the home root.
-    This packs it into archives that root alone can read, reads them back, compares them, and only then deletes
-    it.
+    A wipe does not delete files that were changed after the backup; they stay, out of sight, in the home root.
+    This packs them into archives that root alone can read, reads these back, compares them, and only then
+    deletes the files.
     The work runs in the unit ``gpuadmin-clear-leftovers.service``, which goes on when the controller is
     interrupted.
     """
@@ -48,7 +48,7 @@ class ClearLeftovers:
     root: str
     #: Directory of archives.
     archive: str
-    #: What is packed, as BACKUP/USER; without it all.
+    #: The leftovers to pack, as BACKUP/USER; without it all.
     only: Optional[Sequence[str]] = None
     #: Mount point that must be mounted.
     mountpoint: Optional[str] = None
@@ -67,7 +67,7 @@ class WipeScratch:
     #: The people. Names and uids differ, and ranges of subordinate ids do not overlap. Where one of them is
     #: refused nothing is done for anybody, because who owns what would not be certain.
     people: Sequence[PersonEntry]
-    #: What goes, as ``gpuadmin.node.term_facts#module:report`` has them. An entry that is not the same any
+    #: The entries that go, as ``gpuadmin.node.term_facts#module:report`` has them. An entry that is not the same any
     #: more, or that nobody of ``people`` owns, is reported and stays; the others go.
     items: Sequence[ScratchItem]
     #: The directories in which anything may go at all.

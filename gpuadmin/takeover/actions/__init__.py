@@ -1,1 +1,1 @@
-"""What each verb of the take-over does, from top to bottom."""
+"""The verbs of the take-over, each from top to bottom."""

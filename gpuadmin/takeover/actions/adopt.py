@@ -110,22 +110,22 @@ def _target(options: Options) -> tuple[Path, Site | None]:
 
 def _hosts(words: Sequence[str], site: Site | None) -> list[SiteHost]:
     """The hosts that are asked: those named, as the site reaches them where it has them; or all of the site's."""
-    there = {} if site is None else {host.name: host for host in site.inventory.hosts}
+    known_hosts = {} if site is None else {host.name: host for host in site.inventory.hosts}
     found = named(words)
     if not found:
-        if not there:
+        if not known_hosts:
             raise ConfigError("no host is named", hint="gpuadmin adopt HOST… --site DIR")
-        found = [SiteHost(name, ()) for name in there]
+        found = [SiteHost(name, ()) for name in known_hosts]
     return [
         SiteHost(
             host.name,
             host.groups,
             {
                 key: value
-                for key, value in there[host.name].variables.items()
+                for key, value in known_hosts[host.name].variables.items()
                 if key in _REACHED and "{{" not in str(value)
             }
-            if host.name in there and not host.variables
+            if host.name in known_hosts and not host.variables
             else host.variables,
         )
         for host in found
@@ -165,8 +165,8 @@ def _write(
     new = news(proposal, site)
     _show(session, proposal, fresh if earlier else list(proposal.conflicts), site)
     written: list[str] = []
-    there = known({"conflicts": [one.document() for one in proposal.conflicts]})
-    if site is None or new or there != earlier or document.get("uids") != uid_sentence(proposal):
+    unsettled = known({"conflicts": [one.document() for one in proposal.conflicts]})
+    if site is None or new or unsettled != earlier or document.get("uids") != uid_sentence(proposal):
         if site is not None and new:
             session.plan(_plan(site, new))
             session.confirm()
@@ -194,8 +194,8 @@ def _say_how_to_name(answers: Answers, words: Sequence[str], site: Site | None) 
     inventory yet, in which a host that is not found by its name could be given one.
     """
     lost = [host for host, why in answers.unknown.items() if UNRESOLVED in why]
-    there = {host.name for host in site.inventory.hosts} if site else set()
-    again = [word for word in words if (name := named([word])[0].name) in answers.unknown and name not in there]
+    site_hosts = {host.name for host in site.inventory.hosts} if site else set()
+    again = [word for word in words if (name := named([word])[0].name) in answers.unknown and name not in site_hosts]
     if again and not lost:
         echo(f"Hint: when that is settled: gpuadmin adopt {' '.join(again)} …", err=True)
     if lost and site is None:

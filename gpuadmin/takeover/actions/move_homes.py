@@ -94,8 +94,8 @@ def move_homes(options: Options, names: Sequence[str], mains: Sequence[str]) -> 
                 host: moving.document(host, "aside", old=[one.old() for one in found.fetch if one.host == host])
                 for host in moving.nodes
             }
-            given = {"gpuadmin_move_homes": documents}
-            return report(session, session.run(PLAYBOOK, list(documents), given, check=True), _result(found, (), {}))
+            order = {"gpuadmin_move_homes": documents}
+            return report(session, session.run(PLAYBOOK, list(documents), order, check=True), _result(found, (), {}))
         return _perform(moving, found, seen, stale)
 
 
@@ -205,11 +205,11 @@ def _fetching(moving: Moving, step: str, homes: Sequence[Home], done: Iterable[s
 def _take(moving: Moving, found: Decision, done: set[tuple[str, str]]) -> None:
     """Adds to `done` which homes are moved, and their old ones set aside: by person and node."""
     people = {name: uid for name, uid in found.people.items() if name not in moving.problems}
-    given = [{"name": name, "uid": uid} for name, uid in people.items()]
+    entries = [{"name": name, "uid": uid} for name, uid in people.items()]
     if not people:
         return
     moving.closed |= set(people)
-    closing = {host: moving.document(host, "close", people=given) for host in moving.hosts}
+    closing = {host: moving.document(host, "close", people=entries) for host in moving.hosts}
     if not moving.run(closing, "Closing the accounts"):
         return
     _let_in(moving, found, done, moving.problems)
@@ -353,9 +353,9 @@ def discard_homes(options: Options, names: Sequence[str]) -> int:
             run = session.run(PLAYBOOK, list(documents), {"gpuadmin_move_homes": documents}, check=True)
             return report(session, run, {"discard": [[one.name, one.host] for one in going]})
         moving.run(documents, "Deleting old homes")
-        said = {(one["name"], host) for host in documents for one in moving.said(host)}
-        # guard: a node says only of its own old homes that they are gone -> said
-        gone = [{"name": one.name, "host": one.host} for one in going if (one.name, one.host) in said]
+        reported = {(one["name"], host) for host in documents for one in moving.said(host)}
+        # guard: a node says only of its own old homes that they are gone -> reported
+        gone = [{"name": one.name, "host": one.host} for one in going if (one.name, one.host) in reported]
         moving.run({moving.server: moving.document(moving.server, "forget", parts=gone)}, "Noting it")
         for name, words in sorted(moving.problems.items()):
             session.console.print(f"{name}'s old home is kept: {words}")

@@ -103,12 +103,12 @@ def renumber(options: Options, names: Sequence[str], renames: Sequence[str] = ()
         session.save(registry, forget=sorted({*moves.people, *begun}))
         shut = {host: _document("give-up", {}) for host in opening if host not in moves.closed(seen)}
         if session.check:
-            given = {"gpuadmin_renumber": shut | _given(session, seen, moves, wanted, "arm")["gpuadmin_renumber"]}
-            run = session.run(PLAYBOOK, list(given["gpuadmin_renumber"]), given, check=True)
+            variables = {"gpuadmin_renumber": shut | _given(session, seen, moves, wanted, "arm")["gpuadmin_renumber"]}
+            run = session.run(PLAYBOOK, list(variables["gpuadmin_renumber"]), variables, check=True)
             return report(session, run, _result(moves, seen))
         if shut:
-            given = {"gpuadmin_renumber": shut}
-            run = session.run(PLAYBOOK, list(shut), given, check=False, doing="Opening the accounts")
+            variables = {"gpuadmin_renumber": shut}
+            run = session.run(PLAYBOOK, list(shut), variables, check=False, doing="Opening the accounts")
             if _failed(run) or not (moves.hosts or under_way):
                 return report(session, run, _result(moves, seen))
         return _perform(session, moves, wanted, seen, under_way, boot)
@@ -258,14 +258,14 @@ def _perform(
     """Close them on all hosts, boot those where ids change, open them; if one cannot be closed, none is changed."""
     fresh = Moves(moves.closed(seen), moves.left)
     hosts = list(fresh.hosts)
-    given = _given(session, seen, fresh, wanted, "close")
-    closed = session.run(PLAYBOOK, hosts, given, check=False, doing="Closing the accounts")
+    variables = _given(session, seen, fresh, wanted, "close")
+    closed = session.run(PLAYBOOK, hosts, variables, check=False, doing="Closing the accounts")
     late = {} if _failed(closed) else _asked_meanwhile(session, seen, moves)
     if _failed(closed) or late:
         if not under_way:  # guard: who is half renumbered somewhere is opened nowhere -> True
-            given = _given(session, seen, fresh, wanted, "give-up")
+            variables = _given(session, seen, fresh, wanted, "give-up")
             # guard: what was closed for nothing is opened again
-            session.run(PLAYBOOK, hosts, given, check=False, doing="Opening them again")
+            session.run(PLAYBOOK, hosts, variables, check=False, doing="Opening them again")
         if late:
             raise RefusedError("; ".join(f"{name} {words}" for name, words in sorted(late.items())))
         return report(session, closed, {}, advice=f"the table says why; {GO_ON if under_way else NOBODY}")
@@ -282,8 +282,8 @@ def _perform(
         if _problems(_look_again(session, list(armed))):
             return False
         going = [host for host in step.hosts if host in documents]
-        given = {"gpuadmin_renumber": {host: documents[host] for host in going}}
-        run = session.run(PLAYBOOK, going, given, check=False, doing="Preparing the boot")
+        variables = {"gpuadmin_renumber": {host: documents[host] for host in going}}
+        run = session.run(PLAYBOOK, going, variables, check=False, doing="Preparing the boot")
         armed.update(run.hosts)
         return not _failed(run)
 
@@ -301,8 +301,8 @@ def _perform(
         steps = {host: "open" if host in changed else "give-up" for host in documents}
         kept = renumbering.find_kept({**seen, **after.known}, wanted)
         ends = {host: {**one, "step": steps[host], "keep": sorted(kept)} for host, one in documents.items()}
-        given = {"gpuadmin_renumber": ends}
-        last = session.run(PLAYBOOK, list(documents), given, check=False, doing="Opening the accounts")
+        variables = {"gpuadmin_renumber": ends}
+        last = session.run(PLAYBOOK, list(documents), variables, check=False, doing="Opening the accounts")
         # guard: who could not be let in is not said to be let in -> RunResult(run.hosts | armed)
         run = last if _failed(last) else RunResult(run.hosts | armed | _blame(kept, armed))
     stay = f"{listed(sorted(kept))} {'stays' if len(kept) == 1 else 'stay'} locked out until then"

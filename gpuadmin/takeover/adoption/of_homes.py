@@ -19,26 +19,26 @@ _MOST_SHOWN = 10
 
 def on_node(host: Host, homes: Homes, own_homes: Mapping[str, Own]) -> Iterator[Conflict]:
     """What is at the homes' place on a node: others' disks, or homes of its own. `own_homes`: whose these are."""
-    there = host.homes(homes.path)
-    if there is None:
+    place = host.homes(homes.path)
+    if place is None:
         return
-    if there["mounted"]:
-        if there["source"] in homes.sources:
+    if place["mounted"]:
+        if place["source"] in homes.sources:
             return
-        source = there["source"] or "something"
+        source = place["source"] or "something"
         ours = (
             homes.export is not None
-            and there["network"]
+            and place["network"]
             and source.rpartition(":")[2]
             and (homes.export.endswith(source.rpartition(":")[2]))
         )
         what = "provision mounts the homes of the storage host by NFSv4 there" if ours else "the homes would hide it"
-        automounter = there["fstype"] == "autofs"
+        automounter = place["fstype"] == "autofs"
         own = [name for name in host.local_homes(homes.path) if host.name in own_homes.get(name, Own((), False)).nodes]
         after = "after move-homes: what is left stays on that disk" if own else "with nobody logged in"
         yield Conflict(
             "home mount",
-            f"{homes.path} is a mount of {source} ({there['fstype']}): {what}",
+            f"{homes.path} is a mount of {source} ({place['fstype']}): {what}",
             "stops",
             (host.name,),
             remedies=(
@@ -170,8 +170,8 @@ def _elsewhere(host: Host, homes: Homes, people: People) -> Iterator[Conflict]:
     more = f" and {len(elsewhere) - _MOST_SHOWN} more" if len(elsewhere) > _MOST_SHOWN else ""
     lines = []
     for name, old in sorted(elsewhere.items()):
-        new, entry, there = f"{homes.path}/{name}", host.entries.get(old), host.homes(homes.path)
-        if host.name == homes.server or people.persons[name].user is None or there is None or there["network"]:
+        new, entry, place = f"{homes.path}/{name}", host.entries.get(old), host.homes(homes.path)
+        if host.name == homes.server or people.persons[name].user is None or place is None or place["network"]:
             continue
         # guard: a home is brought to its place only where nothing is there
         if new in host.entries:

@@ -25,21 +25,21 @@ def docker(host: Host) -> Iterator[Conflict]:
             tuple(sorted(members)),
             (on([host.name]), *_leave_group(host, "docker", sorted(members))),
         )
-    told = host.part("docker")
+    docker = host.part("docker")
     active = [unit for unit in ("docker.service", "docker.socket", "containerd.service") if host.active(unit)]
-    if told is None or not (active or told["containers"] or told["volume_count"]):
+    if docker is None or not (active or docker["containers"] or docker["volume_count"]):
         return
-    volumes, containers = told["volumes"], told["containers"]
+    volumes, containers = docker["volumes"], docker["containers"]
     named = f" (named: {listed(volumes)})" if volumes else ""
     has = [
         "containers that are not known without root" if containers is None else counted(containers, "container"),
         "volumes that are not known without root" if volumes is None
-        else f"{counted(told['volume_count'] or 0, 'volume')}{named}",
+        else f"{counted(docker['volume_count'] or 0, 'volume')}{named}",
     ]  # fmt: skip
     runs = f"{', '.join(active)} runs as root; " if active else ""
     yield Conflict(
         "Docker of root's",
-        f"{runs}{told['data']} has {', '.join(has)}. Root's daemon is masked by provision; what it has stays on the"
+        f"{runs}{docker['data']} has {', '.join(has)}. Root's daemon is masked by provision; what it has stays on the"
         " disk",
         "stops" if active else "note",
         (host.name,),

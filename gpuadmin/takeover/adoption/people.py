@@ -116,13 +116,13 @@ def chosen_uids(
 
     Who is registered keeps that uid. Somebody whose every uid is another's gets none here.
     """
-    given = {name: uid for name, uid in (registered or {}).items() if uid is not None}
-    taken = set(given.values())
+    taken_uids = {name: uid for name, uid in (registered or {}).items() if uid is not None}
+    taken = set(taken_uids.values())
     votes: Counter[tuple[str, int]] = Counter()
     for name, ones in accounts.items():
         for host, account in ones.items():
             votes[name, account["uid"]] += 2 + (host == server)
-    found = {name: uid for name, uid in given.items() if name in accounts}
+    found = {name: uid for name, uid in taken_uids.items() if name in accounts}
     for (name, uid), _ in sorted(votes.items(), key=lambda one: (-one[1], one[0])):
         if (
             name not in found
@@ -234,8 +234,8 @@ def _addresses_of(accounts: Mapping[str, Mapping[str, Any]]) -> dict[str, OnHost
 
 
 def _add(found: dict[str, OnHosts], key: str, text: str, host: str) -> None:
-    there = found.get(key, OnHosts(text, ()))
-    found[key] = replace(there, hosts=tuple(dict.fromkeys([*there.hosts, host])))
+    on_hosts = found.get(key, OnHosts(text, ()))
+    found[key] = replace(on_hosts, hosts=tuple(dict.fromkeys([*on_hosts.hosts, host])))
 
 
 def find_agreed(ones: Mapping[str, OnHosts], everywhere: Collection[str]) -> list[str]:
@@ -246,15 +246,15 @@ def find_agreed(ones: Mapping[str, OnHosts], everywhere: Collection[str]) -> lis
 
 def _user(person: Person, everywhere: Collection[str], docker: bool | None) -> User | None:
     gecos = [one["gecos"] for one in person.accounts.values() if one["gecos"]]
-    given: dict[str, Any] = {"name": person.name, "uid": person.uid}
-    given["keys"] = find_agreed(person.keys, everywhere)[:_MOST_KEYS]
-    given["email"] = next(iter(find_agreed(person.addresses, everywhere)), None)
-    given["note"] = next((found for one in gecos if (found := full_name(one, person.name)) is not None), None)
-    given["expires"] = last_day(person)
+    fields: dict[str, Any] = {"name": person.name, "uid": person.uid}
+    fields["keys"] = find_agreed(person.keys, everywhere)[:_MOST_KEYS]
+    fields["email"] = next(iter(find_agreed(person.addresses, everywhere)), None)
+    fields["note"] = next((found for one in gecos if (found := full_name(one, person.name)) is not None), None)
+    fields["expires"] = last_day(person)
     if docker is not None:
-        given["docker"] = docker
+        fields["docker"] = docker
     try:
-        return User.model_validate(given)
+        return User.model_validate(fields)
     except ValidationError:  # nothing that is left can be refused, but a host may say anything
         return None
 
@@ -300,16 +300,16 @@ def last_day(person: Person) -> date | None:
 def docker_users(hosts: Sequence[Host]) -> set[str] | None:
     """Who is in the group docker, or has a daemon of their own that goes on without them; None: no host has Docker."""
     found: set[str] = set()
-    there = False
+    docker_found = False
     for host in hosts:
         docker = host.part("docker")
         if docker is not None:
-            there = there or docker["program"] or bool(docker["containers"])
+            docker_found = docker_found or docker["program"] or bool(docker["containers"])
             found |= set(docker["lingering"])
         members = host.members("docker")
-        there = there or bool(members)
+        docker_found = docker_found or bool(members)
         found |= set(members)
-    return found if there else None
+    return found if docker_found else None
 
 
 def by_uid(accounts: Mapping[str, Person]) -> Iterator[tuple[int, dict[str, list[str]]]]:

@@ -49,8 +49,8 @@ class Proposal:
     @property
     def users(self) -> list[User]:
         """Everybody of users.yml whom a host has, in the order of their uids."""
-        there = [] if self.site is None else self.site.registry.registry.users
-        known = {user.name: user for user in there if self.uids(user.name)}
+        users = [] if self.site is None else self.site.registry.registry.users
+        known = {user.name: user for user in users if self.uids(user.name)}
         found = {**known, **{user.name: user for user in self.people.users}}
         return sorted(found.values(), key=lambda user: (user.uid or 0, user.name))
 

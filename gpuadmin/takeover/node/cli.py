@@ -1,7 +1,7 @@
 """Entry for units of the take-over: ``/usr/bin/python3 -I /var/lib/gpuadmin/lib/gpuadmin_takeover/cli.py COMMAND``.
 
-It has the commands of the daily cli.py as well, from the same directory: what the unit of a boot begins with one
-gpuadmin it ends with that one, whatever was provisioned meanwhile.
+It has the commands of the daily cli.py as well, from the same directory: the unit of a boot ends its work with the
+gpuadmin that it began with, whatever was provisioned meanwhile.
 """
 
 from __future__ import annotations

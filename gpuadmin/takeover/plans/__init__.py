@@ -1,1 +1,1 @@
-"""What `renumber` decides and says before it begins. Pure."""
+"""The plan of `renumber`, and its words for it. Pure."""

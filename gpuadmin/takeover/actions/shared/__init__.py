@@ -1,1 +1,1 @@
-"""What verbs of the take-over share."""
+"""Code that verbs of the take-over share."""

@@ -96,9 +96,9 @@ def write_report(directory: Path, proposal: Proposal, when: datetime) -> list[st
     """Write adoption.md and adoption.json. A page that somebody has edited stays, and the new one is beside it."""
     text = pages.page(proposal, when)
     name = pages.PAGE
-    there = directory / name
-    if there.exists():
-        digest = hashlib.sha256(read_text(there).encode()).hexdigest()
+    target = directory / name
+    if target.exists():
+        digest = hashlib.sha256(read_text(target).encode()).hexdigest()
         if digest != read_adoption(directory).get("page"):  # guard: a page that somebody has edited is not written over
             name = f"adoption-{when:%Y%m%dT%H%M%S}.md"
     write_atomically(directory / name, text)

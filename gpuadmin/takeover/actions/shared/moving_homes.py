@@ -80,14 +80,14 @@ class Moving:
 
     def open(self, people: Mapping[str, int]) -> None:
         """Let people in on all hosts, and see that they are. After Ctrl-C, too: nothing of theirs is under way."""
-        given = [{"name": name, "uid": uid} for name, uid in people.items() if name in self.closed]
-        if not given:
+        entries = [{"name": name, "uid": uid} for name, uid in people.items() if name in self.closed]
+        if not entries:
             return
-        whole = self.run({host: self.document(host, "open", people=given) for host in self.hosts}, "Letting them in")
-        said = {name for host in self.hosts for name in self._moved(host).get("closed", ())}
+        whole = self.run({host: self.document(host, "open", people=entries) for host in self.hosts}, "Letting them in")
+        reported = {name for host in self.hosts for name in self._moved(host).get("closed", ())}
         # guard: who is said to be let in is let in on every host -> set()
-        still = said if whole else {one["name"] for one in given}
-        self.closed -= {one["name"] for one in given} - still
+        still = reported if whole else {one["name"] for one in entries}
+        self.closed -= {one["name"] for one in entries} - still
 
     def _moved(self, host: str) -> Mapping[str, Any]:
         found = self.last.hosts.get(host)

@@ -62,8 +62,8 @@ def named(words: Sequence[str]) -> list[SiteHost]:
             raise ConfigError(f"{word}: {port} is not a port from 1 to 65535")
         if name in found:
             raise ConfigError(f"'{name}' is named twice", hint="name each host once")
-        given = {"ansible_host": address, "ansible_port": None if port is None else int(port)}
-        found[name] = SiteHost(name, (_GROUP,), {key: value for key, value in given.items() if value is not None})
+        fields = {"ansible_host": address, "ansible_port": None if port is None else int(port)}
+        found[name] = SiteHost(name, (_GROUP,), {key: value for key, value in fields.items() if value is not None})
     return list(found.values())
 
 
@@ -108,26 +108,26 @@ def ask(session: Session, playbook: str, entrance: Entrance, variables: Mapping[
 
     A host whose key is not pinned is not asked. One that lets nobody become root is asked once more, without root.
     """
-    given = {**(variables or {}), **entrance.variables()}
+    values = {**(variables or {}), **entrance.variables()}
     keys = pin(session, session.site.inventory.hosts, place="a known_hosts of this run")
     absent = {
         name: HostResult("unreachable", message=key["message"] or "its host key is not pinned; it is shown above")
         for name, key in keys.items()
         if key["state"] not in ("pinned", "new") or (key["state"] == "new" and session.check)
     }
-    there = [
+    strangers = [
         host.name
         for host in session.site.inventory.hosts
         if host.name not in absent  # guard: a host that is in no site is asked when its key is pinned
     ]
-    found = session.look(playbook, there, given, at_once=AT_ONCE)
+    found = session.look(playbook, strangers, values, at_once=AT_ONCE)
     refused = {
         name: host.message or "sudo refused it"
         for name, host in found.hosts.items()
         if host.bad and not host.reports and _NO_ROOT.search(host.message or "")
     }
     again = (
-        session.look(playbook, list(refused), {**given, "ansible_become": False}, at_once=AT_ONCE)
+        session.look(playbook, list(refused), {**values, "ansible_become": False}, at_once=AT_ONCE)
         if refused
         else RunResult({})
     )

@@ -121,12 +121,12 @@ def _entries(place: Place, path: str, names: list[str] | Failed, mounts: list[Mo
     """What a directory has: ``entries``, ``more`` that are not told, ``problem``."""
     if isinstance(names, Failed):
         return {"entries": [], "more": 0, "problem": bounds.line(names.why)}
-    there = sorted(names)[: bounds.MOST]
+    listed = sorted(names)[: bounds.MOST]
     found = [
         {"name": bounds.name(os.path.basename(one)), "owner": None, **_told(facts)}
         for one, facts in in_turn(
             partial(_facts, place),
-            _plain_first([os.path.join(path, one) for one in there], mounts),
+            _plain_first([os.path.join(path, one) for one in listed], mounts),
             seconds=SECONDS,
             total=TOTAL,
         )
@@ -135,7 +135,7 @@ def _entries(place: Place, path: str, names: list[str] | Failed, mounts: list[Mo
         owner = None if one["uid"] is None else name_of(one["uid"])
         one["owner"] = None if owner is None else bounds.name(owner)
     return {
-        "entries": sorted(found, key=lambda one: str(one["name"])), "more": len(names) - len(there), "problem": None
+        "entries": sorted(found, key=lambda one: str(one["name"])), "more": len(names) - len(listed), "problem": None
     }  # fmt: skip
 
 
@@ -186,8 +186,8 @@ def keys(place: Place, text: str | None = None, files: KeyFiles | None = None) -
 
     found = {}
     names = sorted(whose, key=lambda name: order[homes_of[name]])
-    for name, told in in_turn(look, names, seconds=SECONDS, total=TOTAL):
-        found[name] = {**_no_keys(), "problem": bounds.line(told.why)} if isinstance(told, Failed) else told
+    for name, answer in in_turn(look, names, seconds=SECONDS, total=TOTAL):
+        found[name] = {**_no_keys(), "problem": bounds.line(answer.why)} if isinstance(answer, Failed) else answer
     return found
 
 

@@ -28,11 +28,11 @@ def tasks(arguments: Mapping[str, Any]) -> list[Task]:
     state = arguments.get("state", STATE)
     found = []
     for raw in arguments["parts"]:
-        given = dict(raw)
-        address, size = str(given.pop("address")), int(given.pop("size"))
+        fields = dict(raw)
+        address, size = str(fields.pop("address")), int(fields.pop("size"))
         command = arguments.get("command") or ssh_command(address, access.key_file(state), access.known_hosts(state))
-        remote = Remote(str(given["host"]), (*command, *([str(given["host"])] if arguments.get("command") else ())))
-        found.append(Task(Part(**given), arguments["root"], remote, size, state, arguments.get("run", RUN)))
+        remote = Remote(str(fields["host"]), (*command, *([str(fields["host"])] if arguments.get("command") else ())))
+        found.append(Task(Part(**fields), arguments["root"], remote, size, state, arguments.get("run", RUN)))
     return sorted(found, key=lambda task: (task.size, task.part.name, task.part.host))
 
 

@@ -35,8 +35,8 @@ def missing(root: str, state: str, name: str, host: str) -> int:
             if os.fstat(here).st_ino != part.here:
                 raise NodeError("their home on the storage host is not the directory that was moved")
             budget = Budget(SECONDS, ENTRIES)
-            there = (os.fsdecode(entry.path) for entry in walk(here, budget=budget, skip=lambda *_: None, again=True))
-            lacks = _lacking((line.path for line in home_manifest.read(manifest) if line.path != "."), there)
+            found = (os.fsdecode(entry.path) for entry in walk(here, budget=budget, skip=lambda *_: None, again=True))
+            lacks = _lacking((line.path for line in home_manifest.read(manifest) if line.path != "."), found)
         finally:
             os.close(here)
     if lacks and lacks == total.entries - 1:  # guard: an old home of which nothing is elsewhere is kept

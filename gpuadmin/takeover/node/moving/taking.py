@@ -112,15 +112,15 @@ def copy(task: Task) -> Part:
     with arriving(task) as at:
         part, host = task.part, task.part.host
         known = record.load(task.state, part.name, host)
-        there = place.inode_at(at, host)
+        inode = place.inode_at(at, host)
         # guard: what has its place is not copied over
         if known is not None and known.step in (PLACED, ASIDE):
             raise NodeError(f"the home on {host} has been moved: run it again")
-        same = known is not None and (known.inode, known.here) == (part.inode, there)
+        same = known is not None and (known.inode, known.here) == (part.inode, inode)
         if known is not None and same and known.step in (COPIED, CHANGING):
             if known.step == CHANGING:  # guard: what was changed in part is read before it counts as known
                 _have(task, at)
-            return record.save(task.state, replace(part, step=COPIED, here=there, seconds=known.seconds))
+            return record.save(task.state, replace(part, step=COPIED, here=inode, seconds=known.seconds))
         record.save(task.state, replace(part, step=BEGUN))
         gone(at, host)
         os.mkdir(host, 0o700, dir_fd=at)
@@ -221,7 +221,7 @@ def _take(task: Task) -> Part:
         _compare(task, at, total.checksum, untouched)
         sync_filesystem(task.root)  # guard: what is renamed in is on the disk
         os.rename(f"{manifest}.part", manifest)
-        return record.save(task.state, replace(known, step=CHANGING, **total.as_dict()))
+        return record.save(task.state, replace(known, step=CHANGING, **vars(total)))
 
 
 def _compare(task: Task, at: int, checksum: str, untouched: int) -> None:

@@ -188,8 +188,8 @@ def _taken(arguments: Mapping[str, Any], run_id: str, done: Collection[str]) -> 
             if ended.problem is not None:
                 raise NodeError(ended.problem)
             return ended.value
-        said = background.progress(job)
-        found = json.loads(said) if said else {"parts": [], "problems": {}}
+        progress = background.progress(job)
+        found = json.loads(progress) if progress else {"parts": [], "problems": {}}
         # guard: who is done is let in while others are waited for
         if {*(one["name"] for one in found["parts"]), *found["problems"]} - set(done):
             return {**found, "working": True}

@@ -28,14 +28,14 @@ def acl_moved(value: bytes, uid: Becomes, gid: Becomes) -> bytes | None:
     if moved == entries:
         return None
     became = {(tag, after[2]) for (tag, _, before), after in zip(entries, moved) if after[2] != before}
-    # what somebody wrote down for an id that was nobody's is not what its new owner may
+    # an entry for an id that was nobody's gives its new owner nothing
     moved = [one for one, old in zip(moved, entries) if one != old or (one[0], one[2]) not in became]
     # libacl wants them in the order of tags and then of ids
     return value[:4] + b"".join(ENTRY.pack(*one) for one in sorted(moved, key=lambda one: (one[0], one[2])))
 
 
 def capability_moved(value: bytes, uid: Becomes) -> bytes | None:
-    """A file's capability whose namespace belongs to a moved uid, with the other uid; None: it names none of them."""
+    """A file's capability with the uid of its namespace moved; None: that uid is not moved."""
     if len(value) != _LENGTH_3 or _VERSION.unpack_from(value)[0] & _REVISION_MASK != _REVISION_3:
         return None
     found = uid(struct.unpack_from("<I", value, 20)[0])

@@ -101,13 +101,13 @@ def disjoint(moves: Sequence[Move], what: str) -> None:
 
 def phases(moves: Iterable[Move], what: str = "id", temporary: range = TEMPORARY) -> Phases:
     """Given what becomes what, return it in two phases. Raises NodeError where ids overlap, or there are too many."""
-    given = sorted(move for move in moves if move.old != move.new)
-    disjoint(given, what)
+    changing = sorted(move for move in moves if move.old != move.new)
+    disjoint(changing, what)
     first, second, at = [], [], temporary.start
-    for move in given:
+    for move in changing:
         if any(one.meets(temporary.start, len(temporary)) for one in (move, Move(move.new, move.old, move.count))):
             raise NodeError(f"{what} {move.old} or {move.new}: is among those that are kept for swaps")
-        taken = any(other.meets(move.new, move.count) for other in given)
+        taken = any(other.meets(move.new, move.count) for other in changing)
         if taken:  # guard: an id that another still has is reached by a temporary one -> False
             if at + move.count > temporary.stop:
                 raise NodeError(f"too many {what}s change places at once: renumber fewer people")

@@ -1,4 +1,4 @@
-"""What is under way on a host, in its state: a plan, what is left of it, and what inodes would lose on the way.
+"""The journal of a renumbering in a host's state: its plan, the rest of it, and what inodes would lose on the way.
 
 ``plan.json`` is written whole before anything happens, again when a phase is over, and goes when all is done. The files
 of special.py hold what inodes would lose. Each is on the disk before what follows from it. ``room`` keeps space for
@@ -61,7 +61,7 @@ class Renumbering:
         return bool(self.was or self.moves("uid") or self.moves("gid"))
 
     def moves(self, kind: str) -> list[Move]:
-        """What becomes what: ``kind`` is uid or gid."""
+        """Return the moves of a ``kind``, uid or gid."""
         own = self.old if kind == "uid" else self.group
         file = f"sub{kind}"
         single = [] if own is None or own == self.new else [Move(own, self.new)]
@@ -70,7 +70,7 @@ class Renumbering:
 
 @dataclass(frozen=True)
 class Plan:
-    """What becomes what, by uid and gid."""
+    """The moves of all people, of uids and of gids."""
 
     uid: Phases = field(default_factory=Phases)
     gid: Phases = field(default_factory=Phases)
@@ -117,7 +117,7 @@ class Journal:
     problem: str = ""
 
     def leave(self, phase: int, stuck: Mapping[tuple[str, int], str]) -> Journal:
-        """What a phase leaves to the next boot. ``stuck``: kind and first id of a move → which file kept such an id."""
+        """Return the rest for the next boot. ``stuck``: kind and first id of a move → the file that kept it."""
         kept = dict(self.kept) if phase == 2 else {}
         plan = Plan(*(
             getattr(self.plan, kind).leave(phase, {old for which, old in stuck if which == kind}) for kind in KINDS
@@ -150,7 +150,7 @@ def directory(state: str) -> str:
 
 
 def load(state: str) -> Journal | None:
-    """What is under way; None: nothing. Raises NodeError for a damaged plan."""
+    """Return the journal; None: nothing is under way. Raises NodeError for a damaged plan."""
     path = os.path.join(directory(state), "plan.json")
     data = read_bytes(path)
     if data is None:
@@ -174,7 +174,7 @@ def load(state: str) -> Journal | None:
 
 
 def load_own(state: str, verb: str = VERB) -> Journal | None:
-    """The same. Raises NodeError where people are kept out for another verb, which has to end first."""
+    """Return the journal. Raises NodeError where people are kept out for another verb, which has to end first."""
     found = load(state)
     if found is not None and found.verb != verb:  # guard: who is kept out for another verb is not let in by this one
         raise NodeError(f"people are kept out for gpuadmin {found.verb}, which has not ended: run that again first")
@@ -182,7 +182,7 @@ def load_own(state: str, verb: str = VERB) -> Journal | None:
 
 
 def begin(state: str, journal: Journal) -> None:
-    """Write a plan, before anything of it happens. What an earlier one left goes first."""
+    """Write a plan before any of it happens. The files of an earlier plan go first."""
     make_directory(state, 0o755)
     make_directory(directory(state), 0o700)
     special.forget(directory(state))
@@ -192,7 +192,7 @@ def begin(state: str, journal: Journal) -> None:
 
 
 def save(state: str, journal: Journal) -> None:
-    """Write how far it is. What is done stays done after a power cut."""
+    """Write the journal to the disk: a power cut undoes nothing that it has."""
     text = json.dumps({"format": FORMAT, **asdict(journal)})
     write_atomic(os.path.join(directory(state), "plan.json"), text.encode(), mode=0o600)
 
@@ -204,17 +204,17 @@ def keep_room(state: str) -> None:
 
 
 def use_room(state: str) -> None:
-    """Leave it to whatever is written from now on."""
+    """Give the room up, for all that is written from now on."""
     unlink_if_there(os.path.join(directory(state), ROOM))
 
 
 def end(state: str) -> None:
-    """All is done: the plan goes. The other files mean nothing without it, and the next ``begin`` deletes them."""
+    """Delete the plan, since all is done. The other files mean nothing without it; the next ``begin`` deletes them."""
     use_room(state)
     os.unlink(os.path.join(directory(state), "plan.json"))
     sync_directory(directory(state))
 
 
 def shorten(words: str) -> str:
-    """A problem, as it can be kept: names of files may be no text."""
+    """Return a problem as text that can be kept: names of files may be no text."""
     return words.encode("utf-8", "backslashreplace").decode("utf-8")[:MOST_WORDS]

@@ -229,10 +229,10 @@ class Walker:
                     return
                 prefix = self.path + "".join(f"{one.name}/" for one in self.levels[1 : depth + 1])
                 amount = min(MOST_GIVEN, (len(level.below) + 1) // 2)
-                given, level.below = level.below[:amount], level.below[amount:]
-                own = [(name, facts) for name, facts in given if facts.st_dev != level.facts.st_dev]
+                named, level.below = level.below[:amount], level.below[amount:]
+                own = [(name, facts) for name, facts in named if facts.st_dev != level.facts.st_dev]
                 level.below += own  # whether a subvolume is entered is asked from the directory above
-                paths = [prefix + name for name, facts in given if facts.st_dev == level.facts.st_dev]
+                paths = [prefix + name for name, facts in named if facts.st_dev == level.facts.st_dev]
                 if paths and self.hungry is not None:
                     self.hungry[0] = 0
                     give.send(("more", paths))

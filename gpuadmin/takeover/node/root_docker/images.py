@@ -37,28 +37,28 @@ def carry(root: Daemon, hers: Daemon, place: str, ident: str) -> tuple[list[str]
     """
     if not ID.fullmatch(ident):  # guard: an id of an image is not a path
         raise NodeError("that is not the id of an image")
-    told = root.find(f"/images/{ident}/json")
-    if told is None:
+    image = root.find(f"/images/{ident}/json")
+    if image is None:
         raise NodeError("root's Docker has no such image")
     words = ""
-    if not there(hers, told):
-        size = int(told.get("Size") or 0)
+    if not there(hers, image):
+        size = int(image.get("Size") or 0)
         room(place, size)
-        said = root.sent_image(ident, hers, size)
-        if not there(hers, told):  # guard: an image is there when the daemon has all its layers
-            last = (said.strip().splitlines() or [""])[-1][:300]
+        answer = root.sent_image(ident, hers, size)
+        if not there(hers, image):  # guard: an image is there when the daemon has all its layers
+            last = (answer.strip().splitlines() or [""])[-1][:300]
             raise NodeError(f"has not arrived (it needs {size} bytes): {last}")
         words = f"{size} bytes"
     other = []
-    for tag in tags_of(told):
+    for tag in tags_of(image):
         theirs = hers.find(f"/images/{quote(tag)}/json")
         if theirs is None:
             name, _, version = tag.rpartition(":")
             hers.ask("POST", f"/images/{quote(ident)}/tag", {}, repo=name, tag=version)
             words = words or "its tag"
-        elif not _same(told, theirs):  # guard: a tag of theirs stays where it is
+        elif not _same(image, theirs):  # guard: a tag of theirs stays where it is
             other.append(tag)
-    return tags_of(told), other, words
+    return tags_of(image), other, words
 
 
 def discard(root: Daemon, ident: str, tags: list[str]) -> None:
@@ -66,11 +66,11 @@ def discard(root: Daemon, ident: str, tags: list[str]) -> None:
     for one in root.listed("/containers/json", all="1"):
         if one.get("ImageID") == ident:  # guard: an image that a container needs is kept
             raise NodeError(f"the container {str((one.get('Names') or ['?'])[0]).lstrip('/')} is made of it")
-    told = root.find(f"/images/{quote(ident)}/json")
+    image = root.find(f"/images/{quote(ident)}/json")
     # guard: an image that now has another name is kept
-    if told is not None and (new := sorted(set(tags_of(told)) - set(tags))):
+    if image is not None and (new := sorted(set(tags_of(image)) - set(tags))):
         raise NodeError(f"now has another name: {new[0]}")
-    for tag in [] if told is None else tags_of(told):
+    for tag in [] if image is None else tags_of(image):
         root.ask("DELETE", f"/images/{quote(tag)}", noprune="1")
     if root.find(f"/images/{quote(ident)}/json") is not None:
         root.ask("DELETE", f"/images/{quote(ident)}", noprune="1")

@@ -132,9 +132,9 @@ def discard(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def _discard_container(root: Daemon, moved: Moved, ident: str) -> None:
     if ident not in moved.containers:  # guard: a container that was not carried is not removed
         raise NodeError("was not carried")
-    told = root.find(f"/containers/{ident}/json")
-    if told is not None:
-        if (told.get("State") or {}).get("Running"):  # guard: a container that runs is not removed
+    container = root.find(f"/containers/{ident}/json")
+    if container is not None:
+        if (container.get("State") or {}).get("Running"):  # guard: a container that runs is not removed
             raise NodeError(f"runs: docker stop {moved.containers[ident]}")
         root.ask("DELETE", f"/containers/{ident}")
     del moved.containers[ident]
@@ -161,9 +161,9 @@ def _discard_volume(root: Daemon, hers: Daemon, who: Person, place: str, moved: 
 def _discard_image(root: Daemon, hers: Daemon, moved: Moved, ident: str) -> None:
     if ident not in moved.images:  # guard: an image that was not carried is not removed
         raise NodeError("was not carried")
-    told = root.find(f"/images/{ident}/json")
-    if told is not None:
-        if not images.there(hers, told):  # guard: an image that is there once is kept
+    image = root.find(f"/images/{ident}/json")
+    if image is not None:
+        if not images.there(hers, image):  # guard: an image that is there once is kept
             raise NodeError("the person no longer has it: it is the only one")
         images.discard(root, ident, moved.images[ident])
     del moved.images[ident]

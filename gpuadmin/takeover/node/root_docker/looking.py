@@ -25,9 +25,9 @@ def look(root: Daemon | None) -> dict[str, Any]:
     found: dict[str, Any] = {"running": root is not None, "problem": "", "containers": [], "images": [], "volumes": []}
     if root is None:
         return found
-    told = root.find("/info") or {}
+    info = root.find("/info") or {}
     # guard: a daemon whose ids are shifted is left alone
-    if any("userns" in str(one) for one in told.get("SecurityOptions") or []):
+    if any("userns" in str(one) for one in info.get("SecurityOptions") or []):
         return {**found, "problem": "root's Docker shifts ids (userns-remap): its volumes cannot be read by their ids"}
     sizes = _sizes(root)
     kinds = {str(one.get("Id")): one for one in root.listed("/images/json")[:MOST]}
@@ -37,9 +37,9 @@ def look(root: Daemon | None) -> dict[str, Any]:
         for ident, one in kinds.items() if images.ID.fullmatch(ident)
     ]  # fmt: skip
     for one in root.listed("/containers/json", all="1")[:MOST]:
-        told = root.find(f"/containers/{quote(str(one.get('Id')))}/json") or {}
-        image = root.find(f"/images/{quote(str(told.get('Image')))}/json") or {}
-        found["containers"].append(_container(root, told, image))
+        container = root.find(f"/containers/{quote(str(one.get('Id')))}/json") or {}
+        image = root.find(f"/images/{quote(str(container.get('Image')))}/json") or {}
+        found["containers"].append(_container(root, container, image))
     for one in ((root.find("/volumes") or {}).get("Volumes") or [])[:MOST]:
         name = str(one.get("Name"))
         found["volumes"].append(

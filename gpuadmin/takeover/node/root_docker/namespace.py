@@ -70,7 +70,7 @@ def inside(who: Person, function: Callable[..., Any], *arguments: Any, seconds: 
     child = os.fork()
     if child == 0:
         here.close()
-        _child(who, there, function, arguments)
+        _child(there, function, arguments)
     there.close()
     late, text = True, b""
     try:
@@ -116,7 +116,7 @@ def _heard(said: socket.socket, text: bytes, seconds: float) -> tuple[bytes, boo
     return text, True
 
 
-def _child(who: Person, say: socket.socket, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
+def _child(say: socket.socket, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
     """The child's life. It never returns."""
     answer: dict[str, Any] = {"value": None, "problem": None}
     try:

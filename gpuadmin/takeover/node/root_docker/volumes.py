@@ -54,12 +54,12 @@ def source(root: Daemon, name: str) -> tuple[dict[str, Any], str]:
     """What root's daemon says of a volume, and where its content is. Raises NodeError where it has none."""
     if not NAME.fullmatch(name):  # guard: a name of a volume is not a path
         raise NodeError("that is not the name of a volume")
-    told = root.find(f"/volumes/{name}")
-    if told is None:
+    volume = root.find(f"/volumes/{name}")
+    if volume is None:
         raise NodeError("root's Docker has no such volume")
-    where = str(told.get("Mountpoint"))
+    where = str(volume.get("Mountpoint"))
     survey.mounted(where)
-    return told, where
+    return volume, where
 
 
 def _free(root: Daemon, name: str) -> None:

@@ -128,7 +128,7 @@ class Keeper:
         return gzip.compress(b"".join(parts))
 
     def home(self, **more: Any) -> dict[str, Any]:
-        total = home_manifest.total(iter(self.lines())).as_dict()
+        total = vars(home_manifest.total(iter(self.lines())))
         return {"uid": 20001, "inode": 257, "volume": "", **total, "nested": {},
                 "verified": "2099-01-01T00:00:00Z", **more}  # fmt: skip
 

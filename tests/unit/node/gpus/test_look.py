@@ -13,7 +13,7 @@ def test_a_node_that_is_whole(node: Node) -> None:
     seen = look(node.places)
     assert [one.address for one in seen.devices] == [gpu["address"] for gpu in seen.gpus]
     assert (seen.problem, seen.missing, seen.xids, seen.unknown) == (None, [], [], {})
-    assert seen.as_dict()["nvml"] == seen.nvml
+    assert seen.to_report()["nvml"] == seen.nvml
 
 
 def test_a_node_without_gpus_and_driver(node: Node) -> None:

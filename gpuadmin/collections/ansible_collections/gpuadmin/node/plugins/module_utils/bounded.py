@@ -17,7 +17,7 @@ Asked = TypeVar("Asked")
 GENTLE = 10  # nice(2) of a look that nobody waits for
 LONGEST_TEXT = 300  # characters of a foreign text in a report
 LARGEST_FILE = 256 << 10  # bytes that are read of a file that a person may have written
-MEMORY = 1 << 30  # bytes of address space for one part: what a person makes large ends that part alone
+MEMORY = 1 << 30  # bytes of address space for one part: a person who makes something large ends that part alone
 
 
 def short(text: object, most: int = LONGEST_TEXT) -> str:
@@ -27,9 +27,9 @@ def short(text: object, most: int = LONGEST_TEXT) -> str:
 
 
 def confine() -> None:
-    """Bound a process of a part's own: the memory that it takes, and its output, which is not the module's.
+    """Bound the memory of this process, which looks at one part, and keep its output out of the module's.
 
-    One that hangs in the kernel keeps no connection open.
+    A process that hangs in the kernel keeps no connection open.
     """
     bound_memory(MEMORY)  # guard: the memory of a part has a bound
     let_go()

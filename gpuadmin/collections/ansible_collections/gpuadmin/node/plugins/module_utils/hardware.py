@@ -51,7 +51,7 @@ def collect(
             unknown[kind] = str(error)
         except OSError as error:
             unknown[kind] = in_words(error)
-    found["gpu"], why = of_gpus((gpus or (lambda: look_at_gpus(seconds=SECONDS, kernels=False).as_dict()))())
+    found["gpu"], why = of_gpus((gpus or (lambda: look_at_gpus(seconds=SECONDS, kernels=False).to_report()))())
     if why:
         unknown["gpu"] = why
     return {"found": found, "unknown": {kind: short(why) for kind, why in unknown.items()}}

@@ -1,7 +1,7 @@
-"""What slurmd runs each minute (HealthCheckProgram): a full node takes no further job until it has room again.
+"""The check that slurmd runs each minute (HealthCheckProgram): a full node takes no further job until it has room.
 
-What runs goes on. Slurm is told by a drain whose reason begins with a mark, and only such a drain is ended, or Slurm's
-own for a full disk: what somebody else has drained stays drained, and whoever drains the node meanwhile takes it over.
+Running jobs go on. The check drains the node with a reason that begins with a mark, and ends only such a drain, or
+Slurm's own for a full disk. A drain by anybody else stays, also one that replaces the check's meanwhile.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .errors import NodeError, in_words
 from .slurm import draining
 from .status import disk
 
-#: A disk with less than this is full; it has room again with twice as much. Bytes, or a part of a small disk; and a
-#: part of its inodes.
+#: A disk with fewer free bytes than LEAST, or than a PART-th of a small disk, is full; so is one with fewer free inodes
+#: than a PART-th. It has room again with AGAIN times as much.
 LEAST, PART = 1 << 30, 50
 AGAIN = 2
 
 
 def main(paths: Sequence[str], node: str | None = None) -> int:
-    """Exit 0 in any case: slurmd's log has what was wrong. ``paths``: what is on disks that jobs need."""
+    """Return 0 in any case: slurmd's log has the errors. ``paths``: one on each disk that jobs need."""
     name = os.environ.get("SLURMD_NODENAME", "") if node is None else node
     try:
         # guard: a node whose disk is full takes no job -> []
@@ -42,7 +42,7 @@ def main(paths: Sequence[str], node: str | None = None) -> int:
 
 
 def _below(paths: Sequence[str], times: int) -> Iterator[str]:
-    """Where the disks are mounted that have less than so many times what a full one has. Raises OSError."""
+    """Yield the mount points of disks with less than ``times`` the space of a full one. Raises OSError."""
     seen = set()
     for path in paths:
         try:

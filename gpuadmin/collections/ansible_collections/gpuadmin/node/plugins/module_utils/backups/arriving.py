@@ -278,7 +278,7 @@ def _compare(
     """Check that what arrived equals its manifest, and that the manifest is the one its set names."""
     recorded = home_manifest.total(home_manifest.read(manifest, limits.budget()))
     # guard: its manifest is the one that was told of
-    if any(getattr(home, what) != value for what, value in recorded.as_dict().items()):
+    if any(getattr(home, what) != value for what, value in vars(recorded).items()):
         raise NodeError("its manifest is not the one that its set names")
     budget = limits.budget()
     found = home_reader.lines(part, earlier=known, budget=budget, form=form, untouched=untouched)

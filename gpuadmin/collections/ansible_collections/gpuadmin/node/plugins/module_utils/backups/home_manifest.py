@@ -20,7 +20,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import IO
 
 from ..budget import Budget, unlimited
 from ..errors import NodeError, in_words
@@ -68,9 +68,6 @@ class Total:
     bytes: int = 0
     entries: int = 0
     checksum: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"files": self.files, "bytes": self.bytes, "entries": self.entries, "checksum": self.checksum}
 
 
 class _Front:

@@ -245,7 +245,7 @@ def _recorded(backup: Backup, name: str, found: home_manifest.Total | Failed) ->
         backup = replace(backup, homes=others, problems={**backup.problems, name: found.why})
         unlink_if_there(backup.manifest(name))
     else:
-        home = replace(backup.homes[name], **found.as_dict())
+        home = replace(backup.homes[name], **vars(found))
         backup = replace(backup, homes=dict(sorted({**others, name: home}.items())))
     store(backup, UNFINISHED)
     return backup

@@ -75,7 +75,7 @@ def _restored(order: RestoreOrder, plan: Plan, backup: Backup, *, away: bool) ->
     with _workplace(order, plan) as place:
         total = _copy(order, backup, plan, place, away=away)
         _into_place(order, plan, place)
-    return {"target": plan.target, "aside": plan.aside, "backup": backup.name, **total.as_dict()}
+    return {"target": plan.target, "aside": plan.aside, "backup": backup.name, **vars(total)}
 
 
 @contextmanager

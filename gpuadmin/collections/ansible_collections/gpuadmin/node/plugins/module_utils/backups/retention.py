@@ -83,7 +83,7 @@ def expired(sets: Sequence[Kept], *, days: int, ordinary: int, now: datetime) ->
 
 
 def view(found: Mapping[str, object], received: datetime | None = None) -> Kept:
-    """A set as ``Backup.as_dict`` gives it, and when it came here from another host."""
+    """Return what the rules ask of a set: ``found``, its record as plain data. ``received``: when it came here."""
     homes = found["homes"]
     assert isinstance(homes, Mapping)
     verified = frozenset(

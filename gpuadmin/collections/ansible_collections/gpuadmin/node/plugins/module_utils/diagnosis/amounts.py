@@ -20,4 +20,4 @@ def own(subject: Subject) -> dict[str, Any] | None:
         amounts.HOME: amounts.of_home(subject.path(subject.homes), name),
         amounts.DOCKER: None if told is None else amounts.of_docker(told, name, state),
     }
-    return {place: used.as_dict() for place, used in found.items() if used is not None} or None
+    return {place: vars(used) for place, used in found.items() if used is not None} or None

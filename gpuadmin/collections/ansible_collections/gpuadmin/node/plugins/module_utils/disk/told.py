@@ -49,7 +49,7 @@ def tell_homes(amounts: Amounts, found: People, state: str = STATE, mountinfo: s
     if not check_root(amounts.homes, amounts.mountpoint, table):
         return
     used = homes(amounts, found, state)
-    numbers = {f"{name}.json": (name, json.dumps(one.as_dict())) for name, one in used.items()}
+    numbers = {f"{name}.json": (name, json.dumps(vars(one))) for name, one in used.items()}
     _converge(os.path.join(amounts.homes, OF_HOMES), {**numbers, **_warnings(HOME, used)})
 
 

@@ -65,8 +65,8 @@ class Seen:
         """The GPUs that NVML counts, also those that do not answer."""
         return list(self.nvml["gpus"]) if self.nvml is not None else []
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report of it, without what `judge` adds."""
+    def to_report(self) -> dict[str, Any]:
+        """Return the report without the findings of `judge`."""
         found = {"pci": self.devices, "driver": self.driver, "missing": self.missing, "nvml": self.nvml}
         more = {"problem": self.problem, "xids": self.xids, "unknown": self.unknown, "kernels": self.kernels}
         return dict(to_plain({**found, **more}))

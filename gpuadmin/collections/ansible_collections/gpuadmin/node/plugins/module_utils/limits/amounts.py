@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Optional
+from dataclasses import dataclass
+from typing import Optional
 
 from gpuadmin.common.amounts import UNLIMITED, disk_amount
 from gpuadmin.common.text import size_words
@@ -98,9 +98,6 @@ class Used:
     @property
     def percent(self) -> int:
         return self.bytes * 100 // self.most
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def _size(text: str) -> str:

@@ -125,7 +125,7 @@ def _apply(places: Places, wanted: Wanted | None, *, check: bool) -> Outcome:
     running, elsewhere = _running(places), _elsewhere(texts, places)
     outcome.done += [f"{unit}: is restarted, so that its jobs count in another slice" for unit in elsewhere]
     if changed:
-        outcome.done += _over(texts, running, places)
+        outcome.done += _over(texts, running)
     if check:
         if not told and wanted is not None:
             outcome.done += [f"{unit}: {worded.listed(values)}" for unit, values in _differing(running, places).items()]
@@ -200,7 +200,7 @@ def _elsewhere(texts: Mapping[str, str], places: Places) -> list[str]:
     return [unit for unit in JOB_SERVICES if _is_in(places, unit, _ABOVE[f"{unit}.d/{ALL}" in texts])]
 
 
-def _over(texts: Mapping[str, str], running: Mapping[str, str], places: Places) -> list[str]:
+def _over(texts: Mapping[str, str], running: Mapping[str, str]) -> list[str]:
     """Who takes more than they may from now on: the kernel ends processes of theirs."""
     found = []
     for unit, path in running.items():

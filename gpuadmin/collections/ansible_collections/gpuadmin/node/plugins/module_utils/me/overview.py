@@ -78,7 +78,7 @@ def home(subject: Subject) -> dict[str, Any] | None:
 
 
 def _amount(used: amounts.Used | None) -> dict[str, Any] | None:
-    return None if used is None else used.as_dict()
+    return None if used is None else vars(used)
 
 
 def count_bytes(path: str, seconds: float) -> tuple[int, bool]:

@@ -38,7 +38,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "certificate": "브라우저가 인증서를 경고할 수 있습니다. 어떤 인증서인지는 관리자에게 확인해 주세요.",
     },
 }
-#: Reasons why the node's service signs no link (dashboard/links.py), by its word.
+#: Reasons why the node's service signs no link (web_links.py), by its word.
 REFUSALS: Mapping[str, Mapping[str, str]] = {
     "en": {
         "no-accounts": "Accounts are not set up on this node. Ask the admins.",

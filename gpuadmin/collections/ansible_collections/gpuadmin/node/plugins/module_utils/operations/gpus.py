@@ -35,5 +35,5 @@ LOOKS = True
 def operate(document: Document, check: bool) -> Answer:
     seen = look(seconds=document.seconds)
     verdict = judge(seen, Expected(document.expected, document.model))
-    found = {**seen.as_dict(), "answering": verdict.answering, "broken": verdict.broken, "worse": verdict.worse}
+    found = {**seen.to_report(), "answering": verdict.answering, "broken": verdict.broken, "worse": verdict.worse}
     return Answer(report={"gpus": found})

@@ -36,8 +36,8 @@ def operate(document: Document, check: bool, state: str = STATE) -> Answer:
     known = keep(root, archives, remember, (), check=check, state=state)
     # guard: a uid is remembered before a home is made -> {}
     refused = of_others(known.memory, wanted, forget)
-    # guard: no newcomer gets a home whose id a file of somebody in a renumbering may still have -> {}
     old = find_old_ids(state)
+    # guard: no newcomer gets a home whose id a file of somebody in a renumbering may still have
     refused |= {
         str(one["name"]): old[uid]
         for one in wanted

@@ -56,7 +56,7 @@ def operate(document: Document, check: bool) -> Answer:
         queue.ask(("scancel", *ending))
     wanted = document.exception
     if wanted is not None and not any((one["exception"] or {}).get("id") == wanted.id for one in before["jobs"]):
-        _checked(wanted, before)
+        _check(wanted)
         done.append(f"give {wanted.user} {wanted.gpus} GPU{'' if wanted.gpus == 1 else 's'} of {wanted.node}")
         if not check:
             words = {"id": wanted.id, "who": wanted.who, "reason": wanted.reason}
@@ -64,7 +64,7 @@ def operate(document: Document, check: bool) -> Answer:
     return Answer(done, slurm_queue.report())
 
 
-def _checked(wanted: Wanted, there: dict[str, object]) -> None:
+def _check(wanted: Wanted) -> None:
     # guard: an exception is of whoever has the uid on this host
     if (system_lookup(wanted.user) or (None,))[0] != wanted.uid:
         raise NodeError(f"{quoted(wanted.user)} does not have the uid {wanted.uid} on this host: gpuadmin sync-users")

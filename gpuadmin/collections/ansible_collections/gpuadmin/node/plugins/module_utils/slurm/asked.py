@@ -36,7 +36,7 @@ _REQUESTS = {
 }
 
 
-def extend(user: str, id: str, hours: int, policy: Policy, now: float) -> str:
+def extend(user: str, id: str, hours: int, policy: Policy) -> str:
     """Give a job of somebody's more time. Returns its new end. Raises RefusedError, NodeError."""
     queue.alive()
     jobs = queue.ask_jobs()
@@ -92,7 +92,7 @@ def answered(uid: int, request: str, policy: Policy, now: float) -> tuple[int, s
         if name is None:
             raise RefusedError("unknown")
         if word == "extend":
-            done = extend(name, match[1], int(match[2]), policy, now)
+            done = extend(name, match[1], int(match[2]), policy)
         elif word == "book":
             done = booking.book(name, int(match[1]), int(match[2]), int(match[3]), match[4].strip(), policy, now)
         else:

@@ -1,4 +1,4 @@
-"""Nodes that take no further jobs, and nodes that take jobs again: what slurmctld is told of them."""
+"""Drains nodes of the queue, and lets them take jobs again."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from . import queue
 
 @dataclass(frozen=True)
 class Wanted:
-    """``resume``: they take jobs again. ``reason``: why they take none; everybody reads it.
+    """The state that nodes get. ``resume``: they take jobs again. ``reason``: why they take none, for everybody.
 
-    ``mark``: a verb takes them away, or the node itself (health.py), and its reasons begin so. It leaves alone what
-    others have drained, and what Slurm does not know. ``empty``: fail while jobs are there. ``force``: a verb that goes
-    on beside jobs, and where Slurm's controller does not answer.
+    ``mark``: the beginning of reasons of a verb's, or of the node's own (health.py); nodes that others have drained, or
+    that Slurm does not know, are left alone then. ``empty``: fail while jobs are on them. ``force``: go on beside jobs,
+    and where Slurm's controller does not answer.
     """
 
     nodes: Sequence[str]
@@ -31,16 +31,16 @@ class Wanted:
 
 
 def bring(wanted: Wanted, *, check: bool, only: Sequence[str] = ()) -> list[str]:
-    """Tell Slurm of the nodes that are not so yet, and return them. ``only``: options of sinfo's. Raises NodeError."""
+    """Drain or resume the nodes that differ, and return them. ``only``: options of sinfo's. Raises NodeError."""
     reason = f"{wanted.mark} {wanted.reason}".strip()
     if not wanted.resume and (not 0 < len(reason) <= queue.LONGEST or not reason.isprintable()):
         raise NodeError(f"say why they take no jobs, in a line of at most {queue.LONGEST} characters")
-    there = {one["name"]: one for one in queue.nodes(queue.ask((*queue.NODES, *only)))}
+    known = {one["name"]: one for one in queue.nodes(queue.ask((*queue.NODES, *only)))}
     for name in wanted.nodes:
         # guard: only a node that Slurm has named is given to its programs
-        if name not in there and not wanted.mark:
+        if name not in known and not wanted.mark:
             raise NodeError(f"{quoted(name)} is not a node of the queue")
-    changing = [name for name in wanted.nodes if name in there and _differs(there[name], wanted, reason)]
+    changing = [name for name in wanted.nodes if name in known and _differs(known[name], wanted, reason)]
     if changing and not check:
         state = ["State=RESUME"] if wanted.resume else ["State=DRAIN", f"Reason={reason}"]
         run(["scontrol", "update", f"NodeName={','.join(changing)}", *state])
@@ -51,6 +51,6 @@ def _differs(node: Mapping[str, str], wanted: Wanted, reason: str) -> bool:
     # guard: a verb lets take jobs again only what it has drained itself
     if wanted.resume and not node["reason"].startswith(PASSING if wanted.mark == FULL else wanted.mark):
         return False
-    # one that does not answer comes back by itself, in the middle of what the verb does
+    # a node that does not answer comes back by itself while the verb is at work
     keep = bool(wanted.mark)  # guard: a verb does not drain once more what somebody has drained -> False
     return not settled(node, reason, resume=wanted.resume, keep=keep)
