@@ -59,14 +59,8 @@ class Facts:
 
     def backups(self) -> list[Mapping[str, Any]]:
         """The complete backups on the storage host, oldest first."""
-        return next(
-            (
-                list(answer.get("backups", ()))
-                for answer in self.hosts.values()
-                if answer is not None and "homes" in answer
-            ),
-            [],
-        )
+        storage = next((answer for answer in self.hosts.values() if answer is not None and "homes" in answer), {})
+        return list(storage.get("backups", ()))
 
     def waiting(self) -> list[str]:
         """Homes that are out of sight and not deleted (yet), as BACKUP/USER."""
