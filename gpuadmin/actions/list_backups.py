@@ -43,7 +43,7 @@ def rows(run: RunResult, user: str | None, settings: Settings, asked: Sequence[s
     found = []
     answers = Answers.of(run.hosts, asked, "facts")
     for host, answer in answers.known.items():
-        for backup in answer["backups"]:
+        for backup in answer.get("backups", ()):
             homes = {name: home for name, home in backup["homes"].items() if user in (None, name)}
             if homes or user is None:
                 ordinary = backup["name"].endswith("-daily")

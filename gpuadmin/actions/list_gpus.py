@@ -124,7 +124,7 @@ def rows(node: Mapping[str, Any]) -> Iterator[list[str]]:
 
 def _row(gpu: Mapping[str, Any]) -> list[str]:
     name = _word(gpu, "name")
-    if gpu["problem"] is not None:
+    if gpu.get("problem") is not None:
         name = str(gpu["problem"]) if gpu.get("name") is None else f"{name}: {gpu['problem']}"
     return [str(gpu["index"]), name, _size(gpu), _word(gpu, "uuid"), _word(gpu, "serial")]
 

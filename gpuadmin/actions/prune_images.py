@@ -25,9 +25,9 @@ def prune_images(options: Options, keep: int | None) -> int:
             )
         for host in session.named("gpu"):
             if host in found.nodes:
-                prunable = found.nodes[host]["prunable"]
-                builder.add_all([host], [f"delete the root {name}" for name in prunable["roots"]])
-                builder.add_all([host], [f"delete the image {name}" for name in prunable["images"]])
+                prunable = found.nodes[host].get("prunable", {})
+                builder.add_all([host], [f"delete the root {name}" for name in prunable.get("roots", ())])
+                builder.add_all([host], [f"delete the image {name}" for name in prunable.get("images", ())])
         unknown = [found.store_known, found.nodes_known]
         if not session.plan(builder.build()):
             return nothing(session, unknown)

@@ -16,7 +16,7 @@ def read_cause(host: str, found: Mapping[str, Any], storage: str, export: str) -
     """Given a cause that a host reported, return it. `storage` serves the homes from the directory `export`."""
     code = str(found["code"]) if found["code"] in CAUSES else "unknown"
     remedy = str(found["remedy"]).replace("STORAGE", storage).replace("EXPORT", export)
-    evidence = tuple(f"{host}: {line}" for line in found["evidence"])
+    evidence = tuple(f"{host}: {line}" for line in found.get("evidence", ()))
     return Cause(code, str(found["cause"]), remedy, evidence, (host,))
 
 

@@ -23,9 +23,9 @@ def plan_restarts(name: str, known: Mapping[str, Mapping[str, Any]]) -> dict[str
 
 def _count_ends(facts: Mapping[str, Any]) -> str:
     containers = facts.get("containers")
-    if containers is None:
-        return "it is not known how many containers run; all of them end"
-    if not containers["asked"]:
+    if containers is not None and not containers["asked"]:
         return "it does not run; its socket is made again"
-    count = containers["running"]
+    count = None if containers is None else containers.get("running")
+    if count is None:
+        return "it is not known how many containers run; all of them end"
     return f"{counted(count, 'running container')} {'ends' if count == 1 else 'end'}" if count else "no container runs"

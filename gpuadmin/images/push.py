@@ -78,6 +78,8 @@ def plan_push(
     runs = f"runs {node['running']}" + ("" if node["current"] == node["running"] else ", which is not confirmed")
     if node.get("problem"):  # guard: a node that cannot take an image is left
         return NodePlan("refuse", (f"{runs}; {node['problem']}",))
+    if not node.get("receives"):
+        return NodePlan("refuse", (f"{runs}; it does not say what it would receive",))
     if node["image"] == name and node["current"] == node["running"] and node["receives"]["held"]:
         return NodePlan("none", (f"runs {name} already",))
     ready, settled = _pending(node, name, runs, reboot=reboot)

@@ -59,9 +59,8 @@ class Facts:
 
     def backups(self) -> list[Mapping[str, Any]]:
         """The complete backups on the storage host, oldest first."""
-        return next(
-            (list(answer["backups"]) for answer in self.hosts.values() if answer is not None and "homes" in answer), []
-        )
+        storage = next((answer for answer in self.hosts.values() if answer is not None and "homes" in answer), {})
+        return list(storage.get("backups", ()))
 
     def waiting(self) -> list[str]:
         """Homes that are out of sight and not deleted (yet), as BACKUP/USER."""
@@ -69,7 +68,7 @@ class Facts:
 
     def scratch(self, host: str) -> list[Mapping[str, Any]]:
         answer = self.hosts.get(host)
-        return list(answer["scratch"]["items"]) if answer is not None and "scratch" in answer else []
+        return list(answer["scratch"].get("items", ())) if answer is not None and "scratch" in answer else []
 
     def scratch_problems(self, host: str) -> Mapping[str, str]:
         """What a node could not look at, or did not name, and why."""

@@ -163,7 +163,9 @@ class EndSessions(Phase):
     def result(self, run: RunResult) -> Outcome:
         ended = {
             host: {
-                name: one["operations"] for name, one in answer.reports.get("sessions", {}).items() if one["operations"]
+                name: done
+                for name, one in answer.reports.get("sessions", {}).items()
+                if (done := one.get("operations"))
             }
             for host, answer in run.hosts.items()
         }

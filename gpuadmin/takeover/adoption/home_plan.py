@@ -129,15 +129,13 @@ def _home(name: str, uid: int, host: str, move: Move, found: Answer) -> Home:
 def _to_fetch(name: str, cluster: Cluster) -> dict[str, Answer]:
     """The person's homes on nodes that the storage host has not placed."""
     records = cluster.records(name)
-    return {
-        host: home for host, home in cluster.has(name).items() if not records.get(host, {"placed": False})["placed"]
-    }
+    return {host: home for host, home in cluster.has(name).items() if not records.get(host, {}).get("placed")}
 
 
 def _unfinished(name: str, uid: int, cluster: Cluster) -> Iterator[Home]:
     """Homes that are at their place on the storage host while the old ones are not set aside, or not known to be."""
     for host, one in cluster.records(name).items():
-        if one["placed"] and one["step"] != "aside" and host in cluster.nodes:
+        if one.get("placed") and one["step"] != "aside" and host in cluster.nodes:
             yield Home(name, uid, host, one["main"], one["there"], one["device"], one["inode"], one["files"],
                        one["bytes"], one["checksum"])  # fmt: skip
 

@@ -232,7 +232,7 @@ def _images(found: RunResult) -> None:
     for manifest in facts.complete.values():
         show_image.describe(manifest)
     for node in facts.nodes.values():
-        plan_push({"receives": {"held": True}, **node}, "b", reboot=True)
+        plan_push(node, "b", reboot=True)
     push_image._result(found, HOSTS)
 
 
@@ -404,6 +404,13 @@ def replaced(value: Any, path: tuple[Any, ...], new: object) -> Any:
     return changed
 
 
+def without(value: Any, path: tuple[Any, ...]) -> dict[str, Any]:
+    """The mapping around a place, without that."""
+    for key in path[:-1]:
+        value = value[key]
+    return {key: inner for key, inner in value.items() if key != path[-1]}
+
+
 PLACES = [(name, path) for name, value in GOOD.items() for path in places(value)]
 NUMBERS = st.sampled_from([-1, -1e12, 1e300, 1e12, 2**63, 2**64, 10**30, -(2**63), float("inf"), float("nan"), True])
 TIMES = ["2026-99-99T99:99:99Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "2026-12-21", "2026-12-21T01:02:03Z\n"]
@@ -469,6 +476,17 @@ def test_a_lie_in_a_field_is_its_host_s_failure_and_no_other_s(place: tuple[str,
         assert name not in liar.reports
     for read in READERS:
         read(found)
+
+
+def test_whoever_reads_goes_on_without_what_may_be_left_out_or_null() -> None:
+    for name, path in PLACES:
+        lies = [replaced(GOOD[name], path, None)]
+        if path and isinstance(path[-1], str):
+            lies.append(replaced(GOOD[name], path[:-1], without(GOOD[name], path)))
+        for lie in lies:
+            found = RunResult(collected({"liar": {"report": {name: lie}}, "honest": {"report": GOOD}}))
+            for read in READERS if not found.hosts["liar"].bad else ():
+                read(found)
 
 
 @settings(max_examples=100, deadline=None)

@@ -118,6 +118,7 @@ def test_the_slowest_node_of_each_step(spent: dict[str, dict[str, float]], words
         ({"people": ["minji"], "gpu_work": ["jiho"]}, False, "refuse", "in use by jiho, minji: --when-idle waits"),
         ({"people": ["minji"]}, True, "push", "sends away: minji"),
         ({"refused": {"b": "it panicked"}}, False, "push", "tries again what failed there: it panicked"),
+        ({"receives": None}, True, "refuse", "does not say what it would receive"),
         ({"problem": "the parent is missing"}, True, "refuse", "the parent is missing"),
         (
             {"last": {"stage": "pending", "root": "c", "image": "c"}, "trial": "c"},

@@ -19,15 +19,16 @@ PLUGINS = Path(session.__file__).resolve().parents[2]
 @pytest.mark.root  # gives files to other users
 def test_accounts(host: Host) -> None:
     arguments = {
-        "users": [{"name": "minji", "uid": 20001, "locked": False}, {"name": "-rf", "uid": 20002}],
-        "uid_first": 20000,
+        "users": [{"name": "minji", "uid": 20001, "locked": False}, {"name": "jiho", "uid": "x"}],
+        "uid_first": "20000",
+        "docker_data": None,
     }
     check = ask("accounts", arguments, check=True, root=host.root)
     real = ask("accounts", arguments, root=host.root)
     again = ask("accounts", arguments, root=host.root)
     assert check == real
     assert (real["changed"], real["failed"]) == (True, True)
-    assert "-rf" in real["msg"]
+    assert "jiho" in real["msg"]
     assert "user minji: create uid 20001" in real["operations"]
     assert json.loads(real["each"]["users"])["minji"]["status"] == "missing"
     assert "/etc/passwd: minji:x:20001" in real["diff"]["after"]
@@ -36,8 +37,8 @@ def test_accounts(host: Host) -> None:
 
 
 def test_accounts_with_wrong_settings(tmp_path: Path) -> None:
-    result = ask("accounts", {"uid_first": 5}, root=str(tmp_path))
-    assert "not a human range" in result["msg"]
+    result = ask("accounts", {"uid_first": "five"}, root=str(tmp_path))
+    assert "accounts.uid_first is 'five', not a whole number" in result["msg"]
     assert list(tmp_path.iterdir()) == []
 
 

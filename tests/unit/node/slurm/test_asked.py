@@ -168,10 +168,12 @@ def test_a_controller_that_is_away_or_refuses(
 
 def test_a_policy_that_nobody_wrote() -> None:
     assert read_policy(b'{"extend": "free", "hours": {"people": 24}}') == Policy("free", {"people": 24})
+    later = b'{"extend": "free", "hours": {"people": 24}, "later": 1}'  # the root went back to an older one
+    assert read_policy(later) == Policy("free", {"people": 24})
     one = b'{"gpus": 1, "hours": 2, "days": 3, "standing": 4}'
     book = b'{"extend": "free", "hours": {}, "booked": 50, "book": {"a": %s}}' % one
     assert read_policy(book) == Policy("free", {}, {"a": Bookable(1, 2, 3, 4)}, 50)
-    for text in (None, b"{}", b"[]", b'{"extend": "free", "hours": 3}', book.replace(b"standing", b"stand")):
+    for text in (None, b"{}", b"[]", b"5", b'{"extend": "free", "hours": 3}', book.replace(b"standing", b"stand")):
         with pytest.raises(NodeError, match="is not what gpuadmin provision writes"):
             read_policy(text)
 

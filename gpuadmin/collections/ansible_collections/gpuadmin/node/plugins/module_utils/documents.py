@@ -41,13 +41,15 @@ def parse(kind: type[T], given: object, at: str, *, templated: bool = False) -> 
     return kind(**values)
 
 
-def parse_settings(kind: type[T], found: Mapping[str, object], at: str) -> T:
+def parse_settings(kind: type[T], found: object, at: str) -> T:
     """Given what a role wrote to a file, return the record. A key that this release does not know is left out.
 
-    A host may have new code beside an old file; a timer and a boot go on with it.
+    A host may have new code beside an old file, or old code beside a new one; a timer and a boot go on with it.
     """
-    known = find_fields(kind)  # type: ignore[arg-type]  # a class is hashable
-    return parse(kind, {name: found[name] for name in known if name in found}, at, templated=True)
+    if isinstance(found, Mapping):
+        known = find_fields(kind)  # type: ignore[arg-type]  # a class is hashable
+        found = {name: found[name] for name in known if name in found}
+    return parse(kind, found, at, templated=True)
 
 
 @cache

@@ -7,7 +7,7 @@ import os
 
 from gpuadmin.common.records.queue import Policy
 
-from ..documents import parse
+from ..documents import parse_settings
 from ..errors import NodeError
 from ..paths import STATE
 
@@ -21,6 +21,6 @@ class RefusedError(NodeError):
 def read_policy(text: bytes | None) -> Policy:
     """What the site says. Raises NodeError."""
     try:
-        return parse(Policy, json.loads(text or b""), PATH, templated=True)
+        return parse_settings(Policy, json.loads(text or b""), PATH)
     except (NodeError, ValueError):
         raise NodeError(f"{PATH} is not what gpuadmin provision writes") from None
