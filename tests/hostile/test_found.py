@@ -41,7 +41,7 @@ def test_a_snapshot_of_a_subvolume_that_holds_another_one(storage: Storage) -> N
     assert backup.problems == {}
     assert backup.homes["minji"].verified
     _plan, purged = storage.wipe_all(MINJI)
-    assert (purged["minji"].reasons, storage.names) == ([], [])
+    assert (purged["minji"].words, storage.names) == ([], [])
     request = restore.Request(
         str(storage.root), str(storage.directory), "minji", FIRST, "in-place", mountpoint=str(storage.point)
     )

@@ -5,6 +5,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.compute imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.observed import Observed
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
+from ansible_collections.gpuadmin.node.plugins.module_utils.documents import to_plain
 
 from gpuadmin.accounts.change_kinds import describe_changes
 
@@ -21,7 +22,7 @@ def users(*names: str, login: bool = True, **more: object) -> dict[str, object]:
     }
     wanted = [{"name": name, "uid": uid, **more} for uid, name in enumerate(PEOPLE, start=20001)]
     plan = compute(Request(Settings(login=login), wanted), Observed(files, today=20700))
-    found = plan.report()["users"]
+    found = to_plain(plan.report()["users"])
     assert isinstance(found, dict)
     return found
 

@@ -99,7 +99,7 @@ def test_a_subvolume_is_entered_and_a_mounted_one_is_not(tmp_path: Path) -> None
         assert found == [b"door", b"inner", b"inner/file"]
         above = os.open(point, os.O_RDONLY)
         done = purge.purge(above, b"top", lambda entry: None)
-        assert done.reasons[0] == "'door' is mounted there"
+        assert done.words[0] == "'door' is mounted there"
         assert (point / "elsewhere/precious").exists()
         assert not (point / "top/inner").exists()
         run("umount", point / "top/door")
@@ -123,7 +123,7 @@ def test_a_part_of_the_same_file_system_that_is_mounted_is_not_entered(tmp_path:
         for handle in (top, above):
             os.close(handle)
         run("umount", tmp_path / "top/door")
-    assert (done.kept, done.reasons) == (1, ["'door' is mounted there"])
+    assert (done.kept, done.words) == (1, ["'door' is mounted there"])
     assert (tmp_path / "shared/precious").exists()
 
 
