@@ -28,6 +28,9 @@ from _checkout import ROOT
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
 
+from gpuadmin.common.records.backups import BackupOrder
+from gpuadmin.common.records.wipes import WipeHomes
+
 LIMIT = 1 / 20
 ADMIN = "admin"
 BACKUP = "20261221T010203Z-reset-2026-2"
@@ -83,8 +86,10 @@ def with_rm(point: Path) -> dict[str, float]:
 def with_gpuadmin(point: Path, users: int) -> dict[str, float]:
     """What a reset does on the storage host."""
     people = [f"user{number}" for number in range(users)]
-    request = making.Request(str(point / "homes"), str(point / "backups"), BACKUP, str(point), people)
-    wanted = wipe.Request(
+    request = BackupOrder(
+        root=str(point / "homes"), directory=str(point / "backups"), name=BACKUP, mountpoint=str(point), users=people
+    )
+    wanted = WipeHomes(
         str(point / "homes"), str(point / "backups"), BACKUP,
         [{"name": name, "uid": FIRST_UID + number} for number, name in enumerate(people)], str(point),
     )  # fmt: skip

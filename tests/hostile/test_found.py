@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, restore, snapshots
 
+from gpuadmin.common.records.backups import RestoreOrder
 from tests.support import independent
 from tests.support.hostile_person import SUBVOL_CREATE
 from tests.support.hostile_scene import limit
@@ -42,8 +43,8 @@ def test_a_snapshot_of_a_subvolume_that_holds_another_one(storage: Storage) -> N
     assert backup.homes["minji"].verified
     _plan, purged = storage.wipe_all(MINJI)
     assert (purged["minji"].words, storage.names) == ([], [])
-    request = restore.Request(
-        str(storage.root), str(storage.directory), "minji", FIRST, "in-place", mountpoint=str(storage.point)
+    request = RestoreOrder(
+        str(storage.root), str(storage.directory), "minji", FIRST, mountpoint=str(storage.point), mode="in-place"
     )
     restore.execute(request)
     assert independent.differences(before, independent.manifest(str(home))) == []

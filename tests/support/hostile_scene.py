@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups import restore
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.backup_set import Backup, source
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import sessions
@@ -317,7 +316,7 @@ GIVEN = os.environ.get("GPUADMIN_HOSTILE_SEED")
 SEEDS = [int(GIVEN)] if GIVEN else [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 0))]
 
 
-def wanted(it: Scene, user: str, **more: object) -> restore.Request:
+def wanted(it: Scene, user: str, **more: object) -> RestoreOrder:
     request = RestoreOrder(str(it.storage.root), str(it.storage.directory), user, FIRST, mountpoint=str(it.point))
     return replace(request, **more)
 
