@@ -3,7 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 from email import message_from_bytes
 from email.policy import default
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 from tests.support.lab_cluster import Cluster
 
 pytestmark = pytest.mark.lab
-UNTIL = ("--until", str(date.today()))
+UNTIL = ("--until", str(date.today() + timedelta(days=1)))  # the run may go past midnight
 MAIL = {"host": "127.0.0.1", "port": 9, "security": "none", "sender": "gpu@example.org"}
 
 

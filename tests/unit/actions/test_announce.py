@@ -19,7 +19,7 @@ from tests.support.mail_server import Server, StartServer, serve
 
 __all__ = ["ansible", "serve"]
 
-TODAY = date.today()
+TODAY = date(2026, 11, 21)
 USERS = f"""\
 users:
   - {{name: minji, uid: 20000, email: minji@example.org}}
@@ -29,6 +29,21 @@ users:
   - {{name: silent, uid: 20004}}
 """
 TEXTS = ["announce", "--ko", "정전\n28일 9시부터", "--en", "No power\non the 28th", "--until", str(TODAY)]
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The day of all tests is `TODAY`: a run that goes past midnight asks the same."""
+    set_day(monkeypatch, TODAY)
+
+
+def set_day(monkeypatch: pytest.MonkeyPatch, day: date) -> None:
+    class Clock(date):
+        @classmethod
+        def today(cls) -> date:
+            return day
+
+    monkeypatch.setattr(action, "date", Clock)
 
 
 def prepare(ansible: Ansible, server: Server | None = None, mail: bool = True) -> Path:
@@ -67,7 +82,8 @@ def test_mails_and_logins(ansible: Ansible, cli: Cli, serve: StartServer) -> Non
     assert (invocation.playbook, invocation.limit) == ("announce", "node1,node2")
     (entry,) = given(invocation)["node1"]
     assert entry["text"] == "*** test: 정전\n28일 9시부터\n\n*** test: No power\non the 28th"
-    assert entry["begin"] <= datetime.now().timestamp() < entry["end"] <= entry["begin"] + 25 * 3600 + 1
+    days = (datetime(2026, 11, 21), datetime(2026, 11, 22))
+    assert (entry["begin"], entry["end"]) == tuple(day.timestamp() for day in days)
     # the same again reaches hosts that were away, and mails nobody twice
     code, _, err = cli(*TEXTS, "--yes")
     assert code == 0, err
@@ -138,12 +154,7 @@ def test_it_goes_on_after_midnight(
     ansible.answer = RunResult({"node1": HostResult("changed"), "node2": HostResult("unreachable", message="away")})
     assert cli(*later)[0] == 4
 
-    class Tomorrow(date):
-        @classmethod
-        def today(cls) -> date:
-            return TODAY + timedelta(days=1)
-
-    monkeypatch.setattr(action, "date", Tomorrow)
+    set_day(monkeypatch, TODAY + timedelta(days=1))
     ansible.answer = RunResult({name: HostResult("changed") for name in ("node1", "node2")})
     code, _, err = cli(*later)
     assert code == 0, err
