@@ -83,7 +83,6 @@ SECTIONS: dict[str, dict[str, str]] = {
         "list-backups": "Show backups and whose homes are in them.",
         "verify-backup": "Read a backup and compare it with its manifests.",
         "restore-home": "Bring a home, or a part of it, back.",
-        "restore-queue": "Bring the queue's accounting back.",
         "clear-leftovers": "Pack what a wipe could not delete.",
     },
     "Images": {

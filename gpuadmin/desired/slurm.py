@@ -42,9 +42,8 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "drain": cluster.asked("drain"),
         "exception": cluster.asked("exception"),
         "cancel": cluster.asked("cancel", []),
-        "backups": cluster.backups(host),
-        "restore": cluster.asked("restore_queue"),
-        "run_id": cluster.asked("run_id", ""),
+        # backups are of what a storage host has
+        "dump": f"{cluster.plain['homes']['export']}/_slurm" if "storage" in host.groups else "",
         **cluster.people,
         "absent": cluster.absent,
     }

@@ -23,7 +23,7 @@ EFFECTS = {
         "module_utils/diagnosis/trial.py": "speaks with a session that is tried, and reads it up to its bounds",
         "module_utils/diagnosis/trying.py": "shells of that session, some at a terminal; it stands alone",
         "module_utils/backups/transfer.py": "talks with the other host through the pipes of ssh",
-        "module_utils/backups/accounting.py": "pipes between mariadb, which speaks as another user, and gzip",
+        "module_utils/backups/accounting.py": "a pipe from mariadb-dump, which speaks as another user, until it is whole",
         "module_utils/homes/packing.py": "an archive through a pipe, with limits of its own, ended by what it sees",
         "takeover/node/root_docker/volumes.py": "a pipe between tar and tar as a person, in their namespace",
         "module_utils/images/publish.py": "a pipe between btrfs send and zstd",

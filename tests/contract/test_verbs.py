@@ -29,7 +29,7 @@ OF_ACCOUNTS = {
 OF_GRANT = {"revoke", "resume"}  # these run the playbooks of grant and of drain
 STEPS = {"restart-docker"}  # a playbook beside its verb's own: what only `diagnose --restart-docker` does
 #: Whatever --limit says: on those that are named, on the golden node, on the one of the group slurm.
-ON_ONE_HOST = {"adopt", "build-image", "grant", "queue", "drain", "resume", "restore-queue"}
+ON_ONE_HOST = {"adopt", "build-image", "grant", "queue", "drain", "resume"}
 READ_ONLY = {"compare", "drift", "list-users", "status", "top"}
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 

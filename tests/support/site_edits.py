@@ -284,7 +284,6 @@ CALLS: dict[str, tuple[str, ...]] = {
     "list-backups": (),
     "verify-backup": ("--check",),
     "restore-home": ("minji", "--check"),
-    "restore-queue": ("--check",),
     "clear-leftovers": ("--check",),
     "prepare-root": ("--check",),
     "build-image": ("2027-01", "--check"),

@@ -13,10 +13,6 @@ TESTED_BY = {
     "accounts/observed.py": ("unit/node/accounts/test_compute.py", "a record without code: what plans are made from"),
     "accounts/plan.py": ("unit/node/accounts/test_compute.py", "what is asked and what is decided, as data"),
     "backups/actions.py": ("unit/node/test_check_mode.py", "what the module asks, in check mode and in a run"),
-    "backups/accounting_restoring.py": (
-        "unit/node/backups/test_accounting.py",
-        "what was saved there is restored",
-    ),
     "backups/applying.py": ("unit/node/backups/test_arriving.py", "what a sender may send of a home"),
     "backups/copy_server.py": ("unit/node/backups/test_arriving.py", "asked as a storage host asks it"),
     "backups/jobs.py": ("unit/node/test_background.py", "begun in a unit"),

@@ -42,7 +42,7 @@ class BackupOrder:
     root: str = ""
     #: Mount point that must be mounted.
     mountpoint: Optional[str] = None
-    #: Whether this host has the database of Slurm's accounting, for ``action=make``.
+    #: Whether the homes have a dump of Slurm's accounting, for ``action=make``.
     accounting: bool = False
     #: The people whose homes are verified (read a second time and compared); without it everybody.
     users: Optional[Sequence[str]] = None

@@ -83,6 +83,16 @@ def test_the_controller_has_groups_and_nodes() -> None:
     ]  # fmt: skip
 
 
+def test_the_accounting_is_dumped_where_homes_are() -> None:
+    """The role's own path is the one that backups look at."""
+    assert of(3, {})["slurm_controller_dump"] == "", "no storage host"
+    settings = Settings.model_validate({"name": "x", "slurm": {}})
+    host = replace(HOSTS[3], groups=("slurm", "storage"))
+    found = variables(Cluster(settings, [host], {}), host)
+    assert found["slurm_controller_dump"] == f"{found['backups_root']}/{accounting.NAME}"
+    assert found["backups_accounting"] is True
+
+
 def test_what_the_controller_is_told_again_where_gpus_are_divided() -> None:
     settings = Settings.model_validate({"name": "x", "slurm": {}})
     asked = {"gpuadmin_slurm_key": "k", "gpuadmin_divide_gpus": {"gpu1": [0]}}
