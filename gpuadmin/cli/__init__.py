@@ -83,7 +83,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "list-backups": "Show backups and whose homes are in them.",
         "verify-backup": "Read a backup and compare it with its manifests.",
         "restore-home": "Bring a home, or a part of it, back.",
-        "clear-leftovers": "Pack what a wipe could not delete.",
+        "clear-leftovers": "Move what a wipe could not delete to the attic.",
     },
     "Images": {
         "prepare-root": "Check and complete the disk layout that images need.",

@@ -11,7 +11,7 @@ from gpuadmin.options import Options
 @click.command("clear-leftovers")
 @run_options()
 def command(options: Options) -> int:
-    """Pack what a wipe left because its backup lacks it into archives on the storage host, and only then delete it.
+    """Move what a wipe left because its backup lacks it to the attic on the storage host, where root alone can enter.
 
     A file that was changed after the backup is never wiped: it stays out of sight, and every backup and reset says so.
     """

@@ -14,7 +14,7 @@ from gpuadmin.options import Options
 @click.option(
     "--archive-home",
     is_flag=True,
-    help="Pack each home into a verified archive on the storage host, and only then remove it.",
+    help="Move each home to the attic on the storage host, where root alone can enter.",
 )
 @click.option(
     "--forget",

@@ -27,7 +27,7 @@ def command(
     """Bring a home, or a part of it, back from a backup: beside the home, never over it.
 
     Owners and modes are kept, and the copy is compared with the backup. For somebody who has no account
-    it becomes an archive file on the storage host that root alone can read.
+    it goes to the attic on the storage host, where root alone can enter.
     """
     from gpuadmin.actions.restore_home import restore_home
 

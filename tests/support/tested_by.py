@@ -51,7 +51,6 @@ TESTED_BY = {
     "gpus/in_force.py": ("unit/node/metrics/test_granting.py", "what holds of grants is what it reads"),
     "gpus/library.py": ("unit/node/gpus/test_nvml.py", "its calls, made by what reads all of them"),
     "homes/creating.py": ("unit/node/homes/test_directories.py", "what was decided there is made by it"),
-    "homes/tar_compare.py": ("unit/node/homes/test_packing.py", "an archive is compared when it is made"),
     "images/tls_listener.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
     "images/chain_key.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
     "images/follower.py": ("unit/node/images/test_relay.py", "a chain of real connections"),

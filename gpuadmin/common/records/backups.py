@@ -87,10 +87,10 @@ class RestoreOrder:
     #: Mount point that must be mounted.
     mountpoint: Optional[str] = None
     #: The place for the copy. ``in-place`` moves the home of now aside.
-    mode: Literal["beside", "in-place", "directory", "archive"] = "beside"
+    mode: Literal["beside", "in-place", "directory", "attic"] = "beside"
     #: A part of the home; empty for all of it.
     path: str = ""
-    #: The directory for ``mode=directory``, or for the file of ``mode=archive``.
+    #: The directory for ``mode=directory``.
     target: Optional[str] = None
     #: The person's uid now, where it is another than in the backup.
     uid: Optional[int] = None

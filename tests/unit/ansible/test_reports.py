@@ -117,7 +117,7 @@ GOOD: dict[str, Any] = {
     "adoption": ANSWER,
     "restored": {"target": "/srv/x", "files": 1},
     "deleted": {"minji": {"kept": 1, "words": ["a"], "bytes": 9, "deleted": 3}},
-    "cleared": {"x/minji": {"archive": "/y"}},
+    "cleared": {"x/minji": {"attic": "/y", "problem": None}},
     "facts": {
         "at": "2026-12-21T01:02:03Z", "boot": UUID, "processes": {"minji": 2}, "waiting": ["x/minji"], "free": 9,
         "homes": {"minji": {"kind": "directory", "uid": 20000, "problem": None, "of": "minji"}}, "backups": [BACKUP],

@@ -45,7 +45,6 @@ NEW: list[tuple[str, str, Any]] = [
     ("gpu1", "accounts_subid_size", 65536),
     ("nas1", "backups_directory", "/srv/storage/backups"),
     ("bak1", "backups_directory", "/srv/backups"),
-    ("nas1", "backups_archive", "/srv/storage/archive"),
     ("nas1", "backups_home_seconds", 21600),
     ("gpu2", "homes_client_server", "192.168.0.9"),
     ("nas1", "homes_server_clients", ["10.0.0.1", "192.168.0.2"]),
