@@ -133,7 +133,11 @@ def test_by_which_names_the_hosts_of_a_site_are_known() -> None:
 
 def test_where_a_host_is_asked_for_what_carries_uids() -> None:
     assert of("nas1", {"carried": True})["accounts_carried"] == {
-        "directories": ["/srv/storage/homes", "/srv/storage/homes/.gpuadmin-wiping"],
+        "directories": [
+            "/srv/storage/homes",
+            "/srv/storage/homes/.gpuadmin-wiping",
+            "/srv/storage/homes/.gpuadmin-attic",
+        ],
         "backups": "/srv/storage/backups",
     }
     assert of("gpu1", {"carried": True})["accounts_carried"] == {
