@@ -61,8 +61,8 @@ def _write(path: str) -> None:
     with open(handle, "wb") as file, tempfile.TemporaryFile() as errors:
         room, end = Room(handle), b""
         dumper = subprocess.Popen(COMMAND, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+        assert dumper.stdout is not None
         try:
-            assert dumper.stdout is not None
             with gzip.GzipFile(fileobj=file, filename="", mode="wb", compresslevel=1, mtime=0) as packed:
                 while block := dumper.stdout.read(_BLOCK):
                     room.spend(len(block))  # guard: a dump leaves room on its disk
