@@ -13,7 +13,7 @@ import pytest
 
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.cli import VERBS, cli
-from gpuadmin.cli.man import commands
+from gpuadmin.cli._manual import commands
 from gpuadmin.monitoring.certificates import SECRET_BYTES
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.results import HostResult, RunResult

@@ -1,6 +1,5 @@
 """top, free, usage and idle, from their command lines to a real Prometheus that has what nodes wrote."""
 
-import importlib
 import json
 import re
 import socket
@@ -13,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuadmin.actions.usage import _csv
+from gpuadmin.cli import gpus
 from gpuadmin.common.usage import Usage
 from gpuadmin.errors import GpuadminError
 from tests.support.metrics_cluster import granted, line, node, site, ungranted, used
@@ -46,8 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def run(server: Path, verb: str, *arguments: str) -> str:
-    command = importlib.import_module(f"gpuadmin.cli.{verb}").command
-    done = CliRunner().invoke(command, ["--site", str(server), *arguments], standalone_mode=False)
+    done = CliRunner().invoke(getattr(gpus, verb), ["--site", str(server), *arguments], standalone_mode=False)
     assert done.exception is None, done.output
     assert done.return_value == 0
     return str(done.stdout)
@@ -173,8 +172,7 @@ def test_what_the_queue_gave_by_person_and_by_account(queued: Path) -> None:
 
 
 def test_a_site_without_a_queue_has_no_accounts(server: Path) -> None:
-    command = importlib.import_module("gpuadmin.cli.usage").command
-    done = CliRunner().invoke(command, ["--site", str(server), "--by", "account"], standalone_mode=False)
+    done = CliRunner().invoke(gpus.usage, ["--site", str(server), "--by", "account"], standalone_mode=False)
     assert isinstance(done.exception, GpuadminError)
     assert "this site has no queue" in done.exception.message
 
@@ -221,8 +219,7 @@ def test_usage_as_csv(server: Path) -> None:
 
 
 def failed(site_directory: Path, verb: str = "top") -> tuple[int, str]:
-    command = importlib.import_module(f"gpuadmin.cli.{verb}").command
-    done = CliRunner().invoke(command, ["--site", str(site_directory), "--json"], standalone_mode=False)
+    done = CliRunner().invoke(getattr(gpus, verb), ["--site", str(site_directory), "--json"], standalone_mode=False)
     assert isinstance(done.exception, GpuadminError), done.output
     return done.exception.exit_code, f"{done.exception.message} {done.exception.hint}"
 
@@ -294,8 +291,7 @@ def test_usage_as_a_page(server: Path, tmp_path: Path) -> None:
     run(server, "usage", "--html", str(path))  # its own file is written again
     other = tmp_path / "thesis.html"
     other.write_text("not ours")
-    command = importlib.import_module("gpuadmin.cli.usage").command
-    done = CliRunner().invoke(command, ["--site", str(server), "--html", str(other)], standalone_mode=False)
+    done = CliRunner().invoke(gpus.usage, ["--site", str(server), "--html", str(other)], standalone_mode=False)
     assert isinstance(done.exception, GpuadminError)
     assert "gpuadmin did not write it" in done.exception.message
     assert "--html" in str(done.exception.hint)
