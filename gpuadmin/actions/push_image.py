@@ -44,7 +44,7 @@ def push_image(options: Options, push: Push) -> int:
         builder = PlanBuilder(f"Move nodes to the image {push.name}")
         queue = away(session, session.named("gpu") if push.reboot else [])
         if why := queue.newer(manifest["packages"]):  # guard: no node gets a slurmd that is newer than its controller
-            raise RefusedError(f"{push.name}: {why}", hint="gpuadmin show-image says what is in it")
+            raise RefusedError(f"{push.name}: {why}", hint="gpuadmin list-images NAME says what is in it")
         nodes = _nodes(session, builder, found, push, queue)
         again = [one for one in found.nodes if one not in nodes and queue.stale(one)]
         for host in again:

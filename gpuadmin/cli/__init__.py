@@ -45,8 +45,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "GPUs": {
         "list-gpus": "Show every GPU, and what is missing or wrong.",
-        "top": "Show what every GPU does now, and who holds it.",
-        "free": "Show where somebody can run now.",
+        "top": "Show what every GPU does, who holds it, what is free.",
         "usage": "Show how many GPU-hours were held and used.",
         "idle": "Show who holds a GPU without using it.",
         "dashboard": "Open the web page of all this as an admin.",
@@ -93,9 +92,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "build-image": "Build an image on the golden node, and try it there.",
         "push-image": "Move nodes to an image, batch by batch.",
         "rollback-image": "Move nodes back to the root they ran before.",
-        "list-images": "Show the images of the store and of the nodes.",
-        "show-image": "Show what is in an image, and what changed.",
-        "verify-image": "Verify an image's signature, digests and chain.",
+        "list-images": "Show images, what is in one, or whether it is right.",
         "prune-images": "Delete images and roots that nobody needs.",
     },
     "Around it": {
@@ -119,6 +116,8 @@ FILES = {
     **dict.fromkeys(TAKEOVER, "gpuadmin.takeover.cli"),
     "lab": "gpuadmin.cli.lab",
 }
+#: A verb that an earlier gpuadmin had -> what does the same now.
+GONE = {"free": "top --free", "show-image": "list-images NAME", "verify-image": "list-images NAME --verify"}
 
 
 class LazyGroup(click.Group):
@@ -147,6 +146,8 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             from gpuadmin.similar import did_you_mean
 
+            if args[0] in GONE:
+                raise click.UsageError(f"{args[0]} is `gpuadmin {GONE[args[0]]}` now", ctx=ctx) from None
             if close := did_you_mean(args[0], VERBS):
                 raise click.UsageError(f"{error.message} {close[0].upper()}{close[1:]}", ctx=ctx) from None
             raise

@@ -27,36 +27,41 @@ def list_gpus(options: Options) -> int:
 @click.option("--once", is_flag=True, help="Show it once and leave; the default without a terminal and with --json.")
 @click.option("--user", metavar="NAME", shell_complete=people(), help="Only what this person holds.")
 @click.option("--local", is_flag=True, help="Ask the nodes themselves, once; also while the monitor host is away.")
-@click.option("--every", type=WholeNumber(1, 3600), default=5, show_default=True, metavar="SECONDS", help="How often.")
-def top(options: Options, once: bool, user: str | None, local: bool, every: int) -> int:
+@click.option("--every", type=WholeNumber(1, 3600), metavar="SECONDS", help="How often it is shown anew.  [default: 5]")
+@click.option("--free", is_flag=True, help="Show once on which nodes somebody can run now.")
+@click.option("--gpus", type=WholeNumber(1, 64), metavar="N", help="With --free: how many on one node.  [default: 1]")
+@click.option("--memory", type=WholeNumber(0, 10000), metavar="GIB", help="With --free: GiB that each must have left.")
+def top(
+    options: Options,
+    once: bool,
+    user: str | None,
+    local: bool,
+    every: int | None,
+    free: bool,
+    gpus: int | None,
+    memory: int | None,
+) -> int:
     """Show what every GPU of the cluster does now, who holds it, in which container and since when. q ends it.
 
     It asks Prometheus on the monitor host, or with --local every node, and changes nothing. A node that is down, or of
     which nothing is known, is a row that says so: what is unknown is never shown as free.
+
+    With --free: the nodes on which somebody can run now, with GPUs or MIG devices that nobody holds.
+
+    \b
+    gpuadmin top --free --gpus 2 --memory 40
     """
-    from gpuadmin.actions.top import top
+    from gpuadmin.actions import top as action
 
     if not local:
         require_no_passwords(options, "--local")
-    return top(options, once=once, user=user, local=local, every=every)
-
-
-@click.command("free")
-@run_options(changes=False, playbook=False)
-@click.option(
-    "--gpus", type=WholeNumber(1, 64), default=1, show_default=True, metavar="N", help="How many on one node."
-)
-@click.option(
-    "--memory", type=WholeNumber(0, 10000), default=0, metavar="GIB", help="GiB of memory that each must have left."
-)
-def free(options: Options, gpus: int, memory: int) -> int:
-    """Show the nodes on which somebody can run now: with GPUs or MIG devices that nobody holds.
-
-    What is not known is left out: a GPU is free only where it is known that nobody holds it.
-    """
-    from gpuadmin.actions.free import free
-
-    return free(options, gpus=gpus, memory=memory)
+    if free and (user is not None or local or every is not None):
+        raise click.UsageError("--free shows what nobody holds, once: leave --user, --local and --every out")
+    if not free and (gpus is not None or memory is not None):
+        raise click.UsageError("--gpus and --memory go with --free")
+    if free:
+        return action.show_free(options, gpus=gpus or 1, memory=memory or 0)
+    return action.top(options, once=once, user=user, local=local, every=every or 5)
 
 
 @click.command("usage")
@@ -247,7 +252,7 @@ def resume(nodes: tuple[str, ...], options: Options) -> int:
 
     `gpuadmin queue` shows which nodes take none, and why.
     """
-    from gpuadmin.actions.resume import resume
+    from gpuadmin.actions.drain import resume
 
     return resume(options, nodes)
 

@@ -115,35 +115,22 @@ def rollback_image(canary: int, batch: str, force: bool, options: Options) -> in
 
 
 @click.command("list-images")
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("--verify", is_flag=True, help="Verify NAME: its signature, the sha256 of its streams, and its chain.")
 @run_options(changes=False)
-def list_images(options: Options) -> int:
-    """Show the images of the store, and what every node runs, holds, will try or has refused. Changes nothing."""
-    from gpuadmin.actions.list_images import list_images
+def list_images(name: str | None, verify: bool, options: Options) -> int:
+    """Show the images of the store, and what every node runs, holds, will try or has refused. Changes nothing.
 
-    return list_images(options)
-
-
-@click.command("show-image")
-@click.argument("name")
-@run_options(changes=False)
-def show_image(name: str, options: Options) -> int:
-    """Show an image: its kernel, its streams, and the packages that differ from its parent's. Changes nothing."""
-    from gpuadmin.actions.show_image import show_image
-
-    return show_image(options, name)
-
-
-@click.command("verify-image")
-@click.argument("name")
-@run_options(changes=False)
-def verify_image(name: str, options: Options) -> int:
-    """Verify an image in the store: its signature, the sha256 of its streams, and that its chain is complete.
-
-    Exit code 0: what was verified is right; 1: something is not.
+    With NAME: that image's kernel, its streams, and the packages that differ from its parent's. With --verify, exit
+    code 0: what was verified is right; 1: something is not.
     """
-    from gpuadmin.actions.verify_image import verify_image
+    from gpuadmin.actions import list_images as action
 
-    return verify_image(options, name)
+    if name is None:
+        if verify:
+            raise click.UsageError("--verify: which image? gpuadmin list-images NAME --verify")
+        return action.list_images(options)
+    return action.verify_image(options, name) if verify else action.show_image(options, name)
 
 
 @click.command("prune-images")

@@ -172,9 +172,9 @@ def remove_user(names: tuple[str, ...], archive_home: bool, forget: bool, option
 @run_options()
 def lock_user(names: tuple[str, ...], options: Options) -> int:
     """Stop people from logging in, by key or password, on every node. Nothing of theirs is touched."""
-    from gpuadmin.actions.lock_user import lock_user
+    from gpuadmin.actions.change_user import change_access
 
-    return lock_user(options, names)
+    return change_access("lock-user", options, names, {"locked": True}, "refuse every login from now on")
 
 
 @click.command("unlock-user")
@@ -182,9 +182,9 @@ def lock_user(names: tuple[str, ...], options: Options) -> int:
 @run_options()
 def unlock_user(names: tuple[str, ...], options: Options) -> int:
     """Let locked people log in again, until their account expires."""
-    from gpuadmin.actions.unlock_user import unlock_user
+    from gpuadmin.actions.change_user import change_access
 
-    return unlock_user(options, names)
+    return change_access("unlock-user", options, names, {"locked": False}, "allow logins again")
 
 
 @click.command("extend-user")
@@ -199,9 +199,10 @@ def unlock_user(names: tuple[str, ...], options: Options) -> int:
 @run_options()
 def extend_user(names: tuple[str, ...], expires: date | None, options: Options) -> int:
     """Set until when accounts are valid."""
-    from gpuadmin.actions.extend_user import extend_user
+    from gpuadmin.actions.change_user import change_access
 
-    return extend_user(options, names, expires)
+    words = "without an end" if expires is None else f"valid until {expires}"
+    return change_access("extend-user", options, names, {"expires": expires}, words)
 
 
 @click.command("list-users")

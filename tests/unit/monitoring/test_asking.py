@@ -1,4 +1,4 @@
-"""top, free, usage and idle, from their command lines to a real Prometheus that has what nodes wrote."""
+"""top, usage and idle, from their command lines to a real Prometheus that has what nodes wrote."""
 
 import json
 import re
@@ -95,13 +95,13 @@ def test_some_hosts_alone(server: Path) -> None:
 
 
 def test_free(server: Path) -> None:
-    found = json.loads(run(server, "free", "--json"))["result"]
+    found = json.loads(run(server, "top", "--free", "--json"))["result"]
     assert {name: [one["index"] for one in devices] for name, devices in found["nodes"].items()} == {
         "gpu1": ["1"], "gpu2": ["0"],
     }  # fmt: skip
     assert set(found["unknown"]) == {"gpu3", "gpu4"}
-    assert "No node has 2 free GPUs of 40 GiB." in run(server, "free", "--gpus", "2", "--memory", "40")
-    shown = run(server, "free", "--memory", "80")
+    assert "No node has 2 free GPUs of 40 GiB." in run(server, "top", "--free", "--gpus", "2", "--memory", "40")
+    shown = run(server, "top", "--free", "--memory", "80")
     assert "gpu1" in shown
     assert "gpu3, gpu4" in shown
 
@@ -128,7 +128,7 @@ def test_granted_and_held_are_shown_apart(gated: Path) -> None:
     assert re.search(r"granted to minji until +20[^\n]*\n +by root@nas: a deadline\n", shown), shown
     assert "junho, no grant" in rows[2]
     assert len(json.loads(run(gated, "top", "--json", "--user", "minji"))["result"]["nodes"]["gpu1"]["devices"]) == 2
-    free = json.loads(run(gated, "free", "--json"))["result"]["nodes"]
+    free = json.loads(run(gated, "top", "--free", "--json"))["result"]["nodes"]
     assert [one["index"] for one in free["gpu1"]] == ["3"]
     assert re.search(r"junho .* tell: no grant since", run(gated, "idle")), run(gated, "idle")
     rows = json.loads(run(gated, "usage", "--since", "1", "--json"))["result"]["rows"]
@@ -180,7 +180,7 @@ def test_a_site_without_a_queue_has_no_accounts(server: Path) -> None:
 def test_where_gpus_are_open_nothing_is_said_of_grants(server: Path) -> None:
     for words in (
         ("top", "--once"),
-        ("free",),
+        ("top", "--free"),
         ("usage", "--since", "1"),
         ("usage", "--since", "1", "--csv"),
         ("idle",),
@@ -263,7 +263,7 @@ def test_the_monitor_host_is_away(tmp_path: Path) -> None:
     assert "Connection refused" in words
 
 
-@pytest.mark.parametrize("verb", ["top", "free", "usage", "idle"])
+@pytest.mark.parametrize("verb", ["top", "usage", "idle"])
 def test_a_site_without_a_monitor_host(tmp_path: Path, verb: str) -> None:
     directory = site(tmp_path / "site", 9090)
     inventory = directory / "inventory/hosts.yml"
