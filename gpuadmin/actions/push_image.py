@@ -51,10 +51,9 @@ def push_image(options: Options, push: Push) -> int:
             builder.add(host, f"takes jobs of the queue again ({queue.closed[host]})")
         queue.plan(builder, nodes)
         sizes = batches(len(nodes), canary=push.canary, batch=push.batch)
-        relay = session.site.settings.images.relay_port
         addresses = {host.name: host.cluster_address for host in session.hosts}
         reports = {host: found.nodes[host] for host in nodes}
-        along = chains(reports, sizes, addresses) if relay else []
+        along = chains(reports, sizes, addresses)
         for chain in along:
             builder.warn(f"the full image goes along {' → '.join(chain)}; who gets none of it there asks the store")
         if len(sizes) > 1:
@@ -66,7 +65,7 @@ def push_image(options: Options, push: Push) -> int:
         given: dict[str, Any] = {
             "gpuadmin_image": push.name,
             "gpuadmin_full": push.full,
-            "gpuadmin_links": links(along, addresses, relay or 0),
+            "gpuadmin_links": links(along, addresses),
             "gpuadmin_chain_key": make_key() if along else "",
             "gpuadmin_reboot": push.reboot,
             "gpuadmin_force": push.force,

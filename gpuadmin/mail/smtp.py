@@ -17,6 +17,8 @@ from gpuadmin.mail.transport import Answer, TransportDown
 from gpuadmin.reading import expanded, read_limited
 
 PASSWORD_VARIABLE = "GPUADMIN_SMTP_PASSWORD"
+#: Seconds for an answer of the server: one that greylists or scans takes a while, and somebody waits here.
+TIMEOUT = 30
 
 
 def read_password(mail: Mail) -> str | None:
@@ -136,9 +138,9 @@ class Smtp:
             context = None if mail.security == "none" else _context(mail)
             connection: _Plain | _Tls
             if mail.security == "tls":
-                connection = _Tls(host, port, timeout=mail.timeout, context=context)
+                connection = _Tls(host, port, timeout=TIMEOUT, context=context)
             else:
-                connection = _Plain(host, port, timeout=mail.timeout)
+                connection = _Plain(host, port, timeout=TIMEOUT)
             self._connection = connection
             if mail.security == "starttls":
                 connection.starttls(context=context)

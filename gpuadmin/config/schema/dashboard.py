@@ -59,7 +59,9 @@ class Dashboard(Model):
 
     gone: ClassVar[Mapping[str, str]] = {
         "sees": "everybody sees on the pages who holds which GPU, as on the nodes; remove the line, or set "
-        "metrics.dashboard.enabled: false"
+        "metrics.dashboard.enabled: false",
+        "link_minutes": "a link works for 10 minutes, once; remove the line",
+        "session_hours": "a browser needs a new link after 12 hours; remove the line",
     }
 
     enabled: Annotated[bool, Field(description="Whether there is one, where the group `monitor` has a host.")] = True
@@ -76,10 +78,6 @@ class Dashboard(Model):
             "Requests for other names are refused.",
         ),
     ] = []
-    link_minutes: Annotated[int, Field(ge=1, le=60, description="How many minutes a link works, once.")] = 10
-    session_hours: Annotated[
-        int, Field(ge=1, le=720, description="After how many hours a browser needs a new link.")
-    ] = 12
     certificate: Annotated[
         LocalFile | None,
         Field(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -120,6 +121,11 @@ class Compare(Model):
 class AuditSsh(Model):
     """How sshd should be set on every host. `gpuadmin audit` compares; nothing changes sshd."""
 
+    gone: ClassVar[Mapping[str, str]] = {
+        "client_alive_interval": "gpuadmin compare names the host whose sshd differs in this; remove the line",
+        "client_alive_count_max": "gpuadmin compare names the host whose sshd differs in this; remove the line",
+    }
+
     passwords: Annotated[
         bool | None, Field(description="false: nobody logs in with a password. Without it this is not judged.")
     ] = None
@@ -127,27 +133,25 @@ class AuditSsh(Model):
         Literal["no", "keys"] | None,
         Field(description="`no`: root does not log in; `keys`: with a key at most. Without it this is not judged."),
     ] = None
-    client_alive_interval: Annotated[
-        int | None,
-        Field(ge=0, le=86400, description="ClientAliveInterval, seconds. Without it this is not judged."),
-    ] = None
-    client_alive_count_max: Annotated[
-        int | None, Field(ge=0, le=1000, description="ClientAliveCountMax. Without it this is not judged.")
-    ] = None
 
 
 class Audit(Model):
     """What `gpuadmin audit` judges by."""
 
+    gone: ClassVar[Mapping[str, str]] = {
+        "seconds": "the files of all people on a host have 60 seconds; remove the line",
+    }
+
     ssh: Annotated[AuditSsh, Field(description="How sshd should be set.")] = AuditSsh()
-    seconds: Annotated[
-        int,
-        Field(ge=1, le=3600, description="Seconds for a look at people's files that others can read, on each host."),
-    ] = 60
 
 
 class Images(Model):
     """Images: built on the golden node, kept on the storage host, run by the nodes."""
+
+    gone: ClassVar[Mapping[str, str]] = {
+        "relay_port": "nodes pass full images on to each other on TCP port 7370, and each gets its own from the store "
+        "where that is closed; remove the line",
+    }
 
     store: Annotated[Path, Field(description="Where the storage host keeps images, outside the homes.")] = (
         "/srv/storage/images"
@@ -175,13 +179,4 @@ class Images(Model):
     settle: Annotated[
         int, Field(ge=0, le=3600, description="Seconds for which required health checks are tried again.")
     ] = 60
-    relay_port: Annotated[
-        int | None,
-        Field(
-            ge=1,
-            le=65535,
-            description="TCP port on which nodes pass full images on to each other; null: each gets its own from the "
-            "store. Anybody on a node can take a port from 1024 on; that node then gets its own from the store, too.",
-        ),
-    ] = 7370
     keep: Annotated[int, Field(ge=1, le=1000, description="How many images are kept when pruning.")] = 3

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
@@ -27,6 +28,10 @@ WebAddress = Annotated[str, AfterValidator(_web_address)]
 class Metrics(Model):
     """Measurements and alerts: Prometheus on the host of group `monitor`. The page "monitoring" of the
     documentation explains all of it."""
+
+    gone: ClassVar[Mapping[str, str]] = {
+        "repeat_hours": "an alert that still holds is sent again after 12 hours; remove the line",
+    }
 
     interval: Annotated[int, Field(ge=10, le=300, description="Seconds between two looks at a host.")] = 30
     keep_days: Annotated[int, Field(ge=1, le=3650, description="How many days of measurements are kept.")] = 180
@@ -53,9 +58,6 @@ class Metrics(Model):
             "who watches it is told when it stays out."
         ),
     ] = None
-    repeat_hours: Annotated[
-        int, Field(ge=1, le=168, description="After how many hours an alert that still holds is sent again.")
-    ] = 12
     idle_hours: Annotated[
         int,
         Field(ge=1, le=168, description="How long a GPU is held without being used until `gpuadmin idle` shows it."),

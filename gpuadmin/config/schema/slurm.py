@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -62,6 +63,10 @@ class Slurm(Model):
     The inventory's group `slurm` has the host of its controller. A node with `slurm_node: false` takes no jobs.
     """
 
+    gone: ClassVar[Mapping[str, str]] = {
+        "half_life": "what somebody has used counts half after 7 days; remove the line",
+    }
+
     share: Annotated[
         Share,
         Field(
@@ -107,9 +112,6 @@ class Slurm(Model):
             description="How much of the queue's GPUs may be booked at one time, by all people together, in percent.",
         ),
     ] = 50
-    half_life: Annotated[
-        int, Field(ge=1, le=365, description="Days after which what somebody has used counts half.")
-    ] = 7
     constrain: Annotated[
         list[Literal["cores", "memory"]],
         Field(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -45,6 +46,10 @@ class Term(Model):
 
 class Mail(Model):
     """How gpuadmin sends mail. The password is in a file outside the site, or in $GPUADMIN_SMTP_PASSWORD."""
+
+    gone: ClassVar[Mapping[str, str]] = {
+        "timeout": "the server has 30 seconds to answer; remove the line",
+    }
 
     host: Annotated[HostName, Field(description="The SMTP server.")]
     port: Annotated[
@@ -89,7 +94,6 @@ class Mail(Model):
             "Docker, conda. `--mail` and `--no-mail` come before it."
         ),
     ] = False
-    timeout: Annotated[int, Field(ge=1, le=600, description="Seconds to wait for the server.")] = 30
     directory: Annotated[
         LocalFile | None,
         Field(description="Where mails are written to, a file each, in place of being sent; to try things out."),
@@ -111,6 +115,10 @@ class Mail(Model):
 
 class Backups(Model):
     """Backups of the homes: snapshots on the storage host, and a second copy where the group `backup` has a host."""
+
+    gone: ClassVar[Mapping[str, str]] = {
+        "workers": "2 homes are read at once; remove the line",
+    }
 
     directory: Annotated[
         Path | None,
@@ -134,7 +142,6 @@ class Backups(Model):
         Text | None,
         Field(description="When the timer makes one, as systemd's OnCalendar; `null` for no timer."),
     ] = "daily"
-    workers: Annotated[int, Field(ge=1, le=64, description="How many homes are read at once.")] = 2
     home_seconds: Annotated[
         int,
         Field(

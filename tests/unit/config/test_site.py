@@ -129,6 +129,33 @@ SETTINGS_MISTAKES = {
 }
 
 
+#: A line that a site of an earlier gpuadmin may have -> the beginning of the message about it.
+GONE = {
+    "slurm: {half_life: 3}": "slurm.half_life: there is no such field any more: what somebody has used counts half",
+    "images: {relay_port: null}": "images.relay_port: there is no such field any more: nodes pass",
+    "backups: {workers: 4}": "backups.workers: there is no such field any more: 2 homes",
+    "metrics: {repeat_hours: 4}": "metrics.repeat_hours: there is no such field any more: an alert",
+    "metrics: {dashboard: {link_minutes: 5}}": "metrics.dashboard.link_minutes: there is no such field any more: a",
+    "metrics: {dashboard: {session_hours: 5}}": "metrics.dashboard.session_hours: there is no such field any more: a",
+    "mail: {timeout: 5}": "mail.timeout: there is no such field any more: the server has 30 seconds",
+    "audit: {seconds: 5}": "audit.seconds: there is no such field any more: the files",
+    "audit: {ssh: {client_alive_interval: 0}}": "audit.ssh.client_alive_interval: there is no such field any more: ",
+    "audit: {ssh: {client_alive_count_max: 3}}": "audit.ssh.client_alive_count_max: there is no such field any more: ",
+}
+
+
+@pytest.mark.parametrize(("line", "words"), GONE.items(), ids=GONE)
+def test_a_setting_that_is_gone_says_what_happens_now_and_that_its_line_can_go(
+    site: Path, line: str, words: str
+) -> None:
+    (site / "gpuadmin.yml").write_text(f"name: x\n\n{line}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_site(str(site))
+    (told,) = [one for one in caught.value.message.splitlines() if "any more" in one]
+    assert f"gpuadmin.yml:3: {words}" in told
+    assert told.endswith("; remove the line")
+
+
 @pytest.mark.parametrize(("text", "words"), SETTINGS_MISTAKES.items())
 def test_mistakes_in_the_settings_name_file_line_and_path(site: Path, text: str, words: list[str]) -> None:
     (site / "gpuadmin.yml").write_text(text)

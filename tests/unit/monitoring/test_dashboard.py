@@ -68,7 +68,7 @@ def test_what_pages_and_nodes_are_told(tmp_path: Path) -> None:
     assert told["nodes"] == ["gpu1", "gpu2"]
     assert (told["sign_in"]["hosts"], told["listen"]) == (["gpu.lab.example", "10.0.0.5", "nas1"], "all")
     assert given["ways"]["gpu1"] == {
-        "node": "gpu1", "address": "https://gpu.lab.example:8443", "minutes": 10, "direct": True,
+        "node": "gpu1", "address": "https://gpu.lab.example:8443", "direct": True,
         "forward": "8443:10.0.0.5:8443", "through": "10.0.0.1",
     }  # fmt: skip
 
