@@ -1,4 +1,4 @@
-"""The verbs of the take-over."""
+"""The verbs of the take-over: options in, one call."""
 
 from __future__ import annotations
 
