@@ -17,8 +17,7 @@ from gpuadmin.mail.transport import Answer, TransportDown
 from gpuadmin.reading import expanded, read_limited
 
 PASSWORD_VARIABLE = "GPUADMIN_SMTP_PASSWORD"
-#: Seconds for an answer of the server: one that greylists or scans takes a while, and somebody waits here.
-TIMEOUT = 30
+TIMEOUT = 30  # seconds for an answer: a server that scans mail takes a while, and an admin waits here
 
 
 def read_password(mail: Mail) -> str | None:

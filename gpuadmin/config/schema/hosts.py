@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -121,11 +120,6 @@ class Compare(Model):
 class AuditSsh(Model):
     """How sshd should be set on every host. `gpuadmin audit` compares; nothing changes sshd."""
 
-    gone: ClassVar[Mapping[str, str]] = {
-        "client_alive_interval": "gpuadmin compare names the host whose sshd differs in this; remove the line",
-        "client_alive_count_max": "gpuadmin compare names the host whose sshd differs in this; remove the line",
-    }
-
     passwords: Annotated[
         bool | None, Field(description="false: nobody logs in with a password. Without it this is not judged.")
     ] = None
@@ -138,20 +132,11 @@ class AuditSsh(Model):
 class Audit(Model):
     """What `gpuadmin audit` judges by."""
 
-    gone: ClassVar[Mapping[str, str]] = {
-        "seconds": "the files of all people on a host have 60 seconds; remove the line",
-    }
-
     ssh: Annotated[AuditSsh, Field(description="How sshd should be set.")] = AuditSsh()
 
 
 class Images(Model):
     """Images: built on the golden node, kept on the storage host, run by the nodes."""
-
-    gone: ClassVar[Mapping[str, str]] = {
-        "relay_port": "nodes pass full images on to each other on TCP port 7370, and each gets its own from the store "
-        "where that is closed; remove the line",
-    }
 
     store: Annotated[Path, Field(description="Where the storage host keeps images, outside the homes.")] = (
         "/srv/storage/images"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
@@ -28,10 +27,6 @@ WebAddress = Annotated[str, AfterValidator(_web_address)]
 class Metrics(Model):
     """Measurements and alerts: Prometheus on the host of group `monitor`. The page "monitoring" of the
     documentation explains all of it."""
-
-    gone: ClassVar[Mapping[str, str]] = {
-        "repeat_hours": "an alert that still holds is sent again after 12 hours; remove the line",
-    }
 
     interval: Annotated[int, Field(ge=10, le=300, description="Seconds between two looks at a host.")] = 30
     keep_days: Annotated[int, Field(ge=1, le=3650, description="How many days of measurements are kept.")] = 180

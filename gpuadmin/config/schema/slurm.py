@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -62,10 +61,6 @@ class Slurm(Model):
 
     The inventory's group `slurm` has the host of its controller. A node with `slurm_node: false` takes no jobs.
     """
-
-    gone: ClassVar[Mapping[str, str]] = {
-        "half_life": "what somebody has used counts half after 7 days; remove the line",
-    }
 
     share: Annotated[
         Share,

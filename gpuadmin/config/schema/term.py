@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -46,10 +45,6 @@ class Term(Model):
 
 class Mail(Model):
     """How gpuadmin sends mail. The password is in a file outside the site, or in $GPUADMIN_SMTP_PASSWORD."""
-
-    gone: ClassVar[Mapping[str, str]] = {
-        "timeout": "the server has 30 seconds to answer; remove the line",
-    }
 
     host: Annotated[HostName, Field(description="The SMTP server.")]
     port: Annotated[
@@ -115,10 +110,6 @@ class Mail(Model):
 
 class Backups(Model):
     """Backups of the homes: snapshots on the storage host, and a second copy where the group `backup` has a host."""
-
-    gone: ClassVar[Mapping[str, str]] = {
-        "workers": "2 homes are read at once; remove the line",
-    }
 
     directory: Annotated[
         Path | None,

@@ -129,8 +129,7 @@ def _copy(
         os.unlink(part)
         raise _OtherDigest(
             f"{manifest.name} arrived with another sha256 than its manifest says; it is deleted and nothing was "
-            f"received. gpuadmin list-images {manifest.name} --verify tells whether the store or the network is to "
-            "blame"
+            f"received. gpuadmin list-images {manifest.name} --verify says whether the store or the network is to blame"
         )
     return rate
 
