@@ -28,7 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuadmin import privileges
-from gpuadmin.actions import disk, idle, list_backups, list_gpus, list_images, push_image, run, show_image, status
+from gpuadmin.actions import disk, idle, list_backups, list_gpus, list_images, push_image, run, status
 from gpuadmin.actions.shared import accounts, images, screen
 from gpuadmin.actions.shared.welcome import with_account
 from gpuadmin.ansible.events import Collector
@@ -230,7 +230,7 @@ def _images(found: RunResult) -> None:
     list_images._show(facts)
     prune_store(facts, 1)
     for manifest in facts.complete.values():
-        show_image.describe(manifest)
+        list_images.describe(manifest)
     for node in facts.nodes.values():
         plan_push(node, "b", reboot=True)
     push_image._result(found, HOSTS)

@@ -1,4 +1,4 @@
-"""gpuadmin man"""
+"""The man page, and all verbs with what is below them."""
 
 from __future__ import annotations
 
@@ -7,28 +7,9 @@ from collections.abc import Iterator
 import click
 
 from gpuadmin.cli import cli
-from gpuadmin.cli._options import json_option
-from gpuadmin.console import echo_document
 from gpuadmin.errors import ExitCode
 
 WIDTH = 100
-
-
-@click.command("man")
-@json_option
-def command(as_json: bool) -> int:
-    """Print the man page, with all verbs and their options.
-
-    \b
-    gpuadmin man > ~/.local/share/man/man1/gpuadmin.1
-    """
-    text = manual()
-    if as_json:
-        from gpuadmin.report import local_document
-
-        text = local_document("man", {"page": text})
-    echo_document(text)
-    return 0
 
 
 def _context_of(command: click.Command, path: str, parent: click.Context | None) -> click.Context:
