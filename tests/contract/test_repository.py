@@ -124,7 +124,7 @@ def test_nothing_of_this_machine_is_written_down() -> None:
 def test_node_side_code_needs_python_alone() -> None:
     """It runs at boot, on Python 3.9: the standard library, its own files and what is common to all, no more.
 
-    The role dashboard installs what the pages need besides, on the monitor host alone (decision 112).
+    The role dashboard installs what the pages need besides, on the monitor host alone (decision 158).
     """
     assert find_offenders(SHIPPED, check_imports) == {}
 
