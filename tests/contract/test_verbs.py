@@ -172,18 +172,3 @@ def test_verbs_leave_the_other_verbs_alone() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     verbs = {name for name in done.stdout.split() if name.startswith("gpuadmin.cli.") and "._" not in name}
     assert verbs == {"gpuadmin.cli.sync_users"}
-
-
-def test_only_the_run_layer_knows_ansible_runner() -> None:
-    """Also Ansible itself: the inventory is all that is asked of it elsewhere."""
-    knowing: dict[str, set[str]] = {"ansible_runner": set(), "ansible": set()}
-    for path in (ROOT / "gpuadmin").rglob("*.py"):
-        if "collections" in path.parts:
-            continue
-        for line in path.read_text().splitlines():
-            words = line.split()
-            if words[:1] in (["import"], ["from"]):
-                package = words[1].partition(".")[0]
-                if package in knowing:
-                    knowing[package].add(str(path.relative_to(ROOT)))
-    assert knowing == {"ansible_runner": {"gpuadmin/ansible/runner.py"}, "ansible": {"gpuadmin/config/resolve.py"}}
