@@ -28,10 +28,7 @@ def each_of(items: Iterable[T]) -> Callable[[Callable[[T], None]], Callable[[], 
 
 
 def find_offenders(items: Iterable[Any], check: Callable[[Any], None]) -> dict[str, str]:
-    """Given files, names or what has a name, and a function that asserts something of one, return those that break it.
-
-    For example: `{"roles/homes/tasks/main.yml": "assert …"}`.
-    """
+    """Given files, names or what has a name, and a check of one, return those that break the rule, each with how."""
     found = {}
     for item in items:
         try:
