@@ -101,10 +101,10 @@ def script(cluster: Cluster, login: str, host: str, text: str, *arguments: objec
     return json.loads(done.stdout)
 
 
-def timed(cluster: Cluster, *words: str, times: int = 5) -> tuple[list[float], list[float]]:
-    """Seconds on the clock, and of the controller's processors."""
+def timed(cluster: Cluster, *words: str) -> tuple[list[float], list[float]]:
+    """Seconds on the clock, and of the controller's processors, of five runs."""
     clock, processor = [], []
-    for _ in range(times):
+    for _ in range(5):
         began, used = time.perf_counter(), _used()
         subprocess.run([GPUADMIN, *words], cwd=cluster.site, check=True, capture_output=True)
         clock.append(time.perf_counter() - began)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.offenders import find_offenders
+from tests.support.offenders import each_of
 from tests.support.scripts import load
 from tests.support.tested_by import TESTED_BY
 
@@ -131,11 +131,8 @@ def imports(test: Path, name: str) -> bool:
     )
 
 
-def test_each_node_file_has_its_test() -> None:
-    assert find_offenders(utilities(), check_test) == {}
-
-
-def check_test(name: str) -> None:
+@each_of(utilities())
+def test_each_node_file_has_its_test(name: str) -> None:
     at = mirrored(name)
     if name in TESTED_BY:
         assert not at.is_file(), f"{name} has its own test: its line in TESTED_BY goes"

@@ -265,17 +265,16 @@ def make_root(root: Path) -> None:
         (root / "etc" / name).write_text("".join(f"{line}\n" for line in [head, *lines] if line))
 
 
-def make_cluster(base: Path, storage: Storage, settings: Mapping[str, Any] | None = None) -> Cluster:
+def make_cluster(base: Path, storage: Storage) -> Cluster:
     """Four people with homes and Docker data, of whom seo was extended; and a home that nobody knows."""
     term = {"name": "2026-2", "deadline": "2026-01-31", "next": {"name": "2027-1", "deadline": "2099-06-30"}}
     site = make_site(base / "site", USERS, {"homes": {"export": "/EXPORT"}})
     text = (site / "gpuadmin.yml").read_text()
     assert "export: /EXPORT\n" in text
     text = text.replace("/EXPORT", str(storage.root)).replace("protected: []", "protected: [yuna]")
-    more = "".join(f"{key}: {value}\n" for key, value in (settings or {}).items())
     (site / "gpuadmin.yml").write_text(
         f"{text}\nterm:  # now\n  name: {term['name']}\n  deadline: {term['deadline']}\n"
-        f"  next: {{name: 2027-1, deadline: 2099-06-30}}\n{more}"
+        f"  next: {{name: 2027-1, deadline: 2099-06-30}}\n"
     )
     cluster = Cluster(site, storage, base)
     for name, uid in PEOPLE.items():
