@@ -35,11 +35,11 @@ PLAIN_COMMANDS = {
     "metrics-map": ".metrics.mapper",
     "gpu-devices": ".gpus.devices",
     "gpu-check": ".gpus.kernels",
-    "gpu-gate": ".slurm.following",
+    "gpu-gate": ".slurm.gate_timer",
     "gpu-mig": ".metrics.dividing",
-    "queue-told": ".slurm.told",
+    "queue-told": ".slurm.login_lines",
     "queue-measured": ".metrics.queueing",
-    "queue-asked": ".slurm.asked",
+    "queue-asked": ".slurm.request_service",
     "queue-shown": ".slurm.queue_report",
 }
 IMAGE_COMMANDS = (

@@ -14,8 +14,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired imp
     render,
 )  # fmt: skip
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk import carried
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk.carried import Places, look
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import carried_ids
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk.carried_ids import Places, look
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import round_of
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Place, save
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Record as Measured
@@ -33,7 +33,7 @@ FILES = {
 }
 
 
-def found(tmp_path: Path, *directories: Path, backups: Path | None = None, **more: Any) -> carried.Carried:
+def found(tmp_path: Path, *directories: Path, backups: Path | None = None, **more: Any) -> carried_ids.Carried:
     places = Places([str(one) for one in directories], None if backups is None else str(backups))
     return look(places, SETTINGS, MINJI, FILES, str(tmp_path / "disk.json"), **more)
 
@@ -122,15 +122,15 @@ def test_what_hangs_hides_nothing_else(tmp_path: Path, monkeypatch: pytest.Monke
     homes = tmp_path / "homes"
     owned(homes / "hangs", 1001)
     owned(homes / "minji/lost", 1051)
-    real = carried._entries
+    real = carried_ids._entries
 
     def entries(path: str) -> Any:
         if path.endswith("hangs"):
             time.sleep(60)  # as a mount that does not answer
         return real(path)
 
-    monkeypatch.setattr(carried, "_entries", entries)
-    monkeypatch.setattr(carried, "SECONDS", 0.3)
+    monkeypatch.setattr(carried_ids, "_entries", entries)
+    monkeypatch.setattr(carried_ids, "SECONDS", 0.3)
     answer = found(tmp_path, homes)
     assert answer.ids[1051] == f"{homes}/minji/lost"
     assert answer.not_looked == [f"{homes}/hangs: did not answer in 0.3 s"]
@@ -159,7 +159,7 @@ def test_what_quotas_say_of_a_whole_file_system(tmp_path: Path, monkeypatch: pyt
                 raise OSError(5, "Input/output error")
             return [1001, 1060]
 
-    monkeypatch.setattr(carried, "UserQuotas", Quotas)
+    monkeypatch.setattr(carried_ids, "UserQuotas", Quotas)
     homes, broken = owned(tmp_path / "homes", 0), owned(tmp_path / "broken", 0)
     table = f"1 1 0:1 / / rw - ext4 /dev/sda rw\n2 1 0:2 / {broken} rw - xfs /dev/sdb rw\n"
     answer = found(tmp_path, homes, broken, mountinfo=table)
@@ -178,11 +178,11 @@ def test_an_entry_that_cannot_be_looked_at_hides_no_other(tmp_path: Path) -> Non
     owned(tmp_path / "lost", 1051)
     with os.scandir(tmp_path) as entries:
         there: Any = [Own(), *entries]
-    assert list(carried._facts(iter(there))) == [("lost", True, (1051, 1051))]
+    assert list(carried_ids._facts(iter(there))) == [("lost", True, (1051, 1051))]
 
 
 def test_who_fills_a_directory_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carried, "MOST", 2)
+    monkeypatch.setattr(carried_ids, "MOST", 2)
     for name in "abc":
         owned(tmp_path / "homes/minji" / name, 1001)
     assert found(tmp_path, tmp_path / "homes").not_looked == [f"{tmp_path}/homes/minji: has more than 2 entries"]

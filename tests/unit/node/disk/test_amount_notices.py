@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import amounts as part
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk import command, operations, told
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import amount_notices, command, operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import directories
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.people import Held
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Place
@@ -49,7 +49,7 @@ def of(homes: Path, home: str = "500G") -> Amounts:
 
 
 def test_each_person_is_told_theirs(homes: Path) -> None:
-    told.tell_homes(of(homes), FOUND, mountinfo=table(homes.parent))
+    amount_notices.tell_homes(of(homes), FOUND, mountinfo=table(homes.parent))
     at = homes / OF_HOMES
     assert at.stat().st_mode & 0o777 == 0o711
     assert sorted(one.name for one in at.iterdir()) == ["jiho.json", "minji.en", "minji.json", "minji.ko"]
@@ -65,26 +65,28 @@ def test_each_person_is_told_theirs(homes: Path) -> None:
 
 
 def test_what_is_told_is_no_home_and_goes(homes: Path) -> None:
-    told.tell_homes(of(homes), FOUND, mountinfo=table(homes.parent))
+    amount_notices.tell_homes(of(homes), FOUND, mountinfo=table(homes.parent))
     assert directories(Place("homes", str(homes))) == []
-    told.tell_homes(of(homes, "1T"), FOUND, mountinfo=table(homes.parent))  # nobody has nearly all any more
+    amount_notices.tell_homes(of(homes, "1T"), FOUND, mountinfo=table(homes.parent))  # nobody has nearly all any more
     assert sorted(one.name for one in (homes / OF_HOMES).iterdir()) == ["jiho.json", "minji.json"]
-    told.tell_homes(of(homes, "unlimited"), FOUND, mountinfo=table(homes.parent))
+    amount_notices.tell_homes(of(homes, "unlimited"), FOUND, mountinfo=table(homes.parent))
     assert list(homes.iterdir()) == []
 
 
 @pytest.mark.holds("nothing is written where the disk of the homes is not mounted")
 def test_nothing_is_written_below_an_empty_mount_point(homes: Path) -> None:
     with pytest.raises(NodeError, match="nothing is mounted at"):
-        told.tell_homes(of(homes), FOUND, mountinfo=table(Path("/elsewhere")))
-    told.tell_homes(Amounts("500G", homes=f"{homes}/none", mountpoint=str(homes)), FOUND, mountinfo=table(homes))
+        amount_notices.tell_homes(of(homes), FOUND, mountinfo=table(Path("/elsewhere")))
+    amount_notices.tell_homes(
+        Amounts("500G", homes=f"{homes}/none", mountpoint=str(homes)), FOUND, mountinfo=table(homes)
+    )
     assert list(homes.iterdir()) == []
 
 
 def test_a_check_names_who_is_above_it(homes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = Places(str(homes.parent / "state"), str(homes.parent / "run"))
     monkeypatch.setattr(command, "known", lambda state, record: FOUND)
-    monkeypatch.setattr(told, "read_mountinfo", lambda: table(homes.parent))
+    monkeypatch.setattr(amount_notices, "read_mountinfo", lambda: table(homes.parent))
     sua = OwnAmounts(["sua"], "unlimited")
     document = operations.DiskAmounts("400G", "unlimited", [sua], str(homes), str(homes.parent))
     said = operations.hold_amounts(document, True, places).operations
@@ -105,7 +107,7 @@ def test_a_full_disk_of_homes_ends_no_measuring(
     def full(*_: object) -> None:
         raise OSError(122, "Disk quota exceeded")
 
-    monkeypatch.setattr(told, "tell_homes", full)
+    monkeypatch.setattr(amount_notices, "tell_homes", full)
     where = command.Where(str(homes.parent / "state"), str(homes.parent / "text"))
     records.record(f"{where.state}/{amounts.RECORD}", of(homes))
     command.tell(where, FOUND, logins=False)

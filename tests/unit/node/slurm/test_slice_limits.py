@@ -17,8 +17,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.gate import Pla
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import applying
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.bounds import Machine
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import raised
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.raised import Share, share_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import slice_limits
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.slice_limits import Share, share_of
 
 GIB = 1 << 30
 MACHINE = Machine(memory=64 * GIB, swap=0, tasks=1000, processors=16)
@@ -74,7 +74,7 @@ def test_what_slurm_does_not_say_raises_nothing(status: int) -> None:
             raise OSError("no such program")
         return subprocess.CompletedProcess(words, status, SAID, "")
 
-    assert raised.ask("12", "node1", command) == Share()
+    assert slice_limits.ask("12", "node1", command) == Share()
 
 
 @pytest.mark.holds("jobs take nothing of what the node keeps for itself")
@@ -97,7 +97,7 @@ def test_what_slurm_does_not_say_raises_nothing(status: int) -> None:
     ],
 )  # fmt: skip
 def test_what_a_slice_is_told(base: dict[str, str], share: Share, wanted: dict[str, object]) -> None:
-    assert raised.bounds(base, share, MACHINE) == {name: str(value) for name, value in wanted.items()}
+    assert slice_limits.bounds(base, share, MACHINE) == {name: str(value) for name, value in wanted.items()}
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Host:
 
     def go(self, now: float = 1500) -> list[str]:
         self.told.clear()
-        return raised.apply(self.places, now, self.limits).problems
+        return slice_limits.apply(self.places, now, self.limits).problems
 
     @property
     def files(self) -> list[str]:
@@ -215,7 +215,7 @@ def test_what_cannot_be_remembered_is_a_problem_and_no_more(
         write_atomic(*given, **named)
 
     grants.write(JOB, host.places.state)
-    monkeypatch.setattr(raised, "write_atomic", full)
+    monkeypatch.setattr(slice_limits, "write_atomic", full)
     assert host.go() == ["what limits were raised is not remembered: No space left on device"]
     assert len(host.told) == room
     monkeypatch.undo()
@@ -237,7 +237,7 @@ def test_whoever_is_killed_leaves_no_raised_limit(
 
     grants.write(JOB, host.places.state)
     with pytest.raises(KeyboardInterrupt):
-        raised.apply(replace(host.places, command=killed), 1500, host.limits)
+        slice_limits.apply(replace(host.places, command=killed), 1500, host.limits)
     if ends:
         grants.delete([JOB.id], host.places.state, host.places.run)
     else:
@@ -251,7 +251,7 @@ def test_whoever_is_killed_leaves_no_raised_limit(
 @pytest.mark.holds("limits are brought to jobs by one at a time")
 def test_limits_are_brought_to_jobs_by_one_at_a_time(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     grants.write(JOB, host.places.state)
-    monkeypatch.setattr(raised, "flocked", partial(flocked, seconds=0.1))
+    monkeypatch.setattr(slice_limits, "flocked", partial(flocked, seconds=0.1))
     with flocked(f"{host.places.run}/locks/raised-limits"), pytest.raises(NodeError, match="has been held for"):
         host.go()
     assert host.told == []
@@ -270,6 +270,6 @@ def test_a_systemd_that_does_not_answer_is_a_problem_and_tried_again(host: Host)
         raise NodeError("no answer in 30 s")
 
     grants.write(JOB, host.places.state)
-    problems = raised.apply(replace(host.places, command=late), 1500, host.limits).problems
+    problems = slice_limits.apply(replace(host.places, command=late), 1500, host.limits).problems
     assert problems == [f"user-20000.slice: MemoryMax={10 * GIB} could not be set: no answer in 30 s"]
     assert (host.go(), host.told) == ([], [("user-20000.slice", f"MemoryMax={10 * GIB}")])

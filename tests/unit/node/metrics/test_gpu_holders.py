@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.devices import Key
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.holding import Labels, holdings, pids_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.gpu_holders import Labels, holdings, pids_of
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Process
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.record import Device
 

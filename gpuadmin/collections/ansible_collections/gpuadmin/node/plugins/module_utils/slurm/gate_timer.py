@@ -7,12 +7,12 @@ import time
 from ..gpus import reconcile
 from ..gpus.gate import Places
 from ..unit_status import said
-from . import raised
+from . import slice_limits
 
 
 def main(places: Places | None = None) -> int:
     """1 where the gate, or a limit, is not what it should be; what is wrong is said."""
     where = places or Places()
     outcome = reconcile.reconcile(where)
-    limits = raised.apply(where, time.time())
+    limits = slice_limits.apply(where, time.time())
     return said([*outcome.done, *limits.done] or ["nothing is to be done"], [*outcome.problems, *limits.problems])

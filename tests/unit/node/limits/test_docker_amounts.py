@@ -13,9 +13,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import oper
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Outcome
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk import filling, operations, told
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import amount_notices, filling, operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, holding, room
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, docker_amounts, room
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import Amounts, OwnAmounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import OF_PEOPLE
@@ -42,11 +42,11 @@ class Docker:
         return Amounts(docker=docker, people=list(people), data=str(self.data))
 
     def hold(self, docker: str = "100M", *people: OwnAmounts, check: bool = False) -> room.Kept:
-        return holding.hold(self.places, self.wanted(docker, *people), check=check)
+        return docker_amounts.hold(self.places, self.wanted(docker, *people), check=check)
 
     def again(self) -> room.Kept:
         """What the timer does."""
-        return holding.hold(self.places)
+        return docker_amounts.hold(self.places)
 
     def place(self, name: str = "minji", uid: int = MINJI) -> Path:
         amounts.make_place(str(self.data / name), name, uid, uid, self.places.state)
@@ -173,11 +173,11 @@ def test_who_has_ever_more_subvolumes_holds_up_nobody(monkeypatch: pytest.Monkey
         yield from ((301, 5), (302, 5), (303, 5))
         raise AssertionError("it goes on and on")
 
-    monkeypatch.setattr(holding, "MOST", 2)
+    monkeypatch.setattr(docker_amounts, "MOST", 2)
     monkeypatch.setattr(btrfs, "inspect", lambda path: btrfs.Subvolume(300, False, "", "", ""))
     monkeypatch.setattr(room, "below", below)
     held = room.Kept()
-    found = holding._own("/data/minji", "minji", 5, held)
+    found = docker_amounts._own("/data/minji", "minji", 5, held)
     assert found is not None
     assert found.ids == {300, 301, 302}
     assert held.notes == ["/data/minji: minji has more than 2 subvolumes: not all of them count"]
@@ -186,7 +186,7 @@ def test_who_has_ever_more_subvolumes_holds_up_nobody(monkeypatch: pytest.Monkey
 def test_whoever_has_just_got_a_place_is_held_at_once(docker: Docker) -> None:
     docker.hold()
     docker.place()
-    assert holding.follow(docker.places) == []
+    assert docker_amounts.follow(docker.places) == []
     assert (docker.again().done, docker.disk.keep().done) == ([], [])
     assert not docker.write(docker.data / "minji/image", 110)
 
@@ -290,7 +290,7 @@ def test_a_directory_from_before_is_told_of(docker: Docker) -> None:
     (own / "minji.json").write_text(json.dumps(measured))
     found = amounts.of_docker(docker.wanted(), "minji", docker.places.state)
     assert found == amounts.Used(97 * MB, 100 * MB, held=False, when=9.0)
-    told.tell_docker(docker.wanted(), str(docker.warnings), docker.places.state)
+    amount_notices.tell_docker(docker.wanted(), str(docker.warnings), docker.places.state)
     assert "Please stay below it" in (docker.warnings / "minji.en").read_text()
     assert docker.group() is None
 
@@ -308,7 +308,7 @@ def test_off_btrfs_people_are_told(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     places = Places(str(tmp_path / "state"), str(tmp_path / "run"))
-    held = holding.hold(places, Amounts(docker="100M", data=str(data)))
+    held = docker_amounts.hold(places, Amounts(docker="100M", data=str(data)))
     assert "people are told their amounts, and nothing enforces them" in held.notes[0]
     amounts.make_place(str(data / "minji"), "minji", MINJI, MINJI, places.state)
     assert (data / "minji").stat().st_uid == MINJI

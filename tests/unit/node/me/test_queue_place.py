@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.me import check, overview, place
+from ansible_collections.gpuadmin.node.plugins.module_utils.me import check, overview, queue_place
 
 from gpuadmin.common.causes.cause import Cause
 from tests.support.fake_slurm import row, slurm
@@ -29,7 +29,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
 
 
 def test_ones_own_alone(node: Subject) -> None:
-    found: Any = place.find_place(node)
+    found: Any = queue_place.find_place(node)
     assert ([one["id"] for one in found["mine"]], found["waiting"]) == (["4", "5"], 2)
     output = overview.lines(node, {**FOUND, "queue": found}, "gpu1", [], "en")
     assert "  GPUs: given by the queue here" in output
@@ -44,10 +44,10 @@ def test_ones_own_alone(node: Subject) -> None:
 def test_a_node_without_a_queue_and_one_that_does_not_answer(
     node: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert place.find_place(Subject(name="minji", root=str(tmp_path / "other"))) is None
+    assert queue_place.find_place(Subject(name="minji", root=str(tmp_path / "other"))) is None
     slurm(tmp_path, monkeypatch, scontrol="echo down")
     with pytest.raises(NodeError):
-        place.find_place(node)
+        queue_place.find_place(node)
     output = overview.lines(node, {**FOUND, "queue": "slurmctld does not answer"}, "gpu1", [], "en")
     assert "  queue: not known (slurmctld does not answer)" in output
 
