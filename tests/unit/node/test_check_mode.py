@@ -85,18 +85,6 @@ def test_check_mode_prunes_and_wipes_nothing(tmp_path: Path, begun: list[str], m
     assert begun == []
 
 
-@pytest.mark.holds("check mode renumbers nobody")
-@pytest.mark.parametrize("step", ["close", "arm", "open", "give-up"])
-def test_check_mode_renumbers_nobody(step: str, tmp_path: Path, begun: list[str]) -> None:
-    people = [{"name": "minji", "uid": 20001}]
-    expected = {"minji": [1001, 20001]}
-    document = {"step": step, "people": people, "expected": expected, "state_directory": str(tmp_path / "state")}
-    found = look("renumber", document)
-    assert found["operations"] == (["minji: uid 1001 becomes 20001"] if step == "arm" else [])
-    assert begun == []
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_only_what_was_shown_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the plan and the work another set may have become old enough."""
     given: list[Any] = []
