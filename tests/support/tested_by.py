@@ -14,10 +14,6 @@ TESTED_BY = {
     "accounts/observed.py": ("unit/node/accounts/test_compute.py", "a record without code: what plans are made from"),
     "accounts/plan.py": ("unit/node/accounts/test_compute.py", "what is asked and what is decided, as data"),
     "backups/actions.py": ("unit/node/test_check_mode.py", "what the module asks, in check mode and in a run"),
-    "backups/accounting_restoring.py": (
-        "unit/node/backups/test_accounting.py",
-        "what was saved there is restored",
-    ),
     "backups/applying.py": ("unit/node/backups/test_arriving.py", "what a sender may send of a home"),
     "backups/copy_server.py": ("unit/node/backups/test_arriving.py", "asked as a storage host asks it"),
     "backups/jobs.py": ("unit/node/test_background.py", "begun in a unit"),
@@ -48,7 +44,6 @@ TESTED_BY = {
     ),
     "slurm/texts.py": ("unit/node/slurm/test_gpu.py", "what `gpu` says"),
     "homes/creating.py": ("unit/node/homes/test_directories.py", "what was decided there is made by it"),
-    "homes/tar_compare.py": ("unit/node/homes/test_packing.py", "an archive is compared when it is made"),
     "images/tls_listener.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
     "images/chain_key.py": ("unit/node/images/test_relay.py", "a chain of real connections"),
     "images/follower.py": ("unit/node/images/test_relay.py", "a chain of real connections"),

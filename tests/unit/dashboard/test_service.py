@@ -46,8 +46,8 @@ def test_what_it_was_not_given(spoil: Callable[[Path], Any], says: str, tmp_path
 @pytest.mark.parametrize(
     "access",
     [
-        {"prometheus": 0}, {"prometheus": "9090"}, {"prometheus": True}, {"link_minutes": 0},
-        {"session_hours": 10**6}, {"proxy": {}}, {"proxy": {**PROXY, "addresses": []}},
+        {"prometheus": 0}, {"prometheus": "9090"}, {"prometheus": True}, {"proxy": {}},
+        {"proxy": {**PROXY, "addresses": []}},
         {"proxy": {**PROXY, "addresses": ["proxy.lab"]}}, {"proxy": {**PROXY, "header": "X: Y"}}, {"hosts": None},
     ],
     ids=str,
@@ -94,5 +94,5 @@ def test_systemd_hears_that_it_goes_on(tmp_path: Path, monkeypatch: pytest.Monke
         heard.bind(str(tmp_path / "notify"))
         heard.settimeout(5)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        service._alive()
+        service._tell_watchdog()
         assert heard.recv(100) == b"WATCHDOG=1"
