@@ -3,38 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from gpuadmin.common.records.moving import MovedHome as Home
 from gpuadmin.common.text import counted, listed, size_words
 
 Answer = Mapping[str, Any]
 COPIED = ("copied", "changing", "late")  # steps of record.py on the storage host in which most of a home is there
-
-
-@dataclass(frozen=True)
-class Home:
-    """A person's home on a node. ``main``: it becomes the home. ``checksum``: of what the storage host has placed."""
-
-    name: str
-    uid: int
-    host: str
-    main: bool
-    there: bool
-    device: int
-    inode: int
-    files: int = 0
-    bytes: int = 0
-    checksum: str = ""
-
-    def part(self, address: str) -> dict[str, Any]:
-        """As the storage host is told of it."""
-        keys = ("name", "uid", "host", "main", "there", "device", "inode")
-        return {**{key: getattr(self, key) for key in keys}, "address": address, "size": self.bytes}
-
-    def old(self) -> dict[str, Any]:
-        """As its node is told of it."""
-        return {key: getattr(self, key) for key in ("name", "uid", "device", "inode", "checksum")}
 
 
 @dataclass(frozen=True)
@@ -122,8 +98,13 @@ def decide(people: Mapping[str, int], cluster: Cluster) -> Decision:
 
 
 def _home(name: str, uid: int, host: str, move: Move, found: Answer) -> Home:
-    return Home(name, uid, host, move.main == host, move.main is None, found["device"], found["inode"], found["files"],
-                found["bytes"])  # fmt: skip
+    return Home(name, uid, host, move.main == host, move.main is None, found["device"], found["inode"], "begun", "",
+                found["files"], found["bytes"])  # fmt: skip
+
+
+def get_home(found: Answer) -> Home:
+    """Given a home as the storage host reports it, return it."""
+    return Home(**{one.name: found[one.name] for one in fields(Home)})
 
 
 def _to_fetch(name: str, cluster: Cluster) -> dict[str, Answer]:
@@ -136,8 +117,7 @@ def _unfinished(name: str, uid: int, cluster: Cluster) -> Iterator[Home]:
     """Homes that are at their place on the storage host while the old ones are not set aside, or not known to be."""
     for host, one in cluster.records(name).items():
         if one.get("placed") and one["step"] != "aside" and host in cluster.nodes:
-            yield Home(name, uid, host, one["main"], one["there"], one["device"], one["inode"], one["files"],
-                       one["bytes"], one["checksum"])  # fmt: skip
+            yield replace(get_home(one), uid=uid)
 
 
 def _anything(name: str, cluster: Cluster) -> bool:

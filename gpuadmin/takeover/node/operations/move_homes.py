@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import background
@@ -14,20 +14,14 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import STATE
 from ansible_collections.gpuadmin.node.plugins.module_utils.unit import available, unit_name, working
 
+from gpuadmin.common.records.people import PersonEntry
+
 from ..moving import access, aside, jobs, looking, moved, placing, record
-from ..moving.aside import Old
+from ..moving.record import Part
 from ..renumbering import closing
 
 VERB = jobs.VERB
 SECONDS = 1.0  # between two looks at how far a job is
-
-
-@dataclass(frozen=True)
-class Person:
-    """Somebody, with the uid that they have everywhere."""
-
-    name: str
-    uid: int
 
 
 @dataclass(frozen=True)
@@ -69,11 +63,9 @@ class Document:
     #: Whether this host serves the homes.
     serves: bool = False
     #: The people that it is about.
-    people: Sequence[Person] = ()
-    #: The homes that the storage host fetches.
-    parts: Sequence[Mapping[str, Any]] = ()
-    #: The old homes on this node.
-    old: Sequence[Old] = ()
+    people: Sequence[PersonEntry] = ()
+    #: The homes: that the storage host fetches, or the old ones on this node.
+    homes: Sequence[Part] = ()
     #: Name → address and host key of the nodes; for ``look``, of a node, the address that the storage host has.
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: The key that is let in.
@@ -107,8 +99,7 @@ def operate(document: Document, check: bool) -> Answer:
         placing.leave(document.path, state, document.skeleton)
         return Answer(["the key of this run is gone"])
     if document.step == "let-in":
-        homes = [{key: value for key, value in asdict(one).items() if key != "checksum"} for one in document.old]
-        access.let_in(host, document.key, document.path, homes)
+        access.let_in(host, document.key, document.path, document.homes)
         return Answer(["the storage host may fetch these homes"])
     if document.step == "let-out":
         access.let_out(host)
@@ -148,25 +139,25 @@ def _look(document: Document, host: Host, wanted: Mapping[str, int]) -> dict[str
 
 def _compared(document: Document, state: str) -> dict[str, Any]:
     parts, problems = [], {}
-    for one in document.parts:
-        name, node = str(one["name"]), str(one["host"])
+    for one in document.homes:
         try:
-            parts.append({"name": name, "host": node, "missing": moved.missing(document.path, state, name, node)})
+            missing = moved.missing(document.path, state, one.name, one.host)
+            parts.append({"name": one.name, "host": one.host, "missing": missing})
         except (NodeError, OSError) as error:
-            problems[name] = in_words(error)
+            problems[one.name] = in_words(error)
     return {"parts": parts, "problems": problems}
 
 
 def _words(document: Document) -> list[str]:
     if document.step == "aside":
-        return [f"{one.name}: moved to the storage host, the old home renamed" for one in document.old]
-    return [f"{one.name}: the old home deleted" for one in document.old] if document.step == "discard" else []
+        return [f"{one.name}: moved to the storage host, the old home renamed" for one in document.homes]
+    return [f"{one.name}: the old home deleted" for one in document.homes] if document.step == "discard" else []
 
 
 def _fetched(document: Document) -> Answer:
     arguments = {
-        "parts": [dict(one) for one in document.parts], "root": document.path, "workers": document.workers,
-        "skeleton": document.skeleton, "state": document.state_directory,
+        "homes": [vars(one) for one in document.homes], "nodes": document.nodes, "root": document.path,
+        "workers": document.workers, "skeleton": document.skeleton, "state": document.state_directory,
     }  # fmt: skip
     if document.step == "copy":
         done = background.perform(VERB, jobs.copy, arguments)
@@ -197,9 +188,9 @@ def _taken(arguments: Mapping[str, Any], run_id: str, done: Collection[str]) -> 
 
 def _taken_back(document: Document, state: str) -> Answer:
     done, problems = [], {}
-    own: dict[str, list[record.Part]] = {}
-    for one in document.parts:
-        part = record.load(state, str(one["name"]), str(one["host"]))
+    own: dict[str, list[Part]] = {}
+    for one in document.homes:
+        part = record.load(state, one.name, one.host)
         if part is not None:
             own.setdefault(part.name, []).append(part)
     for name, parts in own.items():
@@ -212,9 +203,9 @@ def _taken_back(document: Document, state: str) -> Answer:
     return Answer(words, {"moved": {"parts": done, "problems": problems}})
 
 
-def _each(document: Document, function: Callable[[str, str, Old], Any], state: str) -> Answer:
+def _each(document: Document, function: Callable[[str, str, Part], Any], state: str) -> Answer:
     done, problems = [], {}
-    for one in document.old:
+    for one in document.homes:
         try:
             function(document.path, state, one)
             done.append(one.name)
@@ -229,8 +220,8 @@ def _each(document: Document, function: Callable[[str, str, Old], Any], state: s
 
 def _recorded(document: Document, state: str) -> Answer:
     """What nodes have done is written down: an old home is aside, or it is gone and nothing is left to be known."""
-    for one in document.parts:
-        part = record.load(state, str(one["name"]), str(one["host"]))
+    for one in document.homes:
+        part = record.load(state, one.name, one.host)
         if part is None:
             continue
         if document.step == "forget":
