@@ -109,13 +109,19 @@ class Prunable:
 
 
 @dataclass(frozen=True)
-class NodeImages:
-    """The images that a node holds, runs and boots next. `receives`: the one that was asked for."""
+class Roots:
+    """The image that a node runs, and the roots that it boots next."""
 
     running: str
     current: str
     trial: str
     image: Optional[str]
+
+
+@dataclass(frozen=True)
+class NodeImages(Roots):
+    """The images that a node holds, runs and boots next. `receives`: the one that was asked for."""
+
     held: dict[str, str]
     confirmed: list[str]
     receives: Optional[Receives] = None

@@ -516,8 +516,8 @@ def test_every_report_that_is_read_has_a_shape() -> None:
 def test_what_this_very_machine_says_is_understood() -> None:
     """Node code, run here: no report of an honest host is refused for a field that only tests have."""
     look: Any = {"uid_first": 20000, "uid_last": 29999}
-    parsed("status", node_status.collect(**look, disks={"homes": "/"}, node=True))
-    parsed("power", node_power.collect(node=True, **look))
+    parsed("status", to_plain(node_status.collect(**look, disks={"homes": "/"}, node=True)))
+    parsed("power", to_plain(node_power.collect(node=True, **look)))
     parsed("command", answering.answer("echo a; exit 3"))
     seen = node_gpus.look(seconds=5)
     parsed("gpus", {**seen.to_report(), "answering": 0, "broken": [], "worse": []})
