@@ -76,14 +76,9 @@ def test_the_newest_complete_backup(tmp_path: Path) -> None:
     stored(directory, "20261121T010203Z-daily", "2026-11-21T03:00:00Z")
     (directory / "20261122T010203Z-daily").mkdir()  # it is being made
     assert status.newest_backup(str(directory)) == Newest(
-        "20261121T010203Z-daily",
-        "2026-11-21T01:02:03Z",
-        1,
-        1,
-        1,
-        {"backup1": "2026-11-21T02:00:00Z"},
+        "20261121T010203Z-daily", "2026-11-21T01:02:03Z", 1, 1, 1, {"backup1": "2026-11-21T02:00:00Z"},
         {"backup1": ["minji"]},
-    )
+    )  # fmt: skip
 
 
 def test_gpus_that_cannot_be_seen_are_not_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

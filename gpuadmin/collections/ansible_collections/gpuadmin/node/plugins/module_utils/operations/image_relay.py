@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from gpuadmin.common.records.images import ChainLink
 
@@ -36,16 +36,15 @@ class Document:
 
 
 def operate(document: Document, check: bool) -> Answer:
-    link = relay.link_from(asdict(document.link))
     places, remarks = Places(), []
     if (
         not check  # guard: check mode writes no key
-        and link is not None
+        and document.link.port
     ):
         try:
             chain_key.store(places, document.key)
-            if link.previous is not None:
-                relay.start(document.name, link, places, document.code, document.python)
+            if document.link.previous:
+                relay.start(document.name, document.link, places, document.code, document.python)
         except (NodeError, OSError) as error:
             remarks.append(f"the image comes from the store and not along the chain: {in_words(error)}")
     return Answer(more={"remarks": remarks})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from gpuadmin.common.records.wipes import ClearLeftovers as Document
@@ -23,7 +23,7 @@ def operate(document: Document, check: bool) -> Answer:
         # guard: check mode clears no leftovers
         and not check
     ):
-        order = asdict(replace(document, only=[one.name for one in found]))
+        order = replace(document, only=[one.name for one in found])
         cleared = background.perform("clear-leftovers", clear_leftovers, order)
     problems = [f"{name}: {word}" for name, one in cleared.items() for word in one["words"]]
     kept = [f"{name}: {', '.join(one['words'])}" for name, one in cleared.items() if one["archive"] is None]

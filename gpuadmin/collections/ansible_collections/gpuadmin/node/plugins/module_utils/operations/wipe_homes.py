@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from gpuadmin.common.records.wipes import WipeHomes as Document
 
@@ -21,4 +21,4 @@ def operate(document: Document, check: bool) -> Answer:
     )
     if check:  # guard: check mode empties no trash
         return Answer.of(plan)
-    return Answer.of(plan, deleted=background.perform("wipe-homes", empty_trash, asdict(replace(document, users=()))))
+    return Answer.of(plan, deleted=background.perform("wipe-homes", empty_trash, replace(document, users=())))

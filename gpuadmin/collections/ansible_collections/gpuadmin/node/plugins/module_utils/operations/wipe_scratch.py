@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from gpuadmin.common.records.wipes import WipeScratch as Document
@@ -18,5 +17,5 @@ EACH = "scratch"
 def operate(document: Document, check: bool) -> Answer:
     if check:  # guard: check mode wipes no scratch
         return Answer.of(scratch.observe_and_compute(scratch.build_request(document)), deleted={})
-    done: Any = background.perform("wipe-scratch", wipe_scratch, asdict(document))
+    done: Any = background.perform("wipe-scratch", wipe_scratch, document)
     return Answer(done["operations"], {**done["report"], "deleted": done["done"]}, done["conflicts"])
