@@ -19,8 +19,6 @@ sys.path.insert(0, node.rpartition("/ansible_collections/")[0])
 sys.dont_write_bytecode = True
 from ansible_collections.gpuadmin.node.plugins.module_utils import cgroups
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, proof, reconcile, telling
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import gpu_grants
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations.gpu_grants import Document, Wanted
 
 rounds, people = int(sys.argv[1]), int(sys.argv[2])
 uids = range(30000, 30000 + people)
@@ -50,11 +48,11 @@ def unit(uid, *options):
     return ("systemd-run", "--quiet", f"--slice=user-{uid}.slice", *options)
 
 def operate(**document):
-    answer = gpu_grants.operate(Document(**document), False, places)
+    answer = operations.change_grants(GrantsOrder(**document), False, places)
     assert not answer.report["problems"], answer.report
 
 def grant(number, uid, gpu):
-    return Wanted(f"granting-{number}", f"p{uid}", uid, int(time.time()) + 3600, "root", gpus=[gpu])
+    return WantedGrant(f"granting-{number}", f"p{uid}", uid, int(time.time()) + 3600, "root", gpus=[gpu])
 
 def state():
     found = {}
@@ -108,7 +106,7 @@ finally:
     open(over, "w").close()
     subprocess.run(("systemctl", "stop", "granting-loop.service", *(f"granting-{uid}" for uid in uids)), check=False)
     ending = ["granting-loop", *(f"granting-{number}" for number in range(rounds))]
-    gpu_grants.operate(Document(end=ending), False, places)
+    operations.change_grants(GrantsOrder(end=ending), False, places)
     run("systemctl", "start", "gpuadmin-gpu-gate.timer")
     os.unlink(over)
 '''

@@ -21,11 +21,11 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import actions
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import wipe_homes, wipe_scratch
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, scratch, term_facts
 
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.common.records.backups import BackupOrder
+from gpuadmin.common.records.wipes import WipeHomes, WipeScratch
 from gpuadmin.config.load import load_settings
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.term import current_term
@@ -202,7 +202,7 @@ class Cluster:
             if not term.get("wipe"):
                 return [], {}, []
             request = as_document(
-                wipe_homes, root=str(self.storage.root), backup=term["backup"], users=term["wipe"], **self._common()
+                WipeHomes, root=str(self.storage.root), backup=term["backup"], users=term["wipe"], **self._common()
             )
             plan = homes.converge(request, check=check)
             report = plan.report()
@@ -210,7 +210,7 @@ class Cluster:
                 report["deleted"] = homes.empty_trash(request)
             return plan.operations, report, plan.conflicts
         order = as_document(
-            wipe_scratch, people=term["people"], items=term.get("scratch", {}).get(host, []),
+            WipeScratch, people=term["people"], items=term.get("scratch", {}).get(host, []),
             directories=[str(self.docker(host))],
         )  # fmt: skip
         request_ = scratch.build_request(order)
@@ -244,9 +244,9 @@ class Cluster:
         }  # fmt: skip
 
 
-def as_document(operation: Any, **given: Any) -> Any:
+def as_document(record: type, **given: Any) -> Any:
     """Given what a role hands to an operation, return what the operation gets; it refuses what it does not know."""
-    return documents.parse(operation.Document, given, operation.__name__, templated=True)
+    return documents.parse(record, given, record.__name__, templated=True)
 
 
 def make_root(root: Path) -> None:

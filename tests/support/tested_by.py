@@ -4,7 +4,8 @@ from __future__ import annotations
 
 #: Files whose tests are elsewhere than in tests/unit/node/PACKAGE/test_FILE.py: the tests, and why they are there.
 TESTED_BY = {
-    "slurm/draining.py": ("unit/node/operations/test_slurm_drain.py", "what verbs drain and let take jobs again"),
+    "slurm/draining.py": ("unit/node/slurm/test_operations.py", "what verbs drain and let take jobs again"),
+    "slurm/queue_report.py": ("unit/node/slurm/test_exceptions.py", "the queue, with what an admin has excepted"),
     "slurm/gpu_book.py": ("unit/node/slurm/test_booking.py", "what people see of bookings"),
     "slurm/gpu_refusals.py": ("unit/node/slurm/test_gpu.py", "why Slurm refuses what is asked for with `gpu`"),
     "slurm/gpu_words.py": ("unit/node/slurm/test_gpu.py", "what `gpu` understands and says"),
@@ -35,15 +36,12 @@ TESTED_BY = {
     "disk/filling.py": ("unit/node/limits/test_room.py", "it says what is left there"),
     "disk/owned.py": ("unit/node/disk/test_command.py", "a file for each person, of whom it is"),
     "diagnosis/amounts.py": ("unit/node/disk/test_told.py", "it reads what is told there"),
-    "operations/disk_amounts.py": ("unit/node/disk/test_told.py", "what is held, and what is told, together"),
-    "operations/disk_room.py": ("unit/node/limits/test_room.py", "a look and an answer around it"),
     "peercred_service.py": ("unit/node/accounts/test_docker_self.py", "by the two services that it is for"),
     "cli.py": ("unit/node/test_operations.py", "run as a node runs it"),
     "diagnosis/home.py": ("unit/node/diagnosis/test_host.py", "a home is on what its host has mounted"),
     "diagnosis/sessions.py": ("unit/node/diagnosis/test_host.py", "what the kernel counts of a person on a host"),
     "diagnosis/subject.py": ("unit/node/diagnosis/test_collect.py", "what all parts are given"),
     "bounded.py": ("unit/node/diagnosis/test_collect.py", "by what all parts of a diagnosis are bounded"),
-    "operations/gpu_grants.py": ("unit/node/operations/test_gpu_gate.py", "grants as a verb asks for them"),
     "gpus/mig_devices.py": ("unit/node/gpus/test_device_files.py", "what it records is what a grant opens"),
     "slurm/following.py": (
         "unit/node/gpus/test_reconcile.py",

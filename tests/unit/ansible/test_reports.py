@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import answering
-from ansible_collections.gpuadmin.node.plugins.module_utils import power as node_power
-from ansible_collections.gpuadmin.node.plugins.module_utils import status as node_status
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect as node_diagnosis
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.documents import to_plain
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import look as node_gpus
+from ansible_collections.gpuadmin.node.plugins.module_utils.host import shutdown as node_power
+from ansible_collections.gpuadmin.node.plugins.module_utils.host import status as node_status
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import term_facts
 from hypothesis import given, settings

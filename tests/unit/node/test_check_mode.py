@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import background
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin import Observed
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, pruning
 from ansible_collections.gpuadmin.node.plugins.module_utils.documents import to_plain
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions, terminals
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import admin_account
 
 from tests.support.operations import ask
 from tests.support.sites import public_key
@@ -185,8 +185,8 @@ def test_check_mode_tells_nobody_and_ends_nothing(monkeypatch: pytest.MonkeyPatc
 
 def test_check_mode_makes_no_admin_account(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    monkeypatch.setattr(admin_account, "execute", lambda *given: made.append(given))
-    monkeypatch.setattr(admin_account, "observe", lambda wanted: Observed())
+    monkeypatch.setattr(operations, "execute", lambda *given: made.append(given))
+    monkeypatch.setattr(operations, "observe", lambda wanted: Observed())
     wanted = {"name": "gpuadmin", "uid": 900, "home": "/var/home/gpuadmin", "key": public_key("admin"),
               "homes": "/home", "uid_first": 20000, "uid_last": 49999}  # fmt: skip
     answer = look("admin_account", wanted)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import amounts as part
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk import command, told
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import command, operations, told
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import directories
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.people import Held
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Place
@@ -15,7 +15,6 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, records
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import OF_HOMES, Amounts, OwnAmounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import disk_amounts
 
 from tests.support.role_variables import rendered
 
@@ -87,15 +86,15 @@ def test_a_check_names_who_is_above_it(homes: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(command, "known", lambda state, record: FOUND)
     monkeypatch.setattr(told, "read_mountinfo", lambda: table(homes.parent))
     sua = OwnAmounts(["sua"], "unlimited")
-    document = disk_amounts.Document("400G", "unlimited", [sua], str(homes), str(homes.parent))
-    said = disk_amounts.operate(document, True, places).operations
+    document = operations.DiskAmounts("400G", "unlimited", [sua], str(homes), str(homes.parent))
+    said = operations.hold_amounts(document, True, places).operations
     assert said == [
         f"{homes}: a home may have 400.0 GB; sua: as much as there is",
         f"{homes}: above it from the start, and told so: minji (460.0 GB of 400.0 GB)",
     ]
     assert list(homes.iterdir()) == []
-    assert disk_amounts.operate(document, False, places, str(homes / "docker")).operations == said
-    assert disk_amounts.operate(document, False, places, str(homes / "docker")).operations == []
+    assert operations.hold_amounts(document, False, places, str(homes / "docker")).operations == said
+    assert operations.hold_amounts(document, False, places, str(homes / "docker")).operations == []
     assert amounts.of_home(str(homes), "minji") is not None
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Outcome
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan
@@ -12,7 +13,6 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, leaving, reconcile, telling
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import accounts
 
 from tests.support.gated_host import GatedHost, gated_host
 
@@ -25,14 +25,14 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
     for name, gpu in (("minji", "0"), ("jiho", "1")):
         grants.write(Grant(f"of-{name}", name, found.people[name], [gpu], 1, FAR, "root@nas"), found.places.state)
     found.go(2000)
-    monkeypatch.setattr(accounts, "converge", lambda *_, **__: Outcome(False, Plan(DesiredState()), {}))
+    monkeypatch.setattr(operations, "converge", lambda *_, **__: Outcome(False, Plan(DesiredState()), {}))
     monkeypatch.setattr(telling, "Places", lambda **_: found.places)
     found.told.clear()
     return found
 
 
 def converged(people: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
-    return accounts.operate(accounts.Document(**people), check).result("users")
+    return operations.converge_accounts(operations.AccountsOrder(**people), check).result("users")
 
 
 MINJI = {"name": "minji", "uid": 20000}

@@ -7,7 +7,6 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import background, documents
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import jobs
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import image_job
 
 from gpuadmin.common.records.images import ChainLink, ImageOptions, ImageOrder
 from tests.support.operations import ask
@@ -19,7 +18,7 @@ def push(*, check: bool = False, **more: object) -> dict[str, Any]:
 
 
 def test_the_operation_knows_the_table() -> None:
-    (kind, _needed) = documents.find_fields(image_job.Document)["action"]
+    (kind, _needed) = documents.find_fields(ImageOrder)["action"]
     assert list(typing.get_args(kind)) == list(jobs.STEPS)
 
 

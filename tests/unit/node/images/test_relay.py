@@ -21,6 +21,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     chain_key,
+    operations,
     publish,
     records,
     relay,
@@ -38,7 +39,6 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.chain_key imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.follower import Follower
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import Manifest, Stream
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import image_relay
 
 from gpuadmin.common.records.images import ChainLink, ImageOrder
 from gpuadmin.images.chain_key import make_key
@@ -536,7 +536,7 @@ def test_what_the_kernel_says_of_ports() -> None:
 
 
 def call(monkeypatch: pytest.MonkeyPatch, run: Path, pem: str, *, check: bool) -> dict[str, Any]:
-    monkeypatch.setattr(image_relay, "Places", lambda: Places(run=str(run)))
+    monkeypatch.setattr(operations, "Places", lambda: Places(run=str(run)))
     arguments = {"name": "one", "link": {"port": 7370, "previous": "", "next": "10.0.0.2"}, "key": pem}
     return ask("image_relay", arguments, check=check)
 

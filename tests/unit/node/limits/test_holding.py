@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, qgroups
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import operations as accounts_operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Outcome
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk import filling, told
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import filling, operations, told
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amounts, holding, room
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import Amounts, OwnAmounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import accounts as accounts_operation
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import disk_amounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import OF_PEOPLE
 
 from tests.support.people_disk import MINJI, Disk, as_minji, disk
@@ -244,8 +243,8 @@ def test_without_the_setting_nothing_is_left(docker: Docker) -> None:
     assert (facts.st_mode & 0o777, facts.st_uid) == (0o400, MINJI)
     assert "your Docker data on this node: 99.6 MB of 100.0 MB (99%)" in (docker.warnings / "minji.en").read_text()
     said = docker.hold("unlimited", check=True).done
-    answer = disk_amounts.operate(
-        disk_amounts.Document("unlimited", "unlimited", amounts_data=str(docker.data)), False, docker.places,
+    answer = operations.hold_amounts(
+        operations.DiskAmounts("unlimited", "unlimited", amounts_data=str(docker.data)), False, docker.places,
         str(docker.warnings),
     )  # fmt: skip
     assert list(answer.operations) == said
@@ -372,7 +371,9 @@ def test_amounts_that_fail_do_not_deny_what_was_done_to_accounts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / amounts.RECORD).write_text("{")
-    monkeypatch.setattr(accounts_operation, "converge", lambda *_, **__: Outcome(True, Plan(DesiredState()), {}))
-    (problem,) = accounts_operation.operate(accounts_operation.Document(state_directory=str(tmp_path)), False).conflicts
+    monkeypatch.setattr(accounts_operations, "converge", lambda *_, **__: Outcome(True, Plan(DesiredState()), {}))
+    (problem,) = accounts_operations.converge_accounts(
+        accounts_operations.AccountsOrder(state_directory=str(tmp_path)), False
+    ).conflicts
     assert problem.startswith("the accounts are done, amounts of Docker's data are not: ")
     assert "amounts.json is damaged" in problem

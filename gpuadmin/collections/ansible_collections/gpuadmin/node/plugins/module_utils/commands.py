@@ -40,7 +40,7 @@ PLAIN_COMMANDS = {
     "queue-told": ".slurm.told",
     "queue-measured": ".metrics.queueing",
     "queue-asked": ".slurm.asked",
-    "queue-shown": ".operations.slurm_queue",
+    "queue-shown": ".slurm.queue_report",
 }
 IMAGE_COMMANDS = (
     "take-identity",

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from gpuadmin.common.waiting import FULL
 
 from .errors import NodeError, in_words
+from .host.status import disk
 from .slurm import draining
-from .status import disk
 
 #: A disk with fewer free bytes than LEAST, or than a PART-th of a small disk, is full; so is one with fewer free inodes
 #: than a PART-th. It has room again with AGAIN times as much.
