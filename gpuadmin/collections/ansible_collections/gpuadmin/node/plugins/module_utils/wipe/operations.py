@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from gpuadmin.common.records.people import PersonEntry
@@ -41,7 +41,7 @@ class TermFacts:
 @operation("term_facts", TermFacts, role="semester", looks=True)
 def report_term(document: TermFacts, check: bool) -> Answer:
     facts = term_facts.collect(
-        people.parse(map(asdict, document.people)),
+        people.parse(document.people),
         home_root=document.home_root,
         mountpoint=document.mountpoint,
         backup_directory=document.backup_directory,
