@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import background
@@ -86,7 +86,7 @@ def move_docker(document: DockerMove, check: bool) -> Answer:
     if document.step == "look":
         found = root_docker.look(root_docker.daemon())
         moved = carried.load(document.state_directory, document.name, document.uid) if document.name else None
-        return Answer((), {"root_docker": {**found, "moved": asdict(moved) if moved else None}})
+        return Answer((), {"root_docker": replace(found, moved=moved)})
     things = [
         *(f"image {one}" for one in document.images),
         *(f"volume {one}" for one in document.volumes),
