@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuadmin.accounts.requests import known
 from gpuadmin.common.amounts import disk_amount
+from gpuadmin.common.records.moving import MovedHome
 from gpuadmin.common.text import counted, listed, size_words
 from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.schema.limits import Limits
@@ -18,7 +19,7 @@ from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session, opened
 from gpuadmin.takeover.actions.shared.moving_homes import PLAYBOOK, Moving, moving_of
 from gpuadmin.takeover.adoption import home_plan
-from gpuadmin.takeover.adoption.home_plan import Decision, Home
+from gpuadmin.takeover.adoption.home_plan import Decision
 
 GO_ON = "gpuadmin move-homes continues where it stopped"
 
@@ -197,7 +198,7 @@ def _copy(moving: Moving, found: Decision, seen: Mapping[str, Any]) -> bool:
     return False
 
 
-def _fetching(moving: Moving, step: str, homes: Sequence[Home], done: Iterable[str] = ()) -> dict[str, Any]:
+def _fetching(moving: Moving, step: str, homes: Sequence[MovedHome], done: Iterable[str] = ()) -> dict[str, Any]:
     nodes = {one.host: {"address": moving.address(one.host)} for one in homes}
     return moving.document(moving.server, step, homes=homes, nodes=nodes, done=sorted(done))
 
@@ -237,7 +238,7 @@ def _take(moving: Moving, found: Decision, done: set[tuple[str, str]]) -> None:
     moving.unknown |= waiting
 
 
-def _aside(moving: Moving, old: Sequence[Home]) -> set[tuple[str, str]]:
+def _aside(moving: Moving, old: Sequence[MovedHome]) -> set[tuple[str, str]]:
     """Have the old homes renamed, of a person all or none. Returns which are."""
     asides = {
         host: moving.document(host, "aside", homes=[one for one in old if one.host == host])
@@ -263,7 +264,7 @@ def _aside(moving: Moving, old: Sequence[Home]) -> set[tuple[str, str]]:
     return {(one.name, one.host) for one in here}
 
 
-def _take_back(moving: Moving, homes: Sequence[Home], done: Collection[tuple[str, str]]) -> None:
+def _take_back(moving: Moving, homes: Sequence[MovedHome], done: Collection[tuple[str, str]]) -> None:
     """Where an old home cannot be renamed, nothing of that person's is moved: all is as it was before the last step."""
     renamed = [one for one in homes if (one.name, one.host) in done]
     backs = {

@@ -123,18 +123,19 @@ def _list_entries(
     if isinstance(names, Failed):
         return [], 0, bounds.line(names.why)
     paths = [os.path.join(path, one) for one in sorted(names)[: bounds.MOST]]
-    found = []
-    for where, seen in in_turn(
-        partial(_look_at_entry, place), _plain_first(paths, mounts), seconds=SECONDS, total=TOTAL
-    ):
-        entry = seen
-        # anybody can mount over their own home what root cannot look at, or what never answers (fuse(4))
-        if isinstance(seen, Failed):  # guard: what one home does hides no other
-            entry = Entry(_shorten(where), "unknown", None, None, None, bounds.line(seen.why))
-        owner = None if entry.uid is None else name_of(entry.uid)
-        entry.owner = None if owner is None else bounds.name(owner)
-        found.append(entry)
+    seen = in_turn(partial(_look_at_entry, place), _plain_first(paths, mounts), seconds=SECONDS, total=TOTAL)
+    found = [_build_entry(where, entry) for where, entry in seen]
+    for one in found:
+        owner = None if one.uid is None else name_of(one.uid)
+        one.owner = None if owner is None else bounds.name(owner)
     return sorted(found, key=lambda one: one.name), len(names) - len(paths), None
+
+
+def _build_entry(path: str, seen: Entry | Failed) -> Entry:
+    """Anybody can mount something over their own home that root cannot look at, or that never answers (fuse(4))."""
+    if isinstance(seen, Failed):  # guard: what one home does hides no other
+        return Entry(_shorten(path), "unknown", None, None, None, bounds.line(seen.why))
+    return seen
 
 
 def _shorten(path: str) -> str:

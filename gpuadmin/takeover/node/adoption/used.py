@@ -24,7 +24,7 @@ _UNITS = ("systemctl", "--no-pager", "--type=service", "--all", "--property=Id,U
 
 def used(place: Place, text: str | None = None, now: float | None = None) -> Used:
     """Of people, a unit that runs as them, and the days since their last login. ``text``: of systemctl, for tests."""
-    whose = {one.name: one.uid for one in people(place)[: bounds.MOST]}
+    whose = {one.name: one.uid for one in people(place)[: bounds.MOST] if one.uid is not None}
     if text is None:
         text = look(_UNITS).stdout if os.path.isdir("/run/systemd/system") else ""
     owned = {name: unit for name, unit in units(text).items() if name in whose}
