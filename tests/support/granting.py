@@ -18,11 +18,11 @@ node = os.path.realpath("/var/lib/gpuadmin/lib/gpuadmin_node")
 sys.path.insert(0, node.rpartition("/ansible_collections/")[0])
 sys.dont_write_bytecode = True
 from ansible_collections.gpuadmin.node.plugins.module_utils import cgroups
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, proof, reconcile, telling
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, reconcile, trials
 
 rounds, people = int(sys.argv[1]), int(sys.argv[2])
 uids = range(30000, 30000 + people)
-places = telling.Places(lookup=lambda name: (int(name[1:]),) * 2 if name[1:].isdigit() else None)
+places = gate.Places(lookup=lambda name: (int(name[1:]),) * 2 if name[1:].isdigit() else None)
 settings = gate.read(places.settings)
 files = [path for paths in settings.gpus.values() for path in paths]
 over = "/run/granting-is-over"
@@ -59,7 +59,7 @@ def state():
     for uid in uids:
         name = f"user-{uid}.slice"
         drop_ins = sorted(glob.glob(f"/run/systemd/system.control/{name}.d/*"))
-        opens = proof.opens(cgroups.cgroup_of(name), files)
+        opens = trials.opens(cgroups.cgroup_of(name), files)
         shown = run("systemctl", "show", name, "-p", "DevicePolicy,DeviceAllow")
         # in which order systemd has a list depends on what it was told before
         found[name] = [sorted(shown.splitlines()), opens,
@@ -92,7 +92,7 @@ try:
     for number in range(rounds):
         uid = uids[1 + number % (people - 1)]
         times["grant"].append(timed(lambda: operate(grant=grant(number, uid, "0"))))
-        assert proof.opens(cgroups.cgroup_of(f"user-{uid}.slice"), files) == files[:1]
+        assert trials.opens(cgroups.cgroup_of(f"user-{uid}.slice"), files) == files[:1]
         times["end"].append(timed(lambda: operate(end=[f"granting-{number}"])))
         told = gate.properties(gate.allowed(settings))
         times["plain"].append(timed(lambda: run("systemctl", "set-property", "--runtime", f"user-{uid}.slice", *told)))

@@ -14,19 +14,17 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import background, f
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, NothingBegun
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import (
-    checked,
     gate,
     grants,
     kernels,
-    mig_devices,
+    mig,
     operations,
     pci,
-    proof,
     reconcile,
-    tried,
+    trials,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.kernels import Installed
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice, Waiting
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig import MigDevice, Waiting
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.operations import WantedGrant
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import operations as root_operations
@@ -89,7 +87,7 @@ def test_a_gate_that_was_found_open_is_a_difference(
 ) -> None:
     """So drift says it, and a run that closes it says what it did."""
     closed(host, tmp_path)
-    monkeypatch.setattr(tried, "problems", lambda root: ["ssh.service: /dev/gpu1 can be opened, and is not granted"])
+    monkeypatch.setattr(gate, "problems", lambda root: ["ssh.service: /dev/gpu1 can be opened, and is not granted"])
     for check in (True, False):
         done = closed(host, tmp_path, check=check).result()
         assert done["operations"] == ["close the gate: ssh.service: /dev/gpu1 can be opened, and is not granted"]
@@ -130,11 +128,11 @@ def test_a_look_says_who_has_the_gpu_open_now(host: GatedHost, tmp_path: Path, m
 def test_a_grant_tries_what_it_changes(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a hundred people on a node nobody waits for the trial of all; what is known of the host stays as it was."""
     host.go()
-    record = Path(host.places.run) / tried.RECORD
+    record = Path(host.places.run) / gate.RECORD
     before = record.read_text()
     asked = []
     monkeypatch.setattr(
-        proof, "opens", lambda cgroup, paths, seconds: asked.append(Path(cgroup).name) or host.opens(cgroup, paths)
+        trials, "opens", lambda cgroup, paths, seconds: asked.append(Path(cgroup).name) or host.opens(cgroup, paths)
     )
     operations.change_grants(operations.GrantsOrder(wanted()), False, host.places)
     assert set(asked) == {"user-20000.slice"}
@@ -160,7 +158,7 @@ def divided(host: GatedHost, tmp_path: Path) -> None:
     settings = json.loads(Path(host.places.settings).read_text())
     settings["gpus"] = {"GPU-a": ["/dev/nvidia0"], "GPU-b": ["/dev/nvidia1"], **parts}
     Path(host.places.settings).write_text(json.dumps(settings))
-    mig_devices.write([MigDevice(name, "GPU-b", "1g.10gb", files) for name, files in parts.items()], host.places.run)
+    mig.write([MigDevice(name, "GPU-b", "1g.10gb", files) for name, files in parts.items()], host.places.run)
 
 
 def granted(host: GatedHost, who: int, **other: Any) -> list[str]:
@@ -199,7 +197,7 @@ def test_who_asks_for_a_number_gets_whole_gpus(host: GatedHost, tmp_path: Path) 
 @pytest.mark.holds("a GPU that waits to be divided is granted to nobody")
 def test_what_waits_to_be_divided_is_granted_to_nobody(host: GatedHost, tmp_path: Path) -> None:
     divided(host, tmp_path)
-    mig_devices.wait(Waiting(["GPU-a", "GPU-b"]), host.places.run)
+    mig.wait(Waiting(["GPU-a", "GPU-b"]), host.places.run)
     for request in ({"number": 0, "gpus": ["0"]}, {"number": 0, "gpus": ["MIG-1"]}):
         with pytest.raises(NodeError, match="nobody is granted it until that is done"):
             granted(host, 1, **request)
@@ -207,7 +205,7 @@ def test_what_waits_to_be_divided_is_granted_to_nobody(host: GatedHost, tmp_path
         granted(host, 1, number=1)
     with pytest.raises(NodeError, match="there is no MIG device"):
         granted(host, 1, number=0, mig="1g.10gb")
-    mig_devices.wait(Waiting(), host.places.run)
+    mig.wait(Waiting(), host.places.run)
     assert granted(host, 1, number=1) == ["GPU-a"]
 
 
@@ -346,7 +344,7 @@ class DriverHost:
         monkeypatch.setattr(kernels, "look", lambda: self.seen)
         monkeypatch.setattr(pci, "devices", lambda names: [])
         self.kept: list[Installed] = []  # what was there when the check was made that others are told of
-        monkeypatch.setattr(checked, "check", lambda: self.kept.append(self.seen))
+        monkeypatch.setattr(kernels, "check", lambda: self.kept.append(self.seen))
         monkeypatch.setattr(operations, "open_session", lambda seconds: self.sessions.append("open"))
         monkeypatch.setattr(operations, "close_session", lambda: self.sessions.append("closed"))
         monkeypatch.setattr(background, "perform", self.perform)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import cgroups
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, jobs
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants
 from ansible_collections.gpuadmin.node.plugins.module_utils.host import facts
 from ansible_collections.gpuadmin.node.plugins.module_utils.host.facts import look_at, queue
 from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import parse_mountinfo
@@ -45,8 +45,8 @@ def test_whose_jobs_run_and_who_has_gpus_of_an_admin(tmp_path: Path, monkeypatch
         (step / name / "cgroup.procs").write_text(pids)
     owners = {1: 0, 2: 20002, 3: None}
     monkeypatch.setattr(cgroups, "owner_of", owners.get)
-    monkeypatch.setattr(jobs, "name_of", lambda uid: {20002: "haeun"}[uid])
-    monkeypatch.setattr(jobs.running, "__defaults__", ([str(tmp_path / "none"), str(tmp_path)],))
+    monkeypatch.setattr(grants, "name_of", lambda uid: {20002: "haeun"}[uid])
+    monkeypatch.setattr(grants.running, "__defaults__", ([str(tmp_path / "none"), str(tmp_path)],))
     now = int(time.time())
     for id, user, source, until in (
         ("a1", "minji", "admin", 99),

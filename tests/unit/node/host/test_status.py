@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import tried
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate
 from ansible_collections.gpuadmin.node.plugins.module_utils.host import status
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.observe import report_image
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, looking
@@ -103,7 +103,7 @@ def test_a_part_that_is_not_known_leaves_the_others(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(occupants, "people", silent)
     monkeypatch.setattr(occupants, "gpu_users", lambda first: ["minji"])
     monkeypatch.setattr(status, "gpus", lambda: [])
-    monkeypatch.setattr(tried, "problems", lambda: ["ssh.service: /dev/nvidia1 can be opened, and is not granted"])
+    monkeypatch.setattr(gate, "problems", lambda: ["ssh.service: /dev/nvidia1 can be opened, and is not granted"])
     (tmp_path / "open").mkdir(mode=0o755)
     found = status.collect(
         uid_first=20000, uid_last=49999, disks={"homes": str(tmp_path)}, backups=str(tmp_path / "open"), node=True,

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import mig, mig_devices, telling
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import Waiting
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, mig
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig import Waiting
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import dividing, operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.dividing import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.operations import MigOrder
@@ -49,7 +49,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def asked(at: Path, check: bool = False, **more: Any) -> dict[str, Any]:
     document = MigOrder(mig={"0": ["7g.80gb"]}, **more)
-    return dict(operations.divide_gpus(document, check, Places(gate=telling.Places(run=str(at)))).result())
+    return dict(operations.divide_gpus(document, check, Places(gate=gate.Places(run=str(at)))).result())
 
 
 def test_a_check_says_every_difference(told: list[int], tmp_path: Path) -> None:
@@ -79,17 +79,17 @@ def test_who_is_waited_for_is_told_once(told: list[int], tmp_path: Path) -> None
         assert "failed" not in found, "they are waited for"
         assert found["msg"].startswith("GPU 1: ")
     assert told == [20001]
-    assert mig_devices.waiting(str(tmp_path)) == Waiting(["GPU-b"], [20001])
+    assert mig.waiting(str(tmp_path)) == Waiting(["GPU-b"], [20001])
     asked(tmp_path, mig_gpus=[0], mig_waiting="go")
-    assert mig_devices.waiting(str(tmp_path)).gpus == [], "nobody waits any more"
-    path = tmp_path / mig_devices.WAITING
+    assert mig.waiting(str(tmp_path)).gpus == [], "nobody waits any more"
+    path = tmp_path / mig.WAITING
     os.utime(path, (1.0, 1.0))
     asked(tmp_path, mig_gpus=[1], mig_waiting="go")
     assert told == [20001, 20001], "told again another day"
     os.utime(path, (1.0, 1.0))
-    assert mig_devices.waiting(str(tmp_path)) == Waiting(), "whoever waited was cut off"
+    assert mig.waiting(str(tmp_path)) == Waiting(), "whoever waited was cut off"
     path.write_text("no JSON")
-    assert mig_devices.waiting(str(tmp_path)) == Waiting()
+    assert mig.waiting(str(tmp_path)) == Waiting()
 
 
 def test_a_site_that_says_nothing_of_mig(told: list[int], tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked, write_atomic
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.gate import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.telling import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import applying
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.bounds import Machine
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import raised

@@ -34,7 +34,7 @@ PLAIN_COMMANDS = {
     "disk-usage": ".disk.command",
     "metrics-map": ".metrics.mapper",
     "gpu-devices": ".gpus.devices",
-    "gpu-check": ".gpus.checked",
+    "gpu-check": ".gpus.kernels",
     "gpu-gate": ".slurm.following",
     "gpu-mig": ".metrics.dividing",
     "queue-told": ".slurm.told",

@@ -14,7 +14,7 @@ from ..disk import carried
 from ..disk.records import in_state
 from ..documents import entries
 from ..errors import NodeError, in_words
-from ..gpus import leaving, telling
+from ..gpus import gate, reconcile
 from ..gpus.grants import words
 from ..limits import applying, holding, room
 from ..operation import operation
@@ -74,8 +74,8 @@ def converge_accounts(document: AccountsOrder, check: bool, root: str = "/") -> 
     users, absent = entries("users", document.users), entries("absent", document.absent)
     request = Request(settings_from(vars(document)), users, absent, refused=refused)
     done = converge(request, Host(root=root, state=document.state_directory), check=check)
-    gate = telling.Places(state=document.state_directory)
-    ending = _ending(request, done.plan, gate) if root == "/" else set()
+    places = gate.Places(state=document.state_directory)
+    ending = _ending(request, done.plan, places) if root == "/" else set()
     remarks = {"remarks": done.plan.remarks}
     answer = replace(Answer.of(done.plan), changed=done.changed or bool(ending), diff=done.diff, more=remarks)
     if document.carried is not None:
@@ -98,18 +98,18 @@ def converge_accounts(document: AccountsOrder, check: bool, root: str = "/") -> 
             problems.append(f"the accounts are done, amounts of Docker's data are not: {in_words(error)}")
     if ending:  # guard: who is locked or removed keeps no grant
         try:
-            problems += leaving.end(ending, gate)
+            problems += reconcile.end_grants(ending, places)
         except (NodeError, OSError) as error:  # guard: grants that cannot be ended deny nothing else
             problems.append(f"the accounts are done, grants of {', '.join(sorted(ending))} are not: {in_words(error)}")
     return replace(answer, conflicts=[*answer.conflicts, *problems])
 
 
-def _ending(request: Request, plan: Plan, places: telling.Places) -> set[str]:
+def _ending(request: Request, plan: Plan, places: gate.Places) -> set[str]:
     """Who is locked or removed and was granted GPUs of this host; that these grants end joins their reports."""
     wanted = {str(user.get("name")): user for user in request.users}
     gone = {name for name, user in wanted.items() if user.get("locked") is True}
     gone |= {str(one.get("name")) for one in request.absent} - set(wanted)
-    ending = leaving.found(gone, places) if gone else []
+    ending = reconcile.find_grants(gone, places) if gone else []
     for one in ending:
         entry = plan.users.setdefault(one.user, UserReport("ok"))
         entry.operations.append(f"end the grant {one.id} ({words(one.gpus)})")

@@ -23,12 +23,11 @@ from ..operation import operation
 from ..root.operations import ensure_files
 from ..root.session import close_session, open_session
 from ..run import program
-from . import checked, device_files, gate, grants, kernels, mig_devices, pci, reconcile, telling, tried
+from . import device_files, gate, grants, kernels, mig, pci, reconcile
 from .gate import Settings
 from .grants import Grant
-from .judge import Expected, judge
-from .look import look
-from .mig_devices import MigDevice
+from .look import Expected, judge, look
+from .mig import MigDevice
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def build_driver(document: DriverOrder, check: bool) -> Answer:
     if names:
         build(names, document.timeout)
     left = wrong(document)
-    checked.check()  # the next caller gets the new state
+    kernels.check()  # the next caller gets the new state
     return Answer(done, {"problems": left}, left if document.build else ())
 
 
@@ -125,12 +124,12 @@ class GateOrder:
 
 
 @operation("gpu_gate", GateOrder, role="gpu_stack")
-def set_gate(document: GateOrder, check: bool, places: telling.Places | None = None) -> Answer:
-    where = places or telling.Places()
-    wrong = (tried.problems(where.root) or ()) if document.access == "granted" else ()
+def set_gate(document: GateOrder, check: bool, places: gate.Places | None = None) -> Answer:
+    where = places or gate.Places()
+    wrong = (gate.problems(where.root) or ()) if document.access == "granted" else ()
     there, earlier = ([f"{above}/{path}" for path in gate.PATHS.values()] for above in (where.units, EARLIER))
     if document.access == "open":
-        known = f"{where.units}/{telling.KNOWN}"
+        known = f"{where.units}/{gate.KNOWN}"
         answer = ensure_files(FilesOrder(absent=[where.settings, *there, *earlier, known], after=_AFTER), check)
     else:
         settings = Settings(
@@ -185,8 +184,8 @@ class GrantsOrder:
 
 
 @operation("gpu_grants", GrantsOrder)
-def change_grants(document: GrantsOrder, check: bool, places: telling.Places | None = None) -> Answer:
-    where = places or telling.Places()
+def change_grants(document: GrantsOrder, check: bool, places: gate.Places | None = None) -> Answer:
+    where = places or gate.Places()
     with ExitStack() as stack:
         if document.grant is not None:
             stack.enter_context(flocked(reconcile.adding_path(where)))
@@ -196,7 +195,7 @@ def change_grants(document: GrantsOrder, check: bool, places: telling.Places | N
         found, problems = grants.read(where.state, where.run)
         settings = gate.read(where.settings)
         there = device_files.gpus(settings, where.root)
-        parts = {one.uuid: one for one in mig_devices.read(where.run) if one.uuid in there}
+        parts = {one.uuid: one for one in mig.read(where.run) if one.uuid in there}
         ending = [one for one in found if one.id in document.end]
         done = [f"end the grant {one.id} of {one.user}" for one in ending]
         new = None
@@ -224,7 +223,7 @@ def change_grants(document: GrantsOrder, check: bool, places: telling.Places | N
     return Answer(done, {"grants": report, "problems": problems}, problems if not check else ())
 
 
-def _held(grant: Grant, there: Mapping[str, Sequence[str]], parts: Collection[str], where: telling.Places) -> object:
+def _held(grant: Grant, there: Mapping[str, Sequence[str]], parts: Collection[str], where: gate.Places) -> object:
     """GPU → who has it open now, besides the person of the grant: what is open stays open."""
     # of a MIG device what is its own alone: everybody on a part has the GPU's file open
     files = {gpu: set(there[gpu][1:] if gpu in parts else there[gpu]) for gpu in grant.gpus}
@@ -244,7 +243,7 @@ def _new(
     parts: Mapping[str, MigDevice],
     others: list[Grant],
     now: float,
-    where: telling.Places,
+    where: gate.Places,
 ) -> Grant:
     """The grant that is asked for. Raises NodeError where it cannot be given."""
     # guard: a grant where the gate is open would promise what nobody keeps
@@ -259,7 +258,7 @@ def _new(
     # guard: a grant is of whoever has the uid on this host
     if owner is None or owner[0] != wanted.uid:
         raise NodeError(f"{wanted.user[:40]} does not have the uid {wanted.uid} on this host: gpuadmin sync-users")
-    return _grant(wanted, list(there), parts, others, now, mig_devices.waiting(where.run).gpus)
+    return _grant(wanted, list(there), parts, others, now, mig.waiting(where.run).gpus)
 
 
 def _grant(

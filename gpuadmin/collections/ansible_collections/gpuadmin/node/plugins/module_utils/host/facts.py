@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 from .. import cgroups
 from ..errors import NodeError
-from ..gpus import device_files, gate, grants, jobs, kernels, mig_devices, pci
+from ..gpus import device_files, gate, grants, kernels, mig, pci
 from ..mounts import Mount, nearest, parse_mountinfo, read_mountinfo
 from ..paths import STATE
 from ..privileges.accounts import table
@@ -70,7 +70,7 @@ def hardware() -> dict[str, object]:
     except NodeError:  # a damaged file, which the role gpu_stack is about to write again
         gpus, parts = None, []
     else:
-        parts = divided.parts_of(there, mig_devices.read())
+        parts = divided.parts_of(there, mig.read())
         gpus = len([one for one in there if not one.startswith("MIG-")])
     return {"processors": os.cpu_count() or 1, "memory": memory, "gpus": gpus, "model": device_files.model(),
             "parts": [asdict(one) for one in parts]}  # fmt: skip
@@ -83,10 +83,10 @@ def queue(state: str = STATE) -> dict[str, object]:
     found, _problems = grants.read(state)
     holding = [one for one in found if one.holds(time.time())]
     here = os.path.exists(os.path.join(state, "slurm/slurm.key"))
-    people = {one.user for one in holding if one.source == jobs.SOURCE}
+    people = {one.user for one in holding if one.source == grants.SOURCE}
     if here:  # guard: a node does not leave the queue while a job without GPUs runs there
-        people |= jobs.running()  # those of another Slurm are in nobody's way
-    granted = sorted({one.user for one in holding if one.source != jobs.SOURCE})
+        people |= grants.running()  # those of another Slurm are in nobody's way
+    granted = sorted({one.user for one in holding if one.source != grants.SOURCE})
     daemons = {name: slurm.version(name) for name in ("slurmctld", "slurmd")}
     has = here and daemons["slurmctld"] is not None
     waiting = slurm.owners() if has else []

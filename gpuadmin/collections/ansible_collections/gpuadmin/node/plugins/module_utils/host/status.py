@@ -15,7 +15,7 @@ from gpuadmin.common.records.hosts import Disk, Newest
 from ..backups import backup_set
 from ..each import Failed, each
 from ..errors import NodeError, in_words
-from ..gpus import pci, tried
+from ..gpus import gate, pci
 from ..images.observe import report_image
 from ..images.places import Places
 from ..limits import room
@@ -52,7 +52,7 @@ def collect(
         parts["people"] = partial(occupants.people, uid_first, uid_last)
         parts["gpu_people"] = partial(occupants.gpu_users, uid_first)
         parts["gpus"] = gpus
-        parts["gpu_gate"] = tried.problems
+        parts["gpu_gate"] = gate.problems
         parts["image"] = partial(report_image, places)
 
     def look(name: str) -> object:

@@ -10,8 +10,8 @@ from gpuadmin.common.records.gpus import Division, Ended, HeldGpu
 
 from ..answer import Answer
 from ..errors import NodeError
-from ..gpus import mig, mig_devices
-from ..gpus.mig_devices import Waiting
+from ..gpus import mig
+from ..gpus.mig import Waiting
 from ..logins import terminals
 from ..operation import operation
 from .measured import report
@@ -134,8 +134,8 @@ def _words(step: Division) -> str:
 
 def _tell(message: str, divider: Divider, steps: Sequence[Division], run: str) -> None:
     """Tell people on their terminals, each once while somebody waits; and nobody is granted these GPUs meanwhile."""
-    before = mig_devices.waiting(run).told
+    before = mig.waiting(run).told
     people = {divider.uids[words] for one in steps for words in one.people} - {-1}
     for uid in sorted(people - {*before}):
         terminals.tell(message, uid=uid)
-    mig_devices.wait(Waiting([divider.uuids[one.gpu] for one in steps], sorted({*before, *people})), run)
+    mig.wait(Waiting([divider.uuids[one.gpu] for one in steps], sorted({*before, *people})), run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ..gpus import reconcile
-from ..gpus.telling import Places
+from ..gpus.gate import Places
 from ..unit_status import said
 from . import raised
 

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from ..errors import NodeError, in_words
 from ..files import flocked
 from ..gpus import device_files, gate, grants, reconcile
-from ..gpus.grants import Grant
-from ..gpus.jobs import SOURCE
-from ..gpus.telling import Places
+from ..gpus.gate import Places
+from ..gpus.grants import SOURCE, Grant
 from . import divided, raised
 
 #: Seconds that a job whose end nobody says is granted; the reconciler asks before they are over.

@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from ..errors import NodeError, in_words
 from ..files import flocked, read_bytes, write_atomic
 from ..gpus import grants
-from ..gpus.grants import Grant
-from ..gpus.jobs import SOURCE
-from ..gpus.telling import Places, set_by_property, set_property
+from ..gpus.gate import Places, set_by_property, set_property
+from ..gpus.grants import SOURCE, Grant
 from ..limits import applying
 from ..limits.bounds import Machine
 from ..run import Runner
