@@ -31,6 +31,7 @@ from gpuadmin.common.records import (
     queue,
     renumbering,
     root_docker,
+    wipes,
 )
 from gpuadmin.common.records.bounds import MOST, Words
 from gpuadmin.common.text import counted
@@ -71,7 +72,7 @@ REPORTS: Mapping[str, Any] = {
     "restored": dict[str, Any],
     "status": hosts.Status,
     "command": hosts.Command,
-    "cleared": dict[str, Any],
+    "cleared": dict[str, wipes.Cleared],
     "disk": hosts.Disks,
     "pruned": list[str],
     "privileges": audits.Privileges,

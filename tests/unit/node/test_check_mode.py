@@ -63,7 +63,7 @@ def test_check_mode_begins_no_work_on_homes_and_backups(storage: Storage, begun:
     for name, arguments, words in (
         ("wipe_homes", {**place, **sets, "backup": FIRST, "users": [{"name": "minji", "uid": 20001}]}, "wipe (uid"),
         ("restore_home", {**place, **sets, "user": "minji"}, "restore minji"),
-        ("leftovers", {**place, "archive": str(storage.point / "archive")}, "pack what is left"),
+        ("leftovers", place, "move what is left"),
         ("backup", {**place, **sets, "action": "make", "name": SECOND}, "snapshot of"),
         ("backup", {**sets, "action": "verify"}, "read 1 home"),
         ("backup", {**sets, "action": "copy", "remote": REMOTE}, "copy to other"),
@@ -83,18 +83,6 @@ def test_check_mode_prunes_and_wipes_nothing(tmp_path: Path, begun: list[str], m
     assert pruned["operations"] == [f"delete the backup {FIRST}"]
     look("wipe_scratch", {"people": [], "items": [], "directories": []})
     assert begun == []
-
-
-@pytest.mark.holds("check mode renumbers nobody")
-@pytest.mark.parametrize("step", ["close", "arm", "open", "give-up"])
-def test_check_mode_renumbers_nobody(step: str, tmp_path: Path, begun: list[str]) -> None:
-    people = [{"name": "minji", "uid": 20001}]
-    expected = {"minji": [1001, 20001]}
-    document = {"step": step, "people": people, "expected": expected, "state_directory": str(tmp_path / "state")}
-    found = look("renumber", document)
-    assert found["operations"] == (["minji: uid 1001 becomes 20001"] if step == "arm" else [])
-    assert begun == []
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_only_what_was_shown_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:

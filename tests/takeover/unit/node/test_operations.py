@@ -13,7 +13,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from gpuadmin.common.records.people import PersonEntry
 from gpuadmin.takeover.node import operations
 from gpuadmin.takeover.node.moving import aside, jobs, record
-from gpuadmin.takeover.node.operations import DockerMove, HomesMove
+from gpuadmin.takeover.node.operations import DockerMove, HomesMove, RenumberOrder
+from gpuadmin.takeover.node.renumbering import work
+from gpuadmin.takeover.node.renumbering.decide import Wanted
 
 
 def home(name: str, host: str = "gpu1", step: str = record.PLACED) -> record.Part:
@@ -145,3 +147,15 @@ def test_check_mode(monkeypatch: pytest.MonkeyPatch, step: Any, words: list[str]
     monkeypatch.setattr(background, "perform", lambda *_, **__: pytest.fail("check mode"))
     document = DockerMove(step, "/data", "minji", 20000, volumes=["data"], containers={"c1": "train"})
     assert list(operations.move_docker(document, True).operations) == words
+
+
+@pytest.mark.parametrize("step", ["close", "arm", "open", "give-up"])
+def test_check_mode_renumbers_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: Any) -> None:
+    for name in ("close", "arm", "reopen", "give_up"):
+        monkeypatch.setattr(work, name, lambda *_: pytest.fail("check mode"))
+    document = RenumberOrder(
+        [Wanted("minji", 20001)], step, expected={"minji": [1001, 20001]}, state_directory=str(tmp_path / "state")
+    )
+    answer = operations.renumber(document, True)
+    assert list(answer.operations) == (["minji: uid 1001 becomes 20001"] if step == "arm" else [])
+    assert list(tmp_path.iterdir()) == []

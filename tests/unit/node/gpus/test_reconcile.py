@@ -20,7 +20,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, reconcile, trials
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import following
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gate_timer
 
 from tests.support.gated_host import GatedHost, gated_host, read_only
 
@@ -241,7 +241,7 @@ def test_a_gate_that_is_said_and_not_there_is_a_problem(host: GatedHost, tmp_pat
     host.lies = [str(tmp_path / "gpu1")]
     problems = host.go().problems
     assert f"user-20000.slice: {tmp_path / 'gpu1'} can be opened, and is not granted" in problems
-    assert following.main(host.places) == 1
+    assert gate_timer.main(host.places) == 1
 
 
 def test_a_cgroup_in_which_nobody_is_says_nothing(host: GatedHost, tmp_path: Path) -> None:

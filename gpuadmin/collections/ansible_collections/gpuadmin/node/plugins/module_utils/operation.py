@@ -21,7 +21,7 @@ TAKEOVER = "gpuadmin.takeover.node"
 #: Room → the operations in its `operations.py`.
 ROOMS = {
     ".accounts": ("accounts", "admin_account", "admins", "docker_restart"),
-    ".backups": ("backup", "restore_home", "slurm_restore"),
+    ".backups": ("backup", "restore_home"),
     ".diagnosis": ("diagnosis",),
     ".disk": ("disk_amounts", "disk_usage"),
     ".gpus": ("gpu_driver", "gpu_gate", "gpu_grants", "gpus"),

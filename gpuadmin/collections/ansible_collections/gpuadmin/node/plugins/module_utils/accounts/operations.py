@@ -10,13 +10,13 @@ from gpuadmin.common.records.audits import Admin
 from gpuadmin.common.records.people import AccountSettings, UserReport
 
 from ..answer import Answer
-from ..disk import carried
+from ..disk import carried_ids
 from ..disk.records import in_state
 from ..documents import entries
 from ..errors import NodeError, in_words
 from ..gpus import gate, reconcile
 from ..gpus.grants import words
-from ..limits import applying, holding, room
+from ..limits import applying, docker_amounts, room
 from ..operation import operation
 from ..paths import STATE
 from . import admins
@@ -63,7 +63,7 @@ class AccountsOrder(AccountSettings):
     refused: Sequence[Refusal] = ()
     #: Where to look for ids that something carries; without it nothing is looked for. Whether it is asked for depends
     #: on the verb: a newcomer is about to get a uid.
-    carried: Optional[carried.Places] = None
+    carried: Optional[carried_ids.Places] = None
     #: Directory of this node's own state.
     state_directory: str = STATE
 
@@ -80,7 +80,7 @@ def converge_accounts(document: AccountsOrder, check: bool, root: str = "/") -> 
     answer = replace(Answer.of(done.plan), changed=done.changed or bool(ending), diff=done.diff, more=remarks)
     if document.carried is not None:
         state = Host(root=root, state=document.state_directory).path(document.state_directory)
-        found = carried.look(document.carried, request.settings, load(state), databases(root), in_state(state))
+        found = carried_ids.look(document.carried, request.settings, load(state), databases(root), in_state(state))
         answer = replace(answer, report={**answer.report, "carried": found.describe()})
     if check or root != "/":
         return answer
@@ -93,7 +93,7 @@ def converge_accounts(document: AccountsOrder, check: bool, root: str = "/") -> 
             problems.append(f"the accounts are done, their limits are not: {in_words(error)}")
         # and a place for Docker's data that is held to an amount
         try:
-            problems += holding.follow(room.Places(state=document.state_directory))
+            problems += docker_amounts.follow(room.Places(state=document.state_directory))
         except (NodeError, OSError) as error:  # guard: amounts that fail do not deny what was done to accounts
             problems.append(f"the accounts are done, amounts of Docker's data are not: {in_words(error)}")
     if ending:  # guard: who is locked or removed keeps no grant

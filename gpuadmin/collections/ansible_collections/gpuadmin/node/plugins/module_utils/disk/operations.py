@@ -8,12 +8,12 @@ from typing import Optional
 
 from ..answer import Answer
 from ..errors import NodeError, in_words
-from ..limits import holding
+from ..limits import docker_amounts
 from ..limits.amounts import OF_DOCKER, Amounts, OwnAmounts
 from ..limits.room import Places
 from ..operation import operation
 from ..paths import STATE
-from . import command, home_quotas, told
+from . import amount_notices, command, home_quotas
 from .records import in_state
 
 
@@ -69,19 +69,19 @@ def hold_amounts(document: DiskAmounts, check: bool, places: Places | None = Non
         document.home, document.docker, document.amounts_people, document.amounts_homes, document.amounts_mountpoint,
         document.amounts_data, document.admin,
     )  # fmt: skip
-    held = holding.hold(where, amounts, check=check)
+    held = docker_amounts.hold(where, amounts, check=check)
     homes = home_quotas.hold(where, amounts, check=check)
     held.done += homes.done
     held.notes += homes.notes
     held.problems += homes.problems
     measured = command.known(where.state, in_state(where.state)) if document.amounts_homes else {}
     if held.done and document.amounts_homes:
-        found = told.homes(amounts, measured, where.state)
-        held.done += [f"{document.amounts_homes}: {one}" for one in told.over(found)]
+        found = amount_notices.homes(amounts, measured, where.state)
+        held.done += [f"{document.amounts_homes}: {one}" for one in amount_notices.over(found)]
     if not check:
         try:
-            told.tell_homes(amounts, measured, where.state)
-            told.tell_docker(amounts, warnings, where.state)
+            amount_notices.tell_homes(amounts, measured, where.state)
+            amount_notices.tell_docker(amounts, warnings, where.state)
         except (NodeError, OSError) as error:
             held.problems.append(f"people are not told what they have: {in_words(error)}")
     return Answer(held.done, {"problems": held.notes}, held.problems)

@@ -25,15 +25,13 @@ class AuditOrder:
     #: Directories with one of each person's in them, besides homes of the host's own accounts. A home on a file server
     #: is looked at there.
     people: Sequence[str] = ()
-    #: Seconds for the files of all people.
-    seconds: int = 60
 
 
 @operation("audit", AuditOrder, role="node_state", looks=True)
 def audit_host(document: AuditOrder, check: bool) -> Answer:
     from . import exposed, hardware
 
-    found = exposed.collect(document.people, exposed.local_homes(document.people), seconds=document.seconds)
+    found = exposed.collect(document.people, exposed.local_homes(document.people))
     return Answer(report={"hardware": hardware.collect(), "exposed": found})
 
 

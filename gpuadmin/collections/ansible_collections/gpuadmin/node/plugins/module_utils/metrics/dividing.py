@@ -27,7 +27,7 @@ from ..paths import STATE
 from ..run import Finished, LateError, Runner, run_command
 from . import gpu_samples, mapper, record
 from .devices import SAMPLER, Scanner, has_open, nodes
-from .holding import holdings, pids_of
+from .gpu_holders import holdings, pids_of
 from .owners import Owners, identify
 from .running import seconds_since_boot
 

@@ -12,7 +12,7 @@ from ..fields import FIRST_HUMAN_UID
 from ..gpus import gate
 from ..gpus.grants import Grant, in_force
 from ..paths import STATE
-from .holding import Holdings
+from .gpu_holders import Holdings
 from .record import Device
 
 SETTINGS = gate.SETTINGS

@@ -24,7 +24,7 @@ from .containers import Names
 from .counters import FILE, Counters
 from .devices import Key, Scanner, has_open, nodes
 from .exposition import Samples
-from .holding import Holdings, Labels, holdings, pids_of
+from .gpu_holders import Holdings, Labels, holdings, pids_of
 from .owners import Owners, Process, identify
 from .record import MOST_DEVICES, Device, Record
 from .record import read as read_record

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpuadmin.common.records.wipes import ClearLeftovers, WipeHomes, WipeScratch
+from gpuadmin.common.records.wipes import WipeHomes, WipeScratch
 
-from . import homes, leftovers, scratch
+from . import homes, scratch
 
 
 def empty_trash(order: WipeHomes) -> object:
@@ -14,7 +14,3 @@ def empty_trash(order: WipeHomes) -> object:
 def wipe_scratch(order: WipeScratch) -> object:
     plan, done = scratch.wipe(scratch.build_request(order))
     return {"operations": plan.operations, "conflicts": plan.conflicts, "report": plan.report(), "done": done}
-
-
-def clear_leftovers(order: ClearLeftovers) -> object:
-    return leftovers.clear(order)
