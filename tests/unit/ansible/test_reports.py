@@ -352,7 +352,7 @@ def _move_homes(found: RunResult) -> None:
         cluster = home_plan.Cluster({one: said for one, said in known.items() if one != host}, host, answer)
         decision = home_plan.decide({"minji": 20001, "jiho": 20002}, cluster)
         json_text([home_plan.steps(one, decision.why.get(one.name, "")) for one in decision.fetch])
-        json_text([one.part("") for one in (*decision.fetch, *decision.finish)])
+        json_text([vars(one) for one in (*decision.fetch, *decision.finish, *map(home_plan.get_home, answer["parts"]))])
     json_text([dict(found.reported("moved")), dict(found.reported("move_key"))])
 
 
