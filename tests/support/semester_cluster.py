@@ -25,6 +25,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, s
 
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.common.records.backups import BackupOrder
+from gpuadmin.common.records.people import PersonEntry
 from gpuadmin.common.records.wipes import WipeHomes, WipeScratch
 from gpuadmin.config.load import load_settings
 from gpuadmin.results import HostResult, RunResult
@@ -119,7 +120,7 @@ class Cluster:
         return done.operations, done.report, []
 
     def _facts(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
-        found = people.parse(variables["gpuadmin_term"]["people"])
+        found = parse_people(variables)
         running = partial(self._running, host)
         if host == "storage1":
             facts = term_facts.collect(
@@ -165,7 +166,7 @@ class Cluster:
         if conflicts:
             return operations, {}, conflicts
         logins = access.converge(
-            people.parse(variables["gpuadmin_term"]["people"]), closed,
+            parse_people(variables), closed,
             access.Host(root=str(self.base / host), run=lambda command: self._systemd(host, command)), check=check,
             # with a check, the accounts are not locked yet
             login=host != "storage1" and variables["gpuadmin_site"]["accounts"]["source"] == "registry",
@@ -179,7 +180,7 @@ class Cluster:
         return self._access(host, variables, check, closed=False)
 
     def _end_sessions(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
-        who = people.parse(variables["gpuadmin_term"]["people"])
+        who = parse_people(variables)
         done = sessions.converge(
             who, check=check,
             host=sessions.Host(
@@ -242,6 +243,10 @@ class Cluster:
             "users": (self.site / "users.yml").read_text(),
             "term": current_term(load_settings(self.site)).name,
         }  # fmt: skip
+
+
+def parse_people(variables: Mapping[str, Any]) -> list[people.Person]:
+    return people.parse([as_document(PersonEntry, **one) for one in variables["gpuadmin_term"]["people"]])
 
 
 def as_document(record: type, **given: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import background
@@ -18,11 +18,12 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.unit import BACKGROUND, available, unit_name, working
 
 from gpuadmin.common.names import ACCOUNT
+from gpuadmin.common.records.people import PersonEntry
 
 from .adoption.collect import collect
 from .adoption.machine import find_docker_data
 from .moving import access, aside, jobs, looking, moved, placing, record
-from .moving.aside import Old
+from .moving.record import Part
 from .renumbering import closing, work
 from .renumbering import looking as numbering
 from .renumbering.decide import Numbers, Wanted
@@ -85,7 +86,7 @@ def move_docker(document: DockerMove, check: bool) -> Answer:
     if document.step == "look":
         found = root_docker.look(root_docker.daemon())
         moved = carried.load(document.state_directory, document.name, document.uid) if document.name else None
-        return Answer((), {"root_docker": {**found, "moved": asdict(moved) if moved else None}})
+        return Answer((), {"root_docker": replace(found, moved=moved)})
     things = [
         *(f"image {one}" for one in document.images),
         *(f"volume {one}" for one in document.volumes),
@@ -105,14 +106,6 @@ def move_docker(document: DockerMove, check: bool) -> Answer:
 
 
 SECONDS = 1.0  # between two looks at how far a job is
-
-
-@dataclass(frozen=True)
-class Person:
-    """Somebody, with the uid that they have everywhere."""
-
-    name: str
-    uid: int
 
 
 @dataclass(frozen=True)
@@ -154,11 +147,9 @@ class HomesMove:
     #: Whether this host serves the homes.
     serves: bool = False
     #: The people that it is about.
-    people: Sequence[Person] = ()
-    #: The homes that the storage host fetches.
-    parts: Sequence[Mapping[str, Any]] = ()
-    #: The old homes on this node.
-    old: Sequence[Old] = ()
+    people: Sequence[PersonEntry] = ()
+    #: The homes: that the storage host fetches, or the old ones on this node.
+    homes: Sequence[Part] = ()
     #: Name → address and host key of the nodes; for ``look``, of a node, the address that the storage host has.
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: The key that is let in.
@@ -193,8 +184,7 @@ def move_homes(document: HomesMove, check: bool) -> Answer:
         placing.leave(document.path, state, document.skeleton)
         return Answer(["the key of this run is gone"])
     if document.step == "let-in":
-        homes = [{key: value for key, value in asdict(one).items() if key != "checksum"} for one in document.old]
-        access.let_in(host, document.key, document.path, homes)
+        access.let_in(host, document.key, document.path, document.homes)
         return Answer(["the storage host may fetch these homes"])
     if document.step == "let-out":
         access.let_out(host)
@@ -234,25 +224,25 @@ def _look(document: HomesMove, host: Host, wanted: Mapping[str, int]) -> dict[st
 
 def _compared(document: HomesMove, state: str) -> dict[str, Any]:
     parts, problems = [], {}
-    for one in document.parts:
-        name, node = str(one["name"]), str(one["host"])
+    for one in document.homes:
         try:
-            parts.append({"name": name, "host": node, "missing": moved.missing(document.path, state, name, node)})
+            missing = moved.missing(document.path, state, one.name, one.host)
+            parts.append({"name": one.name, "host": one.host, "missing": missing})
         except (NodeError, OSError) as error:
-            problems[name] = in_words(error)
+            problems[one.name] = in_words(error)
     return {"parts": parts, "problems": problems}
 
 
 def _words(document: HomesMove) -> list[str]:
     if document.step == "aside":
-        return [f"{one.name}: moved to the storage host, the old home renamed" for one in document.old]
-    return [f"{one.name}: the old home deleted" for one in document.old] if document.step == "discard" else []
+        return [f"{one.name}: moved to the storage host, the old home renamed" for one in document.homes]
+    return [f"{one.name}: the old home deleted" for one in document.homes] if document.step == "discard" else []
 
 
 def _fetched(document: HomesMove) -> Answer:
     arguments = {
-        "parts": [dict(one) for one in document.parts], "root": document.path, "workers": document.workers,
-        "skeleton": document.skeleton, "state": document.state_directory,
+        "homes": [vars(one) for one in document.homes], "nodes": document.nodes, "root": document.path,
+        "workers": document.workers, "skeleton": document.skeleton, "state": document.state_directory,
     }  # fmt: skip
     if document.step == "copy":
         done = background.perform(jobs.VERB, jobs.copy, arguments)
@@ -283,9 +273,9 @@ def _taken(arguments: Mapping[str, Any], run_id: str, done: Collection[str]) -> 
 
 def _taken_back(document: HomesMove, state: str) -> Answer:
     done, problems = [], {}
-    own: dict[str, list[record.Part]] = {}
-    for one in document.parts:
-        part = record.load(state, str(one["name"]), str(one["host"]))
+    own: dict[str, list[Part]] = {}
+    for one in document.homes:
+        part = record.load(state, one.name, one.host)
         if part is not None:
             own.setdefault(part.name, []).append(part)
     for name, parts in own.items():
@@ -298,9 +288,9 @@ def _taken_back(document: HomesMove, state: str) -> Answer:
     return Answer(words, {"moved": {"parts": done, "problems": problems}})
 
 
-def _each(document: HomesMove, function: Callable[[str, str, Old], Any], state: str) -> Answer:
+def _each(document: HomesMove, function: Callable[[str, str, Part], Any], state: str) -> Answer:
     done, problems = [], {}
-    for one in document.old:
+    for one in document.homes:
         try:
             function(document.path, state, one)
             done.append(one.name)
@@ -315,8 +305,8 @@ def _each(document: HomesMove, function: Callable[[str, str, Old], Any], state: 
 
 def _recorded(document: HomesMove, state: str) -> Answer:
     """What nodes have done is written down: an old home is aside, or it is gone and nothing is left to be known."""
-    for one in document.parts:
-        part = record.load(state, str(one["name"]), str(one["host"]))
+    for one in document.homes:
+        part = record.load(state, one.name, one.host)
         if part is None:
             continue
         if document.step == "forget":

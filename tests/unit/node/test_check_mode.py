@@ -91,7 +91,7 @@ def test_only_what_was_shown_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "perform", lambda *arguments, **_more: given.append(arguments[2]))
     monkeypatch.setattr(pruning, "expired", lambda *_: [FIRST])
     ask("backup", {"action": "prune", "directory": "/x"})
-    assert [one["only"] for one in given] == [[FIRST]]
+    assert [one.only for one in given] == [[FIRST]]
 
 
 @pytest.mark.btrfs

@@ -8,6 +8,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import followed
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import operations
 
+from gpuadmin.common.records.files import File, FilesOrder
+
 
 @pytest.fixture(autouse=True)
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -16,8 +18,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "run"
 
 
-def document(tmp_path: Path, text: str = "a\n", **more: Any) -> operations.FilesOrder:
-    return operations.FilesOrder(files=[operations.WantedFile(f"{tmp_path}/settings", text)], **more)
+def document(tmp_path: Path, text: str = "a\n", **more: Any) -> FilesOrder:
+    return FilesOrder(files=[File(f"{tmp_path}/settings", text)], **more)
 
 
 def called(tmp_path: Path) -> list[str]:
@@ -25,7 +27,7 @@ def called(tmp_path: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def killed(wanted: operations.FilesOrder, monkeypatch: pytest.MonkeyPatch) -> None:
+def killed(wanted: FilesOrder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that ends before what has to follow."""
     with monkeypatch.context() as patched:
         patched.setattr(operations, "run_after", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -64,9 +66,9 @@ def test_handlers_are_called_until_they_have_followed(tmp_path: Path) -> None:
     again = operations.ensure_files(document(tmp_path, follows="nfs"), False)
     assert (first.changed, again.changed) == (True, True)
     assert again.more["paths"] == [f"{tmp_path}/settings"], "handlers choose by what was changed"
-    operations.ensure_files(operations.FilesOrder(followed=["nfs"]), True)
+    operations.ensure_files(FilesOrder(followed=["nfs"]), True)
     assert operations.ensure_files(document(tmp_path, follows="nfs"), False).changed, "a check has followed nothing"
-    operations.ensure_files(operations.FilesOrder(followed=["nfs", "other"]), False)
+    operations.ensure_files(FilesOrder(followed=["nfs", "other"]), False)
     assert not operations.ensure_files(document(tmp_path, follows="nfs"), False).changed
 
 

@@ -10,14 +10,19 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import background
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
+from gpuadmin.common.records.people import PersonEntry
 from gpuadmin.takeover.node import operations
 from gpuadmin.takeover.node.moving import aside, jobs, record
-from gpuadmin.takeover.node.moving.aside import Old
-from gpuadmin.takeover.node.operations import DockerMove, HomesMove, Person, RenumberOrder
+from gpuadmin.takeover.node.operations import DockerMove, HomesMove, RenumberOrder
 from gpuadmin.takeover.node.renumbering import work
 from gpuadmin.takeover.node.renumbering.decide import Wanted
 
-HOMES = [Old("minji", 31001, 1, 2, "c"), Old("jiho", 31002, 1, 3, "c")]
+
+def home(name: str, host: str = "gpu1", step: str = record.PLACED) -> record.Part:
+    return record.Part(name, 1, host, True, False, 1, 1, step, "c", 0, 0, here=5)
+
+
+HOMES = [home("minji"), home("jiho")]
 
 
 @pytest.mark.parametrize("step", ["aside", "put-back", "take-back", "discard"])
@@ -25,18 +30,18 @@ def test_check_mode_moves_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(jobs, "take_back", lambda *_: pytest.fail("check mode"))
     for name in ("set_aside", "put_back", "discard"):
         monkeypatch.setattr(aside, name, lambda *_: pytest.fail("check mode"))
-    answer = operations.move_homes(HomesMove(step, "/home", old=HOMES, state_directory=str(tmp_path)), True)
+    answer = operations.move_homes(HomesMove(step, "/home", homes=HOMES, state_directory=str(tmp_path)), True)
     said = [one.split(":")[0] for one in answer.operations]
     assert said == (["minji", "jiho"] if step in ("aside", "discard") else [])
 
 
 def test_one_persons_trouble_ends_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def odd(_path: str, _state: str, old: Old) -> None:
+    def odd(_path: str, _state: str, old: record.Part) -> None:
         if old.name == "minji":
             raise NodeError("has changed")
 
     monkeypatch.setattr(aside, "set_aside", odd)
-    answer = operations.move_homes(HomesMove("aside", "/home", old=HOMES, state_directory=str(tmp_path)), False)
+    answer = operations.move_homes(HomesMove("aside", "/home", homes=HOMES, state_directory=str(tmp_path)), False)
     assert answer.report["moved"] == {"parts": [{"name": "jiho"}], "problems": {"minji": "has changed"}}
     assert answer.operations == ["jiho: the old home renamed"]
 
@@ -48,11 +53,9 @@ def test_what_a_node_says_is_gone_leads_to_no_other_file(tmp_path: Path) -> None
     homes = tmp_path / "homes"
     (homes / "evil@").mkdir(parents=True)
     (homes / "victim.gz").write_bytes(b"precious")
-    part = record.Part("../homes/evil", 1, "/../victim", True, False, 1, 1)
+    part = home("../homes/evil", "/../victim")
     (homes / "evil@gpu1.json").write_text(json.dumps({"format": record.FORMAT, **asdict(part)}))
-    document = HomesMove(
-        "forget", "/home", parts=[{"name": "../homes/evil", "host": "gpu1"}], state_directory=str(tmp_path)
-    )
+    document = HomesMove("forget", "/home", homes=[home("../homes/evil")], state_directory=str(tmp_path))
     with pytest.raises(NodeError, match="not the home of a person"):
         operations.move_homes(document, False)
     assert (homes / "victim.gz").read_bytes() == b"precious"
@@ -61,8 +64,8 @@ def test_what_a_node_says_is_gone_leads_to_no_other_file(tmp_path: Path) -> None
 def test_a_home_that_had_its_name_when_the_run_was_cut_is_noted_as_well(tmp_path: Path) -> None:
     """Else each run would keep its person out once more, and none would ever discard the old one."""
     state = str(tmp_path)
-    record.save(state, record.Part("minji", 1, "gpu1", True, False, 1, 1, record.CHANGING, 5, "c"))
-    document = HomesMove("noted", "/home", parts=[{"name": "minji", "host": "gpu1"}], state_directory=state)
+    record.save(state, home("minji", step=record.CHANGING))
+    document = HomesMove("noted", "/home", homes=[home("minji")], state_directory=state)
     operations.move_homes(document, False)
     part = record.load(state, "minji", "gpu1")
     assert part is not None
@@ -107,7 +110,7 @@ def test_taking_returns_when_there_is_news_of_somebody(tmp_path: Path, monkeypat
 def test_one_home_that_cannot_be_taken_back_keeps_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state, asked = str(tmp_path), []
     for name in ("minji", "jiho"):
-        record.save(state, record.Part(name, 1, "gpu1", True, False, 1, 1, record.PLACED, 5, "c"))
+        record.save(state, home(name))
 
     def take_back(_root: str, parts: list[record.Part], _state: str) -> None:
         asked.append([(one.name, one.host) for one in parts])
@@ -115,8 +118,8 @@ def test_one_home_that_cannot_be_taken_back_keeps_no_other(tmp_path: Path, monke
             raise NodeError("has others in it")
 
     monkeypatch.setattr(jobs, "take_back", take_back)
-    parts = [{"name": name, "host": host} for name in ("minji", "jiho") for host in ("gpu1", "unknown")]
-    answer = operations.move_homes(HomesMove("take-back", "/home", parts=parts, state_directory=state), False)
+    homes = [home(name, host) for name in ("minji", "jiho") for host in ("gpu1", "unknown")]
+    answer = operations.move_homes(HomesMove("take-back", "/home", homes=homes, state_directory=state), False)
     assert answer.report["moved"] == {"parts": [{"name": "jiho"}], "problems": {"minji": "has others in it"}}
     assert asked == [[("minji", "gpu1")], [("jiho", "gpu1")]]
 
@@ -128,7 +131,7 @@ def test_letting_in_says_who_is_kept_out_yet(host: Host, monkeypatch: pytest.Mon
         stream.write("minji:x:31191:31191::/home/minji:/bin/sh\njiho:x:31192:31192::/home/jiho:/bin/sh\n")
     with Path(host.path("etc/shadow")).open("a") as stream:
         stream.write("minji:$y$h:20000:0:99999:7:::\njiho:$y$h:20000:0:99999:7:::\n")
-    people = [Person("minji", 31191), Person("jiho", 31192)]
+    people = [PersonEntry("minji", 31191), PersonEntry("jiho", 31192)]
     assert operations.move_homes(HomesMove("close", "/home", people=people), False).report["moved"]["problems"] == {}
     answer = operations.move_homes(HomesMove("open", "/home", people=people[:1]), False)
     assert answer.operations == ["minji: let in"]

@@ -57,11 +57,11 @@ def test_each_person_is_told_theirs(homes: Path) -> None:
         assert (one.stat().st_mode & 0o777, one.stat().st_uid) == (0o400, UIDS[one.name.partition(".")[0]])
     assert "your home: 460.0 GB of 500.0 GB (92%)" in (at / "minji.en").read_text()
     assert amounts.of_home(str(homes), "jiho") == amounts.Used(2 * GB, 500 * GB, False, 1000.0, True)
-    subject = Subject(name="minji", homes=str(homes), node=False, state="/nonexistent")
+    subject = Subject(name="minji", homes=str(homes), node=False, state_directory="/nonexistent")
     assert part.own(subject) == {
         "home": {"bytes": 460 * GB, "most": 500 * GB, "held": False, "when": 1000.0, "partial": False}
     }
-    assert part.own(Subject(name="sua", homes=str(homes), state="/nonexistent")) is None
+    assert part.own(Subject(name="sua", homes=str(homes), state_directory="/nonexistent")) is None
 
 
 def test_what_is_told_is_no_home_and_goes(homes: Path) -> None:

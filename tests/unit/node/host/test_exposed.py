@@ -24,7 +24,7 @@ def put(path: Path, mode: int = 0o644) -> None:
 def names(top: Path, **more: float) -> list[str]:
     found = exposed.collect([str(top)], **more)  # type: ignore[arg-type]  # two numbers
     assert "a secret" not in str(found)
-    return [os.path.relpath(one["path"], top) for one in found["found"]]
+    return [os.path.relpath(one.path, top) for one in found.found]
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_what_a_person_puts_there_is_not_followed(tmp_path: Path) -> None:
     (homes / "jiho").symlink_to(outside)
     put(minji / "\x1b[2J\n/x.key".replace("/", "_"))
     found = exposed.collect([str(homes), str(tmp_path / "none")])
-    assert [one["path"] for one in found["found"]] == [f"{minji}/?[2J _x.key"]
-    assert found["unknown"] == {}
+    assert [one.path for one in found.found] == [f"{minji}/?[2J _x.key"]
+    assert found.unknown == {}
 
 
 @pytest.mark.holds("one person's files do not take the time of all")
@@ -85,8 +85,8 @@ def test_one_person_does_not_hide_another(tmp_path: Path) -> None:
         (many / f"{number}").touch()
     put(home(tmp_path, "b") / "x.key")
     found = exposed.collect([str(tmp_path)], entries=100)
-    assert [one["path"] for one in found["found"]] == [f"{tmp_path}/a/0.key", f"{tmp_path}/b/x.key"]
-    assert list(found["unknown"]) == [f"{tmp_path}/a"]
+    assert [one.path for one in found.found] == [f"{tmp_path}/a/0.key", f"{tmp_path}/b/x.key"]
+    assert list(found.unknown) == [f"{tmp_path}/a"]
 
 
 @pytest.mark.holds("files of one person hide nobody else's")
@@ -99,11 +99,11 @@ def test_one_persons_files_hide_nobody_elses(tmp_path: Path, monkeypatch: pytest
             put(folder / f"{name:04}.key")
             os.chown(folder / f"{name:04}.key", first + name * step, first)
     found = exposed.collect([str(tmp_path)])
-    owners = [one["owner"] for one in found["found"]]
+    owners = [one.owner for one in found.found]
     assert owners.count("minji") == exposed.MOST_OF_ONE
     assert owners.count("jiho") == 1
     assert len(owners) == 2 * exposed.MOST_OF_ONE + 1
-    assert found["more"] == {"minji": 295, exposed.NAMELESS: 295}
+    assert found.more == {"minji": 295, exposed.NAMELESS: 295}
 
 
 def acl(path: Path, named: int, mask: int) -> None:
@@ -138,7 +138,7 @@ def test_who_was_not_looked_at_is_counted(tmp_path: Path) -> None:
         many = home(tmp_path, f"p{number:02}")
         for name in range(20):
             (many / f"{name}").touch()
-    unknown = exposed.collect([str(tmp_path)], entries=5)["unknown"]
+    unknown = exposed.collect([str(tmp_path)], entries=5).unknown
     assert len(unknown) == exposed.MOST_UNKNOWN + 1
     assert unknown[exposed.OTHERS] == "5 more were not looked at to the end"
 
@@ -167,6 +167,6 @@ def test_homes_of_the_host_s_own_accounts(tmp_path: Path) -> None:
     found = exposed.local_homes([str(place)], str(passwd), mounts)
     assert found == [f"{tmp_path}/home/seed"]
     named = exposed.collect([str(place)], found)
-    assert [one["path"] for one in named["found"]] == [f"{place}/minji/a.key", f"{tmp_path}/home/seed/.ssh/id_rsa"]
+    assert [one.path for one in named.found] == [f"{place}/minji/a.key", f"{tmp_path}/home/seed/.ssh/id_rsa"]
     (tmp_path / "home/seed").chmod(0o700)
-    assert [one["path"] for one in exposed.collect([], found)["found"]] == []
+    assert [one.path for one in exposed.collect([], found).found] == []

@@ -10,6 +10,8 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.host import hardware
 
+from gpuadmin.common.records.audits import Hardware, Part
+
 DISKS = {
     "blockdevices": [
         {"name": "sda", "type": "disk", "serial": "S1", "wwn": "0x5", "model": "SSD ", "size": 480103981056},
@@ -48,18 +50,18 @@ def test_a_machine(tmp_path: Path) -> None:
     gpu = {"uuid": "GPU-1", "name": "H100", "serial": "77"}
     seen = {"pci": [1], "nvml": {"gpus": [gpu]}, "problem": None}
     found = hardware.collect(tree(tmp_path, FILES), says(json.dumps(DISKS)), lambda: seen)
-    assert found == {
-        "found": {
-            "chassis": [{"id": "ABC123", "words": "Maker Box 9"}],
+    assert found == Hardware(
+        {
+            "chassis": [Part("ABC123", "Maker Box 9")],
             "network": [
-                {"id": "00:50:00:00:00:01", "words": "network card eth0"},
-                {"id": "00:50:00:00:00:03", "words": "network card eth1"},
+                Part("00:50:00:00:00:01", "network card eth0"),
+                Part("00:50:00:00:00:03", "network card eth1"),
             ],
-            "disk": [{"id": "S1", "words": "SSD, 480 GB"}, {"id": "0x6", "words": "disk, 0 GB"}],
-            "gpu": [{"id": "GPU-1", "words": "H100, serial 77"}],
+            "disk": [Part("S1", "SSD, 480 GB"), Part("0x6", "disk, 0 GB")],
+            "gpu": [Part("GPU-1", "H100, serial 77")],
         },
-        "unknown": {},
-    }
+        {},
+    )
 
 
 @pytest.mark.parametrize("virtual", [False, True])
@@ -69,8 +71,8 @@ def test_an_address_that_no_maker_gave(tmp_path: Path, virtual: bool) -> None:
         "sys/class/net/ens1f0v0/device/x": "", "sys/class/net/ens1f0v0/address": "ea:11:22:33:44:55\n",
         "proc/cpuinfo": f"processor\t: 0\nflags\t\t: fpu vme{' hypervisor' if virtual else ''} lahf_lm\n",
     }  # fmt: skip
-    found = hardware.collect(tree(tmp_path, files), says(json.dumps(DISKS)), lambda: NO_GPU)["found"]["network"]
-    assert ("ea:11:22:33:44:55" in [one["id"] for one in found], len(found)) == (virtual, 2 + virtual)
+    found = hardware.collect(tree(tmp_path, files), says(json.dumps(DISKS)), lambda: NO_GPU).found["network"]
+    assert ("ea:11:22:33:44:55" in [one.id for one in found], len(found)) == (virtual, 2 + virtual)
 
 
 @pytest.mark.parametrize(
@@ -83,14 +85,14 @@ def test_an_address_that_no_maker_gave(tmp_path: Path, virtual: bool) -> None:
 def test_a_number_that_is_none(tmp_path: Path, serial: str) -> None:
     files = FILES | {"sys/class/dmi/id/product_serial": serial}
     found = hardware.collect(tree(tmp_path, files), says(json.dumps(DISKS)), lambda: NO_GPU)
-    assert found["found"]["chassis"] == []
+    assert found.found["chassis"] == []
 
 
 @pytest.mark.parametrize("serial", ["ABC123", "S123456789012", "CN-0123456789-X", "NULL7", "SYS-12345678"])
 def test_a_number_that_is_one(tmp_path: Path, serial: str) -> None:
     files = FILES | {"sys/class/dmi/id/product_serial": serial}
-    found = hardware.collect(tree(tmp_path, files), says(json.dumps(DISKS)), lambda: NO_GPU)["found"]["chassis"]
-    assert [one["id"] for one in found] == [serial]
+    found = hardware.collect(tree(tmp_path, files), says(json.dumps(DISKS)), lambda: NO_GPU).found["chassis"]
+    assert [one.id for one in found] == [serial]
 
 
 @pytest.mark.holds("a GPU that does not answer has not vanished")
@@ -110,8 +112,8 @@ def test_gpus_that_do_not_answer_are_not_known(seen: dict[str, Any], why: str) -
 def test_a_container_sees_no_disk_of_its_own(tmp_path: Path) -> None:
     root = tree(tmp_path, FILES | {"run/systemd/container": "x"})
     found = hardware.collect(root, says(json.dumps(DISKS)), lambda: NO_GPU)
-    assert set(found["unknown"]) == {"chassis", "disk"}
-    assert [one["id"] for one in found["found"]["network"]] == [
+    assert set(found.unknown) == {"chassis", "disk"}
+    assert [one.id for one in found.found["network"]] == [
         "00:50:00:00:00:02", "00:50:00:00:00:01", "00:50:00:00:00:03",
     ]  # fmt: skip
 
@@ -119,6 +121,6 @@ def test_a_container_sees_no_disk_of_its_own(tmp_path: Path) -> None:
 def test_a_program_that_fails_leaves_disks_unknown(tmp_path: Path) -> None:
     for command in (says("", 1), says("{}"), says("not json")):
         found = hardware.collect(tree(tmp_path, FILES), command, lambda: NO_GPU)
-        assert ("disk" in found["unknown"], "disk" in found["found"]) == (True, False)
+        assert ("disk" in found.unknown, "disk" in found.found) == (True, False)
     with pytest.raises(NodeError):
         hardware.of_lsblk('{"blockdevices": [5]}')

@@ -10,6 +10,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.host import shutdown
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 
+from gpuadmin.common.records.hosts import Power
 from tests.support.operations import ask
 
 INFO = 'clientid: 0x1\naddress: "{address}:742"\nstatus: {status}\nname: "Linux NFSv4.2 gpu"\n'
@@ -180,7 +181,7 @@ FREE: dict[str, Any] = {"people": [], "clients": [], "jobs": [], "unknown": {}}
     ],
 )
 def test_what_keeps_a_host(report: dict[str, Any], options: dict[str, bool], reasons: list[str]) -> None:
-    assert shutdown.problems(FREE | report, **{"force": False, "serves": False, **options}) == reasons
+    assert shutdown.problems(Power(**FREE | report), **{"force": False, "serves": False, **options}) == reasons
 
 
 @pytest.mark.holds("a storage host that is mounted refuses when it is asked, too")

@@ -14,6 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.observe impor
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, looking
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 
+from gpuadmin.common.records.hosts import Newest
 from tests.support.fake_slurm import slurm
 
 pytestmark = pytest.mark.holds("a look that ends leaves the others what they look at")
@@ -29,8 +30,8 @@ def mountinfo(*mounts: tuple[str, str, str]) -> str:
 def test_the_disk_that_a_path_would_be_on(tmp_path: Path) -> None:
     found = status.disk(str(tmp_path / "not/there"), mountinfo(("/", "btrfs", "/dev/vda2")))
     space = os.statvfs("/")
-    assert (found["mount"], found["bytes"]) == ("/", space.f_blocks * space.f_frsize)
-    assert 0 <= found["free"] <= found["bytes"]
+    assert (found.mount, found.bytes) == ("/", space.f_blocks * space.f_frsize)
+    assert 0 <= found.free <= found.bytes
 
 
 @pytest.mark.parametrize("mount", [("/home", "nfs4", HOMES), ("/home", "autofs", "systemd-1"), None])
@@ -49,7 +50,7 @@ def test_a_link_is_followed_to_its_disk(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "homes").symlink_to(tmp_path / "disk")
     mounts = mountinfo(("/", "ext4", "/dev/sda"), (str(tmp_path / "disk"), "btrfs", "/dev/sdb"))
-    assert status.disk(str(tmp_path / "homes"), mounts)["mount"] == str(tmp_path / "disk")
+    assert status.disk(str(tmp_path / "homes"), mounts).mount == str(tmp_path / "disk")
     away = mountinfo(("/", "ext4", "/dev/sda"), (str(tmp_path / "disk"), "nfs4", HOMES))
     with pytest.raises(NodeError, match="nfs4"):
         status.disk(str(tmp_path / "homes"), away)
@@ -75,15 +76,10 @@ def test_the_newest_complete_backup(tmp_path: Path) -> None:
     stored(directory, "20261120T010203Z-daily", None)
     stored(directory, "20261121T010203Z-daily", "2026-11-21T03:00:00Z")
     (directory / "20261122T010203Z-daily").mkdir()  # it is being made
-    assert status.newest_backup(str(directory)) == {
-        "name": "20261121T010203Z-daily",
-        "created": "2026-11-21T01:02:03Z",
-        "homes": 1,
-        "verified": 1,
-        "problems": 1,
-        "copies": {"backup1": "2026-11-21T02:00:00Z"},
-        "uncopied": {"backup1": ["minji"]},
-    }
+    assert status.newest_backup(str(directory)) == Newest(
+        "20261121T010203Z-daily", "2026-11-21T01:02:03Z", 1, 1, 1, {"backup1": "2026-11-21T02:00:00Z"},
+        {"backup1": ["minji"]},
+    )  # fmt: skip
 
 
 def test_gpus_that_cannot_be_seen_are_not_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +113,7 @@ def test_a_part_that_is_not_known_leaves_the_others(tmp_path: Path, monkeypatch:
     assert "people" not in found
     assert (found["gpu_people"], found["gpus"], found["image"]) == (["minji"], [], None)
     assert found["gpu_gate"] == ["ssh.service: /dev/nvidia1 can be opened, and is not granted"]
-    assert found["disks"]["homes"]["path"] == str(tmp_path)
+    assert found["disks"]["homes"].path == str(tmp_path)
 
 
 def test_a_host_that_is_no_node_has_no_people() -> None:

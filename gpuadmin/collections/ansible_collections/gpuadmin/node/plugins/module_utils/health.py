@@ -49,9 +49,9 @@ def _below(paths: Sequence[str], times: int) -> Iterator[str]:
             found = disk(path)
         except NodeError:  # guard: a file server that is full or away closes no node
             continue
-        inodes = os.statvfs(found["mount"])
-        little = found["free"] < times * min(LEAST, found["bytes"] // PART)
+        inodes = os.statvfs(found.mount)
+        little = found.free < times * min(LEAST, found.bytes // PART)
         few = inodes.f_favail < times * (inodes.f_files // PART)  # btrfs has none to run out of: 0 of 0
-        if (little or few) and found["mount"] not in seen:
-            seen.add(found["mount"])
-            yield found["mount"]
+        if (little or few) and found.mount not in seen:
+            seen.add(found.mount)
+            yield found.mount

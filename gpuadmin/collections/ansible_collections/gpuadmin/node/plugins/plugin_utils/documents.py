@@ -42,12 +42,18 @@ def declared(name: str) -> tuple[str | None, tuple[str, ...]]:
         raise ValueError(f"{name} is not an operation")
     text = Path(str(module.origin)).read_text(encoding="utf-8")
     record, role = _search(rf'@operation\("{name}", (\w+)(?:.*\brole="(\w+)")?', text).groups()
-    if f"\nclass {record}:" not in text:
+    return role, tuple(_list_fields(record, text))
+
+
+def _list_fields(record: str, text: str) -> list[str]:
+    """Given a record's class and the text of a module that has or imports it, return its fields and its base's."""
+    if re.search(rf"\nclass {record}\b", text) is None:
         file = _search(rf"from gpuadmin\.common\.records\.(\w+) import .*\b{record}\b", text)[1]
         text = Path(records.__path__[0], f"{file}.py").read_text(encoding="utf-8")
-    (found,) = ast.parse(_search(rf"class {record}:\n(?:(?: .*)?\n)*", text)[0]).body
+    (found,) = ast.parse(_search(rf"class {record}\b.*:\n(?:(?: .*)?\n)*", text)[0]).body
     assert isinstance(found, ast.ClassDef)
-    return role, tuple(ast.unparse(one.target) for one in found.body if isinstance(one, ast.AnnAssign))
+    inherited = [field for base in found.bases for field in _list_fields(ast.unparse(base), text)]
+    return inherited + [ast.unparse(one.target) for one in found.body if isinstance(one, ast.AnnAssign)]
 
 
 def _search(pattern: str, text: str) -> re.Match[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Optional
+from dataclasses import dataclass, replace
+from typing import Any, Optional
 
 from gpuadmin.common.records.audits import Admin
-from gpuadmin.common.records.people import UserReport
+from gpuadmin.common.records.people import AccountSettings, UserReport
 
 from ..answer import Answer
 from ..disk import carried_ids
@@ -34,7 +34,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class AccountsOrder:
+class AccountsOrder(AccountSettings):
     """Converge all human accounts of a host in one pass.
 
     Takes all users in one call, decides what differs, and rewrites passwd, shadow, group, gshadow, subuid and
@@ -61,24 +61,6 @@ class AccountsOrder:
     #: People for whom the storage host made no home. They get no new account, and are reported. An account that is
     #: there is converged like anybody's, so that a lock or an end holds.
     refused: Sequence[Refusal] = ()
-    #: ``registry`` makes accounts; ``directory`` takes them from NSS and adds subids and Docker only.
-    source: Literal["registry", "directory"] = "registry"
-    #: First uid that this module may touch.
-    uid_first: int = 20000
-    #: Last uid that this module may touch.
-    uid_last: int = 49999
-    #: Group that all users are in.
-    group: str = "gpuusers"
-    #: Id of ``group``.
-    gid: int = 19999
-    #: False on hosts where nobody logs in. Accounts then have no shell, no keys and no Docker.
-    login: bool = True
-    #: First subordinate id of the user with the uid ``uid_first``.
-    subid_base: int = 2147483648
-    #: Number of subordinate ids for each user.
-    subid_size: int = 65536
-    #: Directory of the users' Docker data, on a local disk. Without it nobody gets Docker or subids here.
-    docker_data: Optional[str] = None
     #: Where to look for ids that something carries; without it nothing is looked for. Whether it is asked for depends
     #: on the verb: a newcomer is about to get a uid.
     carried: Optional[carried_ids.Places] = None
@@ -90,7 +72,7 @@ class AccountsOrder:
 def converge_accounts(document: AccountsOrder, check: bool, root: str = "/") -> Answer:
     refused = {one.name: one.reason for one in document.refused}
     users, absent = entries("users", document.users), entries("absent", document.absent)
-    request = Request(settings_from(asdict(document)), users, absent, refused=refused)
+    request = Request(settings_from(vars(document)), users, absent, refused=refused)
     done = converge(request, Host(root=root, state=document.state_directory), check=check)
     places = gate.Places(state=document.state_directory)
     ending = _ending(request, done.plan, places) if root == "/" else set()

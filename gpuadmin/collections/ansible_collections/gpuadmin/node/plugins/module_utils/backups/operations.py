@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from gpuadmin.common.records.backups import BackupOrder, RestoreOrder
 
@@ -36,6 +36,6 @@ def restore_home(document: RestoreOrder, check: bool) -> Answer:
         operations.insert(0, f"take it from the second copy {backup.name} on {document.remote.host}")
     restored = {"target": plan.target, "backup": backup.name}
     if not check:  # guard: check mode restores nothing -> True
-        order = asdict(replace(document, backup=backup.name, run_id=""))
+        order = replace(document, backup=backup.name, run_id="")
         restored = background.perform(job, jobs.restore_home, order, start=document.run_id)
     return Answer(operations, {"restored": restored, "problems": []})

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, Optional
 
+from gpuadmin.common.records.files import File, FilesOrder
 from gpuadmin.common.text import counted
 
 from .. import background, unit
@@ -19,7 +20,7 @@ from ..fields import FIRST_HUMAN_UID
 from ..files import flocked
 from ..logins.occupants import holders
 from ..operation import operation
-from ..root.operations import FilesOrder, WantedFile, ensure_files
+from ..root.operations import ensure_files
 from ..root.session import close_session, open_session
 from ..run import program
 from . import device_files, gate, grants, kernels, mig, pci, reconcile
@@ -135,8 +136,8 @@ def set_gate(document: GateOrder, check: bool, places: gate.Places | None = None
             document.access, document.groups or Settings.groups, gpus=document.devices, exempt=document.exempt
         )
         text = json.dumps(asdict(settings), indent=1) + "\n"
-        wanted = [WantedFile(where.settings, text)]
-        wanted += [WantedFile(f"{where.units}/{name}", one) for name, one in gate.drop_ins(settings).items()]
+        wanted = [File(where.settings, text)]
+        wanted += [File(f"{where.units}/{name}", one) for name, one in gate.drop_ins(settings).items()]
         answer = ensure_files(FilesOrder(files=wanted, absent=earlier, after=_AFTER), check)
     if answer.operations:  # its files are in many directories, and nobody chooses among them
         word = "remove" if document.access == "open" else "write"

@@ -8,7 +8,8 @@ import re
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+
+from gpuadmin.common.records.audits import Exposed, Readable
 
 from ..attributes import ACCESS, OddAttribute, named_rights
 from ..bounded import short
@@ -47,13 +48,12 @@ _UID = "uid "
 
 def collect(
     places: Sequence[str], homes: Sequence[str] = (), *, seconds: float = 60, entries: int = ENTRIES
-) -> dict[str, Any]:
+) -> Exposed:
     """Look below each directory that others may enter, person by person: below ``places``, and at ``homes`` themselves.
 
-    ``found``: ``path``, ``owner``, ``mode``; the first MOST_OF_ONE of each owner. ``more``: owner → how many there are
-    besides. ``unknown``: place → what was not looked at to the end.
+    The first MOST_OF_ONE of each owner are named, and the others counted.
     """
-    found: list[dict[str, str]] = []
+    found: list[Readable] = []
     unknown: dict[str, str] = {}
     counts: dict[str, int] = {}
     more: dict[str, int] = {}
@@ -79,7 +79,7 @@ def collect(
             why = ""
             try:
                 for one in _below(top, name, budget):
-                    whose = NAMELESS if one["owner"].startswith(_UID) else one["owner"]
+                    whose = NAMELESS if one.owner.startswith(_UID) else one.owner
                     counts[whose] = counts.get(whose, 0) + 1
                     # guard: files of one person hide nobody else's -> len(found) < 5
                     if counts[whose] <= MOST_OF_ONE and len(found) < MOST:
@@ -97,7 +97,7 @@ def collect(
                 others += 1
     if others:  # guard: whose files were not looked at is said, or how many they are
         unknown[OTHERS] = f"{others} more were not looked at to the end"
-    return {"found": found, "more": more, "unknown": unknown}
+    return Exposed(found, more, unknown)
 
 
 def local_homes(places: Sequence[str], passwd: str = "/etc/passwd", mountinfo: str | None = None) -> list[str]:
@@ -135,7 +135,7 @@ def _people(place: str) -> list[bytes]:
         os.close(top)
 
 
-def _below(place: str, name: bytes, budget: Budget) -> Iterator[dict[str, str]]:
+def _below(place: str, name: bytes, budget: Budget) -> Iterator[Readable]:
     """What of one person can be read, as it is found. Raises OverBudget, OSError."""
     top = open_directory(place)
     try:
@@ -152,11 +152,8 @@ def _below(place: str, name: bytes, budget: Budget) -> Iterator[dict[str, str]]:
         # what cannot be entered by us (a person's own FUSE) others cannot enter, either
         for entry in walk(home, _enter, budget=budget, skip=lambda entry, why: None, again=True):
             if is_secret(entry.path) and stat.S_ISREG(entry.facts.st_mode) and _read(entry):
-                yield {
-                    "path": short(os.fsdecode(os.path.join(base, entry.path)), 300),
-                    "owner": _owner(entry.facts.st_uid),
-                    "mode": f"{stat.S_IMODE(entry.facts.st_mode):04o}",
-                }
+                path = short(os.fsdecode(os.path.join(base, entry.path)), 300)
+                yield Readable(path, _owner(entry.facts.st_uid), f"{stat.S_IMODE(entry.facts.st_mode):04o}")
     finally:
         os.close(home)
 

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gpuadmin.common.records.audits import Hardware, Part
+
 from ..bounded import short
 from ..errors import NodeError, in_words
 from ..gpus.look import look as look_at_gpus
@@ -22,18 +24,13 @@ _NONE = re.compile(
     r"|(\w{1,8}[-_ ])?0?123456789(0|abc.*)?",
     re.IGNORECASE,
 )
-Part = dict[str, str]
 
 
 def collect(
     root: str = "/", command: Callable[[Sequence[str]], Finished] | None = None, gpus: Callable[[], Any] | None = None
-) -> dict[str, Any]:
-    """``found``: kind (chassis, gpu, network, disk) → its parts, each with ``id`` and ``words``.
-
-    ``unknown``: kind → why some or all of them are not known.
-    """
+) -> Hardware:
     ask = command or _ask
-    found: dict[str, list[Part]] = {}
+    found: dict[Any, list[Part]] = {}
     unknown: dict[str, str] = {}
     contained = _contained(root)
     kinds: Mapping[str, Callable[[], list[Part]]] = {
@@ -54,7 +51,7 @@ def collect(
     found["gpu"], why = of_gpus((gpus or (lambda: look_at_gpus(seconds=SECONDS, kernels=False).to_report()))())
     if why:
         unknown["gpu"] = why
-    return {"found": found, "unknown": {kind: short(why) for kind, why in unknown.items()}}
+    return Hardware(found, {kind: short(why) for kind, why in unknown.items()})
 
 
 def of_gpus(seen: Mapping[str, Any]) -> tuple[list[Part], str]:
@@ -153,4 +150,4 @@ def _word(top: str, name: str, most: int = 256) -> str:
 
 
 def _part(name: str, words: str) -> Part:
-    return {"id": short(name, 100), "words": short(words, 200)}
+    return Part(short(name, 100), short(words, 200))

@@ -120,7 +120,7 @@ def report_shutdown(document: ShutdownFacts, check: bool) -> Answer:
         # guard: a storage host that is mounted refuses when it is asked, too -> False
         serves=document.serves,
     )
-    report = {"power": {**found, "problems": reasons}}
+    report = {"power": {**vars(found), "problems": reasons}}
     if document.require and reasons:
         return Answer(report=report, problem=f"{'; '.join(reasons)}; it was left as it is")
     return Answer(report=report, more={"progress": f"waits: {'; '.join(reasons)}" if reasons else ""})

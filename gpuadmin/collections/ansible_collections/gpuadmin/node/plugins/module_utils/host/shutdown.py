@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+
+from gpuadmin.common.records.hosts import Power
 
 from ..errors import NodeError, in_words
 from ..logins import occupants
@@ -26,11 +27,8 @@ _SECONDS = 150  # a user manager is given 90 s by systemd to end
 
 def collect(
     *, node: bool, uid_first: int, uid_last: int, nfsd: str = NFSD, run: Runner = look
-) -> dict[str, Any]:  # fmt: skip
-    """``people``, ``clients``, ``jobs``: lists, or None if that is not known; then ``unknown`` says why.
-
-    ``clients``: addresses of hosts that mount something from here. ``node``: whether people log in here.
-    """
+) -> Power:  # fmt: skip
+    """Look at what keeps a host from being switched off. ``node``: whether people log in here."""
     unknown: dict[str, str] = {}
 
     def part(name: str, look: Callable[[], list[str]]) -> list[str] | None:
@@ -52,12 +50,8 @@ def collect(
             else []
         )
 
-    return {
-        "people": part("people", people),
-        "clients": part("clients", lambda: clients(nfsd)),
-        "jobs": part("jobs", lambda: jobs(run)),
-        "unknown": unknown,
-    }
+    mounting, working = part("clients", lambda: clients(nfsd)), part("jobs", lambda: jobs(run))
+    return Power(part("people", people), mounting, working, unknown)
 
 
 def clients(nfsd: str = NFSD, proc: str = PROC) -> list[str]:
@@ -221,23 +215,22 @@ def _unit(path: str, suffix: str, run: Runner) -> str:
     return done.stdout.strip()
 
 
-def problems(report: Mapping[str, Any], *, force: bool, serves: bool) -> list[str]:
+def problems(found: Power, *, force: bool, serves: bool) -> list[str]:
     """Given what a host says, return why it must not be switched off; with ``force`` people do not count.
 
     What is unknown counts. ``serves``: whether others may mount from it. Jobs and clients always are.
     """
-    found = []
-    unknown = report["unknown"]
-    if not force and report["people"] is None:
-        found.append(f"nobody knows who is on it: {unknown['people']}")
-    elif not force and report["people"]:
-        found.append(f"in use by {', '.join(report['people'])}")
-    if serves and report["clients"] is None:
-        found.append(unknown["clients"])
-    elif serves and report["clients"]:  # guard: a storage host that is mounted refuses to go
-        found.append(f"mounted by {', '.join(report['clients'])}")
-    if report["jobs"] is None:
-        found.append(unknown["jobs"])
-    elif report["jobs"]:  # guard: a host with a job on it refuses to go
-        found.append(f"busy with {', '.join(report['jobs'])}")
-    return found
+    reasons = []
+    if not force and found.people is None:
+        reasons.append(f"nobody knows who is on it: {found.unknown['people']}")
+    elif not force and found.people:
+        reasons.append(f"in use by {', '.join(found.people)}")
+    if serves and found.clients is None:
+        reasons.append(found.unknown["clients"])
+    elif serves and found.clients:  # guard: a storage host that is mounted refuses to go
+        reasons.append(f"mounted by {', '.join(found.clients)}")
+    if found.jobs is None:
+        reasons.append(found.unknown["jobs"])
+    elif found.jobs:  # guard: a host with a job on it refuses to go
+        reasons.append(f"busy with {', '.join(found.jobs)}")
+    return reasons

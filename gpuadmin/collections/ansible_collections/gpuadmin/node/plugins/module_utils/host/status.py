@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from gpuadmin.common.records.hosts import Disk, Newest
+
 from ..backups import backup_set
 from ..each import Failed, each
 from ..errors import NodeError, in_words
@@ -69,7 +71,7 @@ def collect(
     return {**found, "unknown": dict(sorted(unknown.items()))}
 
 
-def disk(path: str, mountinfo: str | None = None) -> dict[str, Any]:
+def disk(path: str, mountinfo: str | None = None) -> Disk:
     """Bytes and free bytes of the file system that a path is or would be on, and where that is mounted.
 
     A file server may be away: what is on one is not asked. Raises NodeError.
@@ -80,7 +82,7 @@ def disk(path: str, mountinfo: str | None = None) -> dict[str, Any]:
     if real != path:  # guard: a link that leads to a file server is not asked
         mount = _local(real, mounts)
     whole, free = room.space(real, mount.point)
-    return {"path": path, "mount": mount.point, "bytes": whole, "free": free}
+    return Disk(path, mount.point, whole, free)
 
 
 def _local(path: str, mounts: list[Mount]) -> Mount:
@@ -91,21 +93,16 @@ def _local(path: str, mounts: list[Mount]) -> Mount:
     return mount
 
 
-def newest_backup(directory: str) -> dict[str, Any] | None:
-    """The newest complete backup in a directory: its name, when it was made, and how many homes of it are verified."""
+def newest_backup(directory: str) -> Newest | None:
+    """The newest complete backup in a directory."""
     backup_set.check_directory(directory)
     for name in reversed(backup_set.names(directory)):
         found = backup_set.load(directory, name)
         if found is not None:
-            return {
-                "name": found.name,
-                "created": found.created,
-                "homes": len(found.homes),
-                "verified": sum(1 for home in found.homes.values() if home.verified),
-                "problems": len(found.problems),
-                "copies": dict(found.copies),
-                "uncopied": {host: sorted(homes) for host, homes in found.uncopied.items()},
-            }
+            verified = sum(1 for home in found.homes.values() if home.verified)
+            uncopied = {host: sorted(homes) for host, homes in found.uncopied.items()}
+            counts = len(found.homes), verified, len(found.problems)
+            return Newest(found.name, found.created, *counts, dict(found.copies), uncopied)
     return None
 
 

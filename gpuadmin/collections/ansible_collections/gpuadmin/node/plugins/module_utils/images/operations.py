@@ -6,9 +6,9 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal, Optional
+from typing import Optional
 
-from gpuadmin.common.records.images import ChainLink, ImageSettings
+from gpuadmin.common.records.images import ChainLink, ImageOrder, ImageSettings
 
 from .. import background
 from ..answer import Answer
@@ -50,48 +50,9 @@ def report_images(document: ImageFacts, check: bool) -> Answer:
     return Answer(report={"node": report}, more={"progress": f"waits for {', '.join(there)}"})
 
 
-@dataclass(frozen=True)
-class Options:
-    full: Optional[bool] = None
-    deadline: Optional[int] = None
-    keep: Optional[int] = None
-    packages: Optional[Sequence[str]] = None
-    upgrade: Optional[bool] = None
-    trial: Optional[bool] = None
-    parents: Optional[Sequence[str]] = None
-    who: Optional[str] = None
-    protocol: Optional[int] = None
-    manifest: Optional[str] = None
-    signature: Optional[str] = None
-
-
-@dataclass(frozen=True)
-class ImageJob:
-    """Run a job on a node's images and roots.
-
-    Has the unit ``gpuadmin-image.service`` on the node do one job, and waits for it.
-    The unit outlives the controller; the same request, made again while it runs, waits for it.
-    """
-
-    #: What to do.
-    action: Literal["push", "rollback", "prune", "build", "finish", "seal", "publish"]
-    #: An id of this run of gpuadmin, the same in every call. It tells this run's job from an earlier one's.
-    run_id: str
-    #: The image.
-    name: Optional[str] = None
-    #: The node's place in the chain, for ``action=push``; without it there is none.
-    link: Optional[ChainLink] = None
-    #: What else the action needs.
-    options: Options = Options()
-    #: Seconds after which this returns, ``finished`` or not. It is called again until it is.
-    wait: int = 5
-
-
-@operation("image_job", ImageJob)
-def do_job(document: ImageJob, check: bool) -> Answer:
-    asked = {**asdict(document.options), "link": None if document.link is None else asdict(document.link)}
-    options = {key: value for key, value in asked.items() if value is not None}
-    job = jobs.job({"action": document.action, "name": document.name, **options})
+@operation("image_job", ImageOrder)
+def do_job(document: ImageOrder, check: bool) -> Answer:
+    job = jobs.job(document)
     if check:
         return Answer([job.title], more={"finished": True})
     done = background.attend(job, f"{document.run_id} {document.action}", document.wait)
@@ -157,16 +118,15 @@ class ImageRelay:
 
 @operation("image_relay", ImageRelay)
 def prepare_relay(document: ImageRelay, check: bool) -> Answer:
-    link = relay.link_from(asdict(document.link))
     places, remarks = Places(), []
     if (
         not check  # guard: check mode writes no key
-        and link is not None
+        and document.link.port
     ):
         try:
             chain_key.store(places, document.key)
-            if link.previous is not None:
-                relay.start(document.name, link, places, document.code, document.python)
+            if document.link.previous:
+                relay.start(document.name, document.link, places, document.code, document.python)
         except (NodeError, OSError) as error:
             remarks.append(f"the image comes from the store and not along the chain: {in_words(error)}")
     return Answer(more={"remarks": remarks})

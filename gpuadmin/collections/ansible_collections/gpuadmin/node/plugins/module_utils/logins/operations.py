@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Literal, Optional
 
 from gpuadmin.common.records.bounds import Size
+from gpuadmin.common.records.files import File, FilesOrder
 from gpuadmin.common.records.hosts import Announcement
 from gpuadmin.common.records.people import PersonEntry
 
@@ -14,7 +15,7 @@ from .. import people
 from ..answer import Answer
 from ..operation import operation
 from ..paths import STATE
-from ..root.operations import FilesOrder, WantedFile, ensure_files
+from ..root.operations import ensure_files
 from ..system import family, os_release
 from . import announcements, sessions, terminals
 
@@ -65,7 +66,7 @@ def converge_access(document: LoginAccess, check: bool) -> Answer:
     from . import access
 
     host = access.Host(state=document.state_directory, group=document.group)
-    found = people.parse(map(asdict, document.people))
+    found = people.parse(document.people)
     plan = access.converge(
         found,
         document.state == "closed",
@@ -96,7 +97,7 @@ class SessionsOrder:
 
 @operation("sessions", SessionsOrder, each="sessions")
 def end_sessions(document: SessionsOrder, check: bool) -> Answer:
-    found = people.parse(map(asdict, document.people))
+    found = people.parse(document.people)
     plan = sessions.converge(
         found,
         message=document.message,
@@ -120,7 +121,7 @@ def ensure_sshd_keys(document: SshdKeys, check: bool) -> Answer:
     from .. import sshd_keys
 
     unit = "ssh.service" if family(os_release()) == "debian" else "sshd.service"
-    wanted = WantedFile(sshd_keys.FILE, sshd_keys.plan_text())
+    wanted = File(sshd_keys.FILE, sshd_keys.plan_text())
     return ensure_files(FilesOrder(files=[wanted], after=[("systemctl", "try-reload-or-restart", unit)]), check)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
+from gpuadmin.common.records.files import File, FilesOrder
 from gpuadmin.common.records.queue import Group
 
 from ..answer import Answer
@@ -21,7 +22,7 @@ from ..files import read_bytes, write_atomic
 from ..lookup import system_lookup
 from ..operation import operation
 from ..paths import STATE
-from ..root.operations import FilesOrder, WantedFile, ensure_files
+from ..root.operations import ensure_files
 from ..run import LateError, run, run_command
 from . import accounts, booking, draining, exceptions, nodes, queue, queue_report
 from .accounts import ASK_PEOPLE, ASK_QOS
@@ -170,7 +171,7 @@ def write_nodes(document: SlurmNodes, check: bool, state: str = STATE) -> Answer
     read_by_slurm(contents)
     if record != before and not check:
         write_atomic(path, json.dumps(record, indent=1).encode(), mode=0o644)
-    wanted = [WantedFile(f"{document.directory}/{name}", text) for name, text in contents.items()]
+    wanted = [File(f"{document.directory}/{name}", text) for name, text in contents.items()]
     return ensure_files(FilesOrder(files=wanted, after=document.after, follows=document.follows), check)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from gpuadmin.common.records.people import PersonEntry
@@ -41,7 +41,7 @@ class TermFacts:
 @operation("term_facts", TermFacts, role="semester", looks=True)
 def report_term(document: TermFacts, check: bool) -> Answer:
     facts = term_facts.collect(
-        people.parse(map(asdict, document.people)),
+        people.parse(document.people),
         home_root=document.home_root,
         mountpoint=document.mountpoint,
         backup_directory=document.backup_directory,
@@ -60,16 +60,14 @@ def wipe_homes(document: WipeHomes, check: bool) -> Answer:
     )
     if check:  # guard: check mode empties no trash
         return Answer.of(plan)
-    return Answer.of(
-        plan, deleted=background.perform("wipe-homes", jobs.empty_trash, asdict(replace(document, users=())))
-    )
+    return Answer.of(plan, deleted=background.perform("wipe-homes", jobs.empty_trash, replace(document, users=())))
 
 
 @operation("wipe_scratch", WipeScratch, each="scratch")
 def wipe_scratch(document: WipeScratch, check: bool) -> Answer:
     if check:  # guard: check mode wipes no scratch
         return Answer.of(scratch.observe_and_compute(scratch.build_request(document)), deleted={})
-    done: Any = background.perform("wipe-scratch", jobs.wipe_scratch, asdict(document))
+    done: Any = background.perform("wipe-scratch", jobs.wipe_scratch, document)
     return Answer(done["operations"], {**done["report"], "deleted": done["done"]}, done["conflicts"])
 
 
