@@ -23,7 +23,6 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "cluster": _name(cluster.site.name),
         "controller": host.name,
         "address": host.cluster_address,
-        "half_life": section.half_life,
         "constrain": list(section.constrain),
         "groups": groups,
         "hours": max(group["hours"] for group in groups),

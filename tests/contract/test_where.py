@@ -13,6 +13,7 @@ from gpuadmin.cli import VERBS
 from gpuadmin.lab.probe import Machine
 from tests.support import where
 from tests.support.machine import able
+from tests.support.offenders import each_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRIES = list(where.everything())
@@ -47,7 +48,7 @@ def functions() -> Iterator[tuple[str, ast.FunctionDef, ast.Module]]:
                 yield f"{path.stem}::{node.name}", node, module
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+@each_of(ENTRIES)
 def test_a_virtual_machine_has_a_reason(entry: where.Entry) -> None:
     if entry.where == where.VIRTUAL:
         assert entry.why in where.REASONS
@@ -100,7 +101,7 @@ def test_every_verb_has_a_test_on_virtual_machines() -> None:
         for verb in verbs_of(test, module)
     }
     assert set(VERBS) - on_machines - ELSEWHERE == set()
-    others = {"lab", "runs", "check", "top", "free", "usage", "dashboard"}
+    others = {"lab", "runs", "check", "top", "usage", "dashboard"}
     assert not ELSEWHERE & on_machines - others, "those are words of other meanings, too"
 
 

@@ -34,7 +34,7 @@ SECRET = tokens.dashboard_secret(SITE_SECRET)
 PROXY_SECRET = "a secret of the proxy alone"
 PROXY = {"header": "X-Remote-User", "addresses": ["127.0.0.1"], "admins": ["yseong"]}
 ACCESS: Mapping[str, Any] = {
-    "prometheus": 1, "hosts": ["monitor.example"], "link_minutes": 10, "session_hours": 12, "proxy": None,
+    "prometheus": 1, "hosts": ["monitor.example"], "proxy": None,
 }  # fmt: skip
 
 
@@ -44,8 +44,8 @@ def link(name: str = "minji", signer: str = "node1", at: float | None = None, ki
     return tokens.sign(key, kind, signer, name, int(time.time() if at is None else at))
 
 
-def admin_link(name: str = "yseong@desk") -> str:
-    return link(name, tokens.CONTROLLER, kind=tokens.ADMIN_LINK)
+def admin_link() -> str:
+    return link("yseong@desk", tokens.CONTROLLER, kind=tokens.ADMIN_LINK)
 
 
 class Running:

@@ -20,11 +20,10 @@ from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import User
 from gpuadmin.display import styled
 from gpuadmin.errors import ConfigError, HostFailedError, RefusedError
-from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.results import RunResult
-from gpuadmin.session import Session, opened
+from gpuadmin.session import Session
 from gpuadmin.text import one_line
 
 
@@ -160,27 +159,6 @@ def perform(session: Session, change: Change, found: RunResult | None = None) ->
     return report(session, run, account_result(run))
 
 
-def update(
-    verb: str,
-    options: Options,
-    names: Sequence[str],
-    fields: dict[str, Any],
-    *,
-    action: Callable[[User], str],
-    before: Callable[[Session], None] = lambda session: None,
-) -> int:
-    """Change fields of registered people and converge them: lock-user, unlock-user, extend-user."""
-    with opened(verb, options) as session:
-        before(session)
-        people = [user.model_copy(update=fields) for user in known(session.site.registry, names)]
-        registry = session.site.registry.changed(session.site.settings, update=people)
-        title = f"{verb}: {', '.join(user.name for user in people)}"
-        change = converge(
-            session, registry, people, title=title, describe=lambda user, _: [action(user)], homes=False
-        )  # fmt: skip
-        return perform(session, change)
-
-
 def ask_uids(session: Session, found: RunResult | None = None) -> dict[str, Any]:
     """Ask the storage hosts which uids they remember and see: host → `{"memory": …, "seen": …}`.
 
@@ -217,7 +195,7 @@ class Taken:
         return [f"uid {uid} is given to nobody: {self.uids[uid]}" for uid in lost[:10]] + more
 
 
-#: Variables of a run that also asks hosts which uids something carries (disk/carried.py).
+#: Variables of a run that also asks hosts which uids something carries (disk/carried_ids.py).
 ASK_CARRIED = {"gpuadmin_carried": True}
 MOST_CARRIED = 5000  # uids of one host: a captured node cannot use up all that there are
 

@@ -46,7 +46,7 @@ class BackupOrder:
     accounting: bool = False
     #: The people whose homes are verified (read a second time and compared); without it everybody.
     users: Optional[Sequence[str]] = None
-    #: The number of homes that are read at once.
+    #: The number of homes that are read at once: a slow one does not hold up all others, and disks still serve people.
     workers: int = 2
     #: How long one home may take to be read; a home that takes longer is a problem, and the others go on.
     home_seconds: int = 21600
