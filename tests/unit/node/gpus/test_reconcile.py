@@ -24,6 +24,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gate_ti
 
 from tests.support.gated_host import GatedHost, gated_host, read_only
 
+pytestmark = pytest.mark.holds("what systemd refuses is told", "a gate that somebody opened is closed again")
 ONE = Grant("a1", "minji", 20000, ["0"], 1000, 2000, "root@nas")
 
 
