@@ -1,21 +1,20 @@
 """Whom a host is told about."""
 
-from typing import Any
-
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import people
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+
+from gpuadmin.common.records.people import PersonEntry
 
 
 @pytest.mark.parametrize(
     "given_",
     [
-        [{"name": "root", "uid": 0}],
-        [{"name": 5, "uid": 20000}],
-        [{"name": "minji", "uid": 20000}, {"name": "minji", "uid": 20001}],
-        [{"name": "minji", "uid": 20000}, {"name": "jiho", "uid": 20000}],
+        [PersonEntry("root", 0)],
+        [PersonEntry("minji", 20000), PersonEntry("minji", 20001)],
+        [PersonEntry("minji", 20000), PersonEntry("jiho", 20000)],
     ],
 )
-def test_people_who_cannot_be_told_apart_are_refused(given_: list[dict[str, Any]]) -> None:
+def test_people_who_cannot_be_told_apart_are_refused(given_: list[PersonEntry]) -> None:
     with pytest.raises(NodeError):
         people.parse(given_)

@@ -15,7 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import G
 
 
 def test_what_is_granted(tmp_path: Path) -> None:
-    subject = Subject(name="minji", uid=20000, root=str(tmp_path), state="/state")
+    subject = Subject(name="minji", uid=20000, root=str(tmp_path), state_directory="/state")
     assert granted(subject) is None, "open to everybody"
     settings = {"access": "granted", "gpus": {"GPU-a": ["/dev/nvidia0"], "GPU-b": ["/dev/nvidia1"]}}
     (tmp_path / "var/lib/gpuadmin").mkdir(parents=True)

@@ -7,8 +7,8 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import background, documents
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import jobs
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import image_job
 
+from gpuadmin.common.records.images import ChainLink, ImageOptions, ImageOrder
 from tests.support.operations import ask
 
 
@@ -18,20 +18,20 @@ def push(*, check: bool = False, **more: object) -> dict[str, Any]:
 
 
 def test_the_operation_knows_the_table() -> None:
-    (kind, _needed) = documents.find_fields(image_job.Document)["action"]
+    (kind, _needed) = documents.find_fields(ImageOrder)["action"]
     assert list(typing.get_args(kind)) == list(jobs.STEPS)
 
 
 @pytest.mark.parametrize("action", jobs.STEPS)
-def test_the_unit_of_a_step(action: str) -> None:
+def test_the_unit_of_a_step(action: Any) -> None:
     """A build's mounts are seen by the admin's own commands; those of other work end with it."""
-    job = jobs.job({"action": action, "name": "one", "full": True})
+    job = jobs.job(ImageOrder(action, "5b1f", "one", options=ImageOptions(full=True)))
     shared = action in ("build", "finish")
     assert (job.unit, job.title) == ("gpuadmin-image.service", f"{action} one")
     assert job.properties == ("PrivateMounts=no" if shared else "PrivateMounts=yes",)
     assert (job.module, job.function.__name__) == ("images.jobs", "step")
-    assert job.identity == jobs.job({"action": action, "name": "one"}).identity
-    assert job.identity != jobs.job({"action": action, "name": "two"}).identity
+    assert job.identity == jobs.job(ImageOrder(action, "", "one")).identity
+    assert job.identity != jobs.job(ImageOrder(action, "", "two")).identity
 
 
 def test_the_store_is_written_to_by_two_steps_alone() -> None:
@@ -54,7 +54,7 @@ def test_the_module_says_how_far_it_is_and_what_was_done(monkeypatch: pytest.Mon
     ]  # fmt: skip
 
     def attend(job: background.Job, begun: str, wait: float) -> background.Result | None:
-        asked.append((begun, job.arguments["full"]))
+        asked.append((begun, job.order.options.full))
         return found.pop(0)
 
     monkeypatch.setattr(background, "attend", attend)
@@ -71,12 +71,12 @@ def test_the_module_says_how_far_it_is_and_what_was_done(monkeypatch: pytest.Mon
 def test_a_push_has_the_place_in_the_chain_that_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(
-        background, "attend", lambda job, *_: asked.append(job.arguments) or background.Result({"operations": []})
+        background, "attend", lambda job, *_: asked.append(job.order) or background.Result({"operations": []})
     )
     push(link={"port": 7370, "previous": "10.0.0.11"})
     push()
-    assert asked[0]["link"] == {"port": 7370, "previous": "10.0.0.11", "next": None}
-    assert asked[1] == {"action": "push", "name": "one", "full": True}
+    assert asked[0].link == ChainLink(7370, "10.0.0.11")
+    assert asked[1] == ImageOrder("push", "5b1f", "one", options=ImageOptions(full=True))
 
 
 def test_other_work_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.gpu_holders import Holding
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.granting import Granted, look, ungranted
-from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.holding import Holding
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.record import Device
 
 GPU = Device("GPU-0", 0, None, None, None, {})
