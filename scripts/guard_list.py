@@ -36,21 +36,31 @@ class Guard:
         return f"{self.file.removeprefix(f'{PLUGINS}/')}: {self.name}"
 
 
-def mirror(file: str, elsewhere: dict[str, tuple[str, str]]) -> str:
-    """Given a file of code, return the test that is named after it; ``elsewhere`` is TESTED_BY of tests/support."""
+def mirror(file: str) -> str:
+    """Given a file of code, return the test that is named after it, whether or not that exists."""
     path = Path(file)
     if path.is_relative_to(f"{PLUGINS}/module_utils"):
         name, tests = path.relative_to(f"{PLUGINS}/module_utils"), "unit/node"
-        known = str(name)
     elif path.is_relative_to("gpuadmin/takeover"):
         name, tests = path.relative_to("gpuadmin/takeover"), "takeover/unit"
-        known = f"takeover/{name}"
     elif path.is_relative_to("gpuadmin") and not path.is_relative_to(PLUGINS):
-        name, tests, known = path.relative_to("gpuadmin"), "unit", ""
+        name, tests = path.relative_to("gpuadmin"), "unit"
     else:
         return ""
-    test = elsewhere[known][0] if known in elsewhere else f"{tests}/{name.with_name(f'test_{path.name}')}"
-    return f"tests/{test}"
+    return f"tests/{tests}/{name.with_name(f'test_{path.name}')}"
+
+
+def find_tests(file: str, root: Path = ROOT) -> tuple[str, ...]:
+    """Given a file of code, return the test that is named after it, else all tests of its room.
+
+    For example, no test has the name of `backups/wire.py`: `tests/unit/node/backups/test_*.py`, first what mentions it.
+    """
+    own = root / (mirror(file) or "none")
+    if own.is_file():
+        return (mirror(file),)
+    tests = sorted(own.parent.glob("test_*.py")) if own.name.startswith("test_") else []
+    tests.sort(key=lambda test: Path(file).stem not in test.read_text())
+    return tuple(str(test.relative_to(root)) for test in tests)
 
 
 def holders(root: Path = ROOT) -> dict[str, list[str]]:
@@ -82,7 +92,7 @@ def _is_mark(function: ast.expr) -> bool:
 
 def _guard(mark: Mark, file: str, text: str, tests: tuple[str, ...]) -> Guard:
     try:
-        left, problem = without(text, mark), "" if tests else "no test is named after its file, and none names it"
+        left, problem = without(text, mark), "" if tests else "its room has no tests, and no test names it"
     except MarkError as error:
         left, problem = "", str(error)
     return Guard(mark.name, file, mark.line, left, tests, problem)
@@ -96,15 +106,14 @@ def marked(root: Path = ROOT) -> Iterator[tuple[Path, str, list[Mark]]]:
             yield path, text, marks(text)
 
 
-def read_guards(root: Path = ROOT, elsewhere: dict[str, tuple[str, str]] | None = None) -> list[Guard]:
+def read_guards(root: Path = ROOT) -> list[Guard]:
     """All guards, by file and line. Raises ListError if two have one name."""
     held, found = holders(root), []
     for path, text, its_marks in marked(root):
         file = str(path.relative_to(root))
-        own = mirror(file, elsewhere or {})
-        own = own if own and Path(own).name.startswith("test_") and (root / own).is_file() else ""
+        own = find_tests(file, root)
         for mark in its_marks:
-            tests = tuple(held.get(mark.name) or filter(None, [own]))
+            tests = tuple(held.get(mark.name) or own)
             found.append(_guard(mark, file, text, tests))
     twice = {one.name for one in found if sum(other.name == one.name for other in found) > 1}
     if twice:

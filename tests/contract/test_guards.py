@@ -8,7 +8,6 @@ from textwrap import dedent, indent
 import pytest
 
 from tests.support.scripts import load
-from tests.support.tested_by import TESTED_BY
 
 ROOT = Path(__file__).resolve().parents[2]
 signs, lists, runs, runner = (load(name) for name in ("guard_marks", "guard_list", "guard_runs", "guards"))
@@ -16,7 +15,7 @@ signs, lists, runs, runner = (load(name) for name in ("guard_marks", "guard_list
 
 def test_each_guard_can_be_taken_out_and_has_tests() -> None:
     """So that a mark cannot fall behind the code unnoticed. No two have one name: reading them would fail."""
-    guards = lists.read_guards(ROOT, TESTED_BY)
+    guards = lists.read_guards(ROOT)
     assert len(guards) > 900, "they are marked"
     assert {guard.label: guard.problem for guard in guards if guard.problem} == {}
     unknown = set(lists.holders(ROOT)) - {guard.name for guard in guards}
@@ -97,19 +96,19 @@ def test_what_cannot_be_taken_out_is_said(code: str, why: str) -> None:
 
 
 def test_which_tests_hold_a_guard(tmp_path: Path) -> None:
-    """Those that name it; without any, those that are named after its file. Neither, or twice one name, is said."""
+    """Those that name it, else the one of its file's name, else those of its room. None, or twice one name, is said."""
     node = tmp_path / lists.PLUGINS / "module_utils"
     for path, names in {
         tmp_path / "gpuadmin/a/b.py": ["own", "named", "both"], tmp_path / "gpuadmin/c.py": ["nobody's", "file's"],
         tmp_path / "gpuadmin/takeover/node/d/e.py": ["taken over"], tmp_path / "gpuadmin/takeover/d/f.py": ["once"],
-        node / "d/e.py": ["node's"], node / "f.py": ["elsewhere"], node.parent / "modules/g.py": ["module's"],
+        node / "d/e.py": ["node's"], node / "f.py": ["room's"], node.parent / "modules/g.py": ["module's"],
     }.items():  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"a()  # guard: {name}\n" for name in names))
     for name, text in {
         "unit/a/test_b.py": "@pytest.mark.holds('both')\ndef test_x(): pass\n",
-        "takeover/unit/node/d/test_e.py": "", "takeover/unit/test_f.py": "",
-        "unit/node/d/test_e.py": "", "unit/node/test_h.py": "",
+        "takeover/unit/node/d/test_e.py": "", "takeover/unit/d/test_g.py": "",
+        "unit/node/d/test_e.py": "", "unit/node/test_a.py": "", "unit/node/test_h.py": "from plugins import f",
         "e/test_i.py": (
             "pytestmark = [pytest.mark.root, pytest.mark.holds(\"file's\")]\nclass TestK:\n"
             "    @pytest.mark.holds('named', 'both', \"module's\")\n    def test_y(self): pass\n"
@@ -118,19 +117,19 @@ def test_which_tests_hold_a_guard(tmp_path: Path) -> None:
         path = tmp_path / "tests" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    table = {"f.py": ("unit/node/test_h.py", "why"), "takeover/d/f.py": ("takeover/unit/test_f.py", "why")}
-    found = {one.name: one for one in lists.read_guards(tmp_path, table)}
+    found = {one.name: one for one in lists.read_guards(tmp_path)}
     assert {name: one.tests for name, one in found.items()} == {
         "own": ("tests/unit/a/test_b.py",), "named": ("tests/e/test_i.py::TestK::test_y",),
         "both": ("tests/e/test_i.py::TestK::test_y", "tests/unit/a/test_b.py::test_x"),
         "nobody's": (), "file's": ("tests/e/test_i.py",), "node's": ("tests/unit/node/d/test_e.py",),
-        "taken over": ("tests/takeover/unit/node/d/test_e.py",), "once": ("tests/takeover/unit/test_f.py",),
-        "elsewhere": ("tests/unit/node/test_h.py",), "module's": ("tests/e/test_i.py::TestK::test_y",),
+        "taken over": ("tests/takeover/unit/node/d/test_e.py",), "once": ("tests/takeover/unit/d/test_g.py",),
+        "room's": ("tests/unit/node/test_h.py", "tests/unit/node/test_a.py"),
+        "module's": ("tests/e/test_i.py::TestK::test_y",),
     }  # fmt: skip
-    assert [name for name, one in found.items() if "no test is named" in one.problem] == ["nobody's"]
+    assert [name for name, one in found.items() if "has no tests" in one.problem] == ["nobody's"]
     (tmp_path / "gpuadmin/c.py").write_text("a()  # guard: own\n")
     with pytest.raises(lists.ListError, match="one name: own"):
-        lists.read_guards(tmp_path, table)
+        lists.read_guards(tmp_path)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The code that runs on nodes: one way for each effect, and a test for each file."""
+"""The code that runs on nodes: one way for each effect, and tests for each room."""
 
 import ast
 import builtins
@@ -6,16 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.offenders import find_offenders
-from tests.support.scripts import load
-from tests.support.tested_by import TESTED_BY
-
 PLUGINS = Path(__file__).parents[2] / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugins"
 TESTS = Path(__file__).parents[1]
 PACKAGE = TESTS.parent / "gpuadmin"
-#: Where node code is → its files' names begin with that here.
-PLACES = {PLUGINS / "module_utils": "", PACKAGE / "takeover/node": "takeover/node/"}
-
 #: What imports a module of the effect, and why it does not go through the one helper.
 EFFECTS = {
     "subprocess": {
@@ -101,65 +94,9 @@ def test_errors_of_the_system_are_told_in_words() -> None:
     assert {name: found for name, text in sources().items() if (found := bare(text))} == {}
 
 
-def utilities() -> list[str]:
-    """All but the operations: each is asked for by name, and test_documents.py asks all of them."""
-    names = [
-        f"{prefix}{path.relative_to(place)}"
-        for place, prefix in PLACES.items()
-        for path in place.rglob("*.py")
-        if path.name != "__init__.py" and path.parent.name != "operations"
-    ]
-    assert len(names) > 80, "this is where it is"
-    return sorted(names)
-
-
-def mirrored(name: str) -> Path:
-    return TESTS.parent / load("guard_list").mirror(str(placed(name).relative_to(TESTS.parent)), {})
-
-
-def placed(name: str) -> Path:
-    return PACKAGE / name if name.startswith("takeover/") else PLUGINS / "module_utils" / name
-
-
-def imports(test: Path, name: str) -> bool:
-    """Whether a test imports the module, or something of its package: what one file decides, another carries out."""
-    path = Path(name)
-    wanted = {path.stem, path.parent.name} - {""}
-    return any(
-        isinstance(node, ast.ImportFrom)
-        and bool(wanted & {*(node.module or "").split("."), *(alias.name for alias in node.names)})
-        for node in ast.walk(ast.parse(test.read_text()))
-    )
-
-
-def test_each_node_file_has_its_test() -> None:
-    assert find_offenders(utilities(), check_test) == {}
-
-
-def check_test(name: str) -> None:
-    at = mirrored(name)
-    if name in TESTED_BY:
-        assert not at.is_file(), f"{name} has its own test: its line in TESTED_BY goes"
-        return
-    assert at.is_file(), f"{at.relative_to(TESTS.parent)} is missing; or {name} in TESTED_BY says which test it has"
-    assert "def test_" in at.read_text()
-    assert imports(at, name), f"{at.name} does not import {name}"
-
-
-def test_what_is_tested_elsewhere_is_there() -> None:
-    for name, (test, reason) in TESTED_BY.items():
-        assert placed(name).is_file(), f"{name} is gone, and its line in TESTED_BY goes"
-        assert (TESTS / test).is_file(), f"{name}: there is no {test}"
-        assert len(reason.split()) >= 3, f"{name}: why is its test elsewhere?"
-        # a program that is run, and data that is held against pages or code
-        assert Path(name).name in ("cli.py", "paths.py") or imports(TESTS / test, name), (
-            f"{test} does not import {name}"
-        )
-
-
-def test_a_test_is_named_after_what_is_there() -> None:
-    """A test of a package is of a file in it."""
-    for tests, place in zip(("unit/node", "takeover/unit/node"), PLACES, strict=True):
-        for path in (TESTS / tests).glob("*/test_*.py"):
-            name = f"{path.parent.name}/{path.name.removeprefix('test_')}"
-            assert (place / name).is_file(), f"{path.name} is named after nothing in {path.parent.name}"
+def test_each_room_of_node_code_has_tests() -> None:
+    """And each directory of tests is of a room: a guard that no test names is held by the tests of its room."""
+    for place, tests in ((PLUGINS / "module_utils", "unit/node"), (PACKAGE / "takeover/node", "takeover/unit/node")):
+        rooms = {path.parent.relative_to(place) for path in place.rglob("*.py") if path.name != "__init__.py"}
+        tested = {path.parent.relative_to(TESTS / tests) for path in (TESTS / tests).rglob("test_*.py")}
+        assert rooms == tested

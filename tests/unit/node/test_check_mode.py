@@ -17,8 +17,10 @@ from tests.support.sites import public_key
 from tests.support.storage import FIRST, MINJI, Storage, leftover
 
 pytestmark = pytest.mark.holds(
-    "a check makes no admin account", "a check runs no command", "a command that failed has failed"
-)
+    "a check makes no admin account", "a check runs no command", "a command that failed has failed",
+    "what this run did to backups is not asked of it again", "check mode begins no backup", "check mode sends no copy",
+    "check mode prunes nothing", "only what was shown is pruned",
+)  # fmt: skip
 
 
 SECOND = "20261222T010203Z-daily"

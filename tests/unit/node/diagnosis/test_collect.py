@@ -23,6 +23,7 @@ def full(_: Subject) -> object:
     raise OSError(errno.ENOSPC, "No space left on device", "/x")
 
 
+@pytest.mark.holds("the memory of a part has a bound")
 def test_every_part_by_itself() -> None:
     begun = time.monotonic()
     found = collect(

@@ -56,6 +56,7 @@ def test_a_check_changes_nothing(place: Path) -> None:
 @pytest.mark.parametrize(
     "wanted", [Wanted(["gpu9"], "x"), Wanted(["gpu1 State=DOWN"], "x"), Wanted(["gpu1"]), Wanted(["gpu1"], "a\nb")]
 )
+@pytest.mark.holds("only a node that Slurm has named is given to its programs")
 def test_what_is_refused(place: Path, wanted: Wanted) -> None:
     with pytest.raises(NodeError):
         operate(Document(wanted), False)
