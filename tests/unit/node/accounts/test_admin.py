@@ -266,7 +266,6 @@ def test_a_home_among_peoples_is_not_even_looked_at(monkeypatch: pytest.MonkeyPa
         plan(WANTED, admin.observe(WANTED))
 
 
-@pytest.mark.holds("an account that sshd refuses is not made ready")
 @pytest.mark.parametrize(
     ("settings", "why"),
     [

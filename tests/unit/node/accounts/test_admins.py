@@ -114,7 +114,6 @@ def _keys_file(host: Path, text: str) -> Path:
     return home / ".ssh/authorized_keys"
 
 
-@pytest.mark.holds("a key that is declared is not taken away")
 @pytest.mark.parametrize(
     ("before", "now", "gone_now"),
     [
@@ -149,7 +148,6 @@ def test_a_directory_of_anothers_keeps_its_keys(host: Path) -> None:
     assert file.read_text() == f"{KEY}\n"
 
 
-@pytest.mark.holds("what a former admin has put there stops nothing")
 def test_a_former_admins_link_stops_nothing(host: Path) -> None:
     file = _keys_file(host, "")
     file.unlink()
@@ -160,7 +158,6 @@ def test_a_former_admins_link_stops_nothing(host: Path) -> None:
     assert (list(found.taken), list(found.expiry)) == ([], [("jiwon", ENDED)])
 
 
-@pytest.mark.holds("an admin who became a person is not ended")
 def test_who_is_ended(host: Path) -> None:
     (host / "sudoers").write_text(sudoers([Admin(name, 903, (KEY,)) for name in ("old", "minji", "away")]))
     assert list(look([], PEOPLE).expiry) == [("old", ENDED)], "minji is a person now, away is gone already"

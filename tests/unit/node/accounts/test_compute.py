@@ -156,7 +156,6 @@ def test_one_user(observed: dict[str, str | None], user: dict[str, object], oper
     assert again.operations == []
 
 
-@pytest.mark.holds("a GECOS stays for another root")
 def test_a_gecos_stays_on_this_root_and_on_the_next() -> None:
     """provision emptied everybody's; a root that an image brings has nobody in it."""
     plan = run(files(passwd="minji:x:20001:20001:Kim, 김:/home/minji:/bin/bash\n"), USER)

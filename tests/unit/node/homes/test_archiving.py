@@ -281,7 +281,6 @@ def test_what_is_no_directory_is_no_home(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.holds("a home has the name of its archive on the disk before it is deleted")
 def test_a_power_cut_leaves_no_half_home_under_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "homes/minji"
     home.mkdir(parents=True)

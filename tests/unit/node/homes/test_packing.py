@@ -404,7 +404,6 @@ def test_a_home_that_would_fill_the_disk_is_kept(tmp_path: Path, target: str, mo
 
 
 @root_only
-@pytest.mark.holds("an archive replaces none")
 def test_an_archive_that_is_there_is_not_replaced(home: Path, target: str) -> None:
     Path(target).write_bytes(b"an earlier one")
     with pytest.raises(NodeError, match="is there already"):

@@ -449,13 +449,11 @@ def test_only_what_was_asked_for() -> None:
         ("passwd: files systemd", "passwd: files systemd"),
     ],
 )
-@pytest.mark.holds("a password in a file is not reported")
 def test_what_looks_like_a_secret_is_left_out(text: str, left: str) -> None:
     assert bounded({"x": text}) == {"x": left}
     assert without_secrets(text) == left
 
 
-@pytest.mark.holds("the settings of a section have an end")
 def test_what_is_reported_has_bounds() -> None:
     found = bounded({"x\x1b[2J\n" + "y" * 1000: "a\x1b]0;evil\x07\nb\tc", "long": "line\n" * LONGEST})
     (first, second) = found.items()
@@ -479,7 +477,6 @@ def test_what_is_no_file_is_not_read(host: Host, tmp_path: Path) -> None:
     assert dict(files_in(place, ["/etc/x", "/etc/none"])) == {"/etc/x/a": ["1"]}
 
 
-@pytest.mark.holds("a program that failed has not said that there is nothing")
 def test_a_program_that_failed_said_nothing(host: Host) -> None:
     place = host(programs={"true": "x\n", "false": 1})
     assert place.output("true") == "x\n"

@@ -107,11 +107,6 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return found
 
 
-@pytest.mark.holds(
-    "what the kernel has counts, not what systemd says",
-    "systemd reads the limits that were written",
-    "what was told for this once hides nothing that is said later",
-)
 def test_what_runs_is_limited_at_once(host: Host) -> None:
     outcome = applying.apply(host.places, WANTED, given=True)
     assert outcome.problems == []
@@ -123,7 +118,6 @@ def test_what_runs_is_limited_at_once(host: Host) -> None:
     assert all(path.is_relative_to(host.root / "units") for path in host.drop_ins), "and systemd knows that"
 
 
-@pytest.mark.holds("the admin is not limited with the others")
 def test_the_admin_is_not_limited_whatever_is_said_of_them(host: Host) -> None:
     admin = host.cgroup("user-1000.slice")
     admin.mkdir()
@@ -134,7 +128,6 @@ def test_the_admin_is_not_limited_whatever_is_said_of_them(host: Host) -> None:
     assert host.read("user-1000.slice") == ("max", "max", "1000")
 
 
-@pytest.mark.holds("limits are applied by one at a time")
 def test_limits_are_applied_by_one_at_a_time(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(applying, "flocked", partial(flocked, seconds=0.1))
     with flocked(str(host.root / "run/locks/limits")), pytest.raises(NodeError, match="has been held for"):
@@ -154,7 +147,6 @@ def test_what_a_power_cut_interrupts_a_boot_goes_on_with(host: Host, monkeypatch
     assert host.read(SLICE)[1] == "100"
 
 
-@pytest.mark.holds("limits that a killed run has written are read by the next one")
 @pytest.mark.parametrize("less", [False, True])
 def test_what_was_written_and_not_read_is_read_by_the_next_run(
     host: Host, monkeypatch: pytest.MonkeyPatch, less: bool
@@ -253,7 +245,6 @@ def test_who_takes_more_already_is_named(host: Host) -> None:
     assert "20001" in line
 
 
-@pytest.mark.holds("a limit that is not in force is told")
 def test_what_systemd_only_says_is_a_problem(host: Host) -> None:
     host.deaf = True
     outcome = applying.apply(host.places, WANTED, given=True)
@@ -304,7 +295,6 @@ def test_without_limits_nothing_is_left(host: Host) -> None:
     assert limits.operate(document(host, enabled=False), False, host.places).operations == []
 
 
-@pytest.mark.holds("a check records no limits")
 def test_a_check_of_the_operation_writes_nothing(host: Host) -> None:
     said = limits.operate(document(host, enabled=True), True, host.places)
     assert list((host.root / "state").iterdir()) == []
@@ -353,7 +343,6 @@ def second_slice(host: Host) -> str:
     return other
 
 
-@pytest.mark.holds("a limit that is refused keeps nobody else from theirs")
 def test_who_cannot_be_limited_keeps_nobody_else_from_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its number the slice that systemd refuses comes first."""
     other = second_slice(host)
@@ -375,7 +364,6 @@ def test_who_cannot_be_limited_keeps_nobody_else_from_it(host: Host, monkeypatch
     assert list((host.root / "control").rglob("*.conf")) == [], "nothing stays that would hide what comes later"
 
 
-@pytest.mark.holds("a run that is killed leaves no limit that hides a later one")
 def test_whoever_is_killed_leaves_nothing_that_hides_what_comes_later(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip

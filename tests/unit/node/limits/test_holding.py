@@ -92,7 +92,6 @@ def test_somebody_is_stopped_at_their_amount_and_nobody_else(docker: Docker) -> 
     assert found.most == 100 * MB
 
 
-@pytest.mark.holds("a subvolume that somebody makes is not a way around their amount")
 def test_a_subvolume_of_their_own_is_no_way_around_it(docker: Docker) -> None:
     docker.hold()
     minji = docker.place()
@@ -105,7 +104,6 @@ def test_a_subvolume_of_their_own_is_no_way_around_it(docker: Docker) -> None:
     assert not docker.write(minji / "beside", 20)
 
 
-@pytest.mark.holds("nobody's subvolume counts as somebody else's")
 def test_nobody_fills_the_amount_of_another(docker: Docker) -> None:
     docker.hold()
     docker.place()
@@ -168,7 +166,6 @@ def test_a_subvolume_that_is_gone_when_it_is_opened_does_not_count(
     assert list(room.below(str(tmp_path))) == [(301, 0)]
 
 
-@pytest.mark.holds("who has ever more subvolumes holds up nobody")
 def test_who_has_ever_more_subvolumes_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     def below(path: str) -> Iterator[tuple[int, int]]:
         yield from ((301, 5), (302, 5), (303, 5))
@@ -316,8 +313,6 @@ def test_off_btrfs_people_are_told(tmp_path: Path) -> None:
     assert [one.name for one in data.iterdir()] == ["minji"]
 
 
-@pytest.mark.holds("an amount that fails keeps nobody else from theirs")
-@pytest.mark.holds("an amount that the kernel does not have is told")
 def test_what_fails_for_one_is_told_and_holds_for_the_others(docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
     docker.hold()
     docker.place()
@@ -345,8 +340,6 @@ def test_what_fails_for_one_is_told_and_holds_for_the_others(docker: Docker, mon
     assert found.most == 100 * MB
 
 
-@pytest.mark.holds("a place that cannot be looked at keeps nobody else from theirs")
-@pytest.mark.holds("whose place cannot be looked at keeps their amount")
 def test_who_cannot_be_looked_at_keeps_their_amount(docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
     docker.hold()
     docker.place()

@@ -55,7 +55,6 @@ def test_root_writes_and_deletes_where_people_have_filled_all(disk: Disk) -> Non
     assert disk.write(disk.local / "again", 20)
 
 
-@pytest.mark.holds("the reserve is more than what btrfs gives out at once")
 @pytest.mark.parametrize(
     ("asked", "whole", "kept"),
     [("5%", 8 << 30, 1.0), ("1M", 1 << 40, 1.25), ("5%", 1 << 40, 51.2), ("100%", 8 << 30, 4.0)],
@@ -120,7 +119,6 @@ def test_homes_are_wiped_where_people_have_filled_all(disk: Disk) -> None:
     assert storage.backup(SECOND).homes.keys() == {"minji"}
 
 
-@pytest.mark.holds("a subvolume that somebody makes is not a way around the limit")
 def test_a_subvolume_of_somebodys_own_counts_as_well(disk: Disk) -> None:
     disk.keep()
     assert as_minji("btrfs", "subvolume", "create", str(disk.local / "mine")).returncode == 0
@@ -160,9 +158,7 @@ def test_what_people_have_filled_is_given_up(disk: Disk) -> None:
     assert sorted(one.name for one in disk.local.iterdir() if one.name.startswith(".")) == [".docker"]
 
 
-@pytest.mark.holds(
-    "what a person has put there is not root's", "a limit that may not be changed later is set all the same"
-)
+@pytest.mark.holds("what a person has put there is not root's")
 def test_whoever_takes_the_name_of_root_s_subvolume_is_told(disk: Disk) -> None:
     mine = disk.local / qgroups.DESK
     assert as_minji("btrfs", "subvolume", "create", str(mine)).returncode == 0
@@ -178,7 +174,6 @@ def test_whoever_takes_the_name_of_root_s_subvolume_is_told(disk: Disk) -> None:
     assert disk.keep(check=True).done == []
 
 
-@pytest.mark.holds("what root keeps below people's directories is not theirs")
 def test_a_subvolume_of_root_s_does_not_count(disk: Disk) -> None:
     disk.keep()
     run("btrfs", "subvolume", "create", disk.local / "kept")
@@ -189,7 +184,6 @@ def test_a_subvolume_of_root_s_does_not_count(disk: Disk) -> None:
     assert [one is not None and one.id in members for one in found] == [False, True]
 
 
-@pytest.mark.holds("people with ever more subvolumes hold up nobody")
 def test_people_with_ever_more_subvolumes_hold_up_nobody(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     joined: list[int] = []
 
@@ -206,7 +200,6 @@ def test_people_with_ever_more_subvolumes_hold_up_nobody(disk: Disk, monkeypatch
     assert (999001 in joined, 999002 in joined) == (True, False)
 
 
-@pytest.mark.holds("a disk without any room has a limit all the same")
 def test_a_disk_without_any_room_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "_free", lambda path: (100 << 30, 0))
     monkeypatch.setattr(qgroups, "group", lambda uuid: qgroups.Group(5 * MIB, 0, None))
@@ -235,7 +228,6 @@ def test_a_subvolume_that_stays_in_a_group_is_told(monkeypatch: pytest.MonkeyPat
         qgroups.part("/local", [300])
 
 
-@pytest.mark.holds("no limit is computed from what btrfs has not counted")
 def test_no_limit_is_made_of_half_a_count(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qgroups, "counted", lambda _: False)
     monkeypatch.setattr(room, "COUNTING", 0.0)
@@ -251,7 +243,6 @@ def test_no_limit_is_made_of_half_a_count(disk: Disk, monkeypatch: pytest.Monkey
     assert disk.group.most is not None
 
 
-@pytest.mark.holds("no limit is computed while what has joined is counted")
 def test_no_limit_is_made_while_what_has_joined_is_counted(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = iter([True, False])
     limited: list[str] = []
@@ -261,7 +252,6 @@ def test_no_limit_is_made_while_what_has_joined_is_counted(disk: Disk, monkeypat
     assert limited == []
 
 
-@pytest.mark.holds("a limit that the kernel does not have is told")
 def test_a_limit_that_is_not_in_force_is_a_failure(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qgroups, "limit", lambda *_: None)
     (problem,) = disk.keep().problems
@@ -295,7 +285,6 @@ def test_what_is_turned_off_meanwhile_stays_off(disk: Disk, monkeypatch: pytest.
     assert not qgroups.enabled(disk.uuid)
 
 
-@pytest.mark.holds("what is turned on is known as ours, whenever the power goes")
 def test_what_is_turned_on_is_known_as_ours(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     def cut(path: str) -> None:
         raise KeyboardInterrupt
@@ -310,7 +299,6 @@ def test_what_is_turned_on_is_known_as_ours(disk: Disk, monkeypatch: pytest.Monk
     assert not qgroups.enabled(disk.uuid)
 
 
-@pytest.mark.holds("a disk that no room can be kept on keeps no other from it")
 def test_a_disk_that_no_room_can_be_kept_on_is_told(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(path: str) -> None:
         raise NodeError("btrfs: command not found")
@@ -319,7 +307,6 @@ def test_a_disk_that_no_room_can_be_kept_on_is_told(disk: Disk, monkeypatch: pyt
     assert disk.keep().problems == [f"{disk.local}: no room is kept for root: btrfs: command not found"]
 
 
-@pytest.mark.holds("quotas that were there before stay")
 def test_somebody_elses_quotas_stay(disk: Disk) -> None:
     run("btrfs", "quota", "enable", disk.top)
     disk.keep()
@@ -328,9 +315,6 @@ def test_somebody_elses_quotas_stay(disk: Disk) -> None:
     assert qgroups.group(disk.uuid) is None
 
 
-@pytest.mark.holds(
-    "what is on another host is not this one's to keep room on", "nothing is mounted only because it is looked at"
-)
 @pytest.mark.parametrize(
     ("fstype", "free", "words"),
     [

@@ -36,17 +36,6 @@ def test_a_job_that_is_still_there_is_a_way_in(tmp_path: Path) -> None:
     assert access.way_in(person, host) == "has cron or at jobs"
 
 
-@pytest.mark.root
-def test_jobs_of_those_who_stay_are_left_alone(tmp_path: Path) -> None:
-    for name in ("var/spool/cron/atjobs", "run/gpuadmin"):
-        (tmp_path / name).mkdir(parents=True)
-    for name, uid in (("a1", 20001), ("a2", 20002)):
-        (tmp_path / "var/spool/cron/atjobs" / name).write_text("later\n")
-        os.chown(tmp_path / "var/spool/cron/atjobs" / name, uid, uid)
-    access.converge([Person("minji", 20001, range(0))], True, access.Host(root=str(tmp_path)), login=False)
-    assert [one.name for one in (tmp_path / "var/spool/cron/atjobs").iterdir()] == ["a2"]
-
-
 root_only = pytest.mark.root  # gives files to other users
 
 
@@ -62,9 +51,10 @@ def host(tmp_path: Path) -> access.Host:
 
 @root_only
 def test_login_access_is_closed_and_opened_again(host: access.Host, tmp_path: Path) -> None:
-    job = tmp_path / "var/spool/cron/atjobs/a00001"
-    job.write_text("later\n")
-    os.chown(job, MINJI.uid, MINJI.uid)
+    job, other = (tmp_path / "var/spool/cron/atjobs" / name for name in ("a00001", "a00002"))
+    for path, person in ((job, MINJI), (other, JIHO)):
+        path.write_text("later\n")
+        os.chown(path, person.uid, person.uid)
     check = access.converge([MINJI], True, host, check=True)
     assert (tmp_path / "var/lib/systemd/linger/minji").exists()
     plan = access.converge([MINJI], True, host)
@@ -78,7 +68,8 @@ def test_login_access_is_closed_and_opened_again(host: access.Host, tmp_path: Pa
         ]
     )
     assert plan.conflicts == []
-    assert not job.exists()
+    assert (job.exists(), other.exists()) == (False, True)
+
     assert access.converge([MINJI], True, host).operations == []
     access.converge([MINJI], False, host)
     assert (job.read_text(), job.stat().st_uid) == ("later\n", MINJI.uid)
@@ -201,7 +192,6 @@ GONE = (
 DOWN = "scancel: error: Unable to contact slurm controller (connect failure)\n"
 
 
-@pytest.mark.holds("jobs that may wait in a queue are cancelled, or the lock fails")
 @pytest.mark.parametrize(
     ("complaint", "there", "fine"),
     [
@@ -349,7 +339,6 @@ def test_sessions_end_and_nobody_else_s(running: list[subprocess.Popen[bytes]], 
 
 
 @root_only
-@pytest.mark.holds("a fork bomb does not delay its own end")
 def test_who_forks_without_end_is_ended_before_anybody_is_asked(
     running: list[subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
@@ -376,7 +365,6 @@ def test_who_forks_without_end_is_ended_before_anybody_is_asked(
 
 
 @root_only
-@pytest.mark.holds("who ended their first thread alone still runs the others")
 def test_a_process_whose_first_thread_has_ended_is_ended() -> None:
     with first_thread_ended(MINJI.uid) as process:
         assert any(one.pid == process.pid for one in sessions.processes())
@@ -466,7 +454,6 @@ def test_a_process_does_not_hide_behind_its_name(running: list[subprocess.Popen[
     process.stdout.close()
 
 
-@pytest.mark.holds("what forks and ends while one looks is in no single look")
 def test_what_is_in_one_look_and_not_in_the_next_is_still_there() -> None:
     """It forks and ends all the time: its next number came after the look at the directory."""
     one = sessions.Process(999_999_999, 1_900_000_001, "python3", "S")
@@ -507,23 +494,17 @@ def devices(tmp_path: Path, *paths: str) -> str:
     return str(tmp_path)
 
 
-def test_everybody_is_told(tmp_path: Path, terminal: tuple[int, str]) -> None:
-    handle, path = terminal
-    assert terminals.tell("The node reboots now.\n지금 재부팅됩니다.", devices(tmp_path, path)) == 1
-    assert "The node reboots now.\r" in shown(handle)
-
-
-def test_one_person_alone_is_told(tmp_path: Path, terminal: tuple[int, str]) -> None:
+def test_one_person_alone_is_told_and_nothing_that_a_terminal_would_obey(
+    tmp_path: Path, terminal: tuple[int, str]
+) -> None:
     handle, path = terminal
     where, whose = devices(tmp_path, path), Path(path).stat().st_uid
     assert terminals.tell("not for you", where, uid=whose + 1) == 0
-    assert terminals.tell("for you", where, uid=whose) == 1
-    assert "not for you" not in shown(handle)
-
-
-def test_nothing_that_a_terminal_would_obey(tmp_path: Path, terminal: tuple[int, str]) -> None:
-    handle, path = terminal
-    terminals.tell("one\x1b[2Jtwo\x07", devices(tmp_path, path))
+    assert terminals.tell("for you\nand more", where, uid=whose) == 1
+    said = shown(handle)
+    assert "for you\r\nand more\r" in said
+    assert "not" not in said
+    assert terminals.tell("one\x1b[2Jtwo\x07", where) == 1
     said = shown(handle)
     assert "one[2Jtwo\r" in said
     assert "\x1b" not in said

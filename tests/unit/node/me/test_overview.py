@@ -22,7 +22,7 @@ from tests.support.me_overview import FOUND
 from tests.support.metrics_cluster import node
 
 
-def test_the_remedy_comes_first() -> None:
+def test_the_remedy_comes_first_and_nothing_is_made_up() -> None:
     found = [
         Cause("docker-disk", "x", "y", values={"left": "1.0 MB"}),
         Cause("container", "x", "y", values={"container": "train", "status": 3}),
@@ -39,9 +39,6 @@ def test_the_remedy_comes_first() -> None:
         "Not checked: your keys, log-ins from outside, your programs."
     ]
     assert check.lines([], 20, "node1", "ko")[0].startswith("node1: 20가지를 확인했고")
-
-
-def test_what_a_cause_does_not_say_is_not_made_up() -> None:
     assert "?" in check.lines([Cause("homes-full", "x", "y")], 20, "node1", "en")[1]
 
 
@@ -103,31 +100,26 @@ def test_what_root_measured_on_the_node(subject: Subject) -> None:
     assert "Docker on this node: 40.0 GB, 12,345 files (measured 2 h ago, at least: not all of it" in text
     assert " 1 file  /local/.docker/minji/overlay2" in text
     assert text.endswith("docker system prune removes what no container uses.")
-
-
-def test_in_korean(subject: Subject) -> None:
     measured(subject)
     text = told(subject, "ko")
     assert "이 노드의 Docker: 40.0 GB, 12,345개 파일 (2시간 전에 측정)" in text
     assert "docker system prune을 실행하면" in text
 
 
-def test_a_home_that_cannot_be_looked_at(subject: Subject, tmp_path: Path) -> None:
-    (tmp_path / "home/minji").rename(tmp_path / "away")
-    (tmp_path / "home/minji").symlink_to(tmp_path / "away")
-    assert "/home/minji: not known (" in told(subject, "en")
-
-
 @pytest.mark.parametrize("text", ["", "[]", "[" * 100_000])
-def test_a_file_that_says_nothing(subject: Subject, text: str) -> None:
+def test_a_file_that_says_nothing_and_a_home_that_cannot_be_looked_at(subject: Subject, text: str) -> None:
     (Path(subject.root) / f"var/lib/gpuadmin/{OF_PEOPLE}/minji.json").write_text(text)
+    home = Path(subject.root, "home/minji")
+    home.rename(home.with_name("away"))
+    home.symlink_to("away")
     assert "nothing is yours" in told(subject, "en")
+    assert "/home/minji: not known (" in told(subject, "en")
 
 
 @pytest.mark.parametrize(
     ("language", "words"), [("en", "there is none (gpuadmin-me check"), ("ko", "없음 (이유: gpuadmin-me check")]
 )
-def test_a_home_that_is_not_there(subject: Subject, language: str, words: str) -> None:
+def test_a_home_that_is_gone(subject: Subject, language: str, words: str) -> None:
     Path(subject.root, "home/minji").rename(Path(subject.root, "home/gone"))
     text = told(subject, language)
     assert f"/home/minji: {words}" in text
@@ -157,9 +149,6 @@ def test_mine_and_nobody_else_s() -> None:
     assert "junho" not in repr(mine)
     assert "secret" not in repr(mine)
     assert hints.pick_own_gpus(samples(), "gildong", NOW) == []
-
-
-def test_what_was_written_long_ago_says_nothing_of_now() -> None:
     assert hints.pick_own_gpus(samples(), "minji", NOW + 3600) == []
 
 
@@ -183,7 +172,7 @@ def test_hints(case: str) -> None:
     assert words is None or words in found[0]
 
 
-def test_what_is_printed() -> None:
+def test_what_is_printed_of_ones_own_gpus() -> None:
     found = {**FOUND, "held": [{**ONE, "unused": 3 * 3600}]}
     output = overview.lines(Subject(name="minji"), found, "node1", [], "en")
     assert "  GPU 0 H100 (train): 10% busy, 20.0 GB of memory" in output
@@ -206,7 +195,6 @@ def test_the_last_day(words: str, day: str | None) -> None:
     assert overview.parse_expiry(CHAGE.format(words)) == day
 
 
-@pytest.mark.holds("a count of a home enters nothing that is mounted there")
 def test_what_is_mounted_in_a_home_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mounted").mkdir()
     (tmp_path / "mounted/file").write_bytes(b"x" * 100_000)
@@ -327,7 +315,7 @@ def test_a_home_that_is_not_there(tmp_path: Path, language: str, words: str) -> 
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
     """A node of a queue."""
     (tmp_path / "usr/local/bin").mkdir(parents=True)
     (tmp_path / "usr/local/bin/gpu").touch()
@@ -341,49 +329,49 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
     return Subject(name="minji", root=str(tmp_path))
 
 
-def test_ones_own_alone(node: Subject) -> None:
-    found: Any = place.find_place(node)
+def test_ones_own_alone(queue: Subject) -> None:
+    found: Any = place.find_place(queue)
     assert ([one["id"] for one in found["mine"]], found["waiting"]) == (["4", "5"], 2)
-    output = overview.lines(node, {**FOUND, "queue": found}, "gpu1", [], "en")
+    output = overview.lines(queue, {**FOUND, "queue": found}, "gpu1", [], "en")
     assert "  GPUs: given by the queue here" in output
     assert any(line.startswith("  You have 1 GPU of gpu2 until 2033-05-18") for line in output)
     (waits,) = [line for line in output if "You are waiting for 1 GPU." in line]
     assert "place in the queue: 2. Others come first" in waits
     assert "(since 2030-03-1" in waits
-    nobody = overview.lines(node, {**FOUND, "queue": {"mine": [], "waiting": 3}}, "gpu1", [], "ko")
+    nobody = overview.lines(queue, {**FOUND, "queue": {"mine": [], "waiting": 3}}, "gpu1", [], "ko")
     assert any("기다리는 사람: 3명" in line for line in nobody)
 
 
 def test_a_node_without_a_queue_and_one_that_does_not_answer(
-    node: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    queue: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert place.find_place(Subject(name="minji", root=str(tmp_path / "other"))) is None
     slurm(tmp_path, monkeypatch, scontrol="echo down")
     with pytest.raises(NodeError):
-        place.find_place(node)
-    output = overview.lines(node, {**FOUND, "queue": "slurmctld does not answer"}, "gpu1", [], "en")
+        place.find_place(queue)
+    output = overview.lines(queue, {**FOUND, "queue": "slurmctld does not answer"}, "gpu1", [], "en")
     assert "  queue: not known (slurmctld does not answer)" in output
 
 
 def test_a_check_tells_whoever_waits_their_place(
-    node: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    queue: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And where they have some: they need not ask for what they asked for."""
     lacks = [Cause("gpu-grant", "x", "y")]
     (tmp_path / "said").write_text(row("5", "minji", "PENDING", reason="Resources"))
-    first, why = check.lines(lacks, 20, "gpu1", "en", check.find_queued_jobs(node, lacks))
+    first, why = check.lines(lacks, 20, "gpu1", "en", check.find_queued_jobs(queue, lacks))
     assert first.startswith("* You are waiting for 1 GPU. Your place in the queue: 1. Next, as soon as")
     assert "GPUs are given on request here" in why
     (tmp_path / "said").write_text(row("4", "minji", "RUNNING", end=2000000000, nodes="gpu2"))
-    assert "gpu2의 GPU 1개" in check.lines(lacks, 20, "gpu1", "ko", check.find_queued_jobs(node, lacks))[0]
-    assert check.find_queued_jobs(node, [Cause("memory", "x", "y")]) == []
-    nobody = check.find_queued_jobs(Subject(name="haeun", root=node.root), lacks)
+    assert "gpu2의 GPU 1개" in check.lines(lacks, 20, "gpu1", "ko", check.find_queued_jobs(queue, lacks))[0]
+    assert check.find_queued_jobs(queue, [Cause("memory", "x", "y")]) == []
+    nobody = check.find_queued_jobs(Subject(name="haeun", root=queue.root), lacks)
     assert check.lines(lacks, 20, "gpu1", "en", nobody)[0] == "* To get one: `gpu get`"
     more = [Cause("gpu-granted", "x", "y", values={"gpus": "GPU 0", "until": "18:00"})]
-    said = check.lines(more, 20, "gpu1", "en", check.find_queued_jobs(node, more))
+    said = check.lines(more, 20, "gpu1", "en", check.find_queued_jobs(queue, more))
     assert said[1] == "- Use GPU 0. If you need more: `gpu get`"
     slurm(tmp_path, monkeypatch, scontrol="echo down")
-    assert check.find_queued_jobs(node, lacks) == []
+    assert check.find_queued_jobs(queue, lacks) == []
 
 
 def test_a_check_names_no_queue_where_there_is_none(tmp_path: Path) -> None:

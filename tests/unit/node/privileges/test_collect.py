@@ -234,7 +234,6 @@ def test_the_admins_keys_are_for_comparison(host: Host) -> None:
     assert [one[:7] for one in keys["gpuadmin"]] == ["SHA256:"]
 
 
-@pytest.mark.holds("a key that an admin has and the site does not is named")
 def test_an_admins_key_that_nobody_declared(host: Host) -> None:
     passwd = FILES["etc/passwd"] + "jiwon:x:901:901::/var/home/jiwon:/bin/sh\n"
     mine = " ".join(public_key("jiwon").split()[:2])
@@ -252,7 +251,6 @@ def test_an_admins_key_that_nobody_declared(host: Host) -> None:
 
 
 @pytest.mark.root  # a home that root may not look into is made by owners and modes
-@pytest.mark.holds("an admin's keys are read as that admin")
 def test_a_home_that_root_may_not_look_into(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a node whose storage host shows root nothing: there sshd, which asks as the admin, does get the keys."""
     passwd = FILES["etc/passwd"] + "jiwon:x:901:902::/home/jiwon:/bin/sh\n"
@@ -306,7 +304,6 @@ def test_a_rule_for_somebody_else(host: Host, text: str, key: str) -> None:
     assert found.key == key
 
 
-@pytest.mark.holds("an alias of the rules of another sudo hides nobody")
 @pytest.mark.parametrize(("there", "hidden"), [("etc/sudoers", "etc/sudoers-rs"), ("etc/sudoers-rs", "etc/sudoers")])
 def test_an_alias_of_the_other_sudo_hides_nobody(host: Host, there: str, hidden: str) -> None:
     rule = "OPS ALL=(ALL) NOPASSWD: ALL\n"
