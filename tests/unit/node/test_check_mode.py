@@ -196,13 +196,10 @@ def test_check_mode_makes_no_admin_account(monkeypatch: pytest.MonkeyPatch) -> N
     assert made == []
 
 
-def test_check_mode_runs_no_command(tmp_path: Path) -> None:
+def test_check_mode_runs_no_command_and_one_that_failed_has_failed(tmp_path: Path) -> None:
     answer = look("command", {"line": f"touch {tmp_path}/made"})
     assert answer["operations"] == [f"run: touch {tmp_path}/made"]
     assert answer["report"] == {}
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_command_that_failed_has_failed() -> None:
     answer = ask("command", {"line": "echo no; exit 4"})
     assert (answer["failed"], answer["report"]["command"]["status"]) == (True, 4)

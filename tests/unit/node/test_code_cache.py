@@ -190,15 +190,9 @@ def test_units_get_no_code_that_is_not_there(state: Path, keep: Callable[[str], 
 
 
 def called(
-    name: str,
-    library: Path,
-    arguments: dict[str, Any],
-    digest: str | None = None,
-    cwd: str | Path = "/",
-    *,
-    check: bool = True,
-    carried: bool = False,
-) -> dict[str, Any]:
+    name: str, library: Path, arguments: dict[str, Any], digest: str | None = None, cwd: str | Path = "/",
+    *, check: bool = True, carried: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """What a host answers: the module as Ansible sends it, on the standard input."""
     given = {
         "digest": digest or code().digest, "library": str(library), "operation": name,

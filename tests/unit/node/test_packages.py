@@ -28,13 +28,6 @@ class Unit:
         return {"status": status, "output": "E: no\n" if status else ""}
 
 
-def test_installation_runs_in_a_named_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "without_index", lambda _: False)
-    ran = Unit(monkeypatch, 0)
-    packages.install("debian", ["x"], refresh=False, timeout=60)
-    assert ran.commands == ["x"]
-
-
 def test_an_old_index_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "without_index", lambda _: False)
     ran = Unit(monkeypatch, 100, 0, 0)

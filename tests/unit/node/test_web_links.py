@@ -137,12 +137,6 @@ def test_without_a_key_nothing_is_signed(key: str | None, host: Host, capsys: py
     assert "link.key" in capsys.readouterr().err
 
 
-def test_a_host_without_accounts(host: Host) -> None:
-    save(host.path("state"), DesiredState())
-    with pytest.raises(NodeError, match="no-accounts"):
-        links.who(20001, host, TODAY)
-
-
 def test_only_systemd_starts_it(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     assert commands.main(["web-links"], host) == 2
     assert "gpuadmin-me web" in capsys.readouterr().err

@@ -90,10 +90,12 @@ def test_damage_is_no_empty_state(data: bytes) -> None:
         desired.parse(data, "/var/lib/gpuadmin/accounts.json")
 
 
-def test_a_format_to_come_is_not_guessed_at() -> None:
+def test_a_person_is_parsed_with_types_and_a_format_to_come_is_not_guessed_at() -> None:
     document = {**json.loads(desired.render(STATE)), "format": desired.FORMAT + 1}
     with pytest.raises(NodeError, match="gpuadmin provision"):
         desired.parse(json.dumps(document).encode(), "x")
+    given = {"name": "minji", "uid": "20001", "keys": ["a", "b", "a"], "group": "vision", "expires": None}
+    assert desired.parse_user(given) == (User("minji", 20001, 20001, home="/home/minji", keys=("a", "b")), None)
 
 
 @pytest.mark.parametrize("change", [{"name": 5}, {"uid": "many"}])
@@ -115,11 +117,6 @@ def test_a_person_who_cannot_be_is_named(change: dict[str, object]) -> None:
 def test_settings_that_cannot_be(raw: dict[str, object], words: str) -> None:
     with pytest.raises(NodeError, match=words):
         desired.settings_from(raw)
-
-
-def test_a_person_gets_types_and_what_is_left_out() -> None:
-    given = {"name": "minji", "uid": "20001", "keys": ["a", "b", "a"], "group": "vision", "expires": None}
-    assert desired.parse_user(given) == (User("minji", 20001, 20001, home="/home/minji", keys=("a", "b")), None)
 
 
 @pytest.mark.parametrize(

@@ -134,12 +134,6 @@ def test_two_lines_of_one_name_are_nobody_s(set_up: Host) -> None:
     assert not has_docker(set_up, "junho")
 
 
-def test_who_left_is_refused(set_up: Host) -> None:
-    converge(Request(SETTINGS, (), [{"name": "junho", "uid": 20002}]), set_up)
-    assert docker_self.docker_self(set_up, 20002)[0] == 1
-    assert "junho" not in Path(set_up.path("etc/passwd")).read_text()
-
-
 def test_a_name_is_not_taken_with_somebody_elses_uid(set_up: Host) -> None:
     before = Path(set_up.path("etc/subuid")).read_bytes()
     outcome = converge(Request(SETTINGS, docker=[("junho", 20004)]), set_up)

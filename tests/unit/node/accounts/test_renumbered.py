@@ -46,13 +46,10 @@ def test_the_service_stops_before_its_socket_is_made_again() -> None:
     ]
 
 
-def test_a_check_does_nothing_and_says_the_same() -> None:
+def test_a_check_or_a_host_without_a_manager_runs_nothing() -> None:
     host = Daemon()
     assert host.restart(check=True) == Daemon().restart()
     assert host.asked == []
-
-
-def test_nothing_runs_without_a_manager() -> None:
     host = Daemon(manager="inactive")
     assert host.restart()["changed"] is False
     assert host.asked == []
@@ -73,13 +70,10 @@ def test_nobody_elses_daemon(name: str, uid: int | None, theirs: int, words: str
     assert host.asked == []
 
 
-def test_a_manager_that_refuses() -> None:
+def test_a_manager_that_refuses_and_somebody_whom_the_host_does_not_know() -> None:
     assert Daemon("reset-failed").restart()["changed"] is True
     with pytest.raises(NodeError, match="minji's manager refused: it is masked"):
         Daemon("start").restart()
-
-
-def test_somebody_whom_the_host_does_not_know() -> None:
     with pytest.raises(NodeError, match="does not know minji"):
         restart("minji", 20000, check=False, lookup=lambda _: None)
 
@@ -135,12 +129,21 @@ def test_who_is_being_renumbered_is_left_alone_and_the_others_are_not(host: Host
     assert "minji:!*:" in shadow.read_text()
 
 
-@pytest.mark.parametrize("person", [{"name": "kim", "was": "minji"}, {"name": "minji", "was": "MinJi"}])
-def test_who_gets_another_name_is_left_alone_by_both(host: Host, person: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("found", "verb"),
+    [
+        ({"people": [{"name": "kim", "was": "minji"}]}, "renumber until"),
+        ({"people": [{"name": "minji", "was": "MinJi"}]}, "renumber until"),
+        ({"people": [{"name": "minji"}], "verb": "move-homes"}, "move-homes goes on"),
+    ],
+)
+def test_who_gets_another_name_is_left_alone_by_both_and_the_verb_is_named(
+    host: Host, found: dict[str, object], verb: str
+) -> None:
     converge(Request(Settings(), USERS), host)
-    plan(host, json.dumps({"people": [person]}))
-    found = converge(Request(Settings(), [{**one, "locked": True} for one in USERS]), host).plan
-    assert "by gpuadmin renumber until" in str(found.users["minji"].problem)
+    plan(host, json.dumps(found))
+    planned = converge(Request(Settings(), [{**one, "locked": True} for one in USERS]), host).plan
+    assert f"gpuadmin {verb}" in str(planned.users["minji"].problem)
 
 
 @pytest.mark.holds("no newcomer gets an id that a file of somebody in a renumbering may still have")
@@ -155,13 +158,6 @@ def test_no_newcomer_gets_an_id_that_a_file_may_still_have(host: Host, old: int,
     assert found.users["jiho"].problem == (None if made else words)
     assert ("jiho:" in Path(host.path("etc/passwd")).read_text()) is made
     assert found.users["minji"].problem is None
-
-
-def test_the_verb_that_keeps_somebody_out_is_named(host: Host) -> None:
-    converge(Request(Settings(), USERS), host)
-    plan(host, json.dumps({"people": [{"name": "minji"}], "verb": "move-homes"}))
-    found = converge(Request(Settings(), [{**one, "locked": True} for one in USERS]), host).plan
-    assert "gpuadmin move-homes goes on" in str(found.users["minji"].problem)
 
 
 def test_a_damaged_plan_opens_nobody(host: Host) -> None:

@@ -89,12 +89,12 @@ def test_each_has_their_own() -> None:
     assert shares.spend(of(2))
     assert not shares.over(of(2))
     assert shares.problems == {1: "more than 2 entries"}
-
-
-def test_roots_directories_lead_to_everybody() -> None:
     shares = Shares(entries=1)
     assert all(shares.spend(of(0)) for _ in range(5))
     assert not shares.over(of(0))
+    shares = Shares(lambda uid: 7 if uid > 100 else uid, entries=2)
+    assert [shares.spend(of(uid)) for uid in (101, 102, 103)] == [True, True, False]
+    assert shares.person(500) == 7
 
 
 def test_time_is_charged_to_whose_entry_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,9 +111,3 @@ def test_links_end_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [shares.link(of(1)) for _ in range(2)] == [True, False]
     assert shares.link(of(2))
     assert not shares.over(of(1)), "other files of theirs are counted"
-
-
-def test_a_persons_uids_are_one() -> None:
-    shares = Shares(lambda uid: 7 if uid > 100 else uid, entries=2)
-    assert [shares.spend(of(uid)) for uid in (101, 102, 103)] == [True, True, False]
-    assert shares.person(500) == 7

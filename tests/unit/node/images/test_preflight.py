@@ -448,8 +448,8 @@ NODES: dict[str, tuple[dict[str, Any], str | None]] = {
 
 
 @pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any]], None]:
-    def node(more: dict[str, Any]) -> None:
+def state(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any]], None]:
+    def state(more: dict[str, Any]) -> None:
         found = {**NODE, **more}
         monkeypatch.setattr(
             preflight.btrfs, "inspect", lambda path: found["there"] if path.endswith("roots/one") else 1
@@ -460,12 +460,12 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Any]], None]:
         monkeypatch.setattr(preflight, "load_accounts", lambda _state: KNOWN)
         monkeypatch.setattr(preflight.identity, "people", lambda *_: found["people"])
 
-    return node
+    return state
 
 
 @pytest.mark.parametrize(("more", "words"), NODES.values(), ids=NODES.keys())
-def test_which_node_is_switched(node: Callable[..., None], more: dict[str, Any], words: str | None) -> None:
-    node(more)
+def test_which_node_is_switched(state: Callable[..., None], more: dict[str, Any], words: str | None) -> None:
+    state(more)
     if words is None:
         preflight.preflight(PLACES, ImageSettings())
     else:
@@ -473,8 +473,8 @@ def test_which_node_is_switched(node: Callable[..., None], more: dict[str, Any],
             preflight.preflight(PLACES, ImageSettings())
 
 
-def test_a_root_that_is_none_of_ours_is_not_switched(node: Callable[..., None]) -> None:
-    node({"there": Subvolume(5, False, "a", "", "")})
+def test_a_root_that_is_none_of_ours_is_not_switched(state: Callable[..., None]) -> None:
+    state({"there": Subvolume(5, False, "a", "", "")})
     with pytest.raises(NodeError, match="run gpuadmin prepare-root"):
         preflight.preflight(replace(PLACES, running=Running(1, "/somewhere")), ImageSettings())
 

@@ -56,6 +56,17 @@ class Docker:
     def group(self, name: str = "minji") -> qgroups.Group | None:
         return amounts.group_of(str(self.data / name))
 
+    def own_group(self, name: str) -> str:
+        """The name of the group of somebody's place."""
+        top = btrfs.inspect(str(self.data / name))
+        assert top is not None
+        return qgroups.own_group(top.id)
+
+    def most(self, name: str = "minji") -> int | None:
+        found = self.group(name)
+        assert found is not None
+        return found.most
+
     def write(self, path: Path, megabytes: int, uid: int = MINJI) -> bool:
         who = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
         command = ("dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"count={megabytes}", "conv=fsync", "status=none")
@@ -87,9 +98,7 @@ def test_somebody_is_stopped_at_their_amount_and_nobody_else(docker: Docker) -> 
     assert as_minji("rm", str(minji / "image")).returncode == 0
     run("btrfs", "filesystem", "sync", docker.disk.top)
     assert docker.write(minji / "again", 20)
-    found = docker.group()
-    assert found is not None
-    assert found.most == 100 * MB
+    assert docker.most() == 100 * MB
 
 
 def test_a_subvolume_of_their_own_is_no_way_around_it(docker: Docker) -> None:
@@ -109,14 +118,11 @@ def test_nobody_fills_the_amount_of_another(docker: Docker) -> None:
     docker.place()
     jiho = docker.place("jiho", 20002)
     docker.again()
-    top = btrfs.inspect(str(jiho))
-    assert top is not None
-    create = ("btrfs", "subvolume", "create", "-i", qgroups.own_group(top.id))
+    create = ("btrfs", "subvolume", "create", "-i", docker.own_group("jiho"))
     assert as_minji(*create, str(docker.data / "minji/trap")).returncode == 0
     assert docker.write(docker.data / "minji/trap/file", 60)
     docker.again()
-    found = docker.group("jiho")
-    assert found is not None
+    assert (found := docker.group("jiho")) is not None
     assert found.used < MB
     assert docker.write(jiho / "image", 60, 20002)
 
@@ -125,13 +131,11 @@ def test_an_amount_that_another_has_used_up_is_given_back(docker: Docker) -> Non
     docker.hold()
     minji, jiho = docker.place(), docker.place("jiho", 20002)
     docker.again()
-    top = btrfs.inspect(str(jiho))
-    assert top is not None
-    create = ("btrfs", "subvolume", "create", "-i", qgroups.own_group(top.id))
+    create = ("btrfs", "subvolume", "create", "-i", docker.own_group("jiho"))
     assert as_minji(*create, str(minji / "trap")).returncode == 0
     assert not docker.write(minji / "trap/file", 110), "all that jiho may have"
     # to the last byte: how much a write that is refused leaves over is btrfs's own
-    run("btrfs", "qgroup", "limit", str(MB), qgroups.own_group(top.id), docker.disk.top)
+    run("btrfs", "qgroup", "limit", str(MB), docker.own_group("jiho"), docker.disk.top)
     assert not docker.write(jiho / "image", 1, 20002)
     held = docker.again()
     assert f"{jiho}: 1 subvolume of minji no longer counted as jiho's" in held.done
@@ -149,9 +153,7 @@ def test_an_amount_that_is_used_up_is_changed_and_ended(docker: Docker) -> None:
     docker.disk.fill()
     for amount in ("20M", "150M"):
         assert docker.hold(amount).problems == []
-        found = docker.group()
-        assert found is not None
-        assert found.most == int(amount[:-1]) * MB
+        assert docker.most() == int(amount[:-1]) * MB
     held = docker.hold("unlimited")
     assert (held.problems, qgroups.own_groups(docker.disk.uuid)) == ([], [])
 
@@ -197,9 +199,7 @@ def test_a_check_says_what_a_run_does_and_a_second_run_does_nothing(docker: Dock
     run("btrfs", "filesystem", "sync", docker.disk.top)
     narrow = OwnAmounts(["minji"], docker="50M")
     said = docker.hold("100M", narrow, check=True).done
-    before = docker.group()
-    assert before is not None
-    assert before.most == 100 * MB
+    assert docker.most() == 100 * MB
     assert amounts.load(docker.places.state) == docker.wanted()
     assert docker.hold("100M", narrow).done == said
     assert said[0] == f"{docker.data}: a person's Docker data may have 100.0 MB; minji: 50.0 MB"
@@ -211,14 +211,10 @@ def test_what_somebody_took_away_by_hand_is_told_and_put_back(docker: Docker) ->
     docker.hold()
     docker.place()
     docker.again()
-    top = btrfs.inspect(str(docker.data / "minji"))
-    assert top is not None
-    run("btrfs", "qgroup", "limit", "none", qgroups.own_group(top.id), docker.disk.top)
+    run("btrfs", "qgroup", "limit", "none", docker.own_group("minji"), docker.disk.top)
     assert "minji may have 100.0 MB" in str(docker.hold(check=True).done)
     docker.hold()
-    found = docker.group()
-    assert found is not None
-    assert found.most == 100 * MB
+    assert docker.most() == 100 * MB
 
 
 @pytest.fixture
@@ -319,9 +315,7 @@ def test_what_fails_for_one_is_told_and_holds_for_the_others(docker: Docker, mon
     docker.place("jiho", 20002)
     docker.place("sua", 20003)
     limit = qgroups.limit
-    minji, jiho = (
-        qgroups.own_group(found.id) for name in ("minji", "jiho") if (found := btrfs.inspect(f"{docker.data}/{name}"))
-    )
+    minji, jiho = docker.own_group("minji"), docker.own_group("jiho")
 
     def odd(path: str, most: int, name: str = qgroups.GROUP) -> None:
         if name == jiho:
@@ -335,9 +329,7 @@ def test_what_fails_for_one_is_told_and_holds_for_the_others(docker: Docker, mon
         f"{docker.data}/jiho: the amount is not in force: Input/output error",
         f"{docker.data}/minji: the amount of 100.0 MB is not in force",
     ]
-    found = docker.group("sua")
-    assert found is not None
-    assert found.most == 100 * MB
+    assert docker.most("sua") == 100 * MB
 
 
 def test_who_cannot_be_looked_at_keeps_their_amount(docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,9 +347,7 @@ def test_who_cannot_be_looked_at_keeps_their_amount(docker: Docker, monkeypatch:
     monkeypatch.setattr(room, "below", odd)
     assert "Input/output error" in docker.again().problems[0]
     for name in ("minji", "sua"):
-        found = docker.group(name)
-        assert found is not None
-        assert found.most == 100 * MB
+        assert docker.most(name) == 100 * MB
 
 
 @pytest.mark.holds("amounts that fail do not deny what was done to accounts")

@@ -502,7 +502,7 @@ def test_one_person_alone_is_told_and_nothing_that_a_terminal_would_obey(
     assert terminals.tell("not for you", where, uid=whose + 1) == 0
     assert terminals.tell("for you\nand more", where, uid=whose) == 1
     said = shown(handle)
-    assert "for you\r\nand more\r" in said
+    assert "for you\r\r\nand more\r" in said
     assert "not" not in said
     assert terminals.tell("one\x1b[2Jtwo\x07", where) == 1
     said = shown(handle)

@@ -169,13 +169,10 @@ def said(state: Path, running: str, journal: dict[str, Any] | None = None) -> di
     return values(samples.render())
 
 
-def test_a_node_without_images(tmp_path: Path) -> None:
+def test_a_node_without_images_and_a_confirmed_root_wait_for_nobody(tmp_path: Path) -> None:
     samples = Samples()
     roots.put(samples, Places(state=str(tmp_path)))
     assert samples.render() == ""
-
-
-def test_a_confirmed_root_waits_for_nobody(tmp_path: Path) -> None:
     found = said(tmp_path, "term1+2", {**PENDING, "stage": "confirmed"})
     assert found == {'gpuadmin_image_info{image="term1"}': 1}
 
@@ -250,12 +247,9 @@ def test_it_ends_when_units_run_other_code(tmp_path: Path, monkeypatch: pytest.M
     assert len(count) == 3, "it came while this process began: what runs is still the code before"
 
 
-def test_the_code_is_where_units_find_it() -> None:
+def test_the_code_is_where_units_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"{STATE}/lib/{code_cache.LINK}" == running.CODE
     assert running.OURS.endswith(f"/{code_cache._OURS}"), "where the link leads"
-
-
-def test_where_there_is_no_link_nothing_is_newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "CODE", str(tmp_path / "none"))
     assert not running.superseded()
 

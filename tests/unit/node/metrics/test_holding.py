@@ -241,13 +241,10 @@ def test_who_needs_a_grant_and_has_none(uuid: str, user: str, lacks: bool) -> No
     assert found == ({(uuid, user)} if lacks else set())
 
 
-def test_a_part_of_a_gpu_is_granted_with_it() -> None:
+def test_a_gpu_is_granted_with_its_parts_and_by_its_device_files() -> None:
     granted = Granted([replace(HERS, gpus=["GPU-1"])], {}, ())
     held = {("MIG-1", "minji", ""): Holding(), ("MIG-1", "jiho", ""): Holding()}
     assert ungranted(held, DEVICES, UIDS, granted) == {("MIG-1", "jiho")}
-
-
-def test_a_gpu_by_its_device_files() -> None:
     granted = Granted([replace(HERS, gpus=["first"])], {"first": ["/dev/nvidia0"], "second": ["/dev/nvidia1"]}, ())
     assert granted.of(GPU, DEVICES) == list(granted.grants)
     assert granted.of(OTHER, DEVICES) == []
@@ -376,14 +373,11 @@ def test_who_has_what_open(
     assert found(devices, held, [process(7)], opened=True) == expected
 
 
-def test_without_an_answer_of_the_driver_what_is_open_is_held() -> None:
+@pytest.mark.holds("a process that the driver lists long after its end is not the one that has its number by now")
+def test_what_is_open_is_held_without_an_answer_of_the_driver_and_not_by_the_next_owner_of_a_number() -> None:
     devices = [gpu(processes=None, busy=None)]
     assert found(devices, {7: {GPU0}}, [process(7)]) == {("GPU-0", "alice", ""): (0, 0)}
-
-
-@pytest.mark.holds("a process that the driver lists long after its end is not the one that has its number by now")
-def test_a_number_that_is_listed_for_ever_is_not_its_next_owners() -> None:
-    """The driver lists a killed process for as long as a child of it has its files open."""
+    # The driver lists a killed process for as long as a child of it has its files open.
     assert found([gpu(processes={7: 100})], {}, [process(7, "bob")], closed={7}) == {("GPU-0", UNKNOWN, ""): (1, 100)}
 
 
@@ -393,9 +387,6 @@ def test_the_first_process_says_since_when() -> None:
         caps=lambda _: None, container=lambda _: "", has_open=lambda *_: True, until=10.0,
     )["GPU-0", "alice", ""]  # fmt: skip
     assert one.since == 3
-
-
-def test_all_processes_that_matter() -> None:
     assert pids_of([gpu(processes={7: 1}), gpu(1, None)], {9: frozenset()}) == {7, 9}
 
 
