@@ -23,6 +23,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import jobs as 
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import ARRIVE, code
 
 from gpuadmin.common import tokens
+from tests.support.failing import raising
 from tests.support.node_code import PACKAGE
 
 COLLECTIONS = Path(compiled.__file__).parents[5]
@@ -111,10 +112,7 @@ def test_it_is_on_disk_before_it_has_its_name(place: Path, monkeypatch: pytest.M
 
 @pytest.mark.root
 def test_a_full_disk_leaves_nothing_half(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", raising(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space"):
         compiled.write(only(place, "paths.py"))
     assert not list((place / code_cache._OURS / "__pycache__").iterdir())

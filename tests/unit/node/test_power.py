@@ -10,6 +10,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import power
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 
+from tests.support.failing import raising
 from tests.support.operations import ask
 
 INFO = 'clientid: 0x1\naddress: "{address}:742"\nstatus: {status}\nname: "Linux NFSv4.2 gpu"\n'
@@ -185,10 +186,7 @@ def test_what_keeps_a_host(report: dict[str, Any], options: dict[str, bool], rea
 
 @pytest.mark.holds("a storage host that is mounted refuses when it is asked, too")
 def test_the_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody(*_: object) -> list[str]:
-        raise NodeError("there is no logind")
-
-    monkeypatch.setattr(occupants, "people", nobody)
+    monkeypatch.setattr(occupants, "people", raising(NodeError("there is no logind")))
     monkeypatch.setattr(power, "jobs", lambda run: [])
     monkeypatch.setattr(power, "clients", lambda nfsd: [])
     arguments = {"node": True, "uid_first": 20000, "uid_last": 49999}

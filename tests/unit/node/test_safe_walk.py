@@ -140,7 +140,7 @@ def test_looking_leaves_no_trace(tmp_path: Path) -> None:
 
 
 def test_a_deletion_in_which_somebody_moves_things_ends_nothing_else(
-    tree: Path, monkeypatch: pytest.MonkeyPatch
+    tree: Path, opened: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is moved away is kept and named."""
     real = purge._remove
@@ -151,13 +151,11 @@ def test_a_deletion_in_which_somebody_moves_things_ends_nothing_else(
         real(entry, directory)
 
     monkeypatch.setattr(purge, "_remove", moving)
-    handle = os.open(tree, os.O_RDONLY)
-    done = purge.purge(handle, b"a", lambda entry: None)
+    done = purge.purge(opened, b"a", lambda entry: None)
     assert done.kept == 1
     assert "was moved while it was looked at" in done.words[0]
-    assert purge.purge(handle, b"other", lambda entry: None).kept == 0
+    assert purge.purge(opened, b"other", lambda entry: None).kept == 0
     assert sorted(path.name for path in tree.iterdir()) == ["a", "z"]
-    os.close(handle)
 
 
 def test_a_file_that_somebody_has_a_lease_on_is_not_waited_for(tmp_path: Path) -> None:
@@ -187,22 +185,20 @@ def test_what_is_of_another_kind_than_in_the_backup_stays(tmp_path: Path) -> Non
 
 
 @pytest.mark.root
-def test_what_cannot_be_deleted_is_named(tree: Path) -> None:
+def test_what_cannot_be_deleted_is_named(tree: Path, opened: int) -> None:
     """Who asks for a deletion that has to be whole is told that it was not."""
     run("mount", "-o", "bind", tree / "z", tree / "other/secret")
-    handle = os.open(tree, os.O_RDONLY)
     try:
-        done = purge.purge(handle, b"other", lambda entry: None)
+        done = purge.purge(opened, b"other", lambda entry: None)
         with pytest.raises(NodeError, match="'secret' cannot be deleted"):
-            purge.gone(handle, "other")
+            purge.gone(opened, "other")
     finally:
         run("umount", tree / "other/secret")
-        os.close(handle)
     assert (done.kept, done.words) == (1, ["'secret' cannot be deleted: Device or resource busy"])
 
 
 def test_a_directory_that_is_exchanged_on_the_way_in_is_kept_and_named(
-    tree: Path, monkeypatch: pytest.MonkeyPatch
+    tree: Path, opened: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = purge.enter
 
@@ -213,15 +209,13 @@ def test_a_directory_that_is_exchanged_on_the_way_in_is_kept_and_named(
         return real(entry, parent)
 
     monkeypatch.setattr(purge, "enter", enter)
-    handle = os.open(tree, os.O_RDONLY)
-    done = purge.purge(handle, b"a", lambda entry: None)
-    os.close(handle)
+    done = purge.purge(opened, b"a", lambda entry: None)
     assert (done.kept, done.words) == (1, ["'b' was exchanged while it was looked at"])
     assert (tree / "other/b").is_dir()
 
 
 @pytest.mark.holds("no flag is taken off what a link leads to")
-def test_no_flag_is_taken_off_what_a_link_leads_to(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_flag_is_taken_off_what_a_link_leads_to(tree: Path, opened: int, monkeypatch: pytest.MonkeyPatch) -> None:
     cleared: list[int] = []
 
     def refused(entry: Entry, directory: bool) -> None:
@@ -231,18 +225,14 @@ def test_no_flag_is_taken_off_what_a_link_leads_to(tree: Path, monkeypatch: pyte
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(purge, "_remove", refused)
-    monkeypatch.setattr(inode_flags, "clear", lambda handle: cleared.append(os.fstat(handle).st_ino))
-    handle = os.open(tree, os.O_RDONLY)
-    done = purge.purge(handle, b"other", lambda entry: None)
-    os.close(handle)
+    monkeypatch.setattr(inode_flags, "clear", lambda handle: cleared.append(os.fstat(opened).st_ino))
+    done = purge.purge(opened, b"other", lambda entry: None)
     assert (tree / "z").stat().st_ino not in cleared
     assert done.words[0] == "'secret' cannot be deleted: Too many levels of symbolic links"
 
 
-def test_what_is_asked_for_is_judged_itself(tree: Path) -> None:
-    handle = os.open(tree, os.O_RDONLY)
+def test_what_is_asked_for_is_judged_itself(tree: Path, opened: int) -> None:
     for name in (b"z", b"other"):
-        done = purge.purge(handle, name, lambda entry: "is somebody else's")
+        done = purge.purge(opened, name, lambda entry: "is somebody else's")
         assert done.kept == 1
-    os.close(handle)
     assert sorted(path.name for path in tree.iterdir()) == ["a", "other", "z"]

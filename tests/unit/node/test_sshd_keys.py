@@ -19,6 +19,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.sshd_settings import
     reads_directory,
 )
 
+from tests.support.failing import raising
+
 OURS, SITE = "10-gpuadmin.conf", "/var/lib/gpuadmin/keys/%u"
 DEFAULTS = {"authorizedkeysfile": ".ssh/authorized_keys .ssh/authorized_keys2", "usepam": "no"}
 INCLUDE = "Include /etc/ssh/sshd_config.d/*.conf\n"
@@ -154,10 +156,7 @@ def test_who_is_kept_out_already_keeps_no_host_from_a_newer_file(host: Host, mon
 
 
 def test_where_pam_cannot_be_asked_nothing_changes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    def verdict(_: str) -> dict[str, object]:
-        raise OSError(0, "PAM cannot be asked")
-
-    monkeypatch.setattr(sshd_keys.pam_account, "verdict", verdict)
+    monkeypatch.setattr(sshd_keys.pam_account, "verdict", raising(OSError(0, "PAM cannot be asked")))
     host.main.write_text(INCLUDE)
     with pytest.raises(NodeError, match=r"now: jiho, minji \(PAM does not answer: PAM cannot be asked\)"):
         host.text()

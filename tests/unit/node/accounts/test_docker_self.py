@@ -22,6 +22,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
 
 from tests.support import role_variables
+from tests.support.failing import raising
 from tests.support.node_code import PACKAGE, write_out
 
 pytestmark = [
@@ -371,10 +372,7 @@ def served_once(set_up: Host, listener: socket.socket, monkeypatch: pytest.Monke
 def test_one_whose_request_breaks_does_not_end_it_for_the_others(
     set_up: Host, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def breaks(_host: Host, _uid: int) -> tuple[int, str]:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(docker_self, "docker_self", breaks)
+    monkeypatch.setattr(docker_self, "docker_self", raising(ZeroDivisionError()))
     with served_once(set_up, listener, monkeypatch) as channel:
         assert channel.recv(100) == b"1 Docker could not be set up. Ask the admins.\n"
 

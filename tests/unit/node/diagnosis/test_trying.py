@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import trying
 
+from tests.support.failing import raising
+
 BASH = "/bin/bash"
 
 
@@ -43,10 +45,7 @@ def test_a_home_that_is_not_there_and_one_that_is_entered(home: Path, monkeypatc
 
 @pytest.mark.parametrize(("call", "code"), [("open", "EROFS"), ("write", "ENOSPC"), ("fsync", "EDQUOT")])
 def test_where_no_file_can_be_written(home: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: str) -> None:
-    def fails(*_rest: object) -> None:
-        raise OSError(getattr(errno, code), os.strerror(getattr(errno, code)))
-
-    monkeypatch.setattr(os, call, fails)
+    monkeypatch.setattr(os, call, raising(OSError(getattr(errno, code), os.strerror(getattr(errno, code)))))
     assert trying.written(str(home))["code"] == code
     assert list(home.iterdir()) == []
 
@@ -60,10 +59,7 @@ def test_what_has_that_name_is_not_written_to(home: Path, monkeypatch: pytest.Mo
 
 
 def test_where_no_process_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails() -> int:
-        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-    monkeypatch.setattr(os, "fork", fails)
+    monkeypatch.setattr(os, "fork", raising(OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))))
     assert trying.process()["code"] == "EAGAIN"
 
 

@@ -17,6 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts impor
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import disk_amounts
 
+from tests.support.failing import raising
 from tests.support.role_variables import rendered
 
 GB = 10**9
@@ -102,10 +103,7 @@ def test_a_check_names_who_is_above_it(homes: Path, monkeypatch: pytest.MonkeyPa
 def test_a_full_disk_of_homes_ends_no_measuring(
     homes: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(*_: object) -> None:
-        raise OSError(122, "Disk quota exceeded")
-
-    monkeypatch.setattr(told, "tell_homes", full)
+    monkeypatch.setattr(told, "tell_homes", raising(OSError(122, "Disk quota exceeded")))
     where = command.Where(str(homes.parent / "state"), str(homes.parent / "text"))
     records.record(f"{where.state}/{amounts.RECORD}", of(homes))
     command.tell(where, FOUND, logins=False)

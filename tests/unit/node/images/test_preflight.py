@@ -36,6 +36,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.operations import im
 
 from gpuadmin.errors import ConfigError
 from gpuadmin.images.facts import check_name, new_name
+from tests.support.failing import raising
 from tests.support.image_facts import A, B, C
 from tests.support.operations import ask
 from tests.unit.node.images.conftest import Node, fill
@@ -153,10 +154,7 @@ def test_a_push_has_the_place_in_the_chain_that_it_was_given(monkeypatch: pytest
 
 
 def test_other_work_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def attend(*_: object) -> None:
-        raise NodeError("other work")
-
-    monkeypatch.setattr(background, "attend", attend)
+    monkeypatch.setattr(background, "attend", raising(NodeError("other work")))
     result = push()
     assert (result["failed"], result["msg"]) == (True, "other work")
 

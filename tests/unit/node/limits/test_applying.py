@@ -20,6 +20,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.lookup import owner
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import accounts, limits
 
 from gpuadmin.common.records.limits import OwnLimits
+from tests.support.failing import fail_for, raising
 
 GIB = 1 << 30
 SLICE = "user-20001.slice"
@@ -136,11 +137,8 @@ def test_limits_are_applied_by_one_at_a_time(host: Host, monkeypatch: pytest.Mon
 
 
 def test_what_a_power_cut_interrupts_a_boot_goes_on_with(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cut(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(applying, "apply", cut)
+        patch.setattr(applying, "apply", raising(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             limits.operate(document(host, enabled=True), False, host.places)
     assert applying.main(host.places) == 0
@@ -154,15 +152,8 @@ def test_what_was_written_and_not_read_is_read_by_the_next_run(
     """Nothing differs any more then, and systemd goes on with what it knows: somebody who logs in has other limits."""
     first, then = (WANTED, None) if less else (None, WANTED)
     applying.apply(host.places, first, given=True)
-    real = host.command
-
-    def command(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-        if argv[1] == "daemon-reload":
-            raise KeyboardInterrupt
-        return real(argv)
-
     with monkeypatch.context() as patched:
-        patched.setattr(host, "command", command)
+        fail_for(patched, host, "command", lambda argv: argv[1] == "daemon-reload", KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt):
             applying.apply(host.places, then, given=True)
     said = applying.apply(host.places, then, check=True, given=True).done
@@ -368,14 +359,9 @@ def test_whoever_is_killed_leaves_nothing_that_hides_what_comes_later(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     other = second_slice(host)
-    real = host.command
-
-    def command(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-        if argv[1] == "set-property" and argv[3] == other:
-            raise KeyboardInterrupt
-        return real(argv)
-
-    monkeypatch.setattr(host, "command", command)
+    fail_for(
+        monkeypatch, host, "command", lambda argv: argv[1] == "set-property" and argv[3] == other, KeyboardInterrupt()
+    )
     with pytest.raises(KeyboardInterrupt):
         applying.apply(host.places, WANTED, given=True)
     assert any(argv[1:4] == ("set-property", "--runtime", SLICE) for argv in host.calls)

@@ -21,6 +21,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.operations import ac
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import disk_amounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import OF_PEOPLE
 
+from tests.support.failing import fail_for
 from tests.support.people_disk import MINJI, Disk, as_minji, disk
 from tests.support.storage import run
 
@@ -337,14 +338,7 @@ def test_who_cannot_be_looked_at_keeps_their_amount(docker: Docker, monkeypatch:
     docker.place()
     docker.again()
     docker.place("sua", 20003)
-    below = room.below
-
-    def odd(path: str) -> Iterator[tuple[int, int]]:
-        if path.endswith("minji"):
-            raise OSError(5, "Input/output error")
-        return below(path)
-
-    monkeypatch.setattr(room, "below", odd)
+    fail_for(monkeypatch, room, "below", lambda path: path.endswith("minji"), OSError(5, "Input/output error"))
     assert "Input/output error" in docker.again().problems[0]
     for name in ("minji", "sua"):
         assert docker.most(name) == 100 * MB

@@ -18,6 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.limits import room
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places, Rooms
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import disk_room
 
+from tests.support.failing import raising
 from tests.support.people_disk import Disk, as_minji, disk
 from tests.support.storage import JIHO, SECOND, Storage, run
 from tests.support.storage import MINJI as SUN
@@ -218,10 +219,7 @@ def test_quotas_of_another_kind_are_somebody_else_s(tmp_path: Path, monkeypatch:
 
 @pytest.mark.holds("a subvolume that stays in a group is told")
 def test_a_subvolume_that_stays_in_a_group_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(command: object) -> str:
-        raise NodeError("Input/output error")
-
-    monkeypatch.setattr(qgroups, "run", refused)
+    monkeypatch.setattr(qgroups, "run", raising(NodeError("Input/output error")))
     monkeypatch.setattr(qgroups, "all_members", lambda path: {qgroups.GROUP: {300}})
     qgroups.part("/local", [301])
     with pytest.raises(NodeError, match="Input/output error"):
@@ -286,11 +284,8 @@ def test_what_is_turned_off_meanwhile_stays_off(disk: Disk, monkeypatch: pytest.
 
 
 def test_what_is_turned_on_is_known_as_ours(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cut(path: str) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(qgroups, "enable", cut)
+        patch.setattr(qgroups, "enable", raising(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             disk.keep()
     run("btrfs", "quota", "enable", disk.top)  # as if it had come to that
@@ -300,10 +295,7 @@ def test_what_is_turned_on_is_known_as_ours(disk: Disk, monkeypatch: pytest.Monk
 
 
 def test_a_disk_that_no_room_can_be_kept_on_is_told(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(path: str) -> None:
-        raise NodeError("btrfs: command not found")
-
-    monkeypatch.setattr(qgroups, "enable", refused)
+    monkeypatch.setattr(qgroups, "enable", raising(NodeError("btrfs: command not found")))
     assert disk.keep().problems == [f"{disk.local}: no room is kept for root: btrfs: command not found"]
 
 

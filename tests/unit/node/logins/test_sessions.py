@@ -19,6 +19,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, occupants, sessions, terminals
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 
+from tests.support.failing import fail_for
 from tests.support.hostile_scene import silent
 from tests.support.slices import own_slice
 from tests.support.storage import run
@@ -126,14 +127,13 @@ def test_one_door_that_sticks_keeps_no_other_open(
     (tmp_path / "var/spool/cron/crontabs/jiho").write_text("mine, too\n")
     with (tmp_path / "var/spool/cron/crontabs/minji").open("wb") as stream:
         stream.truncate(1 << 40)
-    real = os.rename
-
-    def rename(source: str, target: str, **more: Any) -> None:
-        if Path(source).parent != Path(target).parent:
-            raise OSError(18, "Invalid cross-device link")
-        real(source, target, **more)
-
-    monkeypatch.setattr(os, "rename", rename)
+    fail_for(
+        monkeypatch,
+        os,
+        "rename",
+        lambda source, target, **more: Path(source).parent != Path(target).parent,
+        OSError(18, "Invalid cross-device link"),
+    )
     plan = access.converge([MINJI, JIHO], True, host)
     assert [one.partition(":")[0] for one in plan.conflicts] == ["minji"]
     assert not (tmp_path / "var/spool/cron/crontabs/jiho").exists()

@@ -17,6 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.paths import OF_PEOP
 
 from gpuadmin.common.causes.cause import Cause
 from gpuadmin.common.samples import Sample, of_text
+from tests.support.failing import raising
 from tests.support.fake_slurm import row, slurm
 from tests.support.me_overview import FOUND
 from tests.support.metrics_cluster import node
@@ -49,10 +50,7 @@ def test_what_only_root_may_read_is_not_looked_at() -> None:
 
 
 def test_without_a_process_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr(check, "collect", refused)
+    monkeypatch.setattr(check, "collect", raising(BlockingIOError(11, "Resource temporarily unavailable")))
     found, looked = check.find_causes(Subject(name="minji", uid=os.getuid(), own=True))
     assert looked == 0
     assert [cause.code for cause in found] == ["tasks"]

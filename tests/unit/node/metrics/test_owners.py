@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuadmin.common.metrics import UNKNOWN
+from tests.support.failing import raising
 from tests.support.metrics_host import NAMES, Host, user_cgroup
 
 SUBUID_WORDS = [
@@ -102,12 +103,8 @@ def test_a_range_that_newuidmap_does_not_read_is_nobodys(tmp_path: Path) -> None
 
 def test_ranges_that_cannot_be_looked_at_are_not_none(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     known = host.owners()
-
-    def refused(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
     with monkeypatch.context() as patched:  # pytest itself needs it
-        patched.setattr(owners.os, "stat", refused)
+        patched.setattr(owners.os, "stat", raising(PermissionError(13, "Permission denied")))
         with pytest.raises(PermissionError):
             known.refresh()
     assert known.of(100001) == {1001}, "what was known stays known"

@@ -22,6 +22,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.record impor
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import seconds_since_boot
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.stopping import Outcome, Stopper, Target
 
+from tests.support.failing import raising
 from tests.support.gpu_sampling import FIRST, NAMES, SECOND, Cluster, cluster
 from tests.support.slices import own_slice
 
@@ -526,10 +527,7 @@ def test_a_container_without_a_cgroup_of_its_own_is_stopped_by_the_daemon_too(
 
 
 def test_a_daemon_that_says_nothing_keeps_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_given: object) -> None:
-        raise NodeError("it does not answer")
-
-    monkeypatch.setattr(site, "stop", away)
+    monkeypatch.setattr(site, "stop", raising(NodeError("it does not answer")))
     with site.cluster.process(ALICE, *GPU) as pid:
         container(site, monkeypatch, pid)
         assert site.run()[0].status == "stopped"

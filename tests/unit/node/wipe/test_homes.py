@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.deep_tree import plant
+from tests.support.failing import fail_for, raising
 from tests.support.hostile_home import hostile
 from tests.support.lock_holder import held
 from tests.support.storage import FIRST, JIHO, MINJI, Storage, mounted, run
@@ -481,14 +482,7 @@ def test_a_home_that_cannot_be_moved_keeps_no_other(
     storage.home(*MINJI)
     storage.home(*JIHO)
     storage.backup()
-    real = wipe._move_one
-
-    def move(request: wipe.Request, source: int, name: str) -> None:
-        if name == "jiho":
-            raise error
-        real(request, source, name)
-
-    monkeypatch.setattr(wipe, "_move_one", move)
+    fail_for(monkeypatch, wipe, "_move_one", lambda request, source, name: name == "jiho", error)
     plan = storage.wipe(JIHO, MINJI, ("nobody", 20009))
     assert [one.partition(":")[0] for one in plan.conflicts] == ["home jiho"]
     assert storage.names == [wipe.TRASH, "jiho"]
@@ -498,14 +492,7 @@ def test_a_home_that_cannot_be_looked_at_keeps_no_other(storage: Storage, monkey
     storage.home(*MINJI)
     storage.home(*JIHO)
     storage.backup()
-    real = btrfs.subvolume
-
-    def subvolume(path: str) -> btrfs.Subvolume | None:
-        if path.endswith("/jiho"):
-            raise OSError(5, "Input/output error")
-        return real(path)
-
-    monkeypatch.setattr(btrfs, "subvolume", subvolume)
+    fail_for(monkeypatch, btrfs, "subvolume", lambda path: path.endswith("/jiho"), OSError(5, "Input/output error"))
     plan = storage.wipe(JIHO, MINJI)
     assert plan.conflicts == ["home jiho: cannot be looked at: Input/output error"]
     assert storage.names == [wipe.TRASH, "jiho"]
@@ -544,11 +531,7 @@ def test_what_is_out_of_sight_is_root_s_alone(storage: Storage, harm: str) -> No
 def test_a_disk_that_fails_is_said_in_words(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.home(*MINJI)
     storage.backup()
-
-    def fails(_path: str) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(wipe, "flocked", fails)
+    monkeypatch.setattr(wipe, "flocked", raising(OSError(errno.EIO, os.strerror(errno.EIO))))
     with pytest.raises(NodeError, match="Input/output error"):
         storage.wipe(MINJI)
 
@@ -655,14 +638,9 @@ def test_a_home_whose_backup_cannot_be_read_keeps_no_other(storage: Storage, mon
     storage.home("jiho", 20002)
     storage.backup()
     storage.wipe(MINJI, ("jiho", 20002))
-    twin = wipe.Twin
-
-    def broken(top: str, nested: dict[str, str], begun: int) -> wipe.Twin:
-        if top.endswith("/jiho"):
-            raise OSError(5, "Input/output error")
-        return twin(top, nested, begun)
-
-    monkeypatch.setattr(wipe, "Twin", broken)
+    fail_for(
+        monkeypatch, wipe, "Twin", lambda top, nested, begun: top.endswith("/jiho"), OSError(5, "Input/output error")
+    )
     done = wipe.empty_trash(storage.wiping())
     assert "stays, wholly or in part" in done["jiho"].words[0]
     assert (done["minji"].kept, done["minji"].deleted) == (0, 2)

@@ -13,6 +13,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, leftovers
 
 from tests.support.deep_tree import descend
+from tests.support.failing import fail_for
 from tests.support.storage import FIRST, MINJI, Storage, leftover, run
 
 pytestmark = [pytest.mark.btrfs, pytest.mark.holds("a deletion is not before what is written meanwhile")]
@@ -149,14 +150,13 @@ def test_one_that_cannot_be_packed_keeps_no_other(storage: Storage) -> None:
 def test_one_that_changes_while_it_is_counted_hides_no_other(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     left(storage)
     (storage.root / homes.TRASH / FIRST / "aaa").mkdir()
-    real = leftovers._count
-
-    def count(path: str) -> tuple[int, int]:
-        if path.endswith("aaa"):
-            raise NodeError("'x' was moved while it was looked at")
-        return real(path)
-
-    monkeypatch.setattr(leftovers, "_count", count)
+    fail_for(
+        monkeypatch,
+        leftovers,
+        "_count",
+        lambda path: path.endswith("aaa"),
+        NodeError("'x' was moved while it was looked at"),
+    )
     one, other = leftovers.observe(request(storage))
     assert "was moved" in one.operation
     assert (other.user, other.entries) == ("minji", 8)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.documents import parse, to_plain
@@ -19,6 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch, term_facts
 
 from gpuadmin.common.records.people import HomeEntry, ScratchItem
+from tests.support.failing import fail_for
 from tests.support.storage import mounted, run
 
 
@@ -192,14 +192,7 @@ def test_an_entry_that_cannot_be_deleted_is_named_with_its_owner(
     leave(tmp_path, b"a", MINJI.uid)
     leave(tmp_path, b"b", JIHO.uid)
     items = scratch.observe([str(tmp_path)], None, [MINJI, JIHO]).items
-    real = scratch.purge
-
-    def purge(handle: int, name: bytes, judge: Any) -> Any:
-        if name == b"a":
-            raise error
-        return real(handle, name, judge)
-
-    monkeypatch.setattr(scratch, "purge", purge)
+    fail_for(monkeypatch, scratch, "purge", lambda handle, name, judge: name == b"a", error)
     plan, done = scratch.wipe(scratch.Request(items, [str(tmp_path)], [MINJI, JIHO]))
     assert (plan.entries[f"{tmp_path}/a"].user, plan.entries[f"{tmp_path}/a"].status) == ("minji", "conflict")
     assert done[f"{tmp_path}/a"].kept == 1
@@ -224,14 +217,7 @@ def test_a_directory_that_cannot_be_listed_hides_no_other(tmp_path: Path, monkey
     bad.mkdir()
     leave(tmp_path, b"good", 0)
     leave(good, b"a", MINJI.uid)
-    real = os.scandir
-
-    def scandir(path: Any) -> Any:
-        if os.fsdecode(path) == str(bad):
-            raise OSError(5, "Input/output error")
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
+    fail_for(monkeypatch, os, "scandir", lambda path: os.fsdecode(path) == str(bad), OSError(5, "Input/output error"))
     found = scratch.observe([str(bad), str(good)], None, [MINJI])
     assert [item.name for item in found.items] == ["a"]
     assert "Input/output error" in found.problems[str(bad)]
