@@ -85,7 +85,6 @@ class Systemd:
         return subprocess.CompletedProcess(command, 0, self.shown if "show" in command else self.units, "")
 
 
-@pytest.mark.holds("what starts again by itself keeps no host from being switched off")
 def test_which_jobs_run() -> None:
     units = (
         "gpuadmin-accounts.service loaded active exited Accounts\n"

@@ -109,7 +109,6 @@ def test_a_subvolume_is_entered_and_a_mounted_one_is_not(tmp_path: Path) -> None
 
 
 @pytest.mark.root
-@pytest.mark.holds("what is mounted inside of a tree is not entered")
 def test_a_part_of_the_same_file_system_that_is_mounted_is_not_entered(tmp_path: Path) -> None:
     """`mount --bind` of another directory has the device of what is around it: only the mount tells."""
     for path in (tmp_path / "top/door", tmp_path / "top/inner", tmp_path / "shared"):

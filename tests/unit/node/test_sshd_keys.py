@@ -111,7 +111,6 @@ def test_a_second_time_says_the_same(host: Host) -> None:
     assert host.text() == text
 
 
-@pytest.mark.holds("keys that sshd would not read are not taken for read")
 def test_a_file_that_speaks_before_ours(host: Host) -> None:
     host.write(_05_site="AuthorizedKeysFile /etc/keys/%u")
     with pytest.raises(NodeError, match=r"05-site.conf says AuthorizedKeysFile /etc/keys/%u before .*Put /var/lib/"):
@@ -122,14 +121,12 @@ def test_a_file_that_speaks_before_ours(host: Host) -> None:
         host.text()
 
 
-@pytest.mark.holds("an account that has ended gets in by no key")
 def test_pam_that_another_file_leaves_out(host: Host) -> None:
     host.write(_05_site="UsePAM no")
     with pytest.raises(NodeError, match=r"expired account would get in by its key: .*05-site.conf says UsePAM no"):
         host.text()
 
 
-@pytest.mark.holds("who can log in is not shut out by sshd's settings of gpuadmin's")
 def test_whom_pam_would_refuse_keeps_the_host_as_it_is(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 

@@ -183,7 +183,6 @@ def test_who_asks_is_what_the_kernel_says(host: Host, short_tmp: Path, monkeypat
         assert ask(65534) == "1 stranger\n"
 
 
-@pytest.mark.holds("nobody keeps others from their links by subordinate ids")
 def test_who_comes_with_many_ids_is_refused_before_their_turn(
     host: Host, short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

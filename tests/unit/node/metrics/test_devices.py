@@ -24,7 +24,6 @@ HOLDER = (
 MOUNTS = "30 1 0:5 / /dev rw - devtmpfs udev rw\n"
 
 
-@pytest.mark.holds("our own sampler holds no GPU")
 def test_our_sampler_holds_no_gpu(tmp_path: Path) -> None:
     host = Host(tmp_path)
     for pid, unit in ((7, package.SAMPLER), (8, f"x-{package.SAMPLER}")):
@@ -217,7 +216,6 @@ def test_who_has_very_many_files_or_processes_costs_themselves_alone(
 
 
 @pytest.mark.root
-@pytest.mark.holds("nobody hides behind processes with smaller numbers")
 def test_who_has_very_many_processes_is_looked_at_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "MOST_PROCESSES", 3)
     host = Host(tmp_path)
@@ -230,7 +228,6 @@ def test_who_has_very_many_processes_is_looked_at_in_turn(tmp_path: Path, monkey
 
 
 @pytest.mark.root
-@pytest.mark.holds("the kernel's own threads are nobody's share of a round")
 def test_the_kernel_s_threads_hide_none_of_root_s_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large machine has thousands; what root runs comes after them."""
     monkeypatch.setattr(package, "MOST_PROCESSES", 3)

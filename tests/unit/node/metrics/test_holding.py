@@ -373,7 +373,6 @@ def test_who_has_what_open(
     assert found(devices, held, [process(7)], opened=True) == expected
 
 
-@pytest.mark.holds("a process that the driver lists long after its end is not the one that has its number by now")
 def test_what_is_open_is_held_without_an_answer_of_the_driver_and_not_by_the_next_owner_of_a_number() -> None:
     devices = [gpu(processes=None, busy=None)]
     assert found(devices, {7: {GPU0}}, [process(7)]) == {("GPU-0", "alice", ""): (0, 0)}
