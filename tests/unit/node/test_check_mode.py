@@ -38,12 +38,7 @@ def look(name: str, document: dict[str, Any]) -> dict[str, Any]:
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the jobs that were begun; none of them does anything."""
     names: list[str] = []
-
-    def perform(name: str, *_: object, **__: object) -> object:
-        names.append(name)
-        return {}
-
-    monkeypatch.setattr(background, "perform", perform)
+    monkeypatch.setattr(background, "perform", lambda name, *_, **__: names.append(name) or {})
     return names
 
 
@@ -172,13 +167,8 @@ def test_sessions_and_login_access_know_check_mode(monkeypatch: pytest.MonkeyPat
 def test_check_mode_tells_nobody_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[object] = []
     looked: list[bool] = []
-
-    def report(_targets: object, *, check: bool) -> list[object]:
-        looked.append(check)
-        return []
-
     monkeypatch.setattr(terminals, "tell", lambda *given, **_more: told.append(given) or 1)
-    monkeypatch.setattr(stopping, "report", report)
+    monkeypatch.setattr(stopping, "report", lambda _targets, *, check: looked.append(check) or [])
     stop = {"user": "minji", "uid": 20001, "uuid": "GPU-1", "since": 1, "notified": 2}
     answer = look("idle", {"tell": [{"uid": 20001, "message": "hello"}], "stop": [stop]})
     assert answer["report"]["idle"] == {"stopped": [], "terminals": 0}

@@ -47,12 +47,7 @@ def test_an_old_index_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_earlier_installation_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-
-    def working(name: str) -> bool:
-        looked.append(name)
-        return len(looked) < 3
-
-    monkeypatch.setattr(unit, "working", working)
+    monkeypatch.setattr(unit, "working", lambda name: looked.append(name) or (len(looked) < 3))
     monkeypatch.setattr(packages.time, "sleep", lambda _: None)
     packages.wait_for_another(60)
     assert looked == ["gpuadmin-packages.service"] * 3

@@ -61,11 +61,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     save(str(tmp_path / "state"), DesiredState(Settings(), records))
     (tmp_path / "etc/shadow").write_text("".join(f"{name}:{rest}\n" for name, rest in SHADOW.items()))
     (tmp_path / "state/dashboard/link.key").write_text(f"{KEY.hex()}\n")
-
-    def named(uid: int) -> SimpleNamespace:
-        return SimpleNamespace(pw_name=NAMES[uid], pw_gid=uid)
-
-    monkeypatch.setattr("pwd.getpwuid", named)
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: SimpleNamespace(pw_name=NAMES[uid], pw_gid=uid))
     return found
 
 

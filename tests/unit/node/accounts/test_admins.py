@@ -1,7 +1,6 @@
 """The site's declared admins: who is made, who is ended, and what sudo is told."""
 
 import os
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -53,12 +52,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def ran(host: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
-
-    def run(command: Sequence[str], *, what: str) -> str:
-        found.append(" ".join(command))
-        return ""
-
-    monkeypatch.setattr(admins, "run", run)
+    monkeypatch.setattr(admins, "run", lambda command, *, what: found.append(" ".join(command)) or "")
     monkeypatch.setattr(admins, "execute", lambda plan, one: found.append(f"{one.name} {one.key[-5:]}"))
     monkeypatch.setattr(admins, "validate", lambda operations, check: found.append("visudo"))
     monkeypatch.setattr(admins, "write", lambda files: found.append("write"))

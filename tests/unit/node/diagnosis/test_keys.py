@@ -123,14 +123,9 @@ def test_a_home_is_read_as_sshd_reads_it(
     """On a node a home of mode 0700 is on NFS, where root is nobody (root_squash): each one's keys looked refused."""
     tmp_path.chmod(0o755)
     asked = set()
-
-    def small(name: str, at: int) -> bytes:
-        asked.add(os.geteuid())
-        return read_small(name, at)
-
     for one in (home, home / ".ssh", home / ".ssh/authorized_keys"):
         os.chown(one, 20001, 20001)
-    monkeypatch.setattr(keys, "read_small", small)
+    monkeypatch.setattr(keys, "read_small", lambda name, at: asked.add(os.geteuid()) or read_small(name, at))
     monkeypatch.setattr(homes, "_by_passwd", lambda subject, name: None)
     subject = Subject(name="minji", uid=20001, homes=f"/{tmp_path.name}", root=str(tmp_path.parent), node=node)
     found = homes.home(subject)

@@ -175,12 +175,7 @@ def test_who_makes_millions_of_files_hides_nothing_elsewhere(
 
 def test_where_nobody_else_writes_nothing_is_walked_in_its_place(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     walked = []
-
-    def walk(command: Sequence[str], end: float) -> tuple[list[str], bool]:
-        walked.append(command)
-        return [], False
-
-    monkeypatch.setattr(setuid, "_run", walk)
+    monkeypatch.setattr(setuid, "_run", lambda command, end: walked.append(command) or ([], False))
     setuid.programs(host(), mountinfo="")
     assert all(command[2] != "-xdev" for command in walked), "find without a start walks where it is"
 
