@@ -83,6 +83,15 @@ def docker(disk: Disk) -> Docker:
     return Docker(disk)
 
 
+@pytest.fixture
+def minji(docker: Docker) -> Path:
+    """Her place, which is held to the amount of all."""
+    docker.hold()
+    place = docker.place()
+    docker.again()
+    return place
+
+
 def test_somebody_is_stopped_at_their_amount_and_nobody_else(docker: Docker) -> None:
     docker.hold()
     minji, jiho = docker.place(), docker.place("jiho", 20002)
@@ -102,10 +111,7 @@ def test_somebody_is_stopped_at_their_amount_and_nobody_else(docker: Docker) -> 
     assert docker.most() == 100 * MB
 
 
-def test_a_subvolume_of_their_own_is_no_way_around_it(docker: Docker) -> None:
-    docker.hold()
-    minji = docker.place()
-    docker.again()
+def test_a_subvolume_of_their_own_is_no_way_around_it(docker: Docker, minji: Path) -> None:
     assert as_minji("btrfs", "subvolume", "create", str(minji / "own")).returncode == 0
     assert docker.write(minji / "own/before", 90), "until the timer's next minute"
     assert "1 subvolume counted differently" in docker.again().done[0]
@@ -146,10 +152,7 @@ def test_an_amount_that_another_has_used_up_is_given_back(docker: Docker) -> Non
 
 
 @pytest.mark.holds("groups are changed where no limit holds")
-def test_an_amount_that_is_used_up_is_changed_and_ended(docker: Docker) -> None:
-    docker.hold()
-    minji = docker.place()
-    docker.again()
+def test_an_amount_that_is_used_up_is_changed_and_ended(docker: Docker, minji: Path) -> None:
     assert not docker.write(minji / "image", 110)
     docker.disk.fill()
     for amount in ("20M", "150M"):
@@ -192,10 +195,7 @@ def test_whoever_has_just_got_a_place_is_held_at_once(docker: Docker) -> None:
     assert not docker.write(docker.data / "minji/image", 110)
 
 
-def test_a_check_says_what_a_run_does_and_a_second_run_does_nothing(docker: Docker) -> None:
-    docker.hold()
-    docker.place()
-    docker.again()
+def test_a_check_says_what_a_run_does_and_a_second_run_does_nothing(docker: Docker, minji: Path) -> None:
     docker.write(docker.data / "minji/image", 80)
     run("btrfs", "filesystem", "sync", docker.disk.top)
     narrow = OwnAmounts(["minji"], docker="50M")
@@ -208,10 +208,7 @@ def test_a_check_says_what_a_run_does_and_a_second_run_does_nothing(docker: Dock
     assert docker.hold("100M", narrow).done == docker.hold("100M", narrow, check=True).done == []
 
 
-def test_what_somebody_took_away_by_hand_is_told_and_put_back(docker: Docker) -> None:
-    docker.hold()
-    docker.place()
-    docker.again()
+def test_what_somebody_took_away_by_hand_is_told_and_put_back(docker: Docker, minji: Path) -> None:
     run("btrfs", "qgroup", "limit", "none", docker.own_group("minji"), docker.disk.top)
     assert "minji may have 100.0 MB" in str(docker.hold(check=True).done)
     docker.hold()
@@ -252,10 +249,7 @@ def test_without_the_setting_nothing_is_left(docker: Docker) -> None:
     assert docker.disk.group.most is not None, "what is kept for root stays"
 
 
-def test_the_group_of_who_has_gone_goes(docker: Docker) -> None:
-    docker.hold()
-    docker.place()
-    docker.again()
+def test_the_group_of_who_has_gone_goes(docker: Docker, minji: Path) -> None:
     run("btrfs", "subvolume", "delete", "--commit-after", docker.data / "minji")
     run("btrfs", "subvolume", "sync", docker.disk.top)
     held = docker.again()
@@ -333,10 +327,7 @@ def test_what_fails_for_one_is_told_and_holds_for_the_others(docker: Docker, mon
     assert docker.most("sua") == 100 * MB
 
 
-def test_who_cannot_be_looked_at_keeps_their_amount(docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
-    docker.hold()
-    docker.place()
-    docker.again()
+def test_who_cannot_be_looked_at_keeps_the_amount(docker: Docker, minji: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docker.place("sua", 20003)
     fail_for(monkeypatch, room, "below", lambda path: path.endswith("minji"), OSError(5, "Input/output error"))
     assert "Input/output error" in docker.again().problems[0]

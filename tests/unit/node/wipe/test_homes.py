@@ -27,6 +27,13 @@ pytestmark = pytest.mark.btrfs
 STAMP = "20261221T010203Z"
 
 
+@pytest.fixture
+def saved(storage: Storage) -> None:
+    """minji's home, with a verified backup."""
+    storage.home(*MINJI)
+    storage.backup()
+
+
 def test_one_goes_and_the_other_stays(storage: Storage) -> None:
     storage.home(*MINJI)
     kept = storage.home(*JIHO)
@@ -49,10 +56,10 @@ def test_one_goes_and_the_other_stays(storage: Storage) -> None:
     assert (again.operations, again.entries["minji"].status, rest) == ([], "absent", {})
 
 
-def test_what_is_reported_to_have_gone_is_on_the_disk(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_said_to_have_gone_is_on_the_disk(
+    storage: Storage, saved: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a power cut nobody would look for it: the journal says that it is done."""
-    storage.home(*MINJI)
-    storage.backup()
     synced: list[list[str]] = []
     trash = storage.root / wipe.TRASH
     monkeypatch.setattr(wipe, "sync_filesystem", lambda _path: synced.append(storage.names))
@@ -82,9 +89,7 @@ def test_without_a_verified_backup_nothing_goes(storage: Storage) -> None:
     assert storage.names == ["jiho", "minji", "newcomer"]
 
 
-def test_an_unexpected_mount(storage: Storage) -> None:
-    storage.home(*MINJI)
-    storage.backup()
+def test_an_unexpected_mount(storage: Storage, saved: None) -> None:
     bare = "1 0 0:1 / / rw - ext4 /dev/a rw\n"
     for request in (storage.wiping(MINJI), replace(storage.wiping(MINJI), mountpoint=None)):
         with pytest.raises(NodeError, match=r"nothing is mounted|root file system"):
@@ -119,9 +124,7 @@ def test_another_directory_than_the_one_that_was_backed_up(storage: Storage) -> 
     assert "is not a directory" in storage.wipe(MINJI).conflicts[0]
 
 
-def test_what_is_nobody_is_refused_and_keeps_no_other(storage: Storage) -> None:
-    storage.home(*MINJI)
-    storage.backup()
+def test_what_is_nobody_is_refused_and_keeps_no_other(storage: Storage, saved: None) -> None:
     odd: list[dict[str, object]] = [{"name": "jiho", "uid": "20001x"}, {"uid": 20003}, {"name": 5, "uid": 20004}]
     request = storage.wiping(MINJI)
     plan = wipe.converge(replace(request, users=[*odd, *request.users]))
@@ -130,20 +133,16 @@ def test_what_is_nobody_is_refused_and_keeps_no_other(storage: Storage) -> None:
     assert storage.names == [wipe.TRASH]
 
 
-def test_where_there_are_no_homes_none_counts_as_wiped(storage: Storage) -> None:
+def test_where_there_are_no_homes_none_counts_as_wiped(storage: Storage, saved: None) -> None:
     """The disk may be somewhere else."""
-    storage.home(*MINJI)
-    storage.backup()
     storage.root.rename(storage.point / "away")
     for check in (True, False):
         with pytest.raises(NodeError, match="there is no "):
             storage.wipe(MINJI, check=check)
 
 
-def test_what_is_out_of_sight_waits_for_its_backup(storage: Storage) -> None:
+def test_what_is_out_of_sight_waits_for_its_backup(storage: Storage, saved: None) -> None:
     """It is not gone yet, and what is beside it is nobody's in that backup."""
-    storage.home(*MINJI)
-    storage.backup()
     storage.wipe(MINJI)
     assert storage.wipe(MINJI).entries["minji"].status == "wiped"
     stranger = Path(wipe.trash(str(storage.root), FIRST, "stranger"))
@@ -498,9 +497,7 @@ def test_a_home_that_cannot_be_looked_at_keeps_no_other(storage: Storage, monkey
     assert storage.names == [wipe.TRASH, "jiho"]
 
 
-def test_what_is_left_of_an_earlier_home_is_not_replaced(storage: Storage) -> None:
-    storage.home(*MINJI)
-    storage.backup()
+def test_what_is_left_of_an_earlier_home_is_not_replaced(storage: Storage, saved: None) -> None:
     left = Path(wipe.trash(str(storage.root), FIRST, "minji"), "late")
     for path in (left.parent.parent.parent, left.parent.parent, left.parent):
         path.mkdir(mode=0o700)
@@ -510,10 +507,8 @@ def test_what_is_left_of_an_earlier_home_is_not_replaced(storage: Storage) -> No
 
 
 @pytest.mark.parametrize("harm", ["open", "another's", "link"])
-def test_what_is_out_of_sight_is_root_s_alone(storage: Storage, harm: str) -> None:
+def test_what_is_out_of_sight_is_root_s_alone(storage: Storage, saved: None, harm: str) -> None:
     """Where homes are moved to nobody else can enter, or put something in their way."""
-    storage.home(*MINJI)
-    storage.backup()
     place = storage.root / wipe.TRASH
     if harm == "link":
         (storage.point / "elsewhere").mkdir(mode=0o700)
@@ -528,9 +523,7 @@ def test_what_is_out_of_sight_is_root_s_alone(storage: Storage, harm: str) -> No
     assert (storage.root / "minji/thesis").exists()
 
 
-def test_a_disk_that_fails_is_said_in_words(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage.home(*MINJI)
-    storage.backup()
+def test_a_disk_that_fails_is_said_in_words(storage: Storage, saved: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wipe, "flocked", raising(OSError(errno.EIO, os.strerror(errno.EIO))))
     with pytest.raises(NodeError, match="Input/output error"):
         storage.wipe(MINJI)
