@@ -50,7 +50,7 @@ def guarded(settings: str, credentials: str, state: str) -> Guard:
         files=FILES, proxy_secret=_credential(credentials, "proxy") if sign_in.proxy is not None else "",
     )  # fmt: skip
     prometheus = Prometheus(port=sign_in.prometheus)
-    pages = application(prometheus=prometheus, access=access, settings=known, files=FILES, alive=_alive)
+    pages = application(prometheus=prometheus, access=access, settings=known, files=FILES, alive=_tell_watchdog)
     return Guard(pages, access, sign_in.hosts)
 
 
@@ -65,7 +65,7 @@ def configuration(guard: Guard, *, fd: int) -> uvicorn.Config:
     )  # fmt: skip
 
 
-def _alive() -> None:
+def _tell_watchdog() -> None:
     """Tell systemd, which starts a process again that does not go on (sd_notify(3))."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address:

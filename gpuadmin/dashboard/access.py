@@ -61,7 +61,7 @@ class Access:
 
     def viewer(self, request: Request) -> Viewer | None:
         """Who asks; None for somebody who has not come in. Raises Stranger, which Guard answers."""
-        named = self._proxied(request)
+        named = self._read_proxy_user(request)
         if named is not None:
             proxy = self._sign_in.proxy
             return Viewer(
@@ -69,7 +69,7 @@ class Access:
                 # guard: the proxy makes no admin of whom the site does not name -> True
                 admin=proxy is not None and named in proxy.admins,
             )
-        token = self._session(request)
+        token = self._read_session(request)
         return (
             None
             if token is None
@@ -89,7 +89,7 @@ class Access:
 
     # -- the proxy
 
-    def _proxied(self, request: Request) -> str | None:
+    def _read_proxy_user(self, request: Request) -> str | None:
         """Whom the proxy names, if it is the proxy that asks. Raises Stranger for whoever else names somebody."""
         proxy = self._sign_in.proxy
         given = [] if proxy is None else request.headers.getlist(proxy.header)
@@ -113,13 +113,13 @@ class Access:
 
     # -- sessions
 
-    def _session(self, request: Request) -> tokens.Token | None:
+    def _read_session(self, request: Request) -> tokens.Token | None:
         text = request.cookies.get(COOKIE)
         if text is None:
             return None
         try:
             kinds = (tokens.SESSION, tokens.ADMIN_SESSION)
-            token = tokens.read(text, self._key, kinds, self._clock(), self._sign_in.session_seconds)
+            token = tokens.read(text, self._find_signer_key, kinds, self._clock(), self._sign_in.session_seconds)
         except tokens.TokenError:
             return None
         return (
@@ -128,7 +128,7 @@ class Access:
             else token
         )
 
-    def _key(self, kind: str, signer: str) -> bytes | None:
+    def _find_signer_key(self, kind: str, signer: str) -> bytes | None:
         """The key of a signer who may sign such a text: a node for people, the controller for admins."""
         admin = kind in (tokens.ADMIN_LINK, tokens.ADMIN_SESSION)
         # guard: only nodes of the site sign for people, and only the controller for admins
@@ -136,9 +136,9 @@ class Access:
             return None
         return tokens.signing_key(self._secret, kind, signer)
 
-    def _link(self, text: str) -> tokens.Token:
+    def _parse_link(self, text: str) -> tokens.Token:
         kinds = (tokens.LINK, tokens.ADMIN_LINK)
-        token = tokens.read(text, self._key, kinds, self._clock(), self._sign_in.link_seconds)
+        token = tokens.read(text, self._find_signer_key, kinds, self._clock(), self._sign_in.link_seconds)
         if token.at < self._used.since - tokens.SKEW:  # guard: a link from before what is remembered is not taken
             raise tokens.TokenError("late")  # older than the record
         if self._used.has(token.digest):  # guard: a link is good once
@@ -153,7 +153,7 @@ class Access:
         if not text:
             return self._answer(200)
         try:
-            token = self._link(text)
+            token = self._parse_link(text)
         except tokens.TokenError as error:
             return self._answer(403, problem=str(error))
         return self._answer(200, link=text, name=token.name)
@@ -165,7 +165,7 @@ class Access:
         text = await _field(request, "link")
         now = self._clock()
         try:
-            token = self._link(text)
+            token = self._parse_link(text)
             # for as long as it could be taken, should this clock be set back by as much as a signer's may be ahead
             # guard: a link is spent for as long as it could be taken -> token.at
             until = token.at + self._sign_in.link_seconds + tokens.SKEW
@@ -192,7 +192,7 @@ class Access:
         """End a session: nobody gets in with its cookie any longer."""
         if not self._same_origin(request):
             return self._answer(403, problem="origin")
-        token = self._session(request)
+        token = self._read_session(request)
         if token is not None:
             try:
                 # guard: a session that was left is over for as long as it would be good -> token.at

@@ -23,7 +23,7 @@ def announced(path: str, now: float) -> Sequence[Announced]:
     try:
         entries = json.loads((read_bytes(path) if path else None) or b"[]")
         rows = [
-            Announced(_plain(str(one["text"])), int(one["end"]) - 1)
+            Announced(_strip_login_marks(str(one["text"])), int(one["end"]) - 1)
             for one in entries
             if int(one["begin"]) <= now < int(one["end"])
         ]
@@ -32,6 +32,6 @@ def announced(path: str, now: float) -> Sequence[Announced]:
     return sorted(rows, key=lambda one: (one.end, one.text))
 
 
-def _plain(text: str) -> str:
+def _strip_login_marks(text: str) -> str:
     """A text without what marks it among the lines of a login: `*** the cluster: `."""
     return re.sub(r"(?m)^\*\*\* [^:\n]{1,200}: ", "", text)

@@ -145,7 +145,7 @@ class Dashboard:
         return self._page(request, "people.html", found, viewer, views.people_page(found, viewer, days, spent))
 
     async def _person(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
-        name = self._known(request.path_params["name"], viewer, found)
+        name = self._require_known(request.path_params["name"], viewer, found)
         async with self._rate_limit.of(viewer.name):
             spent = dict(zip(_DAYS, await asyncio.gather(*(self._spent(name, days) for days in _DAYS))))
         page = views.person_page(name, found, viewer, spent)
@@ -176,7 +176,7 @@ class Dashboard:
             wanted[field] = int(text)
         return self._page(request, "free.html", found, viewer, views.free_page(found, **wanted))
 
-    def _known(self, name: str, viewer: Viewer, found: Snapshot) -> str:
+    def _require_known(self, name: str, viewer: Viewer, found: Snapshot) -> str:
         """The name of a person who has a page."""
         if name not in views.known_people(found, viewer):
             raise HTTPException(404)
@@ -186,7 +186,7 @@ class Dashboard:
         return await self._plots(request, viewer, queries.of_cluster, plots.use_plot)
 
     async def _person_data(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
-        name = self._known(request.path_params["name"], viewer, found)
+        name = self._require_known(request.path_params["name"], viewer, found)
         return await self._plots(request, viewer, lambda step: queries.of_person(name, step), plots.use_plot)
 
     async def _node_data(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:

@@ -65,17 +65,17 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        refused = self._refused(Request(scope))
+        refused = self._find_refusal(Request(scope))
         if refused is None:
             await self._pages(scope, receive, sent)
         else:
             await refused(scope, receive, sent)
 
-    def _refused(self, request: Request) -> PlainTextResponse | None:
+    def _find_refusal(self, request: Request) -> PlainTextResponse | None:
         given = request.headers.getlist("host")
         if (
             len(given) != 1  # guard: a request names the dashboard once
-            or _name(given[0]) not in self._hosts  # guard: the dashboard is asked by its own names
+            or _parse_host_name(given[0]) not in self._hosts  # guard: the dashboard is asked by its own names
         ):
             return PlainTextResponse("This dashboard does not answer to that name.\n", 421)
         try:
@@ -85,7 +85,7 @@ class Guard:
         return None
 
 
-def _name(host: str) -> str:
+def _parse_host_name(host: str) -> str:
     """From a header Host the name, without a port, in lower case. "" for what is none: a name of ours before something
     else would go on into addresses that are made of it.
     """

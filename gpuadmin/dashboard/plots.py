@@ -26,7 +26,8 @@ def node_plots(
         if what in within:
             continue
         named = sorted(
-            ((_name(one, indices, what, language), one) for one in series), key=lambda pair: (len(pair[0]), pair[0])
+            ((_name_curve(one, indices, what, language), one) for one in series),
+            key=lambda pair: (len(pair[0]), pair[0]),
         )
         factor = 100.0 if what in _PERCENT else 1.0
         unit = "%" if what in _PERCENT else _UNITS[what]
@@ -37,7 +38,7 @@ def node_plots(
     return [plot for plot in plots if plot["series"]]
 
 
-def _name(one: Series, indices: Mapping[str, str], what: str, language: str) -> str:
+def _name_curve(one: Series, indices: Mapping[str, str], what: str, language: str) -> str:
     uuid = one.labels.get("uuid")
     if uuid is None:
         return say(language, what)

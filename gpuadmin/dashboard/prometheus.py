@@ -32,13 +32,13 @@ class Prometheus:
 
     def ask(self, query: str) -> list[Sample]:
         """What holds now. Raises DashboardError."""
-        return self._asked(Client.ask, query)
+        return self._query_api(Client.ask, query)
 
     def over_time(self, query: str, begin: float, end: float, step: int) -> list[Series]:
         """What held from one moment to another (seconds since 1970), every `step` seconds. Raises DashboardError."""
-        return self._asked(Client.over_time, query, begin, end, step)
+        return self._query_api(Client.over_time, query, begin, end, step)
 
-    def _asked(self, question: Callable[..., list[T]], *arguments: Any) -> list[T]:
+    def _query_api(self, question: Callable[..., list[T]], *arguments: Any) -> list[T]:
         connection = http.client.HTTPConnection(*self._at, timeout=self._timeout)
         try:
             return question(Client(connection, self._timeout, _LARGEST), *arguments)

@@ -68,8 +68,8 @@ def queue(samples: Iterable[Sample], now: float) -> Queue | None:
     ]  # fmt: skip
     waits = [
         Job(
-            one.labels["id"], one.labels["user"], one.labels["gpus"], place=int(one.value), why=_why(one.labels["why"]),
-            since=since.get((one.labels["id"],)),
+            one.labels["id"], one.labels["user"], one.labels["gpus"], place=int(one.value),
+            why=_describe_reason(one.labels["why"]), since=since.get((one.labels["id"],)),
         )
         for one in found.get("gpuadmin_queue_place", ())
     ]  # fmt: skip
@@ -82,7 +82,7 @@ def queue(samples: Iterable[Sample], now: float) -> Queue | None:
     )
 
 
-def _why(reason: str) -> str:
+def _describe_reason(reason: str) -> str:
     return reason if reason in WHY else OTHER
 
 

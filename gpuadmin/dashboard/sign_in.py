@@ -54,15 +54,15 @@ def sign_in_of(given: Mapping[str, Any]) -> SignIn:
     """Given the part of the file, return it checked. Raises ValueError, TypeError, KeyError."""
     proxy = given["proxy"]
     return SignIn(
-        _within(given["prometheus"], 1, 65535),
+        _require_range(given["prometheus"], 1, 65535),
         frozenset([*LOOPBACK, *(str(name).lower() for name in given["hosts"])]),
-        _within(given["link_minutes"], 1, 60) * 60,
-        _within(given["session_hours"], 1, 720) * 3600,
-        None if proxy is None else _proxy(proxy),
+        _require_range(given["link_minutes"], 1, 60) * 60,
+        _require_range(given["session_hours"], 1, 720) * 3600,
+        None if proxy is None else _parse_proxy(proxy),
     )
 
 
-def _proxy(given: Mapping[str, Any]) -> Proxy:
+def _parse_proxy(given: Mapping[str, Any]) -> Proxy:
     header, addresses = str(given["header"]).lower(), given["addresses"]
     if not _HEADER.fullmatch(header) or not isinstance(addresses, list) or not addresses:
         raise ValueError("a proxy needs a header and addresses")
@@ -70,7 +70,7 @@ def _proxy(given: Mapping[str, Any]) -> Proxy:
     return Proxy(header, tuple(str(ipaddress.ip_address(one)) for one in addresses), frozenset(given["admins"]))
 
 
-def _within(value: object, least: int, most: int) -> int:
+def _require_range(value: object, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f"{value!r} is not a number from {least} to {most}")
     return value

@@ -114,10 +114,10 @@ async def take_snapshot(asked: Asked, settings: Settings) -> Snapshot:
             else:
                 seen.update({name: value for (name,), value in by(answer, "instance").items()})
     rows = idle(nodes, {span: found[f"idle {span}"] for span in spans}, settings.idle_exempt)
-    return _looked(when, nodes, found, seen, rows, missing)
+    return _make_look(when, nodes, found, seen, rows, missing)
 
 
-def _looked(
+def _make_look(
     when: float,
     nodes: tuple[Node, ...],
     found: Mapping[str, Sequence[Sample]],
@@ -136,14 +136,15 @@ def _looked(
     for one in details["gpuadmin_user_disk_bytes"]:
         disk[one.labels.get("user", "")] += one.value
     return Snapshot(
-        when, nodes, _disks(found["disks"]), _alerts(found["alerts"]), _people(details, found["people"]),
-        _by_node(found["cpu"]), seen, _by_node(details["node_boot_time_seconds"]), throttled,
+        when, nodes, _list_disks(found["disks"]), _list_alerts(found["alerts"]),
+        _measure_people(details, found["people"]),
+        _group_by_node(found["cpu"]), seen, _group_by_node(details["node_boot_time_seconds"]), throttled,
         _by_device(details["gpuadmin_gpu_power_limit_watts"]), _by_device(found["worked"]), disk, rows,
         sorted(set(missing)), queue(found["queue"], when),
     )  # fmt: skip
 
 
-def _by_node(samples: Iterable[Sample]) -> dict[str, float]:
+def _group_by_node(samples: Iterable[Sample]) -> dict[str, float]:
     return {name: value for (name,), value in by(samples, "instance").items()}
 
 
@@ -151,14 +152,14 @@ def _by_device(samples: Iterable[Sample]) -> dict[tuple[str, str], float]:
     return {(node, uuid): value for (node, uuid), value in by(samples, "instance", "uuid").items()}
 
 
-def _alerts(samples: Iterable[Sample]) -> dict[str, list[tuple[str, str]]]:
+def _list_alerts(samples: Iterable[Sample]) -> dict[str, list[tuple[str, str]]]:
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for node, name, severity in sorted(by(samples, "instance", "alertname", "severity")):
         found[node].append((name, severity))
     return found
 
 
-def _people(details: Mapping[str, Sequence[Sample]], cores: Sequence[Sample]) -> dict[str, dict[str, Person]]:
+def _measure_people(details: Mapping[str, Sequence[Sample]], cores: Sequence[Sample]) -> dict[str, dict[str, Person]]:
     parts = [
         by(samples, "instance", "user")
         for samples in (cores, details["gpuadmin_user_memory_bytes"], details["gpuadmin_user_tasks"])
@@ -169,7 +170,7 @@ def _people(details: Mapping[str, Sequence[Sample]], cores: Sequence[Sample]) ->
     return found
 
 
-def _disks(samples: Iterable[Sample]) -> dict[str, list[Disk]]:
+def _list_disks(samples: Iterable[Sample]) -> dict[str, list[Disk]]:
     """The file systems of each node, the fullest first. A device that is mounted several times is there once."""
     values: dict[tuple[str, str], dict[str, tuple[str, float]]] = defaultdict(dict)
     for one in samples:

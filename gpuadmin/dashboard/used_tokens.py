@@ -54,9 +54,9 @@ class UsedTokens:
         """
         if digest in self._until:
             return False
-        if self._full(signer):
-            self._forget(now)
-            full = self._full(signer)
+        if self._find_full(signer):
+            self._forget_expired(now)
+            full = self._find_full(signer)
             if full:  # guard: one signer's links do not fill the memory for others
                 raise Full(f"{full} has {self._of[full]} links that have not expired yet")
         self._add(int(until) + 1, signer, digest)
@@ -69,13 +69,13 @@ class UsedTokens:
             self._append(f"{int(until) + 1} {signer} {digest}\n".encode())
         return True
 
-    def _full(self, signer: str) -> str:
+    def _find_full(self, signer: str) -> str:
         """Who has too many, if anybody: a signer, or one name that it signs for."""
         most = {
             one: _MOST_OF_ONE
             if "~" in one  # guard: one person's links do not fill the memory for others of their node
             else _MOST
-            for one in _counted(signer)
+            for one in _name_counters(signer)
         }
         return next((one for one, number in most.items() if self._of[one] >= number), "")
 
@@ -94,22 +94,22 @@ class UsedTokens:
     def _add(self, until: int, signer: str, digest: str) -> None:
         if digest not in self._until:
             self._until[digest] = (until, signer)
-            self._of.update(_counted(signer))
+            self._of.update(_name_counters(signer))
 
-    def _forget(self, now: float) -> None:
+    def _forget_expired(self, now: float) -> None:
         for digest, (until, signer) in list(self._until.items()):
             if until <= now:
                 del self._until[digest]
-                self._of.subtract(_counted(signer))
+                self._of.subtract(_name_counters(signer))
         self._of = +self._of  # without those who have none
 
     def _write(self, now: float) -> None:
-        self._forget(now)
+        self._forget_expired(now)
         lines = [f"{until} {signer} {digest}\n" for digest, (until, signer) in self._until.items()]
         write_atomic(self._path, "".join([f"{self.since}\n", *lines]).encode(), mode=0o600)
         self._lines, self._whole = len(lines), True
 
 
-def _counted(signer: str) -> set[str]:
+def _name_counters(signer: str) -> set[str]:
     """Whom one counts for: a signer, and the name if there is one."""
     return {signer, signer.partition("~")[0]}

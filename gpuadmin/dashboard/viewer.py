@@ -55,7 +55,7 @@ def settings_of(document: object) -> Settings:
         if not isinstance(value, _KINDS[kind]) or isinstance(value, bool):
             raise DashboardError(f"the dashboard's settings: {one.name} is no {_KINDS[kind].__name__}")
         if kind == "tuple":
-            values[one.name] = _texts(one.name, document[one.name])
+            values[one.name] = _parse_texts(one.name, document[one.name])
         else:
             values[one.name] = value
     for name in ("cluster", "nodes"):
@@ -66,7 +66,7 @@ def settings_of(document: object) -> Settings:
     return Settings(**values)
 
 
-def _texts(name: str, value: Sequence[Any]) -> tuple[str, ...]:
+def _parse_texts(name: str, value: Sequence[Any]) -> tuple[str, ...]:
     if not all(isinstance(part, str) for part in value):
         raise DashboardError(f"the dashboard's settings: {name} must be a list of texts")
     return tuple(value)

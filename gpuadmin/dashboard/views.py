@@ -21,11 +21,11 @@ def overview(look: Snapshot) -> dict[str, Any]:
     """All nodes at a glance: those with a problem first only where the site's order does not say otherwise."""
     return {
         "totals": totals(look.nodes),
-        "nodes": [_row(node, look) for node in look.nodes],
+        "nodes": [_make_node_row(node, look) for node in look.nodes],
     }
 
 
-def _row(node: Node, look: Snapshot) -> dict[str, Any]:
+def _make_node_row(node: Node, look: Snapshot) -> dict[str, Any]:
     usable = [device for device in node.devices if device.usable]
     heat = [device.temperature for device in node.devices if device.temperature is not None]
     disks = look.disks.get(node.name, ())
@@ -34,10 +34,10 @@ def _row(node: Node, look: Snapshot) -> dict[str, Any]:
         "devices": [{"index": device.index, "state": state(device)} for device in usable],
         "counts": Counter(state(device) for device in usable),
         "expected": node.expected,
-        "people": _people(usable),
-        "memory": _memory(node),
+        "people": _list_holders(usable),
+        "memory": _describe_memory(node),
         "temperature": max(heat, default=None),
-        "disk": _disk(disks[0]) if disks else None,
+        "disk": _describe_disk(disks[0]) if disks else None,
         "alerts": [name for name, _severity in look.alerts.get(node.name, ())],
     }
 
@@ -57,19 +57,19 @@ def state(device: Device) -> str:
     return "held" if device.holders else "granted" if device.granted else "free"
 
 
-def _people(devices: Sequence[Device]) -> list[dict[str, Any]]:
+def _list_holders(devices: Sequence[Device]) -> list[dict[str, Any]]:
     """Who holds how many of these devices."""
     held = Counter(user for device in devices for user in {one.user for one in device.holders or ()})
     return [{"name": user, "count": count} for user, count in sorted(held.items())]
 
 
-def _memory(node: Node) -> dict[str, float] | None:
+def _describe_memory(node: Node) -> dict[str, float] | None:
     if node.memory is None or node.memory_available is None or node.memory <= 0:
         return None
     return {"size": node.memory, "free": node.memory_available, "used": 1 - node.memory_available / node.memory}
 
 
-def _disk(disk: Disk) -> dict[str, Any]:
+def _describe_disk(disk: Disk) -> dict[str, Any]:
     return {"path": disk.path, "size": disk.size, "free": disk.free, "used": disk.used}
 
 
@@ -84,7 +84,7 @@ def device_row(device: Device, look: Snapshot) -> dict[str, Any]:
         "utilization": device.utilization, "memory": device.memory, "memory_used": device.memory_used, "used": used,
         "power": device.power, "limit": look.limits.get(key), "temperature": device.temperature,
         "slowed": list(look.throttled.get(key, ())),
-        "holders": [_holder(one, device, look) for one in device.holders or ()],
+        "holders": [_describe_holder(one, device, look) for one in device.holders or ()],
         "grants": [
             {"user": one.user, "left": one.until - look.when, "who": one.who, "reason": one.reason}
             for one in device.granted
@@ -92,7 +92,7 @@ def device_row(device: Device, look: Snapshot) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _holder(one: Holder, device: Device, look: Snapshot) -> dict[str, Any]:
+def _describe_holder(one: Holder, device: Device, look: Snapshot) -> dict[str, Any]:
     idle = [row.hours for row in look.idle if (row.node, row.uuid, row.user) == (device.node, device.uuid, one.user)]
     return {
         "user": one.user, "container": one.container, "since": one.since,
@@ -112,8 +112,8 @@ def node_page(node: Node, look: Snapshot) -> dict[str, Any]:
         "devices": [device_row(device, look) for device in node.devices],
         "cpu": look.cpu.get(node.name),
         "load": node.load,
-        "memory": _memory(node),
-        "disks": [_disk(disk) for disk in look.disks.get(node.name, ())],
+        "memory": _describe_memory(node),
+        "disks": [_describe_disk(disk) for disk in look.disks.get(node.name, ())],
         "people": sorted(people, key=lambda one: (-(one["cores"] or 0), one["name"])),
         "alerts": list(look.alerts.get(node.name, ())),
     }
@@ -138,7 +138,7 @@ def people_page(look: Snapshot, viewer: Viewer, days: int, spent: Sequence[Sampl
     for node in look.nodes:
         for device in node.devices:
             held.update({one.user for one in device.holders or ()})
-    hours = {} if spent is None else _spent(spent, look)
+    hours = {} if spent is None else _sum_hours(spent, look)
     rows = []
     for user in known_people(look, viewer):
         # somebody who holds something but has no number has not held nothing
@@ -147,14 +147,14 @@ def people_page(look: Snapshot, viewer: Viewer, days: int, spent: Sequence[Sampl
     return {"days": days, "people": sorted(rows, key=lambda row: (-held[str(row["name"])], str(row["name"])))}
 
 
-def _spent(spent: Sequence[Sample], look: Snapshot) -> dict[str, tuple[float | None, float | None]]:
+def _sum_hours(spent: Sequence[Sample], look: Snapshot) -> dict[str, tuple[float | None, float | None]]:
     """By person: hours held and hours used; None if nothing says whether what was held was used."""
     kinds = [[one for one in spent if one.labels.get("kind") == kind] for kind in KINDS]
     found = usage(measured(*kinds), "user", {node.name: () for node in look.nodes})
-    return {row.name: (row.held, row.active if _known(row) else None) for row in found}
+    return {row.name: (row.held, row.active if _has_use(row) else None) for row in found}
 
 
-def _known(row: Usage) -> bool:
+def _has_use(row: Usage) -> bool:
     """Whether anything says if what was held was used: of MIG devices, nothing does."""
     return row.held <= 0 or row.measured > 0
 
@@ -165,8 +165,8 @@ def person_page(user: str, look: Snapshot, viewer: Viewer, spent: Mapping[int, M
     page: dict[str, Any] = {
         "name": user,
         "devices": [device_row(device, look) for node in nodes for device in node.devices],
-        "unsure": [node.name for node in look.nodes if not _sure(node)],
-        "hours": [_hours(days, found, user, look) for days, found in sorted(spent.items())],
+        "unsure": [node.name for node in look.nodes if not _knows_holders(node)],
+        "hours": [_make_hours_rows(days, found, user, look) for days, found in sorted(spent.items())],
         "nodes": [
             {"node": node, "cores": people[user].cores, "memory": people[user].memory, "tasks": people[user].tasks}
             for node, people in look.people.items()
@@ -181,12 +181,12 @@ def person_page(user: str, look: Snapshot, viewer: Viewer, spent: Mapping[int, M
     return page
 
 
-def _hours(days: int, found: Measured, user: str, look: Snapshot) -> dict[str, Any]:
+def _make_hours_rows(days: int, found: Measured, user: str, look: Snapshot) -> dict[str, Any]:
     groups: dict[str, Sequence[str]] = {node.name: () for node in look.nodes}
     row = next((row for row in usage(found, "user", groups) if row.name == user), None)
     if row is None:
         return {"days": days, "held": 0.0, "active": 0.0, "idle": 0.0, "efficiency": None}
-    known = _known(row)
+    known = _has_use(row)
     return {
         "days": days, "held": row.held, "active": row.active if known else None, "idle": row.idle if known else None,
         "efficiency": row.efficiency,
@@ -202,16 +202,16 @@ def free_page(look: Snapshot, gpus: int, memory: int) -> dict[str, Any]:
                 {"index": device.index, "name": device.name, "memory": device.memory_free} for device in room.devices
             ],
             "cpu": look.cpu.get(room.node.name),
-            "memory": _memory(room.node),
+            "memory": _describe_memory(room.node),
         }
         for room in rooms(look.nodes, gpus, memory)
     ]
     sizes = sorted({int(one.memory // GIB) for node in look.nodes for one in node.devices if one.usable and one.memory})
-    unsure = [node.name for node in look.nodes if node.state != "up" or not _sure(node)]
+    unsure = [node.name for node in look.nodes if node.state != "up" or not _knows_holders(node)]
     return {"rooms": found, "gpus": gpus, "memory": memory, "sizes": sizes, "unsure": unsure}
 
 
-def _sure(node: Node) -> bool:
+def _knows_holders(node: Node) -> bool:
     """Whether it is known who holds its devices."""
     return all(device.holders is not None for device in node.devices)
 

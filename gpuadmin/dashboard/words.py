@@ -53,14 +53,14 @@ def gib(count: float | None) -> str:
 
 def moment(when: float | None) -> str:
     """A moment as this host's clock has it: `2026-11-23 16:40`; a dash where it is not known, or can be none."""
-    return "–" if when is None or not _can_be(when) else time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
+    return "–" if when is None or not _is_possible(when) else time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
 
 
 def iso(when: float) -> str:
     """A moment for programs, in UTC; one that can be none is the beginning of time."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when if _can_be(when) else 0))
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when if _is_possible(when) else 0))
 
 
-def _can_be(when: float) -> bool:
+def _is_possible(when: float) -> bool:
     """Whether a time that a node says is one: up to the year 9999."""
     return 0 <= when < 253_370_000_000

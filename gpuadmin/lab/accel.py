@@ -63,7 +63,7 @@ def choose(kernel: Path) -> Accel:
     return answer
 
 
-def why(accel: Accel) -> str:
+def explain_choice(accel: Accel) -> str:
     """Return one line that says what guests run with, and why."""
     if os.environ.get("GPUADMIN_LAB_ACCEL"):
         return f"Guests run with {accel}, as GPUADMIN_LAB_ACCEL says."

@@ -68,7 +68,7 @@ def up(
             require("qemu-system-x86_64", "qemu-img")
         if lab.firmware == "uefi":
             ovmf()
-        bases, chosen = _bases(lab, wanted, progress)
+        bases, chosen = _ensure_base_images(lab, wanted, progress)
         taken = _foreign_ports(name)
         lab = hosts.with_hosts(lab, wanted, bases, taken)
         lab = hosts.with_free_ports(lab, taken)
@@ -82,7 +82,7 @@ def up(
         (lab.directory / "known_hosts").write_text(ssh.known_hosts(lab))
         lab = _with_site(lab, site_directory, progress, twin_of)  # refused before minutes are spent
         if chosen is not None:
-            progress.line(accel.why(chosen))
+            progress.line(accel.explain_choice(chosen))
         start_all(lab, lab.hosts, chosen, progress)
         if twin_of and crooked:
             twin_state.plant(lab, twin_of, crooked, lab.hosts, progress)
@@ -126,7 +126,9 @@ def _new_lab(name: str, memory_mib: int, firmware: disk.Firmware, light: bool, g
     return replace(lab, data=twin.place_of_data(twin_of), like=str(twin_of.directory)) if twin_of else lab
 
 
-def _bases(lab: Lab, wanted: Sequence[hosts.Wanted], progress: Progress) -> tuple[_Bases, accel.Accel | None]:
+def _ensure_base_images(
+    lab: Lab, wanted: Sequence[hosts.Wanted], progress: Progress
+) -> tuple[_Bases, accel.Accel | None]:
     """Return the base images that new hosts need, and the accelerator."""
     known = {host.name for host in lab.hosts}
     new = sorted({(lab.layout(one.kind).name, one.release) for one in wanted if one.name not in known})

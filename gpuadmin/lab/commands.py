@@ -75,8 +75,8 @@ def run(
         except subprocess.TimeoutExpired as error:
             raise GpuadminError(f"took longer than {timeout:.0f} s: {pasteable(command)}") from error
         finally:
-            _end(process)
-        output = "" if log else _read(sink, begin)
+            _end_command(process)
+        output = "" if log else _read_output(sink, begin)
     if status != 0:
         if full := [line for line in (tail(log, 50) if log else output).splitlines() if _FULL in line]:
             raise GpuadminError(
@@ -94,12 +94,12 @@ def run(
     return output
 
 
-def _read(file: IO[bytes], begin: int) -> str:
+def _read_output(file: IO[bytes], begin: int) -> str:
     file.seek(begin)
     return file.read().decode(errors="replace")
 
 
-def _end(process: subprocess.Popen[bytes], limit: float = 20.0) -> None:
+def _end_command(process: subprocess.Popen[bytes], limit: float = 20.0) -> None:
     """End a command that still runs, and let it clean up: mmdebstrap has things mounted."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)

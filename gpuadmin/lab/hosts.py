@@ -113,7 +113,7 @@ def prepare(lab: Lab, host: Host) -> None:
     directory = lab.host_directory(host)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     ssh.make_key(directory / "ssh_host_ed25519_key", host.name)
-    (directory / "seed.tar").write_bytes(_seed(lab, host))
+    (directory / "seed.tar").write_bytes(_make_seed(lab, host))
     if lab.light:
         seed_tar = (directory / "seed.tar").read_bytes()
         light_disk.make(directory / "disk.img", Path(host.base), seed_tar, host, lab.data)
@@ -125,7 +125,7 @@ def prepare(lab: Lab, host: Host) -> None:
         _make_disk(directory / "data.qcow2", size=qemu.DATA_DISK_SIZE)
 
 
-def _seed(lab: Lab, host: Host) -> bytes:
+def _make_seed(lab: Lab, host: Host) -> bytes:
     directory = lab.host_directory(host)
     return seed.seed_tar(
         lab,

@@ -47,7 +47,9 @@ def check_machine(wanted: Collection[tuple[str, str]], *, light: bool) -> None:
     lacking = [
         RELEASES[release]
         for layout, release in wanted
-        if not (_directory(release, machines=not light) / (_light() if light else _of_layout(layout))).exists()
+        if not (
+            _directory(release, machines=not light) / (_find_light_disk() if light else _of_layout(layout))
+        ).exists()
     ]
     if lacking:
         rootfs.check_machine(*lacking, tools=LIGHT_DISK if light else ())
@@ -57,7 +59,7 @@ def _directory(release: str, *, machines: bool) -> Path:
     return cache_directory() / "images" / image_key(mirror(), release, machines=machines)
 
 
-def _light() -> str:
+def _find_light_disk() -> str:
     return f"light-{light_disk.key()}.img"
 
 
@@ -74,7 +76,7 @@ def ensure_root(progress: Progress, release: str = DEFAULT, *, machines: bool = 
     root = directory / "root"
     if not root.exists():
         rootfs.check_machine(RELEASES[release])
-        with _locked(directory, progress):
+        with _lock_build(directory, progress):
             if not root.exists():
                 with progress.phase(f"making the root file system of {RELEASES[release].title} (mmdebstrap)"):
                     _make_root(
@@ -88,7 +90,7 @@ def ensure(layout: disk.Layout, progress: Progress, release: str = DEFAULT) -> B
     root = ensure_root(progress, release, machines=True)
     target = root.parent / _of_layout(layout.name)
     if not target.exists():
-        with _locked(root.parent, progress):
+        with _lock_build(root.parent, progress):
             with progress.phase("trying KVM"):
                 chosen = accel.choose(root / "vmlinuz")
             if not target.exists():
@@ -102,11 +104,11 @@ def ensure(layout: disk.Layout, progress: Progress, release: str = DEFAULT) -> B
 
 def ensure_light(progress: Progress, release: str = DEFAULT) -> Path:
     """Return the disk that light hosts of a release begin with, making it if the cache does not have it."""
-    target = _directory(release, machines=False) / _light()
+    target = _directory(release, machines=False) / _find_light_disk()
     if not target.exists():
         require(*LIGHT_DISK)  # guard: no disk of light hosts is made without what Slurm needs there
         root = ensure_root(progress, release)
-        with _locked(root.parent, progress):
+        with _lock_build(root.parent, progress):
             if not target.exists():
                 with progress.phase(f"making the light hosts' disk of {RELEASES[release].title}"):
                     light_disk.build(target, root / "root.tar")
@@ -138,7 +140,7 @@ def _workplace(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(directory: Path, progress: Progress) -> Iterator[None]:
+def _lock_build(directory: Path, progress: Progress) -> Iterator[None]:
     """Two labs that want the same image build it once."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "lock").open("w") as lock:

@@ -10,7 +10,7 @@ from gpuadmin.lab.light import machine as light
 from gpuadmin.lab.state import Host, Lab
 
 
-def _kind(lab: Lab) -> ModuleType:
+def _find_module(lab: Lab) -> ModuleType:
     return light if lab.light else qemu
 
 
@@ -24,22 +24,22 @@ def start(lab: Lab, host: Host, chosen: Accel | None) -> None:
 
 def running_pid(lab: Lab, host: Host) -> int | None:
     """Return the process id of what a host runs as; None if it is off."""
-    pid: int | None = _kind(lab).running_pid(lab, host)
+    pid: int | None = _find_module(lab).running_pid(lab, host)
     return pid
 
 
 def kill(lab: Lab, host: Host) -> bool:
     """End a host at once. Returns False if it was off."""
-    killed: bool = _kind(lab).kill(lab, host)
+    killed: bool = _find_module(lab).kill(lab, host)
     return killed
 
 
 def power_off(lab: Lab, host: Host) -> None:
     """Ask a running host to shut down."""
-    _kind(lab).power_off(lab, host)
+    _find_module(lab).power_off(lab, host)
 
 
 def last_output(lab: Lab, host: Host) -> str:
     """Return the end of a host's console."""
-    output: str = _kind(lab).last_output(lab, host)
+    output: str = _find_module(lab).last_output(lab, host)
     return output

@@ -40,7 +40,7 @@ def mac(lab: str, host: str, interface: str) -> str:
 
 def free_port(taken: Collection[int] = ()) -> int:
     """Return a TCP port of 127.0.0.1 that is free now and not among `taken` (those that stopped hosts keep)."""
-    return _free(socket.SOCK_STREAM, "127.0.0.1", taken)
+    return _find_free(socket.SOCK_STREAM, "127.0.0.1", taken)
 
 
 def port_is_free(port: int) -> bool:
@@ -56,10 +56,10 @@ def port_is_free(port: int) -> bool:
 
 def free_multicast_port(taken: Collection[int] = ()) -> int:
     """Return a UDP port for a lab's multicast group that no other lab here uses."""
-    return _free(socket.SOCK_DGRAM, "", taken)
+    return _find_free(socket.SOCK_DGRAM, "", taken)
 
 
-def _free(kind: socket.SocketKind, address: str, taken: Collection[int]) -> int:
+def _find_free(kind: socket.SocketKind, address: str, taken: Collection[int]) -> int:
     for _ in range(200):
         with socket.socket(socket.AF_INET, kind) as probe:
             probe.bind((address, 0))

@@ -8,12 +8,12 @@ from pathlib import Path
 
 def cache_directory() -> Path:
     """Return the directory of base images; deleting it costs time, nothing else."""
-    return _xdg("XDG_CACHE_HOME", ".cache") / "gpuadmin" / "lab"
+    return _find_xdg_directory("XDG_CACHE_HOME", ".cache") / "gpuadmin" / "lab"
 
 
 def state_directory() -> Path:
     """Return the directory that holds one directory per lab: disks, keys, sockets."""
-    return _xdg("XDG_STATE_HOME", ".local/state") / "gpuadmin" / "lab"
+    return _find_xdg_directory("XDG_STATE_HOME", ".local/state") / "gpuadmin" / "lab"
 
 
 def guest_directory() -> Path:
@@ -21,7 +21,7 @@ def guest_directory() -> Path:
     return Path(__file__).parent / "guest"
 
 
-def _xdg(variable: str, fallback: str) -> Path:
+def _find_xdg_directory(variable: str, fallback: str) -> Path:
     value = os.environ.get(variable, "")
     # The specification says to ignore a relative path.
     return Path(value) if value.startswith("/") else Path.home() / fallback

@@ -90,7 +90,7 @@ class Machine:
         """Yield what this machine can, what runs where, and what is left out, for `fast`, `demo` or `test`."""
         can = [name for name, why in self.lacks.items() if not why]
         cannot = [f"{name} ({why})" for name, why in self.lacks.items() if why]
-        yield f"This machine has {', '.join([*can, *self._sizes()])}."
+        yield f"This machine has {', '.join([*can, *self._describe_sizes()])}."
         if cannot:
             yield f"It does not have {'; '.join(cannot)}."
         if self.lacks["root"]:
@@ -104,7 +104,7 @@ class Machine:
         if self.space < SPACE[purpose]:
             yield f"It takes up to {SPACE[purpose] / GIB:.0f} GiB of disk, and {self.space / GIB:.1f} GiB are free."
 
-    def _sizes(self) -> tuple[str, str]:
+    def _describe_sizes(self) -> tuple[str, str]:
         return f"{self.memory / GIB:.1f} GiB of free memory", f"{self.space / GIB:.1f} GiB of free disk"
 
 
@@ -115,13 +115,13 @@ def look() -> Machine:
     return Machine(
         lacks={name: attempt() for name, attempt in ATTEMPTS.items()},
         memory=_free_memory(),
-        space=min(shutil.disk_usage(_nearest(place)).free for place in places),
+        space=min(shutil.disk_usage(_find_existing(place)).free for place in places),
         unwritable=next(filter(None, map(_why_unwritable, places)), ""),
-        sudo="" if os.geteuid() == 0 else _sudo(),
+        sudo="" if os.geteuid() == 0 else _try_sudo(),
     )
 
 
-def _run(*command: str) -> tuple[str, str]:
+def _run_command(*command: str) -> tuple[str, str]:
     """Run a command; return its output, and why it failed, by its last line. One that is missing was not tried."""
     try:
         done = subprocess.run(
@@ -142,7 +142,7 @@ def _try_root() -> str:
 
 
 def _try_user_namespaces() -> str:
-    return _run("unshare", "--user", "--map-root-user", "true")[1]
+    return _run_command("unshare", "--user", "--map-root-user", "true")[1]
 
 
 def _try_mounts() -> str:
@@ -150,7 +150,7 @@ def _try_mounts() -> str:
         return "only root can mount"
     spaces = ("--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--propagation", "private", "--fork")
     with tempfile.TemporaryDirectory(prefix="gpuadmin-") as place:
-        return _run("unshare", *spaces, "sh", "-euc", _MOUNTS, "sh", place)[1]
+        return _run_command("unshare", *spaces, "sh", "-euc", _MOUNTS, "sh", place)[1]
 
 
 def _try_cgroup() -> str:
@@ -181,12 +181,12 @@ def _loop_device(size: int) -> Iterator[tuple[str, str]]:
     """A loop device of a sparse file, and why there is none."""
     with tempfile.NamedTemporaryFile(prefix="gpuadmin-") as file:
         file.truncate(size)
-        device, why = _run("losetup", "--find", "--show", file.name)
+        device, why = _run_command("losetup", "--find", "--show", file.name)
         try:
             yield device, why
         finally:
             if device:
-                _run("losetup", "--detach", device)
+                _run_command("losetup", "--detach", device)
 
 
 def _try_loop_devices() -> str:
@@ -203,7 +203,9 @@ def _try_btrfs() -> str:
         if not device or shutil.which("mkfs.btrfs", path=search_path()) is None:
             return why
         script = 'mkfs.btrfs -q "$1"; mount -t btrfs "$1" "$2"'
-        return _run("unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh", device, place)[1]
+        return _run_command(
+            "unshare", "--mount", "--propagation", "private", "sh", "-euc", script, "sh", device, place
+        )[1]
 
 
 def _try_kvm() -> str:
@@ -250,24 +252,24 @@ def _free_memory() -> int:
     return min(found)
 
 
-def _nearest(place: Path) -> Path:
+def _find_existing(place: Path) -> Path:
     return next(one for one in (place, *place.parents) if one.is_dir())
 
 
 def _why_unwritable(place: Path) -> str:
     try:
-        with tempfile.TemporaryFile(dir=_nearest(place)):
+        with tempfile.TemporaryFile(dir=_find_existing(place)):
             return ""
     except OSError as error:
         other = "XDG_CACHE_HOME and XDG_STATE_HOME choose other places"
-        return f"{_nearest(place)} cannot be written ({error.strerror}), and a lab is kept in {place}; {other}"
+        return f"{_find_existing(place)} cannot be written ({error.strerror}), and a lab is kept in {place}; {other}"
 
 
-def _sudo() -> str:
+def _try_sudo() -> str:
     if shutil.which("sudo") is None:
         return ""
     # what is asked for is what would be run, where there is one: a rule may allow only that
     harmless = ("apt-get", "--version") if shutil.which("apt-get") else ("true",)
-    if not _run("sudo", "-n", *harmless)[1]:
+    if not _run_command("sudo", "-n", *harmless)[1]:
         return "sudo needs no password here"
     return "sudo asks for a password" if sys.stdin.isatty() else "sudo asks for a password, and there is no terminal"

@@ -41,7 +41,7 @@ class Qmp:
             why = error.strerror or error
             raise GpuadminError(f"QEMU does not answer at {directory / 'qmp.sock'}: {why}") from error
         self._reader = self._socket.makefile("r", encoding="utf-8")
-        self._read()
+        self._read_message()
         self.command("qmp_capabilities")
 
     def __enter__(self) -> Qmp:
@@ -60,7 +60,7 @@ class Qmp:
             request["arguments"] = {key.replace("_", "-"): value for key, value in arguments.items()}
         self._socket.sendall(json.dumps(request).encode() + b"\n")
         while True:
-            answer = self._read()
+            answer = self._read_message()
             if "error" in answer:
                 raise GpuadminError(f"QEMU refused {name}: {answer['error'].get('desc', answer['error'])}")
             if "return" in answer:
@@ -73,7 +73,7 @@ class Qmp:
             raise GpuadminError(f"QEMU could not do {line!r}: {output.strip()}")
         return output
 
-    def _read(self) -> dict[str, Any]:
+    def _read_message(self) -> dict[str, Any]:
         try:
             line = self._reader.readline()
         except TimeoutError as error:

@@ -37,10 +37,10 @@ def save(name: str, snapshot: str, progress: Progress, *, replace: bool) -> None
         with progress.phase(f"saving {snapshot}"):
             # What the guests hold in memory is saved with them; this only keeps the disks from lagging far behind.
             try:
-                on_each(lab.hosts, lambda host: _monitor(lab, host, "stop"))
-                on_each(lab.hosts, lambda host: _monitor(lab, host, f"savevm {snapshot}"))
+                on_each(lab.hosts, lambda host: _run_monitor(lab, host, "stop"))
+                on_each(lab.hosts, lambda host: _run_monitor(lab, host, f"savevm {snapshot}"))
             finally:
-                on_each(lab.hosts, lambda host: _monitor(lab, host, "cont"))
+                on_each(lab.hosts, lambda host: _run_monitor(lab, host, "cont"))
         state.save(lab.with_snapshot(snapshot))
 
 
@@ -70,18 +70,18 @@ def restore(name: str, snapshot: str, progress: Progress) -> None:
 
         def bring_back(host: Host) -> None:
             if host.name in running:
-                _monitor(lab, host, f"loadvm {snapshot}")
+                _run_monitor(lab, host, f"loadvm {snapshot}")
             else:
                 assert chosen is not None
                 qemu.start(lab, host, chosen, load=snapshot, paused=True)
 
         with progress.phase(f"restoring {snapshot}"):
-            on_each([host for host in saved if host.name in running], lambda host: _monitor(lab, host, "stop"))
+            on_each([host for host in saved if host.name in running], lambda host: _run_monitor(lab, host, "stop"))
             on_each(saved, bring_back)
-            on_each(saved, lambda host: _monitor(lab, host, "cont"))
+            on_each(saved, lambda host: _run_monitor(lab, host, "cont"))
             on_each(saved, lambda host: clock.set_clock(lab, host))
 
 
-def _monitor(lab: Lab, host: Host, line: str) -> None:
+def _run_monitor(lab: Lab, host: Host, line: str) -> None:
     with Qmp(lab.host_directory(host)) as monitor:
         monitor.monitor(line)

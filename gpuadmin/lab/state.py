@@ -148,19 +148,19 @@ def save(lab: Lab) -> None:
 
 def from_json(data: dict[str, Any]) -> Lab:
     """Given what `save` wrote, return the lab. What only a newer gpuadmin knows of it is left out."""
-    given = _known(Lab, data)
-    given["hosts"] = tuple(_host(host) for host in data["hosts"])
+    given = _pick_known_fields(Lab, data)
+    given["hosts"] = tuple(_parse_host(host) for host in data["hosts"])
     given["snapshots"] = {key: tuple(names) for key, names in data["snapshots"].items()}
     return Lab(**given)
 
 
-def _host(data: dict[str, Any]) -> Host:
-    given = _known(Host, data)
+def _parse_host(data: dict[str, Any]) -> Host:
+    given = _pick_known_fields(Host, data)
     release = str(given.get("release", DEFAULT_RELEASE))  # older labs have a number
     return Host(**{**given, "release": release})
 
 
-def _known(kind: type[Lab | Host], data: dict[str, Any]) -> dict[str, Any]:
+def _pick_known_fields(kind: type[Lab | Host], data: dict[str, Any]) -> dict[str, Any]:
     names = {one.name for one in fields(kind)}
     return {name: value for name, value in data.items() if name in names}
 

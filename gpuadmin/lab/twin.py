@@ -56,14 +56,14 @@ def wanted_hosts(
     images = any("golden" in one.groups for one in hosts)
     return [
         replace(
-            _wanted(one, f"{network.NETWORK}.{_FIRST + number}", images and one.name not in without_images),
+            _plan_host(one, f"{network.NETWORK}.{_FIRST + number}", images and one.name not in without_images),
             release=(releases or {}).get(one.name, DEFAULT),
         )
         for number, one in enumerate(hosts)
     ]
 
 
-def _wanted(real: Real, address: str, images: bool) -> Wanted:
+def _plan_host(real: Real, address: str, images: bool) -> Wanted:
     if "storage" in real.groups:
         return Wanted(real.name, "storage", address, writable=True)
     node = "gpu" in real.groups and images
@@ -97,17 +97,17 @@ def settings(lab: Lab, real: Settings, directory: Path) -> dict[str, Any]:
     if real.mail is not None:
         kept = {name: found["mail"][name] for name in ("languages", "welcome", "login") if name in found["mail"]}
         found["mail"] = {**kept, "host": DOMAIN, "sender": f"gpuadmin@{DOMAIN}", "directory": str(directory / MAILS)}
-    _without(found, "metrics", "mail_to", "webhook", "heartbeat")
-    _without(found.get("metrics", {}), "dashboard", "certificate", "key", "proxy", "names", "listen")
-    _without(found, "gpus", "driver", "version", "hold", "repository", "toolkit", "mig", "modules")
-    _without(found, "docker", "repository")
-    _without(found, "applications", "form")
-    _without(found, "images", "signing_key", "signers")
+    _drop_section(found, "metrics", "mail_to", "webhook", "heartbeat")
+    _drop_section(found.get("metrics", {}), "dashboard", "certificate", "key", "proxy", "names", "listen")
+    _drop_section(found, "gpus", "driver", "version", "hold", "repository", "toolkit", "mig", "modules")
+    _drop_section(found, "docker", "repository")
+    _drop_section(found, "applications", "form")
+    _drop_section(found, "images", "signing_key", "signers")
     found.pop("admins", None)  # people with keys of theirs, and sudo
     return found
 
 
-def _without(sections: dict[str, Any], name: str, *settings: str) -> None:
+def _drop_section(sections: dict[str, Any], name: str, *settings: str) -> None:
     for one in settings:
         sections.get(name, {}).pop(one, None)
 
@@ -116,12 +116,12 @@ def users(lab: Lab, real: Site) -> dict[str, Any]:
     """What the twin's users.yml says: everybody with their uid and dates, and a key that is made here."""
     registry = real.registry.registry
     return {
-        "users": [_person(lab, one) for one in registry.users],
+        "users": [_describe_person(lab, one) for one in registry.users],
         "retired": [one.model_dump(mode="json", include={"name", "uid", "removed"}) for one in registry.retired],
     }
 
 
-def _person(lab: Lab, user: User) -> dict[str, Any]:
+def _describe_person(lab: Lab, user: User) -> dict[str, Any]:
     found = user.model_dump(mode="json", exclude_defaults=True, exclude={"keys", "email", "note"})
     return {
         **found,

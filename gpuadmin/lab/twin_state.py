@@ -127,7 +127,7 @@ def plant(lab: Lab, real: Site, found: State, hosts: Sequence[Host], progress: P
     for host in sorted(hosts, key=lambda one: one.kind != "storage"):
         if host.name in found.hosts:
             with progress.phase(f"giving {host.name} what adopt saw"):
-                left = _grow(lab, host, wanted(real, found, host.name, lines, lab))
+                left = _run_crooked(lab, host, wanted(real, found, host.name, lines, lab))
             if left:
                 progress.line(f"{host.name}: {counted(len(left), 'thing')} not made: {one_line(listed(left))}")
 
@@ -147,11 +147,11 @@ def key_lines(lab: Lab, found: State, registered: Iterable[str]) -> dict[int, st
             known.discard(name)
             lines[number] = twin.key(lab, name)
         else:
-            lines[number] = _nobodys(lab, f"{number}")
+            lines[number] = _make_lost_key(lab, f"{number}")
     return lines
 
 
-def _nobodys(lab: Lab, what: str) -> str:
+def _make_lost_key(lab: Lab, what: str) -> str:
     """A public key that has no private one."""
     kind, body = b"ssh-ed25519", hashlib.sha256(f"{lab.name} {what}".encode()).digest()
     blob = b"".join(struct.pack(">I", len(part)) + part for part in (kind, body))
@@ -160,13 +160,15 @@ def _nobodys(lab: Lab, what: str) -> str:
 
 def wanted(real: Site, found: State, name: str, lines: Mapping[int, str], lab: Lab) -> dict[str, Any]:
     """What crooked.py is told about a host."""
-    one, names = found.hosts[name], _names(real)
+    one, names = found.hosts[name], _map_names(real)
     seen = one["seen"]
-    served = [_served(root, name, names) for other in found.hosts.values() for root in other["seen"]["homes"] or ()]
+    served = [
+        _list_served_homes(root, name, names) for other in found.hosts.values() for root in other["seen"]["homes"] or ()
+    ]
     return {
         **{part: seen[part] for part in ("accounts", "groups", "subids", "sources", "active", "sudo", "include")},
         "homes": [*(seen["homes"] or ()), *(root for root in served if root is not None)],
-        "keys": {who: _keys(lab, f"{name} {who}", keys, lines) for who, keys in (seen["keys"] or {}).items()},
+        "keys": {who: _replace_keys(lab, f"{name} {who}", keys, lines) for who, keys in (seen["keys"] or {}).items()},
         "docker": one["docker"],
         "exports": one["exports"],
         "mounts": [
@@ -178,7 +180,7 @@ def wanted(real: Site, found: State, name: str, lines: Mapping[int, str], lab: L
     }
 
 
-def _names(real: Site) -> dict[str, str]:
+def _map_names(real: Site) -> dict[str, str]:
     """What a host is called by others → its name."""
     return {
         str(said): host.name
@@ -188,21 +190,21 @@ def _names(real: Site) -> dict[str, str]:
     }
 
 
-def _served(root: Mapping[str, Any], name: str, names: Mapping[str, str]) -> dict[str, Any] | None:
+def _list_served_homes(root: Mapping[str, Any], name: str, names: Mapping[str, str]) -> dict[str, Any] | None:
     """Homes that another host mounts from this one, as they are here."""
     server, _, path = (root["source"] or "").partition(":")
     here = root["network"] and root["mounted"] and names.get(server) == name and path
     return {**root, "path": path, "network": False} if here else None
 
 
-def _keys(lab: Lab, what: str, keys: Mapping[str, Any], lines: Mapping[int, str]) -> dict[str, Any]:
+def _replace_keys(lab: Lab, what: str, keys: Mapping[str, Any], lines: Mapping[int, str]) -> dict[str, Any]:
     options = keys["options"]
-    spare = [_nobodys(lab, f"{what} {number}") for number in range(len(options))]
+    spare = [_make_lost_key(lab, f"{what} {number}") for number in range(len(options))]
     plain = [lines[number] for number in keys["plain"]]
     return {"plain": plain, "options": options, "spare": spare, "odd": keys["odd"]}
 
 
-def _grow(lab: Lab, host: Host, told: Mapping[str, Any]) -> list[str]:
+def _run_crooked(lab: Lab, host: Host, told: Mapping[str, Any]) -> list[str]:
     """Have a host's program make it. Returns what it could not make."""
     program = Path(crooked.__file__).read_bytes()
     remote = ("sudo", "-n", "python3", "-I", "-c", shlex.quote(_READ))

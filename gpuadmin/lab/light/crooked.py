@@ -35,7 +35,7 @@ OPTIONS = {
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def plain(*fields: object) -> bool:
+def _is_field(*fields: object) -> bool:
     """Whether text can be a field of passwd and its kin."""
     return all(re.search(r"[:\x00-\x1f\x7f]", str(one)) is None for one in fields)
 
@@ -113,7 +113,7 @@ class Grower:
             if there is not None and int(there[2]) < FIRST and there[2] != str(uid):
                 self.left.append(f"account {name}")
                 continue
-            if not name or name.startswith(("#", "+", "-")) or not plain(name, one["home"], one["shell"]):
+            if not name or name.startswith(("#", "+", "-")) or not _is_field(name, one["home"], one["shell"]):
                 self.left.append(f"account {name}")
                 continue
             passwd[name] = [name, "x", str(uid), str(gid), "", one["home"], one["shell"]]
@@ -128,8 +128,8 @@ class Grower:
         group, gshadow = self.table("group"), self.table("gshadow")
         for one in self.listed("groups"):
             name, gid = one["name"], one["gid"]
-            members = [who for who in one["members"] if who and plain(who) and "," not in who]
-            if not name or name.startswith(("#", "+", "-")) or not plain(name) or gid is None:
+            members = [who for who in one["members"] if who and _is_field(who) and "," not in who]
+            if not name or name.startswith(("#", "+", "-")) or not _is_field(name) or gid is None:
                 self.left.append(f"group {name}")
                 continue
             taken = {int(fields[2]) for fields in group.values()}

@@ -51,7 +51,7 @@ def key() -> str:
 def build(target: Path, root_tar: Path) -> None:
     """Make the disk that light hosts begin with from the virtual machines' root; at once or not at all."""
     part = target.with_name(target.name + ".part")
-    _blank(part, DISK_SIZE)
+    _make_blank(part, DISK_SIZE)
     with tempfile.TemporaryDirectory() as top, attached(part) as device:
         run(("unshare", "--mount", "--propagation", "private", "sh", str(HERE / "build.sh"),
              device, str(root_tar), top, str(HERE)))  # fmt: skip
@@ -63,12 +63,12 @@ def make_data(target: Path) -> None:
     if target.exists():
         return
     part = target.with_name(target.name + ".part")
-    _blank(part, DATA_SIZE)
+    _make_blank(part, DATA_SIZE)
     run(("mkfs.btrfs", "-q", "-f", "-m", "single", str(part)))
     part.rename(target)
 
 
-def _blank(path: Path, size: int) -> None:
+def _make_blank(path: Path, size: int) -> None:
     with path.open("wb") as image:
         image.truncate(size)
 

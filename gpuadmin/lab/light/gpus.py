@@ -26,10 +26,10 @@ def require(count: int) -> None:
         raise ConfigError(
             f"light hosts have at most as many GPUs as this machine has processors: {processors}, not {count}"
         )
-    if count and not _there():
+    if count and not _count_there():
         with suppress(FileNotFoundError):
             subprocess.run(("modprobe", "cpuid"), check=False, capture_output=True, env={"PATH": search_path()})
-        if not _there():
+        if not _count_there():
             raise GpuadminError(
                 "this machine's kernel has no cpu/cpuid, which light hosts' GPUs are made of: `modprobe cpuid` failed",
                 hint="leave --gpus out",
@@ -46,5 +46,5 @@ def variables(count: int) -> Mapping[str, object]:
     }
 
 
-def _there() -> bool:
+def _count_there() -> bool:
     return any(line.split()[1:] == [GROUP] for line in DEVICES.read_text().splitlines())

@@ -60,7 +60,7 @@ def end(lab: Lab, host: Host) -> None:
         Path(directory).rmdir()
 
 
-def _loop(image: Path) -> str:
+def _attach_loop(image: Path) -> str:
     return run(("losetup", "--find", "--show", str(image))).strip()
 
 
@@ -72,7 +72,7 @@ def start(lab: Lab, host: Host) -> subprocess.Popen[bytes]:
     # One host at a time: two loop devices of the storage host's data would be two file systems that differ.
     with (lab.directory / "light.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        disk = _loop(lab.host_directory(host) / "disk.img")
+        disk = _attach_loop(lab.host_directory(host) / "disk.img")
         data = "" if storage is None else _shared_loop(lab.host_directory(storage) / "data.img")
         try:
             process = _launch(lab, host, disk, data)
@@ -101,7 +101,7 @@ def _launch(lab: Lab, host: Host, disk: str, data: str) -> subprocess.Popen[byte
 def _shared_loop(image: Path) -> str:
     """The loop device that an image has, or a new one."""
     found = run(("losetup", "--noheadings", "--output", "NAME", "--associated", str(image))).split()
-    return found[0] if found else _loop(image)
+    return found[0] if found else _attach_loop(image)
 
 
 def first_process(process: subprocess.Popen[bytes]) -> int | None:
@@ -159,9 +159,9 @@ class Forwarder:
         self._listener = socket.create_server(("127.0.0.1", port), backlog=64)
         #: The host's process 1: another one after a reboot, with another network.
         self.pid = pid
-        threading.Thread(target=self._serve, daemon=True).start()
+        threading.Thread(target=self._serve_power, daemon=True).start()
 
-    def _serve(self) -> None:
+    def _serve_power(self) -> None:
         entered = None
         while True:
             outer, _ = self._listener.accept()
@@ -174,7 +174,7 @@ class Forwarder:
                 continue
             inner.settimeout(None)
             for source, target in ((outer, inner), (inner, outer)):
-                threading.Thread(target=_pump, args=(source, target), daemon=True).start()
+                threading.Thread(target=_copy_stream, args=(source, target), daemon=True).start()
 
 
 def _enter_network(pid: int) -> int:
@@ -185,7 +185,7 @@ def _enter_network(pid: int) -> int:
     return pid
 
 
-def _pump(source: socket.socket, target: socket.socket) -> None:
+def _copy_stream(source: socket.socket, target: socket.socket) -> None:
     try:
         while part := source.recv(1 << 16):
             target.sendall(part)

@@ -21,7 +21,7 @@ def save(lab: Lab, snapshot: str) -> None:
             switch.write_text("1")
         run(("sync",))  # their file systems are this kernel's
         for host in lab.hosts:
-            place = _place(lab, host, snapshot)
+            place = _place_copy(lab, host, snapshot)
             place.mkdir(parents=True, exist_ok=True)
             for name in DISKS:
                 if (lab.host_directory(host) / name).exists():
@@ -37,10 +37,10 @@ def restore(lab: Lab, hosts: Sequence[Host], snapshot: str) -> None:
         machine.kill(lab, host)
     for host in hosts:
         for name in DISKS:
-            saved = _place(lab, host, snapshot) / name
+            saved = _place_copy(lab, host, snapshot) / name
             if saved.exists():
                 disk.copy(saved, lab.host_directory(host) / name)
 
 
-def _place(lab: Lab, host: Host, snapshot: str) -> Path:
+def _place_copy(lab: Lab, host: Host, snapshot: str) -> Path:
     return lab.host_directory(host) / "saved" / snapshot

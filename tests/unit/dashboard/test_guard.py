@@ -127,7 +127,13 @@ def test_there_is_no_unencrypted_page(service: Running) -> None:
 
 
 def test_names_of_hosts() -> None:
-    assert [guard._name(one) for one in ("A.b:1", "[::1]:2", "[::1]", "", "a:b:c")] == ["a.b", "::1", "::1", "", ""]
+    assert [guard._parse_host_name(one) for one in ("A.b:1", "[::1]:2", "[::1]", "", "a:b:c")] == [
+        "a.b",
+        "::1",
+        "::1",
+        "",
+        "",
+    ]
 
 
 def test_files_outside_of_the_pages_are_not_served(service: Running) -> None:

@@ -94,5 +94,5 @@ def test_systemd_hears_that_it_goes_on(tmp_path: Path, monkeypatch: pytest.Monke
         heard.bind(str(tmp_path / "notify"))
         heard.settimeout(5)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        service._alive()
+        service._tell_watchdog()
         assert heard.recv(100) == b"WATCHDOG=1"

@@ -103,7 +103,7 @@ def test_kill_ends_the_process_that_is_ours(lab: state.Lab) -> None:
 def test_environment_chooses(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("GPUADMIN_LAB_ACCEL", value)
     assert accel.choose(Path("/nonexistent")) == value
-    assert "GPUADMIN_LAB_ACCEL" in accel.why("kvm")
+    assert "GPUADMIN_LAB_ACCEL" in accel.explain_choice("kvm")
 
 
 def test_environment_that_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,5 +123,5 @@ def test_what_a_release_needs_is_asked_for_before_the_image_of_another_is_made(
     lab = state.Lab("default", 1024, 2000, light=True)
     wanted = [hosts.Wanted(f"node{number}", "node", "", release=number) for number in ("13", "24.04")]
     with pytest.raises(GpuadminError, match="ubuntu-keyring"):
-        cluster._bases(lab, wanted, Progress())
+        cluster._ensure_base_images(lab, wanted, Progress())
     assert made == []
