@@ -10,7 +10,7 @@ from typing import Any
 from properdocs.structure.files import File, Files
 
 from gpuadmin.cli import VERBS, cli
-from gpuadmin.cli.man import commands
+from gpuadmin.cli._manual import commands
 
 ROOT = Path(__file__).resolve().parents[1]
 #: From the path in the repository to the page of the site.

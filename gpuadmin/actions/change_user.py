@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from gpuadmin.accounts.changing import Wanted, change, notes, on_nodes, on_site
 from gpuadmin.accounts.importing import read_keys
-from gpuadmin.accounts.requests import known
+from gpuadmin.accounts.requests import known, refuse_protected
 from gpuadmin.actions.shared.accounts import Change, account_result, converge, limits_later, perform
 from gpuadmin.errors import ExitCode
 from gpuadmin.options import Options
@@ -64,6 +65,23 @@ def change_user(
             builder.warn(line)
         made = replace(found, plan=builder.build())
         return perform(session, made) if for_hosts else _write(session, made)
+
+
+def change_access(verb: str, options: Options, names: Sequence[str], fields: Mapping[str, Any], words: str) -> int:
+    """Lock people, let them in again, or set their last day: `fields` of users.yml. Returns the exit code.
+
+    `verb` is lock-user, unlock-user or extend-user; `words` are what its plan says of each person.
+    """
+    with opened(verb, options) as session:
+        if fields.get("locked"):
+            refuse_protected(session.site.settings, names, verb)
+        people = [user.model_copy(update=fields) for user in known(session.site.registry, names)]
+        registry = session.site.registry.changed(session.site.settings, update=people)
+        title = f"{verb}: {', '.join(user.name for user in people)}"
+        found = converge(
+            session, registry, people, title=title, describe=lambda user, _: [f"{user.name}: {words}"], homes=False
+        )
+        return perform(session, found)
 
 
 def _write(session: Session, made: Change) -> int:

@@ -45,7 +45,7 @@ def sign(secret: bytes, name: str, now: float) -> str:
 
 
 def _stay(session: Session, forward: Forward, url: str, fingerprint: str, *, browser: bool) -> int:
-    minutes = session.site.settings.metrics.dashboard.link_minutes
+    minutes = tokens.LINK_SECONDS // 60
     console = session.console
     console.print(f"The dashboard, by a link that works once, within {minutes} minutes:")
     console.print(f"  {url}", soft_wrap=True)

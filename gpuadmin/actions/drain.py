@@ -1,4 +1,4 @@
-"""Let nodes take no further jobs of the queue."""
+"""Let nodes take no further jobs of the queue, or take jobs again."""
 
 from __future__ import annotations
 
@@ -21,3 +21,9 @@ def drain(options: Options, nodes: Sequence[str], given: str | None) -> int:
         raise ConfigError("--reason: one that begins with 'gpuadmin ' is a verb's", hint="say it in other words")
     with opened("drain", options) as session:
         return change(session, nodes, {"reason": reason, "resume": False}, keep=given is None)
+
+
+def resume(options: Options, nodes: Sequence[str]) -> int:
+    """Let nodes take jobs again, whoever drained them. Returns the exit code."""
+    with opened("resume", options) as session:
+        return change(session, nodes, {"reason": "", "resume": True})

@@ -1,4 +1,4 @@
-"""Show the images of the store, and what every node runs, holds, will try or has refused."""
+"""Show the images of the store and of the nodes, or one image: what is in it, and whether it is right."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from gpuadmin.actions.shared.images import facts, variables
-from gpuadmin.common.text import size_words
+from gpuadmin.actions.shared.images import facts, in_store, variables
+from gpuadmin.common.text import counted, size_words
+from gpuadmin.console import echo
 from gpuadmin.display import make_console, make_table
-from gpuadmin.images.facts import Facts
+from gpuadmin.errors import ExitCode
+from gpuadmin.images.facts import Facts, check_name
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
 from gpuadmin.session import opened
+from gpuadmin.text import one_line
 
 
 def list_images(options: Options) -> int:
@@ -27,6 +30,40 @@ def list_images(options: Options) -> int:
         store = {name: {k: v for k, v in entry.items() if k != "text"} for name, entry in found.store.items()}
         result = {"store": store, "nodes": dict(found.nodes), "silent": dict(found.silent)}
         return report(session, run, result, show=lambda: _show(found))
+
+
+def show_image(options: Options, name: str) -> int:
+    """Show what is in an image of the store, and what changed. Returns the exit code."""
+    with opened("list-images", options, changes=False) as session:
+        builder = PlanBuilder(f"Show the image {check_name(name)}")
+        builder.add_all(session.storage(), ["look at the store"])
+        session.planned(builder.build())
+        run = session.look("list-images", session.storage(), variables(session.site))
+        found = in_store(facts(run, session.named("storage"), []), name)
+        return report(session, run, found, show=lambda: echo("\n".join(describe(found))))
+
+
+def verify_image(options: Options, name: str) -> int:
+    """Verify an image's signature, digests and chain. Returns the exit code: 1 where something is not right."""
+    with opened("list-images", options, changes=False) as session:
+        builder = PlanBuilder(f"Verify the image {check_name(name)}")
+        builder.add_all(session.storage(), ["verify it in the store"])
+        session.planned(builder.build())
+        given = variables(session.site, gpuadmin_verify_images=[name])
+        run = session.run("list-images", session.storage(), given, check=True)
+        answers = run.reported("verified").values()
+        problems = [one for found in answers for one in found.get(name, ["the store did not say anything of it"])]
+        verdict = run.code or (ExitCode.ERROR if problems else ExitCode.DONE)
+
+        def show() -> None:
+            for problem in problems:
+                echo(one_line(f"{name}: {problem}"))
+            if answers and not problems:
+                echo(f"{name}: signature, digests and chain are right")
+            for host, reason in run.bad.items():
+                echo(one_line(f"Whether {name} is right is not known: {host} ({reason})"))
+
+        return report(session, run, {"problems": problems}, code=verdict, show=show)
 
 
 def _show(found: Facts) -> None:
@@ -76,3 +113,24 @@ def _remarks(node: Mapping[str, Any]) -> list[str]:
         lines.append(f"; {last['reason']}")
     lines += [f"; {difference}" for difference in node.get("drift") or ()]
     return lines or [""]
+
+
+def describe(manifest: Mapping[str, Any]) -> list[str]:
+    """Given a manifest, return lines for people."""
+    parent = manifest["parent"]
+    built = f"{datetime.fromtimestamp(manifest['created']):%Y-%m-%d %H:%M}"
+    system = f"{manifest['distribution']} {manifest['version']}, {manifest['machine']}, kernel {manifest['kernel']}"
+    lines = [
+        f"{manifest['name']}: {system}",
+        f"built {built} by {manifest['by']}, uuid {manifest['uuid']}",
+        f"{size_words(manifest['size'])}, {counted(len(manifest['packages']), 'package')}"
+        + (f", made from {parent['name']}" if parent else ", without a parent"),
+    ]
+    for stream in manifest["streams"]:
+        kind = "in full" if stream["parent"] is None else f"difference to {stream['parent']['name']}"
+        lines.append(f"stream {stream['file']}: {size_words(stream['bytes'])}, {kind}")
+    changes = manifest["changes"]
+    lines += [f"+ {name} {version}" for name, version in changes["added"].items()]
+    lines += [f"- {name} {version}" for name, version in changes["removed"].items()]
+    lines += [f"~ {name} {before} → {after}" for name, (before, after) in changes["changed"].items()]
+    return lines

@@ -44,17 +44,16 @@ def push_image(options: Options, push: Push) -> int:
         builder = PlanBuilder(f"Move nodes to the image {push.name}")
         queue = away(session, session.named("gpu") if push.reboot else [])
         if why := queue.newer(manifest["packages"]):  # guard: no node gets a slurmd that is newer than its controller
-            raise RefusedError(f"{push.name}: {why}", hint="gpuadmin show-image says what is in it")
+            raise RefusedError(f"{push.name}: {why}", hint="gpuadmin list-images NAME says what is in it")
         nodes = _nodes(session, builder, found, push, queue)
         again = [one for one in found.nodes if one not in nodes and queue.stale(one)]
         for host in again:
             builder.add(host, f"takes jobs of the queue again ({queue.closed[host]})")
         queue.plan(builder, nodes)
         sizes = batches(len(nodes), canary=push.canary, batch=push.batch)
-        relay = session.site.settings.images.relay_port
         addresses = {host.name: host.cluster_address for host in session.hosts}
         reports = {host: found.nodes[host] for host in nodes}
-        along = chains(reports, sizes, addresses) if relay else []
+        along = chains(reports, sizes, addresses)
         for chain in along:
             builder.warn(f"the full image goes along {' → '.join(chain)}; who gets none of it there asks the store")
         if len(sizes) > 1:
@@ -66,7 +65,7 @@ def push_image(options: Options, push: Push) -> int:
         given: dict[str, Any] = {
             "gpuadmin_image": push.name,
             "gpuadmin_full": push.full,
-            "gpuadmin_links": links(along, addresses, relay or 0),
+            "gpuadmin_links": links(along, addresses),
             "gpuadmin_chain_key": make_key() if along else "",
             "gpuadmin_reboot": push.reboot,
             "gpuadmin_force": push.force,

@@ -14,7 +14,7 @@ from gpuadmin.session import opened
 
 
 def remove_user(options: Options, names: Sequence[str], *, archive_home: bool) -> int:
-    """Remove accounts everywhere, and with `archive_home` pack the homes into archives. Returns the exit code."""
+    """Remove accounts everywhere, and with `archive_home` move the homes to the attic. Returns the exit code."""
     with opened("remove-user", options) as session:
         site = session.site
         accounts.refuse_protected(site.settings, names, "remove-user")

@@ -33,7 +33,7 @@ def restore_home(
             "beside": f"beside {settings.homes.export}/{user}",
             "in-place": f"to {settings.homes.export}/{user}; what is there is kept beside it",
             "directory": f"to {wanted['target']}",
-            "archive": f"to an archive in {wanted['target']}, because nobody by that name has an account",
+            "attic": f"to {settings.homes.export}/.gpuadmin-attic, because nobody by that name has an account",
         }[wanted["mode"]]
         builder.add_all(session.storage(), [f"restore {where}; compare it with the backup"])
         given = {"gpuadmin_backup": {"restore": wanted}}
@@ -83,7 +83,7 @@ def request(
     """Given the options and the person, return what the storage host is asked for."""
     mode = "directory" if target else "in-place" if in_place else "beside"
     if person is None and not target:
-        mode, target = "archive", str(PurePosixPath(settings.homes.export).parent / "archive")
+        mode = "attic"
     return {
         "user": user,
         "backup": backup or "",

@@ -1,4 +1,4 @@
-"""Show what every GPU does now, and who holds it."""
+"""Show what every GPU does now and who holds it, or where somebody can run now."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ import time
 import tty
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 
 from rich.live import Live
 
 from gpuadmin.actions.shared.accounts import require_known_name
-from gpuadmin.actions.shared.now import document, screen, show_screen
+from gpuadmin.actions.shared.now import document, memory_words, plain_table, screen, show_screen
 from gpuadmin.actions.shared.prometheus import Prometheus, monitor_of
 from gpuadmin.answers import Answers
 from gpuadmin.common.cluster import Node, of_samples, of_texts
+from gpuadmin.common.free import Room, rooms
 from gpuadmin.common.queries import now as query_now
+from gpuadmin.common.text import counted, listed
 from gpuadmin.display import make_console
 from gpuadmin.errors import GpuadminError
 from gpuadmin.options import Options
@@ -42,6 +45,41 @@ def top(options: Options, *, once: bool, user: str | None, local: bool, every: i
                     show_screen(make_console(json=False), session.site.settings.name, nodes, time.time(), user)
                 return finish(session, 0, document(of_user(nodes, user)))
             return _live(session, prometheus, names, user, every)
+
+
+def show_free(options: Options, *, gpus: int, memory: int) -> int:
+    """Ask Prometheus on which nodes somebody can run now: with `gpus` devices that nobody holds, and `memory` GiB left
+    on each. Returns the exit code.
+    """
+    with opened("top", options, changes=False) as session:
+        names = session.some("gpu")
+        with Prometheus(session.site) as prometheus:
+            nodes = look(prometheus, names)
+        found = rooms(nodes, gpus, memory)
+        unknown = {node.name: node.problem for node in nodes if node.problem is not None}
+        if not options.json:
+            _show_rooms(found, gpus, memory, list(unknown))
+        result = {
+            "nodes": {room.node.name: [asdict(device) for device in room.devices] for room in found},
+            "unknown": unknown,
+        }
+        return finish(session, 0, result)
+
+
+def _show_rooms(found: list[Room], gpus: int, memory: int, unknown: list[str]) -> None:
+    console = make_console(json=False)
+    if found:
+        rows = [
+            (room.node.name, str(len(room.devices)), device.index, device.name, memory_words(device))
+            for room in found
+            for device in room.devices
+        ]
+        console.print(plain_table(("Node", "Free", "GPU", "Model", "Memory in use"), rows, right=("Free",)))
+    else:
+        asked = counted(gpus, "free GPU") + (f" of {memory} GiB" if memory else "")
+        console.print(f"No node has {asked}.")
+    if unknown:
+        console.print(f"Partly unknown because of a problem: {listed(unknown)} (gpuadmin top)")
 
 
 def look(prometheus: Prometheus, names: Sequence[str]) -> tuple[Node, ...]:

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict  # pydantic wants this one before Python
 
 from gpuadmin.ansible.shapes import adoption, root_docker
 from gpuadmin.ansible.shapes import people as moving
-from gpuadmin.common.records import audits, diagnosis, gpus, hosts, images, people, queue
+from gpuadmin.common.records import audits, diagnosis, gpus, hosts, images, people, queue, wipes
 from gpuadmin.common.records.bounds import MOST, Words
 from gpuadmin.common.text import counted
 
@@ -61,7 +61,7 @@ REPORTS: Mapping[str, Any] = {
     "restored": dict[str, Any],
     "status": hosts.Status,
     "command": hosts.Command,
-    "cleared": dict[str, Any],
+    "cleared": dict[str, wipes.Cleared],
     "disk": hosts.Disks,
     "pruned": list[str],
     "privileges": audits.Privileges,

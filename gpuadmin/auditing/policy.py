@@ -1,4 +1,4 @@
-"""sshd's settings against what a site wants: idle limits, passwords, root."""
+"""sshd's settings against what a site wants: passwords, root."""
 
 from __future__ import annotations
 
@@ -25,10 +25,3 @@ def against(policy: AuditSsh, sshd: Mapping[str, Sequence[str]]) -> Iterator[str
     if allowed and _ROOT.get(root, "yes") not in allowed:
         wants = "root not to log in" if policy.root == "no" else "root to log in with a key at most"
         yield f"sshd permitrootlogin {root}: the site wants {wants}"
-    for keyword, wanted in (
-        ("clientaliveinterval", policy.client_alive_interval),
-        ("clientalivecountmax", policy.client_alive_count_max),
-    ):
-        value = next(iter(sshd.get(keyword, ())), "not said")
-        if wanted is not None and value != str(wanted):
-            yield f"sshd {keyword} {value}: the site wants {wanted}"

@@ -1,4 +1,4 @@
-"""The command line. Each verb is a module of this package, imported only when it is called."""
+"""The command line. Each section of verbs is a file of this package, imported only when one of them is called."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuadmin.console import echo, echo_document
 from gpuadmin.errors import ExitCode, GpuadminError, InterruptedRun, hint_of
 
 # Section -> verb -> the line that `gpuadmin --help` shows, as README's table has them. Kept here so that the help
-# needs no import of the verbs; a contract test compares it with the modules and README.
+# needs no import of the verbs; a contract test compares it with the files and README.
 SECTIONS: dict[str, dict[str, str]] = {
     "A site": {
         "init": "Write a new site directory.",
@@ -30,21 +30,8 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Hosts": {
         "status": "Show the whole cluster on one screen.",
-        "list-gpus": "Show every GPU, and what is missing or wrong.",
-        "top": "Show what every GPU does now, and who holds it.",
-        "free": "Show where somebody can run now.",
-        "usage": "Show how many GPU-hours were held and used.",
-        "idle": "Show who holds a GPU without using it.",
-        "grant": "Give somebody GPUs of a node until a time.",
-        "revoke": "End grants before their time.",
-        "grants": "Show who was granted which GPUs.",
-        "queue": "Show who has GPUs of Slurm's queue, and who waits.",
-        "drain": "Let nodes take no further jobs of the queue.",
-        "resume": "Let nodes take jobs again.",
-        "mig": "Divide GPUs into MIG devices, as the site says.",
-        "disk": "Show whose files fill the disks.",
-        "dashboard": "Open the web page of all this as an admin.",
         "diagnose": "Say why something does not work, and what to do.",
+        "disk": "Show whose files fill the disks.",
         "bootstrap": "Make machines ready: admin account, key, sudo, Python.",
         "provision": "Set nodes and the storage host up.",
         "drift": "Report where hosts differ from the site.",
@@ -55,6 +42,20 @@ SECTIONS: dict[str, dict[str, str]] = {
         "run": "Run a command on hosts, and show what each answers.",
         "reboot": "Reboot hosts; storage below nodes that let it go.",
         "shutdown": "Switch hosts off, nodes before storage.",
+    },
+    "GPUs": {
+        "list-gpus": "Show every GPU, and what is missing or wrong.",
+        "top": "Show what every GPU does, who holds it, what is free.",
+        "usage": "Show how many GPU-hours were held and used.",
+        "idle": "Show who holds a GPU without using it.",
+        "dashboard": "Open the web page of all this as an admin.",
+        "grant": "Give somebody GPUs of a node until a time.",
+        "revoke": "End grants before their time.",
+        "grants": "Show who was granted which GPUs.",
+        "queue": "Show who has GPUs of Slurm's queue, and who waits.",
+        "drain": "Let nodes take no further jobs of the queue.",
+        "resume": "Let nodes take jobs again.",
+        "mig": "Divide GPUs into MIG devices, as the site says.",
     },
     "People": {
         "add-user": "Give people an account on every node.",
@@ -83,17 +84,14 @@ SECTIONS: dict[str, dict[str, str]] = {
         "list-backups": "Show backups and whose homes are in them.",
         "verify-backup": "Read a backup and compare it with its manifests.",
         "restore-home": "Bring a home, or a part of it, back.",
-        "restore-queue": "Bring the queue's accounting back.",
-        "clear-leftovers": "Pack what a wipe could not delete.",
+        "clear-leftovers": "Move what a wipe could not delete to the attic.",
     },
     "Images": {
         "prepare-root": "Check and complete the disk layout that images need.",
         "build-image": "Build an image on the golden node, and try it there.",
         "push-image": "Move nodes to an image, batch by batch.",
         "rollback-image": "Move nodes back to the root they ran before.",
-        "list-images": "Show the images of the store and of the nodes.",
-        "show-image": "Show what is in an image, and what changed.",
-        "verify-image": "Verify an image's signature, digests and chain.",
+        "list-images": "Show images, what is in one, or whether it is right.",
         "prune-images": "Delete images and roots that nobody needs.",
     },
     "Around it": {
@@ -107,13 +105,22 @@ SECTIONS: dict[str, dict[str, str]] = {
 }
 #: What a full or failing disk of this machine says.
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+VERBS = {verb: line for verbs in SECTIONS.values() for verb, line in verbs.items()}
 #: The verbs of the take-over, which have a package of their own.
 TAKEOVER = ("adopt", "renumber", "move-homes", "move-docker")
-VERBS = {verb: line for verbs in SECTIONS.values() for verb, line in verbs.items()}
+#: Verb -> the file that has its command: that of its section (`A site`: site.py), unless it is named here.
+FILES = {
+    **{verb: f"gpuadmin.cli.{title.split()[-1].lower()}" for title, verbs in SECTIONS.items() for verb in verbs},
+    **dict.fromkeys(SECTIONS["Around it"], "gpuadmin.cli.around"),
+    **dict.fromkeys(TAKEOVER, "gpuadmin.takeover.cli"),
+    "lab": "gpuadmin.cli.lab",
+}
+#: A verb that an earlier gpuadmin had -> what does the same now.
+GONE = {"free": "top --free", "show-image": "list-images NAME", "verify-image": "list-images NAME --verify"}
 
 
 class LazyGroup(click.Group):
-    """A click group that imports a verb's module when the verb is used, not before."""
+    """A click group that imports a verb's file when the verb is used, not before."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -121,9 +128,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        room = "gpuadmin.takeover.cli" if cmd_name in TAKEOVER else "gpuadmin.cli"
-        module = importlib.import_module(f"{room}.{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
+        command: click.Command = getattr(importlib.import_module(FILES[cmd_name]), cmd_name.replace("-", "_"))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -140,6 +145,8 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             from gpuadmin.similar import did_you_mean
 
+            if args[0] in GONE:
+                raise click.UsageError(f"{args[0]} is `gpuadmin {GONE[args[0]]}` now", ctx=ctx) from None
             if close := did_you_mean(args[0], VERBS):
                 raise click.UsageError(f"{error.message} {close[0].upper()}{close[1:]}", ctx=ctx) from None
             raise

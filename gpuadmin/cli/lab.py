@@ -14,9 +14,9 @@ from gpuadmin.cli._options import HostCommand, WholeNumber, json_option
 def _lab_here(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str:
     if given is not None:
         return given
-    from gpuadmin.actions import lab
+    from gpuadmin.actions import lab as action
 
-    return lab.here()
+    return action.here()
 
 
 NAME = click.option(
@@ -26,8 +26,8 @@ NAME = click.option(
 )
 
 
-@click.group()
-def command() -> None:
+@click.group("lab")
+def lab() -> None:
     """A virtual cluster on this machine, to try and to rehearse on.
 
     Real machines in miniature: their own disks and boot loader, systemd, ssh, NFS, Docker. Virtual machines touch
@@ -35,7 +35,7 @@ def command() -> None:
     """
 
 
-@command.command()
+@lab.command()
 @click.option("--nodes", type=WholeNumber(0, 40), default=2, show_default=True, help="GPU nodes; node1 is golden.")
 @click.option("--ordinary", type=WholeNumber(0, 40), default=0, show_default=True,
               help="Further nodes with an ordinary writable root.")  # fmt: skip
@@ -86,7 +86,7 @@ def up(
 
     What runs is kept, what is down is started, what is missing is added. The first time, the base image is made.
     """
-    from gpuadmin.actions import lab
+    from gpuadmin.actions import lab as action
 
     given = [one for one in ("nodes", "ordinary", "memory", "firmware", "gpus")
              if ctx.get_parameter_source(one) is ParameterSource.COMMANDLINE]  # fmt: skip
@@ -94,21 +94,21 @@ def up(
         raise click.UsageError(f"--like takes its hosts from the site; leave --{given[0]} out")
     if state is not None and like is None:
         raise click.UsageError("--state says what a site's hosts were like; --like names the site")
-    return lab.up(name, nodes=nodes, ordinary=ordinary, memory=memory, firmware=firmware, light=light, gpus=gpus,
+    return action.up(name, nodes=nodes, ordinary=ordinary, memory=memory, firmware=firmware, light=light, gpus=gpus,
                   site=site, as_json=as_json, like=like, release=release, seen=state)  # fmt: skip
 
 
-@command.command()
+@lab.command()
 @json_option
 @NAME
 def status(as_json: bool, name: str) -> int:
     """Show the lab's hosts, whether they run, and its snapshots."""
-    from gpuadmin.actions import lab
+    from gpuadmin.actions import lab as action
 
-    return lab.status(name, as_json=as_json)
+    return action.status(name, as_json=as_json)
 
 
-@command.command(cls=HostCommand)
+@lab.command(cls=HostCommand)
 @click.argument("host")
 @click.argument("remote", nargs=-1, type=click.UNPROCESSED, metavar="[CMD]...")
 @click.option("--login", "-l", metavar="NAME", help="Log in as somebody else than the admin.")
@@ -121,47 +121,47 @@ def ssh(host: str, remote: tuple[str, ...], login: str | None, identity: Path | 
 
     Options for gpuadmin come before HOST, or before `--`.
     """
-    from gpuadmin.actions import lab
+    from gpuadmin.actions import lab as action
 
     # `gpuadmin ssh` and `gpuadmin run` take it before a command; ssh would pass it to the shell there
-    return lab.ssh(name, host, remote[1:] if remote[:1] == ("--",) else remote, login=login, identity=identity)
+    return action.ssh(name, host, remote[1:] if remote[:1] == ("--",) else remote, login=login, identity=identity)
 
 
-@command.command("power-cut")
+@lab.command("power-cut")
 @click.argument("host")
 @json_option
 @NAME
 def power_cut(host: str, name: str, as_json: bool) -> int:
     """Cut a host's power, now. What it had not flushed to its disk is lost."""
-    from gpuadmin.actions import lab
+    from gpuadmin.actions import lab as action
 
-    return lab.power_cut(name, host, as_json=as_json)
+    return action.power_cut(name, host, as_json=as_json)
 
 
-@command.command()
+@lab.command()
 @click.argument("host")
 @json_option
 @NAME
 def start(host: str, name: str, as_json: bool) -> int:
     """Start a host that is off, and wait until it answers ssh."""
-    from gpuadmin.actions import lab
+    from gpuadmin.actions import lab as action
 
-    return lab.start(name, host, as_json=as_json)
+    return action.start(name, host, as_json=as_json)
 
 
-@command.command()
+@lab.command()
 @click.argument("snapshot")
 @click.option("--replace", is_flag=True, help="Also where a moment of that name is saved.")
 @json_option
 @NAME
 def save(snapshot: str, name: str, replace: bool, as_json: bool) -> int:
     """Save all hosts as they run now: memory, disks, everything."""
-    from gpuadmin.actions import lab
+    from gpuadmin.actions import lab as action
 
-    return lab.save(name, snapshot, replace=replace, as_json=as_json)
+    return action.save(name, snapshot, replace=replace, as_json=as_json)
 
 
-@command.command()
+@lab.command()
 @click.argument("snapshot")
 @json_option
 @NAME
@@ -170,28 +170,28 @@ def restore(snapshot: str, name: str, as_json: bool) -> int:
 
     Whether they run or not; it takes seconds.
     """
-    from gpuadmin.actions import lab
+    from gpuadmin.actions import lab as action
 
-    return lab.restore(name, snapshot, as_json=as_json)
+    return action.restore(name, snapshot, as_json=as_json)
 
 
-@command.command()
+@lab.command()
 @click.option("--purge", is_flag=True, help="Delete its disks, keys and snapshots as well.")
 @json_option
 @NAME
 def down(purge: bool, name: str, as_json: bool) -> int:
     """Shut the lab down. Its disks stay, unless you purge them."""
-    from gpuadmin.actions import lab
+    from gpuadmin.actions import lab as action
 
-    return lab.down(name, purge=purge, as_json=as_json)
+    return action.down(name, purge=purge, as_json=as_json)
 
 
-@command.command()
+@lab.command()
 @click.argument("host")
 @click.option("-f", "--follow", is_flag=True, help="Go on showing what is written.")
 @NAME
 def logs(host: str, follow: bool, name: str) -> int:
     """Show a host's serial console."""
-    from gpuadmin.actions import lab
+    from gpuadmin.actions import lab as action
 
-    return lab.logs(name, host, follow=follow)
+    return action.logs(name, host, follow=follow)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 #: A link for a person, and for an admin; what a browser keeps after one of them was followed.
 LINK, ADMIN_LINK, SESSION, ADMIN_SESSION = "link", "admin-link", "session", "admin-session"
 CONTROLLER = "controller"  # signs admins' links
+LINK_SECONDS = 600  # for which a link is good, once: it has to get from a terminal to a browser
+SESSION_SECONDS = 12 * 3600  # for which a browser stays in: a working day
 SKEW = 60  # seconds that a signer's clock may be ahead
 LONGEST = 600  # characters
 # Names of people as accounts have them; an admin is NAME@MACHINE, as records of runs have it. Signers are hosts' names.

@@ -49,7 +49,9 @@ def _message(model: type[BaseModel], item: Mapping[str, Any]) -> str:
     kind, place = str(item["type"]), item["loc"]
     if kind == "extra_forbidden":
         names = ".".join(one for one in place if isinstance(one, str))
-        return f"there is no such field{_MOVED.get(names) or _meant(model, place)}"
+        if names in GONE:
+            return f"there is no such field any more: {GONE[names]}; remove the line"
+        return f"there is no such field{_meant(model, place)}"
     if kind == "value_error":
         return str(item["msg"]).removeprefix("Value error, ")
     words = _WORDS.get(kind) or next(
@@ -67,8 +69,22 @@ def _message(model: type[BaseModel], item: Mapping[str, Any]) -> str:
     )
 
 
-#: Fields of earlier releases, and where the same is said now.
-_MOVED = {"slurm.groups.people": "; say it in users.yml: `group: NAME` at each person (gpuadmin change-user --group)"}
+#: Fields that a site of an earlier gpuadmin may still have, and what is done now, or where the same is said.
+GONE = {
+    "slurm.groups.people": "say it in users.yml: `group: NAME` at each person (gpuadmin change-user --group)",
+    "slurm.half_life": "what somebody has used counts half after 7 days",
+    "images.relay_port": "nodes pass full images on to each other on TCP port 7370, or get them from the store",
+    "metrics.repeat_hours": "an alert that still holds is sent again after 12 hours",
+    "metrics.dashboard.sees": "everybody sees on the pages who holds which GPU, as on the nodes, unless "
+    "metrics.dashboard.enabled is false",
+    "metrics.dashboard.link_minutes": "a link works for 10 minutes, once",
+    "metrics.dashboard.session_hours": "a browser needs a new link after 12 hours",
+    "mail.timeout": "the server has 30 seconds to answer",
+    "backups.workers": "2 homes are read at once",
+    "audit.seconds": "the files of all people on a host have 60 seconds",
+    "audit.ssh.client_alive_interval": "gpuadmin compare names the host whose sshd differs in this",
+    "audit.ssh.client_alive_count_max": "gpuadmin compare names the host whose sshd differs in this",
+}
 #: What pydantic's kinds of mistakes are in an admin's words.
 _WORDS = {
     "missing": "is missing",
@@ -98,7 +114,7 @@ def _brief(given: object) -> str:
 
 
 def _meant(model: type[BaseModel], place: Sequence[str | int]) -> str:
-    """For an unknown field: the one that may be meant, or what replaced it."""
+    """For an unknown field: the one that may be meant."""
     inner: Any = model
     for step in place[:-1]:
         if isinstance(step, str):
@@ -106,8 +122,6 @@ def _meant(model: type[BaseModel], place: Sequence[str | int]) -> str:
         inner = _model_in(inner)
         if inner is None:
             return ""
-    if place[-1] in getattr(inner, "gone", {}):
-        return f" any more: {inner.gone[place[-1]]}"
     close = did_you_mean(str(place[-1]), inner.model_fields)
     return f"; {close}" if close else ""
 

@@ -119,7 +119,7 @@ class Access:
             return None
         try:
             kinds = (tokens.SESSION, tokens.ADMIN_SESSION)
-            token = tokens.read(text, self._find_signer_key, kinds, self._clock(), self._sign_in.session_seconds)
+            token = tokens.read(text, self._find_signer_key, kinds, self._clock(), tokens.SESSION_SECONDS)
         except tokens.TokenError:
             return None
         return (
@@ -138,7 +138,7 @@ class Access:
 
     def _parse_link(self, text: str) -> tokens.Token:
         kinds = (tokens.LINK, tokens.ADMIN_LINK)
-        token = tokens.read(text, self._find_signer_key, kinds, self._clock(), self._sign_in.link_seconds)
+        token = tokens.read(text, self._find_signer_key, kinds, self._clock(), tokens.LINK_SECONDS)
         if token.at < self._used.since - tokens.SKEW:  # guard: a link from before what is remembered is not taken
             raise tokens.TokenError("late")  # older than the record
         if self._used.has(token.digest):  # guard: a link is good once
@@ -168,7 +168,7 @@ class Access:
             token = self._parse_link(text)
             # for as long as it could be taken, should this clock be set back by as much as a signer's may be ahead
             # guard: a link is spent for as long as it could be taken -> token.at
-            until = token.at + self._sign_in.link_seconds + tokens.SKEW
+            until = token.at + tokens.LINK_SECONDS + tokens.SKEW
             if not self._used.spend(token.digest, f"{token.signer}~{token.name}", until, now):
                 raise tokens.TokenError("spent")
         except tokens.TokenError as error:
@@ -182,7 +182,7 @@ class Access:
         answer = RedirectResponse("/", status_code=303)
         answer.set_cookie(
             COOKIE, tokens.sign(key, kind, token.signer, token.name, int(now)),
-            max_age=self._sign_in.session_seconds, path="/",
+            max_age=tokens.SESSION_SECONDS, path="/",
             secure=True,  # guard: a cookie goes over TLS alone -> False
             httponly=True, samesite="lax",  # guard: no script reads a cookie -> False
         )  # fmt: skip
@@ -196,7 +196,7 @@ class Access:
         if token is not None:
             try:
                 # guard: a session that was left is over for as long as it would be good -> token.at
-                until = token.at + self._sign_in.session_seconds + tokens.SKEW
+                until = token.at + tokens.SESSION_SECONDS + tokens.SKEW
                 self._used.spend(token.digest, f"session:{token.name}", until, self._clock())
             except (Full, OSError, DashboardError) as error:
                 print(f"a sign-out could not be recorded: {in_words(error)}", flush=True)
@@ -218,7 +218,7 @@ class Access:
             return False  # not even an address
 
     def _answer(self, status: int, **values: str) -> Response:
-        minutes = self._sign_in.link_seconds // 60
+        minutes = tokens.LINK_SECONDS // 60
         text = self._page.render(cluster=self._cluster, minutes=minutes, nodes=sorted(self._nodes)[:3], **values)
         return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
 

@@ -32,8 +32,6 @@ class SignIn:
 
     prometheus: int  # its port on 127.0.0.1
     hosts: frozenset[str]
-    link_seconds: int
-    session_seconds: int
     proxy: Proxy | None
 
 
@@ -56,8 +54,6 @@ def sign_in_of(given: Mapping[str, Any]) -> SignIn:
     return SignIn(
         _require_range(given["prometheus"], 1, 65535),
         frozenset([*LOOPBACK, *(str(name).lower() for name in given["hosts"])]),
-        _require_range(given["link_minutes"], 1, 60) * 60,
-        _require_range(given["session_hours"], 1, 720) * 3600,
         None if proxy is None else _parse_proxy(proxy),
     )
 

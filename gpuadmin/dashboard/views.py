@@ -194,7 +194,7 @@ def _make_hours_rows(days: int, found: Measured, user: str, look: Snapshot) -> d
 
 
 def free_page(look: Snapshot, gpus: int, memory: int) -> dict[str, Any]:
-    """Where somebody can run now: nodes with so many free devices with so much GiB left, as `gpuadmin free`."""
+    """Where somebody can run now: nodes with so many free devices with so much GiB left, as `gpuadmin top --free`."""
     found = [
         {
             "name": room.node.name,

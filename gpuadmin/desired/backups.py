@@ -25,7 +25,6 @@ def backups(cluster: Cluster, host: Host) -> dict[str, Any]:
         "name": asked.get("name"),
         "users": asked.get("users"),
         "only": asked.get("only", {}).get(host.name, []),
-        "archive": cluster.archive,
         "restore": asked.get("restore", {}),
         "run_id": cluster.asked("run_id", ""),
     }

@@ -112,7 +112,7 @@ class Cluster:
 
     @cached_property
     def archive(self) -> str:
-        """Where archives of homes are, on the storage host."""
+        """Where archives of homes are that an earlier gpuadmin made, on the storage host."""
         return str(self.beside_homes / "archive")
 
     @cached_property

@@ -47,7 +47,6 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "admins": [_admin(one) for one in cluster.site.admins or ()],
         "people_homes": homes["path"],
         "people": _of_people(cluster, host),
-        "seconds": site["audit"]["seconds"],
         "servers": cluster.addresses("storage"),
         "nodes": [{"name": one.name, "address": one.cluster_address} for one in cluster.members("gpu")],
         **cluster.uids,

@@ -34,7 +34,7 @@ def _carried(cluster: Cluster, host: Host) -> dict[str, Any]:
     homes, data = cluster.plain["homes"]["export"], cluster.docker_data(host)
     return {
         "directories": [
-            *cluster.storage(host, [homes, f"{homes}/.gpuadmin-wiping"], []),
+            *cluster.storage(host, [homes, f"{homes}/.gpuadmin-wiping", f"{homes}/.gpuadmin-attic"], []),
             *cluster.node(host, cluster.plain["reset"]["scratch"], []),
             *([] if data is None else [data]),
         ],

@@ -23,7 +23,6 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "cluster": _name(cluster.site.name),
         "controller": host.name,
         "address": host.cluster_address,
-        "half_life": section.half_life,
         "constrain": list(section.constrain),
         "groups": groups,
         "hours": max(group["hours"] for group in groups),
@@ -42,9 +41,8 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "drain": cluster.asked("drain"),
         "exception": cluster.asked("exception"),
         "cancel": cluster.asked("cancel", []),
-        "backups": cluster.backups(host),
-        "restore": cluster.asked("restore_queue"),
-        "run_id": cluster.asked("run_id", ""),
+        # backups are of what a storage host has
+        "dump": f"{cluster.plain['homes']['export']}/_slurm" if "storage" in host.groups else "",
         **cluster.people,
         "absent": cluster.absent,
     }

@@ -10,6 +10,10 @@ from typing import Any
 from gpuadmin.common.text import size_words
 from gpuadmin.errors import ConfigError
 
+#: The TCP port on which nodes pass full images on to each other. Sites have opened it between their nodes (decision
+#: 21); where it is closed or taken, a node gets its image from the store.
+RELAY_PORT = 7370
+
 
 def batches(count: int, *, canary: int, batch: str) -> list[int]:
     """How many nodes go at a time: `canary` first, then `batch` (a number or a percentage of all) until all have been.
@@ -53,13 +57,13 @@ def chains(
     return found
 
 
-def links(found: Sequence[Sequence[str]], addresses: Mapping[str, str], port: int) -> dict[str, dict[str, Any]]:
+def links(found: Sequence[Sequence[str]], addresses: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Given chains of hosts, return host → its place: the port, and the addresses of the one before and the next."""
     places = {}
     for chain in found:
         ends = ["", *(addresses[name] for name in chain), ""]
         for number, name in enumerate(chain):
-            places[name] = {"port": port, "previous": ends[number], "next": ends[number + 2]}
+            places[name] = {"port": RELAY_PORT, "previous": ends[number], "next": ends[number + 2]}
     return places
 
 

@@ -17,6 +17,7 @@ from gpuadmin.mail.transport import Answer, TransportDown
 from gpuadmin.reading import expanded, read_limited
 
 PASSWORD_VARIABLE = "GPUADMIN_SMTP_PASSWORD"
+TIMEOUT = 30  # seconds for an answer: a server that scans mail takes a while, and an admin waits here
 
 
 def read_password(mail: Mail) -> str | None:
@@ -136,9 +137,9 @@ class Smtp:
             context = None if mail.security == "none" else _context(mail)
             connection: _Plain | _Tls
             if mail.security == "tls":
-                connection = _Tls(host, port, timeout=mail.timeout, context=context)
+                connection = _Tls(host, port, timeout=TIMEOUT, context=context)
             else:
-                connection = _Plain(host, port, timeout=mail.timeout)
+                connection = _Plain(host, port, timeout=TIMEOUT)
             self._connection = connection
             if mail.security == "starttls":
                 connection.starttls(context=context)

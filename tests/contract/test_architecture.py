@@ -51,7 +51,7 @@ FORBIDDEN = (
     (f"{NODE}/fields.py", "from gpuadmin import text as of_the_controller", "module_utils.fields -> gpuadmin.text"),
     (f"{NODE}/fields.py", "from . import cli", "module_utils.fields -> MODULE_UTILS.cli"),
     ("gpuadmin/text.py", "import MODULE_UTILS.text", "gpuadmin.text -> MODULE_UTILS"),
-    ("gpuadmin/cli/init.py", "import gpuadmin.takeover.cli.adopt", "cli.init -> gpuadmin.takeover.cli.adopt"),
+    ("gpuadmin/cli/site.py", "import gpuadmin.takeover.cli", "cli.site -> gpuadmin.takeover.cli"),
     (f"{NODE}/fields.py", "import gpuadmin.takeover.node.cli", "module_utils.fields -> gpuadmin.takeover.node.cli"),
     (
         "gpuadmin/takeover/plans/renumbering.py",

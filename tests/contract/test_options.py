@@ -13,7 +13,7 @@ import pytest
 
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.cli import VERBS, cli
-from gpuadmin.cli.man import commands
+from gpuadmin.cli._manual import commands
 from gpuadmin.monitoring.certificates import SECRET_BYTES
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.results import HostResult, RunResult
@@ -146,7 +146,11 @@ def test_every_parameter_is_used(path: str, callback: Callable[..., Any]) -> Non
     [
         ("dashboard", "--limit", "node1"),
         ("dashboard", "--ask-pass"),
-        ("free", "-v"),
+        ("top", "--free", "--ask-pass"),
+        ("top", "--free", "--user", "minji"),
+        ("top", "--free", "--every", "5"),
+        ("top", "--gpus", "2"),
+        ("list-images", "--verify"),
         ("usage", "--ask-become-pass"),
         ("build-image", "--limit", "node1"),
         ("top", "--once", "--ask-pass"),

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpuadmin.cli import SECTIONS, VERBS
+from gpuadmin.cli import FILES as FILE_OF
+from gpuadmin.cli import SECTIONS, TAKEOVER, VERBS
 from tests.support.offenders import find_offenders
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -14,11 +15,11 @@ PACKAGE = ROOT / "gpuadmin"
 #: Programs of their own: what runs on a host, or what ssh starts.
 ELSEWHERE = ("collections/", "libexec/", "collector/", "takeover/node/")
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if not str(path.relative_to(PACKAGE)).startswith(ELSEWHERE)]
-CLI = (PACKAGE / "cli", PACKAGE / "takeover/cli")
-CONTROLLER = [path for path in FILES if path.parent not in CLI]
-VERB_FILES = [path for path in FILES if path.parent in CLI and not path.stem.startswith("_")]
-#: What belongs to click: the group, the options that verbs share, and what the shell offers at a Tab.
-CLICKS = {"__init__", "_options", "_complete"}
+CLI = [*PACKAGE.glob("cli/*.py"), PACKAGE / "takeover/cli.py"]
+CONTROLLER = [path for path in FILES if path not in CLI]
+VERB_FILES = [path for path in CLI if not path.stem.startswith("_")]
+#: What belongs to click: the group, the options that verbs share, what the shell offers at a Tab, and the man page.
+CLICKS = {"__init__", "_options", "_complete", "_manual"}
 #: Imports that take longer than `--help`, or than all else that most verbs do.
 LATE = {
     "config/inventory.py": {"gpuadmin.config"},
@@ -29,7 +30,11 @@ LATE = {
     "lab/releases.py": {"gpuadmin.errors"},
 }
 #: Verbs that only say something of the command line itself.
-WITHOUT_ACTION = {"completion", "man"}
+WITHOUT_ACTION = {"completion": {"gpuadmin.report"}, "man": {"gpuadmin.report", "gpuadmin.cli._manual"}}
+#: Verbs that are thin over the action of another.
+SAME_ACTION = {
+    "resume": "drain", "lock_user": "change_user", "unlock_user": "change_user", "extend_user": "change_user",
+}  # fmt: skip
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -60,33 +65,46 @@ def check_places_of_imports(path: Path) -> None:
 
 
 def test_cli_holds_the_verbs_and_what_is_clicks() -> None:
-    found = {path.stem for room in CLI for path in room.glob("*.py")}
-    assert found == CLICKS | {path.stem for path in VERB_FILES}
+    found = {module_name(path) for path in VERB_FILES}
+    assert found == set(FILE_OF.values())
+    assert {path.stem for path in CLI if path not in VERB_FILES} == CLICKS
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
 
 
 def test_a_verb_reads_options_and_calls_one_action() -> None:
-    assert find_offenders(VERB_FILES, check_verb) == {}
+    assert find_offenders(VERB_FILES, check_verbs) == {}
 
 
-def check_verb(path: Path) -> None:
+def check_verbs(path: Path) -> None:
+    """Check a file of verbs: which verbs it has, what each imports when it is called, and what the file imports."""
     tree = ast.parse(path.read_text())
-    lazily = set(inside_functions(tree))
-    at_the_top = {module for node in tree.body if not isinstance(node, ast.FunctionDef) for module in imported(node)}
-    if path.stem in WITHOUT_ACTION:
-        assert lazily <= {"gpuadmin.report"}
+    commands = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    verbs = {verb.replace("-", "_") for verb, module in FILE_OF.items() if module == module_name(path)}
+    room = module_name(path).split(".")[:-1] if path.parent.name != "cli" else ["gpuadmin"]
+    for verb in verbs:
+        lazily = set(inside_functions(commands[verb]))
+        if verb in WITHOUT_ACTION:
+            assert lazily <= WITHOUT_ACTION[verb]
+        elif verb != "lab":
+            assert lazily == {".".join([*room, "actions", SAME_ACTION.get(verb, verb)])}
+    if verbs == {"lab"}:
+        assert set(inside_functions(tree)) == {"gpuadmin.actions.lab"}
     else:
-        room = path.parent.parent.relative_to(PACKAGE.parent).as_posix().replace("/", ".")
-        assert lazily == {f"{room}.actions.{path.stem}"}
+        assert set(commands) == verbs
+    at_the_top = {module for node in tree.body if not isinstance(node, ast.FunctionDef) for module in imported(node)}
     own = {"gpuadmin.cli", "gpuadmin.cli._options", "gpuadmin.cli._complete", "gpuadmin.options", "gpuadmin.console",
-           "gpuadmin.errors", "gpuadmin.semester.machine"}  # fmt: skip
+           "gpuadmin.semester.machine"}  # fmt: skip
     for module in at_the_top - own:
         assert module.partition(".")[0] in {"click", *sys.stdlib_module_names}, module
 
 
 def test_every_verb_has_its_action() -> None:
-    for room in CLI:
-        actions = {path.stem for path in (room.parent / "actions").glob("[a-z]*.py")}
-        assert actions == {path.stem for path in VERB_FILES if path.parent == room} - WITHOUT_ACTION
+    for room, verbs in ((PACKAGE, set(VERBS) - set(TAKEOVER)), (PACKAGE / "takeover", set(TAKEOVER))):
+        actions = {path.stem for path in (room / "actions").glob("[a-z]*.py")}
+        assert actions == {verb.replace("-", "_") for verb in verbs} - set(WITHOUT_ACTION) - set(SAME_ACTION)
 
 
 def test_only_the_session_starts_ansible() -> None:

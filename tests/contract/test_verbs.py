@@ -1,4 +1,4 @@
-"""A verb is one line of help, one module, and one playbook of the same name."""
+"""A verb is one line of help, one command, and one playbook of the same name."""
 
 import re
 import subprocess
@@ -10,8 +10,8 @@ import click
 import pytest
 import yaml
 
-from gpuadmin.cli import TAKEOVER, VERBS, cli
-from gpuadmin.cli.man import commands
+from gpuadmin.cli import VERBS, cli
+from gpuadmin.cli._manual import commands
 from gpuadmin.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # These work on this machine alone, or ask Prometheus.
 LOCAL = {
     "init", "check", "trust", "notify", "runs", "ssh", "lab", "schema", "completion", "man", "user-guide",
-    "call-for-applications", "free", "usage", "dashboard", "rehearse",
+    "call-for-applications", "usage", "dashboard", "rehearse",
 }  # fmt: skip
 # These bring accounts to what users.yml says then: all of them run the playbook of sync-users.
 OF_ACCOUNTS = {
@@ -29,7 +29,7 @@ OF_ACCOUNTS = {
 OF_GRANT = {"revoke", "resume"}  # these run the playbooks of grant and of drain
 STEPS = {"restart-docker"}  # a playbook beside its verb's own: what only `diagnose --restart-docker` does
 #: Whatever --limit says: on those that are named, on the golden node, on the one of the group slurm.
-ON_ONE_HOST = {"adopt", "build-image", "grant", "queue", "drain", "resume", "restore-queue"}
+ON_ONE_HOST = {"adopt", "build-image", "grant", "queue", "drain", "resume"}
 READ_ONLY = {"compare", "drift", "list-users", "status", "top"}
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 
@@ -38,15 +38,6 @@ def command(verb: str) -> click.Command:
     found = cli.get_command(click.Context(cli), verb)
     assert found is not None
     return found
-
-
-def test_every_module_is_a_verb_and_every_verb_a_module() -> None:
-    daily, takeover = (
-        {path.stem.replace("_", "-") for path in (ROOT / "gpuadmin" / room).glob("[a-z]*.py")}
-        for room in ("cli", "takeover/cli")
-    )
-    assert takeover == set(TAKEOVER)
-    assert daily == set(VERBS) - takeover
 
 
 def test_every_verb_that_is_not_local_has_a_playbook_and_the_other_way_round() -> None:
@@ -166,11 +157,11 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert loaded & set(HEAVY[:7]) == set()
 
 
-def test_verbs_leave_the_other_verbs_alone() -> None:
-    code = "import sys\nimport gpuadmin.cli.sync_users\nprint('\\n'.join(sys.modules))"
+def test_a_file_of_verbs_leaves_the_others_alone() -> None:
+    code = "import sys\nimport gpuadmin.cli.people\nprint('\\n'.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     verbs = {name for name in done.stdout.split() if name.startswith("gpuadmin.cli.") and "._" not in name}
-    assert verbs == {"gpuadmin.cli.sync_users"}
+    assert verbs == {"gpuadmin.cli.people"}
 
 
 def test_only_the_run_layer_knows_ansible_runner() -> None:

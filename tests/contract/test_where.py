@@ -28,7 +28,7 @@ ELSEWHERE = {
     "move-docker",  # on light hosts: it is between two daemons of one host
     "audit", "compare", "hand-over",  # on light hosts: they read files and ask programs, which are there as well
     # on light hosts: virtual machines have no GPUs
-    "drain", "grants", "restore-queue", "resume",
+    "drain", "grants", "resume",
 }  # fmt: skip
 #: Fixtures and helpers → the verbs that they run for whoever uses them.
 HELPERS = {
@@ -100,7 +100,7 @@ def test_every_verb_has_a_test_on_virtual_machines() -> None:
         for verb in verbs_of(test, module)
     }
     assert set(VERBS) - on_machines - ELSEWHERE == set()
-    others = {"lab", "runs", "check", "top", "free", "usage", "dashboard"}
+    others = {"lab", "runs", "check", "top", "usage", "dashboard"}
     assert not ELSEWHERE & on_machines - others, "those are words of other meanings, too"
 
 

@@ -122,9 +122,8 @@ def test_who_may_not_log_in_cannot(minji: Cluster) -> None:
 
     minji.gpuadmin("remove-user", "minji", "--archive-home", "--yes")
     assert "minji" not in minji.admin("storage1", "ls -A /srv/storage/homes")
-    archives = minji.admin("storage1", "find /srv/storage -name 'minji-20000-*.tar.zst'").split()
-    assert len(archives) == 1
-    assert "kept" in minji.admin("storage1", f"tar --zstd -tf {archives[0]}")
+    assert minji.admin("storage1", "ls /srv/storage/homes/.gpuadmin-attic/minji-20000-*").split() == ["kept"]
+    assert minji.ssh("jiho", "node1", "ls /home/.gpuadmin-attic").returncode != 0
 
 
 def measure_disks(cluster: Cluster) -> None:

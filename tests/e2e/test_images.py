@@ -75,8 +75,8 @@ def test_what_the_store_says(imaged: Cluster) -> None:
     store = imaged.gpuadmin("list-images")["result"]["store"]
     manifest = store["one"]["manifest"]
     assert [stream["parent"]["name"] for stream in manifest["streams"]] == ["base"]
-    assert PACKAGE in imaged.gpuadmin("show-image", "one")["result"]["changes"]["added"]
-    (problem,) = imaged.gpuadmin("verify-image", "one", code=1)["result"]["problems"]
+    assert PACKAGE in imaged.gpuadmin("list-images", "one")["result"]["changes"]["added"]
+    (problem,) = imaged.gpuadmin("list-images", "one", "--verify", code=1)["result"]["problems"]
     assert "its parent base is not in the store" in problem
     assert imaged.admin("storage1", "stat -c '%a %U' /srv/storage/images").split() == ["700", "root"]
     # nothing of the golden node is in it
@@ -95,7 +95,7 @@ def test_what_the_store_says(imaged: Cluster) -> None:
 def test_a_flipped_byte_in_the_store(imaged: Cluster) -> None:
     stream = "/srv/storage/images/one/from-base.btrfs.zst"
     imaged.admin("storage1", f"printf x | dd of={stream} bs=1 seek=100000 conv=notrunc status=none; sync")
-    problems = imaged.gpuadmin("verify-image", "one", code=1)["result"]["problems"]
+    problems = imaged.gpuadmin("list-images", "one", "--verify", code=1)["result"]["problems"]
     assert problems == [
         "from-base.btrfs.zst has another sha256 than its manifest says",
         "its parent base is not in the store: only nodes that hold it can receive one; "
@@ -166,7 +166,7 @@ def test_an_upgrade(cluster: Cluster) -> None:
 
     cluster.admin("node1", NEWER_PACKAGE)
     cluster.gpuadmin("build-image", "upgraded", "--upgrade", "--no-trial", "--yes")
-    changes = cluster.gpuadmin("show-image", "upgraded")["result"]["changes"]
+    changes = cluster.gpuadmin("list-images", "upgraded")["result"]["changes"]
     assert changes["added"]["sample"] == "2"
     version = "cat /usr/share/sample/version; dpkg-query -Wf '${Version}' sample"
     assert cluster.admin("node1", version).split() == ["1", "1"], "the node itself is as it was"
@@ -205,7 +205,7 @@ def test_a_build_by_hand(imaged: Cluster) -> None:
 @slow
 def test_a_full_stream_makes_the_store_complete(imaged: Cluster) -> None:
     imaged.gpuadmin("build-image", "one", "--full", "--yes")
-    assert imaged.gpuadmin("verify-image", "one")["result"]["problems"] == []
+    assert imaged.gpuadmin("list-images", "one", "--verify")["result"]["problems"] == []
     imaged.gpuadmin("push-image", "one", "--full", "--yes")
     assert running(imaged, "node2") == "one"
 

@@ -57,5 +57,5 @@ def test_an_image_with_a_driver_is_sealed_only_where_it_fits_its_kernels(cluster
 
     build(cluster, directory, "fits", [*shared, *libraries[OLD]])
     assert "fits" in cluster.gpuadmin("list-images")["result"]["store"]
-    changes = cluster.gpuadmin("show-image", "fits")["result"]["changes"]["added"]
+    changes = cluster.gpuadmin("list-images", "fits")["result"]["changes"]["added"]
     assert {"nvidia-kernel-dkms", "libcuda1"} <= set(changes)

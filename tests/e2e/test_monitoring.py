@@ -85,7 +85,7 @@ def holders(cluster: Cluster, uuid: str) -> list[tuple[str, str, int]] | None:
 
 
 @pytest.mark.long
-@pytest.mark.story("top", "free")
+@pytest.mark.story("top")
 def test_a_container_on_a_gpu_is_seen_and_a_node_that_is_cut_is_mailed(watched: Cluster) -> None:
     sink = Sink(watched)
     within(600, lambda: {name: node["state"] for name, node in top(watched).items()} == {"node1": "up", "node2": "up"})
@@ -107,7 +107,7 @@ def test_a_container_on_a_gpu_is_seen_and_a_node_that_is_cut_is_mailed(watched: 
     (sample,) = asked(watched, "gpuadmin_gpu_allocated")
     labels = ("instance", "uuid", "user", "container", "value")
     assert [sample[label] for label in labels] == ["node1", FIRST, "minji", "train", 1]
-    found = watched.gpuadmin("free")["result"]
+    found = watched.gpuadmin("top", "--free")["result"]
     assert [device["uuid"] for device in found["nodes"]["node1"]] == [MIG]
     # the driver lists nothing any more: the GPU is free, though it is still open
     fake_driver.describe(watched, "node1", nothing)

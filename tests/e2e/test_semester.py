@@ -132,8 +132,8 @@ def test_a_whole_semester(people: Cluster) -> None:
 
     # she comes back next term, and so does her home
     people.gpuadmin("restore-home", "minji", "--yes")
-    (archive,) = people.admin("storage1", "ls /srv/storage/archive").split()
-    assert archive.startswith("minji-20000-")
+    (kept,) = people.admin("storage1", "ls /srv/storage/homes/.gpuadmin-attic").split()
+    assert kept.startswith("minji-20000-restored-")
     people.add("minji")
     people.gpuadmin("restore-home", "minji", "--in-place", "--yes")
     assert people.person("minji", "node2", "cat thesis; stat -c %U data/set").split() == ["minji", "minji"]

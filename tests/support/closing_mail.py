@@ -9,7 +9,7 @@ from gpuadmin.mail.letter import Letter
 
 
 def settings(at: int, **mail: Any) -> Settings:
-    mail = {"host": "127.0.0.1", "port": at, "security": "none", "sender": "gpu@example.org", "timeout": 10} | mail
+    mail = {"host": "127.0.0.1", "port": at, "security": "none", "sender": "gpu@example.org"} | mail
     return Settings.model_validate({"name": "GPU 클러스터", "mail": mail})
 
 

@@ -34,7 +34,7 @@ SECRET = tokens.dashboard_secret(SITE_SECRET)
 PROXY_SECRET = "a secret of the proxy alone"
 PROXY = {"header": "X-Remote-User", "addresses": ["127.0.0.1"], "admins": ["yseong"]}
 ACCESS: Mapping[str, Any] = {
-    "prometheus": 1, "hosts": ["monitor.example"], "link_minutes": 10, "session_hours": 12, "proxy": None,
+    "prometheus": 1, "hosts": ["monitor.example"], "proxy": None,
 }  # fmt: skip
 
 

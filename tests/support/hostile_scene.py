@@ -101,7 +101,7 @@ class Scene:
         self.elsewhere = point / "etc"
         self.scratch = [point / "tmp", point / "shared"]
         self.out = point / "out"
-        self.archive = point / "archive"
+        self.attic = self.storage.root / ".gpuadmin-attic"
         self._build()
 
     def _build(self) -> None:
@@ -149,10 +149,8 @@ class Scene:
         """The command that is a hostile person, here."""
         python = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin") or sys.executable
         neighbours = [str(self.storage.root / one) for one in (*HONEST, *HOSTILE) if one != name]
-        peek = [self.storage.root, self.storage.directory, self.archive, self.out]
-        # an archive holds no path of more than 4095 bytes: every second attack lets eve's home become one
-        without = [*NOT_HERE, "deep", "deep-subvolume"] if name == "eve" and self.seed % 2 else NOT_HERE
-        tricks = ["--only", *ONLY] if ONLY else ["--without", *without]
+        peek = [self.storage.root, self.storage.directory, self.attic, self.out]
+        tricks = ["--only", *ONLY] if ONLY else ["--without", *NOT_HERE]
         seed = str(self.seed * 10 + list(HOSTILE).index(name))
         return [
             python, "-I", "-B", str(self.base / "person.py"), "--seed", seed, "--seconds", str(seconds),

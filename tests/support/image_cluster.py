@@ -48,7 +48,7 @@ class Cluster:
 
     def run(self, invocation: Invocation, **_callbacks: object) -> RunResult:
         self.asked.append(invocation)
-        if invocation.playbook != "list-images":
+        if invocation.playbook != "list-images" or "gpuadmin_verify_images" in invocation.variables:
             return RunResult(self.answer)
         hosts = {"storage1": HostResult("ok", reports={"store": self.store})}
         hosts |= {name: HostResult("ok", reports={"node": report}) for name, report in self.nodes.items()}

@@ -12,7 +12,7 @@ from gpuadmin.accounts.desired import variables
 from gpuadmin.accounts.ids import subid_range
 from gpuadmin.accounts.requests import is_theirs, known
 from gpuadmin.answers import Answers
-from gpuadmin.common.text import counted, listed
+from gpuadmin.common.text import counted, listed, the_page
 from gpuadmin.config.adopted import read_adoption
 from gpuadmin.config.load import Site
 from gpuadmin.config.memory import Memory, owners, recall, refuse_contradictions
@@ -20,11 +20,10 @@ from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import User
 from gpuadmin.display import styled
 from gpuadmin.errors import ConfigError, HostFailedError, RefusedError
-from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.results import RunResult
-from gpuadmin.session import Session, opened
+from gpuadmin.session import Session
 from gpuadmin.text import one_line
 
 
@@ -70,7 +69,7 @@ def converge(
     notes: Sequence[str] = (),
 ) -> Change:
     """Given the registry as it shall be and the people concerned, return the change."""
-    builder = PlanBuilder(title, destroys=archive_homes)
+    builder = PlanBuilder(title)
     if registry.file.text != session.site.registry.file.text:
         names = ", ".join([*(user.name for user in users), *(name for name, _ in absent), *forget])
         builder.add("site", f"{registry.file.path.name}: write {names}")
@@ -92,12 +91,12 @@ def converge(
         )
         if archive_homes:
             home = f"{settings.homes.export}/{name}"
-            builder.add_all(session.named("storage"), [f"pack {home} into an archive, verify it, then remove {home}"])
+            builder.add_all(session.named("storage"), [f"move {home} to {settings.homes.export}/.gpuadmin-attic"])
     for name in [*(user.name for user in users if _locks(session, user)), *(name for name, _ in absent)]:
         builder.add_all(_gated(session), [f"{name}: end grants of GPUs"])
     for name in forget:
         builder.add("site", f"forget whose uid was {name}'s: it may be given to somebody else")
-        builder.add_all(session.named("storage"), [f"forget {name}'s uid, unless a home or an archive carries it"])
+        builder.add_all(session.named("storage"), [f"forget {name}'s uid, unless a home or the attic carries it"])
     if not session.named("gpu", "storage"):
         builder.warn("no host is in the groups gpu and storage (inventory/hosts.yml): only users.yml changes")
     named = set(session.named("gpu", "storage"))
@@ -158,27 +157,6 @@ def perform(session: Session, change: Change, found: RunResult | None = None) ->
     session.save(change.registry, forget=change.forget)
     run = found or session.run("sync-users", None, change.variables, check=session.check)
     return report(session, run, account_result(run))
-
-
-def update(
-    verb: str,
-    options: Options,
-    names: Sequence[str],
-    fields: dict[str, Any],
-    *,
-    action: Callable[[User], str],
-    before: Callable[[Session], None] = lambda session: None,
-) -> int:
-    """Change fields of registered people and converge them: lock-user, unlock-user, extend-user."""
-    with opened(verb, options) as session:
-        before(session)
-        people = [user.model_copy(update=fields) for user in known(session.site.registry, names)]
-        registry = session.site.registry.changed(session.site.settings, update=people)
-        title = f"{verb}: {', '.join(user.name for user in people)}"
-        change = converge(
-            session, registry, people, title=title, describe=lambda user, _: [action(user)], homes=False
-        )  # fmt: skip
-        return perform(session, change)
 
 
 def ask_uids(session: Session, found: RunResult | None = None) -> dict[str, Any]:
@@ -295,7 +273,7 @@ def _find_adopted_uids(site: Site) -> tuple[dict[int, str], str]:
 
 
 def refuse_carried(session: Session, names: Sequence[str]) -> None:
-    """Raise RefusedError if a home or an archive still carries a uid that was one of these people's."""
+    """Raise RefusedError if a home, the attic or an archive still carries a uid that was one of these people's."""
     site = session.site
     remembered = [recall(site.directory).uids, owners(site.registry.registry)]
     for host, answer in ask_uids(session).items():
@@ -304,8 +282,8 @@ def refuse_carried(session: Session, names: Sequence[str]) -> None:
                 if uids.get(int(uid)) in names:  # guard: a uid that something carries is not forgotten
                     raise RefusedError(
                         f"uid {uid} was {uids[int(uid)]}'s, and is carried by {host}: {carrier}",
-                        hint="a uid is forgotten when nothing carries it any more: remove-user --archive-home packs a"
-                        " home; an archive is yours to move away or to delete",
+                        hint="a uid is forgotten when nothing carries it any more: what is in the attic"
+                        f" is yours to move away or to delete: {the_page('restore')}",
                     )
 
 

@@ -67,8 +67,6 @@ def _settings(site: Site, hosts: list[str]) -> dict[str, Any]:
         "sign_in": {
             "prometheus": metrics.port,
             "hosts": hosts,
-            "link_minutes": given.link_minutes,
-            "session_hours": given.session_hours,
             "proxy": None if given.proxy is None else given.proxy.model_dump(mode="json"),
         },
     }
@@ -82,7 +80,6 @@ def _way(site: Site, node: Host, monitor: Host) -> dict[str, Any]:
     return {
         "node": node.name,
         "address": address_of(site),
-        "minutes": given.link_minutes,
         "forward": f"{given.port}:{end}:{given.port}",
         "through": node.cluster_address if direct else monitor.cluster_address,
         "direct": direct,

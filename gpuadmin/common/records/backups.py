@@ -42,11 +42,11 @@ class BackupOrder:
     root: str = ""
     #: Mount point that must be mounted.
     mountpoint: Optional[str] = None
-    #: Whether this host has the database of Slurm's accounting, for ``action=make``.
+    #: Whether the homes have a dump of Slurm's accounting, for ``action=make``.
     accounting: bool = False
     #: The people whose homes are verified (read a second time and compared); without it everybody.
     users: Optional[Sequence[str]] = None
-    #: The number of homes that are read at once.
+    #: The number of homes that are read at once: a slow one does not hold up all others, and disks still serve people.
     workers: int = 2
     #: How long one home may take to be read; a home that takes longer is a problem, and the others go on.
     home_seconds: int = 21600
@@ -87,10 +87,10 @@ class RestoreOrder:
     #: Mount point that must be mounted.
     mountpoint: Optional[str] = None
     #: The place for the copy. ``in-place`` moves the home of now aside.
-    mode: Literal["beside", "in-place", "directory", "archive"] = "beside"
+    mode: Literal["beside", "in-place", "directory", "attic"] = "beside"
     #: A part of the home; empty for all of it.
     path: str = ""
-    #: The directory for ``mode=directory``, or for the file of ``mode=archive``.
+    #: The directory for ``mode=directory``.
     target: Optional[str] = None
     #: The person's uid now, where it is another than in the backup.
     uid: Optional[int] = None

@@ -9,15 +9,14 @@ from typing import Any, Optional
 
 @dataclass(frozen=True)
 class HomesOrder:
-    """Make homes from a skeleton, and archive homes that are to go.
+    """Make homes from a skeleton, and move homes that are to go to the attic.
 
     Makes all missing homes in one call. A home is built beside its name, given to its owner, synced and
     renamed.
     Refuses to write where the disk is not mounted.
     A home of another owner, and a uid that owns another home or is remembered as somebody else's, are reported
     and left alone.
-    A home to be archived is packed by tar, compared with the archive, and only then deleted, by a unit
-    ``gpuadmin-archive-NAME.service`` that goes on when the controller is interrupted.
+    A home that is to go is renamed to ``.gpuadmin-attic/NAME-UID-TIME`` in ``root``, where root alone can enter.
     """
 
     #: Directory of homes.
@@ -33,14 +32,12 @@ class HomesOrder:
     skeleton: str = "/etc/skel"
     #: Make each home a btrfs subvolume.
     subvolume: bool = False
-    #: Homes to archive and delete, if they are that uid's.
+    #: Homes to move to the attic, if they are that uid's.
     archive: Any = ()
-    #: The directory of archives. Needed when ``archive`` is not empty.
+    #: Directory of the archives that an earlier gpuadmin made.
     archive_directory: Optional[str] = None
-    #: Seconds to wait for one archive; it goes on when the waiting ends.
-    archive_timeout: int = 7200
     #: Whose uids these are; the host remembers it, whatever happens to the site. An entry that has no name
     #: and number is not remembered.
     remember: Any = ()
-    #: Names whose uids are free again; one that a home or an archive carries is not forgotten.
+    #: Names whose uids are free again; one that a home, the attic or an archive carries is not forgotten.
     forget: Sequence[str] = ()

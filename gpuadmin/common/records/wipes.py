@@ -35,23 +35,24 @@ class WipeHomes:
 
 @dataclass(frozen=True)
 class ClearLeftovers:
-    """Pack what a wipe left, and delete it.
+    """Move what a wipe left to the attic.
 
     A wipe does not delete files that were changed after the backup; they stay, out of sight, in the home root.
-    This packs them into archives that root alone can read, reads these back, compares them, and only then
-    deletes the files.
-    The work runs in the unit ``gpuadmin-clear-leftovers.service``, which goes on when the controller is
-    interrupted.
+    This renames them to ``.gpuadmin-attic/USER-UID-TIME-leftover`` there, where root alone can enter.
     """
 
     #: Directory of homes.
     root: str
-    #: Directory of archives.
-    archive: str
-    #: The leftovers to pack, as BACKUP/USER; without it all.
-    only: Optional[Sequence[str]] = None
     #: Mount point that must be mounted.
     mountpoint: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Cleared:
+    """Where the leftover of a wipe is in the attic, or why it stays where it was."""
+
+    attic: Optional[str]
+    problem: Optional[str] = None
 
 
 @dataclass(frozen=True)

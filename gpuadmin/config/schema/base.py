@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from pydantic import BaseModel, ConfigDict
 
 # Below 1000 are system accounts, 60001-60513 belong to systemd-homed, 61184-65519 to its dynamic users, 65534 is
@@ -14,7 +11,6 @@ HIGHEST_SUBID = 2**32 - 2  # 2**32 - 1 is the kernel's "no uid"
 
 
 class Model(BaseModel):
-    """`gone`: fields that a site may still have, and what to do about each."""
+    """Fields of a site; what earlier releases had besides is in `GONE` of validate.py."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    gone: ClassVar[Mapping[str, str]] = {}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -57,11 +56,6 @@ class Proxy(Model):
 class Dashboard(Model):
     """The web page on the monitor host. The page "dashboard" of the documentation explains all of it."""
 
-    gone: ClassVar[Mapping[str, str]] = {
-        "sees": "everybody sees on the pages who holds which GPU, as on the nodes; remove the line, or set "
-        "metrics.dashboard.enabled: false"
-    }
-
     enabled: Annotated[bool, Field(description="Whether there is one, where the group `monitor` has a host.")] = True
     port: Annotated[int, Field(ge=1024, le=65535, description="Its TCP port, for HTTPS alone.")] = 9443
     listen: Annotated[
@@ -76,10 +70,6 @@ class Dashboard(Model):
             "Requests for other names are refused.",
         ),
     ] = []
-    link_minutes: Annotated[int, Field(ge=1, le=60, description="How many minutes a link works, once.")] = 10
-    session_hours: Annotated[
-        int, Field(ge=1, le=720, description="After how many hours a browser needs a new link.")
-    ] = 12
     certificate: Annotated[
         LocalFile | None,
         Field(

@@ -127,23 +127,12 @@ class AuditSsh(Model):
         Literal["no", "keys"] | None,
         Field(description="`no`: root does not log in; `keys`: with a key at most. Without it this is not judged."),
     ] = None
-    client_alive_interval: Annotated[
-        int | None,
-        Field(ge=0, le=86400, description="ClientAliveInterval, seconds. Without it this is not judged."),
-    ] = None
-    client_alive_count_max: Annotated[
-        int | None, Field(ge=0, le=1000, description="ClientAliveCountMax. Without it this is not judged.")
-    ] = None
 
 
 class Audit(Model):
     """What `gpuadmin audit` judges by."""
 
     ssh: Annotated[AuditSsh, Field(description="How sshd should be set.")] = AuditSsh()
-    seconds: Annotated[
-        int,
-        Field(ge=1, le=3600, description="Seconds for a look at people's files that others can read, on each host."),
-    ] = 60
 
 
 class Images(Model):
@@ -175,13 +164,4 @@ class Images(Model):
     settle: Annotated[
         int, Field(ge=0, le=3600, description="Seconds for which required health checks are tried again.")
     ] = 60
-    relay_port: Annotated[
-        int | None,
-        Field(
-            ge=1,
-            le=65535,
-            description="TCP port on which nodes pass full images on to each other; null: each gets its own from the "
-            "store. Anybody on a node can take a port from 1024 on; that node then gets its own from the store, too.",
-        ),
-    ] = 7370
     keep: Annotated[int, Field(ge=1, le=1000, description="How many images are kept when pruning.")] = 3

@@ -53,9 +53,6 @@ class Metrics(Model):
             "who watches it is told when it stays out."
         ),
     ] = None
-    repeat_hours: Annotated[
-        int, Field(ge=1, le=168, description="After how many hours an alert that still holds is sent again.")
-    ] = 12
     idle_hours: Annotated[
         int,
         Field(ge=1, le=168, description="How long a GPU is held without being used until `gpuadmin idle` shows it."),

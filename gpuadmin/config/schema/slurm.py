@@ -107,9 +107,6 @@ class Slurm(Model):
             description="How much of the queue's GPUs may be booked at one time, by all people together, in percent.",
         ),
     ] = 50
-    half_life: Annotated[
-        int, Field(ge=1, le=365, description="Days after which what somebody has used counts half.")
-    ] = 7
     constrain: Annotated[
         list[Literal["cores", "memory"]],
         Field(

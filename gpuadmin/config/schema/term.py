@@ -89,7 +89,6 @@ class Mail(Model):
             "Docker, conda. `--mail` and `--no-mail` come before it."
         ),
     ] = False
-    timeout: Annotated[int, Field(ge=1, le=600, description="Seconds to wait for the server.")] = 30
     directory: Annotated[
         LocalFile | None,
         Field(description="Where mails are written to, a file each, in place of being sent; to try things out."),
@@ -134,7 +133,6 @@ class Backups(Model):
         Text | None,
         Field(description="When the timer makes one, as systemd's OnCalendar; `null` for no timer."),
     ] = "daily"
-    workers: Annotated[int, Field(ge=1, le=64, description="How many homes are read at once.")] = 2
     home_seconds: Annotated[
         int,
         Field(

@@ -123,14 +123,14 @@ def test_whose_box_it_is_and_how_sshd_should_be(ansible: Ansible, cli: Cli) -> N
     folder.mkdir(exist_ok=True)
     (folder / "node1.yml").write_text('place: "rack 2"\nowner: "[red]김 교수"\npurpose: training\n')
     path = ansible.site / "gpuadmin.yml"
-    path.write_text(path.read_text() + "audit: {ssh: {client_alive_interval: 0, root: keys}}\n")
-    sshd = {"clientaliveinterval": ["300"], "permitrootlogin": ["no"]}
-    good = {"clientaliveinterval": ["0"], "permitrootlogin": ["prohibit-password"]}
+    path.write_text(path.read_text() + "audit: {ssh: {passwords: false, root: keys}}\n")
+    sshd = {"passwordauthentication": ["yes"], "permitrootlogin": ["no"]}
+    good = {"passwordauthentication": ["no"], "permitrootlogin": ["prohibit-password"]}
     ansible.answer = on_all(storage1=says(sshd=good), node1=says(sshd=sshd), node2=says(sshd=good))
     code, out, _ = cli("audit")
     assert code == 6
     assert "[red]김 교수" in out
-    assert "  node1: sshd clientaliveinterval 300: the site wants 0" in out
+    assert "  node1: sshd passwordauthentication yes: the site wants no passwords" in out
     document = json.loads(cli("audit", "node1", "--json")[1])["result"]
     assert document["hosts"]["node1"]["place"] == "rack 2"
     assert cli("audit", "nosuch")[0] == 2

@@ -58,7 +58,7 @@ CALLS: dict[str, tuple[list[str], dict[str, Any]]] = {
     ),
     "restore of somebody who is gone": (
         ["restore-home", "junho"],
-        {"restore": {**RESTORE, "user": "junho", "uid": None, "mode": "archive", "target": "/srv/storage/archive"}},
+        {"restore": {**RESTORE, "user": "junho", "uid": None, "mode": "attic"}},
     ),
 }
 
@@ -176,7 +176,7 @@ def test_after_an_account_that_is_not_everywhere_one_verb_brings_it(
     assert "Hint: when they answer: gpuadmin sync-users" in err
     assert "--log" not in err
     code, _out, err = cli("remove-user", "minji", "--archive-home", "--yes")
-    assert "Hint: when they answer: run it again" in err, "sync-users packs no home"
+    assert "Hint: when they answer: run it again" in err, "sync-users moves no home"
 
 
 def test_a_day_that_is_past_is_in_the_plan(asked: list[Invocation], cli: Cli) -> None:

@@ -189,10 +189,10 @@ def test_list_show_and_verify(cli: Cli, cluster: Cluster) -> None:
     assert code == 0
     assert "node2 runs a; its root is writable" in out
     cluster.answer = {"storage1": HostResult("ok", reports={"store": cluster.store, "verified": {"b": ["bad"]}})}
-    code, out, _ = cli("show-image", "b")
+    code, out, _ = cli("list-images", "b")
     assert code == 0
     assert "+ rsync 3" in out
-    code, out, _ = cli("verify-image", "b")
+    code, out, _ = cli("list-images", "b", "--verify")
     assert code == 1
     assert "b: bad" in out
 

@@ -291,35 +291,3 @@ def test_a_job_s_grant_stays_where_the_site_has_no_queue_any_more(ansible: Ansib
     assert code == 0, err
     assert "`scancel 4` on the queue's host ends it" in out + err
     assert [one for one in ansible.asked if not one.check] == []
-
-
-RESTORED = {"target": "slurm_acct_db", "backup": "20261221T010203Z-daily", "aside": "slurm_acct_db_before_x"}
-
-
-@pytest.mark.holds("restore-queue asks before it does something")
-def test_the_accounting_is_restored_once_that_is_confirmed(
-    queue: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    queue.answer = RunResult({"storage1": HostResult("ok", reports={"restored": RESTORED})})
-    with monkeypatch.context() as patch:
-        patch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
-        patch.setattr("gpuadmin.session.agree", lambda question: False)
-        code, _, err = cli("restore-queue")
-    assert (code != 0, "not confirmed" in err, {one.check for one in queue.asked}) == (True, True, {True})
-    code, out, _ = cli("restore-queue", "--from", "20261221T010203Z-daily", "--yes", "--json")
-    assert (code, json.loads(out)["result"]) == (0, {"restored": RESTORED})
-    (asked,) = [one for one in queue.asked if not one.check]
-    assert (asked.playbook, asked.limit) == ("restore-queue", "storage1")
-    assert asked.variables["gpuadmin_restore_queue"] == {"backup": "20261221T010203Z-daily"}
-
-
-def test_what_is_no_backup_is_not_asked_for(queue: Ansible, cli: Cli) -> None:
-    code, _, err = cli("restore-queue", "--from", "../x", "--yes")
-    assert (code, "is not the name of a backup" in err, queue.asked) == (2, True, [])
-
-
-def test_a_queue_that_no_backup_has_is_not_restored(queue: Ansible, cli: Cli) -> None:
-    assert queue.site is not None
-    (queue.site / "inventory/queue.yml").write_text("slurm: {hosts: {x: {}}}\n")
-    code, _, err = cli("restore-queue", "--yes")
-    assert (code, "no backup has the accounting of x" in err, queue.asked) == (2, True, [])

@@ -324,7 +324,7 @@ def test_backups_of_a_host_that_does_not_answer(ansible: Ansible, cli: Cli, argu
 @pytest.mark.parametrize(
     "arguments",
     [["list-backups"], ["verify-backup", "--yes"], ["restore-home", "minji", "--yes"], ["backup", "--yes"],
-     ["clear-leftovers", "--yes"], ["show-image", "a"], ["verify-image", "a"]],
+     ["clear-leftovers", "--yes"], ["list-images", "a"], ["list-images", "a", "--verify"]],
 )  # fmt: skip
 def test_asking_nobody_is_not_an_answer(ansible: Ansible, cli: Cli, arguments: list[str]) -> None:
     code, out, err = cli(*arguments, "--limit", "node1")
@@ -345,7 +345,7 @@ def without_storage(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *away: st
 
 @pytest.mark.parametrize(
     "arguments",
-    [["show-image", "b"], ["push-image", "b", "--yes"], ["push-image", "b", "--check"], ["build-image", "c", "--yes"]],
+    [["list-images", "b"], ["push-image", "b", "--yes"], ["push-image", "b", "--check"], ["build-image", "c", "--yes"]],
 )  # fmt: skip
 def test_a_store_that_nobody_could_look_at(
     cluster: Cluster, cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
@@ -399,7 +399,7 @@ def test_one_node_that_is_away_is_in_the_exit_code(cluster: Cluster, cli: Cli, m
 
 def test_an_image_that_the_store_says_nothing_of_is_not_right(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = RunResult({"storage1": HostResult("ok", reports={"verified": {}})})
-    code, out, _ = cli("verify-image", "b")
+    code, out, _ = cli("list-images", "b", "--verify")
     assert code == ExitCode.ERROR
     assert "the store did not say anything of it" in out
 

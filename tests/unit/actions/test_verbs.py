@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.cli import VERBS
+from gpuadmin.cli import GONE, VERBS
 from gpuadmin.config.load import load_site
 from gpuadmin.config.memory import remember
 from gpuadmin.results import UNPINNED, HostResult, RunResult
@@ -359,6 +359,13 @@ def test_one_document_for_a_verb_that_does_not_exist(cli: Cli) -> None:
     assert code == 2
     assert json.loads(out)["verb"] == "add-usr"
     assert "Did you mean 'add-user'?" in err
+
+
+@pytest.mark.parametrize(("verb", "now"), GONE.items(), ids=GONE)
+def test_a_verb_that_is_gone_names_what_does_it_now(cli: Cli, verb: str, now: str) -> None:
+    code, _, err = cli(verb, "x")
+    assert (code, err.splitlines()[0]) == (2, f"Error: {verb} is `gpuadmin {now}` now")
+    assert now.partition(" ")[0] in VERBS
 
 
 def test_one_document_after_an_interruption(ansible: Ansible, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

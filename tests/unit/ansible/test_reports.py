@@ -28,7 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuadmin import privileges
-from gpuadmin.actions import disk, idle, list_backups, list_gpus, list_images, push_image, run, show_image, status
+from gpuadmin.actions import disk, idle, list_backups, list_gpus, list_images, push_image, run, status
 from gpuadmin.actions.shared import accounts, images, screen
 from gpuadmin.actions.shared.welcome import with_account
 from gpuadmin.ansible.events import Collector
@@ -117,7 +117,7 @@ GOOD: dict[str, Any] = {
     "adoption": ANSWER,
     "restored": {"target": "/srv/x", "files": 1},
     "deleted": {"minji": {"kept": 1, "words": ["a"], "bytes": 9, "deleted": 3}},
-    "cleared": {"x/minji": {"archive": "/y"}},
+    "cleared": {"x/minji": {"attic": "/y", "problem": None}},
     "facts": {
         "at": "2026-12-21T01:02:03Z", "boot": UUID, "processes": {"minji": 2}, "waiting": ["x/minji"], "free": 9,
         "homes": {"minji": {"kind": "directory", "uid": 20000, "problem": None, "of": "minji"}}, "backups": [BACKUP],
@@ -230,7 +230,7 @@ def _images(found: RunResult) -> None:
     list_images._show(facts)
     prune_store(facts, 1)
     for manifest in facts.complete.values():
-        show_image.describe(manifest)
+        list_images.describe(manifest)
     for node in facts.nodes.values():
         plan_push(node, "b", reboot=True)
     push_image._result(found, HOSTS)

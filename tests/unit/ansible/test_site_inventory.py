@@ -100,7 +100,7 @@ def test_what_a_site_says_of_its_hosts_is_of_the_kind_that_roles_are_given(tmp_p
     file = site / "inventory/group_vars/gpu.yml"
     for line, words in (
         ("backups_ordinary: soon", "backups_ordinary is 'soon', not a whole number"),
-        ("backups_workers: '2'", "backups_workers is '2', not a whole number"),
+        ("backups_days: '2'", "backups_days is '2', not a whole number"),
         ("monitoring_port: true", "monitoring_port is 'True', not a whole number"),
         ("homes_server_clients: node1", "homes_server_clients is 'node1', not a list"),
         ("accounts_login: 'no'", "accounts_login is 'no', not true or false"),
@@ -108,9 +108,9 @@ def test_what_a_site_says_of_its_hosts_is_of_the_kind_that_roles_are_given(tmp_p
     ):
         file.write_text(f"{line}\n")
         assert f"inventory: {nodes[0]}: {words}" in " ".join(asked(site, status=1).split())
-    file.write_text("backups_ordinary: 3\nbackups_days: '{{ 1 + 1 }}'\nbackups_workers:\naccounts_users: []\n")
+    file.write_text("backups_ordinary: 3\nbackups_days: '{{ 1 + 1 }}'\nbackups_home_entries:\naccounts_users: []\n")
     first = asked(site)[nodes[0]]
-    assert (first["backups_ordinary"], first["backups_workers"], first["accounts_users"]) == (3, None, [])
+    assert (first["backups_ordinary"], first["backups_home_entries"], first["accounts_users"]) == (3, None, [])
 
 
 def test_a_verbs_request_is_in_it_and_nothing_of_it_is_a_template(tmp_path: Path) -> None:

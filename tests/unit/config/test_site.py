@@ -17,6 +17,7 @@ from gpuadmin.config.load import find_site, load_settings, load_site
 from gpuadmin.config.reference import json_schemas, reference_page
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.skeleton import SiteHost, write_site
+from gpuadmin.config.validate import GONE
 from gpuadmin.errors import ConfigError
 from tests.support.sites import HOSTS, public_key
 
@@ -103,7 +104,7 @@ def test_writing_a_site_again_keeps_what_people_wrote(site: Path) -> None:
 
 SETTINGS_MISTAKES = {
     "name: x\nslurm: {groups: [{name: lab, people: [minji]}]}\n": [
-        "there is no such field; say it in users.yml: `group: NAME`"
+        "there is no such field any more: say it in users.yml: `group: NAME`"
     ],
     "label: x\n": ["gpuadmin.yml:1: label: there is no such field", "name: is missing"],
     "name: x\nhomes:\n  path: home\n": ["gpuadmin.yml:3: homes.path: 'home' must be an absolute path"],
@@ -127,6 +128,17 @@ SETTINGS_MISTAKES = {
     "name: [\n": ["gpuadmin.yml:", "is not valid YAML"],
     "": ["name: is missing"],
 }
+
+
+@pytest.mark.parametrize("name", sorted(GONE.keys() - {"slurm.groups.people"}))  # which is in a list, and above
+def test_a_setting_that_is_gone_says_what_happens_now_and_that_its_line_can_go(site: Path, name: str) -> None:
+    *sections, field = name.split(".")
+    opened = "".join(f"{one}: {{" for one in sections)
+    (site / "gpuadmin.yml").write_text(f"name: x\n\n{opened}{field}: 5{'}' * len(sections)}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_site(str(site))
+    words = f"gpuadmin.yml:3: {name}: there is no such field any more: {GONE[name]}; remove the line"
+    assert words in caught.value.message
 
 
 @pytest.mark.parametrize(("text", "words"), SETTINGS_MISTAKES.items())

@@ -46,8 +46,8 @@ def test_what_it_was_not_given(spoil: Callable[[Path], Any], says: str, tmp_path
 @pytest.mark.parametrize(
     "access",
     [
-        {"prometheus": 0}, {"prometheus": "9090"}, {"prometheus": True}, {"link_minutes": 0},
-        {"session_hours": 10**6}, {"proxy": {}}, {"proxy": {**PROXY, "addresses": []}},
+        {"prometheus": 0}, {"prometheus": "9090"}, {"prometheus": True}, {"proxy": {}},
+        {"proxy": {**PROXY, "addresses": []}},
         {"proxy": {**PROXY, "addresses": ["proxy.lab"]}}, {"proxy": {**PROXY, "header": "X: Y"}}, {"hosts": None},
     ],
     ids=str,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups import accounting
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import read_policy
 from jinja2.nativetypes import NativeEnvironment
 from pydantic import ValidationError
@@ -81,6 +82,14 @@ def test_the_controller_has_groups_and_nodes() -> None:
         {"name": "gpu1", "address": "10.0.0.1", "gpus": 8, "model": "H100"},
         {"name": "gpu3", "address": "gpu3", "gpus": None, "model": None},
     ]  # fmt: skip
+
+
+def test_the_accounting_is_dumped_where_backups_look_for_it() -> None:
+    found = of(3, {})
+    assert found["slurm_controller_dump"] == f"{found['backups_root']}/{accounting.NAME}"
+    assert found["backups_accounting"] is True
+    elsewhere = Host("q1", ("slurm",), {})
+    assert of(0, {}, (elsewhere,))["slurm_controller_dump"] == "", "no storage host"
 
 
 def test_what_the_controller_is_told_again_where_gpus_are_divided() -> None:

@@ -45,7 +45,6 @@ NEW: list[tuple[str, str, Any]] = [
     ("gpu1", "accounts_subid_size", 65536),
     ("nas1", "backups_directory", "/srv/storage/backups"),
     ("bak1", "backups_directory", "/srv/backups"),
-    ("nas1", "backups_archive", "/srv/storage/archive"),
     ("nas1", "backups_home_seconds", 21600),
     ("gpu2", "homes_client_server", "192.168.0.9"),
     ("nas1", "homes_server_clients", ["10.0.0.1", "192.168.0.2"]),
@@ -134,7 +133,11 @@ def test_by_which_names_the_hosts_of_a_site_are_known() -> None:
 
 def test_where_a_host_is_asked_for_what_carries_uids() -> None:
     assert of("nas1", {"carried": True})["accounts_carried"] == {
-        "directories": ["/srv/storage/homes", "/srv/storage/homes/.gpuadmin-wiping"],
+        "directories": [
+            "/srv/storage/homes",
+            "/srv/storage/homes/.gpuadmin-wiping",
+            "/srv/storage/homes/.gpuadmin-attic",
+        ],
         "backups": "/srv/storage/backups",
     }
     assert of("gpu1", {"carried": True})["accounts_carried"] == {

@@ -64,7 +64,7 @@ def test_a_chain_is_of_nodes_with_names_or_addresses_of_ipv4() -> None:
 
 
 def test_links_of_a_chain() -> None:
-    assert links([["a", "b", "c"]], {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}, 7370) == {
+    assert links([["a", "b", "c"]], {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}) == {
         "a": {"port": 7370, "previous": "", "next": "10.0.0.2"},
         "b": {"port": 7370, "previous": "10.0.0.1", "next": "10.0.0.3"},
         "c": {"port": 7370, "previous": "10.0.0.2", "next": ""},

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gpuadmin.cli.lab import command
+from gpuadmin.cli.lab import lab
 from gpuadmin.config.load import load_site
 from gpuadmin.errors import ConfigError
 from gpuadmin.lab import hosts, site, state
@@ -122,11 +122,11 @@ def test_in_a_lab_s_site_its_lab_is_meant(
     ):  # fmt: skip
         line.clear()
         monkeypatch.chdir(place)
-        command.main(["ssh", "node1", "true"], standalone_mode=False)
+        lab.main(["ssh", "node1", "true"], standalone_mode=False)
         assert str(expected.host("node1").ssh_port) in line
         assert f"IdentityFile={expected.ssh_key}" in line
     monkeypatch.chdir(tmp_path / "other-site")
-    command.main(["ssh", "--name", "default", "node1"], standalone_mode=False)
+    lab.main(["ssh", "--name", "default", "node1"], standalone_mode=False)
     assert f"IdentityFile={small.ssh_key}" in line
 
 
@@ -141,5 +141,5 @@ def test_a_command_may_come_after_dashes_as_with_ssh_and_run(monkeypatch: pytest
     given = []
     monkeypatch.setattr("gpuadmin.actions.lab.ssh", lambda *words, **_: given.append(words[2]) or 0)
     for words in (("--", "id"), ("id",), ("ls", "--", "-x")):
-        CliRunner().invoke(command, ["ssh", "node1", *words])
+        CliRunner().invoke(lab, ["ssh", "node1", *words])
     assert given == [("id",), ("id",), ("ls", "--", "-x")]

@@ -1,6 +1,5 @@
-"""top, free, usage and idle, from their command lines to a real Prometheus that has what nodes wrote."""
+"""top, usage and idle, from their command lines to a real Prometheus that has what nodes wrote."""
 
-import importlib
 import json
 import re
 import socket
@@ -13,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuadmin.actions.usage import _csv
+from gpuadmin.cli import gpus
 from gpuadmin.common.usage import Usage
 from gpuadmin.errors import GpuadminError
 from tests.support.metrics_cluster import granted, line, node, site, ungranted, used
@@ -46,8 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def run(server: Path, verb: str, *arguments: str) -> str:
-    command = importlib.import_module(f"gpuadmin.cli.{verb}").command
-    done = CliRunner().invoke(command, ["--site", str(server), *arguments], standalone_mode=False)
+    done = CliRunner().invoke(getattr(gpus, verb), ["--site", str(server), *arguments], standalone_mode=False)
     assert done.exception is None, done.output
     assert done.return_value == 0
     return str(done.stdout)
@@ -93,13 +92,13 @@ def test_one_person_and_some_hosts_alone(server: Path) -> None:
 
 
 def test_free(server: Path) -> None:
-    found = json.loads(run(server, "free", "--json"))["result"]
+    found = json.loads(run(server, "top", "--free", "--json"))["result"]
     assert {name: [one["index"] for one in devices] for name, devices in found["nodes"].items()} == {
         "gpu1": ["1"], "gpu2": ["0"],
     }  # fmt: skip
     assert set(found["unknown"]) == {"gpu3", "gpu4"}
-    assert "No node has 2 free GPUs of 40 GiB." in run(server, "free", "--gpus", "2", "--memory", "40")
-    shown = run(server, "free", "--memory", "80")
+    assert "No node has 2 free GPUs of 40 GiB." in run(server, "top", "--free", "--gpus", "2", "--memory", "40")
+    shown = run(server, "top", "--free", "--memory", "80")
     assert "gpu1" in shown
     assert "gpu3, gpu4" in shown
 
@@ -126,7 +125,7 @@ def test_granted_and_held_are_shown_apart(gated: Path) -> None:
     assert re.search(r"granted to minji until +20[^\n]*\n +by root@nas: a deadline\n", shown), shown
     assert "junho, no grant" in rows[2]
     assert len(json.loads(run(gated, "top", "--json", "--user", "minji"))["result"]["nodes"]["gpu1"]["devices"]) == 2
-    free = json.loads(run(gated, "free", "--json"))["result"]["nodes"]
+    free = json.loads(run(gated, "top", "--free", "--json"))["result"]["nodes"]
     assert [one["index"] for one in free["gpu1"]] == ["3"]
     assert re.search(r"junho .* tell: no grant since", run(gated, "idle")), run(gated, "idle")
     rows = json.loads(run(gated, "usage", "--since", "1", "--json"))["result"]["rows"]
@@ -170,8 +169,7 @@ def test_what_the_queue_gave_by_person_and_by_account(queued: Path) -> None:
 
 
 def test_a_site_without_a_queue_has_no_accounts(server: Path) -> None:
-    command = importlib.import_module("gpuadmin.cli.usage").command
-    done = CliRunner().invoke(command, ["--site", str(server), "--by", "account"], standalone_mode=False)
+    done = CliRunner().invoke(gpus.usage, ["--site", str(server), "--by", "account"], standalone_mode=False)
     assert isinstance(done.exception, GpuadminError)
     assert "this site has no queue" in done.exception.message
 
@@ -179,7 +177,7 @@ def test_a_site_without_a_queue_has_no_accounts(server: Path) -> None:
 def test_where_gpus_are_open_nothing_is_said_of_grants(server: Path) -> None:
     for words in (
         ("top", "--once"),
-        ("free",),
+        ("top", "--free"),
         ("usage", "--since", "1"),
         ("usage", "--since", "1", "--csv"),
         ("idle",),
@@ -215,8 +213,7 @@ def test_usage(server: Path) -> None:
 
 
 def failed(site_directory: Path, verb: str = "top") -> tuple[int, str]:
-    command = importlib.import_module(f"gpuadmin.cli.{verb}").command
-    done = CliRunner().invoke(command, ["--site", str(site_directory), "--json"], standalone_mode=False)
+    done = CliRunner().invoke(getattr(gpus, verb), ["--site", str(site_directory), "--json"], standalone_mode=False)
     assert isinstance(done.exception, GpuadminError), done.output
     return done.exception.exit_code, f"{done.exception.message} {done.exception.hint}"
 
@@ -260,7 +257,7 @@ def test_the_monitor_host_is_away(tmp_path: Path) -> None:
     assert "Connection refused" in words
 
 
-@pytest.mark.parametrize("verb", ["top", "free", "usage", "idle"])
+@pytest.mark.parametrize("verb", ["top", "usage", "idle"])
 def test_a_site_without_a_monitor_host(tmp_path: Path, verb: str) -> None:
     directory = site(tmp_path / "site", 9090)
     inventory = directory / "inventory/hosts.yml"
@@ -288,8 +285,7 @@ def test_usage_as_a_page(server: Path, tmp_path: Path) -> None:
     run(server, "usage", "--html", str(path))  # its own file is written again
     other = tmp_path / "thesis.html"
     other.write_text("not ours")
-    command = importlib.import_module("gpuadmin.cli.usage").command
-    done = CliRunner().invoke(command, ["--site", str(server), "--html", str(other)], standalone_mode=False)
+    done = CliRunner().invoke(gpus.usage, ["--site", str(server), "--html", str(other)], standalone_mode=False)
     assert isinstance(done.exception, GpuadminError)
     assert "gpuadmin did not write it" in done.exception.message
     assert "--html" in str(done.exception.hint)

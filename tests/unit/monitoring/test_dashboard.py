@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from gpuadmin.actions import dashboard as action
 from gpuadmin.actions.shared.dashboard import dashboard_variables, proxy_secret
 from gpuadmin.actions.shared.forward import Forward, free_port
-from gpuadmin.cli.dashboard import command
+from gpuadmin.cli.gpus import dashboard
 from gpuadmin.common import tokens
 from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.skeleton import SiteHost, write_site
@@ -69,7 +69,7 @@ def test_what_pages_and_nodes_are_told(tmp_path: Path) -> None:
     assert told["nodes"] == ["gpu1", "gpu2"]
     assert (told["sign_in"]["hosts"], told["listen"]) == (["gpu.lab.example", "10.0.0.5", "nas1"], "all")
     assert given["ways"]["gpu1"] == {
-        "node": "gpu1", "address": "https://gpu.lab.example:8443", "minutes": 10, "direct": True,
+        "node": "gpu1", "address": "https://gpu.lab.example:8443", "direct": True,
         "forward": "8443:10.0.0.5:8443", "through": "10.0.0.1",
     }  # fmt: skip
 
@@ -174,7 +174,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def run(directory: Path, *arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(command, ["--site", str(directory), *arguments], standalone_mode=False)
+    done = CliRunner().invoke(dashboard, ["--site", str(directory), *arguments], standalone_mode=False)
     if done.exception is not None:
         raise done.exception
     return done.return_value, done.stdout

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuadmin.ansible.invocation import Invocation
-from gpuadmin.cli.idle import command
+from gpuadmin.cli.gpus import idle
 from gpuadmin.results import HostResult, RunResult
 from tests.support.metrics_cluster import granted, line, node, site, ungranted, used
 from tests.support.prometheus import blocks, prometheus
@@ -79,7 +79,7 @@ class World:
 
     def idle(self, *arguments: str) -> Result:
         words = ["--site", str(self.site), "--act", "--mail-dir", str(self.mails), *arguments]
-        return CliRunner().invoke(command, words, standalone_mode=False)
+        return CliRunner().invoke(idle, words, standalone_mode=False)
 
     def sent(self) -> int:
         return len(list(self.mails.glob("*.eml"))) if self.mails.exists() else 0
@@ -336,6 +336,6 @@ def test_an_exempt_or_protected_person_is_neither_told_nor_stopped(
 
 @pytest.mark.parametrize("arguments", [["--act", "--hours", "3"], ["--check"], ["--yes"], ["--preview"]])
 def test_options_that_would_mean_nothing(tmp_path: Path, arguments: list[str]) -> None:
-    done = CliRunner().invoke(command, ["--site", str(tmp_path), *arguments])
+    done = CliRunner().invoke(idle, ["--site", str(tmp_path), *arguments])
     assert done.exit_code == 2
     assert "--act" in done.output

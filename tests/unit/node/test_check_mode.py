@@ -60,7 +60,7 @@ def test_check_mode_begins_no_work_on_homes_and_backups(storage: Storage, begun:
     for name, arguments, words in (
         ("wipe_homes", {**place, **sets, "backup": FIRST, "users": [{"name": "minji", "uid": 20001}]}, "wipe (uid"),
         ("restore_home", {**place, **sets, "user": "minji"}, "restore minji"),
-        ("leftovers", {**place, "archive": str(storage.point / "archive")}, "pack what is left"),
+        ("leftovers", place, "move what is left"),
         ("backup", {**place, **sets, "action": "make", "name": SECOND}, "snapshot of"),
         ("backup", {**sets, "action": "verify"}, "read 1 home"),
         ("backup", {**sets, "action": "copy", "remote": REMOTE}, "copy to other"),

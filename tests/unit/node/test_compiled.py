@@ -16,7 +16,6 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import arriving, code_cache, compiled, ship
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import jobs as backup_jobs
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.homes import archiving
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import jobs as image_jobs
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import jobs as wipe_jobs
@@ -263,7 +262,6 @@ def test_the_shipped_package_needs_no_more(tmp_path: Path) -> None:
     jobs = {
         "backups.jobs": backup_jobs.make_backup,
         "wipe.jobs": wipe_jobs.empty_trash,
-        "homes.archiving": archiving.archive,
         "images.jobs": image_jobs.step,
     }
     ship.ship_package(str(tmp_path))

@@ -47,7 +47,7 @@ REMOTE = {"host": "other", "address": "127.0.0.1", "port": 1, "key": "/k", "know
     ("changes", "lock"),
     [
         (lambda at: restore.execute(RestoreOrder(at, at, "minji", FIRST)), "restore-minji.lock"),
-        (lambda at: leftovers._delete(leftovers.Request(at, at), leftovers.Leftover("b", "u", 1, 0, 0), at), wipe.LOCK),
+        (lambda at: leftovers.clear(leftovers.Request(at)), wipe.LOCK),
         (lambda at: directories.converge(directories.Request(at)), wipe.LOCK),
         (lambda at: access.converge([], True, access.Host(root=at)), "closing.lock"),
     ],
@@ -55,7 +55,6 @@ REMOTE = {"host": "other", "address": "127.0.0.1", "port": 1, "key": "/k", "know
 def test_who_changes_something_takes_its_lock_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: list[str], changes: Callable[[str], object], lock: str
 ) -> None:
-    monkeypatch.setattr(leftovers.packing, "delete", lambda *_: None)
     with pytest.raises(NodeError, match="is held"):
         changes(str(tmp_path))
     assert taken == [lock] or taken[0].endswith("/" + lock)

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import budget, cgroups, hardware, lookup, people
+from ansible_collections.gpuadmin.node.plugins.module_utils import cgroups, hardware, lookup, people
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import copy_server, retention
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import KEY as PLAIN
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import valid_name
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, jobs
-from ansible_collections.gpuadmin.node.plugins.module_utils.homes import packing
 from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import parse_mountinfo
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations import host_facts
 from ansible_collections.gpuadmin.node.plugins.module_utils.operations.host_facts import look_at, queue
@@ -27,7 +26,6 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.system import (
     units,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.textdb import Table, decode, encode, members, number
-from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import leftovers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -276,9 +274,6 @@ def test_the_page_says_what_holds() -> None:
     assert {what: int(number) for what, number in said.items()} == {
         "a second copy stays after it came": retention.COPY_DAYS,
         "sets that the backup host takes in 24 hours": copy_server.PER_DAY,
-        "packing one archive": packing.BUDGET / 3600,
-        "entries in one archive": budget.ENTRIES,
-        "counting what is left of one home": leftovers.COUNTING,
     }
 
 

@@ -57,8 +57,12 @@ def test_what_homes_and_archives_carry(place: tuple[str, str, str]) -> None:
         os.chown(path, uid, uid)
     for name in ("jiho-20001-20261122T010203Z.tar.zst", "rubbish"):
         (Path(archive) / name).touch()
+    kept = Path(homes) / ".gpuadmin-attic/yuna-20009-20261122T010203Z-leftover"
+    kept.mkdir(parents=True)
+    os.chown(kept, 20004, 20004)
     seen = uids.see(homes, archive)
     assert seen == {
+        20004: str(kept),
         20000: f"{homes}/minji", 20003: f"{homes}/left\\x1b[2J",
         20001: f"{archive}/jiho-20001-20261122T010203Z.tar.zst",
     }  # fmt: skip

@@ -2,7 +2,6 @@
 
 import os
 import stat
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import (
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import home_owner
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import attic
 
 from gpuadmin.common.records.backups import RestoreOrder
 from tests.support.hostile_home import hostile
@@ -160,53 +160,32 @@ def test_one_file_is_compared_with_the_manifest(storage: Storage) -> None:
     assert "minji.restored-20261221T010203Z" not in storage.names
 
 
-def test_to_an_archive_for_somebody_who_is_gone(storage: Storage) -> None:
-    storage.home(*MINJI)
-    storage.backup()
-    storage.wipe_all(MINJI)
-    done = restore.execute(wanted(storage, mode="archive", target=str(storage.point / "archive")))
-    path = Path(str(done["target"]))
-    assert path.name == "minji-20001-restored-20261221T010203Z.tar.gz"
-    assert path.stat().st_mode & 0o777 == 0o600
-    with tarfile.open(path) as archive:
-        assert "./minji/thesis" in archive.getnames()
-
-
-def test_an_archive_of_a_part_has_that_part_alone(storage: Storage) -> None:
-    storage.home("minji", 20001, {"dir/one": b"1", "thesis": b"precious"})
-    storage.backup()
-    place = storage.point / "archive"
-    place.mkdir()
-    with tarfile.open(
-        str(restore.execute(wanted(storage, mode="archive", target=str(place), path="dir"))["target"])
-    ) as it:
-        assert sorted(it.getnames()) == ["./dir", "./dir/one"]
-
-
-def test_nothing_is_packed_that_is_not_what_was_backed_up(storage: Storage) -> None:
-    """An archive was made of whatever the set had by then, where a restore refused it."""
-    storage.home("minji", 20001, {"dir/one": b"1", "thesis": b"precious\n"})
-    flip(storage.backup().home("minji"))
-    place = storage.point / "archive"
-    to_archive = {"mode": "archive", "target": str(place), "uid": 29999}
-    with pytest.raises(NodeError, match=f"what {FIRST} has of minji is not what was backed up: 'thesis' differs in co"):
-        restore.execute(wanted(storage, **to_archive))
-    assert not any(place.iterdir())
-    with pytest.raises(NodeError, match=r"of minji is not what was backed up: '\.' differs in content"):
-        restore.execute(wanted(storage, path="thesis", **to_archive))
-    assert restore.execute(wanted(storage, path="dir", **to_archive))["target"], "the rest of it is as it was"
-
-
-def test_no_archive_lacks_a_subvolume_of_the_home(storage: Storage) -> None:
-    """Its snapshot has an empty directory there."""
-    home = storage.home(*MINJI)
+def test_to_the_attic_for_somebody_who_is_gone(storage: Storage) -> None:
+    """With its subvolumes; a second one from the same backup is refused."""
+    home = storage.home("minji", 20001, {"dir/one": b"1", "thesis": b"precious"})
     run("btrfs", "subvolume", "create", home / "data")
     (home / "data/set").write_bytes(b"in a subvolume")
     storage.backup()
-    place = storage.point / "archive"
-    with pytest.raises(NodeError, match="subvolumes of its own"):
-        restore.execute(wanted(storage, mode="archive", target=str(place)))
-    assert not place.exists(), "nothing was begun"
+    storage.wipe_all(MINJI)
+    place = Path(str(restore.execute(wanted(storage, mode="attic"))["target"]))
+    assert place == storage.root / attic.ATTIC / "minji-20001-restored-20261221T010203Z"
+    assert ((place / "thesis").read_bytes(), (place / "data/set").read_bytes()) == (b"precious", b"in a subvolume")
+    assert (place.stat().st_uid, place.parent.stat().st_mode & 0o7777) == (20001, 0o700)
+    assert storage.names == [attic.ATTIC]
+    with pytest.raises(NodeError, match="is there already; move it away first"):
+        restore.execute(wanted(storage, mode="attic", path="dir"))
+    place.rename(storage.root / "elsewhere")
+    part = Path(str(restore.execute(wanted(storage, mode="attic", path="dir"))["target"]))
+    assert [path.name for path in part.iterdir()] == ["one"]
+
+
+def test_nothing_goes_to_the_attic_that_is_not_what_was_backed_up(storage: Storage) -> None:
+    storage.home("minji", 20001, {"dir/one": b"1", "thesis": b"precious\n"})
+    flip(storage.backup().home("minji"))
+    with pytest.raises(NodeError, match="'thesis' differs in content"):
+        restore.execute(wanted(storage, mode="attic"))
+    assert list((storage.root / attic.ATTIC).iterdir()) == []
+    assert restore.execute(wanted(storage, mode="attic", path="dir"))["target"], "the rest of it is as it was"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +204,7 @@ def test_no_archive_lacks_a_subvolume_of_the_home(storage: Storage) -> None:
         ({"backup": "20200101T000000Z-x"}, "no complete backup"),
         ({"mode": "over-it"}, "refused"),
         ({"mode": "directory", "target": "relative"}, "plain absolute"),
-        ({"mode": "archive", "path": "out/passwd"}, "symbolic link"),
+        ({"mode": "attic", "path": "out/passwd"}, "symbolic link"),
     ],
 )
 def test_what_is_refused(storage: Storage, more: dict[str, object], words: str) -> None:
@@ -247,7 +226,6 @@ SLIPS: dict[str, tuple[str, dict[str, object]]] = {
     "a place that is there": ("restore_home", {"mode": "directory", "target": "THERE"}),
     "a place whose directory is not there": ("restore_home", {"mode": "directory", "target": "THERE/x/y"}),
     "a disk of its own": ("restore_home", {"mode": "in-place", "path": "disk/thesis"}),
-    "subvolumes in an archive": ("restore_home", {"mode": "archive", "target": "THERE"}),
     "no such backup to verify": ("backup", {"action": "verify", "name": "20200101T000000Z-x"}),
     "nobody's home to verify": ("backup", {"action": "verify", "users": ["nobody-at-all"]}),
 }

@@ -362,8 +362,8 @@ def test_what_is_lost_here_comes_back_from_the_other_host(storage: Storage, othe
     assert Path(str(part["target"])).read_bytes() == (home / "three").read_bytes()
     part = restore.execute(replace(asked, path="dir"))
     assert Path(str(part["target"]), "two").stat().st_nlink == 2
-    archived = restore.execute(replace(asked, mode="archive", target=str(storage.point / "archive")))
-    assert Path(str(archived["target"])).stat().st_size > 100_000
+    kept = Path(str(restore.execute(replace(asked, mode="attic"))["target"]))
+    assert (kept.parent.name, (kept / "thesis").read_bytes()) == (".gpuadmin-attic", b"precious")
     assert (backup_set.names(str(storage.directory)), rubbish(storage)) == (["20261229T010203Z-daily"], [])
     with pytest.raises(NodeError, match="nowhere is not in the backup"):
         restore.execute(replace(asked, path="nowhere"))

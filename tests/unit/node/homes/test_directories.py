@@ -148,7 +148,7 @@ def test_a_home_that_appears_while_others_are_made_is_not_replaced(
 
 def test_nobody_s_home_is_both_made_and_archived() -> None:
     who = {"name": "minji", "uid": 20001}
-    request = directories.Request("/h", users=[who], archive=[who], archive_directory="/a")
+    request = directories.Request("/h", users=[who], archive=[who])
     plan = directories.compute(request, {"minji": directories.Entry("directory", 20001)}, lambda *_: False)
     assert (plan.archive, plan.homes["minji"].status) == ([], "conflict")
 

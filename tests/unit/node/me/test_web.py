@@ -18,17 +18,17 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.me import web
 from ansible_collections.gpuadmin.node.plugins.module_utils.me.web import TEXTS, Reach, lines
 
 LINK = "https://monitor.example:9443/enter?link=link~node1~minji~1~a~b"
-WAY = {"minutes": 10, "forward": "9443:10.0.0.5:9443", "through": "10.0.0.1", "direct": True}
+WAY = {"minutes": 60, "forward": "9443:10.0.0.5:9443", "through": "10.0.0.1", "direct": True}
 
 
 @pytest.mark.parametrize("language", TEXTS)
 def test_a_browser_that_reaches_it_and_one_that_does_not(language: str) -> None:
-    printed = lines(LINK, "minji", Reach(10, "9443:10.0.0.5:9443", "10.0.0.1", True), TEXTS[language])
+    printed = lines(LINK, "minji", Reach("9443:10.0.0.5:9443", "10.0.0.1", True), TEXTS[language])
     assert f"    {LINK}" in printed
     assert "    ssh -N -L 9443:10.0.0.5:9443 minji@10.0.0.1" in printed
     assert "    https://localhost:9443/enter?link=link~node1~minji~1~a~b" in printed
     assert ("10 minutes" if language == "en" else "10분 동안") in printed[0]
-    only = lines(LINK, "minji", Reach(10, "9443:127.0.0.1:9443", "10.0.0.5", False), TEXTS[language])
+    only = lines(LINK, "minji", Reach("9443:127.0.0.1:9443", "10.0.0.5", False), TEXTS[language])
     assert f"    {LINK}" not in only
     assert "    ssh -N -L 9443:127.0.0.1:9443 minji@10.0.0.5" in only
 
@@ -102,7 +102,7 @@ def test_a_service_that_does_not_listen(tmp_path: Path) -> None:
     assert peercred_service.ask(str(tmp_path / "s"), 1) is None
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"minutes": "x"}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"forward": "x"}'])
 def test_settings_that_nobody_wrote(text: str, tmp_path: Path) -> None:
     (tmp_path / "reach.json").write_text(text)
     with pytest.raises(NodeError, match="tell your admins"):

@@ -292,8 +292,8 @@ def make_movable(path: str, directory: int | None = None) -> None:
     """Take from a directory what keeps it from being renamed: chattr's flags, and being read-only."""
     handle = open_directory(path, directory)
     try:
-        inode_flags.clear(handle)
         if subvolume_of(handle) is not None and os.fstat(handle).st_ino == SUBVOLUME_INODE:
             set_writable(handle)
+        inode_flags.clear(handle)  # what is read-only keeps its flags
     finally:
         os.close(handle)

@@ -20,7 +20,7 @@ USAGE = (
     "       cli.py announcements | gpu-devices | gpu-check | gpu-gate [close] | gpu-mig | disk-usage\n"
     "       cli.py gpu get | list | why | release | extend | book\n"
     "       cli.py slurm-prolog | slurm-epilog | slurm-health PATH...\n"
-    "       cli.py queue-told | queue-measured | queue-asked | queue-shown\n"
+    "       cli.py queue-told | queue-measured | queue-asked | queue-shown | slurm-dump DIRECTORY\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
     "       cli.py apply-limits | keep-room | web-links\n"
@@ -87,6 +87,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None, more: Map
             from . import health
 
             return health.main(rest)
+        if command == "slurm-dump" and len(rest) == 1:
+            from .backups import accounting
+
+            return accounting.main(rest[0])
         if command == "me":
             from .me import command as me
 

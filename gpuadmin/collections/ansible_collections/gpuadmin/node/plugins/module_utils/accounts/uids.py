@@ -1,4 +1,4 @@
-"""Whose every uid was on the storage host: remembered there, because homes, archives and backups carry them on."""
+"""Whose every uid was on the storage host: remembered there, because homes, the attic and backups carry them on."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gpuadmin.common.records.people import KnownUids
 from ..errors import NodeError, in_words
 from ..fields import STAMP, quoted, valid_name, whole_number
 from ..files import flocked, read_bytes, write_atomic
+from ..homes.attic import ATTIC
 from ..paths import STATE
 
 _ARCHIVE = re.compile(rf"({LOGIN})-([0-9]{{1,10}})-{STAMP}\.")
@@ -45,9 +46,10 @@ def recall(root: str, state: str) -> dict[int, str]:
 
 
 def see(root: str, archives: str | None) -> dict[int, str]:
-    """The uids that homes and archives carry, and which of them, in words."""
+    """The uids that homes, the attic and an earlier gpuadmin's archives carry, and which of them, in words."""
     found: dict[int, str] = {}
-    for directory in (root, archives):
+    # guard: what is in the attic carries its uid -> (root, archives)
+    for directory in (root, os.path.join(root, ATTIC), archives):
         if directory is None or not os.path.isdir(directory):
             continue
         with os.scandir(directory) as entries:
@@ -92,7 +94,7 @@ def keep(
 ) -> KnownUids:  # fmt: skip
     """Remember whose uids these are and forget others (unless ``check``); return what is known afterwards.
 
-    A uid that a home or an archive still carries is not forgotten. A memory that cannot be read is left as it is.
+    A uid that something still carries is not forgotten. A memory that cannot be read is left as it is.
     """
     seen = see(root, archives)
     try:

@@ -85,16 +85,18 @@ def plan(order: BackupOrder, mountinfo: str | None = None) -> tuple[list[str], d
         lacking = [name for name in _to_verify(order, there.homes) if there.homes[name].verified is None]
         return [f"backup {order.name}: verify {name}" for name in lacking], dict(there.problems)
     found, other = observe(order)
-    other |= trash.problems(order.root)
+    other |= _around(order)
     operations = [f"backup {order.name}: snapshot of {order.root} with {counted(len(found), 'home')}"]
     wanted = set(_to_verify(order, found))
     operations += [
         f"backup {order.name}: manifest of {name}" + (", verify" if name in wanted else "") for name in found
     ]
-    if order.accounting:
-        asked = order.users is None or accounting.NAME in order.users
-        operations.append(f"backup {order.name}: dump of {accounting.WORDS}" + (", verify" if asked else ""))
     return operations, other
+
+
+def _around(order: BackupOrder) -> dict[str, str]:
+    """What the set lacks beside homes, and why."""
+    return {**trash.problems(order.root), **(accounting.problems(order.root) if order.accounting else {})}
 
 
 def _to_verify(order: BackupOrder, found: Mapping[str, object]) -> list[str]:
@@ -124,9 +126,6 @@ def _make(order: BackupOrder, holder: str) -> Backup:
     try:
         if backup is None:
             backup = _begin(order, holder, path)
-        if order.accounting and not {accounting.NAME} & {*backup.homes, *backup.problems}:
-            backup = accounting.added(backup)
-            store(backup, UNFINISHED)
         backup = _manifests(order, backup)
         sync_filesystem(path)
         finish(backup)
@@ -147,6 +146,7 @@ def _begin(order: BackupOrder, holder: str, path: str) -> Backup:
     for part in ("nested", "manifest"):
         make_directory(os.path.join(path, part), 0o700, os.geteuid(), os.getegid(), sync=False)
     backup = snapshots(order.root, holder, path, order.name)
+    backup = replace(backup, problems={**backup.problems, **_around(order)})
     store(backup, UNFINISHED)
     return backup
 

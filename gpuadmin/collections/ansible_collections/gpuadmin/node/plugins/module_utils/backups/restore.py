@@ -19,7 +19,7 @@ from .. import btrfs, mounts
 from ..budget import unlimited
 from ..errors import NodeError, in_words
 from ..files import flocked, make_directory, sync_filesystem
-from ..homes import packing
+from ..homes import attic
 from ..paths import RUN
 from ..purge import purge
 from ..renaming import rename_new
@@ -60,18 +60,14 @@ def look(order: RestoreOrder, mountinfo: str) -> tuple[Plan, Backup, bool]:
     plan = compute(order, mountinfo, backup)
     if not away:
         inner = inner_path(order.path)
-        top, rest, nested = backup_set.part_of(backup, order.user, inner)
+        top, rest, _nested = backup_set.part_of(backup, order.user, inner)
         os.close(_open_source(top, rest, inner).at)
-        if nested and order.mode == "archive":
-            raise NodeError("the home holds subvolumes of its own; restore it to a directory (--to)")
     if order.mode in ("beside", "in-place") and (volume := _open_volume(order, plan)) is not None:
         os.close(volume)
     return plan, backup, away
 
 
 def _restored(order: RestoreOrder, plan: Plan, backup: Backup, *, away: bool) -> dict[str, object]:
-    if order.mode == "archive":
-        return _archive(order, plan, backup, away=away)
     with _workplace(order, plan) as place:
         total = _copy(order, backup, plan, place, away=away)
         _into_place(order, plan, place)
@@ -98,7 +94,7 @@ def _arrival(order: RestoreOrder, backup: Backup) -> Iterator[Backup]:
 @contextmanager
 def _workplace(order: RestoreOrder, plan: Plan) -> Iterator[int]:
     """Where the copy is made, open: a new directory that root alone can enter, in the subvolume that it is for."""
-    if order.mode == "directory":
+    if order.mode in ("directory", "attic"):
         at, name = _open_above(order, plan), os.fsencode(f".{os.path.basename(plan.target)}.gpuadmin-part")
     # guard: a copy is made in the subvolume that it is for -> (volume := None) is not None
     elif (volume := _open_volume(order, plan)) is not None:
@@ -178,6 +174,8 @@ def _open_above(order: RestoreOrder, plan: Plan) -> int:
     above = os.path.dirname(plan.place)
     if order.mode == "directory":
         return btrfs.open_directory(above)
+    if order.mode == "attic":
+        return attic.open_attic(order.root)
     root = btrfs.open_directory(order.root)
     try:
         return btrfs.open_deep(os.path.relpath(above, order.root), root)
@@ -304,30 +302,3 @@ def _copy_to(source: Entry, nested: dict[str, str], place: int, at: int, name: b
     finally:
         os.close(links)
         os.close(source.at)
-
-
-def _archive(order: RestoreOrder, plan: Plan, backup: Backup, *, away: bool) -> dict[str, object]:
-    """Pack a home for somebody who has no account (any more): a tar file that root alone can read."""
-    inner = inner_path(order.path)
-    os.makedirs(os.path.dirname(plan.target), mode=0o700, exist_ok=True)
-    if away:
-        place = btrfs.open_directory(backup.path)
-        try:
-            _copy(order, backup, plan, place, away=True)
-        finally:
-            os.close(place)
-        packing.pack(os.path.join(backup.path, COPY), plan.target)
-    else:
-        top, rest, _ = backup_set.part_of(backup, order.user, inner)
-        source = _open_source(top, rest, inner)
-        try:
-            whose, what = replace(order, uid=None), f"what {backup.name} has of {order.user}"
-            # guard: what is packed from a backup is what was backed up
-            verify(whose, backup, source.at, source.name, inner, what)
-        finally:
-            os.close(source.at)
-        packing.pack(os.path.join(top, rest) if rest else top, plan.target)
-    size = os.stat(plan.target).st_size
-    home = backup.homes[order.user]
-    return {"target": plan.target, "aside": None, "backup": backup.name, "files": home.files, "bytes": size,
-            "entries": home.entries, "checksum": home.checksum}  # fmt: skip

@@ -13,12 +13,13 @@ from gpuadmin.common.text import counted, size_words
 from ..errors import NodeError
 from ..fields import home_owner, quoted
 from ..homes import directories
+from ..homes.attic import ATTIC
 from . import backup_set, home_reader, transfer
 from .backup_set import Backup
 
 RESTORING = ".gpuadmin-restoring"
 MOST_PARTS = 99  # of one home from one backup; fields.BESIDE knows as many
-MODES = ("beside", "in-place", "directory", "archive")
+MODES = ("beside", "in-place", "directory", "attic")
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,8 @@ def compute(order: RestoreOrder, mountinfo: str, found: Backup) -> Plan:
     home = os.path.join(order.root, order.user)
     stamp = found.name.partition("-")[0]
     target, aside, folder = f"{home}.restored-{stamp}", None, None
-    if order.mode == "archive":
-        archive = f"{order.user}-{found.homes[order.user].uid}-restored-{stamp}.tar.gz"
-        target = os.path.join(str(order.target), archive)
+    if order.mode == "attic":
+        target = os.path.join(order.root, ATTIC, f"{order.user}-{found.homes[order.user].uid}-restored-{stamp}")
     elif order.mode == "directory":
         target = str(order.target)
         if not target.startswith("/") or os.path.normpath(target) != target or target == "/":

@@ -17,9 +17,7 @@ from .backup_set import Backup
 from .restore_plan import translated
 
 
-def verify(
-    order: RestoreOrder, backup: Backup, at: int, name: bytes, inner: str, what: str = "what was restored"
-) -> home_manifest.Total:
+def verify(order: RestoreOrder, backup: Backup, at: int, name: bytes, inner: str) -> home_manifest.Total:
     """Compare what was restored with the manifest, whose ids are made those that they were to become."""
     owner = translated(order, backup.homes[order.user].uid)
 
@@ -43,7 +41,7 @@ def verify(
     found = home_manifest.total(there())
     if expected.checksum != found.checksum:  # guard: a restore is compared with the manifest
         lines = home_manifest.compare(wanted(), there())
-        raise NodeError(f"{what} is not what was backed up: {', '.join(lines) or 'differs'}")
+        raise NodeError(f"what was restored is not what was backed up: {', '.join(lines) or 'differs'}")
     return found
 
 

@@ -12,8 +12,7 @@ from gpuadmin.common.records.people import Home
 from .. import btrfs
 from ..errors import NodeError, in_words
 from ..fields import home_owner, quoted
-from ..homes import directories, trash
-from . import accounting
+from ..homes import directories
 from .backup_set import Backup, now
 
 NAMES = 1 << 16  # bytes of the paths of a home's subvolumes: backup.json has them, and so has each line from inside
@@ -27,7 +26,7 @@ def snapshots(root: str, holder: str, path: str, label: str) -> Backup:
     Returns its record, with no home read yet. What is wrong with one home is in ``problems``.
     """
     inside = os.path.relpath(root, holder)
-    problems = trash.problems(root)
+    problems: dict[str, str] = {}
     begun = time.time_ns() - TICK
     source = btrfs.open_directory(holder)
     try:
@@ -41,9 +40,8 @@ def snapshots(root: str, holder: str, path: str, label: str) -> Backup:
     for name, entry in sorted(directories.scan(top).items()):
         if name.startswith(".") or name in problems:
             continue
-        if home_owner(name) is None or entry.kind != "directory" or name == accounting.NAME:
-            odd = home_owner(name) and entry.kind != "directory"
-            problems[quoted(name)] = f"is a {entry.kind}" if odd else "is not a user name"
+        if home_owner(name) is None or entry.kind != "directory":
+            problems[quoted(name)] = f"is a {entry.kind}" if home_owner(name) else "is not a user name"
             continue
         own = nested.get(name, {})
         try:

@@ -20,7 +20,7 @@ from ..budget import ENTRIES, SECONDS, Budget, OverBudget
 from ..errors import NodeError, in_words
 from ..purge import purge
 from ..safe_walk import Entry, identity
-from . import accounting, backup_set, home_manifest, home_reader
+from . import backup_set, home_manifest, home_reader
 from .backup_set import Backup
 from .copying import Copier
 from .home_manifest import Line
@@ -83,13 +83,7 @@ def verify_home(task: Task) -> Found:
             raise
         # guard: what could not be restored is not verified -> Found()
         return Found(problem=f"cannot be restored: {in_words(error)}")
-    if found:
-        return Found(problem=f"is not restored as it was: {', '.join(found)}")
-    if task.name != accounting.NAME:
-        return Found()
-    top, _nested = backup_set.source(task.backup, task.name)
-    wrong = accounting.problem(os.path.join(top, accounting.FILE))  # guard: a dump is tried -> None
-    return Found(problem=f"cannot be restored: {wrong}" if wrong else None)
+    return Found(problem=f"is not restored as it was: {', '.join(found)}" if found else None)
 
 
 def differences(task: Task, budget: Budget) -> list[str]:

@@ -1,1 +1,1 @@
-"""Home directories, and the archives that are made of them."""
+"""Home directories, and the attic that they go to."""

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from gpuadmin.common.records.homes import HomesOrder as Request
 from gpuadmin.common.records.people import UserReport
 
-from .. import background, mounts
+from .. import mounts
 from ..errors import NodeError, in_words
-from ..fields import FIRST_HUMAN_UID, quoted, whole_number
+from ..fields import FIRST_HUMAN_UID, quoted, valid_name, whole_number
 from ..files import flocked
 from ..lookup import Lookup, system_lookup
 from ..paths import RUN
-from ..run import Runner, run_command
-from . import archiving
+from . import attic
 from .creating import NEW, create, make_root
 
 LOCK = f"{RUN}/homes.lock"  # whoever makes, archives or wipes homes holds it
@@ -36,7 +35,7 @@ class Entry:
 class Plan:
     homes: dict[str, UserReport] = field(default_factory=dict)
     create: list[tuple[str, int, int]] = field(default_factory=list)
-    archive: list[tuple[str, int]] = field(default_factory=list)
+    archive: list[tuple[str, str, int]] = field(default_factory=list)  # entry, name, uid
     make_root: bool = False
 
     @property
@@ -58,7 +57,7 @@ class Plan:
 
     def diff(self) -> dict[str, str]:
         after = [f"{name} (uid {uid}, 0700)\n" for name, uid, _gid in self.create]
-        return {"before": "".join(f"{name} (uid {uid})\n" for name, uid in self.archive), "after": "".join(after)}
+        return {"before": "".join(f"{one} (uid {uid})\n" for one, _name, uid in self.archive), "after": "".join(after)}
 
 
 def check_root(path: str, mountpoint: str | None, mountinfo: str) -> bool:
@@ -141,7 +140,7 @@ def compute(
         uid = int(str(raw["uid"]))
         gid = uid if raw.get("gid") is None else int(str(raw["gid"]))
         found = entries.get(name)
-        others = [one for one in owned.get(uid, []) if one != name and not archiving.is_rest(one, name)]
+        others = [one for one in owned.get(uid, []) if one != name and not attic.is_rest(one, name)]
         others = [one for one in others if not one.startswith((f"{name}.restored-", f"{name}.before-"))]
         if found is not None and found != Entry("directory", uid):
             home.status, home.problem = "conflict", f"is a {found.kind} of uid {found.uid}, not {uid}: kept"
@@ -152,11 +151,11 @@ def compute(
             home.operations.append(f"create for uid {uid}")
             plan.create.append((name, uid, gid))
             owned.setdefault(uid, []).append(name)
-    _compute_archives(request, entries, archived, plan)
+    _compute_attic(request, entries, archived, plan)
     return plan
 
 
-def _compute_archives(
+def _compute_attic(
     request: Request, entries: Mapping[str, Entry], archived: Callable[[str, int], bool], plan: Plan
 ) -> None:
     for raw in request.archive:
@@ -164,36 +163,32 @@ def _compute_archives(
         name = str(raw.get("name"))
         if name in plan.homes:  # guard: nobody's home is both made and archived
             problem = "is both wanted and to be archived"
+        if not valid_name(name):  # guard: a home is archived by a name that is one
+            problem = "is not a user's name"
         home = plan.homes[name] = UserReport("archived")
-        if request.archive_directory is None:
-            problem = "archive_directory is not set"
         if problem:
             home.status, home.problem = "conflict", problem
             continue
         uid = int(str(raw["uid"]))
-        found, rests = entries.get(name), [one for one in entries if archiving.is_rest(one, name)]
-        if found is not None and found != Entry("directory", uid):
-            home.status, home.problem = "conflict", f"is a {found.kind} of uid {found.uid}, not {uid}: kept"
-        elif found is not None:
-            home.operations.append(f"archive to {request.archive_directory}, verify, delete")
-            plan.archive.append((name, uid))
-        elif rests:
-            home.operations.append("finish deleting the archived home, after packing what no archive has")
-            plan.archive.append((name, uid))
-        elif not archived(name, uid):
+        found = [one for one in sorted(entries) if one == name or attic.is_rest(one, name)]
+        wrong = [one for one in found if entries[one] != Entry("directory", uid)]
+        if wrong:
+            what = entries[wrong[0]]
+            home.status, home.problem = "conflict", f"{wrong[0]} is a {what.kind} of uid {what.uid}, not {uid}: kept"
+        elif not found and not archived(name, uid):
             home.status = "absent"
+        else:
+            home.operations += [f"move {one} to {request.root}/{attic.ATTIC}" for one in found]
+            plan.archive += [(one, name, uid) for one in found]
 
 
-def _archive(request: Request, name: str, uid: int, run: Runner) -> str | None:
-    """Archive a home in a unit of its own; return a problem or None."""
-    where = {"homes": request.root, "name": name, "uid": uid, "directory": str(request.archive_directory),
-             "inode": archiving.decided(request.root, name)}  # fmt: skip
-    try:
-        background.perform(f"archive-{name}", archiving.archive, where, run=run, wait=request.archive_timeout)
-    except (NodeError, OSError) as error:  # the others' homes are archived all the same
-        return in_words(error)
-    left = os.path.lexists(os.path.join(request.root, name)) or archiving.rests(request.root, name)
-    return "the home is still there; run this again" if left else None
+def _move(request: Request, plan: Plan) -> None:
+    for entry, name, uid in plan.archive:
+        try:
+            attic.move(request.root, entry, name, uid)
+        # guard: one home that cannot be moved keeps no other
+        except (NodeError, OSError) as error:
+            plan.homes[name].status, plan.homes[name].problem = "conflict", in_words(error)
 
 
 def _identified(raw: Mapping[str, object], lookup: Lookup) -> Mapping[str, object]:
@@ -210,13 +205,14 @@ def _identified(raw: Mapping[str, object], lookup: Lookup) -> Mapping[str, objec
 
 def converge(
     request: Request, refused: Mapping[str, str] | None = None, *, check: bool = False, mountinfo: str | None = None,
-    run: Runner = run_command, lock: str = LOCK, lookup: Lookup = system_lookup,
+    lock: str = LOCK, lookup: Lookup = system_lookup,
 ) -> Plan:  # fmt: skip
     """Bring the home root there (unless ``check``) and return the plan: the same in both cases."""
     request = replace(request, users=[_identified(raw, lookup) for raw in request.users])
 
     def archived(name: str, uid: int) -> bool:
-        return bool(archiving.archives(str(request.archive_directory), name, uid))
+        places = [os.path.join(request.root, attic.ATTIC), str(request.archive_directory)]
+        return bool(attic.find_homes(places, name, uid))
 
     def observe() -> Plan:
         table = mounts.read_mountinfo() if mountinfo is None else mountinfo
@@ -235,10 +231,7 @@ def converge(
                 make_root(request.root)
             if plan.create:
                 create(request.root, plan.create, request.skeleton, subvolume=request.subvolume)
-        for name, uid in plan.archive:  # hours, perhaps: nobody's new home waits for it
-            problem = _archive(request, name, uid, run)
-            if problem:
-                plan.homes[name].status, plan.homes[name].problem = "conflict", problem
+            _move(request, plan)
         return plan
     except (OSError, shutil.Error) as error:
         raise NodeError(in_words(error)) from error

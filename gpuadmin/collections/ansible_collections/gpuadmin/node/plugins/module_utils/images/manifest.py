@@ -157,7 +157,7 @@ def verify(text: bytes, signature: bytes, signers: str) -> None:
         raise NodeError(
             "the image's signature is not by one of this site's keys; it is not used "
             f"({output[-1] if output else 'ssh-keygen refused it'}). Somebody changed it, or the site's key is another "
-            "one now: gpuadmin verify-image, then gpuadmin prepare-root"
+            "one now: gpuadmin list-images NAME --verify, then gpuadmin prepare-root"
         )
 
 

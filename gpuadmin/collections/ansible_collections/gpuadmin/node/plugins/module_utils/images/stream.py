@@ -104,7 +104,7 @@ def _copy(
             if size != stream.bytes:
                 raise NodeError(
                     f"{source} has {size} bytes, its manifest says {stream.bytes}: "
-                    f"gpuadmin verify-image {manifest.name}"
+                    f"gpuadmin list-images {manifest.name} --verify"
                 )
             local.seek(0)
             already = _hash(local, total, stream.bytes)
@@ -129,7 +129,7 @@ def _copy(
         os.unlink(part)
         raise _OtherDigest(
             f"{manifest.name} arrived with another sha256 than its manifest says; it is deleted and nothing was "
-            f"received. gpuadmin verify-image {manifest.name} tells whether the store or the network is to blame"
+            f"received. gpuadmin list-images {manifest.name} --verify says whether the store or the network is to blame"
         )
     return rate
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from gpuadmin.common.tokens import LINK_SECONDS
+
 from .. import peercred_service
 from ..bounded import read_small
 from ..errors import NodeError, in_words
@@ -71,7 +73,6 @@ class Reach:
     host that it goes through; ``direct``: whether a browser may reach it without that.
     """
 
-    minutes: int
     forward: str
     through: str
     direct: bool
@@ -100,7 +101,7 @@ def load(path: str) -> Reach:
     """Read what the site wrote for everybody. Raises NodeError."""
     try:
         known = json.loads(read_small(path))
-        return Reach(int(known["minutes"]), str(known["forward"]), str(known["through"]), bool(known["direct"]))
+        return Reach(str(known["forward"]), str(known["through"]), bool(known["direct"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NodeError(f"{path} cannot be read ({in_words(error)}): tell your admins") from None
 
@@ -113,7 +114,7 @@ def lines(link: str, name: str, reach: Reach, texts: Mapping[str, str]) -> list[
         f"    ssh -N -L {reach.forward} {name}@{reach.through}",
         f"    https://localhost:{port}{parts.path}?{parts.query}",
     ]
-    found = [texts["once"].format(minutes=reach.minutes)]
+    found = [texts["once"].format(minutes=LINK_SECONDS // 60)]
     if reach.direct:
         found += [texts["open"], f"    {link}", texts["forward"], *forward]
     else:

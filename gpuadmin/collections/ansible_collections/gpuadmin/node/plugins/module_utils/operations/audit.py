@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..answer import Answer
-from ..exposed import SECONDS, collect, local_homes
+from ..exposed import collect, local_homes
 from ..hardware import collect as hardware
 
 #: A task of this role need not name a field that the role has a variable for.
@@ -24,8 +24,6 @@ class Document:
     #: Directories with one of each person's in them, besides homes of the host's own accounts. A home on a file server
     #: is looked at there.
     people: Sequence[str] = ()
-    #: Seconds for the files of all people.
-    seconds: int = SECONDS
 
 
 #: It looks, and changes nothing.
@@ -33,5 +31,5 @@ LOOKS = True
 
 
 def operate(document: Document, check: bool) -> Answer:
-    exposed = collect(document.people, local_homes(document.people), seconds=document.seconds)
+    exposed = collect(document.people, local_homes(document.people))
     return Answer(report={"hardware": hardware(), "exposed": exposed})

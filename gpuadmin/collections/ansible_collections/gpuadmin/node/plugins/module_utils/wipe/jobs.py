@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuadmin.common.records.wipes import ClearLeftovers, WipeHomes, WipeScratch
+from gpuadmin.common.records.wipes import WipeHomes, WipeScratch
 
 from ..documents import parse
-from . import homes, leftovers, scratch
+from . import homes, scratch
 
 
 def empty_trash(arguments: Mapping[str, Any]) -> object:
@@ -18,7 +18,3 @@ def empty_trash(arguments: Mapping[str, Any]) -> object:
 def wipe_scratch(arguments: Mapping[str, Any]) -> object:
     plan, done = scratch.wipe(scratch.build_request(parse(WipeScratch, arguments, "order")))
     return {"operations": plan.operations, "conflicts": plan.conflicts, "report": plan.report(), "done": done}
-
-
-def clear_leftovers(arguments: Mapping[str, Any]) -> object:
-    return leftovers.clear(parse(ClearLeftovers, arguments, "order"))

@@ -10,11 +10,11 @@ from typing import Any
 from gpuadmin.common.records.people import HomeEntry
 
 from .. import mounts, qgroups
-from ..backups import backup_set
+from ..backups import accounting, backup_set
 from ..errors import NodeError
 from ..fields import home_owner
+from ..homes import attic, trash
 from ..homes import directories as homes
-from ..homes import trash
 from ..limits.amounts import OF_HOMES
 from ..logins import sessions
 from ..people import Person
@@ -35,7 +35,7 @@ def of_homes(root: str, mountpoint: str | None, mountinfo: str) -> dict[str, Hom
     table = mounts.parse_mountinfo(mountinfo)
     found = {}
     for name, entry in sorted(homes.scan(root).items()):
-        if name in (trash.TRASH, ".gpuadmin-restoring", OF_HOMES, qgroups.DESK):
+        if name in (trash.TRASH, attic.ATTIC, ".gpuadmin-restoring", accounting.NAME, OF_HOMES, qgroups.DESK):
             continue
         inside = mounts.below(os.path.join(root, name), table)
         problem = f"{inside[0].point} is mounted inside" if inside else None

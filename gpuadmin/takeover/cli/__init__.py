@@ -1,1 +1,0 @@
-"""The take-over's verbs: options in, one call."""
