@@ -1,13 +1,12 @@
-"""What measuring a node costs: 8 GPUs and 64 processes that hold them, beside spawning a stand-in `nvidia-smi`.
+"""What measuring a node costs: 8 GPUs and 64 processes that hold them.
 
-    sudo .venv/bin/python benchmarks/collector.py [--passes 30] [--alone] [--json FILE]
+    sudo .venv/bin/python benchmarks/collector.py [--passes 30] [--json FILE]
 
 Method. The driver is the tests' fake libnvidia-ml.so.1; the processes are real ones that have device nodes open. A pass
-is all of one: the sampler asks and writes, the mapper looks and writes. What is compared is processor time: that of
-sampler, its child and mapper over all passes, and that of a shell which prints as much as `nvidia-smi -q -x` says of 8
-GPUs (the driver's own work is in neither). The fastest on the clock is beside it: a median says what else runs. Memory
-is that of two processes as large as this one. Leaves with 1 above a limit. Without --alone, gpustat and nvitop are
-installed from PyPI and asked on the same library, and node_exporter serves the files (collector_others.py).
+is all of one: the sampler asks and writes, the mapper looks and writes. Counted is the processor time of sampler,
+its child and mapper over all passes; the fastest on the clock is beside it, since a median says what else runs. Memory
+is that of two processes as large as this one. node_exporter serves what was written (scrapes.py). Leaves with 1 above a
+limit.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from xml.etree import ElementTree
 
 from _checkout import ROOT
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import mapper, sampler
@@ -31,12 +29,11 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers i
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Owners
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import PERIOD, RECORD
 
-from benchmarks.collector_others import others, scrapes
+from benchmarks.scrapes import measure_scrapes
 from tests.support import fake_nvml
 
 GPUS, PROCESSES = 8, 64
 PASS_MS, CORE_PERCENT, MEMORY_MIB, SCRAPE_MS = 50.0, 1.0, 60.0, 20.0
-SMI_BYTES = 160_000  # nvidia-smi -q -x of 8 GPUs
 
 
 def described(pids: list[int]) -> str:
@@ -62,26 +59,12 @@ def processor_seconds(child: int) -> float:
     return time.process_time() + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def smi_output() -> str:
-    """As long and as deep as what `nvidia-smi -q -x` prints for 8 GPUs; not recorded from one."""
-    values = "".join(f"<value_{number}>{number} MiB</value_{number}>" for number in range(60))
-    one = "".join(f"<section_{number}>{values}</section_{number}>" for number in range(6))
-    text = (
-        "<nvidia_smi_log>" + "".join(f'<gpu id="{number}">{one}</gpu>' for number in range(GPUS)) + "</nvidia_smi_log>"
-    )
-    return text + "\n" * max(SMI_BYTES - len(text), 0)
-
-
-def run(at: Path, passes: int, *, alone: bool) -> dict[str, float]:
+def run(at: Path, passes: int) -> dict[str, float]:
     for name in ("sampler", "mapper", "dev", "cgroups/user.slice", "bus"):
         (at / name).mkdir(parents=True)
     for name in [*(f"nvidia{index}" for index in range(GPUS)), "nvidia-uvm"]:
         os.mknod(at / "dev" / name, 0o20666, os.makedev(1, 3))
     (at / "kmsg").touch()
-    smi = at / "nvidia-smi"
-    (at / "smi.xml").write_text(smi_output())
-    smi.write_text(f"#!/bin/sh\nexec cat {at}/smi.xml\n")
-    smi.chmod(0o755)
     os.environ[fake_nvml.VARIABLE] = str(at / "nvml")
     forks: list[str] = []
     with ExitStack() as stack:
@@ -110,21 +93,15 @@ def run(at: Path, passes: int, *, alone: bool) -> dict[str, float]:
         child = one._resident._child or 0
         sys.addaudithook(lambda event, _: forks.append(event) if event in ("os.fork", "subprocess.Popen") else None)
         begun = processor_seconds(child)
-        samples, maps, spawned = [], [], []
+        samples, maps = [], []
         for _ in range(passes):
             samples.append(measured(one.sample))
             maps.append(measured(other.map))
         took = processor_seconds(child) - begun
         assert forks == [], "no process is started"
         memory = 2 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        begun = time.process_time()
-        for _ in range(passes):
-            spawned.append(measured(lambda: parsed(smi)))
-        after, parsing = resource.getrusage(resource.RUSAGE_CHILDREN), time.process_time() - begun
-        beside = {} if alone else {**scrapes(at), **others(at, fake_nvml.library(), PROCESSES, passes)}
+        scraped = measure_scrapes(at)
     totals = [first + second for first, second in zip(samples, maps, strict=True)]
-    spawning = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime + parsing
     return {
         "pass, processor ms": took / passes * 1000,
         "% of a core": took / passes / PERIOD * 100,
@@ -132,24 +109,17 @@ def run(at: Path, passes: int, *, alone: bool) -> dict[str, float]:
         "pass, fastest ms": min(totals),
         "sampler, fastest ms": min(samples),
         "mapper, fastest ms": min(maps),
-        "nvidia-smi stand-in, spawned and parsed, processor ms": spawning / passes * 1000,
-        "nvidia-smi stand-in, fastest ms": min(spawned),
-        **beside,
+        **scraped,
     }
-
-
-def parsed(smi: Path) -> ElementTree.Element:
-    return ElementTree.fromstring(subprocess.run([smi], capture_output=True, check=True).stdout)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Cost of measuring a node.")
     parser.add_argument("--passes", type=int, default=30)
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "collector.json", help="where the figures go")
-    parser.add_argument("--alone", action="store_true", help="neither gpustat and nvitop nor node_exporter")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gpuadmin-bench-") as name:
-        found = run(Path(name), options.passes, alone=options.alone)
+        found = run(Path(name), options.passes)
     print("| | |\n| --- | ---: |")
     for key, value in found.items():
         print(f"| {key} | {value:.2f} |")

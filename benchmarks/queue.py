@@ -69,17 +69,17 @@ import json, os, sys, time
 node = os.path.realpath("/var/lib/gpuadmin/lib/gpuadmin_node")
 sys.path.insert(0, node.rpartition("/ansible_collections/")[0])
 sys.dont_write_bytecode = True
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import slurm_accounts
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.accounts import Group
 users = [{"name": f"b{number:04}"} for number in range(int(sys.argv[1]))]
-document = slurm_accounts.Document(users=json.dumps(users), groups=[Group("bench", 10, 24, 20, 4)])
-calls, real = [], slurm_accounts.run
-slurm_accounts.run = lambda command, **named: (calls.append(command[0]), real(command, **named))[1]
+document = operations.SlurmAccounts(users=json.dumps(users), groups=[Group("bench", 10, 24, 20, 4)])
+calls, real = [], operations.run
+operations.run = lambda command, **named: (calls.append(command[0]), real(command, **named))[1]
 found = []
 for _ in range(2):
     calls.clear()
     began = time.perf_counter()
-    slurm_accounts.operate(document, False)
+    operations.converge_slurm_accounts(document, False)
     found.append([time.perf_counter() - began, len(calls)])
 print(json.dumps(found))
 """
@@ -101,10 +101,10 @@ def script(cluster: Cluster, login: str, host: str, text: str, *arguments: objec
     return json.loads(done.stdout)
 
 
-def timed(cluster: Cluster, *words: str, times: int = 5) -> tuple[list[float], list[float]]:
-    """Seconds on the clock, and of the controller's processors."""
+def timed(cluster: Cluster, *words: str) -> tuple[list[float], list[float]]:
+    """Seconds on the clock, and of the controller's processors, of five runs."""
     clock, processor = [], []
-    for _ in range(times):
+    for _ in range(5):
         began, used = time.perf_counter(), _used()
         subprocess.run([GPUADMIN, *words], cwd=cluster.site, check=True, capture_output=True)
         clock.append(time.perf_counter() - began)

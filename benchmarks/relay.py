@@ -32,6 +32,7 @@ GOAL = 1.3
 # it has all of it, as every node does.
 NODE = """
 import hashlib, os, sys, urllib.request
+from gpuadmin.common.records.images import ChainLink
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import chain_key, follower, relay, stream
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import tls_listener
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
@@ -47,7 +48,7 @@ wanted = Stream("x", None, size, size, "0" * 64)
 if previous:
     credentials, listener = chain_key.load(places), tls_listener.listen(port)
     print("listening", flush=True)
-    relay.take(places, wanted, relay.Link(port, previous, following or None), credentials, listener)
+    relay.take(places, wanted, ChainLink(port, previous, following or None), credentials, listener)
 else:
     after = follower.Follower(following, port, size, chain_key.load(places)) if following else None
     with urllib.request.urlopen(url) as remote, open(relay.relay_path(places, wanted), "wb") as local:

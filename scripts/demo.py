@@ -117,9 +117,9 @@ def key(name: str) -> Path:
     return SITE / "keys" / name
 
 
-def all_measured(seconds: float = 180) -> bool:
+def all_measured() -> bool:
     """Wait until every node is measured: one that has just booted is asked again in a moment."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + 180
     while True:
         done = subprocess.run([GPUADMIN, "top", "--once", "--json"], check=False, text=True, capture_output=True)
         nodes = json.loads(done.stdout)["result"]["nodes"].values() if done.returncode == 0 else ()

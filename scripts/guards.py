@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -110,13 +110,13 @@ def show(verdict: Verdict) -> None:
         print("\n".join(f"    {line}" for line in verdict.output.splitlines()), flush=True)
 
 
-def run_all(guards: Sequence[Guard], jobs: int, announce: Callable[[Verdict], None] = show) -> list[Verdict]:
-    """Judge each guard, several at a time, and announce each verdict when it is known."""
+def run_all(guards: Sequence[Guard], jobs: int) -> list[Verdict]:
+    """Judge each guard, several at a time, and show each verdict when it is known."""
     verdicts = []
 
     def judged(verdict: Verdict) -> None:
         verdicts.append(verdict)
-        announce(verdict)
+        show(verdict)
 
     for guard in guards:
         if guard.problem:

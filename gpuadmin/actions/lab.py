@@ -65,7 +65,7 @@ def up(
     return _done("up", report.facts(name) if as_json else {}, summary, as_json=as_json)
 
 
-def _twins(name: str, real: Site, seen: Path | None) -> list[hosts.Wanted]:
+def _twins(name: str, real: Site, seen: Path | None) -> list[state.Wanted]:
     found = twin_state.of(state_directory() / name, seen, new=state.load(name) is None)
     return twin.wanted_hosts(real, found.without_images, found.releases) if found else twin.wanted_hosts(real)
 

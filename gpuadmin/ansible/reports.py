@@ -19,9 +19,20 @@ from typing import Any, NotRequired, get_args, get_origin, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
-from gpuadmin.ansible.shapes import adoption, root_docker
-from gpuadmin.ansible.shapes import people as moving
-from gpuadmin.common.records import audits, diagnosis, gpus, hosts, images, people, queue, wipes
+from gpuadmin.common.records import (
+    adoption,
+    audits,
+    diagnosis,
+    gpus,
+    hosts,
+    images,
+    moving,
+    people,
+    queue,
+    renumbering,
+    root_docker,
+    wipes,
+)
 from gpuadmin.common.records.bounds import MOST, Words
 from gpuadmin.common.text import counted
 
@@ -29,7 +40,7 @@ DEEPEST = 40
 MOST_VALUES = 2_000_000
 
 People = dict[str, people.ItemReport]
-#: Name → its record's class. The reports of a take-over still have shapes of their own, in shapes/.
+#: Name → its record's class.
 REPORTS: Mapping[str, Any] = {
     "users": People,
     "homes": People,
@@ -69,7 +80,7 @@ REPORTS: Mapping[str, Any] = {
     "hardware": audits.Hardware,
     "exposed": audits.Exposed,
     "adoption": adoption.Adoption,
-    "renumber": moving.Renumbering,
+    "renumber": renumbering.Renumbering,
     "moving": moving.Moving,
     "moved": moving.Moved,
     "move_key": moving.PublicKey,

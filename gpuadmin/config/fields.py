@@ -38,7 +38,7 @@ RESERVED_NAMES = frozenset(
     tss rpc rpcuser statd nfsnobody nfs avahi bind named postfix exim mysql postgres redis nginx apache http ftp
     git systemd-network systemd-resolve systemd-timesync systemd-coredump systemd-journal systemd-oom
     nvidia-persistenced munge slurm slurmctld prometheus node-exporter gpuadmin admin administrator halt shutdown
-    netdev _apt _chrony _ssh uuidd landscape pollinate tcpdump syslog
+    netdev _apt _chrony _slurm _ssh uuidd landscape pollinate tcpdump syslog
     """.split()  # noqa: SIM905  a list of a hundred quoted names hides what is in it
 )
 

@@ -33,7 +33,7 @@ _Bases = dict[tuple[str, str], Path]
 def up(
     name: str,
     *,
-    wanted: Sequence[hosts.Wanted],
+    wanted: Sequence[state.Wanted],
     memory_mib: int,
     firmware: disk.Firmware | None,
     site_directory: Path,
@@ -127,7 +127,7 @@ def _new_lab(name: str, memory_mib: int, firmware: disk.Firmware, light: bool, g
 
 
 def _ensure_base_images(
-    lab: Lab, wanted: Sequence[hosts.Wanted], progress: Progress
+    lab: Lab, wanted: Sequence[state.Wanted], progress: Progress
 ) -> tuple[_Bases, accel.Accel | None]:
     """Return the base images that new hosts need, and the accelerator."""
     known = {host.name for host in lab.hosts}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from gpuadmin.common.text import listed
@@ -12,22 +12,8 @@ from gpuadmin.lab import machines, network, qemu, seed, ssh
 from gpuadmin.lab.commands import run
 from gpuadmin.lab.light import disk as light_disk
 from gpuadmin.lab.paths import guest_directory
-from gpuadmin.lab.releases import DEFAULT as DEFAULT_RELEASE
 from gpuadmin.lab.releases import RELEASES
-from gpuadmin.lab.state import Host, Kind, Lab
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A host that a lab is to have (see `state.Host`)."""
-
-    name: str
-    kind: Kind
-    address: str
-    golden: bool = False
-    has_gpus: bool = True
-    writable: bool = False
-    release: str = DEFAULT_RELEASE
+from gpuadmin.lab.state import Host, Lab, Wanted
 
 
 def wanted_hosts(nodes: int, ordinary: int) -> list[Wanted]:

@@ -23,23 +23,29 @@ Kind = Literal["storage", "node", "plain"]
 
 
 @dataclass(frozen=True)
-class Host:
-    """One host: a virtual machine, or a light host. `ssh_port` is the port on 127.0.0.1 that leads to its sshd."""
+class Wanted:
+    """A host that a lab is to have. `golden`: its root becomes the image of the others."""
 
     name: str
     kind: Kind
-    golden: bool
     address: str
-    ssh_port: int
-    uplink_mac: str
-    cluster_mac: str
-    #: What its disk is a layer above.
-    base: str
+    golden: bool = False
     has_gpus: bool = True
     #: Whether the root of a light host is writable. One that takes images has none that is, nor has `storage1`.
     writable: bool = False
     #: Which release it has.
     release: str = DEFAULT_RELEASE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host(Wanted):
+    """One host: a virtual machine, or a light host. `ssh_port` is the port on 127.0.0.1 that leads to its sshd."""
+
+    ssh_port: int
+    uplink_mac: str
+    cluster_mac: str
+    #: What its disk is a layer above.
+    base: str
 
 
 @dataclass(frozen=True)

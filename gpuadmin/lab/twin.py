@@ -25,9 +25,8 @@ from gpuadmin.config.skeleton import write_site
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError
 from gpuadmin.lab import network, site, ssh
-from gpuadmin.lab.hosts import Wanted
 from gpuadmin.lab.releases import DEFAULT
-from gpuadmin.lab.state import Host, Lab
+from gpuadmin.lab.state import Host, Lab, Wanted
 from gpuadmin.reading import expanded
 
 MAILS = "mails"

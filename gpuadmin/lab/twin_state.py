@@ -11,12 +11,13 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Optional
 
-from pydantic import Field, TypeAdapter, ValidationError
-from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+from pydantic import TypeAdapter, ValidationError
 
-from gpuadmin.ansible.shapes import adoption as shapes
+from gpuadmin.ansible.reports import shape
+from gpuadmin.common.records import adoption
+from gpuadmin.common.records.bounds import Size
 from gpuadmin.common.text import counted, listed
 from gpuadmin.config.adopted import DOCUMENT, FORMAT
 from gpuadmin.config.load import Site
@@ -35,19 +36,21 @@ _SECONDS = 120.0
 _READ = "import sys; b = sys.stdin.buffer; exec(compile(b.read(int(b.readline())), 'crooked', 'exec'))"
 
 
-class _Seen(TypedDict):
-    file_systems: Annotated[list[shapes.Mounted], Field(max_length=200)]
-    exports: Annotated[list[shapes.Export], Field(max_length=200)]
-    docker: shapes.Docker | None
-    seen: shapes.Kept
+@dataclass(frozen=True)
+class _Seen:
+    file_systems: Annotated[list[adoption.Mounted], Size(200)]
+    exports: Annotated[list[adoption.Export], Size(200)]
+    docker: Optional[adoption.Docker]  # noqa: UP045  as records have it
+    seen: adoption.Kept
 
 
-class _Document(TypedDict):
+@dataclass(frozen=True)
+class _Document:
     format: int
     hosts: dict[str, _Seen]
 
 
-_SHAPE = TypeAdapter(_Document)
+_SHAPE: TypeAdapter[Any] = TypeAdapter(shape(_Document))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The rules of scripts/rooms.toml hold and are checked, and each room says what it is."""
+"""A breach of the rules of scripts/rooms.toml is found by `make lint`, and each room says what it is."""
 
 import os
 import re
@@ -27,11 +27,6 @@ def lint(tree: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_the_rules_hold() -> None:
-    code, output = lint(ROOT)
-    assert code == 0, output
-
-
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what the rules are about."""
@@ -47,6 +42,7 @@ FORBIDDEN = (
     ("gpuadmin/config/fields.py", "import gpuadmin.cli", "config.fields -> gpuadmin.cli"),
     ("gpuadmin/text.py", "def f():\n    from gpuadmin.config import load", "gpuadmin.text -> gpuadmin.config.load"),
     ("gpuadmin/semester/facts.py", "import ansible_runner", "semester.facts -> ansible_runner"),
+    ("gpuadmin/semester/facts.py", "import ansible.errors", "semester.facts -> ansible"),
     ("gpuadmin/semester/facts.py", "import subprocess", "semester.facts -> subprocess"),
     (f"{NODE}/fields.py", "from gpuadmin import text as of_the_controller", "module_utils.fields -> gpuadmin.text"),
     (f"{NODE}/fields.py", "from . import cli", "module_utils.fields -> MODULE_UTILS.cli"),

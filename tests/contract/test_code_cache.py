@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible.executor import module_common
+from ansible_collections.gpuadmin.node.plugins.module_utils.operation import ROOMS, TAKEOVER
 from ansible_collections.gpuadmin.node.plugins.modules import operation
+from ansible_collections.gpuadmin.node.plugins.modules.operation import CODE
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import code
 
 from tests.support.node_code import write_out
-from tests.support.operations import PLACES, modules, names
+from tests.support.operations import find_operations
 
 COLLECTION = Path(__file__).resolve().parents[2] / "gpuadmin/collections/ansible_collections/gpuadmin/node"
 
@@ -22,7 +24,7 @@ def test_each_operation_has_a_name_for_tasks() -> None:
     own = {path.stem for path in (COLLECTION / "plugins/action").glob("*.py")}
     assert own == {"code", "files", "operation", "preflight"}
     assert routing.pop("operation") == {"action_plugin": "gpuadmin.node.operation"}
-    assert set(routing) == set(modules()) - own
+    assert set(routing) == set(find_operations()) - own
     assert all(entry == {"redirect": "gpuadmin.node.operation"} for entry in routing.values())
 
 
@@ -40,8 +42,9 @@ def place(takeover: bool, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_operation_finds_in_it_what_it_imports(place: Path, takeover: bool) -> None:
     """In a process that has neither this project nor Ansible."""
-    found = [f"{one.__name__}.{name}" for one in PLACES[: 1 + takeover] for name in names(one)]
-    line = f"import importlib, sys; sys.path.insert(0, {str(place)!r}); [importlib.import_module(n) for n in {found!r}]"
+    found = [name for room, names in ROOMS.items() for name in names if takeover or room != TAKEOVER]
+    line = f"import sys; sys.path.insert(0, {str(place)!r}); from {CODE} import operation\n"
+    line += f"assert all(map(operation.find_operation, {found!r}))"
     done = subprocess.run([sys.executable, "-I", "-S", "-B", "-c", line], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

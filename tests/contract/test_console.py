@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.offenders import find_offenders
+from tests.support.offenders import each_of
 
 PACKAGE = Path(__file__).resolve().parents[2] / "gpuadmin"
 #: The console itself, and what runs as a program of its own on a host or for ssh.
@@ -33,11 +33,8 @@ def violations(tree: ast.AST) -> Iterator[str]:
                     yield f"{node.lineno}: {node.module}.{name.name}"
 
 
-def test_nothing_is_printed_past_the_console() -> None:
-    assert find_offenders(FILES, check_printing) == {}
-
-
-def check_printing(path: Path) -> None:
+@each_of(FILES)
+def test_nothing_is_printed_past_the_console(path: Path) -> None:
     tree = ast.parse(path.read_text())
     # a name for a type is no console that prints
     for node in ast.walk(tree):

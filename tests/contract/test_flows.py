@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
+from tests.support.offenders import each_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = {
@@ -50,8 +50,9 @@ def test_there_is_something_to_look_at() -> None:
     assert SECTION.count("\n| ") > 10
 
 
-@pytest.mark.parametrize(("name", "expression"), templates(r"\bhostvars\b"))
-def test_what_is_taken_of_another_host_is_parsed(name: str, expression: str) -> None:
+@each_of(templates(r"\bhostvars\b"))
+def test_what_is_taken_of_another_host_is_parsed(place: tuple[str, str]) -> None:
+    name, expression = place
     found = re.findall(r"hostvars\[.*?\]\.(\w+)|hostvars, \[?'(\w+)'", expression)
     names = {one for pair in found for one in pair if one}
     assert names, f"{name}: {expression}: say here how it is parsed"
@@ -61,9 +62,10 @@ def test_what_is_taken_of_another_host_is_parsed(name: str, expression: str) -> 
         assert one == "gpuadmin_address" or name in SECTION
 
 
-@pytest.mark.parametrize(("name", "expression"), templates(r"b64decode"))
-def test_what_is_read_from_a_file_of_a_host_is_parsed(name: str, expression: str) -> None:
+@each_of(templates(r"b64decode"))
+def test_what_is_read_from_a_file_of_a_host_is_parsed(place: tuple[str, str]) -> None:
     """`slurp` brings bytes of the host's choice: as many lines as it likes."""
+    name, expression = place
     assert re.search(r"\| b64decode \| gpuadmin\.node\.ssh_key\b", expression)
     assert name in SECTION
 
@@ -92,7 +94,7 @@ def test_a_role_hears_of_another_host_by_the_inventory_alone() -> None:
     assert {one for found in own.values() for one in found} <= {*HEARD, "__image_build_finished"}
 
 
-@pytest.mark.parametrize("path", re.findall(r"`(tests/[\w/.]+?\.py)(?:::(\w+))?`", SECTION))
+@each_of(re.findall(r"`(tests/[\w/.]+?\.py)(?:::(\w+))?`", SECTION))
 def test_the_tests_that_hold_a_flow_are_there(path: tuple[str, str]) -> None:
     text = (ROOT / path[0]).read_text()
     assert not path[1] or f"def {path[1]}(" in text

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from ansible_collections.gpuadmin.node.plugins.module_utils import unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.cgroups import JOB_SERVICES
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import gpu_driver
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import operations
 
 from tests.support import role_variables
 
@@ -208,7 +208,7 @@ def test_the_package_manager_starts_the_check_and_waits_for_nothing(
 def test_no_unit_of_the_role_has_the_name_of_a_job() -> None:
     """systemd starts no job by a name that a unit file has: DKMS could build nothing."""
     files = {path.name.removesuffix(".j2") for path in (ROOT / "roles/gpu_stack/templates").glob("*.service.j2")}
-    assert unit.unit_name(gpu_driver.UNIT) not in files
+    assert unit.unit_name(operations.UNIT) not in files
     assert files >= {"gpuadmin-gpu-check.service", "gpuadmin-gpu-devices.service"}
 
 

@@ -17,6 +17,7 @@ from gpuadmin.cli._manual import commands
 from gpuadmin.monitoring.certificates import SECRET_BYTES
 from gpuadmin.options import MailOptions, Options
 from gpuadmin.results import HostResult, RunResult
+from tests.support.offenders import each_of
 from tests.support.site_edits import CALLS, good_site
 from tests.support.sites import UIDS, public_key
 
@@ -133,8 +134,9 @@ def callbacks() -> list[tuple[str, Callable[..., Any]]]:
     return [(path, inspect.unwrap(one.callback)) for path, one, _ in commands(cli, "gpuadmin") if one.callback]
 
 
-@pytest.mark.parametrize(("path", "callback"), callbacks(), ids=[path for path, _ in callbacks()])
-def test_every_parameter_is_used(path: str, callback: Callable[..., Any]) -> None:
+@each_of(callbacks())
+def test_every_parameter_is_used(called: tuple[str, Callable[..., Any]]) -> None:
+    path, callback = called
     (function,) = ast.parse(textwrap.dedent(inspect.getsource(callback))).body
     assert isinstance(function, ast.FunctionDef)
     used = {node.id for statement in function.body for node in ast.walk(statement) if isinstance(node, ast.Name)}

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from gpuadmin.common.metrics import METRICS
 from gpuadmin.config.schema import Settings
 from gpuadmin.errors import ExitCode, GpuadminError
-from tests.support.offenders import find_offenders
+from tests.support.offenders import each_of
 from tests.support.scripts import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +25,9 @@ NODE_CODE = ROOT / "gpuadmin/collections/ansible_collections/gpuadmin/node/plugi
 COMMON, DASHBOARD = ROOT / "gpuadmin/common", ROOT / "gpuadmin/dashboard"
 NODE_PACKAGE = "ansible_collections.gpuadmin.node.plugins.module_utils"
 TAKEOVER = ROOT / "gpuadmin/takeover/node"
-SHIPPED = sorted(path for top in (NODE_CODE, COMMON, DASHBOARD, TAKEOVER) for path in top.rglob("*.py"))
+SHIPPED = sorted(
+    path for top in (NODE_CODE, NODE_CODE.parent / "modules", COMMON, DASHBOARD, TAKEOVER) for path in top.rglob("*.py")
+)
 
 
 def tracked() -> list[Path]:
@@ -121,19 +123,15 @@ def test_nothing_of_this_machine_is_written_down() -> None:
     assert found == []
 
 
-def test_node_side_code_needs_python_alone() -> None:
-    """It runs at boot, on Python 3.9: the standard library, its own files and what is common to all, no more.
+@each_of(SHIPPED)
+def test_node_side_code_needs_python_alone(path: Path) -> None:
+    """Node code runs at boot, on Python 3.9: the standard library, its own files and what is common to all, no more.
 
-    The role dashboard installs what the pages need besides, on the monitor host alone (decision 112).
+    The role dashboard installs what the pages need besides, on the monitor host alone (decision 158).
     """
-    assert find_offenders(SHIPPED, check_imports) == {}
-
-
-def check_imports(path: Path) -> None:
     tops = [*(top for top in (NODE_CODE, DASHBOARD, TAKEOVER) if path.is_relative_to(top)), COMMON]
     known = sys.stdlib_module_names | ({"jinja2", "starlette", "uvicorn"} if DASHBOARD in tops else set())
     for node in ast.walk(ast.parse(path.read_text(), feature_version=(3, 9))):
-        assert not isinstance(node, ast.Match), "Python 3.9 has no match"
         if isinstance(node, ast.Import):
             assert {name.name.partition(".")[0] for name in node.names} <= known
         elif TAKEOVER in tops and isinstance(node, ast.ImportFrom) and str(node.module).startswith(NODE_PACKAGE):
@@ -149,11 +147,6 @@ def check_imports(path: Path) -> None:
             for name in node.names:
                 files = place.with_suffix(".py"), place / f"{name.name}.py", place / name.name / "__init__.py"
                 assert any(file.exists() for file in files), name.name
-
-
-@pytest.mark.parametrize("path", sorted((NODE_CODE.parent / "modules").glob("*.py")), ids=lambda path: path.name)
-def test_the_module_runs_on_python_3_9(path: Path) -> None:
-    ast.parse(path.read_text(), feature_version=(3, 9))
 
 
 def test_the_lock_names_versions_of_all_that_is_needed_and_nothing_else() -> None:

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import host_facts
+from ansible_collections.gpuadmin.node.plugins.module_utils.host import facts
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.documents import declared
 from jinja2 import Environment
 
@@ -17,7 +18,8 @@ from gpuadmin.config.schema import Settings
 from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.hosts import ROLES as GIVEN
 from gpuadmin.desired.hosts import variables
-from tests.support.operations import modules
+from tests.support.offenders import each_of
+from tests.support.operations import find_operations
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -28,8 +30,9 @@ TYPES: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 
 
+@cache
 def load(path: Path) -> Any:
-    return yaml.safe_load(path.read_text()) if path.exists() else None
+    return yaml.load(path.read_text(), yaml.CSafeLoader) if path.exists() else None
 
 
 def defaults(role: str) -> dict[str, Any]:
@@ -56,18 +59,18 @@ def templated(value: object) -> bool:
     return isinstance(value, str) and "{{" in value
 
 
-@pytest.mark.parametrize("role", ROLES)
+@each_of(ROLES)
 def test_the_anatomy_of_a_role(role: str) -> None:
     base = ROOT / "roles" / role
-    for part in ("meta/argument_specs.yml", "tasks/main.yml", "tasks/preflight.yml"):
+    for part in ("meta/argument_specs.yml", "tasks/main.yml"):
         assert (base / part).exists(), part
-    first = load(base / "tasks/main.yml")[0]
-    assert first["ansible.builtin.import_tasks"] == "preflight.yml", "the preflight comes first"
+    if role not in BEFORE_PYTHON:
+        assert "gpuadmin.node.preflight" in tasks_of(role, "main")[0], "the preflight comes first"
 
 
 #: What looks, and changes nothing. On a machine to be made ready there is nothing yet that more could be asked of.
 LOOKS = {"ansible.builtin.assert"}
-OPERATIONS = modules()
+OPERATIONS = find_operations()
 BEFORE_PYTHON = {"bootstrap": {"ansible.builtin.raw", "ansible.builtin.set_fact"}}
 
 
@@ -87,7 +90,7 @@ def looks(role: str, task: dict[str, Any]) -> bool:
         return action != "ansible.builtin.raw" or task["changed_when"] is False
     if action.startswith("gpuadmin.node."):
         name = action.rpartition(".")[2]
-        return name == "preflight" or getattr(OPERATIONS[name], "LOOKS", False)
+        return name == "preflight" or OPERATIONS[name].looks
     return action in LOOKS
 
 
@@ -104,14 +107,16 @@ def run_by(path: Path) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("role", ROLES)
+@each_of(ROLES)
 def test_a_preflight_changes_nothing(role: str) -> None:
-    assert all(looks(role, task) for task in tasks_of(role, "preflight"))
+    if role in BEFORE_PYTHON:
+        assert load(ROOT / "roles" / role / "tasks/main.yml")[0]["ansible.builtin.import_tasks"] == "preflight.yml"
+        assert all(looks(role, task) for task in tasks_of(role, "preflight"))
     own = load(ROOT / "roles" / role / "meta/preflight.yml")
     assert (own is None) == (role in BEFORE_PYTHON), "what must hold is in meta/preflight.yml"
 
 
-@pytest.mark.parametrize("role", ROLES)
+@each_of(ROLES)
 def test_an_obstacle_says_what_the_action_reads(role: str) -> None:
     """The action reads no other key: a slip in `when` or `stops` would be no error, and the obstacle another one."""
     own = load(ROOT / "roles" / role / "meta/preflight.yml") or {}
@@ -121,7 +126,7 @@ def test_an_obstacle_says_what_the_action_reads(role: str) -> None:
         assert {"that", "say"} <= set(obstacle) <= {"that", "say", "when", "loop", "stops"}, obstacle
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+@each_of(sorted((ROOT / "playbooks").glob("*.yml")))
 def test_no_task_that_changes_comes_before_a_preflight(path: Path) -> None:
     """Whoever reads that a host is not ready for one role reads it before another has changed the host."""
     changed: list[str] = []
@@ -165,13 +170,13 @@ def test_what_is_to_start_at_boot_is_enabled_where_it_is_installed() -> None:
     assert all(units == enabled for units, enabled in found.values()), found
 
 
-@pytest.mark.parametrize("role", ROLES)
+@each_of(ROLES)
 def test_that_nothing_was_changed_is_said_from_what_happened(role: str) -> None:
     said = [str(path) for path in (ROOT / "roles" / role).rglob("*.yml") if SAID.search(path.read_text())]
     assert said == []
 
 
-@pytest.mark.parametrize("role", ROLES)
+@each_of(ROLES)
 def test_every_default_has_a_spec_and_every_spec_a_default(role: str) -> None:
     specs, given = options(role), defaults(role)
     assert set(given) - set(specs) == set()
@@ -180,7 +185,7 @@ def test_every_default_has_a_spec_and_every_spec_a_default(role: str) -> None:
     assert all(name.startswith(f"{role}_") for name in specs)
 
 
-@pytest.mark.parametrize("role", ROLES)
+@each_of(ROLES)
 def test_defaults_are_of_the_type_that_the_specs_say(role: str) -> None:
     for name, value in defaults(role).items():
         option = options(role)[name]
@@ -193,7 +198,7 @@ def test_defaults_are_of_the_type_that_the_specs_say(role: str) -> None:
             assert value in option["choices"], name
 
 
-@pytest.mark.parametrize("role", ROLES)
+@each_of(ROLES)
 def test_every_option_has_a_type_and_is_described(role: str) -> None:
     for point, spec in entry_points(role).items():
         assert spec.get("short_description"), point
@@ -203,7 +208,7 @@ def test_every_option_has_a_type_and_is_described(role: str) -> None:
             assert (option["type"] == "list") == ("elements" in option), name
 
 
-@pytest.mark.parametrize("role", ROLES)
+@each_of(ROLES)
 def test_every_entry_point_is_a_file_of_tasks(role: str) -> None:
     for point in entry_points(role):
         assert (ROOT / "roles" / role / "tasks" / f"{point}.yml").exists()
@@ -221,7 +226,7 @@ def test_what_hosts_are_given_is_for_roles_that_are_there() -> None:
     assert len(given()) > 150
 
 
-@pytest.mark.parametrize("role", ROLES)
+@each_of(ROLES)
 def test_what_a_role_is_given_it_does_not_have_a_second_time(role: str) -> None:
     """A default would hide that a run went on without what hosts are meant to be."""
     assert given() & (set(defaults(role)) | set(options(role))) == set()
@@ -256,7 +261,7 @@ def fields_of(role: str) -> set[str]:
     return {field for whose, fields in found if whose == role for field in fields}
 
 
-@pytest.mark.parametrize("role", ROLES)
+@each_of(ROLES)
 def test_a_role_uses_variables_of_its_own_and_all_that_it_has(role: str) -> None:
     base = ROOT / "roles" / role
     text = "\n".join(
@@ -277,7 +282,7 @@ def test_a_role_uses_variables_of_its_own_and_all_that_it_has(role: str) -> None
     )
 
 
-@pytest.mark.parametrize("role", ROLES)
+@each_of(ROLES)
 def test_every_family_of_distributions_has_the_same_variables(role: str) -> None:
     files = {path.stem: load(path) for path in (ROOT / "roles" / role / "vars").glob("*.yml") if path.stem != "main"}
     if files:
@@ -295,7 +300,7 @@ def facts_used(role: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("role", [role for role in ROLES if role != "node_state"])
+@each_of([role for role in ROLES if role != "node_state"])
 def test_a_role_declares_the_facts_that_another_role_sets(role: str) -> None:
     description = entry_points(role)["main"]["description"]
     declared = NEEDS.findall("\n".join([description] if isinstance(description, str) else description))
@@ -303,11 +308,11 @@ def test_a_role_declares_the_facts_that_another_role_sets(role: str) -> None:
 
 
 def test_facts_that_roles_use_are_found() -> None:
-    found = host_facts.facts([])
+    found = facts.facts([])
     assert set().union(*map(facts_used, ROLES)) <= set(found)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+@each_of(sorted((ROOT / "playbooks").glob("*.yml")))
 def test_facts_are_there_before_a_role_needs_them(path: Path) -> None:
     """In each play node_state comes before a role whose main tasks need what it found."""
     for play in load(path) or []:
@@ -331,7 +336,7 @@ def test_a_check_says_that_a_host_is_switched_off_and_only_the_run_does_it(check
     assert ("ansible.builtin.command" in one) is not check
 
 
-@pytest.mark.parametrize("role", ["image_switch", "power"])
+@each_of(["image_switch", "power"])
 def test_before_a_reboot_a_role_reports_how_long_it_may_take(role: str) -> None:
     """`gpuadmin.progress` shows until when a host may take."""
     files = (ROOT / "roles" / role / "tasks").glob("*.yml")
@@ -360,7 +365,7 @@ def named(role: str) -> list[str]:
     return [value["follows"] for value in values if "follows" in value]
 
 
-@pytest.mark.parametrize("role", [role for role in ROLES if followed_by_a_task(role) or named(role)])
+@each_of([role for role in ROLES if followed_by_a_task(role) or named(role)])
 def test_what_has_to_follow_a_change_does_so_until_it_has(role: str) -> None:
     """A run that is killed in between has changed everything: the next one would follow nothing."""
     for task in followed_by_a_task(role):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpuadmin.cli import FILES as FILE_OF
 from gpuadmin.cli import SECTIONS, TAKEOVER, VERBS
-from tests.support.offenders import find_offenders
+from tests.support.offenders import each_of, find_offenders
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "gpuadmin"
@@ -55,12 +55,9 @@ def inside_functions(tree: ast.AST) -> Iterator[str]:
                 yield from imported(statement)
 
 
-def test_imports_stand_at_the_top() -> None:
+@each_of(CONTROLLER)
+def test_imports_stand_at_the_top(path: Path) -> None:
     """Only cli/ imports when a verb is called: the help must not wait for what it does not need."""
-    assert find_offenders(CONTROLLER, check_places_of_imports) == {}
-
-
-def check_places_of_imports(path: Path) -> None:
     assert set(inside_functions(ast.parse(path.read_text()))) == LATE.get(str(path.relative_to(PACKAGE)), set())
 
 

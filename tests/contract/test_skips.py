@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import machine
-from tests.support.offenders import find_offenders
+from tests.support.offenders import each_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -120,12 +120,9 @@ def test_what_this_machine_cannot_do_is_skipped_as_it_was_tried(monkeypatch: pyt
     assert machine.lacks(True, [*machine.ROOT_MARKS["btrfs"]]) == "needs btrfs mounts: no btrfs mounts here"
 
 
-def test_one_place_decides_what_is_skipped_for_want_of_root_or_tools() -> None:
+@each_of(sorted((ROOT / "tests").rglob("*.py")))
+def test_one_place_decides_what_is_skipped_for_want_of_root_or_tools(path: Path) -> None:
     """Else a mark would not select what is skipped, and CI would not run it."""
-    assert find_offenders(sorted((ROOT / "tests").rglob("*.py")), check_skips) == {}
-
-
-def check_skips(path: Path) -> None:
     if path in (ROOT / "tests/support/machine.py", Path(__file__)):
         return
     for node in ast.walk(ast.parse(path.read_text())):

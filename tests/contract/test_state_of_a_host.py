@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.hosts import variables
+from tests.support.offenders import each_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
@@ -94,7 +94,7 @@ def place(role: str, path: str) -> str:
     return path
 
 
-@pytest.mark.parametrize("role", ROLES)
+@each_of(ROLES)
 def test_what_is_of_one_host_is_in_its_state(role: str) -> None:
     own = of_one_host(role)
     assert [path for path, content in written(role) if mentions(content, own) and not path.startswith(STATE)] == []

@@ -13,6 +13,7 @@ import yaml
 from gpuadmin.cli import VERBS, cli
 from gpuadmin.cli._manual import commands
 from gpuadmin.options import Options
+from tests.support.offenders import each_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,13 +45,13 @@ def test_every_verb_that_is_not_local_has_a_playbook_and_the_other_way_round() -
     assert {path.stem for path in PLAYBOOKS} == (set(VERBS) - LOCAL - OF_ACCOUNTS - OF_GRANT) | STEPS
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@each_of(VERBS)
 def test_a_verb_is_called_as_it_is_listed(verb: str) -> None:
     assert command(verb).name in (verb, None, "command")
     assert command(verb).help, "it explains itself"
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@each_of(VERBS)
 def test_what_help_speaks_of_is_among_its_options(verb: str) -> None:
     one = command(verb)
     shown = {name for option in one.params if not getattr(option, "hidden", False) for name in option.opts}
@@ -59,7 +60,7 @@ def test_what_help_speaks_of_is_among_its_options(verb: str) -> None:
     assert below or spoken <= shown, f"gpuadmin {verb} --help does not list {sorted(spoken - shown)}"
 
 
-@pytest.mark.parametrize("verb", sorted(set(VERBS) - LOCAL))
+@each_of(sorted(set(VERBS) - LOCAL))
 def test_the_options_that_all_verbs_share(verb: str) -> None:
     options = {option for parameter in command(verb).params for option in parameter.opts}
     expected = {"--site", "--limit", "--json", "-v", "--ask-pass", "--ask-become-pass"}
@@ -71,7 +72,7 @@ def test_the_options_that_all_verbs_share(verb: str) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("verb", sorted({*VERBS} - {"run"}))  # run says itself that it needs a command
+@each_of(sorted({*VERBS} - {"run"}))  # run says itself that it needs a command
 def test_what_may_be_left_out_is_in_brackets(verb: str) -> None:
     context = click.Context(cli)
     command = cli.get_command(context, verb)
@@ -111,7 +112,7 @@ def plays(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
+@each_of(PLAYBOOKS)
 def test_playbooks_hold_hosts_and_roles_and_nothing_else(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 60
     for play in plays(path):
@@ -129,7 +130,7 @@ def test_playbooks_hold_hosts_and_roles_and_nothing_else(path: Path) -> None:
             assert (ROOT / "roles" / task[action]["name"]).is_dir()
 
 
-@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
+@each_of(PLAYBOOKS)
 def test_playbooks_are_for_groups_that_every_site_has(path: Path) -> None:
     from gpuadmin.config.groups import GROUPS
 
@@ -162,18 +163,3 @@ def test_a_file_of_verbs_leaves_the_others_alone() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     verbs = {name for name in done.stdout.split() if name.startswith("gpuadmin.cli.") and "._" not in name}
     assert verbs == {"gpuadmin.cli.people"}
-
-
-def test_only_the_run_layer_knows_ansible_runner() -> None:
-    """Also Ansible itself: the inventory is all that is asked of it elsewhere."""
-    knowing: dict[str, set[str]] = {"ansible_runner": set(), "ansible": set()}
-    for path in (ROOT / "gpuadmin").rglob("*.py"):
-        if "collections" in path.parts:
-            continue
-        for line in path.read_text().splitlines():
-            words = line.split()
-            if words[:1] in (["import"], ["from"]):
-                package = words[1].partition(".")[0]
-                if package in knowing:
-                    knowing[package].add(str(path.relative_to(ROOT)))
-    assert knowing == {"ansible_runner": {"gpuadmin/ansible/runner.py"}, "ansible": {"gpuadmin/config/resolve.py"}}

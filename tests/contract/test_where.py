@@ -13,6 +13,7 @@ from gpuadmin.cli import VERBS
 from gpuadmin.lab.probe import Machine
 from tests.support import where
 from tests.support.machine import able
+from tests.support.offenders import each_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRIES = list(where.everything())
@@ -47,7 +48,7 @@ def functions() -> Iterator[tuple[str, ast.FunctionDef, ast.Module]]:
                 yield f"{path.stem}::{node.name}", node, module
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+@each_of(ENTRIES)
 def test_a_virtual_machine_has_a_reason(entry: where.Entry) -> None:
     if entry.where == where.VIRTUAL:
         assert entry.why in where.REASONS

@@ -11,7 +11,7 @@ from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import co
 from tests.support.scale_hosts import Cluster, SshHost, cluster
 from tests.support.scale_people import gpuadmin, site
 
-MODULE = "ansible_collections/gpuadmin/node/plugins/module_utils/operations/accounts.py"
+MODULE = "ansible_collections/gpuadmin/node/plugins/module_utils/accounts/operations.py"
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,6 @@ from tests.support.storage import mounted, run
 
 UID, NAME, NODE = 20000, "minji", "node1"
 TODAY = date(2026, 11, 23)
-DAY = 10**6  # of shadow(5): later than any day on which this runs
 SERVER = "storage1:/srv/storage/homes"
 VERSION = "550.163.01"
 SLICE = f"sys/fs/cgroup/user.slice/user-{UID}.slice"

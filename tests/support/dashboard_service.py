@@ -44,8 +44,8 @@ def link(name: str = "minji", signer: str = "node1", at: float | None = None, ki
     return tokens.sign(key, kind, signer, name, int(time.time() if at is None else at))
 
 
-def admin_link(name: str = "yseong@desk") -> str:
-    return link(name, tokens.CONTROLLER, kind=tokens.ADMIN_LINK)
+def admin_link() -> str:
+    return link("yseong@desk", tokens.CONTROLLER, kind=tokens.ADMIN_LINK)
 
 
 class Running:

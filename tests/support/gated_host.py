@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, proof, reconcile, telling, trials
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, reconcile, trials
 
 UNITS = (
     "user-20000.slice loaded active active User\nuser-0.slice loaded active active User\n"
@@ -22,7 +22,7 @@ PEOPLE = {"minji": 20000, "jiho": 20001, **{f"user{number}": 20000 + number for 
 class GatedHost:
     """A host whose systemd does what it is told, or says no; and who can open what."""
 
-    places: telling.Places
+    places: gate.Places
     told: list[tuple[str, ...]] = field(default_factory=list)
     allow: dict[str, list[str]] = field(default_factory=dict)
     refuses: str = ""
@@ -97,7 +97,7 @@ def gated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
     settings = {"access": "granted", "gpus": files, "exempt": []}
     (tmp_path / "gate.json").write_text(json.dumps(settings))
     found = GatedHost(
-        telling.Places(
+        gate.Places(
             state=str(tmp_path / "state"), run=str(tmp_path / "run"), settings=str(tmp_path / "gate.json"),
             control=str(tmp_path / "control"), kept=str(tmp_path / "kept"), units=str(tmp_path / "units"),
             root=str(tmp_path),
@@ -107,8 +107,8 @@ def gated_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
             lookup=lambda name: found.lookup(name),  # noqa: PLW0108  nor now
         )
     )  # fmt: skip
-    telling.keep_out(found.places, gate.read(found.places.settings))
+    gate.keep_out(found.places, gate.read(found.places.settings))
     found.reloads = 0
-    monkeypatch.setattr(proof, "opens", found.opens)
+    monkeypatch.setattr(trials, "opens", found.opens)
     monkeypatch.setattr(trials, "SETTLE", 0.1)
     return found

@@ -22,7 +22,6 @@ from pathlib import Path
 
 VERSIONS = ("550.163.01", "560.35.03")
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
-DRIVER = ("nvidia-kernel-dkms", "nvidia-smi", "libcuda1", "nvidia-persistenced")
 
 #: As DKMS 3.2 behaves in what matters: without headers it builds nothing and ends with 0; it goes by its own records.
 _DKMS = """#!/bin/sh

@@ -18,13 +18,11 @@ node = os.path.realpath("/var/lib/gpuadmin/lib/gpuadmin_node")
 sys.path.insert(0, node.rpartition("/ansible_collections/")[0])
 sys.dont_write_bytecode = True
 from ansible_collections.gpuadmin.node.plugins.module_utils import cgroups
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, proof, reconcile, telling
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import gpu_grants
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations.gpu_grants import Document, Wanted
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, reconcile, trials
 
 rounds, people = int(sys.argv[1]), int(sys.argv[2])
 uids = range(30000, 30000 + people)
-places = telling.Places(lookup=lambda name: (int(name[1:]),) * 2 if name[1:].isdigit() else None)
+places = gate.Places(lookup=lambda name: (int(name[1:]),) * 2 if name[1:].isdigit() else None)
 settings = gate.read(places.settings)
 files = [path for paths in settings.gpus.values() for path in paths]
 over = "/run/granting-is-over"
@@ -50,18 +48,18 @@ def unit(uid, *options):
     return ("systemd-run", "--quiet", f"--slice=user-{uid}.slice", *options)
 
 def operate(**document):
-    answer = gpu_grants.operate(Document(**document), False, places)
+    answer = operations.change_grants(GrantsOrder(**document), False, places)
     assert not answer.report["problems"], answer.report
 
 def grant(number, uid, gpu):
-    return Wanted(f"granting-{number}", f"p{uid}", uid, int(time.time()) + 3600, "root", gpus=[gpu])
+    return WantedGrant(f"granting-{number}", f"p{uid}", uid, int(time.time()) + 3600, "root", gpus=[gpu])
 
 def state():
     found = {}
     for uid in uids:
         name = f"user-{uid}.slice"
         drop_ins = sorted(glob.glob(f"/run/systemd/system.control/{name}.d/*"))
-        opens = proof.opens(cgroups.cgroup_of(name), files)
+        opens = trials.opens(cgroups.cgroup_of(name), files)
         shown = run("systemctl", "show", name, "-p", "DevicePolicy,DeviceAllow")
         # in which order systemd has a list depends on what it was told before
         found[name] = [sorted(shown.splitlines()), opens,
@@ -94,7 +92,7 @@ try:
     for number in range(rounds):
         uid = uids[1 + number % (people - 1)]
         times["grant"].append(timed(lambda: operate(grant=grant(number, uid, "0"))))
-        assert proof.opens(cgroups.cgroup_of(f"user-{uid}.slice"), files) == files[:1]
+        assert trials.opens(cgroups.cgroup_of(f"user-{uid}.slice"), files) == files[:1]
         times["end"].append(timed(lambda: operate(end=[f"granting-{number}"])))
         told = gate.properties(gate.allowed(settings))
         times["plain"].append(timed(lambda: run("systemctl", "set-property", "--runtime", f"user-{uid}.slice", *told)))
@@ -108,7 +106,7 @@ finally:
     open(over, "w").close()
     subprocess.run(("systemctl", "stop", "granting-loop.service", *(f"granting-{uid}" for uid in uids)), check=False)
     ending = ["granting-loop", *(f"granting-{number}" for number in range(rounds))]
-    gpu_grants.operate(Document(end=ending), False, places)
+    operations.change_grants(GrantsOrder(end=ending), False, places)
     run("systemctl", "start", "gpuadmin-gpu-gate.timer")
     os.unlink(over)
 '''

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Settings
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk import carried, home_quotas
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import carried_ids, home_quotas
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import Amounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Kept, Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.user_quotas import UserQuotas
@@ -59,8 +59,8 @@ class Disk:
         self.say("free", self.write("minji", 80))
         (self.homes / "minji/deep/in").mkdir(parents=True)
         os.chown(self.homes / "minji/deep/in", 20003, 0)
-        found = carried.look(
-            carried.Places([str(self.homes)]), Settings(), DesiredState(), ACCOUNTS, f"{self.top}-records"
+        found = carried_ids.look(
+            carried_ids.Places([str(self.homes)]), Settings(), DesiredState(), ACCOUNTS, f"{self.top}-records"
         )
         self.say("carried", sorted(found.ids), found.ids[20003], found.looked[1:], found.not_looked)
 

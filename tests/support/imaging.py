@@ -179,18 +179,16 @@ def disarm(cluster: Cluster, host: str) -> None:
     cluster.admin(host, f"rm -f {FAULT}; sync")
 
 
-def wait_for_fault(
-    cluster: Cluster, host: str, point: str, process: subprocess.Popen[str] | None, since: int, seconds: float = 600
-) -> None:
+def wait_for_fault(cluster: Cluster, host: str, point: str, process: subprocess.Popen[str] | None, since: int) -> None:
     """Wait until a host says on its console, after the first ``since`` bytes, that it is at a point.
 
     ``process`` is what leads it there, if anything does, and must not end before.
     """
     console = console_of(cluster, host)
-    end = time.monotonic() + seconds
+    end = time.monotonic() + 600
     while f"gpuadmin-fault: {point}".encode() not in console.read_bytes()[since:]:
         assert process is None or process.poll() is None, f"push ended before {point}: {process.communicate()}"
-        assert time.monotonic() < end, f"{host} did not come to {point} in {seconds} s"
+        assert time.monotonic() < end, f"{host} did not come to {point} in 600 s"
         time.sleep(0.5)  # the console is a file: nothing tells of a new line
 
 

@@ -20,11 +20,9 @@ time.sleep(60)
 
 
 @contextmanager
-def held(path: Path, kind: str = "flock", user: int | None = None) -> Iterator[int]:
+def held(path: Path, kind: str = "flock") -> Iterator[int]:
     """Another process holds a lock on ``path``; ``kind``: flock, lockf or lease."""
-    child = subprocess.Popen(
-        ["/usr/bin/python3", "-I", "-c", HOLD, str(path), kind], stdout=subprocess.PIPE, user=user, cwd="/"
-    )
+    child = subprocess.Popen(["/usr/bin/python3", "-I", "-c", HOLD, str(path), kind], stdout=subprocess.PIPE, cwd="/")
     assert child.stdout is not None
     try:
         assert child.stdout.readline() == b"held\n"

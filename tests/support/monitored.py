@@ -35,19 +35,6 @@ def monitor_host(cluster: Cluster) -> Iterator[None]:
         path.unlink()
 
 
-@contextmanager
-def monitored(cluster: Cluster) -> Iterator[None]:
-    """storage1 is the monitor host, and minji is on it: set up once and saved."""
-
-    def set_up() -> None:
-        cluster.gpuadmin("provision", "--yes")
-        cluster.add("minji")
-
-    with cluster.settings(lambda text: f"{text}\n{SETTINGS.lstrip()}"), monitor_host(cluster):
-        cluster.begin(STATE, set_up)
-        yield
-
-
 QUERY = (
     "import json, sys, urllib.parse, urllib.request as u; "
     'print(json.dumps(json.load(u.urlopen("http://127.0.0.1:9090/api/v1/query?query=" '
@@ -72,6 +59,12 @@ def within(seconds: float, look: Callable[[], Any]) -> Any:
 
 @pytest.fixture
 def watched(provisioned: Cluster) -> Iterator[Cluster]:
-    """The cluster with storage1 as its monitor host, and minji on it; nobody holds a GPU yet. Provisioned so once."""
-    with monitored(provisioned):
+    """The cluster with storage1 as its monitor host, and minji on it; nobody holds a GPU yet. Set up once and saved."""
+
+    def set_up() -> None:
+        provisioned.gpuadmin("provision", "--yes")
+        provisioned.add("minji")
+
+    with provisioned.settings(lambda text: f"{text}\n{SETTINGS.lstrip()}"), monitor_host(provisioned):
+        provisioned.begin(STATE, set_up)
         yield provisioned

@@ -19,7 +19,6 @@ from gpuadmin.takeover.node.moving import (
     record,
     taking,
 )
-from gpuadmin.takeover.node.moving.aside import Old
 from tests.support import independent
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,18 +97,18 @@ class Cluster:
             facts = (self.base / host / "home" / name).stat()
             found.append(
                 {"name": name, "uid": uid, "host": host, "main": number == 0 and not there, "there": there,
-                 "device": facts.st_dev, "inode": facts.st_ino, "address": host, "size": 1000}
+                 "device": facts.st_dev, "inode": facts.st_ino, "step": record.BEGUN, "checksum": "", "files": 0,
+                 "bytes": 1000}
             )  # fmt: skip
         return found
 
     def arguments(self, parts: list[dict[str, Any]]) -> dict[str, Any]:
         for host in NODES:
-            allowed = [{key: one[key] for key in ("name", "uid", "device", "inode")} for one in parts
-                       if one["host"] == host]  # fmt: skip
+            allowed = [one for one in parts if one["host"] == host]
             place = Path(record.directory(str(self.base / host / "state"))) / "allowed.json"
-            place.write_text(json.dumps({"path": str(self.base / host / "home"), "people": allowed}))
+            place.write_text(json.dumps({"path": str(self.base / host / "home"), "homes": allowed}))
         return {
-            "parts": parts, "root": str(self.homes), "workers": 1, "skeleton": str(self.skeleton),
+            "homes": parts, "root": str(self.homes), "workers": 1, "skeleton": str(self.skeleton),
             "state": str(self.state), "run": str(self.base / "run"),
             "command": [*PYTHON, str(self.base / "serve.py"), self.paths, str(self.base)],
         }  # fmt: skip
@@ -151,8 +150,8 @@ class Cluster:
         return str(self.base / part["host"] / "state")
 
 
-def old(part: dict[str, Any]) -> Old:
-    return Old(*(part[key] for key in ("name", "uid", "device", "inode", "checksum")))
+def old(part: dict[str, Any]) -> record.Part:
+    return record.Part(**{key: value for key, value in part.items() if key != "placed"})
 
 
 def own(top: Path, uid: int) -> None:

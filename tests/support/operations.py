@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from pathlib import Path
 from typing import Any
 
-from ansible_collections.gpuadmin.node.plugins.module_utils import operation, operations
-
-from gpuadmin.takeover.node import operations as takeover
-
-PLACES = (operations, takeover)
+from ansible_collections.gpuadmin.node.plugins.module_utils import operation
 
 
 def ask(name: str, document: dict[str, Any], *, check: bool = False, **more: Any) -> dict[str, Any]:
@@ -20,12 +14,7 @@ def ask(name: str, document: dict[str, Any], *, check: bool = False, **more: Any
     return found
 
 
-def names(place: Any) -> list[str]:
-    """The operations that are in one of PLACES."""
-    return sorted(path.stem for path in Path(place.__file__).parent.glob("*.py") if path.stem != "__init__")
-
-
-def modules() -> dict[str, Any]:
-    """Name → module of all operations."""
-    found = {name: place.__name__ for place in PLACES for name in names(place)}
-    return {name: importlib.import_module(f"{found[name]}.{name}") for name in sorted(found)}
+def find_operations() -> dict[str, operation.Operation]:
+    """Name → operation, of all that ROOMS names; a KeyError where a room has not got one."""
+    names = sorted(name for names in operation.ROOMS.values() for name in names)
+    return {name: found for name in names if (found := operation.find_operation(name)) is not None}

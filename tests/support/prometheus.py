@@ -34,11 +34,11 @@ def blocks(directory: Path, lines: Iterable[str]) -> Path:
 
 
 @contextlib.contextmanager
-def prometheus(directory: Path, storage: Path, config: str = "global: {}\n") -> Iterator[int]:
+def prometheus(directory: Path, storage: Path) -> Iterator[int]:
     """Run a Prometheus over a storage; gives its port."""
     port = free_port()
     settings = directory / "prometheus.yml"
-    settings.write_text(config)
+    settings.write_text("global: {}\n")
     log = (directory / "prometheus.log").open("wb")
     process = subprocess.Popen(
         ["prometheus", f"--config.file={settings}", f"--storage.tsdb.path={storage}",

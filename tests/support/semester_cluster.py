@@ -21,11 +21,12 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import actions
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import wipe_homes, wipe_scratch
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, scratch, term_facts
 
 from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.common.records.backups import BackupOrder
+from gpuadmin.common.records.people import PersonEntry
+from gpuadmin.common.records.wipes import WipeHomes, WipeScratch
 from gpuadmin.config.load import load_settings
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.semester.term import current_term
@@ -119,7 +120,7 @@ class Cluster:
         return done.operations, done.report, []
 
     def _facts(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
-        found = people.parse(variables["gpuadmin_term"]["people"])
+        found = parse_people(variables)
         running = partial(self._running, host)
         if host == "storage1":
             facts = term_facts.collect(
@@ -165,7 +166,7 @@ class Cluster:
         if conflicts:
             return operations, {}, conflicts
         logins = access.converge(
-            people.parse(variables["gpuadmin_term"]["people"]), closed,
+            parse_people(variables), closed,
             access.Host(root=str(self.base / host), run=lambda command: self._systemd(host, command)), check=check,
             # with a check, the accounts are not locked yet
             login=host != "storage1" and variables["gpuadmin_site"]["accounts"]["source"] == "registry",
@@ -179,7 +180,7 @@ class Cluster:
         return self._access(host, variables, check, closed=False)
 
     def _end_sessions(self, host: str, variables: Mapping[str, Any], check: bool) -> tuple[Any, ...]:
-        who = people.parse(variables["gpuadmin_term"]["people"])
+        who = parse_people(variables)
         done = sessions.converge(
             who, check=check,
             host=sessions.Host(
@@ -202,7 +203,7 @@ class Cluster:
             if not term.get("wipe"):
                 return [], {}, []
             request = as_document(
-                wipe_homes, root=str(self.storage.root), backup=term["backup"], users=term["wipe"], **self._common()
+                WipeHomes, root=str(self.storage.root), backup=term["backup"], users=term["wipe"], **self._common()
             )
             plan = homes.converge(request, check=check)
             report = plan.report()
@@ -210,7 +211,7 @@ class Cluster:
                 report["deleted"] = homes.empty_trash(request)
             return plan.operations, report, plan.conflicts
         order = as_document(
-            wipe_scratch, people=term["people"], items=term.get("scratch", {}).get(host, []),
+            WipeScratch, people=term["people"], items=term.get("scratch", {}).get(host, []),
             directories=[str(self.docker(host))],
         )  # fmt: skip
         request_ = scratch.build_request(order)
@@ -244,9 +245,13 @@ class Cluster:
         }  # fmt: skip
 
 
-def as_document(operation: Any, **given: Any) -> Any:
+def parse_people(variables: Mapping[str, Any]) -> list[people.Person]:
+    return people.parse([as_document(PersonEntry, **one) for one in variables["gpuadmin_term"]["people"]])
+
+
+def as_document(record: type, **given: Any) -> Any:
     """Given what a role hands to an operation, return what the operation gets; it refuses what it does not know."""
-    return documents.parse(operation.Document, given, operation.__name__, templated=True)
+    return documents.parse(record, given, record.__name__, templated=True)
 
 
 def make_root(root: Path) -> None:
@@ -265,17 +270,16 @@ def make_root(root: Path) -> None:
         (root / "etc" / name).write_text("".join(f"{line}\n" for line in [head, *lines] if line))
 
 
-def make_cluster(base: Path, storage: Storage, settings: Mapping[str, Any] | None = None) -> Cluster:
+def make_cluster(base: Path, storage: Storage) -> Cluster:
     """Four people with homes and Docker data, of whom seo was extended; and a home that nobody knows."""
     term = {"name": "2026-2", "deadline": "2026-01-31", "next": {"name": "2027-1", "deadline": "2099-06-30"}}
     site = make_site(base / "site", USERS, {"homes": {"export": "/EXPORT"}})
     text = (site / "gpuadmin.yml").read_text()
     assert "export: /EXPORT\n" in text
     text = text.replace("/EXPORT", str(storage.root)).replace("protected: []", "protected: [yuna]")
-    more = "".join(f"{key}: {value}\n" for key, value in (settings or {}).items())
     (site / "gpuadmin.yml").write_text(
         f"{text}\nterm:  # now\n  name: {term['name']}\n  deadline: {term['deadline']}\n"
-        f"  next: {{name: 2027-1, deadline: 2099-06-30}}\n{more}"
+        f"  next: {{name: 2027-1, deadline: 2099-06-30}}\n"
     )
     cluster = Cluster(site, storage, base)
     for name, uid in PEOPLE.items():

@@ -43,10 +43,10 @@ def make_site(directory: Path, users: str = "users: []\n", settings: Mapping[str
     return _put(directory, HOSTS, users, settings or {})
 
 
-def make_local_site(directory: Path, users: str = "users: []\n", settings: Mapping[str, Any] | None = None) -> Path:
-    """The same, but Ansible runs on this machine, as this user, and needs no ssh."""
+def make_local_site(directory: Path) -> Path:
+    """Write a site where Ansible runs on this machine, as this user, and needs no ssh."""
     local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
-    return _put(directory, [SiteHost(host.name, host.groups, local) for host in HOSTS], users, settings or {})
+    return _put(directory, [SiteHost(host.name, host.groups, local) for host in HOSTS], "users: []\n", {})
 
 
 #: What write_site has written, by what it was given: path and mode → content; None of a directory.

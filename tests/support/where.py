@@ -18,6 +18,7 @@ import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,7 @@ TOGETHER = {
 FIRST = ("watched", "gated", "test_queue", "test_adopt", "test_people_told")
 
 
+@cache
 def group(file: str) -> str:
     """Given a file of tests, return which others the same process has: none, or those of its state of the lab."""
     return TOGETHER.get(Path(file).stem, Path(file).stem)

@@ -195,7 +195,7 @@ class Taken:
         return [f"uid {uid} is given to nobody: {self.uids[uid]}" for uid in lost[:10]] + more
 
 
-#: Variables of a run that also asks hosts which uids something carries (disk/carried.py).
+#: Variables of a run that also asks hosts which uids something carries (disk/carried_ids.py).
 ASK_CARRIED = {"gpuadmin_carried": True}
 MOST_CARRIED = 5000  # uids of one host: a captured node cannot use up all that there are
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ..records import diagnosis
+
 #: Part of a diagnosis → the facts that it found on a host; see module_utils/diagnosis/collect.py.
 Facts = Mapping[str, Any]
 #: Severities of a cause. `stops`: the thing does not work at all. `hinders`: it works badly, or will not for long.
@@ -71,16 +73,12 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Cause:
-    """A cause that was found. ``cause``: a sentence without its host. ``evidence``: the lines that show it.
+class Cause(diagnosis.Cause):
+    """A cause that was found, without its host in the sentence.
 
     ``hosts``: the hosts that have it; none where the site has it. ``values``: what the row's texts were filled with.
     """
 
-    code: str
-    cause: str
-    remedy: str
-    evidence: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     values: Mapping[str, object] = field(default_factory=dict, compare=False)
 

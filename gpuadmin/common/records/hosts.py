@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Optional
 
 from .bounds import Count, Pattern, Shown, Stamp, When, Within, Words
-from .images import Switch
+from .images import Roots, Switch
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,11 @@ class Announcement:
 
 @dataclass(frozen=True)
 class Power:
+    """What keeps a host from being switched off. None: it is not known, and `unknown` says why.
+
+    `clients`: addresses of hosts that mount something from it. `jobs`: of gpuadmin's.
+    """
+
     people: Optional[list[str]]
     clients: Optional[list[str]]
     jobs: Optional[list[str]]
@@ -54,11 +59,7 @@ class Newest:
 
 
 @dataclass(frozen=True)
-class Image:
-    running: str
-    current: str
-    trial: str
-    image: Optional[str]
+class Image(Roots):
     last: Optional[Switch]
     drift: list[str]
 

@@ -34,9 +34,46 @@ class ImageSettings:
 class ChainLink:
     """A node's place in a chain of relays. `previous`: the sender (None: the store). `next`: the receiver."""
 
-    port: Optional[int] = None
+    port: int = 0  # of no chain
     previous: Optional[str] = None
     next: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    full: bool = False
+    deadline: Optional[int] = None
+    keep: int = 2
+    packages: Sequence[str] = ()
+    upgrade: bool = False
+    trial: bool = True
+    parents: Sequence[str] = ()
+    who: str = ""
+    protocol: int = 1
+    manifest: str = ""
+    signature: str = ""
+
+
+@dataclass(frozen=True)
+class ImageOrder:
+    """Run a job on a node's images and roots.
+
+    Has the unit ``gpuadmin-image.service`` on the node do one job, and waits for it.
+    The unit outlives the controller; the same request, made again while it runs, waits for it.
+    """
+
+    #: What to do.
+    action: Literal["push", "rollback", "prune", "build", "finish", "seal", "publish"]
+    #: An id of this run of gpuadmin, the same in every call. It tells this run's job from an earlier one's.
+    run_id: str
+    #: The image.
+    name: str = ""
+    #: The node's place in the chain, for ``action=push``; without it there is none.
+    link: ChainLink = ChainLink()
+    #: What else the action needs.
+    options: ImageOptions = ImageOptions()
+    #: Seconds after which this returns, ``finished`` or not. It is called again until it is.
+    wait: int = 5
 
 
 @dataclass(frozen=True)
@@ -109,13 +146,19 @@ class Prunable:
 
 
 @dataclass(frozen=True)
-class NodeImages:
-    """The images that a node holds, runs and boots next. `receives`: the one that was asked for."""
+class Roots:
+    """The image that a node runs, and the roots that it boots next."""
 
     running: str
     current: str
     trial: str
     image: Optional[str]
+
+
+@dataclass(frozen=True)
+class NodeImages(Roots):
+    """The images that a node holds, runs and boots next. `receives`: the one that was asked for."""
+
     held: dict[str, str]
     confirmed: list[str]
     receives: Optional[Receives] = None

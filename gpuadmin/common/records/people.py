@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Literal, Optional
 
 from .bounds import Count, Stamp, Uid, Uids, Words
 
@@ -19,6 +19,30 @@ class PersonEntry:
     uid: int
     subid_start: int = 0
     subid_count: int = 0
+
+
+@dataclass(frozen=True)
+class AccountSettings:
+    """What holds for all accounts of a host."""
+
+    #: ``registry`` makes accounts; ``directory`` takes them from NSS and adds subids and Docker only.
+    source: Literal["registry", "directory"] = "registry"
+    #: First uid that this module may touch.
+    uid_first: int = 20000
+    #: Last uid that this module may touch.
+    uid_last: int = 49999
+    #: Group that all users are in.
+    group: str = "gpuusers"
+    #: Id of ``group``.
+    gid: int = 19999
+    #: False on hosts where nobody logs in. Accounts then have no shell, no keys and no Docker.
+    login: bool = True
+    #: First subordinate id of the user with the uid ``uid_first``.
+    subid_base: int = 2147483648
+    #: Number of subordinate ids for each user.
+    subid_size: int = 65536
+    #: Directory of the users' Docker data, on a local disk. Without it nobody gets Docker or subids here.
+    docker_data: Optional[str] = None
 
 
 @dataclass

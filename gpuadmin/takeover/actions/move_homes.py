@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuadmin.accounts.requests import known
 from gpuadmin.common.amounts import disk_amount
+from gpuadmin.common.records.moving import MovedHome
 from gpuadmin.common.text import counted, listed, size_words
 from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.schema.limits import Limits
@@ -18,7 +19,7 @@ from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session, opened
 from gpuadmin.takeover.actions.shared.moving_homes import PLAYBOOK, Moving, moving_of
 from gpuadmin.takeover.adoption import home_plan
-from gpuadmin.takeover.adoption.home_plan import Decision, Home
+from gpuadmin.takeover.adoption.home_plan import Decision
 
 GO_ON = "gpuadmin move-homes continues where it stopped"
 
@@ -91,7 +92,7 @@ def move_homes(options: Options, names: Sequence[str], mains: Sequence[str]) -> 
         session.confirm()  # guard: move-homes asks before it does something
         if session.check:
             documents = {
-                host: moving.document(host, "aside", old=[one.old() for one in found.fetch if one.host == host])
+                host: moving.document(host, "aside", homes=[one for one in found.fetch if one.host == host])
                 for host in moving.nodes
             }
             order = {"gpuadmin_move_homes": documents}
@@ -185,7 +186,7 @@ def _copy(moving: Moving, found: Decision, seen: Mapping[str, Any]) -> bool:
         return False
     key = str(moving.last.hosts[moving.server].reports.get("move_key", ""))
     documents = {
-        host: moving.document(host, "let-in", key=key, old=[one.old() for one in found.fetch if one.host == host])
+        host: moving.document(host, "let-in", key=key, homes=[one for one in found.fetch if one.host == host])
         for host in nodes
     }
     if not moving.run(documents, "Letting the storage host in on the nodes"):
@@ -197,9 +198,9 @@ def _copy(moving: Moving, found: Decision, seen: Mapping[str, Any]) -> bool:
     return False
 
 
-def _fetching(moving: Moving, step: str, homes: Sequence[Home], done: Iterable[str] = ()) -> dict[str, Any]:
-    parts = [one.part(moving.address(one.host)) for one in homes]
-    return moving.document(moving.server, step, parts=parts, done=sorted(done))
+def _fetching(moving: Moving, step: str, homes: Sequence[MovedHome], done: Iterable[str] = ()) -> dict[str, Any]:
+    nodes = {one.host: {"address": moving.address(one.host)} for one in homes}
+    return moving.document(moving.server, step, homes=homes, nodes=nodes, done=sorted(done))
 
 
 def _take(moving: Moving, found: Decision, done: set[tuple[str, str]]) -> None:
@@ -237,10 +238,10 @@ def _take(moving: Moving, found: Decision, done: set[tuple[str, str]]) -> None:
     moving.unknown |= waiting
 
 
-def _aside(moving: Moving, old: Sequence[Home]) -> set[tuple[str, str]]:
+def _aside(moving: Moving, old: Sequence[MovedHome]) -> set[tuple[str, str]]:
     """Have the old homes renamed, of a person all or none. Returns which are."""
     asides = {
-        host: moving.document(host, "aside", old=[one.old() for one in old if one.host == host])
+        host: moving.document(host, "aside", homes=[one for one in old if one.host == host])
         for host in sorted({one.host for one in old})
     }
     if not asides:
@@ -257,17 +258,17 @@ def _aside(moving: Moving, old: Sequence[Home]) -> set[tuple[str, str]]:
     unclear = {one.name for one in old if one.host in silent}
     if lost - unclear and not moving.last.interrupted:
         _take_back(moving, [one for one in old if one.name in lost - unclear], done)
-    parts = [{"name": name, "host": host} for name, host in sorted(done) if name not in lost]
-    if parts and not moving.run({moving.server: moving.document(moving.server, "noted", parts=parts)}, "Noting it"):
+    here = [one for one in old if one.name not in lost]
+    if here and not moving.run({moving.server: moving.document(moving.server, "noted", homes=here)}, "Noting it"):
         return set()
-    return {(name, host) for name, host in done if name not in lost}
+    return {(one.name, one.host) for one in here}
 
 
-def _take_back(moving: Moving, homes: Sequence[Home], done: Collection[tuple[str, str]]) -> None:
+def _take_back(moving: Moving, homes: Sequence[MovedHome], done: Collection[tuple[str, str]]) -> None:
     """Where an old home cannot be renamed, nothing of that person's is moved: all is as it was before the last step."""
     renamed = [one for one in homes if (one.name, one.host) in done]
     backs = {
-        host: moving.document(host, "put-back", old=[one.old() for one in renamed if one.host == host])
+        host: moving.document(host, "put-back", homes=[one for one in renamed if one.host == host])
         for host in sorted({one.host for one in renamed})
     }
     if backs:
@@ -275,10 +276,10 @@ def _take_back(moving: Moving, homes: Sequence[Home], done: Collection[tuple[str
     back = {(one["name"], host) for host in backs for one in moving.said(host)}
     # guard: what was set aside and is not back is not taken from the storage host -> set()
     stuck = {one.name for one in renamed if (one.name, one.host) not in back}
-    parts = [{"name": one.name, "host": one.host} for one in homes if one.name not in stuck]
-    if parts and not moving.last.interrupted:
-        moving.run({moving.server: moving.document(moving.server, "take-back", parts=parts)}, "Taking homes back")
-        moving.placed -= {one["name"] for one in moving.said(moving.server)} & {one["name"] for one in parts}
+    going = [one for one in homes if one.name not in stuck]
+    if going and not moving.last.interrupted:
+        moving.run({moving.server: moving.document(moving.server, "take-back", homes=going)}, "Taking homes back")
+        moving.placed -= {one["name"] for one in moving.said(moving.server)} & {one.name for one in going}
 
 
 def _let_in(moving: Moving, found: Decision, done: set[tuple[str, str]], names: Collection[str]) -> None:
@@ -314,25 +315,18 @@ def discard_homes(options: Options, names: Sequence[str]) -> int:
         moving = moving_of(session)
         chosen = set(names)
         server = moving.look({moving.server: moving.document(moving.server, "look")}, "what was moved")[moving.server]
-        parts = [
-            one for one in server["parts"]
+        found = [
+            home_plan.get_home(one) for one in server["parts"]
             if one["step"] == "aside" and one["host"] in moving.nodes and (not chosen or one["name"] in chosen)
         ]  # fmt: skip
-        if not parts:
+        if not found:
             session.plan(Plan("Delete old homes"))
             return nothing(session)
-        asked = [{"name": one["name"], "host": one["host"]} for one in parts]
         compared = moving.look(
-            {moving.server: moving.document(moving.server, "compare", parts=asked)}, "what became of them", "moved"
+            {moving.server: moving.document(moving.server, "compare", homes=found)}, "what became of them", "moved"
         )[moving.server]
         missing = {(one["name"], one["host"]): one["missing"] for one in compared["parts"]}
-        homes = {
-            (one["name"], one["host"]): Home(
-                one["name"], one["uid"], one["host"], one["main"], one["there"], one["device"], one["inode"],
-                one["files"], one["bytes"], one["checksum"],
-            )
-            for one in parts
-        }  # fmt: skip
+        homes = {(one.name, one.host): one for one in found}
         builder = PlanBuilder("Delete the old homes of what was moved", destroys=True)
         for key, lacks in missing.items():
             one = homes[key]
@@ -346,7 +340,7 @@ def discard_homes(options: Options, names: Sequence[str]) -> int:
         session.confirm()  # guard: old homes go when that was confirmed
         going = [homes[key] for key in missing]
         documents = {
-            host: moving.document(host, "discard", old=[one.old() for one in going if one.host == host])
+            host: moving.document(host, "discard", homes=[one for one in going if one.host == host])
             for host in sorted({one.host for one in going})
         }
         if session.check:
@@ -355,9 +349,14 @@ def discard_homes(options: Options, names: Sequence[str]) -> int:
         moving.run(documents, "Deleting old homes")
         reported = {(one["name"], host) for host in documents for one in moving.said(host)}
         # guard: a node says only of its own old homes that they are gone -> reported
-        gone = [{"name": one.name, "host": one.host} for one in going if (one.name, one.host) in reported]
-        moving.run({moving.server: moving.document(moving.server, "forget", parts=gone)}, "Noting it")
+        gone = [one for one in going if (one.name, one.host) in reported]
+        moving.run({moving.server: moving.document(moving.server, "forget", homes=gone)}, "Noting it")
         for name, words in sorted(moving.problems.items()):
             session.console.print(f"{name}'s old home is kept: {words}")
         code = ExitCode.HOST_FAILED if moving.problems and not moving.last.code else None
-        return report(session, moving.last, {"discarded": gone, "kept": moving.problems}, code=code)
+        return report(
+            session,
+            moving.last,
+            {"discarded": [{"name": one.name, "host": one.host} for one in gone], "kept": moving.problems},
+            code=code,
+        )

@@ -3,38 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from gpuadmin.common.records.moving import MovedHome
 from gpuadmin.common.text import counted, listed, size_words
 
 Answer = Mapping[str, Any]
 COPIED = ("copied", "changing", "late")  # steps of record.py on the storage host in which most of a home is there
-
-
-@dataclass(frozen=True)
-class Home:
-    """A person's home on a node. ``main``: it becomes the home. ``checksum``: of what the storage host has placed."""
-
-    name: str
-    uid: int
-    host: str
-    main: bool
-    there: bool
-    device: int
-    inode: int
-    files: int = 0
-    bytes: int = 0
-    checksum: str = ""
-
-    def part(self, address: str) -> dict[str, Any]:
-        """As the storage host is told of it."""
-        keys = ("name", "uid", "host", "main", "there", "device", "inode")
-        return {**{key: getattr(self, key) for key in keys}, "address": address, "size": self.bytes}
-
-    def old(self) -> dict[str, Any]:
-        """As its node is told of it."""
-        return {key: getattr(self, key) for key in ("name", "uid", "device", "inode", "checksum")}
 
 
 @dataclass(frozen=True)
@@ -56,8 +32,8 @@ class Decision:
     ``left``: who is left as they are, and why. ``why``: name → why that home becomes the main one. ``notes``: words.
     """
 
-    fetch: tuple[Home, ...] = ()
-    finish: tuple[Home, ...] = ()
+    fetch: tuple[MovedHome, ...] = ()
+    finish: tuple[MovedHome, ...] = ()
     left: Mapping[str, str] = field(default_factory=dict)
     why: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -93,8 +69,8 @@ def decide(people: Mapping[str, int], cluster: Cluster) -> Decision:
     """Given people with the uids of users.yml, return whose homes are moved. Of a person all homes go, or none."""
     left: dict[str, str] = {}
     why: dict[str, str] = {}
-    fetch: dict[str, list[Home]] = {}
-    finish: list[Home] = []
+    fetch: dict[str, list[MovedHome]] = {}
+    finish: list[MovedHome] = []
     for name, uid in sorted(people.items()):
         finish += _unfinished(name, uid, cluster)
         homes = _to_fetch(name, cluster)
@@ -121,9 +97,14 @@ def decide(people: Mapping[str, int], cluster: Cluster) -> Decision:
     return Decision(tuple(one for own in fetch.values() for one in own), tuple(finish), left, why, tuple(notes))
 
 
-def _home(name: str, uid: int, host: str, move: Move, found: Answer) -> Home:
-    return Home(name, uid, host, move.main == host, move.main is None, found["device"], found["inode"], found["files"],
-                found["bytes"])  # fmt: skip
+def _home(name: str, uid: int, host: str, move: Move, found: Answer) -> MovedHome:
+    of_node = found["device"], found["inode"], "begun", "", found["files"], found["bytes"]
+    return MovedHome(name, uid, host, move.main == host, move.main is None, *of_node)
+
+
+def get_home(found: Answer) -> MovedHome:
+    """Given a home as the storage host reports it, return it."""
+    return MovedHome(**{one.name: found[one.name] for one in fields(MovedHome)})
 
 
 def _to_fetch(name: str, cluster: Cluster) -> dict[str, Answer]:
@@ -132,12 +113,11 @@ def _to_fetch(name: str, cluster: Cluster) -> dict[str, Answer]:
     return {host: home for host, home in cluster.has(name).items() if not records.get(host, {}).get("placed")}
 
 
-def _unfinished(name: str, uid: int, cluster: Cluster) -> Iterator[Home]:
+def _unfinished(name: str, uid: int, cluster: Cluster) -> Iterator[MovedHome]:
     """Homes that are at their place on the storage host while the old ones are not set aside, or not known to be."""
     for host, one in cluster.records(name).items():
         if one.get("placed") and one["step"] != "aside" and host in cluster.nodes:
-            yield Home(name, uid, host, one["main"], one["there"], one["device"], one["inode"], one["files"],
-                       one["bytes"], one["checksum"])  # fmt: skip
+            yield replace(get_home(one), uid=uid)
 
 
 def _anything(name: str, cluster: Cluster) -> bool:
@@ -221,11 +201,11 @@ def _clash(name: str, move: Move, homes: Mapping[str, Answer], cluster: Cluster)
     return None
 
 
-def _size(homes: Collection[Home]) -> int:
+def _size(homes: Collection[MovedHome]) -> int:
     return sum(one.bytes for one in homes)
 
 
-def _without_room(fetch: Mapping[str, list[Home]], cluster: Cluster, left: dict[str, str]) -> list[str]:
+def _without_room(fetch: Mapping[str, list[MovedHome]], cluster: Cluster, left: dict[str, str]) -> list[str]:
     """Who would have more than they may, or for whom there is no room beside those who have less."""
     gone, free = [], int(cluster.storage["free"])
     for name, homes in sorted(fetch.items(), key=lambda one: (_size(one[1]), one[0])):
@@ -247,7 +227,7 @@ def _without_room(fetch: Mapping[str, list[Home]], cluster: Cluster, left: dict[
     return gone
 
 
-def _notes(fetch: Mapping[str, list[Home]], cluster: Cluster) -> Iterator[str]:
+def _notes(fetch: Mapping[str, list[MovedHome]], cluster: Cluster) -> Iterator[str]:
     yield from (f"{host}: {answer['note']}" for host, answer in sorted(cluster.nodes.items()) if answer["note"])
     for host, answer in [*sorted(cluster.nodes.items()), (cluster.server, cluster.storage)]:
         for name, words in sorted(answer["busy"].items()):
@@ -257,7 +237,7 @@ def _notes(fetch: Mapping[str, list[Home]], cluster: Cluster) -> Iterator[str]:
                 )
 
 
-def steps(home: Home, why: str) -> str:
+def steps(home: MovedHome, why: str) -> str:
     """What happens to a home, in words."""
     size = f"{counted(home.files, 'file')}, {size_words(home.bytes)}"
     if home.main:

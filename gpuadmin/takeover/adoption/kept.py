@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import fields
 from typing import Any
 
-from gpuadmin.ansible.shapes.adoption import KeptAccount
+from gpuadmin.common.records.adoption import KeptAccount
 from gpuadmin.takeover.adoption.seen import Host
 
 _WHOM = re.compile(r"sudo for (.+) in /")
@@ -25,7 +26,7 @@ def kept(host: Host) -> dict[str, Any]:
     return {
         "accounts": None
         if accounts is None
-        else [{name: one[name] for name in KeptAccount.__annotations__} for one in accounts],
+        else [{field.name: one[field.name] for field in fields(KeptAccount)} for one in accounts],
         "groups": host.part("groups"),
         "subids": host.part("subids"),
         "sources": None if directory is None else directory["sources"],

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import answering
-from ansible_collections.gpuadmin.node.plugins.module_utils import power as node_power
-from ansible_collections.gpuadmin.node.plugins.module_utils import status as node_status
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect as node_diagnosis
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.documents import to_plain
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import look as node_gpus
+from ansible_collections.gpuadmin.node.plugins.module_utils.host import shutdown as node_power
+from ansible_collections.gpuadmin.node.plugins.module_utils.host import status as node_status
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import term_facts
 from hypothesis import given, settings
@@ -352,7 +352,7 @@ def _move_homes(found: RunResult) -> None:
         cluster = home_plan.Cluster({one: said for one, said in known.items() if one != host}, host, answer)
         decision = home_plan.decide({"minji": 20001, "jiho": 20002}, cluster)
         json_text([home_plan.steps(one, decision.why.get(one.name, "")) for one in decision.fetch])
-        json_text([one.part("") for one in (*decision.fetch, *decision.finish)])
+        json_text([vars(one) for one in (*decision.fetch, *decision.finish, *map(home_plan.get_home, answer["parts"]))])
     json_text([dict(found.reported("moved")), dict(found.reported("move_key"))])
 
 
@@ -516,8 +516,8 @@ def test_every_report_that_is_read_has_a_shape() -> None:
 def test_what_this_very_machine_says_is_understood() -> None:
     """Node code, run here: no report of an honest host is refused for a field that only tests have."""
     look: Any = {"uid_first": 20000, "uid_last": 29999}
-    parsed("status", node_status.collect(**look, disks={"homes": "/"}, node=True))
-    parsed("power", node_power.collect(node=True, **look))
+    parsed("status", to_plain(node_status.collect(**look, disks={"homes": "/"}, node=True)))
+    parsed("power", to_plain(node_power.collect(node=True, **look)))
     parsed("command", answering.answer("echo a; exit 3"))
     seen = node_gpus.look(seconds=5)
     parsed("gpus", {**seen.to_report(), "answering": 0, "broken": [], "worse": []})

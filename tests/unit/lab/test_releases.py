@@ -29,7 +29,7 @@ def test_two_releases_of_one_host_are_refused() -> None:
         parse(["12", "13"])
 
 
-def numbers(wanted: list[hosts.Wanted]) -> dict[str, int]:
+def numbers(wanted: list[state.Wanted]) -> dict[str, int]:
     return {one.name: one.release for one in wanted}
 
 
@@ -121,7 +121,7 @@ def test_what_a_release_needs_is_asked_for_before_the_image_of_another_is_made(
     monkeypatch.setattr(image, "cache_directory", lambda: tmp_path)
     monkeypatch.setattr(image, "ensure_light", lambda _progress, release: made.append(release))
     lab = state.Lab("default", 1024, 2000, light=True)
-    wanted = [hosts.Wanted(f"node{number}", "node", "", release=number) for number in ("13", "24.04")]
+    wanted = [state.Wanted(f"node{number}", "node", "", release=number) for number in ("13", "24.04")]
     with pytest.raises(GpuadminError, match="ubuntu-keyring"):
         cluster._ensure_base_images(lab, wanted, Progress())
     assert made == []

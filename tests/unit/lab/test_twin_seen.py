@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.documents import to_plain
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
 
 from gpuadmin.config.load import load_site
@@ -71,16 +72,16 @@ def seen_again(root: Path, before: Host) -> Host:
     units = [one.name for one in (root / "etc/systemd/system").glob("*.service")]
     found = {
         "accounts": accounts.accounts(place), "groups": accounts.groups(place), "subids": accounts.subids(place),
-        "directory": {"sources": accounts.directory(place)["sources"], "accounts": []},
+        "directory": {"sources": accounts.directory(place).sources, "accounts": []},
         "homes": [
-            {**one, "fstype": "ext4", "source": "/dev/sda1", "mounted": False, "network": False}
+            {**vars(one), "fstype": "ext4", "source": "/dev/sda1", "mounted": False, "network": False}
             for one in looked.homes(place)
         ],
         "keys": looked.keys(place), "docker": machine.docker(place), "exports": machine.exports(place),
         "services": {"active": sorted(units), "repositories": []}, "sudo": machine.sudo(place),
-        "sshd": {**before.part("sshd"), "include": machine.sshd(place)["include"]},
+        "sshd": {**before.part("sshd"), "include": machine.sshd(place).include},
     }  # fmt: skip
-    return Host(before.name, {**before.answer, **found})
+    return Host(before.name, {**before.answer, **to_plain(found)})
 
 
 def what(found: Any) -> set[tuple[str, tuple[str, ...], tuple[str, ...]]]:

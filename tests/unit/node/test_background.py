@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups import jobs 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished, program
 
+from gpuadmin.common.records.backups import BackupOrder
 from tests.support.storage import Storage, mounted
 
 SLOW = {"command": ["sh", "-c", "sleep 1; echo done"]}
@@ -68,22 +69,22 @@ def test_long_work_survives_who_started_it(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", tmp_path / "srv", 256) as point:
         storage = Storage(point)
         storage.home("minji", 20001)
-        arguments = asdict(storage.request())
+        order = storage.request()
         systemd = Systemd()
 
-        def make(given: dict[str, Any], wait: float | None = None) -> Any:
+        def make(given: BackupOrder, wait: float | None = None) -> Any:
             base = str(tmp_path / "run")
             return background.perform("make", work.make_backup, given, run=systemd, systemd=True, base=base, wait=wait)
 
         with pytest.raises(NodeError, match="still working"):
-            make(arguments, wait=0)
+            make(order, wait=0)
         with pytest.raises(NodeError, match="still runs another job"):
-            make({**arguments, "name": "x"})
-        done = make(arguments)
+            make(replace(order, name="x"))
+        done = make(order)
         assert done["homes"]["minji"]["verified"]
         assert systemd.started == 1
         with pytest.raises(NodeError, match="is not a name for a backup"):
-            make({**arguments, "name": "x"})
+            make(replace(order, name="x"))
         assert systemd.started == 2
 
 

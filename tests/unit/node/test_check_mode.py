@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import background
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin import Observed
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set, pruning
 from ansible_collections.gpuadmin.node.plugins.module_utils.documents import to_plain
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access, sessions, terminals
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import stopping
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import admin_account
 
 from tests.support.operations import ask
 from tests.support.sites import public_key
@@ -82,25 +82,13 @@ def test_check_mode_prunes_and_wipes_nothing(tmp_path: Path, begun: list[str], m
     assert begun == []
 
 
-@pytest.mark.holds("check mode renumbers nobody")
-@pytest.mark.parametrize("step", ["close", "arm", "open", "give-up"])
-def test_check_mode_renumbers_nobody(step: str, tmp_path: Path, begun: list[str]) -> None:
-    people = [{"name": "minji", "uid": 20001}]
-    expected = {"minji": [1001, 20001]}
-    document = {"step": step, "people": people, "expected": expected, "state_directory": str(tmp_path / "state")}
-    found = look("renumber", document)
-    assert found["operations"] == (["minji: uid 1001 becomes 20001"] if step == "arm" else [])
-    assert begun == []
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_only_what_was_shown_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the plan and the work another set may have become old enough."""
     given: list[Any] = []
     monkeypatch.setattr(background, "perform", lambda *arguments, **_more: given.append(arguments[2]))
     monkeypatch.setattr(pruning, "expired", lambda *_: [FIRST])
     ask("backup", {"action": "prune", "directory": "/x"})
-    assert [one["only"] for one in given] == [[FIRST]]
+    assert [one.only for one in given] == [[FIRST]]
 
 
 @pytest.mark.btrfs
@@ -177,8 +165,8 @@ def test_check_mode_tells_nobody_and_ends_nothing(monkeypatch: pytest.MonkeyPatc
 
 def test_check_mode_makes_no_admin_account(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
-    monkeypatch.setattr(admin_account, "execute", lambda *given: made.append(given))
-    monkeypatch.setattr(admin_account, "observe", lambda wanted: Observed())
+    monkeypatch.setattr(operations, "execute", lambda *given: made.append(given))
+    monkeypatch.setattr(operations, "observe", lambda wanted: Observed())
     wanted = {"name": "gpuadmin", "uid": 900, "home": "/var/home/gpuadmin", "key": public_key("admin"),
               "homes": "/home", "uid_first": 20000, "uid_last": 49999}  # fmt: skip
     answer = look("admin_account", wanted)

@@ -251,8 +251,8 @@ def test_what_ran_is_compiled_after_it_and_nothing_else(library: Path, tmp_path:
     compiling(ours / "compiling")
     names = {path.name.partition(".")[0] for path in ours.glob("__pycache__/*.pyc")}
     assert {"operation", "documents", "compiled", "code_cache"} <= names
-    ran = {path.name.partition(".")[0] for path in ours.glob("operations/__pycache__/*.pyc")}
-    assert ran == {"__init__", "files"}
+    ran = {path.name.partition(".")[0] for path in ours.glob("root/__pycache__/*.pyc")}
+    assert ran == {"__init__", "guard", "operations", "session", "tree"}
     assert not names & {"background", "btrfs"}, "what was not loaded is not compiled"
     before = {path: path.stat().st_mtime_ns for path in library.rglob("*.pyc")}
     assert called("files", library, wanted, check=False)["operations"] == []

@@ -15,9 +15,9 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.documents import ent
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from hypothesis import given, strategies
 
-from tests.support.operations import modules
+from tests.support.operations import find_operations
 
-OPERATIONS = modules()
+OPERATIONS = find_operations()
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def find_kinds(kind: Any) -> Iterator[type]:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_each_operation_says_what_it_takes(name: str) -> None:
     """Each type can be told, and a document that is odd is a sentence and no traceback."""
-    found = OPERATIONS[name].Document
+    found = OPERATIONS[name].document
     assert found.__doc__
     # Python 3.9 cannot evaluate the types of fields otherwise
     assert [(kind, one.name) for kind in find_kinds(found) for one in fields(kind) if " | " in str(one.type)] == []

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, reconcile, tried
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, reconcile
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 
 from tests.support.gated_host import GatedHost, gated_host
@@ -14,7 +14,7 @@ from tests.support.gated_host import GatedHost, gated_host
 ENDS = Grant("a1", "minji", 20000, ["0"], 1000, 2000, "root@nas")
 STAYS = Grant("b1", "jiho", 30000, ["1"], 1000, 9000, "root@nas")
 #: What has an effect that stays, in no order. Telling systemd happens for each unit.
-EFFECTS = ((grants, "delete"), (reconcile, "apply"), (reconcile, "_remember"), (tried, "write"))
+EFFECTS = ((grants, "delete"), (reconcile, "apply"), (reconcile, "_remember"), (gate, "write_trial"))
 
 
 class KilledError(BaseException):

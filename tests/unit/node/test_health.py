@@ -7,6 +7,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import health
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
+from gpuadmin.common.records.hosts import Disk
 from gpuadmin.common.waiting import FULL
 from tests.support.fake_slurm import slurm
 
@@ -31,10 +32,10 @@ class Node:
         monkeypatch.setattr(health, "disk", self._disk)
         monkeypatch.setattr(health.os, "statvfs", self._statvfs)
 
-    def _disk(self, path: str) -> dict[str, object]:
+    def _disk(self, path: str) -> Disk:
         if path not in self.free:
             raise NodeError(f"{path} is on no disk of this host (nfs4)")
-        return {"mount": path, "bytes": DISK, "free": self.free[path]}
+        return Disk(path, path, DISK, self.free[path])
 
     def _statvfs(self, path: str) -> os.statvfs_result:
         whole, free = self.inodes if path == "/local" else (0, 0)

@@ -14,7 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.logins import access
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes as wipe
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import leftovers
 
-from gpuadmin.common.records.backups import RestoreOrder
+from gpuadmin.common.records.backups import BackupHost, BackupOrder, RestoreOrder
 from tests.support.storage import FIRST, MINJI, Storage
 
 SECOND = "20261222T010203Z-daily"
@@ -34,7 +34,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-REMOTE = {"host": "other", "address": "127.0.0.1", "port": 1, "key": "/k", "known_hosts": "/h"}
+REMOTE = BackupHost("other", "127.0.0.1", "/k", "/h", port=1)
 
 
 @pytest.mark.holds(
@@ -73,7 +73,7 @@ def test_homes_go_and_backups_are_made_under_their_locks(storage: Storage, reque
     storage.home(*MINJI)
     storage.backup()
     asked: list[str] = request.getfixturevalue("taken")
-    copy = {"remote": REMOTE, "name": FIRST, "directory": str(storage.directory)}
+    copy = BackupOrder(str(storage.directory), name=FIRST, remote=REMOTE)
     for changes in (lambda: storage.wipe(MINJI), lambda: storage.backup(SECOND), lambda: work.copy_backup(copy)):
         with pytest.raises(NodeError, match="is held"):
             changes()

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import sshd_keys
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import files
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import sshd_keys as operation
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins import operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
 from ansible_collections.gpuadmin.node.plugins.module_utils.sshd_settings import (
     ask_sshd,
@@ -19,6 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.sshd_settings import
     reads_directory,
 )
 
+from gpuadmin.common.records.files import FilesOrder
 from tests.support.failing import raising
 
 OURS, SITE = "10-gpuadmin.conf", "/var/lib/gpuadmin/keys/%u"
@@ -183,11 +183,11 @@ def test_a_host_that_does_not_read_the_directory(host: Host) -> None:
 
 
 def test_the_operation_writes_the_file_and_has_sshd_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[files.Document, bool]] = []
-    monkeypatch.setattr(operation, "plan_text", lambda: "text")
-    monkeypatch.setattr(operation, "os_release", lambda: {"ID": "rocky", "ID_LIKE": "rhel"})
-    monkeypatch.setattr(operation.files, "operate", lambda document, check: asked.append((document, check)))
-    operation.operate(operation.Document(), True)
+    asked: list[tuple[FilesOrder, bool]] = []
+    monkeypatch.setattr(sshd_keys, "plan_text", lambda: "text")
+    monkeypatch.setattr(operations, "os_release", lambda: {"ID": "rocky", "ID_LIKE": "rhel"})
+    monkeypatch.setattr(operations, "ensure_files", lambda document, check: asked.append((document, check)))
+    operations.ensure_sshd_keys(operations.SshdKeys(), True)
     ((document, check),) = asked
     assert check
     assert [(one.path, one.content) for one in document.files] == [(f"/etc/ssh/sshd_config.d/{OURS}", "text")]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpuadmin.answers import Answers
+from gpuadmin.common.records.moving import MovedHome
 from gpuadmin.common.text import listed
 from gpuadmin.errors import ConfigError
 from gpuadmin.results import RunResult
@@ -42,12 +43,12 @@ class Moving:
         """What other hosts of the site connect to."""
         return next(one.cluster_address for one in self.session.site.inventory.hosts if one.name == host)
 
-    def document(self, host: str, step: str, **more: Any) -> dict[str, Any]:
-        homes, serves = self.session.site.settings.homes, host == self.server
+    def document(self, host: str, step: str, homes: Iterable[MovedHome] = (), **more: Any) -> dict[str, Any]:
+        shared, serves = self.session.site.settings.homes, host == self.server
         return {
-            "step": step, "path": homes.export if serves else homes.path, "serves": serves, "people": [], "parts": [],
-            "old": [], "nodes": {}, "key": "", "skeleton": homes.skeleton, "run_id": self.session.run_id, "done": [],
-            **more,
+            "step": step, "path": shared.export if serves else shared.path, "serves": serves, "people": [],
+            "homes": [vars(one) for one in homes], "nodes": {}, "key": "", "skeleton": shared.skeleton,
+            "run_id": self.session.run_id, "done": [], **more,
         }  # fmt: skip
 
     def look(self, documents: Documents, what: str, of: str = "moving") -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.bounded import read_small
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -15,6 +15,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.accounts 
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import look
 from ansible_collections.gpuadmin.node.plugins.module_utils.textdb import Table, decode, encode, members, number
+
+from gpuadmin.common.records.adoption import Account, Directory, Elsewhere, Group, Range, Subids
 
 from ..renumbering import journal
 from ..renumbering.accounts import CLOSED_SINCE
@@ -25,7 +27,7 @@ FIRST = 1000  # the first uid that useradd(8) gives by itself
 FILES = frozenset(("files", "compat", "systemd", "altfiles", "cache"))
 
 
-def accounts(place: Place) -> list[dict[str, Any]]:
+def accounts(place: Place) -> list[Account]:
     """Everybody in passwd, with what shadow says of their password: a word for its state, and the day of the end.
 
     A hash is read, because it is in the same line, and only how its field begins is looked at. ``closed``: the verb
@@ -40,27 +42,20 @@ def accounts(place: Place) -> list[dict[str, Any]]:
     for fields in _table(place, "passwd").entries()[: bounds.MOST]:
         login, _, uid, gid, gecos, home, shell = fields
         secret: Sequence[str] | None = None if shadow is None else shadow.get(login)
-        verb = ""
+        verb: Any = ""
         # guard: an end that gpuadmin has set for a while is nobody's last day
         if secret is not None and secret[7] == CLOSED_SINCE and login in closed:
             verb, secret = closed[login]
-        found.append(
-            {
-                "name": bounds.name(login),
-                "uid": number(uid),
-                "gid": number(gid),
-                "gecos": bounds.line(decode_gecos(gecos)),
-                "home": bounds.line(home),
-                "shell": bounds.name(shell),
-                "password": None if shadow is None else state(None if secret is None else secret[1]),
-                "expires": None if secret is None else number(secret[7]),
-                "closed": verb,
-            }
-        )
+        password = None if shadow is None else state(None if secret is None else secret[1])
+        expires = None if secret is None else number(secret[7])
+        found.append(Account(
+            bounds.name(login), number(uid), number(gid), bounds.line(home), bounds.name(shell), password, expires,
+            bounds.line(decode_gecos(gecos)), verb,
+        ))  # fmt: skip
     return found
 
 
-def _closed(place: Place) -> dict[str, tuple[str, Sequence[str]]]:
+def _closed(place: Place) -> dict[str, tuple[Any, Sequence[str]]]:
     """By name, old or new: which verb has closed it, and its line of shadow as it was. Raises NodeError."""
     found = journal.load(place.path(place.state))
     if found is None:
@@ -89,7 +84,7 @@ def decode_gecos(text: str) -> str:
     return korean if beyond and all("가" <= one <= "힣" for one in beyond) else data.decode("utf-8", "replace")
 
 
-def state(field: str | None) -> str:
+def state(field: str | None) -> Literal["set", "none", "locked", "empty", "missing"]:
     """Given the second field of shadow, return what it is: never the field itself."""
     if field is None:
         return "missing"
@@ -102,23 +97,23 @@ def state(field: str | None) -> str:
     )
 
 
-def groups(place: Place) -> list[dict[str, Any]]:
+def groups(place: Place) -> list[Group]:
     """Groups with a gid of people's, and those that are as good as root."""
     found = []
     for group, _, gid, named in _table(place, "group").entries()[: bounds.MOST]:
         value = number(gid)
         if group in GROUPS or (value is not None and value >= FIRST):
             who = [bounds.name(one) for one in members(named)[: bounds.MOST]]
-            found.append({"name": bounds.name(group), "gid": value, "members": who})
+            found.append(Group(bounds.name(group), value, who))
     return found
 
 
-def subids(place: Place) -> dict[str, list[dict[str, Any]]]:
-    """The ranges of subuid and subgid, in the order of the files; `start` is None for a line that is not a range."""
-    return {kind: list(_ranges(place, kind)) for kind in ("subuid", "subgid")}
+def subids(place: Place) -> Subids:
+    """The ranges of subuid and subgid, in the order of the files."""
+    return Subids(list(_ranges(place, "subuid")), list(_ranges(place, "subgid")))
 
 
-def _ranges(place: Place, kind: str) -> Iterator[dict[str, Any]]:
+def _ranges(place: Place, kind: str) -> Iterator[Range]:
     try:
         text = read_small(place.path(f"/etc/{kind}"), most=bounds.FILE).decode("utf-8", "replace")
     except FileNotFoundError:
@@ -130,28 +125,26 @@ def _ranges(place: Place, kind: str) -> Iterator[dict[str, Any]]:
         whole = len(parts) == 3
         start, count = (number(parts[1]), number(parts[2])) if whole else (None, None)
         if start is None or count is None:
-            yield {"name": bounds.line(line), "start": None, "count": None}
+            yield Range(bounds.line(line), None, None)
         else:
-            yield {"name": bounds.name(parts[0]), "start": start, "count": count}
+            yield Range(bounds.name(parts[0]), start, count)
 
 
-def directory(place: Place) -> dict[str, Any]:
-    """``sources``: where names come from beside this host's files; ``accounts``: whom getent lists of them.
-
-    Many directories answer no listing: then there are none, though people log in.
-    """
+def directory(place: Place) -> Directory:
+    """Sources of names beside this host's files. Many answer no listing: then they have no accounts, though people
+    log in."""
     sources = [one for one in _sources(place) if one not in FILES]
-    found: list[dict[str, Any]] = []
+    found: list[Elsewhere] = []
     if sources and place.root == "/":
         local = {fields[0] for fields in _table(place, "passwd").entries()}
         for line in look(("getent", "passwd")).stdout.splitlines():
             fields = line.split(":")
             uid = number(fields[2]) if len(fields) == 7 else None
             if uid is not None and FIRST <= uid != NOT_PEOPLE and fields[0] not in local:
-                found.append({"name": bounds.name(fields[0]), "uid": uid})
+                found.append(Elsewhere(bounds.name(fields[0]), uid))
             if len(found) == bounds.MOST:
                 break
-    return {"sources": [bounds.name(one) for one in sources[: bounds.MOST_OF_ONE]], "accounts": found}
+    return Directory([bounds.name(one) for one in sources[: bounds.MOST_OF_ONE]], found)
 
 
 def _sources(place: Place) -> list[str]:

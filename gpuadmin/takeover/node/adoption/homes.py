@@ -33,6 +33,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.sshd impo
 from ansible_collections.gpuadmin.node.plugins.module_utils.sshd_settings import ask_sshd, expand_pattern, key_patterns
 
 from gpuadmin.common.names import KEY_TYPES
+from gpuadmin.common.records.adoption import Account, Entry, Homes, Keys, Link, Optioned
 
 from . import bounds
 from .accounts import FIRST, NOT_PEOPLE, accounts
@@ -48,33 +49,31 @@ SECONDS, TOTAL = 1.0, 6.0  # that one home, and that all of a directory may take
 _OPTION = re.compile(r'\s*,?([A-Za-z0-9-]+)(?:="(?:[^"\\]|\\.)*")?')
 
 
-def homes(place: Place, text: str | None = None) -> list[dict[str, Any]]:
+def homes(place: Place, text: str | None = None) -> list[Homes]:
     """Each directory that has people's homes: what it is on, and what is in it. ``text``: of mountinfo, for tests."""
     found = []
-    served = [one["path"] for one in exports(place) if one["path"].startswith("/") and one["path"].strip("/")]
-    there = roots([one["home"] for one in people(place)])
+    served = [one.path for one in exports(place) if one.path.startswith("/") and one.path.strip("/")]
+    there = roots([one.home for one in people(place)])
     paths = {place.path(path): path for path in dict.fromkeys([*there, *served[:MOST_EXPORTS]])}
     # an automount mounts now what it is for
     for path, names in in_turn(_names, list(paths), seconds=SECONDS, total=TOTAL):
         mounts = parse_mountinfo(read_mountinfo() if text is None else text)
         under = nearest(paths[path], mounts)
-        found.append(
-            {
-                "path": paths[path],
-                "fstype": bounds.name(under.fstype) if under else None,
-                "source": bounds.line(under.source) if under else None,
-                "mounted": under is not None and under.point == paths[path],
-                # what an automounter mounts below is wherever its map says
-                "network": under is not None and bool(NETWORK.match(under.fstype) or under.fstype == "autofs"),
-                **_entries(place, path, names, mounts),
-            }
-        )
+        found.append(Homes(
+            paths[path],
+            bounds.name(under.fstype) if under else None,
+            bounds.line(under.source) if under else None,
+            under is not None and under.point == paths[path],
+            # what an automounter mounts below is wherever its map says
+            under is not None and bool(NETWORK.match(under.fstype) or under.fstype == "autofs"),
+            *_list_entries(place, path, names, mounts),
+        ))  # fmt: skip
     return found
 
 
-def people(place: Place) -> list[dict[str, Any]]:
+def people(place: Place) -> list[Account]:
     """The accounts with a uid of people's."""
-    return [one for one in accounts(place) if one["uid"] is not None and FIRST <= one["uid"] != NOT_PEOPLE]
+    return [one for one in accounts(place) if one.uid is not None and FIRST <= one.uid != NOT_PEOPLE]
 
 
 def roots(paths: list[str]) -> list[str]:
@@ -97,53 +96,50 @@ def _names(path: str) -> list[str]:
         raise NodeError(str(error.strerror)) from None
 
 
-def _facts(place: Place, path: str) -> dict[str, Any]:
+def _look_at_entry(place: Place, path: str) -> Entry:
     try:
         facts = os.lstat(path)
         kind = _kind(facts.st_mode)
         link = _link(place, path) if kind == "link" else None
     except OSError as error:
         raise NodeError(str(error.strerror)) from None
-    return {"kind": kind, "uid": facts.st_uid, "mode": stat.S_IMODE(facts.st_mode), "problem": None, "link": link}
+    return Entry(_shorten(path), kind, facts.st_uid, None, stat.S_IMODE(facts.st_mode), None, link)
 
 
-def _link(place: Place, path: str) -> dict[str, Any]:
+def _link(place: Place, path: str) -> Link:
     """Where a link leads, and who has the directory that is there."""
     leads = os.readlink(path)
     try:
         facts = os.stat(place.path(leads) if leads.startswith("/") else os.path.join(os.path.dirname(path), leads))
     except OSError:
-        return {"leads": bounds.line(leads), "uid": None}
-    return {"leads": bounds.line(leads), "uid": facts.st_uid if stat.S_ISDIR(facts.st_mode) else None}
+        return Link(bounds.line(leads), None)
+    return Link(bounds.line(leads), facts.st_uid if stat.S_ISDIR(facts.st_mode) else None)
 
 
-def _entries(place: Place, path: str, names: list[str] | Failed, mounts: list[Mount]) -> dict[str, Any]:
-    """What a directory has: ``entries``, ``more`` that are not told, ``problem``."""
+def _list_entries(
+    place: Place, path: str, names: list[str] | Failed, mounts: list[Mount]
+) -> tuple[list[Entry], int, str | None]:
+    """Return the entries of a directory, the number of those that are not told, and the problem."""
     if isinstance(names, Failed):
-        return {"entries": [], "more": 0, "problem": bounds.line(names.why)}
-    listed = sorted(names)[: bounds.MOST]
-    found = [
-        {"name": bounds.name(os.path.basename(one)), "owner": None, **_told(facts)}
-        for one, facts in in_turn(
-            partial(_facts, place),
-            _plain_first([os.path.join(path, one) for one in listed], mounts),
-            seconds=SECONDS,
-            total=TOTAL,
-        )
-    ]
+        return [], 0, bounds.line(names.why)
+    paths = [os.path.join(path, one) for one in sorted(names)[: bounds.MOST]]
+    seen = in_turn(partial(_look_at_entry, place), _plain_first(paths, mounts), seconds=SECONDS, total=TOTAL)
+    found = [_build_entry(where, entry) for where, entry in seen]
     for one in found:
-        owner = None if one["uid"] is None else name_of(one["uid"])
-        one["owner"] = None if owner is None else bounds.name(owner)
-    return {
-        "entries": sorted(found, key=lambda one: str(one["name"])), "more": len(names) - len(listed), "problem": None
-    }  # fmt: skip
+        owner = None if one.uid is None else name_of(one.uid)
+        one.owner = None if owner is None else bounds.name(owner)
+    return sorted(found, key=lambda one: one.name), len(names) - len(paths), None
 
 
-def _told(facts: dict[str, Any] | Failed) -> dict[str, Any]:
+def _build_entry(path: str, seen: Entry | Failed) -> Entry:
     """Anybody can mount something over their own home that root cannot look at, or that never answers (fuse(4))."""
-    if isinstance(facts, Failed):  # guard: what one home does hides no other
-        return {"kind": "unknown", "uid": None, "mode": None, "problem": bounds.line(facts.why), "link": None}
-    return facts
+    if isinstance(seen, Failed):  # guard: what one home does hides no other
+        return Entry(_shorten(path), "unknown", None, None, None, bounds.line(seen.why))
+    return seen
+
+
+def _shorten(path: str) -> str:
+    return bounds.name(os.path.basename(path))
 
 
 def _plain_first(paths: list[str], mounts: list[Mount]) -> list[str]:
@@ -158,36 +154,33 @@ def _upwards(point: str) -> Iterator[str]:
         point = os.path.dirname(point)
 
 
-def _kind(mode: int) -> str:
+def _kind(mode: int) -> Any:
     for is_one, word in ((stat.S_ISDIR, "directory"), (stat.S_ISLNK, "link"), (stat.S_ISREG, "file")):
         if is_one(mode):
             return word
     return "other"
 
 
-def keys(place: Place, text: str | None = None, files: KeyFiles | None = None) -> dict[str, dict[str, Any]]:
-    """Person → their public keys: ``plain`` ones as lines; ``options``, ``odd``: of those that are not told.
-
-    ``files``: the patterns of the files that sshd reads for somebody; None: those that it says.
-    """
+def keys(place: Place, text: str | None = None, files: KeyFiles | None = None) -> dict[str, Keys]:
+    """Person → their public keys. ``files``: the patterns of files that sshd reads for somebody; None: as it says."""
     mounts = parse_mountinfo(read_mountinfo() if text is None else text)
-    whose = {one["name"]: one for one in people(place)[: bounds.MOST]}
-    homes_of = {name: place.path(one["home"]) for name, one in whose.items()}
+    whose = {one.name: one for one in people(place)[: bounds.MOST]}
+    homes_of = {name: place.path(one.home) for name, one in whose.items()}
     last = _plain_first(sorted(set(homes_of.values())), mounts)
     order = {path: number for number, path in enumerate(last)}
     patterns = files or find_key_files(place)
 
-    def look(name: str) -> dict[str, Any]:
-        uid, home = whose[name]["uid"], os.path.join(whose[name]["home"], "")
+    def look(name: str) -> Keys:
+        uid, home = int(whose[name].uid or 0), os.path.join(whose[name].home, "")
         paths = [expand_pattern(pattern, name, uid, home) for pattern in patterns(name)]
         inside = [path[len(home) :].lstrip("/") for path in paths if path.startswith(home)]
-        with acting_as(uid, whose[name]["gid"]):
+        with acting_as(uid, whose[name].gid):
             return of_home(homes_of[name], inside, [place.path(path) for path in paths if not path.startswith(home)])
 
     found = {}
     names = sorted(whose, key=lambda name: order[homes_of[name]])
     for name, answer in in_turn(look, names, seconds=SECONDS, total=TOTAL):
-        found[name] = {**_no_keys(), "problem": bounds.line(answer.why)} if isinstance(answer, Failed) else answer
+        found[name] = Keys([], [], 0, [], bounds.line(answer.why)) if isinstance(answer, Failed) else answer
     return found
 
 
@@ -207,26 +200,22 @@ def find_key_files(place: Place) -> KeyFiles:
     return own if place.root == "/" and matches(place) else lambda _name: common
 
 
-def _no_keys() -> dict[str, Any]:
-    return {"plain": [], "options": [], "odd": 0, "why": [], "problem": None}
-
-
-def of_home(home: str, inside: Sequence[str] = known_keys.USUAL, others: Sequence[str] = ()) -> dict[str, Any]:
+def of_home(home: str, inside: Sequence[str] = known_keys.USUAL, others: Sequence[str] = ()) -> Keys:
     """Somebody's keys: in files of their home, and in ``others`` of the host's.
 
     In a home nothing is followed: a link in place of .ssh is said, and not entered.
     """
-    answer = _no_keys()
+    answer = Keys([], [], 0, [], None)
     for path, directory in [*((one, home) for one in inside), *((one, None) for one in others)]:
         try:
             data = read_small(path) if directory is None else _in_home(directory, path)
         except FileNotFoundError:
             continue
         except (OSError, NodeError) as error:
-            answer["problem"] = bounds.line(error.strerror if isinstance(error, OSError) else error)
+            answer.problem = bounds.line(error.strerror if isinstance(error, OSError) else error)
             continue
         if data.startswith(UTF16) or b"\0" in data:
-            answer["odd"] += 1
+            answer.odd += 1
             _explain(answer, "the file is UTF-16, which sshd does not read")
             continue
         for text in data.decode("utf-8", "replace").split("\n"):
@@ -248,27 +237,27 @@ def _in_home(home: str, path: str) -> bytes:
             os.close(one)
 
 
-def _explain(answer: dict[str, Any], why: str) -> None:
-    if why not in answer["why"] and len(answer["why"]) < MOST_REASONS:
-        answer["why"].append(bounds.name(why))
+def _explain(answer: Keys, why: str) -> None:
+    if why not in answer.why and len(answer.why) < MOST_REASONS:
+        answer.why.append(bounds.name(why))
 
 
-def _sort(line: str, answer: dict[str, Any]) -> None:
+def _sort(line: str, answer: Keys) -> None:
     """Put one line where it belongs. Only what has the form of a public key is told."""
-    if len(answer["plain"]) + len(answer["options"]) + answer["odd"] >= bounds.MOST_OF_ONE:
-        answer["odd"] += 1
+    if len(answer.plain) + len(answer.options) + answer.odd >= bounds.MOST_OF_ONE:
+        answer.odd += 1
         _explain(answer, f"there are more than {bounds.MOST_OF_ONE}")
         return
     plain = " ".join(line.split())
     # guard: of a file of keys only public keys leave a host
     if KEY.match(plain) and known_keys.key(plain)["problem"] is None:
-        answer["plain"].append(plain)
+        answer.plain.append(plain)
         return
     facts = known_keys.key(line)
     if facts["fingerprint"] and facts.get("options"):
-        answer["options"].append({"names": option_names(line), "fingerprint": facts["fingerprint"]})
+        answer.options.append(Optioned(option_names(line), facts["fingerprint"]))
     else:
-        answer["odd"] += 1
+        answer.odd += 1
         _explain(answer, facts["problem"] or "is longer than any key, or its comment is no text")
 
 

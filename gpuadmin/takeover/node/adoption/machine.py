@@ -8,10 +8,9 @@ from __future__ import annotations
 import glob
 import json
 import os
+import platform
 import re
-import sys
 from collections.abc import Callable
-from typing import Any
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.bounded import read_small
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -24,6 +23,19 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.privileges import su
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
 from ansible_collections.gpuadmin.node.plugins.module_utils.sshd_settings import MAIN, reads_directory
 from ansible_collections.gpuadmin.node.plugins.module_utils.system import family, os_release, units
+
+from gpuadmin.common.records.adoption import (
+    Docker,
+    Export,
+    Gpus,
+    Mounted,
+    OnBus,
+    Root,
+    Rule,
+    Services,
+    Sshd,
+    System,
+)
 
 from . import bounds
 
@@ -41,39 +53,29 @@ DOCKER_DATA = "/var/lib/docker"
 _REPOSITORIES = {"docker": "download.docker.com", "nvidia": "developer.download.nvidia.com"}
 
 
-def system(place: Place) -> dict[str, Any]:
+def system(place: Place) -> System:
     release = os_release()
     kernel = os.uname()
-    return {
-        "name": bounds.name(release.get("PRETTY_NAME", "an unknown system")),
-        "id": bounds.name(release.get("ID", "unknown")),
-        "codename": bounds.name(release.get("VERSION_CODENAME", "")),
-        "family": family(release),
-        "hostname": bounds.name(kernel.nodename),
-        "kernel": bounds.name(kernel.release),
-        "python": ".".join(str(part) for part in sys.version_info[:3]),
-        "systemd": os.path.isdir("/run/systemd/system"),
-        "root": os.geteuid() == 0,
-    }
+    words = (("PRETTY_NAME", "an unknown system"), ("ID", "unknown"), ("VERSION_CODENAME", ""))
+    name, ident, codename = (bounds.name(release.get(key, other)) for key, other in words)
+    return System(
+        name, ident, codename, family(release), bounds.name(kernel.nodename), bounds.name(kernel.release),
+        platform.python_version(), os.path.isdir("/run/systemd/system"), os.geteuid() == 0,
+    )  # fmt: skip
 
 
-def file_systems(place: Place, text: str | None = None) -> list[dict[str, Any]]:
+def file_systems(place: Place, text: str | None = None) -> list[Mounted]:
     """Disks and network file systems that are mounted, each mount once. Their size is not asked: it can hang."""
     found = {}
     for mount in parse_mountinfo(read_mountinfo() if text is None else text):
         network = NETWORK.match(mount.fstype) is not None
         if mount.fstype in REAL or network:
-            found[mount.point] = {
-                "point": bounds.line(mount.point),
-                "fstype": bounds.name(mount.fstype),
-                "source": bounds.line(mount.source),
-                "subvolume": bounds.line(mount.root),
-                "network": network,
-            }
+            point, source, subvolume = (bounds.line(one) for one in (mount.point, mount.source, mount.root))
+            found[mount.point] = Mounted(point, bounds.name(mount.fstype), source, subvolume, network)
     return list(found.values())[:200]
 
 
-def exports(place: Place) -> list[dict[str, Any]]:
+def exports(place: Place) -> list[Export]:
     """What /etc/exports and exports.d offer: exports(5), the path and the words after it."""
     found = []
     extra = sorted(glob.glob(f"{place.path('/etc/exports.d')}/*.exports"))
@@ -87,25 +89,25 @@ def exports(place: Place) -> list[dict[str, Any]]:
             match = re.match(r'("[^"]*"|\S+)\s*(.*)', line)
             if match:
                 exported = re.sub(r"\\([0-7]{3})", lambda one: chr(int(one.group(1), 8)), match.group(1).strip('"'))
-                found.append({"path": bounds.line(exported), "clients": bounds.line(match.group(2))})
+                found.append(Export(bounds.line(exported), bounds.line(match.group(2))))
     return found[:200]
 
 
-def docker(place: Place) -> dict[str, Any]:
+def docker(place: Place) -> Docker:
     """Root's Docker: containers and named volumes by the directories that it keeps, none of which is entered."""
     data = find_docker_data(place.path)
     containers = _names(place.path(os.path.join(data, "containers")))
     volumes = _names(place.path(os.path.join(data, "volumes")))
     # Docker names a volume by 64 hex digits where nobody has named it
     named = None if volumes is None else [one for one in volumes if not re.fullmatch(r"[0-9a-f]{64}", one)]
-    return {
-        "data": bounds.line(data),
-        "containers": None if containers is None else len(containers),
-        "volumes": None if named is None else [bounds.name(one) for one in named[: bounds.MOST_OF_ONE]],
-        "volume_count": None if volumes is None else len(volumes),
-        "program": os.path.exists(place.path("/usr/bin/dockerd")),
-        "lingering": [bounds.name(one) for one in (_names(place.path("/var/lib/systemd/linger")) or [])][: bounds.MOST],
-    }
+    return Docker(
+        bounds.line(data),
+        None if containers is None else len(containers),
+        None if named is None else [bounds.name(one) for one in named[: bounds.MOST_OF_ONE]],
+        None if volumes is None else len(volumes),
+        os.path.exists(place.path("/usr/bin/dockerd")),
+        [bounds.name(one) for one in (_names(place.path("/var/lib/systemd/linger")) or [])][: bounds.MOST],
+    )
 
 
 def find_docker_data(path: Callable[[str], str]) -> str:
@@ -128,7 +130,7 @@ def _names(path: str) -> list[str] | None:
         return None
 
 
-def gpus(place: Place) -> dict[str, Any]:
+def gpus(place: Place) -> Gpus:
     """GPUs by the bus and by their device files; and the driver's version, where it is loaded."""
     try:
         version = read_small("/proc/driver/nvidia/version").decode("ascii", "replace")
@@ -136,19 +138,16 @@ def gpus(place: Place) -> dict[str, Any]:
         version = ""
     match = re.search(r"\s([0-9]{3}\.[0-9.]+)\s", version)
     devices = [one for one in _names("/dev") or [] if re.fullmatch(r"nvidia[0-9]+", one)]
-    return {
-        "bus": [{"address": one.address, "name": bounds.name(one.name or one.device)} for one in pci.devices()][:64],
-        "devices": len(devices),
-        "driver": match.group(1) if match else None,
-        "model": None if (model := device_files.model()) is None else bounds.name(model),
-    }
+    bus = [OnBus(one.address, bounds.name(one.name or one.device)) for one in pci.devices()][:64]
+    model = device_files.model()
+    return Gpus(bus, len(devices), match.group(1) if match else None, None if model is None else bounds.name(model))
 
 
-def services(place: Place) -> dict[str, Any]:
+def services(place: Place) -> Services:
     """Which of the units that say what a host is for are active, and which package repositories it has."""
     listing = ("systemctl", "--no-legend", "--plain", "--no-pager", "--full", "list-units", "--state=active")
     active = units(listing) if os.path.isdir("/run/systemd/system") else []
-    return {"active": sorted(SERVICES & set(active)), "repositories": repositories(place)}
+    return Services(sorted(SERVICES & set(active)), repositories(place))
 
 
 def repositories(place: Place) -> list[str]:
@@ -167,13 +166,13 @@ def repositories(place: Place) -> list[str]:
     return sorted(found)
 
 
-def sudo(place: Place) -> list[dict[str, str]]:
+def sudo(place: Place) -> list[Rule]:
     """sudo's rules beside those that distributions bring."""
     found = sudo_rules.sudo(place)
-    return [{"key": bounds.line(one.key), "words": bounds.line(one.words)} for one in found[: bounds.MOST_OF_ONE]]
+    return [Rule(bounds.line(one.key), bounds.line(one.words)) for one in found[: bounds.MOST_OF_ONE]]
 
 
-def sshd(place: Place) -> dict[str, Any]:
+def sshd(place: Place) -> Sshd:
     """Whether sshd reads the directory that gpuadmin writes to, and its settings in effect (root alone can ask)."""
     settings: dict[str, list[str]] = {}
     problem = None
@@ -181,14 +180,11 @@ def sshd(place: Place) -> dict[str, Any]:
         settings = effective_sshd.effective(place)
     except (OSError, NodeError) as error:
         problem = bounds.line(error)
-    return {
-        "include": reads_directory(place.path(MAIN)),
-        "settings": {name: values[: bounds.MOST_OF_ONE] for name, values in settings.items()},
-        "problem": problem,
-    }
+    few = {name: values[: bounds.MOST_OF_ONE] for name, values in settings.items()}
+    return Sshd(reads_directory(place.path(MAIN)), few, problem)
 
 
-def root(place: Place) -> dict[str, Any]:
+def root(place: Place) -> Root:
     """What of this host's disk does not fit images, in words; nothing of it is mounted or changed."""
     found = layout.examine(looking())
-    return {"problems": [bounds.line(one) for one in found.problems[: bounds.MOST_OF_ONE]]}
+    return Root([bounds.line(one) for one in found.problems[: bounds.MOST_OF_ONE]])

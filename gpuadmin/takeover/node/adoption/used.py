@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import struct
 import time
-from typing import Any
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import look
+
+from gpuadmin.common.records.adoption import Used
 
 from . import bounds
 from .homes import people
@@ -21,18 +22,13 @@ RECENT = 31  # days: where nobody has logged in for longer than that, the file i
 _UNITS = ("systemctl", "--no-pager", "--type=service", "--all", "--property=Id,User", "show", "*")
 
 
-def used(place: Place, text: str | None = None, now: float | None = None) -> dict[str, Any]:
-    """Of people: ``units``, a unit that runs as them; ``idle``, days since their last login (None: not known).
-
-    ``text``: what systemctl says, for tests.
-    """
-    whose = {one["name"]: one["uid"] for one in people(place)[: bounds.MOST]}
+def used(place: Place, text: str | None = None, now: float | None = None) -> Used:
+    """Of people, a unit that runs as them, and the days since their last login. ``text``: of systemctl, for tests."""
+    whose = {one.name: one.uid for one in people(place)[: bounds.MOST] if one.uid is not None}
     if text is None:
         text = look(_UNITS).stdout if os.path.isdir("/run/systemd/system") else ""
-    return {
-        "units": {name: unit for name, unit in units(text).items() if name in whose},
-        "idle": idle(place.path(LASTLOG), whose, time.time() if now is None else now),
-    }
+    owned = {name: unit for name, unit in units(text).items() if name in whose}
+    return Used(owned, idle(place.path(LASTLOG), whose, time.time() if now is None else now))
 
 
 def units(text: str) -> dict[str, str]:

@@ -145,11 +145,11 @@ def drop_key(state: str) -> None:
         unlink_if_there(path)
 
 
-def let_in(host: Host, key: str, path: str, people: Sequence[Mapping[str, Any]]) -> None:
-    """On a node: the key may ask for these homes (name, uid, device, inode) below ``path``, and for nothing else."""
+def let_in(host: Host, key: str, path: str, homes: Sequence[record.Part]) -> None:
+    """On a node: the key may ask for these homes below ``path``, and for nothing else."""
     state = host.path(host.state)
     record.make(state)
-    text = json.dumps({"path": path, "people": list(people)})
+    text = json.dumps({"path": path, "homes": list(homes)}, default=vars)
     write_atomic(os.path.join(record.directory(state), serving.ALLOWED), text.encode(), mode=0o600)
     # a node that was never provisioned keeps no code
     code = os.path.join(record.directory(state), CODE)

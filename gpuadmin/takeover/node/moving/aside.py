@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import open_directory
@@ -19,20 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.purge import purge
 from ansible_collections.gpuadmin.node.plugins.module_utils.renaming import rename_new
 
 from . import place, record, serving
-
-
-@dataclass(frozen=True)
-class Old:
-    """A home that was moved away: which directory it was, and the checksum of its manifest.
-
-    ``device`` is of one boot alone (btrfs counts from the start), so it says nothing afterwards: inode and manifest do.
-    """
-
-    name: str
-    uid: int
-    device: int
-    inode: int
-    checksum: str
+from .record import Part
 
 
 def _where(state: str, name: str) -> str:
@@ -41,8 +27,11 @@ def _where(state: str, name: str) -> str:
     return os.path.join(record.directory(state), f"{name}.aside.json")
 
 
-def _noted(state: str, old: Old) -> dict[str, Any] | None:
-    """Where the old home was put, as this host has written it down; None: it has not."""
+def _noted(state: str, old: Part) -> dict[str, Any] | None:
+    """Where the old home was put, as this host has written it down; None: it has not.
+
+    The inode says which one it was. The device does not: it is of one boot alone (btrfs counts from the start).
+    """
     data = read_bytes(_where(state, old.name))
     try:
         found: dict[str, Any] | None = None if data is None else json.loads(data)
@@ -51,7 +40,7 @@ def _noted(state: str, old: Old) -> dict[str, Any] | None:
         raise NodeError(f"{_where(state, old.name)} is damaged: {error}") from None
 
 
-def _note(state: str, old: Old, where: str | None) -> None:
+def _note(state: str, old: Part, where: str | None) -> None:
     text = json.dumps({"inode": old.inode, "where": where})
     write_atomic(_where(state, old.name), text.encode() + b"\n", mode=0o600)
 
@@ -70,7 +59,7 @@ def _opened(where: str) -> Iterator[int]:
         os.close(above)
 
 
-def _unchanged(top: int, state: str, old: Old) -> None:
+def _unchanged(top: int, state: str, old: Part) -> None:
     """Raise NodeError where the open home is not what was compared."""
     new = f"{serving.manifest(state, old.name)}.now"
     budget = Budget(4 * SECONDS, 3 * ENTRIES)
@@ -85,7 +74,7 @@ def _unchanged(top: int, state: str, old: Old) -> None:
         )
 
 
-def set_aside(path: str, state: str, old: Old) -> None:
+def set_aside(path: str, state: str, old: Part) -> None:
     """Rename the old home to where root alone can enter. Done before: nothing."""
     known = _noted(state, old)
     if known is not None and known["where"] is None:  # that one was deleted, and this one has its inode
@@ -109,7 +98,7 @@ def set_aside(path: str, state: str, old: Old) -> None:
     sync_filesystem(where)
 
 
-def put_back(path: str, state: str, old: Old) -> None:
+def put_back(path: str, state: str, old: Part) -> None:
     """Give an old home its name again, where the move of its person is not to be. Never set aside: nothing."""
     known = _noted(state, old)
     if known is None or known["where"] is None:
@@ -122,7 +111,7 @@ def put_back(path: str, state: str, old: Old) -> None:
     sync_filesystem(path)  # guard: nobody is let in before their old home has its name on the disk
 
 
-def discard(path: str, state: str, old: Old) -> dict[str, object]:
+def discard(path: str, state: str, old: Part) -> dict[str, object]:
     """Delete an old home that was set aside. Deleted already: nothing. Raises NodeError for any other directory.
 
     Where it is was written down when it was set aside: by now something else is mounted on ``path``.
@@ -154,11 +143,11 @@ def discard(path: str, state: str, old: Old) -> dict[str, object]:
     return dict(vars(done))
 
 
-def _going(state: str, old: Old) -> str:
+def _going(state: str, old: Part) -> str:
     return os.path.join(record.directory(state), f"{old.name}.{old.inode}.going")
 
 
-def _forget(state: str, old: Old, *, of_now: bool = True) -> None:
+def _forget(state: str, old: Part, *, of_now: bool = True) -> None:
     """What is known of a home that is gone. ``of_now``: as well what was read of the one that has its name."""
     read = (serving.manifest(state, old.name), serving.seen(state, old.name)) if of_now else ()
     for one in (_going(state, old), *read):

@@ -27,13 +27,15 @@ def tasks(arguments: Mapping[str, Any]) -> list[Task]:
     """The homes that a job is about."""
     state = arguments.get("state", STATE)
     found = []
-    for raw in arguments["parts"]:
-        fields = dict(raw)
-        address, size = str(fields.pop("address")), int(fields.pop("size"))
-        command = arguments.get("command") or ssh_command(address, access.key_file(state), access.known_hosts(state))
-        remote = Remote(str(fields["host"]), (*command, *([str(fields["host"])] if arguments.get("command") else ())))
-        found.append(Task(Part(**fields), arguments["root"], remote, size, state, arguments.get("run", RUN)))
-    return sorted(found, key=lambda task: (task.size, task.part.name, task.part.host))
+    for raw in arguments["homes"]:
+        part = Part(**raw)
+        if "command" in arguments:  # of tests
+            command = (*arguments["command"], part.host)
+        else:
+            address = str(arguments["nodes"][part.host]["address"])
+            command = ssh_command(address, access.key_file(state), access.known_hosts(state))
+        found.append(Task(part, arguments["root"], Remote(part.host, command), state, arguments.get("run", RUN)))
+    return sorted(found, key=lambda task: (task.part.bytes, task.part.name, task.part.host))
 
 
 def _people(found: Sequence[Task]) -> dict[str, list[Task]]:

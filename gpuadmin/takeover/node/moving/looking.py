@@ -20,6 +20,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.files import sync_fi
 from ansible_collections.gpuadmin.node.plugins.module_utils.safe_walk import Entry, same_tree, walk
 from ansible_collections.gpuadmin.node.plugins.module_utils.textdb import number
 
+from gpuadmin.common.records.moving import NodeHome, Place
+
 from ..renumbering.accounts import texts
 from ..renumbering.journal import Renumbering
 from ..renumbering.running import busy
@@ -38,10 +40,10 @@ class Asked:
     uid: int
 
 
-def measure(asked: Asked) -> dict[str, Any]:
+def measure(asked: Asked) -> NodeHome:
     """What is in somebody's home on a node: which directory it is, files, bytes, and what cannot be moved."""
     odd: list[str] = []
-    found: dict[str, Any] = {"files": 0, "bytes": 0, "entries": 0}
+    files = size = entries = 0
 
     def enter(entry: Entry, parent: os.stat_result) -> bool:
         inside = same_tree(entry, parent)
@@ -55,20 +57,24 @@ def measure(asked: Asked) -> dict[str, Any]:
 
     with places.opened(asked.path) as homes, places.home(homes, asked.name, asked.uid) as top:
         facts = os.fstat(top)
-        found.update(device=facts.st_dev, inode=facts.st_ino)
-        found["before"] = [os.fsdecode(one) for one in os.listdir(os.fsencode(f"/proc/self/fd/{top}"))
-                           if one.startswith(b"before-")][:100]  # fmt: skip
+        before = _list_before(top)
         links: set[tuple[int, int]] = set()
         for entry in walk(top, enter, budget=Budget(SECONDS, ENTRIES), skip=skipped, again=True):
-            found["entries"] += 1
+            entries += 1
             if stat.S_ISREG(entry.facts.st_mode):
                 key = (entry.facts.st_dev, entry.facts.st_ino)
                 if entry.facts.st_nlink == 1 or key not in links:
-                    found["files"] += 1
-                    found["bytes"] += min(entry.facts.st_size, entry.facts.st_blocks * 512)
+                    files += 1
+                    size += min(entry.facts.st_size, entry.facts.st_blocks * 512)
                 if entry.facts.st_nlink > 1:
                     links.add(key)
-    return {**found, "odd": odd}
+    return NodeHome(facts.st_dev, facts.st_ino, files, size, entries, before, odd)
+
+
+def _list_before(home: int) -> list[str]:
+    """Return the names in an open home that homes of other nodes have, or would have."""
+    names = os.listdir(os.fsencode(f"/proc/self/fd/{home}"))
+    return [os.fsdecode(one) for one in names if one.startswith(b"before-")][:100]
 
 
 def accounts(host: Host, path: str, wanted: Mapping[str, int]) -> dict[str, Any]:
@@ -133,23 +139,22 @@ def _mounted(mount: mounts.Mount) -> str:
     )
 
 
-def _there(homes: int, name: str, uid: int, skeleton: str) -> dict[str, Any]:
-    """What the storage host has at a home's place: none, untouched, or theirs."""
+def _there(homes: int, name: str, uid: int, skeleton: str) -> Place:
+    """What the storage host has at a home's place."""
     try:
         os.stat(name, dir_fd=homes, follow_symlinks=False)
     except FileNotFoundError:
-        return {"kind": "none", "before": []}
+        return Place("none", [])
     with places.home(homes, name, uid) as top:
-        names = os.listdir(os.fsencode(f"/proc/self/fd/{top}"))
-        before = [os.fsdecode(one) for one in names if one.startswith(b"before-")][:100]
+        before = _list_before(top)
         if placing.untouched(top, skeleton, uid):
-            return {"kind": "untouched", "before": before}
+            return Place("untouched", before)
         if os.fstat(top).st_dev != os.fstat(homes).st_dev:  # guard: nobody is kept out for a move that cannot end
             raise NodeError(
                 "their home there is used, and a subvolume or file system of its own: what is moved gets into it by no "
                 "rename; copy it by hand"
             )
-        return {"kind": "theirs", "before": before}
+        return Place("theirs", before)
 
 
 def storage(path: str, wanted: Mapping[str, int], skeleton: str, state: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ansible_collections.gpuadmin.node.plugins.module_utils.documents import parse
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import valid_name
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import (
@@ -20,6 +21,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.files import (
     write_atomic,
 )
 
+from gpuadmin.common.records.moving import MovedHome
+
 DIRECTORY = "move-homes"  # in the state
 FORMAT = 1
 BEGUN, COPIED, CHANGING, PLACED, ASIDE = "begun", "copied", "changing", "placed", "aside"
@@ -27,27 +30,12 @@ LATE = "late"  # what has changed since it was copied took too long: it is copie
 
 
 @dataclass(frozen=True)
-class Part:
-    """One home of a person on one node. ``main``: it becomes the home; else it goes into it as ``before-HOST``.
+class Part(MovedHome):
+    """One home of a person on one node. ``here``: the inode of the copy's top. ``seconds``: that the copy took."""
 
-    ``device`` and ``inode``: which directory it is on the node. ``here``: the inode of the copy's top. ``there``:
-    whether the storage host had a home of theirs already, which stays the home.
-    """
-
-    name: str
-    uid: int
-    host: str
-    main: bool
-    there: bool
-    device: int
-    inode: int
-    step: str = BEGUN
     here: int = 0
-    checksum: str = ""
-    files: int = 0
-    bytes: int = 0
     entries: int = 0
-    seconds: float = 0.0  # that the copy took
+    seconds: float = 0.0
 
     @property
     def before(self) -> str:
@@ -90,7 +78,7 @@ def load(state: str, name: str, host: str) -> Part | None:
         raw: dict[str, Any] = json.loads(data)
         if raw.pop("format") != FORMAT:
             raise NodeError(f"{where} is of another version of gpuadmin: finish with that one (gpuadmin move-homes)")
-        return Part(**raw)
+        return parse(Part, raw, f"{where} is damaged: its home")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NodeError(f"{where} is damaged ({error}): it records where a home is") from None
 

@@ -12,7 +12,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import home_manifest, home_reader, received, sending
@@ -21,6 +21,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.backups.copy_stream 
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.home_manifest import Line, Total, Writer
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.wire import Link, Pulse
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import ENTRIES, SECONDS, unlimited
+from ansible_collections.gpuadmin.node.plugins.module_utils.documents import parse
 from ansible_collections.gpuadmin.node.plugins.module_utils.each import MEMORY, bound_memory
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import (
@@ -33,6 +34,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.paths import RUN, ST
 
 from . import place, record
 from .live import Live
+from .record import Part
 
 ALLOWED = "allowed.json"
 #: Seconds until what a run that was cut off has left here ends: it finds out when it sends the next piece.
@@ -42,24 +44,14 @@ UNKNOWN = "not understood: the storage host may ask for homes that are being mov
 _TAKES = Bounds(reserve=0.0)  # a manifest is small, and a full disk is a reason to move homes
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A home that may be asked for."""
-
-    name: str
-    uid: int
-    device: int
-    inode: int
-
-
-def allowed(state: str) -> tuple[str, Mapping[str, Wanted]]:
+def allowed(state: str) -> tuple[str, Mapping[str, Part]]:
     """Where homes are, and whose may be asked for."""
     data = read_bytes(os.path.join(record.directory(state), ALLOWED))
     if data is None:
         raise NodeError("no home is being moved here")
     try:
         raw: Mapping[str, Any] = json.loads(data)
-        people = [Wanted(**one) for one in raw["people"]]
+        people = [parse(Part, one, "a home") for one in raw["homes"]]
         return str(raw["path"]), {one.name: one for one in people}
     except (KeyError, TypeError) as error:
         raise NodeError(f"{ALLOWED} cannot be read: {error}") from None

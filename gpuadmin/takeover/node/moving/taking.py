@@ -34,21 +34,18 @@ TIMES, LEAST = 4.0, 120.0  # of the copy's seconds, and at the least, that what 
 
 @dataclass(frozen=True)
 class Task:
-    """A home that is fetched. ``size``: bytes that it had when it was looked at. ``run``: where locks are. ``bound``:
-    seconds that it may take; 0: as a home of that size may.
-    """
+    """A home that is fetched. ``run``: where locks are. ``bound``: seconds that it may take; 0: as its size needs."""
 
     part: Part
     root: str
     remote: Remote
-    size: int = 0
     state: str = STATE
     run: str = RUN
     bound: float = 0.0
 
     @property
     def seconds(self) -> float:
-        return self.bound or 4 * SECONDS + 2 * self.size / RATE
+        return self.bound or 4 * SECONDS + 2 * self.part.bytes / RATE
 
     def budget(self) -> Budget:
         return Budget(self.seconds, 3 * ENTRIES)

@@ -12,6 +12,8 @@ from urllib.parse import quote
 from ansible_collections.gpuadmin.node.plugins.module_utils.bounded import short
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
+from gpuadmin.common.records.root_docker import Container, Image, RootDocker, Volume
+
 from . import api, commands, images, survey
 from .api import Daemon
 
@@ -20,31 +22,29 @@ MOST_OF_ONE = 50  # mounts or labels of a container
 LONGEST = 8000  # characters of a command
 
 
-def look(root: Daemon | None) -> dict[str, Any]:
+def look(root: Daemon | None) -> RootDocker:
     """``root``: root's daemon; None: it does not run."""
-    found: dict[str, Any] = {"running": root is not None, "problem": "", "containers": [], "images": [], "volumes": []}
+    found = RootDocker(root is not None, "", [], [], [], None)
     if root is None:
         return found
     info = root.find("/info") or {}
     # guard: a daemon whose ids are shifted is left alone
     if any("userns" in str(one) for one in info.get("SecurityOptions") or []):
-        return {**found, "problem": "root's Docker shifts ids (userns-remap): its volumes cannot be read by their ids"}
+        found.problem = "root's Docker shifts ids (userns-remap): its volumes cannot be read by their ids"
+        return found
     sizes = _sizes(root)
     kinds = {str(one.get("Id")): one for one in root.listed("/images/json")[:MOST]}
-    found["images"] = [
-        {"id": ident, "tags": [short(tag, 300) for tag in images.tags_of(one)][:MOST_OF_ONE],
-         "bytes": int(one.get("Size") or 0)}
-        for ident, one in kinds.items() if images.ID.fullmatch(ident)
-    ]  # fmt: skip
+    for ident, one in kinds.items():
+        if images.ID.fullmatch(ident):
+            tags = [short(tag, 300) for tag in images.tags_of(one)][:MOST_OF_ONE]
+            found.images.append(Image(ident, tags, int(one.get("Size") or 0)))
     for one in root.listed("/containers/json", all="1")[:MOST]:
         container = root.find(f"/containers/{quote(str(one.get('Id')))}/json") or {}
         image = root.find(f"/images/{quote(str(container.get('Image')))}/json") or {}
-        found["containers"].append(_container(root, container, image))
+        found.containers.append(_container(root, container, image))
     for one in ((root.find("/volumes") or {}).get("Volumes") or [])[:MOST]:
         name = str(one.get("Name"))
-        found["volumes"].append(
-            {"name": short(name, 255), "bytes": sizes.get(name, -1), "cannot": short(survey.cannot(one), 300)}
-        )
+        found.volumes.append(Volume(short(name, 255), sizes.get(name, -1), short(survey.cannot(one), 300)))
     return found
 
 
@@ -58,24 +58,18 @@ def _sizes(root: Daemon) -> dict[str, int]:
     return {name: size for name, size in usage if isinstance(size, int)}
 
 
-def _container(root: Daemon, told: Mapping[str, Any], image: Mapping[str, Any]) -> dict[str, Any]:
+def _container(root: Daemon, told: Mapping[str, Any], image: Mapping[str, Any]) -> Container:
     labels = (told.get("Config") or {}).get("Labels") or {}
     mounts = [one for one in told.get("Mounts") or [] if isinstance(one, dict)][:MOST_OF_ONE]
     command, differs = commands.command(told, image), [short(one, 2000) for one in commands.differs(told, image)]
     if len(command) > LONGEST:  # guard: a command that was cut off in the middle is not there to be pasted
         command, differs = "", [*differs, "its command is too long to be printed: docker inspect has it"]
-    return {
-        "id": str(told.get("Id")),
-        "name": short(str(told.get("Name")).lstrip("/"), 255),
-        "image": str(told.get("Image")),
-        "running": (told.get("State") or {}).get("Running") is True,
-        "volumes": [short(str(one.get("Name")), 255) for one in mounts if one.get("Type") == "volume"],
-        "binds": [short(str(one.get("Source")), 1000) for one in mounts if one.get("Type") != "volume"],
-        "labels": [short(f"{key}={value}", 200) for key, value in list(labels.items())[:MOST_OF_ONE]],
-        "changes": _changes(root, str(told.get("Id"))),
-        "command": command,
-        "differs": differs,
-    }
+    volumes = [short(str(one.get("Name")), 255) for one in mounts if one.get("Type") == "volume"]
+    binds = [short(str(one.get("Source")), 1000) for one in mounts if one.get("Type") != "volume"]
+    pairs = [short(f"{key}={value}", 200) for key, value in list(labels.items())[:MOST_OF_ONE]]
+    ident, name, image_id = str(told.get("Id")), short(str(told.get("Name")).lstrip("/"), 255), str(told.get("Image"))
+    running, changes = (told.get("State") or {}).get("Running") is True, _changes(root, ident)
+    return Container(ident, name, image_id, running, volumes, binds, pairs, changes, command, differs)
 
 
 def _changes(root: Daemon, ident: str) -> int:

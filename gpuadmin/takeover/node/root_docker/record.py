@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import valid_name
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import make_directory, read_bytes, write_atomic
+
+from gpuadmin.common.records import root_docker
 
 DIRECTORY = "move-docker"  # in the state
 FORMAT = 1
@@ -17,27 +19,24 @@ BEGUN, COPIED, DONE = "begun", "copied", "done"
 
 
 @dataclass
-class Volume:
-    """``token``: its label in the person's daemon, by which it is known as ours. ``inode``: of their ``_data``."""
+class Volume(root_docker.CarriedVolume):
+    """``token``: its label in the person's daemon, by which it is known as ours. ``inode``: of their ``_data``.
+
+    ``created``: when root's was, as its daemon says.
+    """
 
     token: str
-    created: str  # when root's was, as its daemon says
-    step: str = BEGUN
+    created: str
     inode: int = 0
     checksum: str = ""
-    files: int = 0
-    bytes: int = 0
 
 
 @dataclass
-class Moved:
-    """All that was carried for somebody. ``images``: id → tags; ``containers``: id → name."""
+class Moved(root_docker.Moved):
+    """All that was carried for somebody."""
 
-    name: str
+    volumes: dict[str, Volume]  # type: ignore[assignment]  # with what only this host knows of each
     uid: int
-    images: dict[str, list[str]] = field(default_factory=dict)
-    volumes: dict[str, Volume] = field(default_factory=dict)
-    containers: dict[str, str] = field(default_factory=dict)
 
     def empty(self) -> bool:
         return not (self.images or self.volumes or self.containers)
@@ -54,13 +53,13 @@ def load(state: str, name: str, uid: int) -> Moved:
     where = _path(state, name)
     data = read_bytes(where)
     if data is None:
-        return Moved(name, uid)
+        return Moved(name, {}, {}, {}, uid)
     try:
         raw: dict[str, Any] = json.loads(data)
         if raw.pop("format") != FORMAT:  # guard: what another version has carried is not taken for ours
             raise NodeError(f"{where} is of another version of gpuadmin")
         volumes = {key: Volume(**value) for key, value in raw.pop("volumes").items()}
-        found = Moved(volumes=volumes, **raw)
+        found = Moved(volumes=volumes, **{"images": {}, "containers": {}, **raw})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NodeError(f"{where} is damaged ({error}): it records what was carried over") from None
     if found.uid != uid:  # guard: what another of the same name had is not discarded

@@ -91,7 +91,7 @@ def carry(root: Daemon, hers: Daemon, who: Person, data: str, moved: Moved, stat
     if noted is None or not _goes_on(who, data, name, noted, where):
         size = survey.needed(where, who)
         token = noted.token if ours and noted is not None else secrets.token_hex(16)
-        noted = moved.volumes[name] = Volume(token, str(told.get("CreatedAt", "")))
+        noted = moved.volumes[name] = Volume(record.BEGUN, 0, 0, token, str(told.get("CreatedAt", "")))
         record.save(state, moved)
         try:
             _copy(who, data, name, where, size)

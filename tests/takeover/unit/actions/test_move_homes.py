@@ -72,15 +72,15 @@ class Hosts:
         if document["step"] == "key":
             return {"move_key": KEY}
         problems = self.problems.get(document["step"], {})
-        quick = document["step"] == "take" and {one["name"] for one in document["parts"]} - self.slow
+        quick = document["step"] == "take" and {one["name"] for one in document["homes"]} - self.slow
         works = bool(quick and not quick <= set(document["done"]))
         parts = [
-            {"name": one["name"], "host": one.get("host", ""), "checksum": "c"}
-            for one in (*document["parts"], *document["old"])
+            {"name": one["name"], "host": one["host"], "checksum": "c"}
+            for one in document["homes"]
             if one["name"] not in problems and not (works and one["name"] in self.slow)
         ]  # fmt: skip
-        mine = {name: why for name, why in problems.items() if name in {one["name"] for one in document["old"]}}
-        problems = mine if document["old"] else problems
+        mine = {name: why for name, why in problems.items() if name in {one["name"] for one in document["homes"]}}
+        problems = mine if document["homes"] and not document["serves"] else problems
         return {"moved": {"parts": parts, "problems": problems, "working": works and bool(self.slow)}}
 
     @property
@@ -221,7 +221,7 @@ def test_discarded_where_the_storage_host_has_what_was_moved(hosts: Hosts, cli: 
     code, _, err = cli("move-homes", "--discard", "--yes")
     assert code == 0, err
     assert hosts.steps == ["look", "compare", "discard", "forget"]
-    assert [one["inode"] for one in hosts.documents[2]["node1"]["old"]] == [7]
+    assert [one["inode"] for one in hosts.documents[2]["node1"]["homes"]] == [7]
 
 
 def test_what_the_storage_host_does_not_have_any_more_is_kept(hosts: Hosts, cli: Cli) -> None:
@@ -256,7 +256,7 @@ def test_a_node_that_says_more_is_gone_than_was_asked_makes_nobody_forgotten(
     monkeypatch.setattr(hosts, "_reports", lambda document: more if document["step"] == "discard" else {})
     code, _, err = cli("move-homes", "--discard", "--yes")
     assert code == 0, err
-    assert hosts.documents[3]["storage1"]["parts"] == [{"name": "minji", "host": "node1"}]
+    assert [(one["name"], one["host"]) for one in hosts.documents[3]["storage1"]["homes"]] == [("minji", "node1")]
 
 
 @pytest.mark.holds("who has a home in two places after a failure is not let in")
@@ -301,7 +301,7 @@ def test_each_person_is_let_in_as_soon_as_theirs_is_done(hosts: Hosts, cli: Cli)
     assert [hosts.opened[0], hosts.opened[-1]] == [["jiho"], ["minji"]]
     asked = [one["storage1"] for one in hosts.documents if one.get("storage1", {}).get("step") == "take"]
     assert [one["done"] for one in asked] == [[], ["jiho"]]
-    assert len({json.dumps([one["parts"], one["run_id"]]) for one in asked}) == 1, "the same job"
+    assert len({json.dumps([one["homes"], one["run_id"]]) for one in asked}) == 1, "the same job"
 
 
 def test_who_is_late_is_left_and_let_in(hosts: Hosts, cli: Cli) -> None:

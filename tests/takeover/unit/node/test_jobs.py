@@ -13,9 +13,9 @@ from gpuadmin.takeover.node.root_docker import jobs as root_docker
 def test_a_unit_finds_the_job_in_its_copy(tmp_path: Path) -> None:
     place = str(tmp_path)
     ship.ship_package(place)
-    for function, arguments in ((moving.tasks, {"parts": []}), (root_docker.carry, {"socket": str(tmp_path / "none")})):
+    for function, arguments in ((moving.tasks, {"homes": []}), (root_docker.carry, {"socket": str(tmp_path / "none")})):
         job = background.Job("x", function, arguments, "x")
-        request = {"start": "1", "module": job.function.__module__, "work": function.__name__, "arguments": arguments}
+        request = {"start": "1", "module": job.function.__module__, "work": function.__name__, "order": arguments}
         background._write(place, background.REQUEST, request)
         subprocess.run(background.command(place), check=False, capture_output=True, cwd="/")
         result = json.loads((tmp_path / background.RESULT).read_text())

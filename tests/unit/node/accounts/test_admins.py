@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import admin, admins
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import admin, admins, operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin import Observed, Wanted
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admin import Place as Directory
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admins import (
@@ -19,7 +19,6 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.admins impo
     sudoers,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import admins as operation
 
 from tests.support.sites import public_key
 
@@ -177,8 +176,10 @@ def test_who_is_refused(host: Path, refused: Admin) -> None:
 
 @pytest.mark.holds("a check makes no admins")
 def test_a_check_makes_nobody(ran: list[str]) -> None:
-    document = operation.Document([Admin("jiwon", 901, [KEY])], people_homes="/home", uid_first=20000, uid_last=49999)
-    planned = operation.operate(document, True)
+    document = operations.AdminsOrder(
+        [Admin("jiwon", 901, [KEY])], people_homes="/home", uid_first=20000, uid_last=49999
+    )
+    planned = operations.converge_admins(document, True)
     assert ran == []
-    assert operation.operate(document, False).operations == planned.operations
+    assert operations.converge_admins(document, False).operations == planned.operations
     assert ran

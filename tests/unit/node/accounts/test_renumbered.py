@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import docker_restart
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import docker_restart, operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host, converge
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import Settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.docker_restart import restart
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.renumbered import PLAN
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import docker_restart as operation
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
 
 from tests.support.operations import ask
@@ -99,7 +98,7 @@ def test_the_operation_in_check_mode(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(check)
         return {"changed": True, "words": "the socket is made again"}
 
-    monkeypatch.setattr(operation, "restart", looked)
+    monkeypatch.setattr(operations, "restart", looked)
     for check in (True, False):
         ask("docker_restart", {"name": "minji", "uid": 20000}, check=check)
     assert asked == [True, False]

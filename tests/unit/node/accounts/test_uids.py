@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import uids
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import directories as homes_utils
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import homes as operation
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import operations
 
 from tests.support.operations import ask
 
@@ -109,7 +109,7 @@ def test_a_uid_that_was_given_twice_gets_one_home(place: tuple[str, str, str], m
         plans.append(homes_utils.compute(request, {}, lambda name, uid: False, refused))
         return plans[-1]
 
-    monkeypatch.setattr(operation, "converge", converge)
+    monkeypatch.setattr(operations, "converge", converge)
     for name, forget, check in (
         ("alice", [], False), ("bob", [], True), ("bob", [], False), ("alice", [], False), ("bob", ["alice"], False),
     ):  # fmt: skip
@@ -131,7 +131,7 @@ def test_no_new_home_has_an_id_that_a_file_may_still_have(
     """Who has a home already was let in: nothing of the old id is left."""
     root, archive, state = place
     monkeypatch.setattr(
-        operation,
+        operations,
         "converge",
         lambda request, refused, check: homes_utils.compute(request, {}, lambda *_: True, refused),
     )
@@ -153,7 +153,7 @@ def test_nothing_is_made_anywhere_for_whom_the_storage_host_refuses(
     root, archive, state = place
     entries = {"seo": homes_utils.Entry("directory", 20009)}
     monkeypatch.setattr(
-        operation,
+        operations,
         "converge",
         lambda request, refused, check: homes_utils.compute(request, entries, lambda *_: False, refused),
     )

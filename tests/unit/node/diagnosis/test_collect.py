@@ -63,7 +63,7 @@ def test_what_this_machine_says_of_itself(tmp_path: Path) -> None:
 
 
 def test_what_is_granted(tmp_path: Path) -> None:
-    subject = Subject(name="minji", uid=20000, root=str(tmp_path), state="/state")
+    subject = Subject(name="minji", uid=20000, root=str(tmp_path), state_directory="/state")
     assert granted(subject) is None, "open to everybody"
     settings = {"access": "granted", "gpus": {"GPU-a": ["/dev/nvidia0"], "GPU-b": ["/dev/nvidia1"]}}
     (tmp_path / "var/lib/gpuadmin").mkdir(parents=True)

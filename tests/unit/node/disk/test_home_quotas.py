@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk import filling, home_quotas, told
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import amount_notices, filling, home_quotas
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import records
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import Amounts, OwnAmounts, Used
@@ -200,7 +200,7 @@ def test_people_are_told_what_the_kernel_counts(storage: Storage, monkeypatch: p
     storage.quotas.used[20001] = 95 * MB
     host = storage.host
     monkeypatch.setattr(home_quotas, "Host", lambda: host)
-    found = told.homes(storage.wanted(), {}, storage.places.state)
+    found = amount_notices.homes(storage.wanted(), {}, storage.places.state)
     assert replace(found["minji"], when=None) == Used(95 * MB, 100_007_936, held=True)
     assert found["jiho"].bytes == 0
 

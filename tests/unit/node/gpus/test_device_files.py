@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import mig_devices
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import mig
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.device_files import all_files, gpus, model
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.gate import Settings
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig import MigDevice
 
 UUIDS = [f"GPU-{n}{n}{n}{n}{n}{n}{n}{n}-0000-0000-0000-000000000000" for n in range(3)]
 
@@ -52,7 +52,7 @@ def test_a_mig_device_that_is_gone_opens_nothing(tmp_path: Path) -> None:
     run = tmp_path / "run/gpuadmin"
     run.mkdir(parents=True)
     files = ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-caps/nvidia-cap13"]
-    mig_devices.write([MigDevice("MIG-a", UUIDS[0], "3g.40gb", files)], str(run))
+    mig.write([MigDevice("MIG-a", UUIDS[0], "3g.40gb", files)], str(run))
     own = part(tmp_path, files, "gi1")
     assert gpus(Settings("granted"), str(tmp_path)) == {UUIDS[0]: files, "MIG-a": files}
     (tmp_path / "proc/driver/nvidia/gpus/0000:b1:00.0/information").write_text(information(UUIDS[0], 1))
@@ -69,7 +69,7 @@ def test_mig_devices_come_behind_the_gpus_and_belong_to_theirs(tmp_path: Path) -
     run.mkdir(parents=True)
     first, second = (["/dev/nvidia0", f"/dev/nvidia-caps/nvidia-cap{gi}", f"/dev/nvidia-caps/nvidia-cap{gi + 1}"]
                      for gi in (12, 21))  # fmt: skip
-    mig_devices.write(
+    mig.write(
         [
             MigDevice("MIG-a", UUIDS[0], "3g.40gb", first),
             MigDevice("MIG-b", UUIDS[0], "4g.40gb", second),
@@ -78,14 +78,14 @@ def test_mig_devices_come_behind_the_gpus_and_belong_to_theirs(tmp_path: Path) -
         ],
         str(run),
     )
-    assert "MIG-bad" not in {one.uuid for one in mig_devices.read(str(run))}
+    assert "MIG-bad" not in {one.uuid for one in mig.read(str(run))}
     part(tmp_path, first, "gi1")
     part(tmp_path, second, "gi2")
     found = gpus(Settings("granted"), str(tmp_path))
     assert found == {UUIDS[0]: [*first, *second[1:]], "MIG-a": first, "MIG-b": second}
     assert next(iter(found)) == UUIDS[0]
     for damaged in ("[1]", "{", '[{"uuid": "MIG-a"}]'):
-        (run / mig_devices.FILE).write_text(damaged)
+        (run / mig.FILE).write_text(damaged)
         assert list(gpus(Settings("granted"), str(tmp_path))) == [UUIDS[0]]
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import cdi, devices
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.judge import Expected, judge
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import look
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Expected, judge, look
 
 from tests.support import fake_nvml
 from tests.support.gpu_node import Node

@@ -1,9 +1,10 @@
-"""The gate's lists: every device group but the GPUs' is allowed, and never is an empty list told alone."""
+"""The gate's text, and what was last tried of it."""
 
 from __future__ import annotations
 
 import json
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -75,3 +76,61 @@ def test_settings_that_are_not_understood(text: str, why: str) -> None:
     with pytest.raises(NodeError, match=why):
         gate.load(text.encode())
     assert gate.load(json.dumps({"access": "open"}).encode()).access == "open"
+
+
+NOW = 10_000.0
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "var/lib/gpuadmin").mkdir(parents=True)
+    (tmp_path / "run/gpuadmin").mkdir(parents=True)
+    (tmp_path / "var/lib/gpuadmin/gpu-gate.json").write_text('{"access": "granted"}')
+    monkeypatch.setattr(gate, "_clock", lambda: NOW)
+    return tmp_path
+
+
+def write(root: Path, *problems: str) -> None:
+    gate.write_trial(problems, str(root / "run/gpuadmin"))
+
+
+def test_a_gate_that_is_closed(root: Path) -> None:
+    write(root)
+    assert gate.problems(str(root)) == []
+
+
+def test_what_was_wrong_is_said(root: Path) -> None:
+    write(root, "ssh.service: /dev/nvidia1 can be opened, and is not granted")
+    assert gate.problems(str(root)) == ["ssh.service: /dev/nvidia1 can be opened, and is not granted"]
+
+
+def test_a_gate_that_nobody_tried_is_not_closed(root: Path) -> None:
+    (problem,) = gate.problems(str(root)) or []
+    assert "was not tried since the boot" in problem
+
+
+def test_a_gate_that_was_tried_long_ago_is_not_closed(root: Path) -> None:
+    write(root)
+    assert gate.problems(str(root), NOW + gate.LATE) == []
+    (problem,) = gate.problems(str(root), NOW + gate.LATE + 60) or []
+    assert problem.startswith("the GPUs' gate was last tried 6 minutes ago")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"seconds": "x", "problems": []}'])
+def test_a_damaged_record_is_not_closed(root: Path, text: str) -> None:
+    (root / "run/gpuadmin" / gate.RECORD).write_text(text)
+    assert gate.problems(str(root)) == [f"whether the GPUs' gate is closed is not known: {gate.RECORD} is damaged"]
+
+
+def test_damaged_settings_are_not_closed(root: Path) -> None:
+    (root / "var/lib/gpuadmin/gpu-gate.json").write_text("{")
+    (problem,) = gate.problems(str(root)) or []
+    assert "is damaged" in problem
+
+
+def test_where_everybody_may_nothing_is_wrong(root: Path) -> None:
+    settings = root / "var/lib/gpuadmin/gpu-gate.json"
+    settings.write_text('{"access": "open"}')
+    assert gate.problems(str(root)) is None
+    settings.unlink()
+    assert gate.problems(str(root)) is None

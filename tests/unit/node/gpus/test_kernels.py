@@ -1,13 +1,18 @@
-"""The kernels of a root and their module: there, and of the libraries' version."""
+"""A root's kernels and NVIDIA's module for each: what is wrong, and what was last checked."""
 
+import json
 import os
+import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import kernels
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.driver import find_library, library_version, resolved
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.kernels import Installed, look, problems
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Expected, Places, judge
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import look as look_at_gpus
 
 from tests.support.gpu_kernels import NEW, OLD, VERSION, Root, read, whole
 from tests.support.gpu_node import DIRECTORY
@@ -207,3 +212,143 @@ def test_without_modinfo_the_version_is_not_known() -> None:
         raise FileNotFoundError("modinfo")
 
     assert kernels.module_version("/x/nvidia.ko", missing) is None
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Root:
+    made = Root(tmp_path / "root")
+    made.kernel(OLD)
+    made.kernel(NEW)
+    whole(made)
+    return made
+
+
+class Counted:
+    """Reads a module's version, and counts how often."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self, path: str) -> str | None:
+        self.times += 1
+        return read(path)
+
+
+def upgraded(installed: Root, version: str = "560.35.03") -> None:
+    """Libraries of another version, as an upgrade brings them whose module could not be built."""
+    installed.library(version)
+    installed.library(version, "libcuda.so.1")
+
+
+def test_what_was_found_is_kept_while_the_files_are_the_same(installed: Root) -> None:
+    place, reader = str(installed.path), Counted()
+    assert kernels.check(place, reader) == []
+    assert reader.times == 2
+    assert kernels.boot_problems(place, reader) == []
+    assert reader.times == 2, "nobody unpacks the modules again"
+    record = installed.path / kernels.RECORD
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        upgraded,
+        lambda installed: (installed.path / "usr/lib/modules" / NEW / "updates/dkms/nvidia-current.ko").unlink(),
+        lambda installed: (installed.path / "usr/lib/modules" / NEW / "updates/dkms/nvidia-current.ko").write_text(
+            "550.1"
+        ),
+        lambda installed: installed.kernel("6.12.99+deb13-cloud-amd64"),
+    ],
+    ids=["libraries", "deleted", "built again", "kernel"],
+)
+def test_what_was_kept_is_not_told_when_something_is_another_file(installed: Root, change: object) -> None:
+    place = str(installed.path)
+    assert kernels.check(place, read) == []
+    assert callable(change)
+    change(installed)
+    wrong = kernels.problems(kernels.look(place, read))
+    assert wrong
+    assert kernels.boot_problems(place, read) == wrong
+    # and when it is as it should be again, nothing of it is left
+    assert kernels.check(place, read) == wrong
+    assert kernels.boot_problems(place, lambda _: pytest.fail("it was checked")) == wrong
+
+
+def _replaced(path: Path, facts: os.stat_result) -> None:
+    """By another file, as long and as old."""
+    other = path.with_name("new")
+    other.write_bytes(path.read_bytes())
+    os.utime(other, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    other.rename(path)
+
+
+def _shortened(path: Path, facts: os.stat_result) -> None:
+    """In place, and as old: a copy that was cut off, and given its time."""
+    os.truncate(path, facts.st_size - 1)
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+def _written(path: Path, facts: os.stat_result) -> None:
+    """In place, and as long."""
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
+
+
+@pytest.mark.parametrize("change", [_replaced, _shortened, _written])
+def test_each_way_to_be_another_file_is_seen(installed: Root, change: Callable[[Path, os.stat_result], None]) -> None:
+    module = installed.path / "usr/lib/modules" / NEW / "updates/dkms/nvidia-current.ko"
+    before = kernels.files(str(installed.path))
+    change(module, module.stat())
+    assert kernels.files(str(installed.path)) != before
+
+
+def test_repaired_by_hand_it_is_not_wrong_any_more(installed: Root) -> None:
+    place = str(installed.path)
+    module = installed.path / "usr/lib/modules" / NEW / "updates/dkms/nvidia-current.ko"
+    module.unlink()
+    assert len(kernels.check(place, read)) == 1
+    module.write_text(VERSION)
+    assert kernels.boot_problems(place, read) == []
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", '{"files": 1, "problems": []}', '{"files": []}'])
+def test_without_a_record_that_can_be_read_it_looks(installed: Root, text: str | None) -> None:
+    upgraded(installed)
+    if text is not None:
+        (installed.path / "run/gpuadmin").mkdir(parents=True)
+        (installed.path / kernels.RECORD).write_text(text)
+    assert len(kernels.boot_problems(str(installed.path), read)) == 2
+
+
+def test_what_changes_while_it_looks_is_looked_at_again(installed: Root) -> None:
+    """A package manager works on: what is kept must be of the files that are there at the end."""
+    once = iter([lambda: upgraded(installed)])
+
+    def reading(path: str) -> str | None:
+        next(once, lambda: None)()
+        return read(path)
+
+    wrong = kernels.check(str(installed.path), reading)
+    assert [one for one in wrong if "560.35.03" in one]
+    assert json.loads((installed.path / kernels.RECORD).read_text())["files"] == kernels.files(str(installed.path))
+
+
+def test_the_command_says_it_and_does_not_fail(installed: Root, capsys: pytest.CaptureFixture[str]) -> None:
+    upgraded(installed)
+    assert kernels.main(str(installed.path), read) == 0
+    assert capsys.readouterr().out.startswith(f"Warning: kernel {OLD}: its module nvidia is {VERSION}")
+
+
+def test_list_gpus_says_it(installed: Root) -> None:
+    (installed.path / "usr/lib/modules" / NEW / "updates/dkms/nvidia-current.ko").unlink()
+    (installed.path / DIRECTORY / "nvidia/current/libnvidia-ml.so.550.163.01").write_text("")
+    kernels.check(str(installed.path), read)
+    bus = installed.path / "sys/bus/pci/devices"
+    bus.mkdir(parents=True)
+    seen = look_at_gpus(
+        Places(str(installed.path), str(bus), (), str(installed.path / "kmsg"), str(installed.path / "run/lock"))
+    )
+    (words,) = seen.kernels
+    assert words.startswith(f"kernel {NEW} has no module nvidia")
+    assert words in judge(seen, Expected()).worse

@@ -1,13 +1,17 @@
-"""One look at a whole node: bus, driver, NVML and the kernel's log together."""
+"""What is seen of a node's GPUs, and what is judged of it."""
+
+from dataclasses import replace
+from typing import Any
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import look
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.driver import Driver
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Expected, Seen, Verdict, judge, look
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.pci import OnBus as Device
 
 from tests.support.gpu_node import Node
 
-pytestmark = pytest.mark.needs("cc")
 
-
+@pytest.mark.needs("cc")
 def test_a_node_that_is_whole(node: Node) -> None:
     node.whole()
     seen = look(node.places)
@@ -16,6 +20,7 @@ def test_a_node_that_is_whole(node: Node) -> None:
     assert seen.to_report()["nvml"] == seen.nvml
 
 
+@pytest.mark.needs("cc")
 def test_a_node_without_gpus_and_driver(node: Node) -> None:
     node.log.unlink()
     seen = look(node.places)
@@ -24,6 +29,7 @@ def test_a_node_without_gpus_and_driver(node: Node) -> None:
     assert "cannot be read" in seen.unknown["xids"]
 
 
+@pytest.mark.needs("cc")
 def test_gpus_without_a_driver(node: Node) -> None:
     node.gpu("0000:01:00.0", None)
     seen = look(node.places)
@@ -31,6 +37,7 @@ def test_gpus_without_a_driver(node: Node) -> None:
     assert seen.missing[-1].startswith("libnvidia-ml.so.1 is not installed")
 
 
+@pytest.mark.needs("cc")
 @pytest.mark.parametrize(
     ("error", "words"),
     [
@@ -45,6 +52,7 @@ def test_a_driver_that_answers_nothing(node: Node, error: str, words: str) -> No
     assert (seen.nvml, seen.problem) == (None, words)
 
 
+@pytest.mark.needs("cc")
 @pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetName"])
 def test_a_driver_that_hangs(node: Node, call: str) -> None:
     node.whole((f"fault.{call}", "hang"))
@@ -53,7 +61,116 @@ def test_a_driver_that_hangs(node: Node, call: str) -> None:
     assert len(seen.devices) == 2
 
 
+@pytest.mark.needs("cc")
 def test_a_library_that_is_none(node: Node) -> None:
     node.gpu("0000:01:00.0")
     node.file("usr/lib64/libnvidia-ml.so.1", "not an object file\n")
     assert "libnvidia-ml.so.1" in str(look(node.places).problem)
+
+
+WHOLE = Driver("550.1", "6.12", library="/x", libraries="550.1", nodes=True)
+NONE = Driver(None, "6.12")
+
+
+def device(number: int, driver: str | None = "nvidia") -> Device:
+    return Device(f"0000:0{number}:00.0", "0x10de", "0x2330", driver, None, None, None)
+
+
+def gpu(number: int, **other: Any) -> dict[str, Any]:
+    return {"index": number, "address": f"0000:0{number}:00.0", "name": "NVIDIA H100", "problem": None, **other}
+
+
+def seen(*gpus: dict[str, Any], **other: Any) -> Seen:
+    return replace(Seen([device(one["index"]) for one in gpus], WHOLE, {"gpus": list(gpus)}, xids=[]), **other)
+
+
+def xid(number: int) -> list[dict[str, Any]]:
+    return [{"address": "0000:01:00.0", "xid": number, "count": 1, "seconds": 3}]
+
+
+TWO = (gpu(0), gpu(1))
+
+
+def test_a_gate_that_is_not_closed_is_worse() -> None:
+    found = judge(seen(*TWO, gate=["ssh.service: /dev/nvidia1 can be opened, and is not granted"]), Expected(2))
+    assert found.worse == ("ssh.service: /dev/nvidia1 can be opened, and is not granted",)
+    assert found.broken == ()
+
+
+@pytest.mark.parametrize("number", [None, 0])
+def test_no_gpu_and_none_expected(number: int | None) -> None:
+    assert judge(Seen([], NONE), Expected(number)) == Verdict(0, (), ())
+
+
+@pytest.mark.parametrize("expected", [Expected(), Expected(2), Expected(2, "h100")])
+def test_as_expected(expected: Expected) -> None:
+    assert judge(seen(*TWO), expected) == Verdict(2, (), ())
+
+
+@pytest.mark.parametrize(
+    ("state", "expected", "words"),
+    [
+        (Seen([], NONE), Expected(8), "none of 8 expected GPUs answers: none is on the PCI bus"),
+        (Seen([device(0, None)], NONE), Expected(1), "none of 1 expected GPU answers: the module nvidia is not loaded"),
+        (
+            Seen([device(0)], WHOLE, problem="the GPU driver did not answer in 20 s"),
+            Expected(1),
+            "none of 1 expected GPU answers: the GPU driver did not answer in 20 s",
+        ),
+        (
+            Seen([device(0)], WHOLE, problem="the GPU driver did not answer in 20 s"),
+            Expected(),
+            "the driver is loaded and does not answer: the GPU driver did not answer in 20 s",
+        ),
+        (seen(gpu(0, problem="GPU_IS_LOST")), Expected(1), "none of 1 expected GPU answers: the bus has them"),
+        (
+            seen(*TWO, driver=replace(WHOLE, libraries="550.2")),
+            Expected(2),
+            "the loaded module is 550.1, the libraries are 550.2",
+        ),
+        (seen(gpu(0, ecc_uncorrected=3), gpu(1)), Expected(2), "GPU 0 (0000:00:00.0): 3 memory errors that ECC"),
+        (seen(gpu(0, remapped_failed=1), gpu(1)), Expected(2), "GPU 0 (0000:00:00.0): a bad row of memory could not"),
+        (seen(*TWO, xids=xid(48)), Expected(2), "0000:01:00.0: Xid 48 (memory error that ECC could not correct)"),
+        (seen(*TWO, xids=xid(119)), Expected(), "0000:01:00.0: Xid 119"),
+    ],
+)
+def test_broken(state: Seen, expected: Expected, words: str) -> None:
+    found = judge(state, expected)
+    assert found.broken[0].startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("state", "expected", "words"),
+    [
+        (seen(gpu(0)), Expected(2), "1 of 2 expected GPUs answer"),
+        (seen(gpu(0), gpu(1, problem="GPU_IS_LOST")), Expected(2), "GPU 1 (0000:01:00.0) does not answer: GPU_IS_LOST"),
+        (
+            seen(gpu(0), gpu(1, problem="GPU_IS_LOST", address=None), devices=[device(0), device(1)]),
+            Expected(2),
+            "GPU 1 does not answer: GPU_IS_LOST (silent on the bus: 0000:01:00.0)",
+        ),
+        (seen(*TWO), Expected(1), "more GPUs answer than the inventory expects"),
+        (seen(*TWO), Expected(0), "more GPUs answer"),
+        (seen(gpu(0, pcie_width=8, pcie_width_max=16)), Expected(1), "GPU 0 (0000:00:00.0): PCIe has 8 of 16 lanes"),
+        (seen(gpu(0, remapped_pending=1)), Expected(), "GPU 0 (0000:00:00.0): a bad row of memory is remapped at"),
+        (seen(gpu(0)), Expected(1, "A100"), "GPU 0 (0000:00:00.0) is NVIDIA H100, expected is A100"),
+        (seen(*TWO, xids=xid(79)), Expected(2), "0000:01:00.0: Xid 79 (has fallen off the bus)"),
+        (seen(gpu(0), devices=[device(0), device(5, None)]), Expected(), "0000:05:00.0 is on the bus, and the driver"),
+        (Seen([device(0, None)], NONE), Expected(), "GPUs without a driver that answers (the inventory says nothing"),
+        (Seen([device(0, None)], NONE), Expected(0), "GPUs without a driver that answers (none is expected)"),
+    ],
+)
+def test_only_worse(state: Seen, expected: Expected, words: str) -> None:
+    found = judge(state, expected)
+    assert any(line.startswith(words) for line in found.worse), found
+    assert found.broken == ()
+
+
+@pytest.mark.parametrize("number", [13, 31, 43, 45])
+def test_errors_of_peoples_programs_are_no_reason(number: int) -> None:
+    assert judge(seen(*TWO, xids=xid(number)), Expected(2)) == Verdict(2, (), ())
+
+
+@pytest.mark.parametrize("other", [{"slowed": ["heat (hardware)"]}, {"ecc_uncorrected": None}, {"pcie_width": None}])
+def test_what_people_cause_or_nobody_knows_is_no_reason(other: dict[str, Any]) -> None:
+    assert judge(seen(gpu(0, **other)), Expected(1)) == Verdict(1, (), ())

@@ -1,4 +1,4 @@
-"""Reconciling: what systemd is told, that a second run tells nothing, and what the proof makes of it."""
+"""What people may open of GPUs, brought to what was granted; and grants of people who leave."""
 
 import errno
 import json
@@ -9,22 +9,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import operations
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Outcome
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import (
-    gate,
-    grants,
-    outside,
-    proof,
-    reconcile,
-    telling,
-    trials,
-    tried,
-)
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, reconcile, trials
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import following
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gate_timer
 
 from tests.support.gated_host import GatedHost, gated_host, read_only
 
@@ -156,7 +152,7 @@ def test_whoever_waits_for_a_grant_does_not_wait_for_slurm(host: GatedHost, monk
 def test_a_job_opens_its_own_gpus_and_no_others(
     host: GatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(outside, "name_of", lambda uid: "minji")
+    monkeypatch.setattr(trials, "name_of", lambda uid: "minji")
     grants.write(JOB, host.places.state)
     slurm_says(host, monkeypatch, "JOBID\n12\n", JOB.until)
     step = "/system.slice/node1_slurmstepd.scope/job_12/step_0"
@@ -207,11 +203,11 @@ def test_what_stays_wrong_is_told_each_time_and_kept_for_others(host: GatedHost,
     host.go()
     host.go()
     assert {"user-20000.slice", "ssh.service"} <= set(host.units())
-    found = json.loads((tmp_path / "run" / tried.RECORD).read_text())
+    found = json.loads((tmp_path / "run" / gate.RECORD).read_text())
     assert f"ssh.service: {tmp_path / 'gpu1'} can be opened, and is not granted" in found["problems"]
     host.lies = []
     host.go()
-    assert json.loads((tmp_path / "run" / tried.RECORD).read_text())["problems"] == []
+    assert json.loads((tmp_path / "run" / gate.RECORD).read_text())["problems"] == []
 
 
 def test_an_instance_that_has_ended_is_forgotten(host: GatedHost) -> None:
@@ -245,7 +241,7 @@ def test_a_gate_that_is_said_and_not_there_is_a_problem(host: GatedHost, tmp_pat
     host.lies = [str(tmp_path / "gpu1")]
     problems = host.go().problems
     assert f"user-20000.slice: {tmp_path / 'gpu1'} can be opened, and is not granted" in problems
-    assert following.main(host.places) == 1
+    assert gate_timer.main(host.places) == 1
 
 
 def test_a_cgroup_in_which_nobody_is_says_nothing(host: GatedHost, tmp_path: Path) -> None:
@@ -265,7 +261,7 @@ def test_a_slice_that_ends_while_it_is_tried_says_nothing(
     answers = iter([True, False])
     monkeypatch.setattr(trials, "SETTLE", 0.0)  # tried once: the next trial would find nobody
     monkeypatch.setattr(trials, "populated", lambda cgroup: next(answers) if cgroup.endswith("slice") else True)
-    monkeypatch.setattr(proof, "opens", lambda cgroup, paths, seconds: list(paths) if cgroup.endswith("slice") else [])
+    monkeypatch.setattr(trials, "opens", lambda cgroup, paths, seconds: list(paths) if cgroup.endswith("slice") else [])
     assert host.go().problems == []
 
 
@@ -273,7 +269,7 @@ def test_a_grant_that_does_not_open_is_a_problem(
     host: GatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     grants.write(ONE, host.places.state)
-    monkeypatch.setattr(proof, "opens", lambda cgroup, paths, seconds: [])
+    monkeypatch.setattr(trials, "opens", lambda cgroup, paths, seconds: [])
     assert host.go().problems == [f"user-20000.slice: {tmp_path / 'gpu0'} is granted, and cannot be opened"]
 
 
@@ -281,7 +277,7 @@ def test_an_admin_who_is_kept_out_is_a_problem(
     host: GatedHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "cgroups/user.slice/user-0.slice").mkdir()
-    monkeypatch.setattr(proof, "opens", lambda cgroup, paths, seconds: [])
+    monkeypatch.setattr(trials, "opens", lambda cgroup, paths, seconds: [])
     assert f"user-0.slice: {tmp_path / 'gpu0'} is granted, and cannot be opened" in host.go().problems
 
 
@@ -289,7 +285,7 @@ def test_what_cannot_be_tried_is_a_problem(host: GatedHost, monkeypatch: pytest.
     def refused(cgroup: str, paths: Sequence[str], seconds: float) -> list[str]:
         raise OSError(16, "Device or resource busy")
 
-    monkeypatch.setattr(proof, "opens", refused)
+    monkeypatch.setattr(trials, "opens", refused)
     assert any("could not be tried" in one for one in host.go().problems)
 
 
@@ -451,9 +447,9 @@ def test_drop_ins_that_cannot_be_written_are_told(host: GatedHost, monkeypatch: 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     shutil.rmtree(host.places.units)
-    monkeypatch.setattr(telling, "write_atomic", full)
+    monkeypatch.setattr(gate, "write_atomic", full)
     monkeypatch.setattr(reconcile, "_remember", lambda *_: None)
-    monkeypatch.setattr(tried, "write", lambda *_: None)
+    monkeypatch.setattr(gate, "write_trial", lambda *_: None)
     assert "who comes next is not kept out: No space left on device" in host.go().problems
 
 
@@ -509,7 +505,7 @@ def test_what_is_wrong_with_one_is_said_of_no_other(host: GatedHost, monkeypatch
         asked[unit] = asked.get(unit, 0) + 1
         return list(paths) if unit == "ssh.service" or asked[unit] == 1 else []
 
-    monkeypatch.setattr(proof, "opens", opens)
+    monkeypatch.setattr(trials, "opens", opens)
     assert {one.partition(":")[0] for one in host.go().problems} == {"ssh.service"}
 
 
@@ -521,9 +517,9 @@ def test_trials_that_hang_end_and_what_was_not_tried_is_not_closed(
         time.sleep(seconds)  # as it would
         raise OSError(0, f"no answer in {seconds:.0f} s")
 
-    monkeypatch.setattr(proof, "opens", hangs)
+    monkeypatch.setattr(trials, "opens", hangs)
     monkeypatch.setattr(reconcile, "TRIALS", 0.3)
-    monkeypatch.setattr(proof, "PATIENCE", 0.2)
+    monkeypatch.setattr(trials, "PATIENCE", 0.2)
     began = time.monotonic()
     problems = host.go().problems
     assert time.monotonic() - began < 2
@@ -536,7 +532,7 @@ def test_where_people_run_outside_of_every_gate_it_is_told(
     host: GatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Something that nobody thought of starts programs for people."""
-    monkeypatch.setattr(outside, "name_of", lambda uid: "minji")
+    monkeypatch.setattr(trials, "name_of", lambda uid: "minji")
     unit = tmp_path / "cgroups/system.slice/hub-minji.service"
     unit.mkdir(parents=True)
     runs(tmp_path, 7, 20000, "/system.slice/hub-minji.service")
@@ -545,7 +541,7 @@ def test_where_people_run_outside_of_every_gate_it_is_told(
     assert problem == (
         f"/system.slice/hub-minji.service: {tmp_path}/gpu0 can be opened: uid 20000 runs there, and it has no gate"
     )
-    assert tried.problems(str(tmp_path)) != []
+    assert gate.problems(str(tmp_path)) != []
     host.allow["hub-minji.service"] = []
     assert host.go().problems == [], "it has one of its own"
 
@@ -559,8 +555,8 @@ def test_where_it_cannot_be_tried_outside_of_every_gate_it_is_told(
             raise OSError(errno.EBUSY, "Device or resource busy")
         return host.opens(cgroup, paths)
 
-    monkeypatch.setattr(outside, "name_of", lambda uid: "minji")
-    monkeypatch.setattr(proof, "opens", opens)
+    monkeypatch.setattr(trials, "name_of", lambda uid: "minji")
+    monkeypatch.setattr(trials, "opens", opens)
     (tmp_path / "cgroups/system.slice/hub.service").mkdir(parents=True)
     runs(tmp_path, 7, 20000, "/system.slice/hub.service")
     assert host.go().problems == [
@@ -572,7 +568,7 @@ def test_where_it_cannot_be_tried_outside_of_every_gate_it_is_told(
 def test_whoever_calls_their_cgroup_something_odd_is_not_called_closed(
     host: GatedHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outside, "name_of", lambda uid: "minji")
+    monkeypatch.setattr(trials, "name_of", lambda uid: "minji")
     runs(tmp_path, 7, 20000, "/system.slice/hub.service/ñ")
     runs(tmp_path, 8, 20000, "/system.slice/ended.service")
     (problem,) = host.go().problems
@@ -587,7 +583,7 @@ def test_whoever_looks_after_the_node_is_not_kept_out(
     Path(host.places.settings).write_text(json.dumps({**settings, "exempt": ["gpuadmin", "not-here"]}))
     host.people["gpuadmin"] = 1000
     host.units_there += "user-1000.slice loaded active active\n"
-    monkeypatch.setattr(outside, "name_of", lambda uid: "gpuadmin")
+    monkeypatch.setattr(trials, "name_of", lambda uid: "gpuadmin")
     (tmp_path / "cgroups/system.slice/own.service").mkdir(parents=True)
     runs(tmp_path, 7, 1000, "/system.slice/own.service")
     assert host.go().problems == []
@@ -622,3 +618,66 @@ def runs(tmp_path: Path, pid: int, uid: int, cgroup: str) -> None:
     own.mkdir()
     (own / "status").write_text(f"Name:\tsh\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
     (own / "cgroup").write_text(f"0::{cgroup}\n")
+
+
+FAR = 4_000_000_000
+
+
+@pytest.fixture
+def leaving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GatedHost:
+    found = gated_host(tmp_path, monkeypatch)
+    for name, gpu in (("minji", "0"), ("jiho", "1")):
+        grants.write(Grant(f"of-{name}", name, found.people[name], [gpu], 1, FAR, "root@nas"), found.places.state)
+    found.go(2000)
+    monkeypatch.setattr(operations, "converge", lambda *_, **__: Outcome(False, Plan(DesiredState()), {}))
+    monkeypatch.setattr(gate, "Places", lambda **_: found.places)
+    found.told.clear()
+    return found
+
+
+def converged(people: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
+    return operations.converge_accounts(operations.AccountsOrder(**people), check).result("users")
+
+
+MINJI = {"name": "minji", "uid": 20000}
+GONE = [{"users": [{**MINJI, "locked": True}]}, {"absent": [MINJI]}]
+
+
+@pytest.mark.holds("who is locked or removed keeps no grant")
+@pytest.mark.parametrize("people", GONE, ids=["locked", "removed"])
+def test_who_is_locked_or_removed_keeps_no_grant(leaving: GatedHost, people: dict[str, Any]) -> None:
+    looked = converged(people, check=True)
+    assert leaving.told == []
+    assert len(grants.read(leaving.places.state)[0]) == 2, "a check ends nothing"
+    done = converged(people)
+    assert done["operations"] == looked["operations"] == ["user minji: end the grant of-minji (GPU 0)"]
+    assert done["changed"] is looked["changed"] is True
+    assert leaving.units() == {"user-20000.slice": []}, "at once, and nobody else's"
+    assert [one.id for one in grants.read(leaving.places.state)[0]] == ["of-jiho"]
+    assert converged(people)["changed"] is False
+    assert converged({"users": [MINJI]})["changed"] is False, "an unlock brings nothing back"
+    assert [one.id for one in grants.read(leaving.places.state)[0]] == ["of-jiho"]
+
+
+@pytest.mark.parametrize("people", [{"users": [MINJI]}, {"users": [MINJI], "absent": [{**MINJI, "uid": 20007}]}])
+def test_who_stays_keeps_theirs(leaving: GatedHost, people: dict[str, Any]) -> None:
+    assert converged(people)["changed"] is False
+    assert len(grants.read(leaving.places.state)[0]) == 2
+
+
+@pytest.mark.holds("grants of who leaves end while nobody else changes any")
+def test_grants_end_while_nobody_else_changes_any(leaving: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconcile, "flocked", partial(flocked, seconds=0.1))
+    with flocked(reconcile.lock_path(leaving.places)), pytest.raises(NodeError, match="has been held for"):
+        reconcile.end_grants(["minji"], leaving.places)
+    assert len(grants.read(leaving.places.state)[0]) == 2
+
+
+@pytest.mark.holds("grants that cannot be ended deny nothing else")
+def test_grants_that_cannot_be_ended_are_told(leaving: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hangs(names: object, places: object) -> list[str]:
+        raise NodeError("the lock has been held for 120 s")
+
+    monkeypatch.setattr(reconcile, "end_grants", hangs)
+    done = converged(GONE[0])
+    assert done["conflicts"] == ["the accounts are done, grants of minji are not: the lock has been held for 120 s"]

@@ -83,6 +83,7 @@ def test_what_is_not_theirs_is_kept(storage: Storage, change: Callable[[Path], o
     assert sorted(storage.root.rglob("*")) == before
 
 
+@pytest.mark.holds("a home is archived by a name that is one")
 @pytest.mark.parametrize("name", ["../other", "", ".", "a/b"])
 def test_nothing_is_moved_by_a_name_that_leads_elsewhere(name: str) -> None:
     plan = compute(Request("/h", archive=[{**WHO, "name": name}]), {}, lambda *_: False)

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs
@@ -28,6 +29,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import load
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
 
+from gpuadmin.common.records.images import ImageOptions, ImageOrder
 from tests.unit.node.images.conftest import Node, World, confirm, run, sign
 
 pytestmark = pytest.mark.btrfs
@@ -339,8 +341,9 @@ def test_the_whole_by_requests(world: World, golden: Node, monkeypatch: pytest.M
     # a machine that runs tests need not run logind
     monkeypatch.setattr(observe, "people", lambda first, last: [])
 
-    def work(node: Node, **request: object) -> dict[str, object]:
-        return image_jobs.carry_out(request, node.places, lambda text: None)
+    def work(node: Node, action: Any, name: str = "", **options: Any) -> dict[str, Any]:
+        order = ImageOrder(action, "", name, options=ImageOptions(**options))
+        return image_jobs.carry_out(order, node.places, lambda text: None)
 
     assert work(golden, action="build", name="new", packages=["x"], upgrade=False)["operations"]
     switched = work(golden, action="finish", name="new", trial=True)["report"]

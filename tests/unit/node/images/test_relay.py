@@ -21,6 +21,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import (
     chain_key,
+    operations,
     publish,
     records,
     relay,
@@ -38,8 +39,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.chain_key imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.follower import Follower
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import Manifest, Stream
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import image_relay
 
+from gpuadmin.common.records.images import ChainLink, ImageOrder
 from gpuadmin.images.chain_key import make_key
 from tests.support.operations import ask
 from tests.unit.node.images.conftest import Node, World
@@ -93,7 +94,7 @@ class Taking:
         self.path = Path(relay.relay_path(places, WANTED))
         self._listener = tls_listener.listen(0)
         self.port: int = self._listener.getsockname()[1]
-        self._link = relay.Link(after or 0, "127.0.0.1", "127.0.0.1" if after else None)
+        self._link = ChainLink(after or 0, "127.0.0.1", "127.0.0.1" if after else None)
         self._error = ""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -411,7 +412,7 @@ places = Places(top=base + "/top", run=base + "/run")
 listener = tls_listener.listen(0)
 print(listener.getsockname()[1], flush=True)
 try:
-    link = relay.Link(after, "127.0.0.1", "127.0.0.1" if after else None)
+    link = ChainLink(after, "127.0.0.1", "127.0.0.1" if after else None)
     relay.take(places, Stream("x", None, size, size, "0" * 64), link, chain_key.load(places), listener, 20)
 except (NodeError, OSError) as error:
     sys.exit(str(error))
@@ -534,13 +535,8 @@ def test_what_the_kernel_says_of_ports() -> None:
     assert tls_listener.caller_name("10.0.0.9", 0xC001, 7371, table) == "10.0.0.9"
 
 
-def test_a_link_from_what_the_controller_says() -> None:
-    assert relay.link_from({}) is None
-    assert relay.link_from({"port": 7370, "previous": "", "next": "10.0.0.2"}) == relay.Link(7370, None, "10.0.0.2")
-
-
 def call(monkeypatch: pytest.MonkeyPatch, run: Path, pem: str, *, check: bool) -> dict[str, Any]:
-    monkeypatch.setattr(image_relay, "Places", lambda: Places(run=str(run)))
+    monkeypatch.setattr(operations, "Places", lambda: Places(run=str(run)))
     arguments = {"name": "one", "link": {"port": 7370, "previous": "", "next": "10.0.0.2"}, "key": pem}
     return ask("image_relay", arguments, check=check)
 
@@ -574,7 +570,7 @@ def test_the_key_goes_when_the_push_is_over(
     monkeypatch.setattr(image_jobs, "mounted", lambda *_a, **_k: nullcontext())
     chain_key.store(places, pem)
     with pytest.raises(NodeError) if fails else nullcontext():
-        image_jobs.carry_out({"action": "push", "name": "one"}, places, lambda text: None)
+        image_jobs.carry_out(ImageOrder("push", "", "one"), places, lambda text: None)
     assert not (Path(places.run) / chain_key.FILE).exists()
 
 
@@ -584,7 +580,7 @@ def parts(node: Node) -> tuple[Manifest, Stream, bytes]:
     return manifest, wanted, (Path(node.places.store) / "one" / wanted.file).read_bytes()
 
 
-def switching(node: Node, link: relay.Link) -> switch.Switch:
+def switching(node: Node, link: ChainLink) -> switch.Switch:
     manifest, wanted, _ = parts(node)
     return switch.Switch(node.places, node.settings, manifest, full=True, stream=wanted, link=link)
 
@@ -595,7 +591,7 @@ def test_what_came_along_the_chain_is_proven_and_not_fetched_again(node: Node, m
     monkeypatch.setattr(relay, "active", lambda: True)  # it still passes it on; nobody waits for that
     Path(relay.relay_path(node.places, wanted)).write_bytes(whole)
     (Path(node.places.store) / "one" / wanted.file).write_bytes(b"\0" * len(whole))
-    work = switching(node, relay.Link(7370, "10.0.0.1", "10.0.0.3"))
+    work = switching(node, ChainLink(7370, "10.0.0.1", "10.0.0.3"))
     switch._fetch(work)
     assert Path(stream.stream_path(node.places, wanted)).read_bytes() == whole
     assert work.follower is None
@@ -617,7 +613,7 @@ def test_what_did_not_come_is_fetched_and_passed_on_from_here(
     later = make_places(tmp_path / "later")
     monkeypatch.setattr(sys.modules[__name__], "WANTED", wanted)
     taking = Taking(later, credentials(pem))
-    work = switching(node, relay.Link(taking.port, "10.0.0.1", "127.0.0.1"))
+    work = switching(node, ChainLink(taking.port, "10.0.0.1", "127.0.0.1"))
     switch._fetch(work)
     switch._take_leave(work)
     assert Path(stream.stream_path(node.places, wanted)).read_bytes() == whole
@@ -636,7 +632,7 @@ def test_the_first_node_passes_on_what_it_has_already(
     chain_key.store(node.places, pem)
     monkeypatch.setattr(sys.modules[__name__], "WANTED", wanted)
     taking = Taking(make_places(tmp_path / "later"), credentials(pem))
-    work = switching(node, relay.Link(taking.port, None, "127.0.0.1"))
+    work = switching(node, ChainLink(taking.port, None, "127.0.0.1"))
     switch._fetch(work)
     switch._take_leave(work)
     assert taking.end() == ""
@@ -646,7 +642,7 @@ def test_the_first_node_passes_on_what_it_has_already(
 @pytest.mark.holds("what is fetched is root's alone")
 @pytest.mark.btrfs
 def test_a_push_without_a_key_passes_nothing_on(node: Node) -> None:
-    work = switching(node, relay.Link(7370, None, "127.0.0.1"))
+    work = switching(node, ChainLink(7370, None, "127.0.0.1"))
     _, wanted, _ = parts(node)
     switch._fetch(work)
     assert work.follower is None

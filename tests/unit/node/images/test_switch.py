@@ -30,6 +30,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest impo
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
 
+from gpuadmin.common.records.images import ImageOrder
 from tests.unit.node.images.conftest import PASSWD, PERSON, Node, World, confirm, run, sign
 
 pytestmark = pytest.mark.btrfs
@@ -367,7 +368,7 @@ def test_another_image_of_the_name_that_waits_is_not_on_its_way(node: Node, worl
 def test_a_switch_that_waits_is_called_off(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "mounted", lambda *arguments, **more: nullcontext())
     node.push("one")
-    done = jobs.carry_out({"action": "rollback"}, node.places, lambda text: None)
+    done = jobs.carry_out(ImageOrder("rollback", ""), node.places, lambda text: None)
     assert done["operations"] == ["called off the switch to one"]
     assert node.grub.get("trial", "") == ""
     node.push("one")

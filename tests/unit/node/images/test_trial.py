@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.judge import Expected, Verdict
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Expected, Verdict
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import grubenv, health, identity, records, trial
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import ImageSettings, Places, Running
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished

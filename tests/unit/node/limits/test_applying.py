@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.accounts import operations as accounts_operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Outcome
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
-from ansible_collections.gpuadmin.node.plugins.module_utils.limits import applying
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits import applying, operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.applying import Places, Wanted
 from ansible_collections.gpuadmin.node.plugins.module_utils.lookup import owner
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import accounts, limits
 
 from gpuadmin.common.records.limits import OwnLimits
 from tests.support.failing import fail_for, raising
@@ -143,7 +143,7 @@ def test_what_a_power_cut_interrupts_a_boot_goes_on_with(host: Host, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(applying, "apply", raising(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
-            limits.operate(document(host, enabled=True), False, host.places)
+            operations.apply_limits(document(host, enabled=True), False, host.places)
     assert applying.main(host.places) == 0
     assert host.read(SLICE)[1] == "100"
 
@@ -278,21 +278,21 @@ def test_what_an_admin_sets_by_hand_stays(host: Host) -> None:
 
 
 def test_without_limits_nothing_is_left(host: Host) -> None:
-    answer = limits.operate(document(host, enabled=True), False, host.places)
+    answer = operations.apply_limits(document(host, enabled=True), False, host.places)
     assert answer.problem is None
     assert not answer.conflicts
     assert json.loads((host.root / "state/limits.json").read_text())["memory"] == "50%"
-    limits.operate(document(host, enabled=False), False, host.places)
+    operations.apply_limits(document(host, enabled=False), False, host.places)
     assert host.read(SLICE) == ("max", "max", "100")
     assert list((host.root / "units").rglob("*.conf")) == []
     assert not (host.root / "state/limits.json").exists()
-    assert limits.operate(document(host, enabled=False), False, host.places).operations == []
+    assert operations.apply_limits(document(host, enabled=False), False, host.places).operations == []
 
 
 def test_a_check_of_the_operation_writes_nothing(host: Host) -> None:
-    said = limits.operate(document(host, enabled=True), True, host.places)
+    said = operations.apply_limits(document(host, enabled=True), True, host.places)
     assert list((host.root / "state").iterdir()) == []
-    assert limits.operate(document(host, enabled=True), False, host.places).operations == said.operations
+    assert operations.apply_limits(document(host, enabled=True), False, host.places).operations == said.operations
 
 
 def test_a_boot_applies_what_is_recorded(host: Host) -> None:
@@ -307,7 +307,7 @@ def test_a_boot_applies_what_is_recorded(host: Host) -> None:
 
 def test_a_kernel_that_cannot_limit_is_named(host: Host) -> None:
     (host.root / "cgroup/cgroup.controllers").write_text("hugetlb")
-    answer = limits.operate(document(host, enabled=True), False, host.places)
+    answer = operations.apply_limits(document(host, enabled=True), False, host.places)
     assert answer.report["problems"] == [
         "cgroup v2 of this kernel has no controller cpu, memory, pids: people's use of that is not limited here"
     ]
@@ -319,14 +319,14 @@ def test_whoever_has_just_got_an_account_has_limits_of_their_own(
     host: Host, monkeypatch: pytest.MonkeyPatch, check: bool
 ) -> None:
     applying.record(replace(WANTED, people=[OwnLimits(["minji"], tasks="200")]), host.places, check=False)
-    monkeypatch.setattr(accounts, "converge", lambda *_, **__: Outcome(True, Plan(DesiredState()), {}))
-    monkeypatch.setattr(accounts.applying, "Places", lambda **_: host.places)
-    assert not accounts.operate(accounts.Document(), check).conflicts
+    monkeypatch.setattr(accounts_operations, "converge", lambda *_, **__: Outcome(True, Plan(DesiredState()), {}))
+    monkeypatch.setattr(accounts_operations.applying, "Places", lambda **_: host.places)
+    assert not accounts_operations.converge_accounts(accounts_operations.AccountsOrder(), check).conflicts
     assert (host.cgroup(SLICE) / "pids.max").read_text() == ("max" if check else "200")
 
 
-def document(host: Host, *, enabled: bool) -> limits.Document:
-    return limits.Document("50%", "0", "100", "unlimited", 100, enabled=enabled)
+def document(host: Host, *, enabled: bool) -> operations.NodeLimits:
+    return operations.NodeLimits("50%", "0", "100", "unlimited", 100, enabled=enabled)
 
 
 def second_slice(host: Host) -> str:
@@ -374,8 +374,8 @@ def test_whoever_is_killed_leaves_nothing_that_hides_what_comes_later(
 @pytest.mark.holds("limits that fail do not deny what was done to accounts")
 def test_limits_that_fail_do_not_deny_what_was_done_to_accounts(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     (host.root / "state/limits.json").write_text("{")
-    monkeypatch.setattr(accounts, "converge", lambda *_, **__: Outcome(True, Plan(DesiredState()), {}))
-    monkeypatch.setattr(accounts.applying, "Places", lambda **_: host.places)
-    (problem,) = accounts.operate(accounts.Document(), False).conflicts
+    monkeypatch.setattr(accounts_operations, "converge", lambda *_, **__: Outcome(True, Plan(DesiredState()), {}))
+    monkeypatch.setattr(accounts_operations.applying, "Places", lambda **_: host.places)
+    (problem,) = accounts_operations.converge_accounts(accounts_operations.AccountsOrder(), False).conflicts
     assert problem.startswith("the accounts are done, their limits are not: ")
     assert "limits.json is damaged" in problem

@@ -14,9 +14,8 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import btrfs, qgroups
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import filling
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.limits import room
+from ansible_collections.gpuadmin.node.plugins.module_utils.limits import operations, room
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places, Rooms
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import disk_room
 
 from tests.support.failing import raising
 from tests.support.people_disk import Disk, as_minji, disk
@@ -329,7 +328,7 @@ def test_other_file_systems_are_looked_at(
 
 def test_a_directory_of_the_systems_subvolume_is_told(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "_SYSTEM", (str(disk.local),))
-    answer = disk_room.operate(disk_room.Document("5%", [str(disk.local)]), False, disk.places)
+    answer = operations.keep_room(operations.DiskRoom("5%", [str(disk.local)]), False, disk.places)
     (note,) = answer.report["problems"]
     assert note.startswith(f"{disk.local} is in a subvolume of the system")
     assert answer.operations == []

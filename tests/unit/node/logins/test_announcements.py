@@ -10,7 +10,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.documents import par
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import announcements
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins.announcements import Announcement, converge
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations.announcements import Document
+from ansible_collections.gpuadmin.node.plugins.module_utils.logins.operations import AnnouncementsOrder
 
 from tests.support.operations import ask
 
@@ -84,7 +84,7 @@ WRONG: list[Any] = [
 @pytest.mark.parametrize("entries", WRONG, ids=lambda one: str(one)[:40])
 def test_what_is_no_announcement(entries: Any) -> None:
     with pytest.raises(NodeError):
-        parse(Document, {"entries": entries}, "announcements")
+        parse(AnnouncementsOrder, {"entries": entries}, "announcements")
 
 
 def test_a_link_is_not_followed(node: Node, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.me import check, hints, overview, place
+from ansible_collections.gpuadmin.node.plugins.module_utils.me import check, hints, overview, queue_place
 from ansible_collections.gpuadmin.node.plugins.module_utils.me.disk import disk, lines
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import OF_PEOPLE
 
@@ -328,7 +328,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
 
 
 def test_ones_own_alone(queue: Subject) -> None:
-    found: Any = place.find_place(queue)
+    found: Any = queue_place.find_place(queue)
     assert ([one["id"] for one in found["mine"]], found["waiting"]) == (["4", "5"], 2)
     output = overview.lines(queue, {**FOUND, "queue": found}, "gpu1", [], "en")
     assert "  GPUs: given by the queue here" in output
@@ -343,10 +343,10 @@ def test_ones_own_alone(queue: Subject) -> None:
 def test_a_node_without_a_queue_and_one_that_does_not_answer(
     queue: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert place.find_place(Subject(name="minji", root=str(tmp_path / "other"))) is None
+    assert queue_place.find_place(Subject(name="minji", root=str(tmp_path / "other"))) is None
     slurm(tmp_path, monkeypatch, scontrol="echo down")
     with pytest.raises(NodeError):
-        place.find_place(queue)
+        queue_place.find_place(queue)
     output = overview.lines(queue, {**FOUND, "queue": "slurmctld does not answer"}, "gpu1", [], "en")
     assert "  queue: not known (slurmctld does not answer)" in output
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, mig, mig_devices, reconcile, telling
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants, mig, reconcile
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import dividing
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.dividing import Divider, Places, recorded
@@ -44,7 +44,7 @@ class Host:
         self.ran: list[str] = []
         self.places = Places(
             str(cluster.at / "state"), str(cluster.node.root), None, cluster.node.places.lock, self.run,
-            telling.Places(state=str(cluster.at / "state"), run=str(cluster.at / "run")),
+            gate.Places(state=str(cluster.at / "state"), run=str(cluster.at / "run")),
             replace(cluster.places, capabilities=str(self.capabilities)),
         )  # fmt: skip
 
@@ -113,7 +113,7 @@ def test_gpus_are_divided_and_made_whole_again(host: Host) -> None:
         f"systemctl start --no-block {sampler}", "systemctl start --no-block gpuadmin-gpu-devices.service",
     ]  # fmt: skip
     assert recorded(host.places.state) == {0: HALVES, 1: []}
-    made = [(one.gpu, one.profile, one.files) for one in mig_devices.read(str(host.cluster.at / "run"))]
+    made = [(one.gpu, one.profile, one.files) for one in mig.read(str(host.cluster.at / "run"))]
     assert host.made == [f"gpu0/mig/{of}/access" for of in ("gi1", "gi1/ci0", "gi2", "gi2/ci0")]
     caps = [[f"/dev/nvidia-caps/nvidia-cap{number}" for number in of] for of in ((9, 10), (18, 19))]
     assert made == [(FIRST, "3g.40gb", ["/dev/nvidia0", *caps[0]]), (FIRST, "4g.40gb", ["/dev/nvidia0", *caps[1]])]
@@ -210,7 +210,7 @@ def test_a_boot_goes_on_with_what_was_begun(host: Host, monkeypatch: pytest.Monk
 def test_a_mig_device_whose_files_nobody_says_opens_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dividing.mapper, "caps_of", lambda *_: None)
     host.go({0: HALVES})
-    assert mig_devices.read(str(host.cluster.at / "run")) == []
+    assert mig.read(str(host.cluster.at / "run")) == []
 
 
 def test_a_mode_that_waits_for_a_reset_is_told_and_a_boot_goes_on(host: Host) -> None:

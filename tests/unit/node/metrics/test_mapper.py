@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, tried
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import gate, grants
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import mapper as package
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers import Names
@@ -46,7 +46,7 @@ def test_who_is_on_which_gpu(cluster: Cluster) -> None:
 
 def test_whether_the_gate_is_closed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[str] | None = None
-    monkeypatch.setattr(tried, "problems", lambda root: wrong)
+    monkeypatch.setattr(gate, "problems", lambda root: wrong)
     assert "gpuadmin_gpu_gate_closed" not in cluster.look()
     wrong = []
     assert cluster.look()["gpuadmin_gpu_gate_closed"] == 1

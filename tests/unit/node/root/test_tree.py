@@ -12,10 +12,6 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.root import session
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.tree import (
-    Directory,
-    File,
-    Link,
-    Request,
     enabled,
     execute,
     masked,
@@ -24,6 +20,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.root.tree import (
     validate,
 )
 
+from gpuadmin.common.records.files import Directory, File, FilesOrder, Link
 from tests.support.operations import ask
 
 
@@ -75,13 +72,13 @@ def test_session_that_does_not_start(managed: Path) -> None:
         session.open_session(900, Systemd(status=1))
 
 
-def request(root: Path) -> Request:
-    return Request(
-        directories=[Directory(f"{root}/data", 0o711), Directory(f"{root}/code", exclusive=True)],
+def request(root: Path) -> FilesOrder:
+    return FilesOrder(
+        directories=[Directory(f"{root}/data", "0711"), Directory(f"{root}/code", exclusive=True)],
         files=[
             File(f"{root}/code/a.py", "a = 1\n"),
-            File(f"{root}/etc/sudoers.d/x", "text\n", 0o440),
-            File(f"{root}/bin/tool", "#!/bin/sh\n", 0o755),
+            File(f"{root}/etc/sudoers.d/x", "text\n", "0440"),
+            File(f"{root}/bin/tool", "#!/bin/sh\n", "0755"),
         ],
         links=[Link(f"{root}/wants/x.service", "/etc/x.service")],
         absent=[f"{root}/old"],
@@ -142,10 +139,10 @@ def test_what_is_in_the_way_is_left_alone(tmp_path: Path, before: str, words: st
 
 def test_nothing_is_written_that_its_program_refuses(tmp_path: Path) -> None:
     path = f"{tmp_path}/settings"
-    steps = plan(Request(files=[File(path, "bad\n", validate=("grep", "-q", "good", "%s"))]))
+    steps = plan(FilesOrder(files=[File(path, "bad\n", validate=("grep", "-q", "good", "%s"))]))
     with pytest.raises(NodeError, match="grep refuses it"):
         validate(steps.operations, check=False)
-    missing = plan(Request(files=[File(path, "bad\n", validate=("no-such-program", "%s"))]))
+    missing = plan(FilesOrder(files=[File(path, "bad\n", validate=("no-such-program", "%s"))]))
     validate(missing.operations, check=True)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig_devices import MigDevice
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig import MigDevice
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import divided, queue
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.divided import Part
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.nodes import Node, gres_conf, known, nodes_conf

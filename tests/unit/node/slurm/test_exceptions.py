@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, NothingBegun
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import slurm_exception, slurm_queue
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import exceptions
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import exceptions, operations, queue_report
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.accounts import EXCEPTION
 
 from tests.support.fake_slurm import row, slurm
@@ -149,26 +148,26 @@ def test_slurm_is_asked_once_about_all(bin: Path) -> None:
     there = [row(one, "minji", "RUNNING", nodes="gpu1", qos="exception") for one in ("8", "9")]
     says(bin, *there, row("10", "jiho", "RUNNING", nodes="gpu1"))
     shown(bin, job8=json.dumps({**SAID, "reason": "thesis"}), job9=json.dumps(SAID))
-    jobs = slurm_queue.report()["queue"]["jobs"]
+    jobs = queue_report.report()["queue"]["jobs"]
     assert [one["exception"] and one["exception"]["reason"] for one in jobs] == ["thesis", SAID["reason"], None]
     (asked,) = (bin / "noted").read_text().rstrip("\n").split("\n")
     assert "--jobs=8,9 " in asked
     says(bin, row("10", "jiho", "RUNNING", nodes="gpu1"))
-    slurm_queue.report()
+    queue_report.report()
     assert (bin / "noted").read_text() == f"{asked}\n", "there is none to ask about"
 
 
 def wanted(
     user: str = "root", uid: int = 0, gpus: int = 1, until: int | None = None
-) -> slurm_exception.Document:  # fmt: skip
+) -> operations.ExceptionOrder:  # fmt: skip
     end = int(time.time()) + 3600 if until is None else until
-    return slurm_exception.Document(slurm_exception.Wanted("ab", user, uid, "gpu1", gpus, end, "root@ctl"))
+    return operations.ExceptionOrder(operations.WantedException("ab", user, uid, "gpu1", gpus, end, "root@ctl"))
 
 
 def test_one_that_is_there_already_is_not_made_again(bin: Path) -> None:
     says(bin, row("9", "minji", "RUNNING", nodes="gpu1", qos="exception"))
     shown(bin, job9=json.dumps(SAID))
-    answer = slurm_exception.operate(wanted(), False).result()
+    answer = operations.make_exception(wanted(), False).result()
     assert (answer["changed"], called(bin)) == (False, [])
     assert str(SAID) in str(answer["report"])
 
@@ -177,7 +176,7 @@ def test_one_that_is_there_already_is_not_made_again(bin: Path) -> None:
 def test_an_exception_that_cannot_be_read_hides_no_queue(bin: Path) -> None:
     says(bin, row("9", "minji", "RUNNING", nodes="gpu1", qos="exception"))
     (bin / "shown").unlink()
-    (one,) = slurm_queue.report()["queue"]["jobs"]
+    (one,) = queue_report.report()["queue"]["jobs"]
     assert one["exception"] == {"id": "", "who": "", "reason": ""}
 
 
@@ -185,19 +184,19 @@ def test_an_exception_that_cannot_be_read_hides_no_queue(bin: Path) -> None:
 def test_who_is_nobody_here_gets_none(bin: Path) -> None:
     for one in (wanted(uid=77), wanted(user="nobody-here"), wanted(user="a b"), wanted(gpus=0), wanted(until=1)):
         with pytest.raises(NodeError):
-            slurm_exception.operate(one, False)
+            operations.make_exception(one, False)
     assert called(bin) == []
-    assert slurm_exception.operate(wanted(), True).result()["changed"] is True
+    assert operations.make_exception(wanted(), True).result()["changed"] is True
     assert called(bin) == [], "a check makes none"
 
 
 def test_jobs_are_cancelled(bin: Path) -> None:
     says(bin, row("4", "jiho", "RUNNING", nodes="gpu1"))
-    slurm_exception.operate(slurm_exception.Document(end=["4", "5"]), True)
+    operations.make_exception(operations.ExceptionOrder(end=["4", "5"]), True)
     assert called(bin) == []
-    assert slurm_exception.operate(slurm_exception.Document(end=["4", "5"]), False).result()["operations"] == [
+    assert operations.make_exception(operations.ExceptionOrder(end=["4", "5"]), False).result()["operations"] == [
         "cancel job 4"
     ]
     assert called(bin) == ["scancel 4"]
     with pytest.raises(NodeError):
-        slurm_exception.operate(slurm_exception.Document(end=["--user=jiho"]), False)
+        operations.make_exception(operations.ExceptionOrder(end=["--user=jiho"]), False)

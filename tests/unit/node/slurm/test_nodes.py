@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.operations import slurm_nodes
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.divided import Part
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.nodes import (
     Node,
@@ -109,9 +109,9 @@ def test_no_line_is_made_of_a_controller_s_name(controller: tuple[str, str]) -> 
         nodes_conf([Node("gpu1", "10.0.0.1", 64, 100_000, 8)], 48, controller)
 
 
-def document(tmp_path: Path, hardware: Any) -> slurm_nodes.Document:
-    return slurm_nodes.Document(
-        nodes=[slurm_nodes.DeclaredNode("gpu1", "10.0.0.1"), slurm_nodes.DeclaredNode("gpu2", "10.0.0.2")],
+def document(tmp_path: Path, hardware: Any) -> operations.SlurmNodes:
+    return operations.SlurmNodes(
+        nodes=[operations.DeclaredNode("gpu1", "10.0.0.1"), operations.DeclaredNode("gpu2", "10.0.0.2")],
         hardware=hardware, hours=24, address="10.0.0.9", directory=str(tmp_path / "etc"),
     )  # fmt: skip
 
@@ -119,8 +119,8 @@ def document(tmp_path: Path, hardware: Any) -> slurm_nodes.Document:
 def test_what_nodes_have_is_remembered(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     state = str(tmp_path)
-    slurm_nodes.operate(document(tmp_path, {"gpu1": HAS, "gpu2": HAS}), False, state=state)
-    slurm_nodes.operate(document(tmp_path, {"gpu2": {**HAS, "gpus": 2}}), False, state=state)
+    operations.write_nodes(document(tmp_path, {"gpu1": HAS, "gpu2": HAS}), False, state=state)
+    operations.write_nodes(document(tmp_path, {"gpu2": {**HAS, "gpus": 2}}), False, state=state)
     text = (tmp_path / "etc/nodes.conf").read_text()
     assert "NodeName=gpu1" in text
     assert "NodeName=gpu2 NodeAddr=10.0.0.2 CPUs=64 RealMemory=95000 Gres=gpu:2 " in text
@@ -130,31 +130,31 @@ def test_what_is_not_given_stays(tmp_path: Path) -> None:
     """Where GPUs of a node have been divided, only what is said of nodes is written."""
     (tmp_path / "etc").mkdir()
     parts = [{"profile": "7g.80gb", "files": ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap3"]}]
-    slurm_nodes.operate(replace(document(tmp_path, {"gpu1": HAS}), slurm_conf="A=1\n"), False, state=str(tmp_path))
+    operations.write_nodes(replace(document(tmp_path, {"gpu1": HAS}), slurm_conf="A=1\n"), False, state=str(tmp_path))
     again = document(tmp_path, {"gpu1": {**HAS, "gpus": 1, "parts": parts}})
-    slurm_nodes.operate(again, False, state=str(tmp_path))
+    operations.write_nodes(again, False, state=str(tmp_path))
     assert (tmp_path / "etc/slurm.conf").read_text() == "A=1\n"
     assert "Type=7g.80gb MultipleFiles=/dev/nvidia0," in (tmp_path / "etc/gres.conf").read_text()
-    slurm_nodes.operate(document(tmp_path, {}), False, state=str(tmp_path))
+    operations.write_nodes(document(tmp_path, {}), False, state=str(tmp_path))
     assert "Type=7g.80gb" in (tmp_path / "etc/gres.conf").read_text(), "it is remembered"
 
 
 def test_a_check_writes_nothing(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
-    answer = slurm_nodes.operate(document(tmp_path, {"gpu1": HAS}), True, state=str(tmp_path))
+    answer = operations.write_nodes(document(tmp_path, {"gpu1": HAS}), True, state=str(tmp_path))
     assert answer.result()["changed"]
     assert [one.name for one in tmp_path.rglob("*")] == ["etc"]
 
 
 def test_without_any_node_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="no node has said yet"):
-        slurm_nodes.operate(document(tmp_path, {}), False, state=str(tmp_path))
+        operations.write_nodes(document(tmp_path, {}), False, state=str(tmp_path))
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
-    (tmp_path / slurm_nodes.RECORD).write_text(json.dumps([1]))
+    (tmp_path / operations.RECORD).write_text(json.dumps([1]))
     with pytest.raises(NodeError, match=r"slurm-nodes\.json is damaged"):
-        slurm_nodes.operate(document(tmp_path, {"gpu1": HAS}), False, state=str(tmp_path))
+        operations.write_nodes(document(tmp_path, {"gpu1": HAS}), False, state=str(tmp_path))
 
 
 @pytest.mark.holds("a configuration that Slurm does not read replaces none")
@@ -170,10 +170,10 @@ def test_what_slurm_refuses_replaces_nothing(tmp_path: Path, monkeypatch: pytest
     bad = replace(good, slurm_conf="Frobnicate=1\n")
     for check in (True, False):
         with pytest.raises(NodeError, match="unrecognized key: Frobnicate"):
-            slurm_nodes.operate(bad, check, state=str(tmp_path))
+            operations.write_nodes(bad, check, state=str(tmp_path))
     assert list((tmp_path / "etc").iterdir()) == []
-    assert not (tmp_path / slurm_nodes.RECORD).exists()
-    slurm_nodes.operate(good, False, state=str(tmp_path))
+    assert not (tmp_path / operations.RECORD).exists()
+    operations.write_nodes(good, False, state=str(tmp_path))
     assert sorted(one.name for one in (tmp_path / "etc").iterdir()) == [
         "cgroup.conf", "gres.conf", "nodes.conf", "slurm.conf",
     ]  # fmt: skip
@@ -184,9 +184,9 @@ def test_a_controller_that_is_down_keeps_no_configuration_from_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scontrol: str
 ) -> None:
     (tmp_path / "etc").mkdir()
-    monkeypatch.setattr(slurm_nodes, "READ", 0.2)
+    monkeypatch.setattr(operations, "READ", 0.2)
     slurm(tmp_path, monkeypatch, scontrol=scontrol)
-    slurm_nodes.operate(document(tmp_path, {"gpu1": HAS}), False, state=str(tmp_path))
+    operations.write_nodes(document(tmp_path, {"gpu1": HAS}), False, state=str(tmp_path))
     assert (tmp_path / "etc/nodes.conf").exists()
 
 

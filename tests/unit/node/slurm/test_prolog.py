@@ -14,7 +14,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, reconcile
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import divided, prolog, raised
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import divided, prolog, slice_limits
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.prolog import Job, job_of
 
 from tests.support.gated_host import GatedHost, gated_host, read_only
@@ -135,7 +135,7 @@ def test_jobs_begin_and_end_while_nobody_else_changes_grants(
 def test_limits_that_somebody_else_sets_keep_no_job_from_its_gpus(
     host: GatedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(raised, "flocked", partial(flocked, seconds=0.1))
+    monkeypatch.setattr(slice_limits, "flocked", partial(flocked, seconds=0.1))
     with flocked(f"{host.places.run}/locks/raised-limits"):
         said = prolog.begin(JOB, host.places, NOW)
         assert said[-1].startswith("limits do not follow jobs: ")

@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuadmin.common.records.adoption import Directory
 from gpuadmin.takeover.node.adoption import accounts, bounds
 from gpuadmin.takeover.node.renumbering import journal
 from gpuadmin.takeover.node.renumbering.journal import Renumbering
@@ -35,9 +35,9 @@ def test_of_a_password_only_its_state_is_told(tmp_path: Path) -> None:
             shadow="".join(f"{name}:{secret}:1:0:9:7::19754:\n" for name, secret in names.items()),
         )
     )
-    assert {one["name"]: one["password"] for one in found} == {name: name for name in (*names, "missing")}
-    assert {one["expires"] for one in found} == {19754, None}
-    assert "hash" not in json.dumps(found).replace("missing", "")
+    assert {one.name: one.password for one in found} == {name: name for name in (*names, "missing")}
+    assert {one.expires for one in found} == {19754, None}
+    assert "hash" not in json.dumps(found, default=vars).replace("missing", "")
 
 
 @pytest.mark.holds("an end that gpuadmin has set for a while is nobody's last day")
@@ -57,7 +57,7 @@ def test_who_is_kept_out_meanwhile_is_told_as_they_were(tmp_path: Path, verb: st
     )
     Path(given.path(given.state)).mkdir(parents=True)
     journal.begin(given.path(given.state), journal.Journal(people, before, verb))
-    found = {one["name"]: (one["password"], one["expires"], one["closed"]) for one in accounts.accounts(given)}
+    found = {one.name: (one.password, one.expires, one.closed) for one in accounts.accounts(given)}
     assert found == {
         "minji": ("set", 20800, verb), "j.doe": ("locked", None, verb),
         "choi": ("locked", 1, ""), "sora": ("locked", 19754, ""),
@@ -81,8 +81,8 @@ def test_states_of_a_password(field: "str | None", state: str) -> None:
 def test_lines_that_are_no_entries_are_passed_over(tmp_path: Path) -> None:
     passwd = b"+::::::\n# x\nshort:x\nminji:x:1001:1001:\xff\x1b[2J:/home/minji:/bin/bash\n"
     (one,) = accounts.accounts(place(tmp_path, passwd=passwd))
-    assert (one["name"], one["uid"]) == ("minji", 1001)
-    assert one["gecos"].isprintable()
+    assert (one.name, one.uid) == ("minji", 1001)
+    assert one.gecos.isprintable()
 
 
 @pytest.mark.parametrize(
@@ -99,27 +99,27 @@ def test_lines_that_are_no_entries_are_passed_over(tmp_path: Path) -> None:
 )
 def test_names_in_hangul_of_before_utf8(tmp_path: Path, data: bytes, text: str) -> None:
     (one,) = accounts.accounts(place(tmp_path, passwd=b"minji:x:1001:1001:" + data + b":/home/minji:/bin/bash\n"))
-    assert one["gecos"] == text
+    assert one.gecos == text
 
 
 def test_a_host_with_too_many_accounts_is_told_up_to_a_bound(tmp_path: Path) -> None:
     many = "".join(f"u{number}:x:{number}:1:{'g' * 1000}:/:/bin/sh\n" for number in range(bounds.MOST + 9))
     found = accounts.accounts(place(tmp_path, passwd=many))
     assert len(found) == bounds.MOST
-    assert max(len(one["gecos"]) for one in found) == bounds.LINE
+    assert max(len(one.gecos) for one in found) == bounds.LINE
 
 
 def test_groups_of_people_and_those_that_are_root(tmp_path: Path) -> None:
     text = "root:x:0:\nmail:x:8:minji\ndocker:x:990:minji,jiho\nlab:x:1100:minji\n"
-    found = {one["name"]: one["members"] for one in accounts.groups(place(tmp_path, group=text))}
+    found = {one.name: one.members for one in accounts.groups(place(tmp_path, group=text))}
     assert found == {"root": [], "docker": ["minji", "jiho"], "lab": ["minji"]}
 
 
 def test_ranges_and_lines_that_are_none(tmp_path: Path) -> None:
     text = "# x\n\nminji:100000:65536\n1001:5:6\njiho:1:2:3\nx:-1:y\nevil\x1b[2J\n"
     found = accounts.subids(place(tmp_path, subuid=text))
-    assert found["subgid"] == []
-    assert [(one["name"], one["start"]) for one in found["subuid"]] == [
+    assert found.subgid == []
+    assert [(one.name, one.start) for one in found.subuid] == [
         ("minji", 100000), ("1001", 5), ("jiho:1:2:3", None), ("x:-1:y", None), ("evil?[2J", None),
     ]  # fmt: skip
 
@@ -135,5 +135,4 @@ def test_ranges_and_lines_that_are_none(tmp_path: Path) -> None:
     ],
 )
 def test_where_names_come_from(tmp_path: Path, text: str, sources: list[str]) -> None:
-    found: dict[str, Any] = accounts.directory(place(tmp_path, nsswitch_conf=text))
-    assert found == {"sources": sources, "accounts": []}
+    assert accounts.directory(place(tmp_path, nsswitch_conf=text)) == Directory(sources, [])

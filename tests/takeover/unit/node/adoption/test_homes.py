@@ -12,6 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place imp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuadmin.common.records.adoption import Keys, Link
 from gpuadmin.takeover.node.adoption import bounds, homes
 from tests.support.sites import public_key
 
@@ -32,10 +33,10 @@ def test_of_a_file_of_keys_only_public_keys_are_told(tmp_path: Path) -> None:
     text = f'# x\n{KEY}\n  {public_key("2")}\nfrom="10.*",command="run --token t0ken" {public_key("3")}\n'
     text += f"-----BEGIN OPENSSH PRIVATE KEY-----\n{secret}\nssh-ed25519 AAAA cut\npassword: hunter2\n"
     found = homes.of_home(home(tmp_path, text))
-    assert found["plain"] == [KEY, public_key("2")]
-    assert [one["names"] for one in found["options"]] == [["from", "command"]]
-    assert found["odd"] == 4
-    told = json.dumps(found)
+    assert found.plain == [KEY, public_key("2")]
+    assert [one.names for one in found.options] == [["from", "command"]]
+    assert found.odd == 4
+    told = json.dumps(found, default=vars)
     assert not [word for word in (secret, "t0ken", "hunter2", "10.*") if word in told]
 
 
@@ -58,18 +59,16 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path, odd: str) -> None:
         {"link to the file": lambda: file.symlink_to(elsewhere), "a pipe": lambda: os.mkfifo(file),
          "a directory": file.mkdir}[odd]()  # fmt: skip
     found = homes.of_home(path)
-    assert (found["plain"], bool(found["problem"])) == ([], True)
+    assert (found.plain, bool(found.problem)) == ([], True)
 
 
 def test_a_home_without_keys_has_no_problem(tmp_path: Path) -> None:
-    assert homes.of_home(str(tmp_path / "missing")) == {
-        "plain": [], "options": [], "odd": 0, "why": [], "problem": None,
-    }  # fmt: skip
+    assert homes.of_home(str(tmp_path / "missing")) == Keys([], [], 0, [], None)
 
 
 def test_somebody_with_too_many_keys(tmp_path: Path) -> None:
     found = homes.of_home(home(tmp_path, "".join(f"{public_key(str(one))}\n" for one in range(60))))
-    assert (len(found["plain"]), found["odd"]) == (bounds.MOST_OF_ONE, 10)
+    assert (len(found.plain), found.odd) == (bounds.MOST_OF_ONE, 10)
 
 
 @pytest.mark.parametrize(
@@ -84,8 +83,8 @@ def test_what_is_no_key_is_named_for_what_it_is(tmp_path: Path, data: bytes, why
     path = home(tmp_path, "")
     (tmp_path / "minji/.ssh/authorized_keys").write_bytes(data)
     found = homes.of_home(path)
-    assert (found["plain"], found["odd"] > 0) == ([], True)
-    assert found["why"][0].startswith(why)
+    assert (found.plain, found.odd > 0) == ([], True)
+    assert found.why[0].startswith(why)
 
 
 def test_keys_are_read_where_sshd_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,10 +105,10 @@ def test_keys_are_read_where_sshd_reads_them(tmp_path: Path, monkeypatch: pytest
     place = Place(root=str(tmp_path))
 
     def plain(*patterns: str) -> list[str]:
-        found: list[str] = homes.keys(place, MOUNTS, lambda _name: patterns)["minji"]["plain"]
+        found: list[str] = homes.keys(place, MOUNTS, lambda _name: patterns)["minji"].plain
         return found
 
-    assert homes.keys(place, MOUNTS)["minji"]["plain"] == [public_key("2")]
+    assert homes.keys(place, MOUNTS)["minji"].plain == [public_key("2")]
     assert plain("%h/keys", "/etc/keys/%u", "/etc/keys/%U") == [public_key(seed) for seed in ("keys", "u", "U")]
     assert plain() == []
 
@@ -130,10 +129,10 @@ def test_keys_are_read_as_their_person(tmp_path: Path) -> None:
     (tmp_path / "etc/shadow").write_text("")
     (path / "authorized_keys").chmod(0o600)  # root's
     place = Place(root=str(tmp_path))
-    assert homes.keys(place)["minji"]["problem"] == "Permission denied"
+    assert homes.keys(place)["minji"].problem == "Permission denied"
     assert os.geteuid() == 0
     os.chown(path / "authorized_keys", 54321, 54321)
-    assert homes.keys(place)["minji"]["plain"] == [KEY]
+    assert homes.keys(place)["minji"].plain == [KEY]
 
 
 def test_what_is_in_a_directory_of_homes(tmp_path: Path) -> None:
@@ -149,18 +148,18 @@ def test_what_is_in_a_directory_of_homes(tmp_path: Path) -> None:
     (tmp_path / "etc/exports").write_text("/srv/homes *(rw)\n/ *(ro)\n")
     found = homes.homes(Place(root=str(tmp_path)), MOUNTS)
     first, second, third = found
-    assert {one["name"]: one["link"] for one in first["entries"] if one["link"]} == {
-        "link": {"leads": "/root", "uid": None},
-        "moved": {"leads": "/home/minji", "uid": os.geteuid()},
+    assert {one.name: one.link for one in first.entries if one.link} == {
+        "link": Link("/root", None),
+        "moved": Link("/home/minji", os.geteuid()),
     }
-    assert (third["path"], third["problem"]) == ("/srv/homes", "missing")
-    assert (first["path"], first["fstype"], first["source"], first["mounted"], first["network"]) == (
+    assert (third.path, third.problem) == ("/srv/homes", "missing")
+    assert (first.path, first.fstype, first.source, first.mounted, first.network) == (
         "/home", "nfs4", "nas1:/srv/ho mes", True, True,
     )  # fmt: skip
-    assert [(one["name"], one["kind"]) for one in first["entries"]] == [
+    assert [(one.name, one.kind) for one in first.entries] == [
         ("link", "link"), ("minji", "directory"), ("moved", "link"), ("x y?[2J", "directory"),
     ]  # fmt: skip
-    assert (second["path"], second["problem"], second["network"]) == ("/data", "missing", False)
+    assert (second.path, second.problem, second.network) == ("/data", "missing", False)
 
 
 def test_what_an_automounter_mounts_is_not_on_the_host_s_own_disk(tmp_path: Path) -> None:
@@ -169,7 +168,7 @@ def test_what_an_automounter_mounts_is_not_on_the_host_s_own_disk(tmp_path: Path
         (tmp_path / path).touch()
     text = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:50 / /home rw - autofs /etc/auto.home rw\n"
     (found,) = homes.homes(Place(root=str(tmp_path)), text)
-    assert (found["fstype"], found["mounted"], found["network"]) == ("autofs", True, True)
+    assert (found.fstype, found.mounted, found.network) == ("autofs", True, True)
 
 
 def test_the_directories_that_homes_are_in() -> None:
@@ -200,13 +199,13 @@ def test_what_somebody_mounts_over_their_home_hides_no_other(
     monkeypatch.setattr(os, "lstat", lstat)
     text = MOUNTS + (f"3 1 0:60 / {tmp_path}/home/hangs rw - fuse x rw\n" if mounted else "")
     begun = time.monotonic()
-    entries = {one["name"]: one for one in homes.homes(Place(root=str(tmp_path)), text)[0]["entries"]}
+    entries = {one.name: one for one in homes.homes(Place(root=str(tmp_path)), text)[0].entries}
     assert time.monotonic() - begun < 10
-    assert {name: one["kind"] for name, one in entries.items()} == {
+    assert {name: one.kind for name, one in entries.items()} == {
         "fuse": "unknown", "hangs": "unknown", "jiho": "directory", "minji": "directory",
     }  # fmt: skip
-    assert entries["hangs"]["problem"] == "did not answer in 1 s"
-    assert entries["fuse"]["problem"] == "Permission denied"
+    assert entries["hangs"].problem == "did not answer in 1 s"
+    assert entries["fuse"].problem == "Permission denied"
 
 
 def test_who_mounts_something_that_hangs_has_no_keys_and_others_have(
@@ -228,8 +227,8 @@ def test_who_mounts_something_that_hangs_has_no_keys_and_others_have(
     monkeypatch.setattr(homes, "of_home", of_home)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)  # the directories of tests are root's
     found = homes.keys(Place(root=str(tmp_path)), MOUNTS)
-    assert found["minji"]["plain"] == [KEY]
-    assert (found["hana"]["plain"], found["hana"]["problem"]) == ([], "did not answer in 1 s")
+    assert found["minji"].plain == [KEY]
+    assert (found["hana"].plain, found["hana"].problem) == ([], "did not answer in 1 s")
 
 
 def test_whose_keys_are_elsewhere_by_a_match_block_is_asked_of_sshd(monkeypatch: pytest.MonkeyPatch) -> None:

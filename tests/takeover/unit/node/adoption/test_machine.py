@@ -22,7 +22,7 @@ def test_disks_and_network_file_systems() -> None:
         "4 1 0:51 / /mnt/a\\040b\\033[2J rw - xfs /dev/sdb rw\n"
     )
     found = machine.file_systems(Place(), text)
-    assert [(one["point"], one["network"]) for one in found] == [("/", False), ("/home", True), ("/mnt/a b?[2J", False)]
+    assert [(one.point, one.network) for one in found] == [("/", False), ("/home", True), ("/mnt/a b?[2J", False)]
     many = "".join(f"{number} 0 8:1 / /m{number} rw - ext4 /dev/sda rw\n" for number in range(500))
     assert len(machine.file_systems(Place(), many)) == 200
 
@@ -30,7 +30,7 @@ def test_disks_and_network_file_systems() -> None:
 def test_exports(tmp_path: Path) -> None:
     text = '# x\n/srv/homes *(rw)\n"/srv/a b" 10.0.0.0/8(ro) \\\n  nas(rw)\n/srv/c\\040d\n\n'
     found = machine.exports(place(tmp_path, etc__exports=text, etc__exports_d__x_exports=""))
-    assert [(one["path"], one["clients"]) for one in found] == [
+    assert [(one.path, one.clients) for one in found] == [
         ("/srv/homes", "*(rw)"), ("/srv/a b", "10.0.0.0/8(ro)    nas(rw)"), ("/srv/c d", ""),
     ]  # fmt: skip
     assert machine.exports(Place(root=str(tmp_path / "nothing"))) == []
@@ -43,14 +43,14 @@ def test_root_s_docker_by_its_directories(tmp_path: Path) -> None:
         (data / "volumes" / name).mkdir(parents=True)
     (data / "volumes/metadata.db").write_text("")
     found = machine.docker(Place(root=str(tmp_path)))
-    assert (found["containers"], found["volumes"], found["volume_count"]) == (1, ["training"], 2)
+    assert (found.containers, found.volumes, found.volume_count) == (1, ["training"], 2)
     other = machine.docker(place(tmp_path, etc__docker__daemon_json='{"data-root": "/elsewhere"}'))
-    assert (other["data"], other["containers"]) == ("/elsewhere", 0)
+    assert (other.data, other.containers) == ("/elsewhere", 0)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"data-root": 7}', '{"data-root": "relative"}', "{", "\x00"])
 def test_a_setting_of_docker_s_that_is_none(tmp_path: Path, text: str) -> None:
-    assert machine.docker(place(tmp_path, etc__docker__daemon_json=text))["data"] == machine.DOCKER_DATA
+    assert machine.docker(place(tmp_path, etc__docker__daemon_json=text)).data == machine.DOCKER_DATA
 
 
 def test_repositories(tmp_path: Path) -> None:
@@ -69,4 +69,4 @@ def test_sshd_and_its_include(tmp_path: Path, line: str, reads: bool) -> None:
     path = tmp_path / "etc/ssh/sshd_config"
     path.parent.mkdir(parents=True)
     path.write_text(f"Port 22\n{line} /etc/ssh/sshd_config.d/*.conf\n")
-    assert machine.sshd(Place(root=str(tmp_path)))["include"] is reads
+    assert machine.sshd(Place(root=str(tmp_path))).include is reads

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.privileges.place import Place
 
+from gpuadmin.common.records.adoption import Used
 from gpuadmin.takeover.node.adoption import used
 
 NOW = 2_000_000_000.0
@@ -40,9 +41,9 @@ def place(tmp_path: Path, **days: int) -> Place:
 
 def test_a_unit_of_its_own_and_the_last_login(tmp_path: Path) -> None:
     found = used.used(place(tmp_path, minji=1, jiho=700), UNITS, NOW)
-    assert found == {"units": {"jenkins": "jenkins.service"}, "idle": {"minji": 1, "jiho": 700}}
+    assert found == Used({"jenkins": "jenkins.service"}, {"minji": 1, "jiho": 700})
 
 
 @pytest.mark.parametrize("days", [{}, {"minji": 400}])
 def test_a_file_that_nothing_writes_any_more_says_nothing(tmp_path: Path, days: dict[str, int]) -> None:
-    assert used.used(place(tmp_path, **days), "", NOW)["idle"] is None
+    assert used.used(place(tmp_path, **days), "", NOW).idle is None

@@ -23,7 +23,7 @@ def test_let_in_for_one_command_and_out_again(host: Host) -> None:
     keys.parent.mkdir(parents=True)
     keys.write_text(f"{OWN}\n")
     for _ in range(2):  # again: one line
-        access.let_in(host, KEY, "/home", [{"name": "minji", "uid": 20001, "device": 1, "inode": 2}])
+        access.let_in(host, KEY, "/home", [record.Part("minji", 20001, "gpu1", True, False, 1, 2, "begun", "", 0, 0)])
     own, line = keys.read_text().splitlines()
     assert own == OWN
     assert line.startswith('restrict,expiry-time="2')

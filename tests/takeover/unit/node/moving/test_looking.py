@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 
+from gpuadmin.common.records.moving import Place
 from gpuadmin.takeover.node.moving import looking, record
 from tests.support.moving_homes import Cluster
 from tests.support.storage import run
@@ -33,8 +34,8 @@ def test_files_are_counted_once_and_names_are_told(cluster: Cluster) -> None:
     found = node(cluster, minji=MINJI, jiho=31003)
     assert found["problems"] == {}
     (one,) = found["homes"].values()
-    assert (one["files"], one["bytes"], one["before"], one["odd"]) == (3, 6, ["before-x"], [])
-    assert (one["inode"], one["device"]) == (home.stat().st_ino, home.stat().st_dev)
+    assert (one.files, one.bytes, one.before, one.odd) == (3, 6, ["before-x"], [])
+    assert (one.inode, one.device) == (home.stat().st_ino, home.stat().st_dev)
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "bind"])
@@ -49,7 +50,7 @@ def test_what_is_mounted_in_a_home_is_named(cluster: Cluster, kind: str) -> None
         found = node(cluster, minji=MINJI)
     finally:
         run("umount", place)
-    assert "'d' is a file system" in found["homes"]["minji"]["odd"][0]
+    assert "'d' is a file system" in found["homes"]["minji"].odd[0]
 
 
 @pytest.mark.holds("a home that is a mount of its own is not moved")
@@ -126,9 +127,9 @@ def test_what_the_storage_host_has_at_a_homes_place(cluster: Cluster) -> None:
     cluster.home("storage", "yuna", EVE, {})
     found = looking.storage(str(cluster.homes), people, str(cluster.skeleton), str(cluster.state))
     assert found["there"] == {
-        "minji": {"kind": "untouched", "before": []},
-        "eve": {"kind": "theirs", "before": ["before-gpu1"]},
-        "jiho": {"kind": "none", "before": []},
+        "minji": Place("untouched", []),
+        "eve": Place("theirs", ["before-gpu1"]),
+        "jiho": Place("none", []),
     }
     assert found["problems"] == {"yuna": f"their home belongs to uid {EVE}, not 31004"}
     assert found["free"] > 0

@@ -101,7 +101,7 @@ def test_a_home_that_was_replaced_goes_only_if_nobody_has_used_it(cluster: Clust
     for path in (work, work.parent):
         os.chown(path, MINJI, MINJI)
     handle = open_directory(str(work.parent.parent))
-    main = [record.Part("minji", MINJI, "gpu1", True, False, 1, 2, here=5)]
+    main = [record.Part("minji", MINJI, "gpu1", True, False, 1, 2, record.BEGUN, "", 0, 0, here=5)]
     try:
         with pytest.raises(NodeError, match="not an untouched home"):
             placing.tidy(handle, main, str(cluster.skeleton))
@@ -124,7 +124,10 @@ def test_a_home_with_a_subvolume_is_not_untouched(cluster: Cluster, tmp_path: Pa
         run("btrfs", "subvolume", "create", home / "data")
         (home / "data/thesis").write_text("precious")
         own(home, MINJI)
-        at, main = open_directory(str(point)), record.Part("minji", MINJI, "gpu1", True, False, 1, 2, here=5)
+        at, main = (
+            open_directory(str(point)),
+            record.Part("minji", MINJI, "gpu1", True, False, 1, 2, record.BEGUN, "", 0, 0, here=5),
+        )
         try:
             with pytest.raises(NodeError, match="not an untouched home"):
                 placing.tidy(at, [main], str(cluster.skeleton))
@@ -158,7 +161,10 @@ def test_what_is_kept_of_one_person_keeps_nothing_of_others(cluster: Cluster) ->
     moving = cluster.homes / ".gpuadmin-moving"
     for name, uid, files in (("jiho", 31302, {"work": b"late"}), ("minji", MINJI, {".profile": b"umask 022\n"})):
         home = cluster.home("storage", name, uid, {})
-        record.save(str(cluster.state), record.Part(name, uid, "gpu1", True, False, 1, 2, here=home.stat().st_ino))
+        record.save(
+            str(cluster.state),
+            record.Part(name, uid, "gpu1", True, False, 1, 2, record.BEGUN, "", 0, 0, here=home.stat().st_ino),
+        )
         (moving / name / "gpu1").mkdir(parents=True)
         for inner, content in files.items():
             (moving / name / "gpu1" / inner).write_bytes(content)
@@ -175,7 +181,9 @@ def test_which_homes_have_their_names(tmp_path: Path) -> None:
     """That is which directory has it, whatever was written down."""
     homes = tmp_path / "homes"
     (homes / "minji/before-gpu2").mkdir(parents=True)
-    main = record.Part("minji", MINJI, "gpu1", True, False, 1, 2, here=(homes / "minji").stat().st_ino)
+    main = record.Part(
+        "minji", MINJI, "gpu1", True, False, 1, 2, record.BEGUN, "", 0, 0, here=(homes / "minji").stat().st_ino
+    )
     part = replace(main, host="gpu2", main=False, here=(homes / "minji/before-gpu2").stat().st_ino)
     other = replace(main, here=5)
     handle = open_directory(str(homes))

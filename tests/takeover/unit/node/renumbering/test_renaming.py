@@ -13,7 +13,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge im
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 
-from gpuadmin.takeover.node.operations import renumber
+from gpuadmin.takeover.node import operations
 from gpuadmin.takeover.node.renumbering import looking, renaming, work
 from gpuadmin.takeover.node.renumbering.decide import Numbers, Wanted
 
@@ -274,4 +274,4 @@ def test_an_account_of_gpuadmins_own_keeps_its_name(grown: Host) -> None:
 @pytest.mark.parametrize("was", ["../x", "a/b", ".", "-x", "a b", "x\n"])
 def test_a_name_that_is_no_name_is_refused(was: str) -> None:
     with pytest.raises(NodeError, match="not the name of an account"):
-        renumber.operate(renumber.Document([Wanted("jdoe", DOE, was=was)]), False)
+        operations.renumber(operations.RenumberOrder([Wanted("jdoe", DOE, was=was)]), False)

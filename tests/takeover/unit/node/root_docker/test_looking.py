@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.documents import to_plain
 
 from gpuadmin.ansible.reports import parsed
 from gpuadmin.takeover.node.root_docker import looking
@@ -26,7 +27,7 @@ def test_what_there_is(fake: FakeDocker) -> None:
     fake.volume("data")
     fake.volume("far", Options={"type": "nfs"})
     fake.container("train", IMAGE, "data", running=True, Labels={"owner": "minji\x1b[2J"}, Image="tiny")
-    found = parsed("root_docker", {**looking.look(Daemon(str(fake.socket))), "moved": None})
+    found = parsed("root_docker", to_plain(looking.look(Daemon(str(fake.socket)))))
     assert found["images"] == [{"id": IMAGE, "tags": ["tiny:latest"], "bytes": 5}]
     assert [(one["name"], one["bytes"], bool(one["cannot"])) for one in found["volumes"]] == [
         ("data", 7, False), ("far", 7, True),
@@ -41,7 +42,7 @@ def test_what_there_is(fake: FakeDocker) -> None:
 @pytest.mark.holds("a command that was cut off in the middle is not there to be pasted")
 def test_a_command_is_whole_or_not_there(fake: FakeDocker) -> None:
     fake.container("train", IMAGE, Image="tiny", Cmd=["x" * looking.LONGEST])
-    (container,) = parsed("root_docker", {**looking.look(Daemon(str(fake.socket))), "moved": None})["containers"]
+    (container,) = parsed("root_docker", to_plain(looking.look(Daemon(str(fake.socket)))))["containers"]
     assert container["command"] == ""
     assert "too long" in container["differs"][-1]
 
@@ -51,9 +52,9 @@ def test_a_daemon_whose_ids_are_shifted(fake: FakeDocker, monkeypatch: pytest.Mo
     monkeypatch.setattr(Daemon, "find", lambda *_: {"SecurityOptions": ["name=userns"]})
     fake.volume("data")
     found = looking.look(Daemon(str(fake.socket)))
-    assert "userns-remap" in found["problem"]
-    assert found["volumes"] == []
+    assert "userns-remap" in found.problem
+    assert found.volumes == []
 
 
 def test_a_daemon_that_does_not_run() -> None:
-    assert looking.look(None)["running"] is False
+    assert looking.look(None).running is False

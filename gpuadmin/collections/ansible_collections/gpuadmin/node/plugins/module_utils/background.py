@@ -17,10 +17,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
-from .documents import to_plain
+from .documents import parse, to_plain
 from .errors import NodeError, in_words
 from .files import flocked, read_bytes, write_atomic
 from .paths import RUN
@@ -30,20 +30,20 @@ from .unit import BACKGROUND, POLL, available, journal, start, unit_name, workin
 
 REQUEST, RESULT, PROGRESS = "request.json", "result.json", "progress"
 FORMAT = 2  # of request and result; jobs of another version are not ours
-JobFunction = Callable[[Mapping[str, Any]], object]
+JobFunction = Callable[[Any], object]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A function of this package and its arguments (what JSON can hold), for the unit gpuadmin-NAME.
+    """A function of this package and its order, a record or what JSON can hold, for the unit gpuadmin-NAME.
 
     ``title``: what it is, in words. ``same``: what two requests must have in common to be the same job; by default
-    all arguments. ``properties``: of the unit (systemd.exec(5)).
+    the whole order. ``properties``: of the unit (systemd.exec(5)).
     """
 
     name: str
     function: JobFunction
-    arguments: Mapping[str, Any]
+    order: Any
     title: str
     same: Mapping[str, Any] | None = None
     properties: Sequence[str] = BACKGROUND
@@ -65,8 +65,8 @@ class Job:
 
     @property
     def identity(self) -> str:
-        same = self.arguments if self.same is None else self.same
-        text = json.dumps([self.module, self.function.__name__, same], sort_keys=True)
+        same = self.order if self.same is None else self.same
+        text = json.dumps([self.module, self.function.__name__, same], sort_keys=True, default=vars)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -85,7 +85,7 @@ def _place(name: str, base: str) -> str:
 def perform(
     name: str,
     function: JobFunction,
-    arguments: Mapping[str, Any],
+    order: Any,
     *,
     properties: Sequence[str] = BACKGROUND,
     run: Runner = run_command,
@@ -94,15 +94,15 @@ def perform(
     base: str = RUN,
     start: str = "",
 ) -> Any:
-    """Have ``function(arguments)`` done in the unit gpuadmin-NAME, and return what it returns.
+    """Have ``function(order)`` done in the unit gpuadmin-NAME, and return what it returns.
 
-    If one with the same arguments is running, it waits for that one. One that has ended is not an answer, even if
+    If one with the same order is running, it waits for that one. One that has ended is not an answer, even if
     nobody has asked for its result: what it saw may no longer hold. Raises NodeError with what went wrong, if another
     one is running, or when ``wait`` seconds are over (the job goes on). ``start``: the id of a start, for `said`.
     """
     if not (available() if systemd is None else systemd):
-        return to_plain(function(arguments))
-    job = Job(name, function, arguments, name, properties=properties, run=run, base=base)
+        return to_plain(function(order))
+    job = Job(name, function, order, name, properties=properties, run=run, base=base)
     # guard: a job is looked for and begun under one lock
     with flocked(job.place + ".lock"):  # two at once: one of them begins it, the other finds it
         begun = (
@@ -230,8 +230,8 @@ def _begin(job: Job, begun: str) -> str:
     ship_package(job.place)
     request = {
         "start": begun, "identity": job.identity, "title": job.title,
-        "module": job.function.__module__,
-        "work": job.function.__name__, "arguments": job.arguments,
+        "module": job.function.__module__, "work": job.function.__name__, "order": job.order,
+        "record": [type(job.order).__module__, type(job.order).__name__] if is_dataclass(job.order) else None,
     }  # fmt: skip
     _write(job.place, REQUEST, request)
     start(job.unit, command(job.place), f"gpuadmin: {job.title}", job.properties, run=job.run)
@@ -262,14 +262,20 @@ def _result(place: str, begun: str) -> Result | None:
     return None
 
 
+def _find(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """What the unit runs: the job of a directory. Its result is in it then, a failure too."""
     place = (sys.argv[1:] if arguments is None else arguments)[-1]
     request = _read(place, REQUEST)
     value, problem = None, None
     try:
-        function = getattr(importlib.import_module(request["module"]), request["work"])
-        value = function(request["arguments"])
+        order = request["order"]
+        if request.get("record"):
+            order = parse(_find(*request["record"]), order, "order")
+        value = _find(request["module"], request["work"])(order)
     except NodeError as error:
         problem = str(error)
     except Exception as error:  # whatever it is, the run that waits must hear of it

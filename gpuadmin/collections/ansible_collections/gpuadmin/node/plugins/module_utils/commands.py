@@ -34,13 +34,13 @@ PLAIN_COMMANDS = {
     "disk-usage": ".disk.command",
     "metrics-map": ".metrics.mapper",
     "gpu-devices": ".gpus.devices",
-    "gpu-check": ".gpus.checked",
-    "gpu-gate": ".slurm.following",
+    "gpu-check": ".gpus.kernels",
+    "gpu-gate": ".slurm.gate_timer",
     "gpu-mig": ".metrics.dividing",
-    "queue-told": ".slurm.told",
+    "queue-told": ".slurm.login_lines",
     "queue-measured": ".metrics.queueing",
-    "queue-asked": ".slurm.asked",
-    "queue-shown": ".operations.slurm_queue",
+    "queue-asked": ".slurm.request_service",
+    "queue-shown": ".slurm.queue_report",
 }
 IMAGE_COMMANDS = (
     "take-identity",

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from gpuadmin.common.waiting import FULL
 
 from .errors import NodeError, in_words
+from .host.status import disk
 from .slurm import draining
-from .status import disk
 
 #: A disk with fewer free bytes than LEAST, or than a PART-th of a small disk, is full; so is one with fewer free inodes
 #: than a PART-th. It has room again with AGAIN times as much.
@@ -49,9 +49,9 @@ def _below(paths: Sequence[str], times: int) -> Iterator[str]:
             found = disk(path)
         except NodeError:  # guard: a file server that is full or away closes no node
             continue
-        inodes = os.statvfs(found["mount"])
-        little = found["free"] < times * min(LEAST, found["bytes"] // PART)
+        inodes = os.statvfs(found.mount)
+        little = found.free < times * min(LEAST, found.bytes // PART)
         few = inodes.f_favail < times * (inodes.f_files // PART)  # btrfs has none to run out of: 0 of 0
-        if (little or few) and found["mount"] not in seen:
-            seen.add(found["mount"])
-            yield found["mount"]
+        if (little or few) and found.mount not in seen:
+            seen.add(found.mount)
+            yield found.mount

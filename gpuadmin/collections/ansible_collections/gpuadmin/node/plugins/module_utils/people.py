@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from gpuadmin.common.records.people import PersonEntry
+
 from .errors import NodeError
-from .fields import FIRST_HUMAN_UID, quoted, whole_number
+from .fields import FIRST_HUMAN_UID, quoted
 
 
 @dataclass(frozen=True)
@@ -21,24 +23,20 @@ class Person:
         return uid == self.uid or uid in self.subids
 
 
-def parse(given: Iterable[Mapping[str, object]]) -> list[Person]:
-    """Given {name, uid, subid_start, subid_count}, return people; whoever is refused refuses the whole call.
+def parse(given: Iterable[PersonEntry]) -> list[Person]:
+    """Given entries, return people; whoever is refused refuses the whole call.
 
     Names and ranges are checked on the controller; a uid may be what a directory says on another host.
     """
     found: dict[str, Person] = {}
-    uids: dict[int, str] = {}
-    for raw in given:
-        name, uid = raw.get("name"), whole_number(raw.get("uid"))
-        if not isinstance(name, str) or uid is None or uid < FIRST_HUMAN_UID:
-            raise NodeError(f"{quoted(name)}, uid {quoted(raw.get('uid'))}: refused")
-        if name in found or uid in uids:
-            raise NodeError(f"'{name}' or uid {uid} is named twice")
-        start, count = whole_number(raw.get("subid_start") or 0), whole_number(raw.get("subid_count") or 0)
-        if start is None or count is None:
-            raise NodeError(f"'{name}': the subordinate ids {quoted(raw.get('subid_start'))} are refused")
-        found[name] = Person(name, uid, range(start, start + count))
-        uids[uid] = name
+    uids: set[int] = set()
+    for one in given:
+        if one.uid < FIRST_HUMAN_UID:
+            raise NodeError(f"{quoted(one.name)}, uid {one.uid}: refused")
+        if one.name in found or one.uid in uids:
+            raise NodeError(f"'{one.name}' or uid {one.uid} is named twice")
+        found[one.name] = Person(one.name, one.uid, range(one.subid_start, one.subid_start + one.subid_count))
+        uids.add(one.uid)
     return list(found.values())
 
 

@@ -6,11 +6,13 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from .errors import NodeError
 from .run import failure, look
 
-FAMILIES = {
+Family = Literal["debian", "redhat", "archlinux"]
+FAMILIES: Mapping[str, Family] = {
     "debian": "debian",
     "ubuntu": "debian",
     "rhel": "redhat",
@@ -27,7 +29,7 @@ def parse_os_release(text: str) -> dict[str, str]:
     return {key: " ".join(shlex.split(value)) for key, _, value in pairs}
 
 
-def family(release: Mapping[str, str]) -> str | None:
+def family(release: Mapping[str, str]) -> Family | None:
     """debian, redhat or archlinux, by the distribution's id or what it says it is like; else None."""
     for name in (release.get("ID", ""), *release.get("ID_LIKE", "").split()):
         if name in FAMILIES:

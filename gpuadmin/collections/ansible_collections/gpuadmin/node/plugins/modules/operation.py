@@ -14,7 +14,7 @@ short_description: Run an operation of gpuadmin's on a host
 version_added: "0.4.0"
 description:
   - All operations of this collection have names of their own, as C(gpuadmin.node.accounts), and lead here. What each
-    takes is the dataclass C(Document) of its file in C(plugins/module_utils/operations).
+    takes is a dataclass in C(operations.py) of its room in C(plugins/module_utils).
   - An action plugin calls it with the digest of the code that is to run, and with the operation's document.
   - It runs code of one digest only, from a directory that nobody but root can write.
   - Where there is none it does nothing, and says so in RV(kept). The action plugin sends it then, and calls again.

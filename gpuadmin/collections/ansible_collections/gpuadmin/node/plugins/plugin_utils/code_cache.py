@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 
+from ansible_collections.gpuadmin.node.plugins.module_utils.operation import TAKEOVER, find_room
+
 _PLUGINS = Path(__file__).parents[1]
 _PACKAGE = PurePosixPath("ansible_collections/gpuadmin/node/plugins")
 _CONTENT = _PLUGINS.parents[3]
 _TAKEOVER = _CONTENT.parent / "takeover/node"
-#: Where operations are: those of every day, and those that only verbs of the take-over call.
-OPERATIONS = (_PLUGINS / "module_utils/operations", _TAKEOVER / "operations")
 #: What a host runs with the text of a Code, deflated, as its input. Arguments: digest, state directory.
 ARRIVE = f"""import json, sys, zlib
 text = zlib.decompress(sys.stdin.buffer.read()).decode()
@@ -40,10 +40,9 @@ def code(takeover: bool = False) -> Code:
     return _read(takeover)
 
 
-@cache
 def belongs_to_takeover(operation: str) -> bool:
     """Whether an operation is the take-over's: its code goes with its calls alone (docs/decisions/0199)."""
-    return (OPERATIONS[1] / f"{operation.rpartition('.')[2]}.py").is_file()
+    return find_room(operation.rpartition(".")[2]) == TAKEOVER
 
 
 @cache

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuadmin.common.records.audits import Admin
+from gpuadmin.common.records.files import File, FilesOrder
 
 from ..errors import NodeError
 from ..fields import KEY, valid_name
 from ..files import read_bytes
 from ..root.guard import open_root
-from ..root.tree import File, Plan, Request, validate
+from ..root.tree import Plan, validate
 from ..root.tree import execute as write
 from ..root.tree import plan as plan_files
 from ..run import run
@@ -77,7 +78,7 @@ def look(admins: Sequence[Admin], people: People) -> Found:
     taken = _taken(text, admins, passwd, people)
     for home, _, keys in taken:
         operations += [f"take the key {key_words(key)} out of {home}" for key in keys]
-    files = plan_files(Request(files=[File(SUDOERS, sudoers(admins), 0o440, ("visudo", "-c", "-f", "%s"))]))
+    files = plan_files(FilesOrder(files=[File(SUDOERS, sudoers(admins), "0440", ("visudo", "-c", "-f", "%s"))]))
     return Found([*operations, *files.summaries], wanted, expiry, taken, files)
 
 

@@ -11,7 +11,8 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Optional
+
+from gpuadmin.common.records.people import AccountSettings
 
 from .. import documents
 from ..errors import NodeError
@@ -23,18 +24,8 @@ FILE = "accounts.json"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What holds for all accounts of a host. ``docker_data``: absolute path, or None for no Docker here."""
-
-    source: str = "registry"
-    uid_first: int = 20000
-    uid_last: int = 49999
-    group: str = "gpuusers"
-    gid: int = 19999
-    login: bool = True
-    subid_base: int = 2147483648
-    subid_size: int = 65536
-    docker_data: Optional[str] = None
+class Settings(AccountSettings):
+    """What holds for all accounts of a host."""
 
     @property
     def people(self) -> range:

@@ -1,6 +1,6 @@
 """The database of Slurm's accounting as a file among the homes: ``_slurm/slurm_acct_db.sql.gz``, written by a timer.
 
-So backups have it as they have homes, and no person can have the name of its directory. The dump is made as the user
+So backups have it as they have homes. A directory that is not root's alone gets no dump. The dump is made as the user
 slurm, by the database's socket; what a dump says is never root's words.
 """
 

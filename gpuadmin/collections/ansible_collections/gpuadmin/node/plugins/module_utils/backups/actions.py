@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from gpuadmin.common.records.backups import BackupOrder
@@ -30,8 +30,8 @@ def act(order: BackupOrder, *, check: bool) -> Answer:
 
 def _perform(order: BackupOrder, function: background.JobFunction) -> dict[str, Any]:
     """Have it done, and return the report of it."""
-    name, arguments = f"backup-{order.action}", asdict(replace(order, run_id=""))
-    return _report(order.action, background.perform(name, function, arguments, start=order.run_id))
+    own, name = replace(order, run_id=""), f"backup-{order.action}"  # another run may wait for the same job
+    return _report(order.action, background.perform(name, function, own, start=order.run_id))
 
 
 def _report(action: str, found: Any) -> dict[str, Any]:

@@ -1,13 +1,11 @@
-"""The jobs on homes and backups, each done in a unit: functions of an order, as JSON holds it."""
+"""The jobs on homes and backups, each done in a unit: functions of an order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from gpuadmin.common.records.backups import BackupOrder, RestoreOrder
 
-from ..documents import parse
 from ..errors import NodeError
 from ..files import flocked
 from ..paths import RUN
@@ -36,24 +34,22 @@ def choose_homes(backup: Backup, users: Sequence[str] | None) -> list[str]:
     return sorted(backup.homes) if users is None else list(users)
 
 
-def make_backup(arguments: Mapping[str, Any]) -> object:
-    return making.create(parse(BackupOrder, arguments, "order"))
+def make_backup(order: BackupOrder) -> object:
+    return making.create(order)
 
 
-def verify_backup(arguments: Mapping[str, Any]) -> object:
-    order = parse(BackupOrder, arguments, "order")
+def verify_backup(order: BackupOrder) -> object:
     backup = choose_backup(order)
     wanted = choose_homes(backup, order.users)
     return making.verify(backup, wanted, order.workers, again=True, limits=making.limit_homes(order))
 
 
-def restore_home(arguments: Mapping[str, Any]) -> object:
-    return restore.execute(parse(RestoreOrder, arguments, "order"))
+def restore_home(order: RestoreOrder) -> object:
+    return restore.execute(order)
 
 
-def copy_backup(arguments: Mapping[str, Any]) -> Backup:
+def copy_backup(order: BackupOrder) -> Backup:
     """Send a set, or the newest complete one, to another host. Whose homes did not get there is in its record."""
-    order = parse(BackupOrder, arguments, "order")
     remote = transfer.connect(order.remote)
     if remote is None:
         raise NodeError("remote is needed to copy a backup")
@@ -66,6 +62,5 @@ def copy_backup(arguments: Mapping[str, Any]) -> Backup:
     return backup_set.copied(found, remote.name, when, lacking)
 
 
-def prune_backups(arguments: Mapping[str, Any]) -> object:
-    order = parse(BackupOrder, arguments, "order")
+def prune_backups(order: BackupOrder) -> object:
     return pruning.prune(order.directory, order.days, order.ordinary, order.only)

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from gpuadmin.common.records.backups import BackupOrder
 from gpuadmin.common.text import counted
@@ -71,7 +71,7 @@ def copy(order: BackupOrder) -> None:
         return
     while (newest := _newest(order.directory)) not in (None, sent):
         sent = newest
-        made = jobs.copy_backup(asdict(replace(order, name=sent)))
+        made = jobs.copy_backup(replace(order, name=sent))
         print(f"{sent}: copied to {order.remote.host}")
         for lack in making.uncopied(to_plain(made)):
             print(f"Warning: {lack}", file=sys.stderr)

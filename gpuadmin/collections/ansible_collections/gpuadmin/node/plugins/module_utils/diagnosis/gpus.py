@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..cgroups import owner_of
-from ..gpus import cdi, checked, driver
-from ..gpus.judge import Expected
-from ..gpus.judge import judge as judge_gpus
-from ..gpus.look import Places, look
+from ..gpus import cdi, driver
+from ..gpus.kernels import boot_problems
+from ..gpus.look import Expected, Places, look
+from ..gpus.look import judge as judge_gpus
 from ..lookup import name_of
 from .granted import granted
 from .subject import Subject
@@ -57,7 +57,7 @@ def gpus(subject: Subject) -> dict[str, Any] | None:
 
 def kernels(subject: Subject) -> list[str] | None:
     """Reasons why GPUs would not work after the next boot: as last checked, and by a look where files changed since."""
-    return checked.problems(subject.root) if subject.node else None
+    return boot_problems(subject.root) if subject.node else None
 
 
 def _places(subject: Subject) -> Places:

@@ -8,7 +8,7 @@ from typing import Any
 from ..bounded import short
 from ..gpus.device_files import gpus
 from ..gpus.gate import SETTINGS
-from ..gpus.in_force import in_force
+from ..gpus.grants import in_force
 from ..paths import RUN
 from .subject import Subject
 

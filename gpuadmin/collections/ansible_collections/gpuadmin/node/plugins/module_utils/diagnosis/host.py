@@ -10,9 +10,9 @@ import stat
 import time
 from typing import Any
 
-from .. import status
 from ..bounded import numbers, read_small, short
 from ..images import root_facts
+from ..images.observe import report_image
 from ..limits import room
 from ..mounts import NETWORK, parse_mountinfo, read_mountinfo
 from ..run import run_command
@@ -151,4 +151,4 @@ def reboot(subject: Subject) -> dict[str, Any]:
 
 def image(subject: Subject) -> dict[str, Any] | None:
     """The images that this node runs and boots next; None if it has none."""
-    return status.image() if subject.node else None
+    return report_image() if subject.node else None

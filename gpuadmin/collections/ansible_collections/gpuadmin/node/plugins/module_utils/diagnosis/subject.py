@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Optional
 
 from gpuadmin.common.records.diagnosis import DiagnosisOrder
 
-from ..paths import STATE
-
 
 @dataclass(frozen=True)
-class Subject:
+class Subject(DiagnosisOrder):
     """The subject. ``name``: None if only the host is asked about. ``uid``: by users.yml; None if it has none.
 
-    ``homes``: the directory of all homes here. ``docker``: that of everybody's Docker data, or None. ``servers``: names
-    or addresses that this host must be able to find. ``gpus``, ``gpu_model``: what the inventory says of them. ``own``:
-    the person asks for themselves, without privileges; what only root may read is left out. ``root``: where the host's
-    files are; tests have another one. ``trial``: a session of theirs is tried.
+    ``own``: the person asks for themselves, without privileges; what only root may read is left out. ``root``: where
+    the host's files are; tests have another one.
     """
 
-    name: str | None = None
-    uid: int | None = None
-    homes: str = "/home"
-    docker: str | None = None
-    node: bool = True
-    state: str = STATE
-    servers: tuple[str, ...] = ()
-    gpus: int | None = None
-    gpu_model: str = ""
+    name: Optional[str] = None
+    uid: Optional[int] = None
     own: bool = False
     root: str = "/"
-    trial: bool = False
+
+    @property
+    def state(self) -> str:
+        return self.state_directory
 
     def path(self, name: str) -> str:
         return os.path.join(self.root, name.lstrip("/"))
@@ -40,7 +33,4 @@ class Subject:
 def build_subject(order: DiagnosisOrder) -> Subject:
     """Given an order, return what is asked about."""
     name, uid = (None, None) if order.person is None else (order.person.name, order.person.uid)
-    return Subject(
-        name, uid, order.homes, order.docker, order.node, order.state_directory, tuple(order.servers),
-        order.gpus, order.gpu_model, trial=order.trial,
-    )  # fmt: skip
+    return Subject(**vars(order), name=name, uid=uid)

@@ -21,8 +21,8 @@ from ..limits import amounts
 from ..metrics.owners import Owners
 from ..metrics.running import RUN, write
 from ..paths import OF_PEOPLE, STATE
+from . import amount_notices
 from . import records as kept
-from . import told
 from .measuring import round_of
 from .owned import give
 from .people import People, people, samples
@@ -160,7 +160,7 @@ def tell(
     os.makedirs(where.directory, mode=0o755, exist_ok=True)
     write(where.directory, TEXT, text.render())
     try:
-        told.tell_homes(amounts.load(where.state) or amounts.Amounts(), found, where.state)
+        amount_notices.tell_homes(amounts.load(where.state) or amounts.Amounts(), found, where.state)
     except (NodeError, OSError) as error:  # guard: a full disk of homes ends no measuring
         print(f"nobody is told what they have in their home: {in_words(error)}", file=sys.stderr)
     if not logins:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..files import make_directory
-from ..limits import amounts, holding, room
+from ..limits import amounts, docker_amounts, room
 from ..metrics.exposition import Samples
 from ..metrics.running import RUN, write
 from ..unit_status import said
-from . import home_quotas, told
+from . import amount_notices, home_quotas
 
 TEXT = "room.prom"
 
@@ -16,10 +16,10 @@ def main(places: room.Places | None = None, directory: str = f"{RUN}/room", warn
     """Exit 0; 1 where a limit is not in force."""
     where = places or room.Places()
     code = room.main(where)
-    held = holding.hold(where)
+    held = docker_amounts.hold(where)
     homes = home_quotas.hold(where)
     code = said([*held.done, *homes.done], [*held.problems, *homes.problems]) or code
-    told.tell_docker(amounts.load(where.state), warnings, where.state)
+    amount_notices.tell_docker(amounts.load(where.state), warnings, where.state)
     make_directory(directory, 0o755, sync=False)
     write(directory, TEXT, samples(places).render())
     return code

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..paths import RUN
-from . import mig_devices
+from . import mig
 from .gate import Settings
 
 _UUID = re.compile(r"(?m)^GPU UUID:\s*(GPU-[0-9a-f-]{36})\s*$")
@@ -72,7 +72,7 @@ def gpus(settings: Settings, root: str = "/") -> Mapping[str, list[str]]:
         ]
         found[uuid.group(1)] = [f"/dev/nvidia{minor.group(1)}", *rendering]
     there = _parts(root)
-    for one in mig_devices.read(os.path.join(root, RUN.lstrip("/"))):
+    for one in mig.read(os.path.join(root, RUN.lstrip("/"))):
         # guard: a MIG device that is gone opens nothing, for its files open the whole GPU
         if one.gpu in found and one.files[:1] == found[one.gpu][:1] and there.issuperset(one.files[1:]):
             found[one.gpu] += [path for path in one.files if path not in found[one.gpu]]

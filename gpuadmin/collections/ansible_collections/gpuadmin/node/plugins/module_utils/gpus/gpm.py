@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ctypes import Structure, byref, c_char_p, c_double, c_int, c_uint, c_void_p
 from typing import Any
 
-from .library import Library, NvmlError
+from .nvml import Library, NvmlError
 
 #: nvml.h: the percentage of time in which something computed, as utilisation is of a GPU that is not divided.
 GRAPHICS_UTIL = 1

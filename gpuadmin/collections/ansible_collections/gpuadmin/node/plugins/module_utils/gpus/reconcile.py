@@ -11,18 +11,17 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..cgroups import slices
 from ..errors import NodeError, in_words
 from ..files import flocked, read_bytes, write_atomic
 from ..unit_status import Outcome, said
-from . import gate, grants, jobs, tried
+from . import gate, grants
 from .device_files import all_files, gpus
-from .gate import Settings
+from .gate import Places, Settings, apply, drop_in_there, forget, keep_out
 from .grants import Grant
-from .telling import Places, apply, drop_in_there, forget, keep_out
 from .trials import elsewhere_open, prove
 
 APPLIED = "gpu-gate.json"
@@ -75,11 +74,11 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Reconciled:
         or uids[one.user] not in (one.uid, None)  # guard: a uid that became another's takes over no grant
     ]
     if whole:  # what a job's prolog or epilog did not do; neither waits for it
-        over += jobs.ended((one for one in found if one not in over), places.command, now)
+        over += grants.ended_jobs((one for one in found if one not in over), places.command, now)
     problems += grants.delete((one.id for one in over), places.state, places.run)
     left = [one for one in found if one not in over]
     if whole:
-        left, late = jobs.with_more_time(left, places.command, now, places.run)
+        left, late = grants.with_more_time(left, places.command, now, places.run)
         problems += late
     there = gpus(settings, places.root)
     outcome = Reconciled(problems=problems, grants=left)
@@ -121,11 +120,11 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Reconciled:
         if whole:
 
             def of_job(cgroup: str, uid: int) -> set[str]:
-                return {path for gpu in jobs.granted(cgroup, uid, holding, now) for path in there.get(gpu, ())}
+                return {path for gpu in grants.granted(cgroup, uid, holding, now) for path in there.get(gpu, ())}
 
             outcome.problems += elsewhere_open(places, every, tried_now, exempt, end, of_job)
             # guard: what was tried of some units is not said of the host
-            tried.write(outcome.problems, places.run)
+            gate.write_trial(outcome.problems, places.run)
     _remember(places, {unit: allow for unit, allow in applied.items() if allow is not None}, seen)
     return outcome
 
@@ -214,3 +213,17 @@ def _remember(places: Places, applied: Mapping[str, Sequence[str] | None], seen:
     path = os.path.join(places.run, APPLIED)
     if read_bytes(path) != data:
         write_atomic(path, data, mode=0o600, sync=False)
+
+
+def find_grants(names: Collection[str], places: gate.Places) -> list[Grant]:
+    """The grants of these people that have not ended. One that cannot be read opens nothing."""
+    return [one for one in grants.read(places.state, places.run)[0] if one.user in names]
+
+
+def end_grants(names: Collection[str], places: gate.Places) -> list[str]:
+    """End all of them, and close their GPUs at once. Returns what is wrong then. Raises NodeError."""
+    with flocked(lock_path(places)):  # guard: grants of who leaves end while nobody else changes any
+        problems = grants.delete([one.id for one in find_grants(names, places)], places.state, places.run)
+        outcome = under_lock(places, time.time(), whole=False)
+    # under_lock tries the deletion again, and says itself what is still there
+    return outcome.problems or problems

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from gpuadmin.common.records.images import ImageSettings
 
 from ..files import read_bytes
-from ..gpus.judge import Expected, Verdict, judge
-from ..gpus.look import look
+from ..gpus.look import Expected, Verdict, judge, look
 from ..run import LateError, run_command
 from ..sshd_settings import printed
 

@@ -9,9 +9,8 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from gpuadmin.common.records.images import ImageSettings
+from gpuadmin.common.records.images import ImageOrder, ImageSettings
 from gpuadmin.common.text import size_words
 
 from .. import btrfs
@@ -24,7 +23,6 @@ from .mounting import mounted
 from .observe import rollback_target
 from .places import Places, boot_id, check_name, load_settings
 from .records import journal, load_manifest
-from .relay import link_from
 from .switch import Switch, run_switch
 
 #: The unit is gpuadmin-image.service.
@@ -37,12 +35,8 @@ class Call:
 
     places: Places
     settings: ImageSettings
-    request: Mapping[str, Any]
+    order: ImageOrder
     progress: Callable[[str], None]
-
-    @property
-    def name(self) -> str:
-        return str(self.request.get("name") or "")
 
 
 @dataclass(frozen=True)
@@ -58,43 +52,40 @@ class Step:
     shared_mounts: bool = False
 
 
-def job(request: Mapping[str, Any], base: str = RUN) -> Job:
-    """The job that a request asks for: {"action", "name", …}. One of the same action and name is the same job."""
-    action, name = request["action"], request.get("name")
-    private = "no" if STEPS[action].shared_mounts else "yes"
-    return Job(
-        UNIT, step, request, f"{action} {name or ''}".strip(), {"action": action, "name": name},
-        (f"PrivateMounts={private}",), base,
-    )  # fmt: skip
+def job(order: ImageOrder, base: str = RUN) -> Job:
+    """The job that is ordered. One of the same action and name is the same job."""
+    private = "no" if STEPS[order.action].shared_mounts else "yes"
+    same = {"action": order.action, "name": order.name}
+    title = f"{order.action} {order.name}".strip()
+    return Job(UNIT, step, order, title, same, (f"PrivateMounts={private}",), base)
 
 
-def step(request: Mapping[str, Any]) -> dict[str, object]:
+def step(order: ImageOrder) -> dict[str, object]:
     """What the unit calls."""
     progress = progress_writer(UNIT)
     progress("beginning")
-    return carry_out(request, Places(), progress)
+    return carry_out(order, Places(), progress)
 
 
-def carry_out(request: Mapping[str, Any], places: Places, progress: Callable[[str], None]) -> dict[str, object]:
-    """Do what a request says, with the disk and the store mounted."""
+def carry_out(order: ImageOrder, places: Places, progress: Callable[[str], None]) -> dict[str, object]:
+    """Do what is ordered, with the disk and the store mounted."""
     settings = load_settings(places)
-    if request.get("deadline"):
-        settings = replace(settings, deadline=int(request["deadline"]))
-    wanted = STEPS[request["action"]]
+    if order.options.deadline:
+        settings = replace(settings, deadline=order.options.deadline)
+    wanted = STEPS[order.action]
     try:
         with mounted(places, settings, store=wanted.store):
-            return wanted.function(Call(places, settings, request, progress))
+            return wanted.function(Call(places, settings, order, progress))
     finally:
-        if request["action"] == "push":
+        if order.action == "push":
             chain_key.remove(places)  # guard: the key goes when the push is over
 
 
 def _push(call: Call) -> dict[str, object]:
-    manifest = load_manifest(call.places, check_name(call.name), call.settings)
-    full, link = bool(call.request.get("full")), link_from(call.request.get("link"))
-    return _switched(
-        run_switch(Switch(call.places, call.settings, manifest, full=full, link=link, progress=call.progress))
-    )
+    order, manifest = call.order, load_manifest(call.places, check_name(call.order.name), call.settings)
+    link = order.link if order.link.port else None
+    switch = Switch(call.places, call.settings, manifest, full=order.options.full, link=link, progress=call.progress)
+    return _switched(run_switch(switch))
 
 
 def _switched(done: Switch) -> dict[str, object]:
@@ -115,16 +106,15 @@ def _rollback(call: Call) -> dict[str, object]:
 
 
 def _prune(call: Call) -> dict[str, object]:
-    return {"operations": prune.prune_node(call.places, int(call.request.get("keep") or 2))}
+    return {"operations": prune.prune_node(call.places, call.order.options.keep or 2)}
 
 
 def _build(call: Call) -> dict[str, object]:
-    places = call.places
+    places, options = call.places, call.order.options
     with flocked(os.path.join(places.run, "image.lock"), 5.0):
-        done = build.prepare(places, call.settings, call.name)
-        packages = [str(one) for one in call.request.get("packages") or []]
+        done = build.prepare(places, call.settings, call.order.name)
         try:
-            done += build.change(places, packages, bool(call.request.get("upgrade")), call.progress)
+            done += build.change(places, options.packages, options.upgrade, call.progress)
         except BaseException:
             build.leave(places)
             raise
@@ -132,23 +122,22 @@ def _build(call: Call) -> dict[str, object]:
 
 
 def _finish(call: Call) -> dict[str, object]:
-    places, name = call.places, call.name
+    places, name = call.places, call.order.name
     # one that was cut off after it was named goes on here
     named = btrfs.inspect(places.in_top("roots", name)) is not None
     done = [] if named else build.finish(places, call.settings, name)
-    if not call.request.get("trial", True):
+    if not call.order.options.trial:
         return {"operations": done}
     switched = run_switch(Switch(places, call.settings, target=name, kind="build", progress=call.progress))
     return {"operations": done + switched.done, "report": _switched(switched)["report"]}
 
 
 def _seal(call: Call) -> dict[str, object]:
-    places, request, name = call.places, call.request, call.name
-    uuid = publish.seal(places, call.settings, name, tried=bool(request.get("trial", True)))
-    parents = [str(one) for one in request.get("parents") or []]
+    places, options, name = call.places, call.order.options, call.order.name
+    uuid = publish.seal(places, call.settings, name, tried=options.trial)
     text = publish.send(
-        places, call.settings, name, parents, full=bool(request.get("full")), who=str(request.get("who")),
-        progress=call.progress, protocol=int(request.get("protocol") or 1),
+        places, call.settings, name, options.parents, full=options.full, who=options.who, progress=call.progress,
+        protocol=options.protocol or 1,
     )  # fmt: skip
     streams = json.loads(text)["streams"]
     sent = [f"sent {one['file']}, {size_words(int(one['bytes']))}" for one in streams]
@@ -156,9 +145,9 @@ def _seal(call: Call) -> dict[str, object]:
 
 
 def _publish(call: Call) -> dict[str, object]:
-    manifest, signature = str(call.request["manifest"]), str(call.request["signature"])
-    publish.publish(call.places, call.settings, call.name, manifest, signature)
-    return {"operations": [f"image {call.name} is complete in the store"]}
+    order, options = call.order, call.order.options
+    publish.publish(call.places, call.settings, order.name, options.manifest, options.signature)
+    return {"operations": [f"image {order.name} is complete in the store"]}
 
 
 STEPS: Mapping[str, Step] = {

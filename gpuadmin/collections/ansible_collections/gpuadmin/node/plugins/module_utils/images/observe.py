@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from gpuadmin.common.records.images import ImageSettings
@@ -13,7 +14,8 @@ from ..logins.occupants import gpu_users, people
 from . import prune, subvolumes
 from .grubenv import read
 from .manifest import Manifest, choose_stream
-from .places import Places
+from .mounting import mounted
+from .places import Places, load_settings, looking
 from .records import held_images, image_of, journal, known_manifests, records
 from .root_facts import packages, send_version
 
@@ -79,3 +81,14 @@ def rollback_target(places: Places) -> str | None:
         if name != running and btrfs.inspect(places.in_top("roots", name)) is not None:
             return name
     return None
+
+
+def report_image(places: Places | None = None) -> dict[str, Any] | None:
+    """What a node runs and boots next, and in what it is not as its image; None if it has no images."""
+    places = places or looking()
+    if not os.path.exists(places.in_state("images.json")):
+        return None
+    settings = load_settings(places)
+    with mounted(places, settings, store=None):
+        report = observe(places, settings)
+    return {key: report[key] for key in ("running", "current", "trial", "image", "last", "drift")}

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from socket import socket
 from ssl import SSLSocket
 
-from gpuadmin.common.records.images import ImageSettings
+from gpuadmin.common.records.images import ChainLink, ImageSettings
 
 from .. import unit
+from ..documents import parse_settings
 from ..errors import NodeError, in_words
 from . import chain_key, records
 from .chain_key import Credentials
@@ -28,23 +28,6 @@ from .tls_listener import HANDSHAKE, Door, listen
 
 UNIT = "gpuadmin-relay.service"
 REQUEST, STATE = "image-relay.json", "image-relay-state.json"
-
-
-@dataclass(frozen=True)
-class Link:
-    """A node's place in the chain: whom it gets the stream from (None: the store), and whom it passes it to."""
-
-    port: int
-    previous: str | None
-    next: str | None
-
-
-def link_from(raw: object) -> Link | None:
-    """Given what the controller says, return the link; None if there is none."""
-    if not isinstance(raw, Mapping) or not raw.get("port"):
-        return None
-    ends = [str(raw[name]) if raw.get(name) else None for name in ("previous", "next")]
-    return Link(int(str(raw["port"])), *ends)
 
 
 def full_stream(manifest: Manifest) -> Stream:
@@ -67,12 +50,12 @@ def serve(places: Places, settings: ImageSettings) -> None:
     """
     try:
         request = read_json(os.path.join(places.run, REQUEST)) or {}
-        link = link_from(request)
-        if link is None or link.previous is None:
+        if not request.get("previous"):
             raise NodeError("nobody has asked this node to pass an image on")
+        name, link = check_name(request.get("name")), parse_settings(ChainLink, request, "link")
         credentials = chain_key.load(places)
         with mounted(places, settings, store="ro"):
-            stream = full_stream(records.load_manifest(places, check_name(request.get("name")), settings))
+            stream = full_stream(records.load_manifest(places, name, settings))
             take(places, stream, link, credentials, listen(link.port))
     except (NodeError, OSError) as error:
         tell(places, problem=in_words(error))
@@ -82,7 +65,7 @@ def serve(places: Places, settings: ImageSettings) -> None:
 def take(
     places: Places,
     stream: Stream,
-    link: Link,
+    link: ChainLink,
     credentials: Credentials,
     listener: socket,
     seconds: float = STALLED,
@@ -170,7 +153,7 @@ def remarks(places: Places) -> list[str]:
     return words + ([f"along the chain: {state['problem']}"] if state.get("problem") else [])
 
 
-def start(name: str, link: Link, places: Places, code: str, python: str, seconds: float = 30.0) -> None:
+def start(name: str, link: ChainLink, places: Places, code: str, python: str, seconds: float = 30.0) -> None:
     """Start the unit, and wait until it says that it listens. Raises NodeError with why it does not."""
     os.makedirs(places.run, mode=0o755, exist_ok=True)
     unit.stop(UNIT)

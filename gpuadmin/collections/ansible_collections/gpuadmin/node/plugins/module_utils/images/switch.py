@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from gpuadmin.common.records.images import ImageSettings
+from gpuadmin.common.records.images import ChainLink, ImageSettings
 from gpuadmin.common.text import size_words
 
 from .. import btrfs, faults
@@ -41,7 +41,7 @@ class Switch:
     target: str = ""  # the root to switch to; made by the step `root`
     kind: str = "push"
     stream: Stream | None = None
-    link: relay.Link | None = None  # this node's place in a chain that brings the stream
+    link: ChainLink | None = None  # this node's place in a chain that brings the stream
     follower: Follower | None = None  # the next node there, where it is this process that passes the stream on
     progress: Progress = lambda text: None
     done: list[str] = field(default_factory=list)  # what was done, in words
@@ -71,7 +71,7 @@ def _fetch(switch: Switch) -> None:
     path = stream_path(switch.places, switch.stream)
     otherwise = "was here already"
     link = switch.link if switch.stream.parent is None else None
-    head = link is not None and link.previous is None
+    head = link is not None and not link.previous
     if link is not None and not head:
         if not os.path.exists(path):
             otherwise = "along the chain"
@@ -88,9 +88,9 @@ def _fetch(switch: Switch) -> None:
     switch.done.append(f"fetched {size_words(switch.stream.bytes)}, {kind}, {from_store}")
 
 
-def _follower(switch: Switch, link: relay.Link, size: int) -> Follower | None:
+def _follower(switch: Switch, link: ChainLink, size: int) -> Follower | None:
     """The next node of the chain; None if there is none, or no key to prove it with."""
-    if link.next is None:
+    if not link.next:
         return None
     try:
         return Follower(link.next, link.port, size, chain_key.load(switch.places))

@@ -1,6 +1,6 @@
 """Amounts: how much one person may have in their home and of Docker's data, what they have, and how they are told.
 
-The kernel holds to it: Docker's data on btrfs (holding.py), homes on ext4 and xfs with user quotas
+The kernel holds to it: Docker's data on btrfs (docker_amounts.py), homes on ext4 and xfs with user quotas
 (disk/home_quotas.py). All else was measured, and is told.
 """
 

@@ -14,7 +14,7 @@ from ..diagnosis.collect import collect
 from ..diagnosis.sessions import CGROUP, count_slice
 from ..diagnosis.subject import Subject
 from ..errors import NodeError
-from . import place
+from . import queue_place
 
 #: The sentence for when no cause was found, and how much that means.
 RIGHT = {
@@ -59,12 +59,12 @@ def is_serious(cause: Cause) -> bool:
 def find_queued_jobs(subject: Subject, found: Sequence[Cause]) -> list[Mapping[str, Any]] | None:
     """The jobs of a person who has no GPU here in the queue. Nothing where that is not known;
     None where this node has no queue."""
-    if not place.has_queue(subject):
+    if not queue_place.has_queue(subject):
         return None
     if not any(one.code == NO_GRANT for one in found):
         return []
     try:
-        queue = place.find_place(subject)
+        queue = queue_place.find_place(subject)
     except (NodeError, OSError):
         return []
     return [] if queue is None else list(queue["mine"])
@@ -95,7 +95,7 @@ def _fill_text(one: Cause, language: str, queued: Sequence[Mapping[str, Any]] | 
     assert text is not None, "a cause without one is for admins"
     remedy, why = text.fill(language, {**one.values, "way": way})
     if queued and one.code == NO_GRANT:
-        remedy = " ".join(place.lines({"mine": queued}, language))
+        remedy = " ".join(queue_place.lines({"mine": queued}, language))
     return remedy, why
 
 

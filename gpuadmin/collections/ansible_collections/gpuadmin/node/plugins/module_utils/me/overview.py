@@ -20,8 +20,8 @@ from ..errors import NodeError
 from ..limits import amounts, room
 from ..run import run_command
 from . import hints
-from .place import find_place
-from .place import lines as of_queue
+from .queue_place import find_place
+from .queue_place import lines as of_queue
 
 SECONDS = 5.0  # for each part
 COUNTING = 2.0  # seconds for which a home's files are counted; the rest of it is then unknown

@@ -19,16 +19,15 @@ from gpuadmin.common.records.gpus import Division
 from ..errors import NodeError, in_words
 from ..files import flocked, read_bytes, write_atomic
 from ..gpus import driver as drivers
-from ..gpus import grants, mig, mig_devices, nvml, reconcile, telling
+from ..gpus import gate, grants, mig, nvml, reconcile
 from ..gpus.isolated_call import LOCK, isolated_call
 from ..gpus.look import SECONDS, WORDS
-from ..gpus.mig import Gpu
-from ..gpus.mig_devices import MigDevice
+from ..gpus.mig import Gpu, MigDevice
 from ..paths import STATE
 from ..run import Finished, LateError, Runner, run_command
 from . import gpu_samples, mapper, record
 from .devices import SAMPLER, Scanner, has_open, nodes
-from .holding import holdings, pids_of
+from .gpu_holders import holdings, pids_of
 from .owners import Owners, identify
 from .running import seconds_since_boot
 
@@ -53,7 +52,7 @@ class Places:
     library: str | None = None
     lock: str = LOCK
     command: Runner = _run
-    gate: telling.Places = field(default_factory=telling.Places)
+    gate: gate.Places = field(default_factory=gate.Places)
     mapper: mapper.Places = field(default_factory=mapper.Places)
 
 
@@ -102,7 +101,7 @@ class Divider:
             done = [one for one in last if one.state == mig.AS_WANTED or (_waits(one) and one.gpu not in problems)]
             self._record({**before, **self._layouts(done)})
             self._device_nodes()
-            mig_devices.write(self._made, self._places.gate.run)
+            mig.write(self._made, self._places.gate.run)
         self._places.command(("systemctl", "start", "--no-block", DEVICES))
         return [_failed(one, problems.get(one.gpu)) if one.gpu in acting else one for one in last]
 

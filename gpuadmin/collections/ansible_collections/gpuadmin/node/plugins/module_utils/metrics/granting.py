@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from ..fields import FIRST_HUMAN_UID
 from ..gpus import gate
-from ..gpus.grants import Grant
-from ..gpus.in_force import in_force
+from ..gpus.grants import Grant, in_force
 from ..paths import STATE
-from .holding import Holdings
+from .gpu_holders import Holdings
 from .record import Device
 
 SETTINGS = gate.SETTINGS

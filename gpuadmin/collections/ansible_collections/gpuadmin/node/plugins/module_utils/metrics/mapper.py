@@ -14,9 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ..errors import NodeError, in_words
-from ..gpus import tried
-from ..gpus.grants import Grant
-from ..gpus.jobs import SOURCE
+from ..gpus import gate
+from ..gpus.grants import SOURCE, Grant
 from ..gpus.xid import LOG
 from ..images.places import Places as ImagePlaces
 from ..paths import STATE
@@ -25,7 +24,7 @@ from .containers import Names
 from .counters import FILE, Counters
 from .devices import Key, Scanner, has_open, nodes
 from .exposition import Samples
-from .holding import Holdings, Labels, holdings, pids_of
+from .gpu_holders import Holdings, Labels, holdings, pids_of
 from .owners import Owners, Process, identify
 from .record import MOST_DEVICES, Device, Record
 from .record import read as read_record
@@ -99,7 +98,7 @@ class Mapper:
         write(self._places.directory, TEXT, self._samples.render())
 
     def _gate(self) -> None:
-        wrong = tried.problems(self._places.root)
+        wrong = gate.problems(self._places.root)
         self._samples.put("gpuadmin_gpu_gate_closed", None if wrong is None else int(not wrong))
 
     def close(self) -> None:

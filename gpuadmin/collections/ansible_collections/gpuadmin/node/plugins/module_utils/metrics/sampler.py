@@ -15,7 +15,7 @@ from ..errors import NodeError
 from ..gpus import driver as drivers
 from ..gpus import nvml, pci
 from ..gpus.gpm import Gpm
-from ..gpus.resident import Resident
+from ..gpus.isolated_call import Resident
 from .exposition import Samples
 from .gpu_samples import of_bus, of_nvml, record
 from .running import PERIOD, RECORD, SAMPLER, remove, repeat, seconds_since_boot, write

@@ -25,7 +25,7 @@ from . import granting, measured
 from .containers import Names
 from .devices import Key, Scanner, has_open, nodes
 from .freezing import frozen
-from .holding import holdings, pids_of
+from .gpu_holders import holdings, pids_of
 from .mapper import LATE, Places, caps_of
 from .owners import Owners, Process, identify, parents
 from .record import Device, Record

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gpuadmin.common.records.audits import Privilege, Privileges
+
 from ..bounded import look_gently, short
 from ..each import Failed
 from . import accounts, modes, packages, setuid, sshd, sudo
@@ -32,33 +34,34 @@ PARTS: Mapping[str, Part] = {
 }
 
 
-def collect(place: Place, *, seconds: float = SECONDS, chosen: Mapping[str, Part] | None = None) -> dict[str, Any]:
-    """``found``: findings, first those that make somebody root. ``sshd``: its settings in effect. ``keys``: of the
-    admin's account, by fingerprint. ``aside``: what was not looked at. ``unknown``: part → why there is no answer.
-    """
+def collect(place: Place, *, seconds: float = SECONDS, chosen: Mapping[str, Part] | None = None) -> Privileges:
+    """Return the findings, first those that make somebody root."""
     parts = PARTS if chosen is None else chosen
-    answer: dict[str, Any] = {"found": [], "sshd": {}, "keys": {}, "aside": [], "unknown": {}}
+    answer = Privileges([], {}, {}, [], {})
     outcome: dict[str, Any] = dict(look_gently(parts, place, seconds, at_once=len(parts)))
     for name in parts:
         result = outcome[name]
         if isinstance(result, Failed):
-            answer["unknown"][name] = short(result.why)
+            answer.unknown[name] = short(result.why)
         elif name == "sshd":
-            answer["sshd"] = result
+            answer.sshd.update(result)
         else:
             found, more = result if isinstance(result, tuple) else (result, [])
-            answer["keys" if name == "keys" else "aside"] = more if name == "keys" else [*answer["aside"], *more]
+            if name == "keys":
+                answer.keys.update(more)
+            else:
+                answer.aside.extend(more)
             # owners walks what modes names one by one
-            known = {(one["key"], one["rank"]) for one in answer["found"]} if name == "modes" else set()
-            answer["found"] += [one for one in _bounded(name, found) if (one["key"], one["rank"]) not in known]
-    answer["found"].sort(key=lambda one: one["rank"] != ROOT)
+            known = {(one.key, one.rank) for one in answer.found} if name == "modes" else set()
+            answer.found.extend(one for one in _bounded(name, found) if (one.key, one.rank) not in known)
+    answer.found.sort(key=lambda one: one.rank != ROOT)
     return answer
 
 
-def _bounded(part: str, found: list[Found]) -> list[dict[str, str]]:
+def _bounded(part: str, found: list[Found]) -> list[Privilege]:
     """The findings of a part as they are reported, as many as somebody reads; the rest is counted."""
     first = sorted(found, key=lambda one: one.rank != ROOT)
     if len(first) > MOST:  # guard: what a host says of who is root has its bounds
         more = Found(part, f"and {len(first) - MOST} more", ROOT if first[MOST].rank == ROOT else DIFFERS)
         first = [*first[:MOST], more]
-    return [{**vars(one), "key": short(one.key, LONGEST), "words": short(one.words, LONGEST)} for one in first]
+    return [Privilege(short(one.key, LONGEST), short(one.words, LONGEST), one.rank) for one in first]

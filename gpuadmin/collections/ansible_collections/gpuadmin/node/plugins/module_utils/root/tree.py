@@ -14,38 +14,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from gpuadmin.common.records.files import Directory, File, FilesOrder, Link
+
 from ..errors import NodeError
 from ..files import make_directory, read_bytes, sync_filesystem, write_atomic
 from ..run import run_command
 from .guard import open_root
 
 TEMPORARY = ".gpuadmin-new"
-
-
-@dataclass(frozen=True)
-class Directory:
-    """``exclusive``: it belongs to the request alone, and anything else in it is deleted."""
-
-    path: str
-    mode: int = 0o755
-    exclusive: bool = False
-
-
-@dataclass(frozen=True)
-class File:
-    """``validate``: a command that must accept the new content; ``%s`` in it stands for a file with that content."""
-
-    path: str
-    content: str
-    mode: int = 0o644
-    validate: tuple[str, ...] = ()
-    show_diff: bool = True
-
-
-@dataclass(frozen=True)
-class Link:
-    path: str
-    target: str
 
 
 @dataclass(frozen=True)
@@ -63,16 +39,8 @@ class Operation:
         if self.verb == "link" and isinstance(self.entry, Link):
             return f"link {self.path} to {self.entry.target}"
         if self.verb == "mode" and not isinstance(self.entry, (Link, type(None))):
-            return f"make root the owner of {self.path} and set its mode {self.entry.mode:04o}"
+            return f"make root the owner of {self.path} and set its mode {_get_bits(self.entry):04o}"
         return f"{'make directory' if self.verb == 'make' else self.verb} {self.path}"
-
-
-@dataclass(frozen=True)
-class Request:
-    directories: Sequence[Directory] = ()
-    files: Sequence[File] = ()
-    links: Sequence[Link] = ()
-    absent: Sequence[str] = ()
 
 
 @dataclass
@@ -92,9 +60,9 @@ class Plan:
 
 
 def enabled(units: Sequence[str], files: Sequence[File]) -> list[Link]:
-    """The links that `systemctl enable` makes for unit files of this request, as their [Install] sections say.
+    """The links that `systemctl enable` makes for unit files of this order, as their [Install] sections say.
 
-    Raises NodeError for one that is not in the request, or says nothing.
+    Raises NodeError for one that is not in the order, or says nothing.
     """
     texts = {entry.path: entry.content for entry in files}
     links = []
@@ -133,24 +101,28 @@ def _status(path: str) -> os.stat_result | None:
         return None
 
 
+def _get_bits(entry: Directory | File) -> int:
+    return int(entry.mode, 8)
+
+
 def _attributes_differ(status: os.stat_result, mode: int) -> bool:
     return stat.S_IMODE(status.st_mode) != mode or (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid())
 
 
-def plan_directories(request: Request) -> list[Operation]:
+def plan_directories(order: FilesOrder) -> list[Operation]:
     found = []
-    entries: list[Directory | File | Link] = [*request.directories, *request.files, *request.links]
+    entries: list[Directory | File | Link] = [*order.directories, *order.files, *order.links]
     wanted = {entry.path for entry in entries}
-    for entry in request.directories:
+    for entry in order.directories:
         status = _status(entry.path)
         if status is None:
-            found.append(Operation("make", entry.path, entry, after=f"directory {entry.mode:04o}\n"))
+            found.append(Operation("make", entry.path, entry, after=f"directory {_get_bits(entry):04o}\n"))
             continue
         if not stat.S_ISDIR(status.st_mode):
             raise NodeError(f"{entry.path} is there already, and is not a directory")
-        if _attributes_differ(status, entry.mode):
+        if _attributes_differ(status, _get_bits(entry)):
             before = f"{status.st_uid}:{status.st_gid} {stat.S_IMODE(status.st_mode):04o}\n"
-            found.append(Operation("mode", entry.path, entry, before, f"0:0 {entry.mode:04o}\n"))
+            found.append(Operation("mode", entry.path, entry, before, f"0:0 {_get_bits(entry):04o}\n"))
         if entry.exclusive:
             for name in sorted(os.listdir(entry.path)):
                 path = os.path.join(entry.path, name)
@@ -166,7 +138,7 @@ def plan_file(entry: File) -> list[Operation]:
             return [Operation("write", entry.path, entry, "", "(its text is not shown)\n")]
         before = "" if content is None else content.decode(errors="replace")
         return [Operation("write", entry.path, entry, before, entry.content)]
-    if _attributes_differ(os.lstat(entry.path), entry.mode):
+    if _attributes_differ(os.lstat(entry.path), _get_bits(entry)):
         return [Operation("mode", entry.path, entry)]
     return []
 
@@ -181,14 +153,14 @@ def plan_link(entry: Link) -> list[Operation]:
     return [Operation("link", entry.path, entry, f"{before}\n" if before else "", f"{entry.target}\n")]
 
 
-def plan(request: Request) -> Plan:
+def plan(order: FilesOrder) -> Plan:
     """Given what is wanted, return the steps that are missing. Raises NodeError if something is in the way."""
-    found = plan_directories(request)
-    for entry in request.files:
+    found = plan_directories(order)
+    for entry in order.files:
         found += plan_file(entry)
-    for link in request.links:
+    for link in order.links:
         found += plan_link(link)
-    found += [Operation("remove", path, before=f"{path}\n") for path in request.absent if os.path.lexists(path)]
+    found += [Operation("remove", path, before=f"{path}\n") for path in order.absent if os.path.lexists(path)]
     return Plan(found)
 
 
@@ -244,12 +216,12 @@ def _execute_one(one: Operation) -> None:
     if isinstance(one.entry, Link):
         _link(one.path, one.entry.target)
     elif one.verb == "make" and isinstance(one.entry, Directory):
-        _make(one.path, one.entry.mode)
+        _make(one.path, _get_bits(one.entry))
     elif one.verb == "write" and isinstance(one.entry, File):
-        write_atomic(one.path, one.entry.content.encode(), mode=one.entry.mode, sync=False)
+        write_atomic(one.path, one.entry.content.encode(), mode=_get_bits(one.entry), sync=False)
     if isinstance(one.entry, (File, Directory)):
         os.chown(one.path, os.geteuid(), os.getegid(), follow_symlinks=False)
-        os.chmod(one.path, one.entry.mode)
+        os.chmod(one.path, _get_bits(one.entry))
 
 
 def _nearest(path: str) -> str:

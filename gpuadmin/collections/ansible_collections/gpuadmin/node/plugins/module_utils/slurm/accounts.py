@@ -14,7 +14,7 @@ from ..errors import NodeError
 from ..fields import quoted, valid_name
 from .booking import Reservation
 
-#: Jobs that an admin makes in somebody's name (operations/slurm_exception.py) have no limits and come first. It is in
+#: Jobs that an admin makes in somebody's name (exceptions.py) have no limits and come first. It is in
 #: nobody's associations, so people cannot ask for it.
 EXCEPTION = "exception"
 #: The group of everybody who is not in another.

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from ..errors import NodeError
 from ..files import read_bytes
-from ..gpus.mig import profile_of
-from ..gpus.mig_devices import MigDevice
+from ..gpus.mig import MigDevice, profile_of
 
 #: Where slurmd keeps what it fetched; root alone writes there.
 FETCHED = "run/slurm/conf/gres.conf"

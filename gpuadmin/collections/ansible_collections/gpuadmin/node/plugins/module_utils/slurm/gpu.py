@@ -16,10 +16,10 @@ from ..errors import NodeError
 from ..lookup import name_of
 from . import booking, exceptions, gpu_book, queue
 from .accounts import EXCEPTION
-from .asked import ask
 from .booking import Reservation
 from .gpu_refusals import refusal
 from .gpu_words import Asked, UsageError, clock, gpus, had, parse, said, spoken, waiting
+from .request_service import ask
 from .texts import ASKED, TEXTS, USAGE
 
 #: Where it is on nodes of the queue.

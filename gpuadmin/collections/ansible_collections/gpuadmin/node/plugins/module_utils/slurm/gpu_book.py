@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from ..errors import NodeError
 from ..lookup import name_of
 from . import booking, queue
-from .asked import ask
 from .booking import Reservation
 from .gpu_words import Asked, clock, said
+from .request_service import ask
 from .texts import ASKED
 
 #: Seconds of a booking below which nothing is begun in it.

@@ -17,10 +17,9 @@ from dataclasses import dataclass, replace
 from ..errors import NodeError, in_words
 from ..files import flocked
 from ..gpus import device_files, gate, grants, reconcile
-from ..gpus.grants import Grant
-from ..gpus.jobs import SOURCE
-from ..gpus.telling import Places
-from . import divided, raised
+from ..gpus.gate import Places
+from ..gpus.grants import SOURCE, Grant
+from . import divided, slice_limits
 
 #: Seconds that a job whose end nobody says is granted; the reconciler asks before they are over.
 UNKNOWN_END = 900
@@ -63,7 +62,7 @@ def job_of(environment: Mapping[str, str], now: float) -> Job:
 def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
     """Grant a job's GPUs to its person, and return what was done. Raises NodeError, which drains the node."""
     # before the locks: slurmctld may take its time
-    share = raised.ask(job.id, job.node, places.command)
+    share = slice_limits.ask(job.id, job.node, places.command)
     # seen after slurmctld was killed while a job ended: slurmd names none, and the job's own cgroup has them
     # guard: a job has the GPUs of which slurmd is silent
     job = job if job.gpus else replace(job, gpus=share.gpus)
@@ -118,7 +117,7 @@ def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
 def _raise(places: Places, now: float) -> list[str]:
     """Limits follow jobs. What is wrong with that keeps no job from its GPUs: the timer tries again."""
     try:
-        found = raised.apply(places, now)
+        found = slice_limits.apply(places, now)
     except (NodeError, OSError) as error:  # guard: whoever holds the limits' lock keeps no job from its GPUs
         return [f"limits do not follow jobs: {in_words(error)}"]
     return [*found.done, *found.problems]

@@ -170,7 +170,7 @@ LOGIN = {
     },
 }
 
-#: What the service answers that gives more time, and books (asked.py), by its word; and what else is said of bookings.
+#: What request_service.py answers, by its word; and what else is said of bookings.
 ASKED = {
     "en": {
         "extended": "Job {0}: yours until {1} now.",

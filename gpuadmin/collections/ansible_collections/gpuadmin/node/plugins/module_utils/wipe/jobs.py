@@ -1,20 +1,16 @@
-"""What is deleted in units of its own: functions of an order, as JSON holds it."""
+"""What is deleted in units of its own: functions of an order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from gpuadmin.common.records.wipes import WipeHomes, WipeScratch
 
-from ..documents import parse
 from . import homes, scratch
 
 
-def empty_trash(arguments: Mapping[str, Any]) -> object:
-    return homes.empty_trash(parse(WipeHomes, arguments, "order"))
+def empty_trash(order: WipeHomes) -> object:
+    return homes.empty_trash(order)
 
 
-def wipe_scratch(arguments: Mapping[str, Any]) -> object:
-    plan, done = scratch.wipe(scratch.build_request(parse(WipeScratch, arguments, "order")))
+def wipe_scratch(order: WipeScratch) -> object:
+    plan, done = scratch.wipe(scratch.build_request(order))
     return {"operations": plan.operations, "conflicts": plan.conflicts, "report": plan.report(), "done": done}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from gpuadmin.common.records.people import ItemReport, Purged, Scratch, ScratchItem
@@ -123,7 +123,7 @@ class Request:
 
 def build_request(order: WipeScratch) -> Request:
     """Given an order, return it with its people checked. Raises NodeError for whoever is refused."""
-    return Request(order.items, order.directories, parse_people(map(asdict, order.people)))
+    return Request(order.items, order.directories, parse_people(order.people))
 
 
 @dataclass

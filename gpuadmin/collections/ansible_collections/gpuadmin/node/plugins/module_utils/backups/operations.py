@@ -1,0 +1,41 @@
+"""Operations on backups: making and restoring them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpuadmin.common.records.backups import BackupOrder, RestoreOrder
+
+from .. import background, mounts
+from ..answer import Answer
+from ..errors import nothing_begun
+from ..operation import operation
+from . import actions, jobs, restore
+
+
+@operation("backup", BackupOrder, role="backups")
+def act_on_backups(document: BackupOrder, check: bool) -> Answer:
+    return actions.act(
+        document,
+        check=check,  # guard: check mode makes no backup -> False
+    )
+
+
+@operation("restore_home", RestoreOrder)
+def restore_home(document: RestoreOrder, check: bool) -> Answer:
+    job = f"restore-{document.user}"
+    # guard: what this run restored is not in its own way -> None
+    restored = None if check else background.said(job, document.run_id)
+    if restored is not None:
+        words = f"restore {document.user} from {restored['backup']} to {restored['target']}"
+        return Answer([words], {"restored": restored, "problems": []})
+    with nothing_begun():
+        plan, backup, away = restore.look(document, mounts.read_mountinfo())
+    operations = list(plan.operations)
+    if away and document.remote:
+        operations.insert(0, f"take it from the second copy {backup.name} on {document.remote.host}")
+    restored = {"target": plan.target, "backup": backup.name}
+    if not check:  # guard: check mode restores nothing -> True
+        order = replace(document, backup=backup.name, run_id="")
+        restored = background.perform(job, jobs.restore_home, order, start=document.run_id)
+    return Answer(operations, {"restored": restored, "problems": []})

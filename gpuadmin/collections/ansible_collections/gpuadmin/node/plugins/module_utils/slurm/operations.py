@@ -1,0 +1,323 @@
+"""Operations on Slurm: its accounts, its nodes, and its queue."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Optional
+
+from gpuadmin.common.records.files import File, FilesOrder
+from gpuadmin.common.records.queue import Group
+
+from ..answer import Answer
+from ..documents import entries
+from ..errors import NodeError
+from ..fields import quoted
+from ..files import read_bytes, write_atomic
+from ..lookup import system_lookup
+from ..operation import operation
+from ..paths import STATE
+from ..root.operations import ensure_files
+from ..run import LateError, run, run_command
+from . import accounts, booking, draining, exceptions, nodes, queue, queue_report
+from .accounts import ASK_PEOPLE, ASK_QOS
+from .booking import Reservation
+
+#: Seconds for slurmctld to register the cluster with slurmdbd, once both have started.
+REGISTERED = 90
+_CLUSTER = ("sacctmgr", "-nP", "show", "cluster", "format=cluster,controlhost")
+
+
+@dataclass(frozen=True)
+class SlurmAccounts:
+    """Bring Slurm's accounts to people and groups.
+
+    Accounts that are not mentioned are kept. Whoever is locked, over or removed may submit nothing, and what of theirs
+    runs or waits is cancelled; what they have used stays known.
+    """
+
+    #: People, as the operation ``accounts`` takes them.
+    users: Any = "[]"
+    #: People who have left.
+    absent: Any = "[]"
+    #: The groups; one is called ``people`` and has everybody who is not in another.
+    groups: Sequence[Group] = ()
+
+
+@operation("slurm_accounts", SlurmAccounts, role="slurm_controller")
+def converge_slurm_accounts(document: SlurmAccounts, check: bool) -> Answer:
+    users, absent = entries("users", document.users), entries("absent", document.absent)
+    people = accounts.people_of(users, absent, document.groups, int(time.time() // 86400))
+    if shutil.which("sacctmgr") is None:
+        if not check:
+            raise NodeError("Slurm is not set up on this host yet: gpuadmin provision; it brings these people along")
+        there = accounts.Seen()
+    else:
+        _wait()
+        there = accounts.seen(run(ASK_PEOPLE), run(ASK_QOS), _bookings())
+    found = accounts.commands(document.groups, people, there)
+    problems = []
+    for command in [] if check else found:
+        try:
+            run(command)
+        except NodeError as error:  # guard: what Slurm refuses of one keeps nobody else from their account
+            problems.append(str(error))
+    if problems:
+        raise NodeError("; ".join(problems))
+    return Answer([_words(one) for one in found])
+
+
+def _bookings() -> Sequence[Reservation]:
+    """Those that have not begun. Where slurmctld does not say, nobody is kept from being locked."""
+    try:
+        queue.alive()
+        return [one for one in booking.reservations() if one.begin > time.time()]
+    except NodeError:
+        return ()
+
+
+def _words(command: Sequence[str]) -> str:
+    return f"Slurm: {' '.join(one for one in command if one != '-i')}"
+
+
+def _wait() -> None:
+    """Nobody can be added before that: sacctmgr says "Nothing added"."""
+    end = time.monotonic() + REGISTERED
+    while True:
+        try:
+            if any(line.partition("|")[2] for line in run(_CLUSTER).splitlines()):
+                return
+            why = "slurmctld has not registered"
+        except NodeError as error:
+            why = str(error)
+        if time.monotonic() > end:
+            raise NodeError(f"Slurm's accounting does not answer: {why}")
+        time.sleep(1)  # between two questions
+
+
+RECORD = "slurm-nodes.json"
+READ = 3.0  # seconds; it reads in a hundredth, and then asks the controller
+
+
+@dataclass(frozen=True)
+class DeclaredNode:
+    name: str
+    address: str
+    #: How many GPUs the inventory says that it has.
+    gpus: Optional[int] = None
+    #: What they are, as the inventory says.
+    model: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class SlurmNodes:
+    """Write what Slurm is told: slurm.conf and cgroup.conf as they are given, nodes.conf and gres.conf.
+
+    Slurm reads all of it before any of it is in place; what it refuses leaves everything as it is.
+    What nodes have is recorded in the controller's state, so that a run that looks at one of them does not take the
+    others out. A node that nobody has looked at yet is left out.
+    """
+
+    #: The nodes that jobs run on.
+    nodes: Sequence[DeclaredNode]
+    #: Node → ``processors``, ``memory`` (MiB), ``gpus``, ``model`` and ``parts``, of those that this run has looked at.
+    hardware: Any
+    #: The longest job of all groups.
+    hours: int
+    #: Where nodes reach the controller, which is this host.
+    address: str
+    #: The contents of slurm.conf and cgroup.conf; without them those that are there stay.
+    slurm_conf: str = ""
+    cgroup_conf: str = ""
+    directory: str = "/etc/slurm"
+    #: Commands to run when something has changed.
+    after: Sequence[Sequence[str]] = ()
+    #: As that of gpuadmin.node.files.
+    follows: str = ""
+
+
+@operation("slurm_nodes", SlurmNodes, role="slurm_controller")
+def write_nodes(document: SlurmNodes, check: bool, state: str = STATE) -> Answer:
+    path = os.path.join(state, RECORD)
+    try:
+        before = json.loads(read_bytes(path) or b"{}")
+        if not isinstance(before, dict):
+            raise ValueError("it is not a mapping")
+    except ValueError as error:
+        raise NodeError(f"{path} is damaged: {error}; remove it, then gpuadmin provision") from None
+    now = {name: has for name, has in dict(document.hardware or {}).items() if isinstance(has, dict)}
+    found = nodes.known([asdict(one) for one in document.nodes], before, now)
+    if not found:
+        raise NodeError("no node has said yet what it has: gpuadmin provision, without --limit")
+    record = {
+        one.name: {
+            "processors": one.processors,
+            "memory": one.memory,
+            **{key: (now.get(one.name) or before[one.name]).get(key) for key in ("gpus", "model", "parts")},
+        }
+        for one in found
+    }
+    given = {"slurm.conf": document.slurm_conf, "cgroup.conf": document.cgroup_conf}
+    contents = {
+        **{name: text or _there(document.directory, name) for name, text in given.items()},
+        "nodes.conf": nodes.nodes_conf(found, document.hours, (os.uname().nodename, document.address)),
+        "gres.conf": nodes.gres_conf(found),
+    }
+    read_by_slurm(contents)
+    if record != before and not check:
+        write_atomic(path, json.dumps(record, indent=1).encode(), mode=0o644)
+    wanted = [File(f"{document.directory}/{name}", text) for name, text in contents.items()]
+    return ensure_files(FilesOrder(files=wanted, after=document.after, follows=document.follows), check)
+
+
+def _there(directory: str, name: str) -> str:
+    """What is in place, where nothing else is given."""
+    return (read_bytes(os.path.join(directory, name)) or b"").decode()
+
+
+def read_by_slurm(contents: Mapping[str, str]) -> None:
+    """Have Slurm read a configuration that is not in place. Raises NodeError with what it says of it.
+
+    scontrol reads slurm.conf, and nodes.conf with it, before it asks anybody anything; where it has no answer to that,
+    it has read them. Nothing of Slurm's that acts on nobody reads the other two.
+    """
+    if shutil.which("scontrol") is None:
+        return  # the first time: there is nothing yet that it could replace
+    with tempfile.TemporaryDirectory(prefix="gpuadmin-slurm-") as place:
+        for name, text in contents.items():
+            with open(os.path.join(place, name), "w", encoding="utf-8") as stream:
+                stream.write(text)
+        try:
+            done = run_command(("scontrol", "ping"), seconds=READ, environment={"SLURM_CONF": f"{place}/slurm.conf"})
+        except LateError:
+            return
+    said = [line.partition(": ")[2] for line in done.stderr.replace(f"{place}/", "").splitlines()]
+    # guard: a configuration that Slurm does not read replaces none
+    if done.returncode != 0 and any(one.startswith("fatal: ") for one in said):
+        wrong = [one.partition("error: ")[2] for one in said if one.startswith("error: ")]
+        raise NodeError(f"Slurm refuses its new configuration, and keeps the one that it has: {'; '.join(wrong)}"[:600])
+
+
+@dataclass(frozen=True)
+class SlurmOrder:
+    """Fail where a node's slurmd is of a newer release than Slurm's controller, which does not understand it.
+
+    Asked of the controller's host. Where it has none yet, nothing is said.
+    """
+
+    #: The release of the node's slurmd, such as [24, 11]. Null: it has none.
+    slurmd: Optional[Sequence[int]] = None
+
+
+@operation("slurm_order", SlurmOrder, looks=True)
+def check_order(document: SlurmOrder, check: bool) -> Answer:
+    mine = queue.version("slurmctld")
+    # guard: a node's slurmd is not newer than Slurm's controller
+    if mine is not None and document.slurmd is not None and list(document.slurmd) > mine:
+        node, here = (".".join(f"{part:02}" for part in one) for one in (document.slurmd, mine))
+        raise NodeError(
+            f"the node's slurmd is of Slurm {node}, and the queue's controller of {here}: upgrade slurmdbd and "
+            "slurmctld there first, in this order, or bring the node back to its image before"
+        )
+    return Answer()
+
+
+@dataclass(frozen=True)
+class QueueOrder:
+    """Ask slurmctld for its queue."""
+
+
+@operation("slurm_queue", QueueOrder, looks=True)
+def report_queue(document: QueueOrder, check: bool) -> Answer:
+    queue.alive()
+    return Answer(report=queue_report.report(), changed=False)
+
+
+@dataclass(frozen=True)
+class DrainOrder:
+    """Let nodes take no further jobs, or take jobs again. What runs there goes on."""
+
+    drain: draining.Wanted
+
+
+@operation("slurm_drain", DrainOrder, role="slurm_controller")
+def drain_nodes(document: DrainOrder, check: bool) -> Answer:
+    wanted = document.drain
+    if wanted.mark and shutil.which("scontrol") is None:
+        return Answer()  # there is no queue on this host yet, so it starts no job
+    try:
+        queue.alive()
+    except queue.AwayError:
+        # guard: where Slurm's controller does not answer a node is taken away by force alone
+        if not (wanted.mark and wanted.force):
+            raise
+        return Answer(more={"remarks": ["the queue does not answer: a job may start there meanwhile"]})
+    changing = draining.bring(wanted, check=check)
+    done = [f"{name}: takes jobs again" if wanted.resume else f"{name}: takes no further job" for name in changing]
+    report = queue_report.report()
+    jobs = [words for name in wanted.nodes for words in queue.on(report["queue"]["jobs"], name)]
+    if wanted.empty and jobs and not wanted.force:
+        in_use = f"in use by {', '.join(jobs)}"
+        return Answer(done, report, problem=in_use, more={"progress": f"waits: {in_use}"})
+    return Answer(done, report)
+
+
+@dataclass(frozen=True)
+class WantedException:
+    """As an admin asks for it. ``until``: seconds since 1970."""
+
+    id: str
+    user: str
+    uid: int
+    node: str
+    gpus: int
+    until: int
+    who: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ExceptionOrder:
+    """Have somebody's job start now, without limits and before all others, or say who is in its way; or cancel jobs.
+
+    Nothing waits: what does not start is called off.
+    """
+
+    #: The exception to make. One of this id that is there is left as it is.
+    exception: Optional[WantedException] = None
+    #: Jobs to cancel. One that is not there has ended.
+    end: Sequence[str] = ()
+
+
+@operation("slurm_exception", ExceptionOrder, role="slurm_controller")
+def make_exception(document: ExceptionOrder, check: bool) -> Answer:
+    if not all(queue.JOB.match(one) for one in document.end):
+        raise NodeError("these are not numbers of jobs")
+    queue.alive()
+    before = queue_report.report()["queue"]
+    here = {one["id"] for one in before["jobs"]}
+    ending = [one for one in document.end if one in here]
+    done = [f"cancel job {one}" for one in ending]
+    if ending and not check:
+        queue.ask(("scancel", *ending))
+    wanted = document.exception
+    if wanted is not None and not any((one["exception"] or {}).get("id") == wanted.id for one in before["jobs"]):
+        _check(wanted)
+        done.append(f"give {wanted.user} {wanted.gpus} GPU{'' if wanted.gpus == 1 else 's'} of {wanted.node}")
+        if not check:
+            words = {"id": wanted.id, "who": wanted.who, "reason": wanted.reason}
+            exceptions.make(wanted.uid, wanted.node, wanted.gpus, wanted.until, words)
+    return Answer(done, queue_report.report())
+
+
+def _check(wanted: WantedException) -> None:
+    # guard: an exception is of whoever has the uid on this host
+    if (system_lookup(wanted.user) or (None,))[0] != wanted.uid:
+        raise NodeError(f"{quoted(wanted.user)} does not have the uid {wanted.uid} on this host: gpuadmin sync-users")
+    if wanted.gpus < 1 or wanted.until <= time.time():
+        raise NodeError("say how many GPUs, and until when")

@@ -1,0 +1,73 @@
+"""Two lines of the queue at log-in: what is somebody's, their place, and nothing that holds no longer."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import login_lines
+
+from tests.support.fake_slurm import row, slurm
+
+UP = "echo 'Slurmctld(primary) at storage1 is UP'"
+NOW = time.mktime((2026, 11, 25, 14, 0, 0, 0, 0, -1))
+
+
+def job(user: str, **more: Any) -> dict[str, Any]:
+    return {"id": "4", "user": user, "gpus": 1, "waits": False, "end": int(NOW) + 7200, "nodes": "gpu2", "place": 0,
+            "reason": "", **more}  # fmt: skip
+
+
+def waits(user: str, **more: Any) -> dict[str, Any]:
+    return job(user, waits=True, end=None, nodes="", place=2, reason="Priority", **more)
+
+
+def test_what_each_person_reads() -> None:
+    found = login_lines.texts([job("minji"), waits("jiho", gpus=2), waits("hana"), job("hana", end=None)], NOW)
+    assert found["minji.en"] == (
+        "You have 1 GPU of gpu2 until 16:00.\n`gpu release` gives back what you no longer need.\n"
+    )
+    assert found["jiho.en"].startswith("You are waiting for 2 GPUs. Your place in the queue: 2. Others come first")
+    assert found["hana.en"].count("\n") == 2, "two lines, whatever somebody has"
+    assert found[".nobody.en"].startswith("You have no GPU. People waiting for one: 2.\n`gpu get`")
+    assert found["minji.ko"].startswith("사용 중: gpu2의 GPU 1개(16:00까지).\n")
+    assert login_lines.texts([], NOW)[".nobody.en"].startswith("You have no GPU. Nobody is waiting")
+    assert login_lines.texts([job("minji", gpus=0)], NOW).keys() == login_lines.texts([], NOW).keys(), (
+        "a job without GPUs"
+    )
+
+
+@pytest.mark.holds("what is not a name becomes no file", "nobody reads of a GPU that is no longer theirs")
+def test_what_is_not_told() -> None:
+    nobody = {".nobody.en", ".nobody.ko"}
+    assert set(login_lines.texts([job("../minji"), job(".nobody")], NOW)) == nobody
+    assert set(login_lines.texts([job("minji", end=int(NOW) - 1)], NOW, away=True)) == nobody
+
+
+def test_a_controller_that_is_away_takes_nothing_from_who_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "queue"
+    directory.mkdir()
+    end = int(time.time()) + 3600
+    lines = "\n".join(
+        [row("4", "minji", "RUNNING", end=end, nodes="gpu2"), row("5", "jiho", "PENDING", reason="Priority")]
+    )
+    (tmp_path / "said").write_text(lines)
+    slurm(tmp_path, monkeypatch, scontrol=UP, squeue=f"cat {tmp_path}/said")
+    assert login_lines.main(str(directory)) == 0
+    assert {"minji.en", "jiho.ko", ".nobody.en"} < {one.name for one in directory.iterdir()}
+    before = (directory / "minji.en").stat().st_mtime_ns
+    assert login_lines.main(str(directory)) == 0
+    assert (directory / "minji.en").stat().st_mtime_ns == before, "what is there already is not written again"
+    assert len(json.loads((directory / ".jobs.json").read_text())) == 2
+    slurm(tmp_path, monkeypatch, scontrol="sleep 9")
+    began = time.monotonic()
+    assert login_lines.main(str(directory)) == 0
+    assert time.monotonic() - began < 4
+    text = (directory / "minji.en").read_text()
+    assert text.startswith("You have 1 GPU of gpu2")
+    assert "does not answer now" in text
+    assert not (directory / "jiho.en").exists(), "nobody knows their place"
+    assert "does not answer now" in (directory / ".nobody.en").read_text()
