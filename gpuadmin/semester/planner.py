@@ -85,12 +85,15 @@ class Decision:
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Decision:
         """The decision of a journal. Raises ValueError where it is none."""
-        # guard: a value of another type in the journal decides nothing -> cls(**document)
-        found = _DECISION.validate_json(json.dumps(document), strict=True)
-        for item in (item for items in found.scratch.values() for item in items):
+        # a file's name need not be Unicode, which a parser of JSON wants: "?" stands for it while types are looked at
+        text = json.dumps(document, ensure_ascii=False).encode(errors="replace")
+        _DECISION.validate_json(text, strict=True)  # guard: a value of another type in the journal decides nothing
+        leaving = (Leaver(**{**one, "beside": tuple(one.get("beside", ()))}) for one in document.get("leaving", ()))
+        scratch = {host: tuple(items) for host, items in document.get("scratch", {}).items()}
+        for item in (item for items in scratch.values() for item in items):
             if not isinstance(item.get("user"), str):
                 raise ValueError("scratch")
-        return found
+        return cls(**{**document, "leaving": tuple(leaving), "scratch": scratch})
 
 
 _DECISION: TypeAdapter[Decision] = TypeAdapter(Decision)

@@ -15,6 +15,7 @@ from gpuadmin.mail.ledger import Ledger
 from gpuadmin.reading import expanded, open_regular, read_limited, read_record, read_text
 from gpuadmin.records import list_runs, show_run
 from gpuadmin.semester.journal import Journal
+from tests.support.verbs import fail
 
 Cli = Callable[..., tuple[int, str, str]]
 
@@ -83,8 +84,7 @@ def test_a_socket_has_other_words_on_macos(tmp_path: Path, monkeypatch: pytest.M
 )  # fmt: skip
 def test_a_pipe_among_a_site_s_files_is_named_by_check(site: Path, cli: Cli, name: str) -> None:
     pipe(site / name)
-    code, _out, err = cli("check", "--site", str(site))
-    assert code == 2
+    err = fail(cli, 2, "check", "--site", str(site))
     assert f"{site / name}: is a named pipe, where a regular file has to be" in err
 
 
@@ -132,9 +132,7 @@ def test_a_pipe_for_the_records(tmp_path: Path) -> None:
 def test_a_pipe_for_what_is_handed_over(site: Path, cli: Cli, verb: str) -> None:
     path = str(pipe(site / "given.csv"))
     given = ["--from", path] if verb == "add-user" else [path]
-    code, _out, err = cli(verb, *given, "--site", str(site), "--check")
-    assert code == 2
-    assert "is a named pipe" in err
+    assert "is a named pipe" in fail(cli, 2, verb, *given, "--site", str(site), "--check")
 
 
 def test_the_home_of_somebody_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

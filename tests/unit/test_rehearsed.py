@@ -14,27 +14,6 @@ def plan(*steps: tuple[str, str]) -> Plan:
     return Plan("x", tuple(Step(*step) for step in steps))
 
 
-def test_what_a_twin_cannot_have_is_no_difference() -> None:
-    twin = plan(("site", "mail minji@twin.invalid"), ("nas1", "back up 3 homes, 12 kB, as 20261125T101112"))
-    real = plan(("site", "mail minji@example.org"), ("nas1", "back up 3 homes, 1.2 TiB, as 20261125T101530"))
-    assert differences(twin.document(), real.document()) == []
-
-
-def test_how_many_homes_is_one() -> None:
-    twin, real = plan(("nas1", "wipe 1 homes")), plan(("nas1", "wipe 9 homes"))
-    assert len(differences(twin.document(), real.document())) == 2
-
-
-def test_a_host_or_a_person_more_is_one() -> None:
-    twin = plan(("node1", "account minji, uid 20000"))
-    real = plan(("node1", "account minji, uid 20001"), ("node2", "account minji, uid 20000"))
-    assert differences(twin.document(), real.document()) == [
-        "rehearsed alone: node1: account minji, uid 20000",
-        "new: node1: account minji, uid 20001",
-        "new: node2: account minji, uid 20000",
-    ]
-
-
 @pytest.mark.holds("nothing is done on real hosts that was not rehearsed")
 def test_another_plan_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = plan(("node1", "lock minji")), plan(("node1", "lock jiho"))
@@ -48,15 +27,6 @@ def test_another_plan_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (tmp_path / "plan.json").write_text(odd)
         with pytest.raises(RefusedError, match="does not say what was rehearsed; nothing was changed"):
             refuse_another(one, "nothing was changed")
-
-
-def test_a_part_has_fewer_steps_and_no_others() -> None:
-    """Of a reset, who leaves is decided before its phases have plans."""
-    whole = plan(("leaves", "minji (uid 20000)"), ("site", "lock minji"))
-    assert differences(whole.document(), plan(("leaves", "minji (uid 20000)")).document(), part=True) == []
-    assert differences(whole.document(), plan(("leaves", "jiho (uid 20001)")).document(), part=True) == [
-        "new: leaves: jiho (uid 20001)"
-    ]
 
 
 def of(*actions: str, **more: object) -> dict[str, object]:
@@ -86,6 +56,8 @@ def test_what_is_no_amount_and_no_address_is_compared(twin: str, real: str) -> N
 @pytest.mark.parametrize(
     ("twin", "real"),
     [
+        ("mail minji@twin.invalid", "mail minji@example.org"),
+        ("back up 3 homes, 12 kB, as 20261125T101112", "back up 3 homes, 1.2 TiB, as 20261125T101530"),
         ("GPU 1 until 2026-11-25 10:00", "GPU 1 until 2026-11-25 10:07"),
         ("home kim; 3 files, 12 kB", "home kim; 90000 files, 1.5 TiB"),
         ("back up as 20261125T235959", "back up as 20261126T000412"),
@@ -97,21 +69,34 @@ def test_amounts_and_moments_of_runs_are_not(twin: str, real: str) -> None:
     assert differences(of(twin), of(real)) == []
 
 
-@pytest.mark.holds("what was rehearsed in another order was not rehearsed")
-def test_another_order_is_another_plan() -> None:
-    assert differences(of("pack", "remove"), of("remove", "pack")) == ["in another order than was rehearsed"]
-
-
-def test_the_same_step_once_more_is_another_plan() -> None:
-    assert differences(of("reboot"), of("reboot", "reboot")) == ["new: node1: reboot"]
+WARNED = ["wipes /local"]
 
 
 @pytest.mark.holds(
-    "what destroys something is not a rehearsal of what does not",
     "a warning that nobody has seen at the rehearsal is a difference",
+    "what destroys something is not a rehearsal of what does not",
+    "what was rehearsed in another order was not rehearsed",
 )
-def test_what_is_destroyed_and_what_is_warned_of() -> None:
-    assert differences(of(), of(destroys=True)) == ["new: it destroys something"]
-    assert differences(of(destroys=True), of(destroys=True)) == []
-    assert differences(of(), of(warnings=["wipes /local"])) == ["new warning: wipes /local"]
-    assert differences(of(warnings=["wipes /local"]), of()) == []
+@pytest.mark.parametrize(
+    ("twin", "real", "found"),
+    [
+        (of("wipe 1 homes"), of("wipe 9 homes"), ["rehearsed alone: node1: wipe 1 homes", "new: node1: wipe 9 homes"]),
+        (of("uid 20000"), of("uid 20001"), ["rehearsed alone: node1: uid 20000", "new: node1: uid 20001"]),
+        (of("pack", "remove"), of("remove", "pack"), ["in another order than was rehearsed"]),
+        (of("reboot"), of("reboot", "reboot"), ["new: node1: reboot"]),
+        (of("lock"), plan(("node1", "lock"), ("node2", "lock")).document(), ["new: node2: lock"]),
+        (of(), of(destroys=True), ["new: it destroys something"]),
+        (of(destroys=True), of(destroys=True), []),
+        (of(), of(warnings=WARNED), ["new warning: wipes /local"]),
+        (of(warnings=WARNED), of(), []),
+    ],
+)
+def test_another_plan(twin: dict[str, object], real: dict[str, object], found: list[str]) -> None:
+    assert differences(twin, real) == found
+
+
+def test_a_part_has_fewer_steps_and_no_others() -> None:
+    """Of a reset, who leaves is decided before its phases have plans."""
+    whole = of("minji (uid 20000)", "lock minji")
+    assert differences(whole, of("minji (uid 20000)"), part=True) == []
+    assert differences(whole, of("jiho (uid 20001)"), part=True) == ["new: node1: jiho (uid 20001)"]

@@ -26,6 +26,7 @@ from gpuadmin.results import HostResult, RunResult
 from gpuadmin.session import opened
 from tests.support.image_cluster import B, manifest, node
 from tests.support.sites import UIDS, make_site
+from tests.support.verbs import fail, succeed
 
 Cli = Callable[..., tuple[int, str, str]]
 HOSTS = ("storage1", "node1", "node2")
@@ -160,15 +161,13 @@ def test_a_check_asks_nothing_and_changes_nothing(
 ) -> None:
     monkeypatch.setattr("gpuadmin.session.agree", lambda question: pytest.fail("was asked"))
     users = (ansible.site / "users.yml").read_text()
-    code, _, err = cli(*arguments, "--check")
-    assert code == 0, err
+    succeed(cli, *arguments, "--check")
     assert {one.check for one in ansible.asked} == {True}
     assert (ansible.site / "users.yml").read_text() == users
 
 
 def test_a_look_and_the_work_are_one_record_with_one_log(ansible: Ansible, cli: Cli) -> None:
-    code, out, err = cli("push-image", "b", "--yes", "--json")
-    assert code == 0, err
+    out = succeed(cli, "push-image", "b", "--yes", "--json")
     (record,) = ansible.records
     assert json.loads(out)["run"] == record["id"]
     assert record["plan"]["title"] == "Move nodes to the image b"
@@ -216,8 +215,7 @@ def test_a_run_is_on_the_hosts_that_were_named(ansible: Ansible) -> None:
 
 
 def test_every_run_is_told_the_site_s_host_keys(ansible: Ansible, cli: Cli) -> None:
-    code, _, err = cli("push-image", "b", "--yes")
-    assert code == 0, err
+    succeed(cli, "push-image", "b", "--yes")
     assert {one.known_hosts for one in ansible.asked} == {ansible.site / "known_hosts"}
 
 
@@ -267,8 +265,7 @@ def test_who_says_no_has_changed_nothing(
     monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
     monkeypatch.setattr("gpuadmin.session.agree", lambda question: False)
     before = {path.name: path.read_bytes() for path in ansible.site.iterdir() if path.is_file()}
-    code, _, err = cli(*arguments)
-    assert (code, "not confirmed" in err) == (ExitCode.REFUSED, True), err
+    assert "not confirmed" in fail(cli, ExitCode.REFUSED, *arguments)
     changing = [
         one.playbook for one in ansible.asked if not one.check and one.variables.get("gpuadmin_phase") != "facts"
     ]
@@ -282,8 +279,7 @@ def test_nobody_is_asked_where_it_is_not_known_what_would_happen(
     monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
     monkeypatch.setattr("gpuadmin.session.agree", lambda question: pytest.fail("was asked"))
     monkeypatch.setattr("gpuadmin.ansible.runner.run", lambda *_given, **_more: RunResult({}, error="no such role"))
-    code, _, err = cli("restore-home", "minji")
-    assert (code, "Error: no such role" in err) == (ExitCode.ERROR, True)
+    assert "Error: no such role" in fail(cli, ExitCode.ERROR, "restore-home", "minji")
 
 
 @pytest.mark.parametrize("code", [ExitCode.HOST_FAILED, ExitCode.HOST_UNREACHABLE])
@@ -319,8 +315,7 @@ def test_what_an_admin_wrote_is_remembered_when_it_came_to_the_hosts(ansible: An
         users.seek(0)
         users.write(text)
     for option, remembered in (("--check", False), ("--yes", True)):
-        code, _, err = cli("sync-users", option)
-        assert code == 0, err
+        succeed(cli, "sync-users", option)
         assert (20007 in recall(ansible.site).uids) == remembered
 
 
@@ -334,8 +329,7 @@ def test_who_is_forgotten_is_not_remembered_again_by_that_very_verb(ansible: Ans
     assert 20009 in recall(ansible.site).uids
     if lost:
         users.write_text(without)
-    code, _, err = cli("remove-user", "--forget", "sora", "--yes")
-    assert code == 0, err
+    succeed(cli, "remove-user", "--forget", "sora", "--yes")
     assert dict(recall(ansible.site).uids) == {20000: "minji"}
 
 
@@ -343,8 +337,7 @@ def test_a_verb_is_refused_where_users_yml_lost_somebody_whom_the_site_remembers
     assert cli("sync-users", "--yes")[0] == 0
     ansible.asked.clear()
     (ansible.site / "users.yml").write_text("users: []\nretired: []\n")
-    code, _, err = cli("sync-users", "--yes")
-    assert (code, "minji" in err) == (ExitCode.REFUSED, True), err
+    assert "minji" in fail(cli, ExitCode.REFUSED, "sync-users", "--yes")
     assert ansible.asked == []
 
 
@@ -392,8 +385,7 @@ def test_records_of_runs_are_kept_as_the_site_says(ansible: Ansible, cli: Cli) -
 
 def test_who_cannot_be_asked_is_told_so_before_a_host_is(ansible: Ansible, cli: Cli) -> None:
     """And who looks at no host, because none is concerned, is asked all the same."""
-    code, _out, err = cli("restore-home", "minji")
-    assert (code, "Hint: give --yes" in err) == (ExitCode.REFUSED, True), err
+    assert "Hint: give --yes" in fail(cli, ExitCode.REFUSED, "restore-home", "minji")
     assert "restore-home" not in [one.playbook for one in ansible.asked]
     with opened("backup", Options()) as session, pytest.MonkeyPatch.context() as patched:
         patched.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
@@ -506,8 +498,7 @@ def test_a_full_disk_does_not_hide_what_ended_a_run(
 
     monkeypatch.setattr(Record, "finish", full)
     ansible.cut = 0
-    code, _, err = cli("push-image", "b", "--yes")
-    assert code == ExitCode.INTERRUPTED
+    err = fail(cli, ExitCode.INTERRUPTED, "push-image", "b", "--yes")
     assert "Note: how this run ended could not be recorded: No space left on device" in err
     assert "Error: interrupted while looking; nothing was changed" in err
 

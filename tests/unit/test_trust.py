@@ -12,6 +12,7 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import pinned_keys, with_lines
 from gpuadmin.session import Session
 from gpuadmin.trust import HostKey, fetch_host_keys
+from tests.support.verbs import fail, succeed
 
 pytestmark = pytest.mark.holds(
     "a host key is pinned when it was confirmed",
@@ -53,12 +54,9 @@ def pinned(site: Path, name: str = "[127.0.0.1]:2") -> dict[str, set[str]]:
 
 def test_a_key_is_pinned_when_it_was_confirmed(answers: dict[str, tuple[str, str]], site: Path, cli: Cli) -> None:
     answers["node1"] = ("ssh-ed25519", FIRST)
-    code, _out, err = cli("trust", "node1")
-    assert code == 5
-    assert "not confirmed" in err
+    assert "not confirmed" in fail(cli, 5, "trust", "node1")
     assert pinned(site) == {}
-    code, _out, err = cli("trust", "node1", "--yes")
-    assert code == 0, err
+    succeed(cli, "trust", "node1", "--yes")
     assert pinned(site) == {"ssh-ed25519": {FIRST}}
 
 
@@ -71,9 +69,7 @@ def test_what_was_pinned_while_somebody_was_asked_stays(
         (site / "known_hosts").write_text(f"{OTHER}\n")
 
     monkeypatch.setattr(Session, "confirm", meanwhile)
-    code, _out, err = cli("trust", "node1", "--yes")
-    assert code == 5
-    assert "was changed while you were asked; nothing was pinned" in err
+    assert "was changed while you were asked; nothing was pinned" in fail(cli, 5, "trust", "node1", "--yes")
     assert (site / "known_hosts").read_text() == f"{OTHER}\n"
 
 
@@ -85,9 +81,7 @@ def test_a_key_that_the_admin_knows_otherwise_is_not_new(
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh" / "known_hosts").write_text(f"[127.0.0.1]:2 ssh-ed25519 {FIRST}\n")
     answers["node1"] = ("ssh-ed25519", SECOND)
-    code, _out, err = cli("trust", "node1", "--yes")
-    assert code == 5
-    assert "node1: ~/.ssh/known_hosts has another ssh-ed25519 key" in err
+    assert "node1: ~/.ssh/known_hosts has another ssh-ed25519 key" in fail(cli, 5, "trust", "node1", "--yes")
     assert pinned(site) == {}
     answers["node1"] = ("ssh-rsa", SECOND)  # a key of another kind says nothing about this one
     assert cli("trust", "node1", "--yes")[0] == 0
@@ -102,21 +96,16 @@ def test_a_key_that_changed_is_refused(answers: dict[str, tuple[str, str]], site
     (site / "known_hosts").write_text(f"# a comment\n[127.0.0.1]:2 ssh-ed25519 {FIRST}\n{OTHER}\n")
     before = (site / "known_hosts").read_text()
     answers["node1"] = (kind, SECOND)
-    code, _out, err = cli("trust", "node1", "--yes")
-    assert code == 5
-    assert "another key is known for node1" in err
+    assert "another key is known for node1" in fail(cli, 5, "trust", "node1", "--yes")
     assert (site / "known_hosts").read_text() == before
-    code, _out, err = cli("trust", "node1", "--replace", "--yes")
-    assert code == 0, err
+    succeed(cli, "trust", "node1", "--replace", "--yes")
     assert (site / "known_hosts").read_text() == f"# a comment\n{OTHER}\n[127.0.0.1]:2 {kind} {SECOND}\n"
 
 
 def test_a_host_that_does_not_answer_keeps_its_key(answers: dict[str, tuple[str, str]], site: Path, cli: Cli) -> None:
     (site / "known_hosts").write_text(f"{OTHER}\n")
     answers["node1"] = ("ssh-ed25519", FIRST)
-    code, _out, err = cli("trust", "node1", "node2", "--yes")
-    assert code == 4
-    assert "node2: unreachable" in err
+    assert "node2: unreachable" in fail(cli, 4, "trust", "node1", "node2", "--yes")
     assert pinned(site) == {"ssh-ed25519": {FIRST}}
     assert pinned(site, "[127.0.0.1]:3") == {"ssh-ed25519": {SECOND}}
 
@@ -161,8 +150,7 @@ def test_a_hashed_name_is_a_host_s_as_well(
     assert (code, "(pinned)" in err) == (0, True)
     assert "node1" not in cli("check")[1]
     answers["node1"] = ("ssh-ed25519", second)
-    code, _out, err = cli("trust", "node1", "--yes")
-    assert (code, "another key is known for node1" in err) == (5, True)
+    assert "another key is known for node1" in fail(cli, 5, "trust", "node1", "--yes")
     assert (site / "known_hosts").read_text() == before
     assert cli("trust", "node1", "--yes", "--replace")[0] == 0
     assert pinned(site) == {"ssh-ed25519": {second}}

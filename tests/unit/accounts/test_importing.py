@@ -73,6 +73,8 @@ def test_the_same_person_from_every_format(tmp_path: Path, name: str, text: str)
 def test_what_is_left_empty_is_not_said(tmp_path: Path) -> None:
     assert read(tmp_path, "a.csv", "name,uid,email,note\nminji,,,\n") == [Request("minji")]
     assert read(tmp_path, "a.csv", "name\nminji\n\njiho\n") == [Request("minji"), Request("jiho")]
+    (person,) = read(tmp_path, "a.csv", "name,note\r\nminji,김민지\r\n".encode("cp949"))  # as Korean Excel writes it
+    assert person.note == "김민지"
 
 
 BAD = {
@@ -93,6 +95,15 @@ BAD = {
     "superscript uid": ("a.csv", "name,uid\nminji,²\n", ["a.csv:2: uid: '²' is not a number"]),
     "a uid of many digits": ("a.csv", "name,uid\nminji," + "9" * 5000 + "\n", ["a.csv:2: uid: '999", "not a number"]),
     "docker maybe": ("a.csv", "name,docker\nminji,maybe\n", ["a.csv:2: docker: 'maybe' is neither yes nor no"]),
+    "all that is wrong with a row": (
+        "a.csv", "name,email,expires\nMinji,nowhere,2027-02-30\n",
+        ["a.csv:2: ", "not a user name", "not an e-mail address", "does not exist"],
+    ),
+    "a key's file": (
+        "a.csv", "name,key\nminji,keys/minji.pub\n",
+        ["a.csv:2: 'minji': key: is a file's path; a key is what the .pub file holds"],
+    ),
+    "more people than a site has": ("a.csv", "name\n" + "a\n" * 20_001, ["holds more than 20000 people"]),
     "bad date": ("a.csv", "name,expires\nminji,28.2.2027\n", ["a.csv:2: ", "expires", "not a date"]),
     "no name in a row": ("a.csv", "name,uid\n,20000\n", ["a.csv:2: ", "not a user name"]),
     "an open quote": ("a.csv", 'name\n"minji\n', ["is not valid CSV"]),
@@ -169,24 +180,6 @@ except ConfigError as error:
     assert words in done.stdout
 
 
-def test_a_table_as_korean_excel_writes_it(tmp_path: Path) -> None:
-    (person,) = read(tmp_path, "a.csv", "name,note\r\nminji,김민지\r\n".encode("cp949"))
-    assert person.note == "김민지"
-
-
-def test_a_row_shows_all_that_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read(tmp_path, "a.csv", "name,email,expires\nMinji,nowhere,2027-02-30\n")
-    for word in ("a.csv:2: ", "not a user name", "not an e-mail address", "does not exist"):
-        assert word in caught.value.message
-
-
-def test_a_table_holds_keys_and_not_their_files(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read(tmp_path, "a.csv", "name,key\nminji,keys/minji.pub\n")
-    assert "a.csv:2: 'minji': key: is a file's path; a key is what the .pub file holds" in caught.value.message
-
-
 def test_few_aliases_are_what_they_stand_for(tmp_path: Path) -> None:
     found = read(tmp_path, "a.yml", f"- {{name: minji, keys: &mine ['{KEY}']}}\n- {{name: jiho, keys: *mine}}\n")
     assert [person.keys for person in found] == [(KEY,), (KEY,)]
@@ -197,20 +190,12 @@ def test_a_file_without_an_end(tmp_path: Path) -> None:
         stream.truncate(1 << 40)
     with pytest.raises(ConfigError, match=r"endless.csv: is larger than 16 MiB"):
         read_people(str(tmp_path / "endless.csv"))
+    with pytest.raises(ConfigError, match="No such file"):
+        read_people(str(tmp_path / "none.csv"))
     with pytest.raises(ConfigError, match="/dev/zero: is a device, where a regular file has to be"):
         read_people("/dev/zero")
     with pytest.raises(ConfigError, match="neither a public key nor a file"):
         read_keys(["/dev/zero"])
-
-
-def test_more_people_than_a_site_has(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="holds more than 20000 people"):
-        read(tmp_path, "a.csv", "name\n" + "a\n" * 20_001)
-
-
-def test_no_such_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="No such file"):
-        read_people(str(tmp_path / "none.csv"))
 
 
 def test_keys_are_given_as_text_or_as_files(tmp_path: Path) -> None:

@@ -127,30 +127,19 @@ def test_one_host(events: list[tuple[str, str, dict[str, Any]]], expected: HostR
     assert collected(*events) == {"n": expected}
 
 
-def test_the_problems_of_two_modules_are_all_kept() -> None:
-    """The storage host runs homes and accounts, and both report `problems`."""
-    hosts = collected(ok(report={"problems": ["home of minji"]}), ok(report={"problems": ["uid of jiho"]}))
-    assert hosts["n"].reports["problems"] == ["home of minji", "uid of jiho"]
-
-
 def test_hosts_are_kept_apart() -> None:
     hosts = collected(ok("a", changed=True), ("failed", "b", {"res": {"msg": "x"}}), ok("c"))
     assert {name: host.status for name, host in hosts.items()} == {"a": "changed", "b": "failed", "c": "ok"}
 
 
 def test_events_of_no_host_are_no_hosts() -> None:
-    collector = Collector(on_task=lambda name: None, on_host=lambda host, outcome, detail: None)
+    called: list[str] = []
+    collector = Collector(on_task=called.append, on_host=lambda host, outcome, detail: None)
     for kind in ("playbook_on_start", "verbose", "playbook_on_stats", "warning", "error"):
         collector.event({"event": kind, "event_data": {}})
     collector.event({"event": "verbose", "stdout": "x"})
-    assert collector.hosts == {}
-
-
-def test_tasks_are_told_by_name() -> None:
-    called: list[str] = []
-    collector = Collector(on_task=called.append, on_host=lambda host, outcome, detail: None)
     collector.event({"event": "playbook_on_task_start", "event_data": {"task": "accounts : Apply the accounts"}})
-    assert called == ["Apply the accounts"]
+    assert (collector.hosts, called) == ({}, ["Apply the accounts"])
 
 
 FAILURES = [
@@ -166,19 +155,18 @@ FAILURES = [
 @pytest.mark.parametrize(("result", "items", "words"), FAILURES)
 def test_failures_in_words(result: dict[str, Any], items: list[str], words: str) -> None:
     assert failure_message(result, items, "Do it", "ansible.builtin.command") == words
+    assert len(failure_message({"msg": "x" * 5000}, items, "T", "")) < 700
 
 
-def test_long_messages_are_cut() -> None:
-    assert len(failure_message({"msg": "x" * 5000}, [], "T", "")) < 700
-
-
+UNKNOWN = "No ED25519 host key is known for x and you have requested strict checking."
 UNREACHABLE = {
     "Failed to connect to the host via ssh: ssh: connect to host x port 22: Connection timed out": "timed out",
     "kex_exchange_identification: Connection closed by remote host": "was cut",
     "ssh: Could not resolve hostname nix: Name or service not known": "cannot be resolved",
     "gpuadmin@10.0.0.1: Permission denied (publickey,password).": "refuses our login",
     "@@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@@ Host key verification failed.": "not the pinned one",
-    "No ED25519 host key is known for x and you have requested strict checking. Host key verification failed.": "trust",
+    f"{UNKNOWN} Host key verification failed.": "trust",
+    f"{UNKNOWN}\r\nHost key verification failed.": "not known yet",
     "ssh: connect to host x port 22: No route to host": "over the network",
     "Failed to connect to the host via ssh: not now\n\nConnection closed by 10.0.0.1 port 22": "the host said: not now",
     'Task failed: Data could not be sent to remote host "x". Make sure this host can be reached over ssh: not now\n'
@@ -202,13 +190,6 @@ def test_what_a_host_says_before_it_ends_the_connection_is_told_in_short() -> No
     assert message.startswith("the ssh connection was cut; the host said: maintenance until Monday xxx")
     assert len(message) < 200
     assert unreachable_message("Connection closed by 10.0.0.1 port 22") == "the ssh connection was cut"
-
-
-def test_a_host_key_that_is_not_known_yet_is_told_from_one_that_differs() -> None:
-    unknown = (
-        "No ED25519 host key is known for x and you have requested strict checking.\r\nHost key verification failed."
-    )
-    assert "not known yet" in unreachable_message(unknown)
 
 
 CODES = [

@@ -34,25 +34,23 @@ pytestmark = pytest.mark.holds(
 
 BASE = Invocation(playbook="x", inventory=(Path("/i"),), known_hosts=Path("/s/known_hosts"), hosts=3)
 
-COMMAND_LINES: list[tuple[dict[str, Any], list[str]]] = [
-    ({}, ["--diff", "--forks", "5", "--extra-vars", "@/w/v.json"]),
-    ({"hosts": 40}, ["--diff", "--forks", "40", "--extra-vars", "@/w/v.json"]),
-    ({"hosts": 5000}, ["--diff", "--forks", "200", "--extra-vars", "@/w/v.json"]),
-    ({"check": True}, ["--diff", "--forks", "5", "--extra-vars", "@/w/v.json", "--check"]),
-    ({"verbosity": 1}, ["--diff", "--forks", "5", "--extra-vars", "@/w/v.json"]),
-    ({"verbosity": 3}, ["--diff", "--forks", "5", "--extra-vars", "@/w/v.json", "-vv"]),
-    (
-        {"secrets": Secrets(ssh="s3cret", become="s3cret")},
-        ["--diff", "--forks", "5", "--extra-vars", "@/w/v.json", "--ask-pass", "--ask-become-pass"],
-    ),
-    ({"variables": {"a": "s3cret"}}, ["--diff", "--forks", "5", "--extra-vars", "@/w/v.json"]),
+COMMAND_LINES: list[tuple[dict[str, Any], str, list[str]]] = [
+    # what is asked for, how many hosts at a time, what else is on the command line
+    ({}, "5", []),
+    ({"hosts": 40}, "40", []),
+    ({"hosts": 5000}, "200", []),
+    ({"check": True}, "5", ["--check"]),
+    ({"verbosity": 1}, "5", []),
+    ({"verbosity": 3}, "5", ["-vv"]),
+    ({"secrets": Secrets(ssh="s3cret", become="s3cret")}, "5", ["--ask-pass", "--ask-become-pass"]),
+    ({"variables": {"a": "s3cret"}}, "5", []),
 ]
 
 
-@pytest.mark.parametrize(("change", "expected"), COMMAND_LINES)
-def test_the_command_line(change: dict[str, Any], expected: list[str]) -> None:
-    fields = {"playbook": "x", "inventory": (Path("/i"),), "known_hosts": Path("/k"), "hosts": 3} | change
-    assert command_line(Invocation(**fields), Path("/w/v.json")) == expected
+@pytest.mark.parametrize(("change", "forks", "more"), COMMAND_LINES)
+def test_the_command_line(change: dict[str, Any], forks: str, more: list[str]) -> None:
+    found = command_line(Invocation(**{**vars(BASE), **change}), Path("/w/v.json"))
+    assert found == ["--diff", "--forks", forks, "--extra-vars", "@/w/v.json", *more]
 
 
 def test_secrets_do_not_show() -> None:
@@ -113,16 +111,8 @@ def test_the_sites_host_keys_are_the_ones_that_ssh_reads(directory: str, tmp_pat
 
 @pytest.mark.holds("user data is not a template")
 def test_user_data_is_marked() -> None:
-    assert unsafe({"a": ["{{ x }}", {"b": "y"}, 3, None, True, ("z",)]}) == {
-        "a": [
-            {"__ansible_unsafe": "{{ x }}"},
-            {"b": {"__ansible_unsafe": "y"}},
-            3,
-            None,
-            True,
-            [{"__ansible_unsafe": "z"}],
-        ]
-    }
+    x, y, z = ({"__ansible_unsafe": text} for text in ("{{ x }}", "y", "z"))
+    assert unsafe({"a": ["{{ x }}", {"b": "y"}, 3, None, True, ("z",)]}) == {"a": [x, {"b": y}, 3, None, True, [z]]}
 
 
 Runner = Callable[..., RunResult]

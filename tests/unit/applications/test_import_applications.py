@@ -11,6 +11,7 @@ from tests.support.applications import DEADLINE, FORM, GROUP, USERS, answer, pre
 from tests.support.fake_ansible import Ansible, Cli
 from tests.support.mail_server import StartServer
 from tests.support.sites import public_key
+from tests.support.verbs import fail, succeed
 
 
 @pytest.fixture
@@ -23,9 +24,7 @@ def files(tmp_path: Path) -> list[str]:
 def test_three_lists_and_nothing_is_changed(ansible: Ansible, cli: Cli, files: list[str]) -> None:
     site = prepare(ansible)
     before = {path: path.stat().st_mtime_ns for path in site.rglob("*")}
-    code, out, err = cli("import-applications", *files, "--json")
-    assert code == 0, err
-    result = json.loads(out)["result"]
+    result = json.loads(succeed(cli, "import-applications", *files, "--json"))["result"]
     assert [(entry["email"], entry["account"]) for entry in result["ready"]] == [
         ("minji@example.org", "minji"),
         ("old@example.org", "old"),
@@ -35,9 +34,7 @@ def test_three_lists_and_nothing_is_changed(ansible: Ansible, cli: Cli, files: l
         ("seo@example.org", ["form"]),
     ]
     assert [entry["reason"] for entry in result["unknown"]] == ["is not in the group's list"]
-    code, out, _ = cli("import-applications", *files)
-    assert code == 0
-    assert "2 ready, 2 incomplete, 1 unknown" in out
+    assert "2 ready, 2 incomplete, 1 unknown" in succeed(cli, "import-applications", *files)
     assert ansible.asked == []
     assert {path: path.stat().st_mtime_ns for path in site.rglob("*")} == before
 
@@ -45,12 +42,11 @@ def test_three_lists_and_nothing_is_changed(ansible: Ansible, cli: Cli, files: l
 def test_every_mail_can_be_seen_first(ansible: Ansible, cli: Cli, files: list[str], tmp_path: Path) -> None:
     site = prepare(ansible)
     for more in ([], ["--apply", "--yes"]):
-        code, out, err = cli("import-applications", *files, "--preview", *more)
-        assert code == 0, err
+        out = succeed(cli, "import-applications", *files, "--preview", *more)
         assert out.count("To: ") == 4
         assert "ssh -i ~/.ssh/id_ed25519 minji@node1" in out
         assert "ssh-keygen -t ed25519" in out
-    code, out, _ = cli("import-applications", *files, "--preview", "--json", "--mail-dir", str(tmp_path / "mails"))
+    _code, out, _ = cli("import-applications", *files, "--preview", "--json", "--mail-dir", str(tmp_path / "mails"))
     mails = json.loads(out)["result"]["mails"]
     assert [mail["address"].split("@")[0] for mail in mails] == ["minji", "old", "yuna", "seo"]
     assert str(DEADLINE) in mails[0]["text"]
@@ -90,8 +86,7 @@ def test_accounts_and_mails(ansible: Ansible, cli: Cli, files: list[str], serve:
     assert len([step for step in plan["steps"] if step["host"] == "mail"]) == 4
     assert any("is not in the group's list" in warning for warning in plan["warnings"])
     # the same again: nobody new, nobody is mailed twice
-    code, out, err = cli("import-applications", *files, "--apply", "--yes")
-    assert code == 0, err
+    succeed(cli, "import-applications", *files, "--apply", "--yes")
     assert len(server.mails) == 4
     assert len(ansible.asked) == 1
     assert users == (site / "users.yml").read_text()
@@ -160,18 +155,15 @@ def test_killed_at_any_moment(
         raise Killed
 
     for target, replacement in (
-        (RegistryFile, killed),
-        (RegistryFile, saved_and_killed),
+        ("gpuadmin.config.registry.RegistryFile.save", killed),
+        ("gpuadmin.config.registry.RegistryFile.save", saved_and_killed),
+        ("gpuadmin.ansible.runner.run", killed),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(target, "save", replacement)
+            patch.setattr(target, replacement)
             with pytest.raises(Killed):
                 cli("import-applications", *files, "--apply", "--yes")
     assert "minji" in (site / "users.yml").read_text()
-    with monkeypatch.context() as patch:
-        patch.setattr("gpuadmin.ansible.runner.run", killed)
-        with pytest.raises(Killed):
-            cli("import-applications", *files, "--apply", "--yes")
     assert server.mails == []
     cli("import-applications", *files, "--apply", "--yes")
     cli("import-applications", *files, "--apply", "--yes")
@@ -192,8 +184,7 @@ def test_a_mail_server_that_is_away_keeps_no_account_back(
     settings = json.loads((site / "gpuadmin.yml").read_text())
     settings["mail"]["port"] = server.port
     (site / "gpuadmin.yml").write_text(json.dumps(settings))
-    code, _, err = cli("import-applications", *files, "--apply", "--yes")
-    assert code == 0, err
+    succeed(cli, "import-applications", *files, "--apply", "--yes")
     assert len(server.mails) == 4
 
 
@@ -235,9 +226,7 @@ def test_those_who_are_not_in_the_group(ansible: Ansible, cli: Cli, files: list[
     cli("import-applications", *files, "--apply", "--yes", "--tell-unknown")
     assert "eve@example.org" in server.recipients
     assert "group" in server.messages[-1].get_content()
-    code, _, err = cli("import-applications", files[0], "--tell-unknown")
-    assert code == 2
-    assert "needs --members" in err
+    assert "needs --members" in fail(cli, 2, "import-applications", files[0], "--tell-unknown")
 
 
 def test_a_name_is_chosen(ansible: Ansible, cli: Cli, files: list[str]) -> None:
@@ -245,34 +234,28 @@ def test_a_name_is_chosen(ansible: Ansible, cli: Cli, files: list[str]) -> None:
     _, out, _ = cli("import-applications", *files, "--name", "minji@example.org=kimmj", "--json")
     assert json.loads(out)["result"]["ready"][0]["account"] == "kimmj"
     for wrong in ("minji=kimmj", "minji@example.org", "minji@example.org="):
-        code, _, err = cli("import-applications", *files, "--name", wrong)
-        assert code == 2
-        assert "must be ADDRESS=NAME" in err
+        assert "must be ADDRESS=NAME" in fail(cli, 2, "import-applications", *files, "--name", wrong)
 
 
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "the term is over": ({"term": {"name": "2026-1", "deadline": "2026-06-30"}}, "would end on 2026-06-30"),
-    "no mail": ({"mail": None}, "mail: is missing"),
-}
-
-
-@pytest.mark.parametrize(("more", "words"), WRONG.values(), ids=WRONG.keys())
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"term": {"name": "2026-1", "deadline": "2026-06-30"}}, "would end on 2026-06-30"),
+        ({"mail": None}, "mail: is missing"),
+    ],
+)
 def test_what_is_refused_before_anything_is_changed(
     ansible: Ansible, cli: Cli, files: list[str], more: dict[str, Any], words: str
 ) -> None:
     site = prepare(ansible, **more)
-    code, _, err = cli("import-applications", *files, "--apply", "--yes")
-    assert code == 2
-    assert words in err
+    assert words in fail(cli, 2, "import-applications", *files, "--apply", "--yes")
     assert (site / "users.yml").read_text() == USERS
     assert ansible.asked == []
 
 
 def test_without_a_terminal_and_without_yes(ansible: Ansible, cli: Cli, files: list[str]) -> None:
     site = prepare(ansible)
-    code, _, err = cli("import-applications", *files, "--apply")
-    assert code == 5
-    assert "not confirmed" in err
+    assert "not confirmed" in fail(cli, 5, "import-applications", *files, "--apply")
     assert (site / "users.yml").read_text() == USERS
     assert not (site / "mails.jsonl").exists()
 
@@ -280,21 +263,14 @@ def test_without_a_terminal_and_without_yes(ansible: Ansible, cli: Cli, files: l
 def test_hostile_cells_reach_nothing(ansible: Ansible, cli: Cli, tmp_path: Path, serve: StartServer) -> None:
     server = serve()
     site = prepare(ansible, server)
-    cells = [
-        "=cmd|'/C calc'!A0",
-        "{{ lookup('file', '/etc/passwd') }}",
-        "a\nBcc: x@example.org",
-        "\x1b[31mred",
-        "a" * 9999,
-    ]
+    template = "{{ lookup('file', '/etc/passwd') }}"
+    cells = ["=cmd|'/C calc'!A0", template, "a\nBcc: x@example.org", "\x1b[31mred", "a" * 9999]
     rows = "".join(
         f'a{number}@example.org,"{cell}",2026000{number},{public_key(str(number))},yes,"{cell}"\n'
         for number, cell in enumerate(cells)
     )
     (tmp_path / "form.csv").write_text(f"email,name,student id,ssh key,agree? (terms),이용 수칙 동의\n{rows}")
-    code, out, err = cli("import-applications", str(tmp_path / "form.csv"), "--apply", "--yes")
-    assert code == 0, err
-    assert "\x1b[31mred" not in out
+    assert "\x1b[31mred" not in succeed(cli, "import-applications", str(tmp_path / "form.csv"), "--apply", "--yes")
     assert (site / "users.yml").read_text() == USERS
     assert len(server.mails) == 5
     for message in server.messages:

@@ -11,6 +11,7 @@ from tests.support.applications import FORM, GROUP, answer, prepare
 from tests.support.fake_ansible import Ansible, Cli
 from tests.support.mail_server import StartServer
 from tests.support.sites import public_key
+from tests.support.verbs import succeed
 
 NEW = f"2026/11/21 9:00:00 오전 GMT+9,sua@example.org,정수아,20260005,{public_key('sua')},예,동의\n"
 
@@ -42,8 +43,7 @@ def test_every_evening(ansible: Ansible, cli: Cli, evening: list[str], serve: St
     server = serve()
     site = prepare(ansible, server)
     all_answer(ansible)
-    code, out, err = cli(*evening)
-    assert code == 0, err
+    out = succeed(cli, *evening)
     assert "No earlier import is recorded: everything is shown." in out
     assert "2 ready, 3 incomplete, 1 unknown" in out
     runs = len(list((site / "runs").iterdir()))
@@ -55,9 +55,7 @@ def test_every_evening(ansible: Ansible, cli: Cli, evening: list[str], serve: St
     append(evening, NEW)
     ansible.answer = answer("sua")
     all_answer(ansible)
-    code, out, err = cli(*evening)
-    assert code == 0, err
-    assert "1 ready, 0 incomplete, 0 unknown" in out
+    assert "1 ready, 0 incomplete, 0 unknown" in succeed(cli, *evening)
     assert [user["name"] for user in ansible.asked[-1].variables["gpuadmin_users"]] == ["sua"]
     assert server.recipients.count("sua@example.org") == 2  # asked for the form, and welcomed
 
@@ -124,8 +122,6 @@ def test_without_apply_it_only_shows(ansible: Ansible, cli: Cli, evening: list[s
     cli(*evening)
     runs = sorted((site / "runs").iterdir())
     looked = [word for word in evening if word not in ("--apply", "--yes")]
-    code, out, _ = cli(*looked, "--json")
-    assert code == 0
-    result = json.loads(out)["result"]
+    result = json.loads(succeed(cli, *looked, "--json"))["result"]
     assert [result[name] for name in ("ready", "incomplete", "unknown")] == [[], [], []]
     assert sorted((site / "runs").iterdir()) == runs

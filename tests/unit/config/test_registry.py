@@ -110,63 +110,37 @@ def person(**fields: object) -> str:
     return "  - {" + ", ".join(f"{name}: {value}" for name, value in fields.items()) + "}\n"
 
 
+A, B = person(name="a", uid=20000), person(name="b", uid=20000)
+GONE = "users:\n" + A + "retired:\n"
 MISTAKES = {
-    "name twice": (
-        "users:\n" + person(name="a", uid=20000) + person(name="a", uid=20001),
-        "users.yml:3: users[1].name: 'a' appears twice",
-    ),
-    "uid twice": (
-        "users:\n" + person(name="a", uid=20000) + person(name="b", uid=20000),
-        "users.yml:3: users[1].uid: 20000 is taken by 'a'",
-    ),
-    "uid of somebody who left": (
-        "users:\n" + person(name="a", uid=20000) + "retired:\n" + person(name="b", uid=20000, removed="2026-01-01"),
-        "users.yml:4: retired[0].uid: 20000 is taken by 'a'",
-    ),
-    "still there and gone": (
-        "users:\n" + person(name="a", uid=20000) + "retired:\n" + person(name="a", uid=20001, removed="2026-01-01"),
-        "users.yml:4: retired[0].name: 'a' is also under users",
-    ),
-    "uid outside the range": (
-        "users:\n" + person(name="a", uid=1500),
-        "users.yml:2: users[0].uid: 1500 is outside the site's range 20000-49999",
-    ),
-    "no uid": ("users:\n" + person(name="a"), "users.yml:2: users[0]: 'a' has no uid"),
-    "key of somebody else": (
-        "users:\n"
-        + person(name="a", uid=20000, keys=f"['{MINJI}']")
-        + person(name="b", uid=20001, keys=f"['{MINJI} x']"),
+    "users:\n" + A + person(name="a", uid=20001): "users.yml:3: users[1].name: 'a' appears twice",
+    "users:\n" + A + B: "users.yml:3: users[1].uid: 20000 is taken by 'a'",
+    GONE + person(name="b", uid=20000, removed="2026-01-01"): "users.yml:4: retired[0].uid: 20000 is taken by 'a'",
+    GONE + person(name="a", uid=20001, removed="2026-01-01"): "users.yml:4: retired[0].name: 'a' is also under users",
+    "users:\n" + person(name="a", uid=1500): "users.yml:2: users[0].uid: 1500 is outside the site's range 20000-49999",
+    "users:\n" + person(name="a"): "users.yml:2: users[0]: 'a' has no uid",
+    "users:\n" + person(name="a", uid=20000, keys=f"['{MINJI}']") + person(name="b", uid=20001, keys=f"['{MINJI} x']"):
         "users.yml:3: users[1].keys[0]: this ssh key is already 'a''s",
-    ),
-    "system account": ("users:\n" + person(name="root", uid=20000), "users.yml:2: users[0].name: 'root' is a system"),
-    "admin account": (
-        "users:\n" + person(name="gpuusers", uid=20000),
-        "users[0].name: 'gpuusers' is the cluster's own",
-    ),
-    "unknown field": ("users:\n" + person(name="a", uid=20000, shel="x"), "users[0].shel: there is no such field"),
-    "no name": ("users:\n" + person(uid=20000), "users.yml:2: users[0].name: is missing"),
-    "text for a number": ("users:\n" + person(name="a", uid="x"), "users.yml:2: users[0].uid: "),
-    "template": (
-        "users:\n" + person(name="a", uid=20000, note="'{{ x }}'"),
-        "users[0].note: holds the template marker",
-    ),
-    "template in a field that does not exist": ("'{{ x }}': 1\nusers: []\n", "there is no such field"),
-    "not a list": ("users: minji\n", "users.yml:1: users: "),
-    "not a person": ("users:\n  - minji\n", "users.yml:2: users[0]: must hold fields"),
-    "a list": ("- name: a\n", "users.yml:1: must hold fields (key: value)"),
-    "a date for a field's name": (
-        "users:\n  - 2027-02-28: a\n",
-        "users[0].2027-02-28: a field's name must be a text; put 2027-02-28 into quotes",
-    ),
-    "no YAML": ("users:\n  - name: a\n   uid: 3\n", "users.yml:3: is not valid YAML"),
-    "a key twice": ("users: []\nusers: []\n", "is not valid YAML"),
-    "an anchor that is not there": ("users: *x\n", "is not valid YAML"),
-    "bad date": ("users:\n" + person(name="a", uid=20000, expires="soon"), "users[0].expires: 'soon' is not a date"),
-    "a Python object": ("users: !!python/object/apply:os.system ['id']\n", "users.yml"),
-}
+    "users:\n" + person(name="root", uid=20000): "users.yml:2: users[0].name: 'root' is a system",
+    "users:\n" + person(name="gpuusers", uid=20000): "users[0].name: 'gpuusers' is the cluster's own",
+    "users:\n" + person(name="a", uid=20000, shel="x"): "users[0].shel: there is no such field",
+    "users:\n" + person(uid=20000): "users.yml:2: users[0].name: is missing",
+    "users:\n" + person(name="a", uid="x"): "users.yml:2: users[0].uid: ",
+    "users:\n" + person(name="a", uid=20000, note="'{{ x }}'"): "users[0].note: holds the template marker",
+    "'{{ x }}': 1\nusers: []\n": "there is no such field",
+    "users: minji\n": "users.yml:1: users: ",
+    "users:\n  - minji\n": "users.yml:2: users[0]: must hold fields",
+    "- name: a\n": "users.yml:1: must hold fields (key: value)",
+    "users:\n  - 2027-02-28: a\n": "users[0].2027-02-28: a field's name must be a text; put 2027-02-28 into quotes",
+    "users:\n  - name: a\n   uid: 3\n": "users.yml:3: is not valid YAML",
+    "users: []\nusers: []\n": "is not valid YAML",
+    "users: *x\n": "is not valid YAML",
+    "users:\n" + person(name="a", uid=20000, expires="soon"): "users[0].expires: 'soon' is not a date",
+    "users: !!python/object/apply:os.system ['id']\n": "users.yml",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "message"), MISTAKES.values(), ids=MISTAKES.keys())
+@pytest.mark.parametrize(("text", "message"), MISTAKES.items(), ids=MISTAKES.values())
 def test_mistakes_name_file_line_and_path(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         registry(text)

@@ -8,6 +8,7 @@ import pytest
 from gpuadmin.config.host_variables import NAMES
 from gpuadmin.config.slips import variable_slips
 from tests.support.role_variables import given
+from tests.support.verbs import succeed
 
 FILES = {
     "hosts.yml": "all:\n  children:\n    gpu:\n      vars: {gpus_acess: open}\n      hosts:\n"
@@ -65,8 +66,7 @@ def test_what_cannot_be_read_here_is_left_out(tmp_path: Path) -> None:
 
 def test_check_says_it_and_refuses_nothing(site: Path, cli: Callable[..., tuple[int, str, str]]) -> None:
     put(site, {"host_vars/node1.yml": "gpu_access: open\nlimits_people: []\n"})
-    code, out, err = cli("check", "--site", str(site))
-    assert code == 0, err
+    out = succeed(cli, "check", "--site", str(site))
     where = "warning: inventory/host_vars/node1.yml:1: host node1: "
     assert f"{where}gpuadmin reads no variable gpu_access\n    did you mean 'gpus_access'?" in out
     assert "limits_people" not in out
@@ -77,6 +77,4 @@ def test_what_a_mac_leaves_in_directories_is_left_out(site: Path, cli: Callable[
     for name in ("._hosts.yml", "host_vars/.DS_Store", "group_vars/gpu/.DS_Store"):
         path = put(site, {name: ""}) / name
         path.write_bytes(b"\0\0\0\1Bud1\xff\xfe")
-    code, out, err = cli("check", "--site", str(site))
-    assert code == 0, err
-    assert "DS_Store" not in out
+    assert "DS_Store" not in succeed(cli, "check", "--site", str(site))

@@ -119,14 +119,6 @@ def test_cpio_is_what_cpio_reads(tmp_path: Path) -> None:
     assert (tmp_path / "a/text").read_text() == "xyz"
 
 
-def test_cpio_headers() -> None:
-    archive = disk.cpio({"f": (b"abc", 0o600)})
-    assert archive.startswith(b"070701")
-    assert int(archive[14:22], 16) == 0o100600
-    assert int(archive[54:62], 16) == 3
-    assert b"TRAILER!!!" in archive
-
-
 def members(lab: state.Lab, host: str) -> dict[str, tarfile.TarInfo | bytes]:
     data = seed.seed_tar(
         lab, lab.host(host), base_fstab="BASE\n", host_key=b"K", host_key_public=b"P", admin_key="ssh-ed25519 AAAA x\n"

@@ -59,35 +59,25 @@ def test_everything_that_must_be_unique_is(lab: state.Lab) -> None:
     assert all(mac.startswith("52:54:00:") and len(mac) == 17 for mac in macs)
 
 
-def test_layouts(lab: state.Lab) -> None:
-    assert {host.name: host.base for host in lab.hosts} == {
-        "storage1": "/cache/node.qcow2",
-        "node1": "/cache/node.qcow2",
-        "node2": "/cache/node.qcow2",
+@pytest.mark.parametrize("firmware", ["", "-uefi"])
+def test_all_but_ordinary_nodes_follow_the_firmware(lab: state.Lab, uefi_lab: state.Lab, firmware: str) -> None:
+    assert {host.name: host.base for host in (uefi_lab if firmware else lab).hosts} == {
+        **dict.fromkeys(("storage1", "node1", "node2"), f"/cache/node{firmware}.qcow2"),
         "plain1": "/cache/ordinary.qcow2",
     }
 
 
-def test_all_but_ordinary_nodes_follow_the_firmware(uefi_lab: state.Lab) -> None:
-    assert {host.name: host.base for host in uefi_lab.hosts} == {
-        "storage1": "/cache/node-uefi.qcow2",
-        "node1": "/cache/node-uefi.qcow2",
-        "node2": "/cache/node-uefi.qcow2",
-        "plain1": "/cache/ordinary.qcow2",
-    }
+def up_with_uefi(directory: Path) -> None:
+    cluster.up(
+        "default", wanted=hosts.wanted_hosts(2, 1), memory_mib=1024, firmware="uefi", site_directory=directory,
+        progress=Progress(),
+    )  # fmt: skip
 
 
 def test_a_lab_keeps_its_firmware(lab: state.Lab, tmp_path: Path) -> None:
     state.save(lab)
     with pytest.raises(ConfigError, match="BIOS, not by UEFI"):
-        cluster.up(
-            "default",
-            wanted=hosts.wanted_hosts(2, 1),
-            memory_mib=1024,
-            firmware="uefi",
-            site_directory=tmp_path,
-            progress=Progress(),
-        )
+        up_with_uefi(tmp_path)
     assert state.load("default") == lab
 
 
@@ -95,14 +85,7 @@ def test_without_ovmf_nothing_is_begun(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(cluster, "require", lambda *tools: None)
     monkeypatch.setattr(firmware, "PLACES", ())
     with pytest.raises(GpuadminError) as caught:
-        cluster.up(
-            "default",
-            wanted=hosts.wanted_hosts(1, 0),
-            memory_mib=1024,
-            firmware="uefi",
-            site_directory=tmp_path,
-            progress=Progress(),
-        )
+        up_with_uefi(tmp_path)
     assert "apt install ovmf" in str(caught.value.hint)
     assert state.load("default") is None
 

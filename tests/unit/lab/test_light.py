@@ -138,16 +138,6 @@ def test_a_launcher_is_found_by_lab_and_host(light: state.Lab, lab_name: str, fo
             process.communicate(b"\n")
 
 
-def test_hosts_of_a_light_lab_have_the_same_names_and_addresses(light: state.Lab) -> None:
-    more = hosts.with_hosts(
-        light,
-        hosts.wanted_hosts(3, 0),
-        {("node", "13"): Path("/cache/light.img"), ("ordinary", "13"): Path("/x")},
-        set(),
-    )
-    assert [(host.name, host.address) for host in more.hosts][-1] == ("node3", "10.77.0.13")
-
-
 def test_the_root_of_an_ordinary_node_is_none_that_gpuadmin_closes() -> None:
     assert {kind: disk.root_subvolume(kind).startswith("roots/") for kind in ("storage", "node", "plain")} == {
         "storage": True, "node": True, "plain": False,
@@ -172,26 +162,20 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_node_has_no_more_gpus_than_the_machine_processors(kernel: Path) -> None:
+def test_gpus_need_processors_and_the_kernels_devices(kernel: Path) -> None:
     gpus.require(2)
     with pytest.raises(ConfigError, match="processors: 2, not 3"):
         gpus.require(3)
-
-
-def test_gpus_need_the_kernels_devices(kernel: Path) -> None:
     kernel.write_text("Character devices:\n202 cpu/msr\n\nBlock devices:\n")
     with pytest.raises(GpuadminError, match="no cpu/cpuid"):
         gpus.require(1)
     gpus.require(0)
 
 
-def test_virtual_machines_have_no_gpus(tmp_path: Path) -> None:
+def test_virtual_machines_have_no_gpus_and_a_lab_keeps_its_own(light: state.Lab, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="virtual machines have no GPUs"):
         up(tmp_path, light=None, gpus=1)
     assert state.load("default") is None
-
-
-def test_a_lab_keeps_its_gpus(light: state.Lab, tmp_path: Path) -> None:
     state.save(replace(light, gpus=2))
     with pytest.raises(ConfigError, match="have 2 GPUs each, not 1"):
         up(tmp_path, light=None, gpus=1)

@@ -31,6 +31,8 @@ def test_a_node(lab: state.Lab) -> None:
     assert has(command, "-pidfile", str(directory / "qemu.pid"), "-daemonize")
     assert not any("data.qcow2" in word for word in command)
     assert not any(word in ("-kernel", "-loadvm", "-S", "-bios") for word in command)
+    assert not any(str(lab.directory) in word for word in command if ".sock" in word), "paths of sockets are short"
+    assert has(qemu.qemu_command(lab, host, "tcg", load="fresh", paused=True), "-loadvm", "fresh", "-S")
 
 
 def test_firmware(uefi_lab: state.Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,18 +62,6 @@ def test_disks_honour_flushes(lab: state.Lab) -> None:
     assert all("cache=writeback" in drive for drive in drives)
     assert has(command, "-device", "virtio-blk-pci,drive=data,serial=gpuadmin-data")
     assert has(command, "-accel", "kvm", "-cpu", "host")
-
-
-def test_from_a_snapshot(lab: state.Lab) -> None:
-    command = qemu.qemu_command(lab, lab.host("node1"), "tcg", load="fresh", paused=True)
-    assert has(command, "-loadvm", "fresh", "-S")
-
-
-def test_sockets_are_relative_whatever_the_path(lab: state.Lab) -> None:
-    command = qemu.qemu_command(lab, lab.host("node1"), "tcg")
-    sockets = [word for word in command if ".sock" in word]
-    assert sockets
-    assert not any(str(lab.directory) in word for word in sockets)
 
 
 def test_running_pid_is_not_fooled_by_another_process(lab: state.Lab) -> None:
@@ -104,9 +94,6 @@ def test_environment_chooses(monkeypatch: pytest.MonkeyPatch, value: str) -> Non
     monkeypatch.setenv("GPUADMIN_LAB_ACCEL", value)
     assert accel.choose(Path("/nonexistent")) == value
     assert "GPUADMIN_LAB_ACCEL" in accel.explain_choice("kvm")
-
-
-def test_environment_that_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUADMIN_LAB_ACCEL", "magic")
     with pytest.raises(GpuadminError):
         accel.choose(Path("/nonexistent"))
@@ -183,20 +170,25 @@ def test_another_system_is_told_at_the_start(lab: state.Lab, monkeypatch: pytest
         )
 
 
-def test_a_failed_command_can_be_pasted() -> None:
-    with pytest.raises(GpuadminError) as caught:
-        commands.run(("sh", "-c", "echo no luck >&2; exit 3"))
-    assert "sh -c 'echo no luck >&2; exit 3'" in caught.value.message
-    assert "status 3" in caught.value.message
-    assert "no luck" in caught.value.message
-
-
 def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
     pages = "for n in 1 2 3; do echo \"cp: error writing 'file$n': No space left on device\"; done; exit 1"
     for log in (None, tmp_path / "log"):
         with pytest.raises(GpuadminError) as caught:
             commands.run(("sh", "-c", pages), log=log)
-        assert (
-            caught.value.message == "a disk of this machine is full: cp: error writing 'file3': No space left on device"
-        )
+        full = "a disk of this machine is full: cp: error writing 'file3': No space left on device"
+        assert caught.value.message == full
         assert caught.value.hint == "make room; the same again goes on from there"
+
+
+def test_of_a_command_with_a_log_the_error_has_the_end_and_the_log_has_it_all(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = ("sh", "-c", f": {'pages ' * 500}; echo begun; echo no room >&2; exit 25")
+    with pytest.raises(GpuadminError) as raised:
+        commands.run(command, log=log)
+    assert raised.value.message == f"sh failed with status 25:\nbegun\nno room\n(all of it: {log})"
+    assert "  sh -c ': pages " in log.read_text()
+
+
+def test_without_a_log_the_error_has_the_command() -> None:
+    with pytest.raises(GpuadminError, match=r"with status 3:\n  sh -c 'echo no; exit 3'\nno$"):
+        commands.run(("sh", "-c", "echo no; exit 3"))

@@ -16,17 +16,20 @@ def test_for_all_and_for_one() -> None:
     assert parse([]) == {}
 
 
-@pytest.mark.parametrize("word", ["10", "trixie", "", "=12", "node1=", "node1=trixie", "node1=15", "१३"])
-def test_what_is_no_release_is_refused(word: str) -> None:
-    with pytest.raises(ConfigError, match="no such release"):
-        parse([word])
-
-
-def test_two_releases_of_one_host_are_refused() -> None:
-    with pytest.raises(ConfigError, match="two releases of node1: 12 and 13"):
-        parse(["node1=12", "node1=13"])
-    with pytest.raises(ConfigError, match="two releases of all hosts"):
-        parse(["12", "13"])
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        *(
+            ([word], "no such release")
+            for word in ("10", "trixie", "", "=12", "node1=", "node1=trixie", "node1=15", "१३")
+        ),
+        (["node1=12", "node1=13"], "two releases of node1: 12 and 13"),
+        (["12", "13"], "two releases of all hosts"),
+    ],
+)
+def test_what_is_no_release_is_refused(words: list[str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        parse(words)
 
 
 def numbers(wanted: list[state.Wanted]) -> dict[str, int]:
@@ -50,9 +53,6 @@ def test_new_hosts_have_what_was_asked_for() -> None:
 def test_a_host_that_is_there_gets_no_other(lab: state.Lab) -> None:
     with pytest.raises(ConfigError, match="storage1 of lab default has Debian 13, not Debian 12"):
         hosts.with_releases(lab, hosts.wanted_hosts(2, 1), {"": "12"})
-
-
-def test_a_host_that_there_is_not(lab: state.Lab) -> None:
     with pytest.raises(ConfigError, match="--release names gpu9"):
         hosts.with_releases(lab, hosts.wanted_hosts(2, 1), {"gpu9": "12"})
 

@@ -63,15 +63,8 @@ def test_a_port_that_moved_is_written_where_the_host_is_described(small: state.L
     )
     inventory.write_text(text)
     node1 = small.host("node1")
-    moved = state.from_json(
-        {
-            "name": "default",
-            "memory_mib": 1024,
-            "cluster_port": 5555,
-            "snapshots": {},
-            "hosts": [{**vars(host), "ssh_port": 1022 if host == node1 else host.ssh_port} for host in small.hosts],
-        }
-    )
+    ports = [replace(host, ssh_port=1022) if host == node1 else host for host in small.hosts]
+    moved = replace(small, hosts=tuple(ports))
     site.write(moved, written)
     assert inventory.read_text() == text.replace(str(node1.ssh_port), "1022")
     known = (written / "known_hosts").read_text()
@@ -128,13 +121,6 @@ def test_in_a_lab_s_site_its_lab_is_meant(
     monkeypatch.chdir(tmp_path / "other-site")
     lab.main(["ssh", "--name", "default", "node1"], standalone_mode=False)
     assert f"IdentityFile={small.ssh_key}" in line
-
-
-def test_a_lab_that_there_is_not_names_those_there_are(small: state.Lab, written: Path) -> None:
-    state.save(small)
-    with pytest.raises(ConfigError) as caught:
-        state.existing("tset")
-    assert "there is: default" in str(caught.value.hint)
 
 
 def test_a_command_may_come_after_dashes_as_with_ssh_and_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,17 +92,9 @@ def test_nothing_of_it_is_secret_or_leads_outside(made: tuple[state.Lab, Path]) 
     _, directory = made
     text = "\n".join(path.read_text() for path in directory.rglob("*") if path.is_file() and ".schema" not in path.name)
     for word in (
-        "real_signing_key",
-        KEY.split()[1],
-        "smtp.example",
-        "@example.org",
-        "hooks.example",
-        "repository.example",
-        "pays late",
-        "192.0.2.7",
-        ".smtp",
-        KEY,
-    ):
+        "real_signing_key", KEY.split()[1], "smtp.example", "@example.org", "hooks.example", "repository.example",
+        "pays late", "192.0.2.7", ".smtp",
+    ):  # fmt: skip
         assert word not in text
     settings = load_site(str(directory)).settings
     assert settings.mail is not None

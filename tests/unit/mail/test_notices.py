@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from gpuadmin.config.schema import Registry, Settings
 from gpuadmin.errors import ConfigError
@@ -126,8 +127,6 @@ def test_extending_needs_a_date_after_the_term() -> None:
     ],
 )
 def test_terms_that_are_refused(wrong: dict[str, Any]) -> None:
-    from pydantic import ValidationError
-
     with pytest.raises(ValidationError):
         site(term={**TERM, **wrong})
 

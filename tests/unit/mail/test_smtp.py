@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from gpuadmin.config.schema import Mail, Settings
 from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.mail.deliver import Delivery, deliver
-from gpuadmin.mail.ledger import Ledger, State
+from gpuadmin.mail.ledger import Ledger
 from gpuadmin.mail.render import Renderer
-from gpuadmin.mail.smtp import Smtp
+from gpuadmin.mail.smtp import Smtp, read_password
 from tests.support.closing_mail import letter, settings
 from tests.support.mail_server import Server, StartServer
 
@@ -116,11 +117,26 @@ def test_a_refused_recipient_keeps_nobody_back(serve: StartServer, tmp_path: Pat
     assert ledger.open_keys([keys[1]], "new@example.org") == (keys[1],), "and the refused one at another address"
 
 
-def test_a_message_that_is_refused(serve: StartServer, tmp_path: Path) -> None:
-    server = serve(data_answer="554 5.7.1 looks like spam")
-    done, _ = send(tmp_path / "site", settings(server.port), ["a"])
-    assert states(done) == ["refused"]
-    assert done[0].detail == "554 5.7.1 looks like spam"
+@pytest.mark.parametrize(
+    ("server", "names", "expected", "last"),
+    [
+        ({"data_answer": "554 5.7.1 looks like spam"}, "a", ["refused"], "554 5.7.1 looks like spam"),
+        ({"close_after": 2}, "abcde", ["sent"] * 5, ""),
+        ({"die_in_mail": 3}, "abcd", ["sent", "sent", "failed", "failed"], "not tried: "),
+    ],
+    ids=str,
+)
+def test_a_server_that_ends_it(
+    serve: StartServer, tmp_path: Path, server: dict[str, Any], names: str, expected: list[str], last: str
+) -> None:
+    started = serve(**server)
+    done, ledger = send(tmp_path / "site", settings(started.port), names)
+    assert states(done) == expected
+    assert done[-1].detail.startswith(last)
+    sent = [name for name, state in zip(names, expected, strict=True) if state == "sent"]
+    assert started.recipients == [f"{name}@example.org" for name in sent]
+    keys = [letter(name).keys[0] for name, state in zip(names, expected, strict=True) if state != "sent"]
+    assert list(ledger.open_keys([letter(name).keys[0] for name in names], "x@example.org")) == keys
 
 
 def test_a_sender_that_is_refused_is_nobodys_address(serve: StartServer, tmp_path: Path) -> None:
@@ -130,22 +146,6 @@ def test_a_sender_that_is_refused_is_nobodys_address(serve: StartServer, tmp_pat
     assert "not from you" in done[0].detail
     keys = [letter(name).keys[0] for name in "ab"]
     assert ledger.open_keys(keys, "a@example.org") == tuple(keys)
-
-
-def test_a_server_that_closes_after_some_mails(serve: StartServer, tmp_path: Path) -> None:
-    server = serve(close_after=2)
-    done, _ = send(tmp_path / "site", settings(server.port), list("abcde"))
-    assert states(done) == ["sent"] * 5
-    assert server.recipients == [f"{name}@example.org" for name in "abcde"]
-
-
-def test_a_server_that_dies_between_mails(serve: StartServer, tmp_path: Path) -> None:
-    server = serve(die_in_mail=3)
-    done, ledger = send(tmp_path / "site", settings(server.port), list("abcd"))
-    assert states(done) == ["sent", "sent", "failed", "failed"]
-    assert done[3].detail.startswith("not tried: ")
-    open_keys = ledger.open_keys([letter(name).keys[0] for name in "abcd"], "x@example.org")
-    assert open_keys == tuple(letter(name).keys[0] for name in "cd")
 
 
 def test_a_server_that_dies_with_a_mail_in_its_hands(serve: StartServer, tmp_path: Path) -> None:
@@ -162,48 +162,29 @@ def test_a_server_that_dies_with_a_mail_in_its_hands(serve: StartServer, tmp_pat
     assert second.recipients == ["a@example.org", "b@example.org", "c@example.org"], "nobody twice"
 
 
-class TestPassword:
-    """Where the password comes from."""
-
-    def mail(self, **more: Any) -> Mail:
-        return Mail.model_validate({"host": "localhost", "sender": "a@example.org", "user": "gpu"} | more)
-
-    def test_a_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from gpuadmin.mail.smtp import read_password
-
-        monkeypatch.delenv("GPUADMIN_SMTP_PASSWORD", raising=False)
-        file = tmp_path / "password"
-        mail = self.mail(password_file=str(file))
-        for content, mode, words in (
-            (None, 0, "No such file"),
-            ("secret\n", 0o644, "others can read"),
-            ("", 0o600, "one line"),
-            ("a\nb\n", 0o600, "one line"),
-        ):
-            if content is not None:
-                file.write_text(content)
-                file.chmod(mode)
-            with pytest.raises(ConfigError, match=words) as caught:
-                read_password(mail)
-            assert "secret" not in caught.value.message
-        file.write_bytes(b"\xff\n")
-        with pytest.raises(ConfigError, match="UTF-8"):
+def test_where_the_password_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "password"
+    plain = {"host": "localhost", "sender": "a@example.org"}
+    without = Mail.model_validate({**plain, "user": "gpu"})
+    mail = Mail.model_validate({**plain, "user": "gpu", "password_file": str(file)})
+    monkeypatch.delenv("GPUADMIN_SMTP_PASSWORD", raising=False)
+    assert read_password(Mail.model_validate(plain)) is None
+    with pytest.raises(ConfigError, match="no password for gpu"):
+        read_password(without)
+    for content, mode, words in (
+        (None, 0, "No such file"), (b"secret\n", 0o644, "others can read"), (b"", 0o600, "one line"),
+        (b"a\nb\n", 0o600, "one line"), (b"\xff\n", 0o600, "UTF-8"), ("비밀\n".encode(), 0o600, "ASCII"),
+    ):  # fmt: skip
+        if content is not None:
+            file.write_bytes(content)
+            file.chmod(mode)
+        with pytest.raises(ConfigError, match=words) as caught:
             read_password(mail)
-        file.write_text("비밀\n")
-        with pytest.raises(ConfigError, match="ASCII"):
-            read_password(mail)
-        file.write_text("secret\n")
-        assert read_password(mail) == "secret"
-        monkeypatch.setenv("GPUADMIN_SMTP_PASSWORD", "other")
-        assert read_password(mail) == "other"
-
-    def test_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from gpuadmin.mail.smtp import read_password
-
-        monkeypatch.delenv("GPUADMIN_SMTP_PASSWORD", raising=False)
-        assert read_password(self.mail(user=None)) is None
-        with pytest.raises(ConfigError, match="no password for gpu"):
-            read_password(self.mail())
+        assert "secret" not in caught.value.message
+    file.write_text("secret\n")
+    assert read_password(mail) == "secret"
+    monkeypatch.setenv("GPUADMIN_SMTP_PASSWORD", "other")
+    assert read_password(mail) == "other"
 
 
 @pytest.mark.parametrize(
@@ -220,11 +201,5 @@ class TestPassword:
     ids=str,
 )
 def test_settings_that_are_refused(wrong: dict[str, Any]) -> None:
-    from pydantic import ValidationError
-
     with pytest.raises(ValidationError):
         settings(25, **wrong)
-
-
-def test_states_are_all_told_apart() -> None:
-    assert {state.value for state in State} == {"owed", "intent", "sent", "refused", "failed", "unknown"}

@@ -9,6 +9,7 @@ import pytest
 from gpuadmin.mail.timer import notify_timer, quoted
 from tests.support.fake_ansible import Ansible, Cli
 from tests.support.mails import prepare
+from tests.support.verbs import fail, succeed
 
 SYSTEMCTL = """#!/bin/sh
 printf '%s\\n' "$*" >>"$XDG_CONFIG_HOME/calls"
@@ -40,8 +41,7 @@ def test_installing_and_removing(ansible: Ansible, cli: Cli, systemctl: Path) ->
     assert "Persistent=true" in out
     assert units(systemctl) == []
     for _ in range(2):
-        code, out, err = cli("notify", "--install-timer")
-        assert code == 0, err
+        succeed(cli, "notify", "--install-timer")
     service, timer = units(systemctl)
     assert f'"notify" "--yes" "--site" "{site}"' in service.read_text()
     assert timer.name == f"{service.stem}.timer"
@@ -56,13 +56,9 @@ def test_installing_and_removing(ansible: Ansible, cli: Cli, systemctl: Path) ->
 
 
 def test_what_a_timer_cannot_have(ansible: Ansible, cli: Cli, systemctl: Path) -> None:
-    code, _, err = cli("notify", "--install-timer")
-    assert code == 2
-    assert "mail: is missing" in err
+    assert "mail: is missing" in fail(cli, 2, "notify", "--install-timer")
     prepare(ansible, None, user="gpu", host="localhost")
-    code, _, err = cli("notify", "--install-timer")
-    assert code == 2
-    assert "mail.password_file: is missing" in err
+    assert "mail.password_file: is missing" in fail(cli, 2, "notify", "--install-timer")
     assert units(systemctl) == []
     assert cli("notify", "--install-timer", "--remove-timer")[0] == 2
 
@@ -70,8 +66,7 @@ def test_what_a_timer_cannot_have(ansible: Ansible, cli: Cli, systemctl: Path) -
 def test_without_a_user_manager(ansible: Ansible, cli: Cli, systemctl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare(ansible, None)
     (systemctl / "fail").touch()
-    code, _, err = cli("notify", "--install-timer")
-    assert code == 1
+    err = fail(cli, 1, "notify", "--install-timer")
     assert "Failed to connect to bus" in err
     assert "cron" in err
     assert [path for path in units(systemctl) if not path.is_dir()] == [], "what does not run does not stay"
@@ -83,9 +78,7 @@ def test_without_a_user_manager(ansible: Ansible, cli: Cli, systemctl: Path, mon
     assert cli("notify", "--install-timer")[0] == 1
     assert {path: path.read_text() for path in before} == before, "what was there before stays"
     monkeypatch.setenv("PATH", "/nonexistent")
-    code, _, err = cli("notify", "--install-timer")
-    assert code == 1
-    assert "no systemctl" in err
+    assert "no systemctl" in fail(cli, 1, "notify", "--install-timer")
 
 
 def test_each_site_has_its_own() -> None:

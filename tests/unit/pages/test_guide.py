@@ -21,6 +21,7 @@ from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Ansible, Cli
 from tests.support.gpu_reports import GPU, node
 from tests.support.sites import public_key
+from tests.support.verbs import fail, succeed
 
 NODES = (Node("gpu1", "gpu1.example.org"), Node("gpu2", "10.1.0.12", 2222))
 
@@ -300,8 +301,7 @@ def test_printed_and_written(ansible: Ansible, cli: Cli, tmp_path: Path) -> None
     assert "HostName 127.0.0.1\n    Port 2\n" in out
     folder = tmp_path / "public"
     for _ in range(2):  # what it wrote itself it writes again
-        code, out, err = cli("user-guide", "--output", str(folder))
-        assert code == 0, err
+        succeed(cli, "user-guide", "--output", str(folder))
     assert {path.name for path in folder.iterdir()} == {
         f"user-guide.{language}.{kind}" for language in ("ko", "en") for kind in ("md", "html")
     }
@@ -329,15 +329,12 @@ def test_it_has_what_list_gpus_found(ansible: Ansible, cli: Cli) -> None:
 
 def test_what_it_did_not_write_stays(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "user-guide.en.html").write_text("my own")
-    code, _, err = cli("user-guide", "--output", str(tmp_path))
-    assert code == 2
+    err = fail(cli, 2, "user-guide", "--output", str(tmp_path))
     assert "user-guide.en.html: is there, and gpuadmin did not write it" in err
     assert (tmp_path / "user-guide.en.html").read_text() == "my own"
     assert not (tmp_path / "user-guide.ko.md").exists()
     (tmp_path / "file").write_text("")
-    code, _, err = cli("user-guide", "--output", str(tmp_path / "file/x"))
-    assert code == 1
-    assert "Hint: name another --output" in err
+    assert "Hint: name another --output" in fail(cli, 1, "user-guide", "--output", str(tmp_path / "file/x"))
 
 
 def test_a_site_has_its_own_text(ansible: Ansible, cli: Cli) -> None:
@@ -347,9 +344,7 @@ def test_a_site_has_its_own_text(ansible: Ansible, cli: Cli) -> None:
     own.write_text("# Ours: {{ cluster }}\n")
     assert cli("user-guide", "--language", "en")[1] == "# Ours: test\n"
     own.write_text("{{ nobody_knows }}")
-    code, _, err = cli("user-guide", "--language", "en")
-    assert code == 2
-    assert "templates/guide/user-guide.en.md.j2" in err
+    assert "templates/guide/user-guide.en.md.j2" in fail(cli, 2, "user-guide", "--language", "en")
 
 
 @pytest.mark.parametrize("attach", [True, False])

@@ -15,6 +15,7 @@ from gpuadmin.mail.ledger import Ledger, State
 from gpuadmin.mail.transport import Answer, Folder
 from gpuadmin.semester.journal import Journal
 from tests.support.semester_cluster import Cluster
+from tests.support.verbs import fail, succeed
 
 pytestmark = [
     pytest.mark.btrfs,
@@ -51,16 +52,13 @@ def read(mails: Path) -> dict[str, str]:
 def test_it_goes_out_with_the_lock(cluster: Cluster, cli: Cli, mails: Path) -> None:
     seen: list[tuple[str, bool]] = []
     cluster.before_run = lambda phase, check: seen.append((phase, bool(read(mails)))) if not check else None
-    code, out, err = cli("semester-reset", "--check", "--json")
-    assert code == 0, err
-    planned = json.loads(out)["result"]["phases"]
+    planned = json.loads(succeed(cli, "semester-reset", "--check", "--json"))["result"]["phases"]
     assert [step["action"] for step in planned["lock"]["plan"]["steps"] if step["host"] == "mail"] == [
         "minji <minji@example.org>: 2026-2 has ended for minji", "jiho <jiho@example.org>: 2026-2 has ended for jiho",
     ]  # fmt: skip
     assert not any(step["host"] == "mail" for step in planned["reopen"]["plan"]["steps"])
     seen.clear()
-    code, out, err = cli(*ALL, "--mail-dir", str(mails))
-    assert code == 0, err
+    out = succeed(cli, *ALL, "--mail-dir", str(mails))
     assert dict(seen)["lock"] is False
     assert dict(seen)["end-sessions"] is True
     result = json.loads(out)["result"]
@@ -75,8 +73,7 @@ def test_it_goes_out_with_the_lock(cluster: Cluster, cli: Cli, mails: Path) -> N
 
 def test_a_host_that_is_away_keeps_no_mail_back(cluster: Cluster, cli: Cli, mails: Path) -> None:
     cluster.away = {"node2"}
-    code, _out, err = cli(*ALL, "--mail-dir", str(mails))
-    assert code == 4, err
+    fail(cli, 4, *ALL, "--mail-dir", str(mails))
     assert set(read(mails)) == {"minji@example.org", "jiho@example.org"}
     for path in mails.glob("*.eml"):
         path.unlink()
@@ -93,8 +90,7 @@ def test_nobody_is_told_who_is_locked_out_nowhere(cluster: Cluster, cli: Cli, ma
 
 def test_a_mail_server_that_is_away_holds_nothing_up(cluster: Cluster, cli: Cli, mails: Path) -> None:
     """The reset goes on; it ends when they are mailed."""
-    code, _out, err = cli(*ALL)
-    assert code == 1
+    err = fail(cli, 1, *ALL)
     assert err.count("not mailed yet: minji, jiho: 127.0.0.1:9: ") == 2, "by the lock, and by the end"
     assert "--resume tries again; --mail-dir DIR" in err
     state = Journal(cluster.site / "runs", "2026-2").state()
@@ -103,8 +99,7 @@ def test_a_mail_server_that_is_away_holds_nothing_up(cluster: Cluster, cli: Cli,
     assert "minji" not in cluster.picture()["homes"]
     assert "retired" in (cluster.site / "users.yml").read_text(), "it went on for everybody but for the mails"
     before, users = cluster.picture(), (cluster.site / "users.yml").read_text()
-    code, out, err = cli(*ALL, "--resume", "--mail-dir", str(mails))
-    assert code == 0, err
+    out = succeed(cli, *ALL, "--resume", "--mail-dir", str(mails))
     steps = json.loads(out)["result"]["phases"]["reopen"]["plan"]["steps"]
     assert len([step for step in steps if step["host"] == "mail"]) == 2
     assert set(read(mails)) == {"minji@example.org", "jiho@example.org"}
@@ -171,8 +166,7 @@ def test_cut_in_the_middle_of_the_mails(
     with pytest.raises(Cut):
         cli(*ALL, "--mail-dir", str(mails))
     monkeypatch.setattr(Folder, "send", lambda self, message: (sent.append(str(message["To"])), real(self, message))[1])
-    code, out, err = cli(*ALL, "--resume", "--mail-dir", str(mails))
-    assert code == 0, err
+    out = succeed(cli, *ALL, "--resume", "--mail-dir", str(mails))
     assert sorted(sent) == ["jiho@example.org", "minji@example.org"]
     cut = "minji" if number == 0 else "jiho"
     lock = json.loads(out)["result"]["phases"]["lock"]
@@ -183,8 +177,7 @@ def test_cut_in_the_middle_of_the_mails(
 def test_taken_back_and_locked_again(cluster: Cluster, cli: Cli, mails: Path) -> None:
     for phase in ("announce", "lock"):
         assert cli("semester-reset", "--phase", phase, "--yes", "--mail-dir", str(mails))[0] == 0
-    code, out, err = cli("semester-reset", "--abort", "--yes", "--json")
-    assert code == 0, err
+    out = succeed(cli, "semester-reset", "--abort", "--yes", "--json")
     warnings = json.loads(out)["result"]["phases"]["abort"]["plan"]["warnings"]
     assert warnings == ["mailed that their account has ended, so tell them that it has not: minji, jiho"]
     for path in mails.glob("*.eml"):
@@ -201,8 +194,7 @@ def test_who_stays_after_all_is_named_to_the_admin(cluster: Cluster, cli: Cli, m
         assert cli("semester-reset", "--phase", phase, "--yes", "--mail-dir", str(mails))[0] == 0
     users = cluster.site / "users.yml"
     users.write_text(users.read_text().replace("{name: jiho, uid: 20001", "{name: jiho, uid: 20001, stays: 2026-2"))
-    code, out, err = cli("semester-reset", "--check", "--json")
-    assert code == 0, err
+    out = succeed(cli, "semester-reset", "--check", "--json")
     warnings = json.loads(out)["result"]["phases"]["release"]["plan"]["warnings"]
     assert warnings == ["mailed that their account has ended, so tell them that it has not: jiho"]
 
@@ -213,17 +205,14 @@ def test_a_reset_that_an_older_version_began(cluster: Cluster, cli: Cli, mails: 
     journal = Journal(cluster.site / "runs", "2026-2")
     journal.directory.mkdir(parents=True)
     journal.path.write_text("".join(OLD_JOURNAL.read_text().splitlines(keepends=True)[:lines]))
-    code, _out, err = cli(*ALL, "--resume", "--mail-dir", str(mails))
-    assert code == 0, err
+    succeed(cli, *ALL, "--resume", "--mail-dir", str(mails))
     assert set(read(mails)) == {"minji@example.org", "jiho@example.org"}
 
 
 def test_a_template_that_is_wrong_locks_nobody_out(cluster: Cluster, cli: Cli, mails: Path) -> None:
     (cluster.site / "templates/mail").mkdir(parents=True)
     (cluster.site / "templates/mail/closing.ko.j2").write_text("{% if %}")
-    code, _out, err = cli(*ALL, "--mail-dir", str(mails))
-    assert code == 2
-    assert "templates/mail/closing.ko.j2:1: " in err
+    assert "templates/mail/closing.ko.j2:1: " in fail(cli, 2, *ALL, "--mail-dir", str(mails))
     assert cluster.locked == set()
 
 

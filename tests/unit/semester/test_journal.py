@@ -29,12 +29,7 @@ def journal(tmp_path: Path) -> Journal:
 @pytest.mark.parametrize(
     "damage",
     [
-        b"\0\0\0\0\n",
-        b"{\n",
-        b"\n",
-        b'{"event": "begin", "phase": "lo\n',
-        b"7\n",
-        b'{"event": 7}\n',
+        *(b"\0\0\0\0\n", b"{\n", b"\n", b'{"event": "begin", "phase": "lo\n', b"7\n", b'{"event": 7}\n'),
         b'{"event": "beg1n", "phase": "wipe"}\n',
         b'{"event": "begin", "phase": "w1pe"}\n',
         b'{"event": "begin", "phase": ["wipe"]}\n',
@@ -63,6 +58,16 @@ def test_a_line_that_is_damaged_decides_nothing(journal: Journal, damage: bytes)
     for look in (journal.entries, journal.state):
         with pytest.raises(GpuadminError, match=r"journal.jsonl:2: is damaged; nothing is done"):
             look()
+
+
+def test_a_file_whose_name_is_no_unicode_stops_no_reset(journal: Journal) -> None:
+    """Anybody can make one in /tmp: the decision could be written, and never read again."""
+    item = {"user": "minji", "uid": 20000, "name": "\udcff"}
+    decision = {**DECISION, "kept": {"\udcff": "x"}, "scratch": {"node1": [item]}}
+    journal.write("decided", decision=decision)
+    found = journal.state().decision
+    assert found is not None
+    assert (found.kept, found.scratch) == ({"\udcff": "x"}, {"node1": (item,)})
 
 
 def test_a_line_that_was_torn_off_is_none_and_is_cut_off_before_the_next(journal: Journal) -> None:

@@ -22,6 +22,7 @@ from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.machine import ANNOUNCE, BACKUP, END_SESSIONS, LOCK, PHASES, PRUNE, REOPEN, WIPE, State
 from tests.support.semester_cluster import Cluster
 from tests.support.sites import SETTINGS
+from tests.support.verbs import succeed
 
 pytestmark = pytest.mark.btrfs
 Cli = Callable[..., tuple[int, str, str]]
@@ -69,13 +70,11 @@ def heard(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Heard:
 @pytest.mark.holds("a phase in check mode changes nothing on hosts")
 def test_a_check_asks_what_the_run_asks(cluster: Cluster, cli: Cli, heard: Heard) -> None:
     before = cluster.picture()
-    code, out, err = cli("semester-reset", "--check", "--json")
-    assert code == 0, err
+    out = succeed(cli, "semester-reset", "--check", "--json")
     assert cluster.picture() == before
     phases = json.loads(out)["result"]["phases"]
     assert {name: phases[name]["foreseen"] for name in PHASES} == {ANNOUNCE: {}, **heard.answers[True]}
-    code, _out, err = cli(*ALL)
-    assert code == 0, err
+    succeed(cli, *ALL)
     predicted, done = heard.asked[True], heard.asked[False]
     assert set(predicted) == {LOCK, END_SESSIONS, BACKUP, WIPE, PRUNE, REOPEN}
     for part in (LOCK, END_SESSIONS, BACKUP, REOPEN):
@@ -93,12 +92,10 @@ def test_a_check_asks_for_homes_when_their_backup_is_there(cluster: Cluster, cli
     for phase in PHASES[: PHASES.index(BACKUP) + 1]:
         assert cli("semester-reset", "--phase", phase, "--yes")[0] == 0
     before, written = cluster.picture(), (cluster.site / "runs/term-2026-2/journal.jsonl").read_bytes()
-    code, _out, err = cli("semester-reset", "--check", "--phase", WIPE)
-    assert code == 0, err
+    succeed(cli, "semester-reset", "--check", "--phase", WIPE)
     assert cluster.picture() == before
     assert (cluster.site / "runs/term-2026-2/journal.jsonl").read_bytes() == written
-    code, _out, err = cli(*ALL, "--resume")
-    assert code == 0, err
+    succeed(cli, *ALL, "--resume")
     assert heard.asked[True][WIPE] == heard.asked[False][WIPE]
     assert heard.answers[True][WIPE] == heard.answers[False][WIPE]
     assert {one["name"] for one in heard.asked[False][WIPE][1]["gpuadmin_term"]["wipe"]} == {"minji", "jiho", COPY}
@@ -106,9 +103,7 @@ def test_a_check_asks_for_homes_when_their_backup_is_there(cluster: Cluster, cli
 
 @pytest.mark.holds("only backups that were shown are named to be deleted")
 def test_only_those_backups_are_deleted_that_were_shown(cluster: Cluster, cli: Cli, heard: Heard) -> None:
-    code, out, err = cli(*ALL)
-    assert code == 0, err
-    phase = json.loads(out)["result"]["phases"][PRUNE]
+    phase = json.loads(succeed(cli, *ALL))["result"]["phases"][PRUNE]
     assert [step["action"] for step in phase["plan"]["steps"]] == [f"delete the backup {OLD}"]
     assert heard.asked[False][PRUNE][0] == "storage1"
     assert heard.asked[False][PRUNE][1]["gpuadmin_backup"] == {"only": {"storage1": [OLD]}}
@@ -134,9 +129,7 @@ def test_a_check_says_that_the_day_has_not_come(cluster: Cluster, cli: Cli) -> N
     settings = cluster.site / "gpuadmin.yml"
     settings.write_text(settings.read_text().replace("2026-01-31", "2098-01-31"))
     note = "2026-2 ends on 2098-01-31; lock waits for that day"
-    code, out, err = cli("semester-reset", "--check")
-    assert code == 0, err
-    assert note in out
+    assert note in succeed(cli, "semester-reset", "--check")
     assert note not in cli("semester-reset", "--check", "--early")[1]
 
 
@@ -150,8 +143,7 @@ def test_a_check_of_letting_people_in_again(cluster: Cluster, cli: Cli, heard: H
         users.write_text(users.read_text().replace("{name: jiho, uid: 20001", "{name: jiho, uid: 20001, stays: 2026-2"))
     options = ["--phase", END_SESSIONS] if how == "extended" else ["--abort"]
     text = users.read_text()
-    code, out, err = cli("semester-reset", "--check", "--json", *options)
-    assert code == 0, err
+    out = succeed(cli, "semester-reset", "--check", "--json", *options)
     assert users.read_text() == text
     assert cluster.locked == {"minji", "jiho"}
     again = {"jiho"} if how == "extended" else {"minji", "jiho"}
@@ -159,8 +151,7 @@ def test_a_check_of_letting_people_in_again(cluster: Cluster, cli: Cli, heard: H
     predicted = phases["release" if how == "extended" else "abort"]["foreseen"]
     assert predicted == heard.answers[True]["unlock"]
     assert set(predicted) == {"storage1", "node1", "node2"}
-    code, _out, err = cli("semester-reset", "--yes", *options)
-    assert code == 0, err
+    succeed(cli, "semester-reset", "--yes", *options)
     assert cluster.locked == {"minji", "jiho"} - again
     assert heard.asked[True]["unlock"] == heard.asked[False]["unlock"]
     assert heard.answers[True]["unlock"] == heard.answers[False]["unlock"]
@@ -275,8 +266,7 @@ def test_a_reset_that_an_older_version_began_is_gone_on_with(cluster: Cluster, c
     journal.path.write_text("".join(old("pending")[:lines]))
     before = journal.state()
     assert before.open
-    code, _out, err = cli(*ALL, "--resume")
-    assert code == 0, err
+    succeed(cli, *ALL, "--resume")
     assert journal.state().finished
     assert "".join(old("pending")[:lines]) == "".join(journal.path.read_text().splitlines(keepends=True)[:lines])
     picture = cluster.picture()

@@ -22,6 +22,7 @@ from gpuadmin.results import RunResult
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.machine import PHASES
 from tests.support.semester_cluster import Cluster
+from tests.support.verbs import fail, succeed
 
 pytestmark = pytest.mark.btrfs
 Cli = Callable[..., tuple[int, str, str]]
@@ -35,9 +36,7 @@ def journal(cluster: Cluster) -> Journal:
 
 @pytest.mark.holds("a phase is in the journal before it begins")
 def test_a_whole_reset(cluster: Cluster, cli: Cli) -> None:
-    code, out, err = cli(*ALL)
-    assert code == 0, err
-    document = json.loads(out)
+    document = json.loads(succeed(cli, *ALL))
     report = document["result"]["report"]
     assert [one["name"] for one in report["leaving"]] == ["minji", "jiho"]
     assert {one["home"] for one in report["leaving"]} == {"wiped"}
@@ -74,9 +73,7 @@ def test_what_restores_made_beside_homes_goes_with_them(cluster: Cluster, cli: C
     cluster.storage.home(copy, 20000, {"draft": b"12345"})
     cluster.storage.home(theirs, 20002)
     cluster.storage.home(kept, 20003)
-    code, out, err = cli(*ALL)
-    assert code == 0, err
-    report = json.loads(out)["result"]["report"]
+    report = json.loads(succeed(cli, *ALL))["result"]["report"]
     assert [(one["name"], one["home"]) for one in report["leaving"]] == [
         ("minji", "wiped"), (copy, "wiped"), ("jiho", "wiped"),
     ]  # fmt: skip
@@ -94,13 +91,11 @@ def test_what_restores_made_beside_homes_goes_with_them(cluster: Cluster, cli: C
 def test_check_says_what_the_reset_then_does(cluster: Cluster, cli: Cli) -> None:
     before = cluster.picture()
     cluster.processes["node1"] = {"minji": 2, "seo": 1}
-    code, out, err = cli("semester-reset", "--check", "--json")
-    assert code == 0, err
+    out = succeed(cli, "semester-reset", "--check", "--json")
     assert cluster.picture() == before
     assert not journal(cluster).path.exists()
     planned = json.loads(out)["result"]["phases"]
-    code, out, err = cli(*ALL)
-    assert code == 0, err
+    out = succeed(cli, *ALL)
     done = json.loads(out)["result"]["phases"]
     names = json.loads(out)["result"]["decision"]["backup"], "BACKUP"
 
@@ -153,8 +148,7 @@ def test_cut_at_every_entry_of_the_journal(
     assert cut
     protected = {name: cluster.picture()["homes"][name] for name in ("seo", "yuna", "stranger")}
     assert all("thesis" in files for _uid, files in protected.values())
-    code, _out, err = cli(*ALL, *(["--resume"] if journal(cluster).state().open else []))
-    assert code == 0, err
+    succeed(cli, *ALL, *(["--resume"] if journal(cluster).state().open else []))
     check_end(cluster)
 
 
@@ -216,20 +210,16 @@ def test_cut_in_the_middle_of_a_phase(cluster: Cluster, cli: Cli, phase: str, be
     assert len(changed) == int(begun)
     cluster.before_run, cluster.after_host = lambda *_: None, lambda *_: None
     assert journal(cluster).state().open
-    code, _out, err = cli(*ALL, "--resume")
-    assert code == 0, err
+    succeed(cli, *ALL, "--resume")
     check_end(cluster)
     assert not any(cluster.processes.values())
 
 
 def test_a_node_that_is_away_holds_up_what_it_holds(cluster: Cluster, cli: Cli) -> None:
     cluster.away = {"node2"}
-    code, _out, err = cli(*ALL)
-    assert code == 4
-    assert "lock: node2" in err
+    assert "lock: node2" in fail(cli, 4, *ALL)
     assert sorted(cluster.picture()["homes"]) == ["jiho", "minji", "seo", "stranger", "yuna"]
-    code, _out, err = cli(*ALL, "--resume", "--leave-pending")
-    assert code == 0, err
+    succeed(cli, *ALL, "--resume", "--leave-pending")
     picture = cluster.picture()
     assert sorted(picture["homes"]) == ["seo", "stranger", "yuna"]
     assert picture["docker"] == {"node1": ["seo", "yuna"], "node2": ["jiho", "minji", "seo", "yuna"]}
@@ -238,18 +228,16 @@ def test_a_node_that_is_away_holds_up_what_it_holds(cluster: Cluster, cli: Cli) 
     assert report["pending"]["wipe"] == {"node2": "was not reachable, or its sessions had not ended"}
     # it comes back
     cluster.away = set()
-    code, _out, err = cli(*ALL, "--resume")
-    assert code == 0, err
+    succeed(cli, *ALL, "--resume")
     check_end(cluster)
 
 
 def test_a_storage_host_that_is_away(cluster: Cluster, cli: Cli) -> None:
     cluster.away = {"storage1"}
-    code, _out, err = cli(*ALL, "--leave-pending")
+    code, _out, _err = cli(*ALL, "--leave-pending")
     assert code != 0
     cluster.away = set()
-    code, _out, err = cli(*ALL, "--resume")
-    assert code == 0, err
+    succeed(cli, *ALL, "--resume")
     check_end(cluster)
 
 
@@ -261,8 +249,7 @@ def test_what_a_storage_host_that_is_away_has_is_not_known(cluster: Cluster, cli
     assert "minji (uid 20000), whether there is a home is not known" in out
     assert "no home to wipe" not in out
     assert "storage1: which of its backups are old is not known" in out
-    code, _out, err = cli(*ALL, "--leave-pending")
-    assert code == 4
+    err = fail(cli, 4, *ALL, "--leave-pending")
     assert "backup: which homes and backups there are is not known: storage1 (does not answer (timed out))" in err
     assert "backup" not in journal(cluster).state().begun
 
@@ -285,21 +272,16 @@ def test_who_still_runs_something_is_not_wiped(cluster: Cluster, cli: Cli) -> No
             cluster.processes["node2"] = {"jiho": 1}
 
     cluster.before_phase = start
-    code, _out, err = cli(*ALL)
-    assert code == 5
-    assert "node2: jiho still run something" in err
+    assert "node2: jiho still run something" in fail(cli, 5, *ALL)
     assert "jiho" in cluster.picture()["homes"]
 
 
 def test_somebody_is_extended_after_it_began(cluster: Cluster, cli: Cli) -> None:
-    code, _out, err = cli("semester-reset", "--phase", "announce", "--yes")
-    assert code == 0, err
-    code, _out, err = cli("semester-reset", "--phase", "lock", "--yes")
-    assert code == 0, err
+    succeed(cli, "semester-reset", "--phase", "announce", "--yes")
+    succeed(cli, "semester-reset", "--phase", "lock", "--yes")
     users = cluster.site / "users.yml"
     users.write_text(users.read_text().replace("{name: jiho, uid: 20001", "{name: jiho, uid: 20001, stays: 2026-2"))
-    code, _out, err = cli(*ALL, "--resume")
-    assert code == 0, err
+    succeed(cli, *ALL, "--resume")
     assert "jiho" in cluster.picture()["homes"]
     assert cluster.picture()["gone"] == ["minji"]
     # and can log in again
@@ -311,16 +293,13 @@ def test_abort_before_and_after_wipe(cluster: Cluster, cli: Cli) -> None:
     users = cluster.site / "users.yml"
     users.write_text(users.read_text().replace("{name: jiho, uid: 20001", "{name: jiho, uid: 20001, locked: true"))
     for phase in ("announce", "lock", "end-sessions", "backup"):
-        code, _out, err = cli("semester-reset", "--phase", phase, "--yes")
-        assert code == 0, err
+        succeed(cli, "semester-reset", "--phase", phase, "--yes")
     assert cluster.locked == {"minji", "jiho"}
-    code, _out, err = cli("semester-reset", "--abort", "--yes")
-    assert code == 0, err
+    succeed(cli, "semester-reset", "--abort", "--yes")
     assert cluster.locked == {"jiho"}
     assert users.read_text().count("locked: true") == 1
-    code, _out, err = cli(*ALL)
-    assert code == 0, err
-    code, _out, err = cli("semester-reset", "--abort", "--yes", "--term", "2026-2")
+    succeed(cli, *ALL)
+    code, _out, _err = cli("semester-reset", "--abort", "--yes", "--term", "2026-2")
     assert code != 0
 
 
@@ -330,17 +309,14 @@ def test_a_phase_that_was_taken_back_is_done_again(cluster: Cluster, cli: Cli) -
         assert cli("semester-reset", "--phase", phase, "--yes")[0] == 0
     assert cli("semester-reset", "--abort", "--yes")[0] == 0
     before = journal(cluster).entries()
-    code, _out, err = cli("semester-reset", "--phase", "backup", "--yes")
-    assert code == 5
+    err = fail(cli, 5, "semester-reset", "--phase", "backup", "--yes")
     assert "announce comes before it" in err
     assert "--resume" not in err, "there is nothing to resume"
     assert journal(cluster).entries() == before
     # who is locked by the admin afterwards is not let in, by a look at the next reset
     users = cluster.site / "users.yml"
     users.write_text(users.read_text().replace("uid: 20001", "uid: 20001, locked: true, stays: 2026-2"))
-    code, out, err = cli("semester-reset", "--check", "--json")
-    assert code == 0, err
-    assert "release" not in json.loads(out)["result"]["phases"]
+    assert "release" not in json.loads(succeed(cli, "semester-reset", "--check", "--json"))["result"]["phases"]
 
 
 REFUSED: dict[str, tuple[list[str], str, str]] = {
@@ -383,8 +359,7 @@ def test_what_was_refused_as_too_early_is_not_begun(cluster: Cluster, cli: Cli) 
     path = cluster.site / "gpuadmin.yml"
     path.write_text(path.read_text().replace("2026-01-31", "2099-01-31"))
     assert cli(*ALL)[0] == 5
-    code, _out, err = cli(*ALL, "--early")
-    assert code == 0, err
+    succeed(cli, *ALL, "--early")
 
 
 @pytest.mark.parametrize("phase", ["lock", "end-sessions", "wipe"])
@@ -401,8 +376,7 @@ def test_a_reset_that_was_begun_early_goes_on_by_resume(cluster: Cluster, cli: C
     with pytest.raises(Cut):
         cli(*ALL, "--early")
     cluster.before_phase = lambda now: None
-    code, _out, err = cli(*ALL, "--resume")
-    assert code == 0, err
+    succeed(cli, *ALL, "--resume")
     assert journal(cluster).state().finished
 
 
@@ -412,8 +386,7 @@ def test_one_that_was_taken_back_is_not_begun_early_again(cluster: Cluster, cli:
     for name in ("announce", "lock"):
         assert cli("semester-reset", "--phase", name, "--early", "--yes")[0] == 0
     assert cli("semester-reset", "--abort", "--yes")[0] == 0
-    code, _out, err = cli(*ALL)
-    assert (code, "ends on 2099-01-31" in err) == (5, True)
+    assert "ends on 2099-01-31" in fail(cli, 5, *ALL)
 
 
 @pytest.mark.parametrize(("part", "hint"), [("facts", "run it again"), ("lock", "semester-reset --resume")])
@@ -428,8 +401,7 @@ def test_the_hint_of_an_interruption_is_a_command_that_works(
         return replace(found, interrupted=invocation.variables["gpuadmin_phase"] == part and not invocation.check)
 
     monkeypatch.setattr("gpuadmin.ansible.runner.run", interrupted)
-    code, _out, err = cli(*ALL)
-    assert (code, hint in err) == (130, True), err
+    assert hint in fail(cli, 130, *ALL)
 
 
 def test_a_letter_that_cannot_be_written_stops_the_reset_before_anybody_is_mailed(
@@ -439,8 +411,7 @@ def test_a_letter_that_cannot_be_written_stops_the_reset_before_anybody_is_maile
         raise ConfigError("templates/mail/closing.en.j2: unexpected end")
 
     monkeypatch.setattr("gpuadmin.actions.semester.closing.Closing.of", broken)
-    code, _out, err = cli(*ALL)
-    assert code == 2, err
+    fail(cli, 2, *ALL)
     assert not list((cluster.site / "runs").glob("term-*"))
 
 
@@ -466,20 +437,16 @@ def test_a_no_to_a_later_phase_does_not_say_that_nothing_was_changed(
     said = iter([True, True, False])
     monkeypatch.setattr("gpuadmin.session.Session.require_confirmation_possible", lambda session: None)
     monkeypatch.setattr("click.confirm", lambda text, **_more: next(said))
-    code, _out, err = cli("semester-reset")
-    assert code == 5
+    err = fail(cli, 5, "semester-reset")
     assert cluster.locked
     assert "nothing was changed" not in err
 
 
 def test_its_record_is_a_run_s(cluster: Cluster, cli: Cli) -> None:
     cli(*ALL)
-    code, out, err = cli("runs", "--json")
-    assert code == 0, err
+    succeed(cli, "runs", "--json")
     (run,) = (cluster.site / "runs").glob("*-semester-reset-*")
-    code, out, err = cli("runs", run.name)
-    assert code == 0, err
-    assert "home minji (uid 20000); 2 files, 5.0 kB, in 2" in out
+    assert "home minji (uid 20000); 2 files, 5.0 kB, in 2" in succeed(cli, "runs", run.name)
 
 
 def cut_and_extend_jiho(cluster: Cluster, cli: Cli, phase: str) -> None:
@@ -501,8 +468,7 @@ def cut_and_extend_jiho(cluster: Cluster, cli: Cli, phase: str) -> None:
 def test_extended_while_the_wipe_is_under_way(cluster: Cluster, cli: Cli) -> None:
     """Whose home is still there may stay, even if the wipe has begun."""
     cut_and_extend_jiho(cluster, cli, "wipe")
-    code, _out, err = cli(*ALL, "--resume")
-    assert code == 0, err
+    succeed(cli, *ALL, "--resume")
     assert sorted(cluster.picture()["homes"]) == ["jiho", "seo", "stranger", "yuna"]
 
 
@@ -511,22 +477,18 @@ def test_extended_after_the_wipe_while_the_storage_host_is_away(cluster: Cluster
     """Whose home may be gone is not let in to none, nor left out of what a resume still has to do for them."""
     cut_and_extend_jiho(cluster, cli, "prune")
     cluster.away, lines = {"storage1"}, journal(cluster).path.read_bytes()
-    code, _out, err = cli(*ALL, "--resume", "--leave-pending")
-    assert code == 4, err
+    err = fail(cli, 4, *ALL, "--resume", "--leave-pending")
     assert "semester-reset: which homes and backups there are is not known" in err
     assert (cluster.locked, journal(cluster).path.read_bytes()) == ({"minji", "jiho"}, lines)
     cluster.away = set()
-    code, _out, err = cli(*ALL, "--resume")
-    assert code == 0, err
+    succeed(cli, *ALL, "--resume")
     check_end(cluster)
 
 
 @pytest.mark.holds("a reset that was begun is not begun again")
 def test_begun_and_not_resumed(cluster: Cluster, cli: Cli) -> None:
     cli("semester-reset", "--phase", "announce", "--yes")
-    code, _out, err = cli(*ALL)
-    assert code == 5
-    assert "next is lock" in err
+    assert "next is lock" in fail(cli, 5, *ALL)
 
 
 @pytest.mark.holds("a reset that was rehearsed is the one that is done")
@@ -537,9 +499,7 @@ def test_a_reset_that_was_not_rehearsed_so_is_not_begun(
     rehearsed.write_text(json.dumps(Plan("End of 2026-2").document()))  # in which nobody leaves
     monkeypatch.setenv(VARIABLE, str(rehearsed))
     before = cluster.picture()
-    code, _out, err = cli(*ALL)
-    assert code == 5, err
-    assert "this is not what was rehearsed" in err
+    assert "this is not what was rehearsed" in fail(cli, 5, *ALL)
     assert (cluster.picture(), cluster.locked, journal(cluster).path.exists()) == (before, set(), False)
 
 
@@ -568,9 +528,7 @@ def test_another_term_whose_directory_has_the_same_name(cluster: Cluster, cli: C
     path = cluster.site / "gpuadmin.yml"
     path.write_text(path.read_text().replace("name: 2026-2\n", "name: 2026 2\n"))
     before, lines = cluster.picture(), journal(cluster).path.read_bytes()
-    code, _out, err = cli("semester-reset", "--yes", "--term", "2026 2", *options)
-    assert code == 2, err
-    assert "belongs to 2026-2" in err
+    assert "belongs to 2026-2" in fail(cli, 2, "semester-reset", "--yes", "--term", "2026 2", *options)
     assert (cluster.picture(), journal(cluster).path.read_bytes()) == (before, lines)
 
 
@@ -582,9 +540,7 @@ def test_a_home_that_changed_hands_stays(cluster: Cluster, cli: Cli) -> None:
             cluster.storage.home("minji", 20000, {"new": b"1"})
 
     cluster.before_phase = swap
-    code, _out, err = cli(*ALL)
-    assert code == 3
-    assert "another directory than the one that was backed up" in err
+    assert "another directory than the one that was backed up" in fail(cli, 3, *ALL)
     assert (cluster.storage.root / "minji/new").exists()
     assert (cluster.storage.root / "moved/thesis").exists()
     assert "jiho" not in cluster.picture()["homes"]
@@ -595,11 +551,9 @@ def test_a_check_sends_no_mail(cluster: Cluster, cli: Cli, tmp_path: Path) -> No
     path, mails = cluster.site / "gpuadmin.yml", tmp_path / "mails"
     text = path.read_text().replace("2026-01-31", f"{date.today() + timedelta(days=3)}")
     path.write_text(text + "mail: {host: smtp.example.org, sender: gpu@example.org}\n")
-    code, _out, err = cli("semester-reset", "--check", "--mail-dir", str(mails))
-    assert code == 0, err
+    succeed(cli, "semester-reset", "--check", "--mail-dir", str(mails))
     assert not mails.exists()
-    code, _out, err = cli("semester-reset", "--phase", "announce", "--yes", "--mail-dir", str(mails))
-    assert code == 0, err
+    succeed(cli, "semester-reset", "--phase", "announce", "--yes", "--mail-dir", str(mails))
     assert len(list(mails.iterdir())) == 1
 
 
@@ -626,8 +580,7 @@ def test_people_of_a_directory(cluster: Cluster, cli: Cli) -> None:
     )
     settings = cluster.site / "gpuadmin.yml"
     settings.write_text(settings.read_text().replace("source: registry", "source: directory"))
-    code, _out, err = cli(*ALL)
-    assert code == 0, err
+    succeed(cli, *ALL)
     picture = cluster.picture()
     assert sorted(picture["homes"]) == ["jiho", "seo", "stranger", "yuna"]
     assert picture["docker"]["node1"] == ["jiho", "seo", "yuna"]
@@ -661,9 +614,7 @@ def test_who_has_something_left_beside_the_home_keeps_the_account_too(cluster: C
             (cluster.storage.root / copy / "draft").write_bytes(b"one more line")
 
     cluster.before_phase = write
-    code, out, err = cli(*ALL)
-    assert code == 0, err
-    report = json.loads(out)["result"]["report"]
+    report = json.loads(succeed(cli, *ALL))["result"]["report"]
     assert {one["name"]: one["home"] for one in report["leaving"]} == {"minji": "wiped", copy: "kept", "jiho": "wiped"}
     done = {entry["phase"]: entry["result"] for entry in journal(cluster).entries() if entry["event"] == "done"}
     assert done["reopen"]["retired"] == ["jiho"]
@@ -677,9 +628,7 @@ def test_what_the_backup_lacks_is_reported_until_it_is_cleared(cluster: Cluster,
             (cluster.storage.root / "minji/thesis").write_bytes(b"one more line")
 
     cluster.before_phase = write
-    code, out, err = cli(*ALL)
-    assert code == 0, err
-    document = json.loads(out)["result"]
+    document = json.loads(succeed(cli, *ALL))["result"]
     report, name = document["report"], document["decision"]["backup"]
     (minji,) = [one for one in report["leaving"] if one["name"] == "minji"]
     assert minji["home"] == "kept"
@@ -697,8 +646,7 @@ def test_what_the_backup_lacks_is_reported_until_it_is_cleared(cluster: Cluster,
 def until(cluster: Cluster, cli: Cli, last: str) -> None:
     """Do the phases up to one."""
     for phase in PHASES[: PHASES.index(last) + 1]:
-        code, _out, err = cli("semester-reset", "--phase", phase, "--yes")
-        assert code == 0, err
+        succeed(cli, "semester-reset", "--phase", phase, "--yes")
 
 
 @pytest.mark.holds("before a wipe the backup is looked for")
@@ -707,9 +655,7 @@ def test_a_backup_that_is_gone_wipes_nothing(cluster: Cluster, cli: Cli) -> None
     (made,) = cluster.storage.directory.iterdir()
     (made / "backup.json").rename(made / "backup.json.lost")
     before = cluster.picture()
-    code, _out, err = cli(*ALL, "--resume")
-    assert code == 5
-    assert f"there is no complete backup {made.name}; nothing is wiped" in err
+    assert f"there is no complete backup {made.name}; nothing is wiped" in fail(cli, 5, *ALL, "--resume")
     assert cluster.picture() == before
     assert not any(one.variables["gpuadmin_phase"] == "wipe" for one in cluster.asked)
 
@@ -728,9 +674,7 @@ def test_a_plan_that_waited_too_long_wipes_nothing(cluster: Cluster, cli: Cli, m
 
     monkeypatch.setattr(module, "datetime", Later)
     before = cluster.picture()
-    code, _out, err = cli(*ALL, "--resume")
-    assert code == 5
-    assert "or too old; nothing is wiped" in err
+    assert "or too old; nothing is wiped" in fail(cli, 5, *ALL, "--resume")
     assert cluster.picture() == before
 
 
@@ -739,12 +683,9 @@ def test_a_node_that_goes_away_before_the_wipe_blocks_it(cluster: Cluster, cli: 
     until(cluster, cli, "backup")
     cluster.away = {"node2"}
     before = cluster.picture()
-    code, _out, err = cli(*ALL, "--resume")
-    assert code == 5
-    assert "wipe: node2: not reachable" in err
+    assert "wipe: node2: not reachable" in fail(cli, 5, *ALL, "--resume")
     assert cluster.picture() == before
-    code, _out, err = cli(*ALL, "--resume", "--leave-pending")
-    assert code == 0, err
+    succeed(cli, *ALL, "--resume", "--leave-pending")
     assert cluster.picture()["docker"]["node2"] == ["jiho", "minji", "seo", "yuna"]
     assert cluster.picture()["docker"]["node1"] == ["seo", "yuna"]
     assert cluster.picture()["gone"] == []
@@ -758,9 +699,7 @@ def test_a_node_whose_sessions_did_not_end_loses_nothing(cluster: Cluster, cli: 
     """It answers, and is seen to be empty later; but that the sessions had ended was never shown."""
     cluster.processes["node2"] = {"minji": 1}
     cluster.stuck = {"minji"}
-    code, _out, err = cli(*ALL)
-    assert code == 3
-    assert "still runs train" in err
+    assert "still runs train" in fail(cli, 3, *ALL)
     assert sorted(cluster.picture()["homes"]) == ["jiho", "minji", "seo", "stranger", "yuna"]
 
     def end(phase: str) -> None:
@@ -768,8 +707,7 @@ def test_a_node_whose_sessions_did_not_end_loses_nothing(cluster: Cluster, cli: 
             cluster.processes["node2"] = {}
 
     cluster.before_phase = end
-    code, _out, err = cli(*ALL, "--resume", "--leave-pending")
-    assert code == 0, err
+    succeed(cli, *ALL, "--resume", "--leave-pending")
     assert cluster.picture()["docker"]["node2"] == ["jiho", "minji", "seo", "yuna"]
     assert cluster.picture()["docker"]["node1"] == ["seo", "yuna"]
 
@@ -783,9 +721,7 @@ def test_a_backup_that_fails_ends_the_reset(cluster: Cluster, cli: Cli) -> None:
             cluster.storage.directory.write_text("no directory")
 
     cluster.before_phase = spoil
-    code, _out, err = cli(*ALL, "--leave-pending")
-    assert code == 3, err
-    assert "backup: storage1" in err
+    assert "backup: storage1" in fail(cli, 3, *ALL, "--leave-pending")
     assert sorted(cluster.picture()["homes"]) == ["jiho", "minji", "seo", "stranger", "yuna"]
     assert not any(one.variables["gpuadmin_phase"] == "wipe" for one in cluster.asked)
 
@@ -794,9 +730,7 @@ def test_a_lock_that_does_not_hold_everywhere_wipes_nothing(cluster: Cluster, cl
     """On one node the name has another uid: that account is not touched, and the lock is not shown there."""
     passwd = cluster.base / "node1/etc/passwd"
     passwd.write_text(passwd.read_text().replace("minji:x:20000:20000", "minji:x:20777:20777"))
-    code, _out, err = cli(*ALL)
-    assert code == 3
-    assert "lock: node1" in err
+    assert "lock: node1" in fail(cli, 3, *ALL)
     assert not cluster.locked_on("node1", "minji")
     assert sorted(cluster.picture()["homes"]) == ["jiho", "minji", "seo", "stranger", "yuna"]
 
@@ -813,17 +747,13 @@ def test_a_wipe_that_was_begun_is_not_taken_back(cluster: Cluster, cli: Cli) -> 
     with pytest.raises(Cut):
         cli(*ALL)
     before = cluster.picture(), cluster.locked
-    code, _out, err = cli("semester-reset", "--abort", "--yes")
-    assert code == 5
-    assert "homes are being wiped; this cannot be taken back" in err
+    assert "homes are being wiped; this cannot be taken back" in fail(cli, 5, "semester-reset", "--abort", "--yes")
     assert (cluster.picture(), cluster.locked) == before
 
 
 @pytest.mark.holds("without a terminal and without --yes no reset begins")
 def test_without_a_terminal_no_host_is_asked_and_nothing_is_begun(cluster: Cluster, cli: Cli) -> None:
-    code, _out, err = cli("semester-reset")
-    assert code == 5
-    assert "no terminal" in err
+    assert "no terminal" in fail(cli, 5, "semester-reset")
     assert cluster.asked == []
     assert not journal(cluster).path.exists()
 
@@ -835,8 +765,7 @@ def test_a_phase_that_is_pending_somewhere_holds_up_the_next(cluster: Cluster, c
     cluster.away = {"node2"}
     assert cli("semester-reset", "--phase", "lock", "--leave-pending", "--yes")[0] == 0
     cluster.away = set()
-    code, _out, err = cli("semester-reset", "--phase", "end-sessions", "--yes")
-    assert code == 5
+    err = fail(cli, 5, "semester-reset", "--phase", "end-sessions", "--yes")
     assert "end-sessions: lock is not done everywhere: node2" in err
     assert not cluster.locked_on("node2", "minji")
     assert cli("semester-reset", "--phase", "lock", "--yes")[0] == 0
@@ -850,8 +779,7 @@ def test_who_was_locked_before_it_is_not_let_in(cluster: Cluster, cli: Cli) -> N
     users = cluster.site / "users.yml"
     users.write_text(users.read_text().replace("{name: seo,", "{name: seo, locked: true,"))
     for phase in ("announce", "lock", "end-sessions"):
-        code, _out, err = cli("semester-reset", "--phase", phase, "--yes")
-        assert code == 0, err
+        succeed(cli, "semester-reset", "--phase", phase, "--yes")
     assert "unlock" not in parts(cluster)
     assert users.read_text().count("locked: true") == 3
 
@@ -893,9 +821,7 @@ def test_an_abort_that_did_not_reach_all_is_not_done(cluster: Cluster, cli: Cli)
     for phase in ("announce", "lock"):
         assert cli("semester-reset", "--phase", phase, "--yes")[0] == 0
     cluster.away = {"node2"}
-    code, _out, err = cli("semester-reset", "--abort", "--yes")
-    assert code == 3, err
-    assert "node2" in err
+    assert "node2" in fail(cli, 3, "semester-reset", "--abort", "--yes")
     assert journal(cluster).state().open
     cluster.away = set()
     assert cli("semester-reset", "--abort", "--yes")[0] == 0
