@@ -82,15 +82,12 @@ def test_the_screen(server: Path) -> None:
     assert "gpu9" not in shown
 
 
-def test_one_person_alone(server: Path) -> None:
+def test_one_person_and_some_hosts_alone(server: Path) -> None:
     found = json.loads(run(server, "top", "--once", "--json", "--user", "minji"))["result"]
     assert {name: len(entry["devices"]) for name, entry in found["nodes"].items()} == {
         "gpu1": 1, "gpu2": 0, "gpu3": 0, "gpu4": 0,
     }  # fmt: skip
     assert "junho" not in run(server, "top", "--once", "--user", "minji")
-
-
-def test_some_hosts_alone(server: Path) -> None:
     assert set(json.loads(run(server, "top", "--json", "--limit", "gpu2"))["result"]["nodes"]) == {"gpu2"}
 
 
@@ -210,9 +207,6 @@ def test_usage(server: Path) -> None:
     last = run(server, "usage", "--since", "1").splitlines()[-1]
     assert re.fullmatch(r"Of 1[12] GPU-hours available, (49|5\d)% were held and [89]% used\.", last), last
     assert "no node is in a group" in run(server, "usage", "--by", "group")
-
-
-def test_usage_as_csv(server: Path) -> None:
     first, *rows = run(server, "usage", "--since", "1", "--csv").splitlines()
     assert first == "user,held_hours,measured_hours,active_hours,available_hours"
     assert sorted(row.split(",")[0] for row in rows) == ["junho", "minji"]

@@ -22,6 +22,7 @@ from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.errors import ConfigError, GpuadminError, HostFailedError, UnreachableError
 from gpuadmin.monitoring import certificates
 from tests.support.dashboard_service import SITE_SECRET, Running, running
+from tests.support.failing import raising
 
 pytestmark = pytest.mark.holds(
     "a certificate and a key that do not belong together",
@@ -190,10 +191,7 @@ def test_a_look_signs_nothing(service: Running, tmp_path: Path) -> None:
 
 @pytest.mark.needs("nginx")
 def test_an_admins_link_is_good_once(service: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def leave(_self: Forward) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Forward, "wait", leave)
+    monkeypatch.setattr(Forward, "wait", raising(KeyboardInterrupt()))
     monkeypatch.setattr(action, "who", lambda: "이상한 이름/../@desk")
     site(tmp_path, {"port": service.port})
     code, printed = run(tmp_path, "--json")

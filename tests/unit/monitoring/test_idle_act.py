@@ -321,17 +321,15 @@ def test_a_mail_that_may_not_have_arrived_ends_nothing(server: tuple[int, int], 
     assert nodes.runs == []
 
 
-def test_an_exempt_person_is_neither_told_nor_stopped(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
-    world = World(tmp_path, server[0], nodes, idle_stop=True, idle_exempt=["minji"])
-    assert "nothing is done: exempt" in world.idle("--yes").output
-    assert (world.sent(), nodes.runs) == (0, [])
-
-
 @pytest.mark.holds("protected people are left alone")
-def test_a_protected_person_is_neither_told_nor_stopped(server: tuple[int, int], tmp_path: Path, nodes: Nodes) -> None:
-    world = World(tmp_path, server[0], nodes, idle_stop=True)
-    settings = world.site / "gpuadmin.yml"
-    settings.write_text(re.sub(r"(?m)^protected:.*$", "protected: [minji]", settings.read_text()))
+@pytest.mark.parametrize("exempt", [["minji"], []], ids=["exempt", "protected"])
+def test_an_exempt_or_protected_person_is_neither_told_nor_stopped(
+    server: tuple[int, int], tmp_path: Path, nodes: Nodes, exempt: list[str]
+) -> None:
+    world = World(tmp_path, server[0], nodes, idle_stop=True, idle_exempt=exempt)
+    if not exempt:
+        settings = world.site / "gpuadmin.yml"
+        settings.write_text(re.sub(r"(?m)^protected:.*$", "protected: [minji]", settings.read_text()))
     assert "nothing is done: exempt" in world.idle("--yes").output
     assert (world.sent(), nodes.runs) == (0, [])
 

@@ -46,19 +46,11 @@ class World:
         return self
 
 
-def test_told_once_and_ended_after_the_notice() -> None:
-    assert World().until(6).done == [(2, "tell"), (6, "stop")]
-
-
 def test_who_uses_it_in_between_is_told_anew() -> None:
     world = World().until(5.5)
     world.row = replace(world.row, unused=BEGIN + 5.5 * HOUR)  # it was used, for a moment
     world.until(14)
     assert world.done == [(2, "tell"), (7.5, "tell"), *((hour / 2, "stop") for hour in range(23, 29))]
-
-
-def test_nothing_is_ended_where_the_site_does_not_say_so() -> None:
-    assert World(replace(RULES, stop=False)).until(100).done == [(2, "tell")]
 
 
 def test_who_was_not_told_that_it_will_be_ended_is_told_first() -> None:
@@ -106,20 +98,22 @@ OVER = replace(ROW, hours=0, unused=None, ungranted=BEGIN)
 
 
 @pytest.mark.parametrize(
-    ("rules", "row", "done"),
+    ("rules", "row", "hours", "done"),
     [
-        (RULES, OVER, [(0.5, "tell"), (4.5, "stop"), (5, "stop")]),
-        # the site ends nothing that is only not used; what nobody granted ends all the same
-        (replace(RULES, stop=False), OVER, [(0.5, "tell"), (4.5, "stop"), (5, "stop")]),
-        # who may hold one idle needs a grant as well
-        (RULES, replace(OVER, user="boss"), [(0.5, "tell"), (4.5, "stop"), (5, "stop")]),
-        (replace(RULES, protected={"minji"}), OVER, []),
-        (RULES, replace(OVER, user="(unknown)"), []),
-        (RULES, replace(OVER, unused=BEGIN), [(0.5, "tell"), (4.5, "stop"), (5, "stop")]),
+        # what is not used is told once, and ended after the notice where the site says so
+        (RULES, ROW, 6, [(2, "tell"), (6, "stop")]),
+        (replace(RULES, stop=False), ROW, 100, [(2, "tell")]),
+        # what nobody granted ends in any case, and who may hold one idle needs a grant as well
+        (RULES, OVER, 5, [(0.5, "tell"), (4.5, "stop"), (5, "stop")]),
+        (replace(RULES, stop=False), OVER, 5, [(0.5, "tell"), (4.5, "stop"), (5, "stop")]),
+        (RULES, replace(OVER, user="boss"), 5, [(0.5, "tell"), (4.5, "stop"), (5, "stop")]),
+        (replace(RULES, protected={"minji"}), OVER, 5, []),
+        (RULES, replace(OVER, user="(unknown)"), 5, []),
+        (RULES, replace(OVER, unused=BEGIN), 5, [(0.5, "tell"), (4.5, "stop"), (5, "stop")]),
     ],
 )
-def test_what_nobody_granted_is_told_and_ended(rules: Rules, row: Idle, done: list[tuple[float, str]]) -> None:
-    assert World(rules, row).until(5).done == done
+def test_what_is_told_and_ended(rules: Rules, row: Idle, hours: int, done: list[tuple[float, str]]) -> None:
+    assert World(rules, row).until(hours).done == done
 
 
 def test_who_is_granted_more_time_in_between_is_told_anew() -> None:
@@ -139,6 +133,11 @@ def test_each_reason_has_its_mail_and_its_words(tmp_path: Path) -> None:
     assert "GPU 0: your time with it is over" in english
     assert "4시간 뒤에도 점유 중이면" in korean
     assert "GPU 2: you hold it and have not used it" in idle
+    found = steps([ROW, replace(ROW, index="3")], RULES, NOBODY.get, BEGIN + 3 * HOUR)
+    words = terminal_words(found, RULES)
+    assert "GPU 0, GPU 3: you hold it and have not used it for 2 hours" in words
+    assert "4시간 뒤에도" in words
+    assert "stopped" not in terminal_words(found, replace(RULES, stop=False))
 
 
 def test_one_mail_for_all_of_an_address_and_nobody_twice(tmp_path: Path) -> None:
@@ -191,11 +190,3 @@ def test_terminals_say_what_a_mail_said() -> None:
     assert tells() == {}
     assert tells(SimpleNamespace(letter=letter, good=False)) == {}
     assert tells(SimpleNamespace(letter=letter, good=True)) == {"gpu1": 1}
-
-
-def test_what_is_on_terminals() -> None:
-    found = steps([ROW, replace(ROW, index="3")], RULES, NOBODY.get, BEGIN + 3 * HOUR)
-    words = terminal_words(found, RULES)
-    assert "GPU 0, GPU 3: you hold it and have not used it for 2 hours" in words
-    assert "4시간 뒤에도" in words
-    assert "stopped" not in terminal_words(found, replace(RULES, stop=False))

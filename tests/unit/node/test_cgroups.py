@@ -23,7 +23,6 @@ def test_owners(tmp_path: Path) -> None:
     assert owner_of(7, str(tmp_path)) == 20000
 
 
-@pytest.mark.holds("nobody is somebody else by what they call their cgroup")
 @pytest.mark.parametrize("separator", ["\v", "\f", "\r", "\x1c", "\x85", "\u2028"])
 def test_nobody_is_root_by_what_they_call_their_cgroup(separator: str) -> None:
     forged = f"1:name=systemd:/user.slice/user-20000.slice/x{separator}0::/user.slice/user-0.slice\n0::/\n"
@@ -31,7 +30,6 @@ def test_nobody_is_root_by_what_they_call_their_cgroup(separator: str) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.holds("whoever runs this does not kill themselves")
 def test_all_that_runs_in_a_slice_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with own_slice(20000) as slice_:
         mount = str(slice_.parents[1])

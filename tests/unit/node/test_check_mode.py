@@ -38,12 +38,7 @@ def look(name: str, document: dict[str, Any]) -> dict[str, Any]:
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the jobs that were begun; none of them does anything."""
     names: list[str] = []
-
-    def perform(name: str, *_: object, **__: object) -> object:
-        names.append(name)
-        return {}
-
-    monkeypatch.setattr(background, "perform", perform)
+    monkeypatch.setattr(background, "perform", lambda name, *_, **__: names.append(name) or {})
     return names
 
 
@@ -160,13 +155,8 @@ def test_sessions_and_login_access_know_check_mode(monkeypatch: pytest.MonkeyPat
 def test_check_mode_tells_nobody_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[object] = []
     looked: list[bool] = []
-
-    def report(_targets: object, *, check: bool) -> list[object]:
-        looked.append(check)
-        return []
-
     monkeypatch.setattr(terminals, "tell", lambda *given, **_more: told.append(given) or 1)
-    monkeypatch.setattr(stopping, "report", report)
+    monkeypatch.setattr(stopping, "report", lambda _targets, *, check: looked.append(check) or [])
     stop = {"user": "minji", "uid": 20001, "uuid": "GPU-1", "since": 1, "notified": 2}
     answer = look("idle", {"tell": [{"uid": 20001, "message": "hello"}], "stop": [stop]})
     assert answer["report"]["idle"] == {"stopped": [], "terminals": 0}
@@ -184,13 +174,10 @@ def test_check_mode_makes_no_admin_account(monkeypatch: pytest.MonkeyPatch) -> N
     assert made == []
 
 
-def test_check_mode_runs_no_command(tmp_path: Path) -> None:
+def test_check_mode_runs_no_command_and_one_that_failed_has_failed(tmp_path: Path) -> None:
     answer = look("command", {"line": f"touch {tmp_path}/made"})
     assert answer["operations"] == [f"run: touch {tmp_path}/made"]
     assert answer["report"] == {}
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_command_that_failed_has_failed() -> None:
     answer = ask("command", {"line": "echo no; exit 4"})
     assert (answer["failed"], answer["report"]["command"]["status"]) == (True, 4)

@@ -20,6 +20,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.modules import operation
 from ansible_collections.gpuadmin.node.plugins.plugin_utils.code_cache import code, packed
 
+from tests.support.failing import raising
 from tests.support.node_code import PACKAGE
 from tests.support.operations import ask
 
@@ -102,10 +103,7 @@ def test_what_was_cut_off_is_found_and_does_not_count(state: Path, keep: Callabl
 def test_a_full_disk_has_no_half_of_it(
     state: Path, keep: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_path: str) -> None:
-        raise NodeError("no space left on device")
-
-    monkeypatch.setattr(code_cache, "sync_filesystem", full)
+    monkeypatch.setattr(code_cache, "sync_filesystem", raising(NodeError("no space left on device")))
     with pytest.raises(NodeError, match="no space"):
         keep("a")
     assert list((state / "lib").iterdir()) == []
@@ -190,15 +188,9 @@ def test_units_get_no_code_that_is_not_there(state: Path, keep: Callable[[str], 
 
 
 def called(
-    name: str,
-    library: Path,
-    arguments: dict[str, Any],
-    digest: str | None = None,
-    cwd: str | Path = "/",
-    *,
-    check: bool = True,
-    carried: bool = False,
-) -> dict[str, Any]:
+    name: str, library: Path, arguments: dict[str, Any], digest: str | None = None, cwd: str | Path = "/",
+    *, check: bool = True, carried: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """What a host answers: the module as Ansible sends it, on the standard input."""
     given = {
         "digest": digest or code().digest, "library": str(library), "operation": name,

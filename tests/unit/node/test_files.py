@@ -1,16 +1,34 @@
-"""Files and locks of root: nobody else's lock is taken, and no link is written through."""
+"""Files, locks, mounts and open files: nobody's lock is taken, no link is written through, holders are named."""
 
+import errno
+import fcntl
 import os
 import signal
 import stat
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils import files
+from ansible_collections.gpuadmin.node.plugins.module_utils import files, holders, renaming
+from ansible_collections.gpuadmin.node.plugins.module_utils.attributes import attribute_names
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import (
+    below,
+    mounted_on,
+    nearest,
+    network_filesystem,
+    parse_mountinfo,
+    read_mountinfo,
+)
+from ansible_collections.gpuadmin.node.plugins.module_utils.open_files import places
+from ansible_collections.gpuadmin.node.plugins.module_utils.root import guard
 
+from tests.support.failing import raising
 from tests.support.lock_holder import held
+from tests.support.unfinished import first_thread_ended
 
 
 def test_a_file_is_not_written_through_a_link_that_has_just_been_made(
@@ -29,19 +47,6 @@ root_only = pytest.mark.root  # acts as other users
 
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def test_a_lock_is_for_its_owner_alone(tmp_path: Path) -> None:
-    path = tmp_path / "run/x.lock"
-    with files.flocked(str(path)):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    # as an older version made them
-    path.chmod(0o644)
-    path.parent.chmod(0o755)
-    with files.flocked(str(path)):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 @root_only
@@ -189,3 +194,280 @@ def test_a_lock_of_the_shadow_tools_is_taken_from_the_dead_alone(tmp_path: Path)
 def take_shadow(root: Path, seconds: float) -> None:
     with files.shadow_lock(str(root), ("passwd",), seconds=seconds):
         pass
+
+
+def test_names_without_those_of_a_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "listxattr", lambda _: ["user.b", "security.selinux", "security.capability", "user.a"])
+    assert attribute_names(str(tmp_path)) == ["security.capability", "user.a", "user.b"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOTSUP, errno.EPERM])
+def test_a_file_system_without_attributes_has_none(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(os, "listxattr", raising(OSError(number, os.strerror(number))))
+    assert attribute_names("x") == []
+
+
+def test_attributes_that_cannot_be_read_are_not_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "listxattr", raising(OSError(errno.EIO, "input/output error")))
+    with pytest.raises(OSError, match="input/output error"):
+        attribute_names("x")
+
+
+def test_who_waits_is_not_taken_for_the_holder(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    with held(path) as pid:
+        wait = f"import fcntl; fcntl.flock(open({str(path)!r}), fcntl.LOCK_EX)"
+        waiting = subprocess.Popen([sys.executable, "-c", wait])
+        with path.open() as stream:
+            time.sleep(0.5)  # until the other one waits for the lock
+            try:
+                assert holders.holder_of(stream.fileno()).startswith(f"process {pid} ")
+            finally:
+                waiting.kill()
+                waiting.wait()
+
+
+def test_a_child_that_goes_on_with_the_lock_is_found(tmp_path: Path) -> None:
+    """/proc/locks names the process that took it, which is gone."""
+    path = tmp_path / "x.lock"
+    reader, writer = os.pipe()
+    if not (first := os.fork()):
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if not (second := os.fork()):
+            time.sleep(60)  # it holds the lock until it is killed
+            os._exit(0)
+        os.write(writer, b"%d\n" % second)
+        os._exit(0)
+    os.waitpid(first, 0)
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        second = int(stream.readline())
+    try:
+        with path.open() as stream:
+            assert holders.holder_of(stream.fileno()).startswith(f"process {second} ")
+    finally:
+        os.kill(second, signal.SIGKILL)
+
+
+@root_only
+def test_a_process_without_its_first_thread_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    with path.open("w") as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        with first_thread_ended(31153, theirs.fileno()) as process:
+            theirs.close()
+            with path.open() as stream:
+                found = holders.holder_of(stream.fileno())
+    assert found.startswith(f"process {process.pid} (python3) of uid 31153, ")
+
+
+@root_only
+def test_the_real_user_of_a_setuid_program_counts() -> None:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.setresuid(20001, 0, 0)  # as a program with the setuid bit that 20001 called
+        os.write(writer, b"x")
+        time.sleep(60)  # it is looked at until it is killed
+        os._exit(0)
+    try:
+        os.read(reader, 1)
+        found = holders.describe(child)
+        assert found is not None
+        assert found.user == "uid 20001"
+        assert abs(found.since - time.time()) < 60
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(reader)
+        os.close(writer)
+
+
+def test_what_a_person_calls_their_process_does_not_reach_the_screen_as_it_is(tmp_path: Path) -> None:
+    child = os.fork()
+    if not child:
+        Path("/proc/self/comm").write_bytes(b"\x1b[2J) T (\n")
+        (tmp_path / "ready").touch()
+        time.sleep(60)  # it is looked at until it is killed
+        os._exit(0)
+    try:
+        while not (tmp_path / "ready").exists():
+            time.sleep(0.01)  # until the child is ready
+        found = holders.describe(child)
+        assert found is not None
+        assert str(found).isprintable()
+        assert str(found).isascii()
+        assert not found.stopped
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_frozen_cgroup_is_seen(tmp_path: Path) -> None:
+    proc, cgroups = tmp_path / "proc/7", tmp_path / "cgroup/user.slice"
+    proc.mkdir(parents=True)
+    cgroups.mkdir(parents=True)
+    (proc / "stat").write_text("7 (passwd) S " + " ".join(["0"] * 40))
+    (proc / "status").write_text("Name:\tpasswd\nUid:\t0\t0\t0\t0\n")
+    (proc / "cgroup").write_text("4:cpu:/\n0::/user.slice\n")
+    (cgroups / "cgroup.events").write_text("populated 1\nfrozen 1\n")
+    found = holders.describe(7, str(tmp_path / "proc"), str(tmp_path / "cgroup"))
+    assert found is not None
+    assert "frozen by its cgroup" in str(found)
+    assert "does not move" in str(found)
+    assert holders.describe(8, str(tmp_path / "proc")) is None
+
+
+TEXT = """\
+20 1 0:20 /roots/old / rw,noatime - btrfs /dev/vda1 rw,subvolid=256,subvol=/roots/old
+21 20 0:21 /roots/one / ro shared:1 - btrfs /dev/vda2 rw,space_cache=v2,subvolid=300,subvol=/roots/one
+22 20 0:22 / /with\\040space rw - ext4 /dev/disk\\0401 rw,subvolid=7
+23 20 0:23 / /srv rw - nfs4 10.0.0.1:/srv rw
+24 20 0:24 / /dev/x rw - btrfs /dev/vda3 rw
+not a line of mountinfo
+"""
+
+
+def test_what_is_mounted() -> None:
+    table = parse_mountinfo(TEXT)
+    root = mounted_on("/", table)
+    assert root is not None
+    assert (root.source, root.root, root.fstype, root.subvolume_id) == ("/dev/vda2", "/roots/one", "btrfs", 300)
+    assert mounted_on("/with", table) is None
+    spaced = mounted_on("/with space", table)
+    assert spaced is not None
+    assert (spaced.source, spaced.subvolume_id) == ("/dev/disk 1", None)
+    assert [one.point for one in below("/with space", table)] == ["/with space"]
+    found = nearest("/srv/homes", table)
+    assert found is not None
+    assert found.fstype == "nfs4"
+    unnamed = mounted_on("/dev/x", table)
+    assert unnamed is not None
+    assert unnamed.subvolume_id is None
+
+
+def test_network_file_systems() -> None:
+    assert network_filesystem("/srv/nothing", TEXT) == "nfs4"
+    assert network_filesystem("/etc", TEXT) is None
+
+
+@pytest.mark.parametrize("process", ["self", "thread-self"])
+def test_this_machine(process: str) -> None:
+    assert mounted_on("/", parse_mountinfo(read_mountinfo(process))) is not None
+
+
+#: Threads: one that shares the files of the first, and one that has its own.
+APART = """
+import ctypes, threading, time
+def apart():
+    ctypes.CDLL(None).unshare(0x400)  # CLONE_FILES
+    print(threading.get_native_id(), flush=True)
+    time.sleep(60)
+threading.Thread(target=time.sleep, args=(60,)).start()
+threading.Thread(target=apart).start()
+"""
+
+
+def listed(directory: str) -> set[str]:
+    return {one.name for one in Path(directory).iterdir()}
+
+
+def test_of_an_ordinary_process_it_is_the_process() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        assert places(f"/proc/{process.pid}") == [f"/proc/{process.pid}"]
+        process.kill()
+    with pytest.raises(FileNotFoundError):
+        places(f"/proc/{process.pid}")
+
+
+@pytest.mark.root
+@pytest.mark.holds("what a thread has opened in files of its own is held as well")
+def test_a_thread_with_files_of_its_own_is_another_place() -> None:
+    with subprocess.Popen([sys.executable, "-c", APART], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        thread = process.stdout.readline().strip()
+        base = f"/proc/{process.pid}"
+        assert len(listed(f"{base}/task")) == 3
+        assert places(base) == [base, f"{base}/task/{thread}"], "what shares the first one's is not read again"
+        process.kill()
+
+
+@pytest.mark.root
+@pytest.mark.holds("who ended their first thread alone still holds what the others have open")
+def test_a_process_without_its_first_thread_has_its_others(tmp_path: Path) -> None:
+    with (tmp_path / "x").open("w") as stream, first_thread_ended(31154, stream.fileno()) as process:
+        base = f"/proc/{process.pid}"
+        (thread,) = listed(f"{base}/task") - {str(process.pid)}
+        assert listed(f"{base}/fd") == set()
+        assert f"{base}/task/{thread}" in places(base)
+
+
+def test_a_name_that_is_taken_is_not_given(tmp_path: Path) -> None:
+    for name in ("new", "taken"):
+        (tmp_path / name).mkdir()
+    top = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(NodeError, match="has just appeared"):
+        renaming.rename_new("new", top, "taken", top)
+    with pytest.raises(FileNotFoundError):
+        renaming.rename_new("none", top, "free", top)
+    renaming.rename_new("new", top, "free", top)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["free", "taken"]
+    os.close(top)
+
+
+def by_files(directory: Path) -> None:
+    with files.flocked(f"{directory}/root.lock", 0.0):
+        pass
+
+
+def by_guard(directory: Path) -> None:
+    lock = guard._lock_file(str(directory))
+    try:
+        guard._wait(lock, str(directory), 0.0)
+    finally:
+        os.close(lock)
+
+
+def refused(directory: Path) -> str:
+    """The words with which both refuse a lock in a directory."""
+    found = []
+    for lock in (by_files, by_guard):
+        with pytest.raises((NodeError, guard.RootError)) as error:
+            lock(directory)
+        found.append(str(error.value))
+    assert found[0] == found[1]
+    return found[0]
+
+
+@pytest.mark.parametrize("lock", [by_files, by_guard])
+def test_a_lock_is_its_owners_alone(tmp_path: Path, lock: Callable[[Path], None]) -> None:
+    directory = tmp_path / "run"
+    directory.mkdir()
+    for _ in range(2):
+        directory.chmod(0o755)
+        lock(directory)
+        assert [path.stat().st_mode & 0o777 for path in (directory, directory / "root.lock")] == [0o700, 0o600]
+        if lock is by_files:
+            (directory / "root.lock").chmod(0o644)  # as an older version made it
+
+
+@pytest.mark.parametrize("lock", [by_files, by_guard])
+def test_a_link_is_no_lock(tmp_path: Path, lock: Callable[[Path], None]) -> None:
+    (tmp_path / "root.lock").symlink_to(tmp_path / "other")
+    with pytest.raises(OSError, match="symbolic links"):
+        lock(tmp_path)
+    assert not (tmp_path / "other").exists()
+
+
+def test_both_refuse_a_directory_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    assert refused(tmp_path) == f"{tmp_path} is not root's directory; no lock is kept there"
+
+
+def test_both_name_who_holds_the_lock(tmp_path: Path) -> None:
+    with files.flocked(f"{tmp_path}/root.lock"):
+        words = refused(tmp_path)
+    assert words.startswith(f"{tmp_path}/root.lock has been held for 0 seconds by ")
+    assert str(os.getpid()) in words

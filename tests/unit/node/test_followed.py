@@ -77,7 +77,6 @@ def test_nothing_is_remembered_of_what_nothing_follows(tmp_path: Path, run: Path
     assert not run.exists()
 
 
-@pytest.mark.holds("a damaged note of what has to follow counts as one")
 @pytest.mark.parametrize("damage", [b"", b"[", b"5", b"\xff"])
 def test_a_damaged_note_fails_no_run(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes

@@ -106,7 +106,6 @@ def test_a_file_server_closes_no_node(node: Node) -> None:
     assert node.asked("drained", OWN, "/homes", "/var") == [RESUME]
 
 
-@pytest.mark.holds("a check that fails keeps no node from the queue")
 @pytest.mark.parametrize("sinfo", ["exit 1", "echo nonsense", "echo 'gpu2|idle|none'"])
 def test_a_queue_that_does_not_say_changes_nothing(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sinfo: str

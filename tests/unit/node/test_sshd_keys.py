@@ -1,4 +1,4 @@
-"""What gpuadmin's file of sshd's settings says: by what a host's own files say, and only if it shuts nobody out."""
+"""What sshd prints of its settings, and what gpuadmin's file of them says, only if it shuts nobody out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import sshd_keys
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import operations
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
+from ansible_collections.gpuadmin.node.plugins.module_utils.sshd_settings import (
+    ask_sshd,
+    expand_pattern,
+    key_patterns,
+    printed,
+    reads_directory,
+)
 
 from gpuadmin.common.records.files import FilesOrder
+from tests.support.failing import raising
 
 OURS, SITE = "10-gpuadmin.conf", "/var/lib/gpuadmin/keys/%u"
 DEFAULTS = {"authorizedkeysfile": ".ssh/authorized_keys .ssh/authorized_keys2", "usepam": "no"}
@@ -103,7 +111,6 @@ def test_a_second_time_says_the_same(host: Host) -> None:
     assert host.text() == text
 
 
-@pytest.mark.holds("keys that sshd would not read are not taken for read")
 def test_a_file_that_speaks_before_ours(host: Host) -> None:
     host.write(_05_site="AuthorizedKeysFile /etc/keys/%u")
     with pytest.raises(NodeError, match=r"05-site.conf says AuthorizedKeysFile /etc/keys/%u before .*Put /var/lib/"):
@@ -114,14 +121,12 @@ def test_a_file_that_speaks_before_ours(host: Host) -> None:
         host.text()
 
 
-@pytest.mark.holds("an account that has ended gets in by no key")
 def test_pam_that_another_file_leaves_out(host: Host) -> None:
     host.write(_05_site="UsePAM no")
     with pytest.raises(NodeError, match=r"expired account would get in by its key: .*05-site.conf says UsePAM no"):
         host.text()
 
 
-@pytest.mark.holds("who can log in is not shut out by sshd's settings of gpuadmin's")
 def test_whom_pam_would_refuse_keeps_the_host_as_it_is(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
@@ -148,10 +153,7 @@ def test_who_is_kept_out_already_keeps_no_host_from_a_newer_file(host: Host, mon
 
 
 def test_where_pam_cannot_be_asked_nothing_changes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    def verdict(_: str) -> dict[str, object]:
-        raise OSError(0, "PAM cannot be asked")
-
-    monkeypatch.setattr(sshd_keys.pam_account, "verdict", verdict)
+    monkeypatch.setattr(sshd_keys.pam_account, "verdict", raising(OSError(0, "PAM cannot be asked")))
     host.main.write_text(INCLUDE)
     with pytest.raises(NodeError, match=r"now: jiho, minji \(PAM does not answer: PAM cannot be asked\)"):
         host.text()
@@ -190,3 +192,51 @@ def test_the_operation_writes_the_file_and_has_sshd_read_it(monkeypatch: pytest.
     assert check
     assert [(one.path, one.content) for one in document.files] == [(f"/etc/ssh/sshd_config.d/{OURS}", "text")]
     assert document.after == [("systemctl", "try-reload-or-restart", "sshd.service")]
+
+
+def test_each_keyword_in_lower_case_with_its_value_as_it_is() -> None:
+    assert list(printed("port 22\nPermitRootLogin no\nAcceptEnv LANG LC_*\nBanner\n")) == [
+        ("port", "22"), ("permitrootlogin", "no"), ("acceptenv", "LANG LC_*"), ("banner", ""),
+    ]  # fmt: skip
+
+
+def test_the_error_is_sshds_own() -> None:
+    words = "/etc/ssh/sshd_config: line 3: Bad configuration option: Foo\n/etc/ssh/sshd_config: terminating, 1 bad\n"
+    with pytest.raises(NodeError, match=r"line 3: Bad configuration option: Foo$"):
+        ask_sshd(run=lambda _: Finished((), 255, "", words))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        (".ssh/authorized_keys", "/home/minji/.ssh/authorized_keys"),
+        ("%h/.keys", "/home/minji/.keys"),
+        ("/etc/keys/%u-%U%%", "/etc/keys/minji-20001%"),
+    ],
+)
+def test_where_a_pattern_leads(pattern: str, path: str) -> None:
+    assert expand_pattern(pattern, "minji", 20001, "/home/minji") == path
+
+
+@pytest.mark.parametrize(
+    ("settings", "patterns"),
+    [({"authorizedkeysfile": ["a b"]}, ["a", "b"]), ({"authorizedkeysfile": ["none"]}, []), ({}, [])],
+)
+def test_patterns(settings: dict[str, list[str]], patterns: list[str]) -> None:
+    assert key_patterns(settings) == patterns
+
+
+@pytest.mark.parametrize(
+    ("line", "reads"),
+    [
+        ("Include /etc/ssh/sshd_config.d/*.conf", True),
+        ("  include /usr/x.conf sshd_config.d/*.conf", True),  # a relative one is below /etc/ssh
+        ("# Include /etc/ssh/sshd_config.d/*.conf", False),
+        ("Include /opt/etc/ssh/sshd_config.d/*.conf", False),
+        ("Include /etc/ssh/other.d/*.conf", False),
+    ],
+)
+def test_whether_the_directory_is_included(tmp_path: Path, line: str, reads: bool) -> None:
+    path = tmp_path / "sshd_config"
+    path.write_text(f"Port 22\n{line}\n")
+    assert reads_directory(str(path)) is reads

@@ -49,7 +49,6 @@ def test_a_group_that_is_somebody_elses_first_one_stays() -> None:
     assert "minji:" not in compute(absent, Observed(files, today=20700)).files["group"]
 
 
-@pytest.mark.holds("nobody becomes a member of a system's group by it")
 @pytest.mark.parametrize(
     ("group", "joined"),
     [("users:x:100:", True), ("vision:x:1500:", True), ("docker:x:998:", False), ("video:x:44:", False)],
@@ -72,7 +71,6 @@ def test_a_first_group_that_an_account_leaves_has_it_as_a_member(group: str, joi
     assert (again.users["minji"].operations, again.files) == ([], {})
 
 
-@pytest.mark.holds("nobody who can log in gets a login shell that this host lacks")
 @pytest.mark.parametrize(("missing", "shell"), [(True, "/bin/bash"), (False, "/bin/zsh")])
 def test_a_login_shell_that_a_host_lacks_replaces_none(missing: bool, shell: str) -> None:
     """sshd refuses whoever has one: `User minji not allowed because shell /bin/zsh does not exist`."""

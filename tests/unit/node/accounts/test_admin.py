@@ -32,17 +32,16 @@ OWN = Place("/var/home/gpuadmin", 900, 900)
 THERE = Observed(900, "/var/home/gpuadmin", keys=f"{KEY}\n".encode(), gid=900, above=ROOTS, there=OWN)
 
 
-def test_a_host_without_the_account() -> None:
+def test_what_a_host_lacks() -> None:
     found = plan(WANTED, Observed())
     assert (found.account, found.key, found.home) == (True, True, "/var/home/gpuadmin")
     made, added = found.operations(WANTED)
     assert made == "make the account gpuadmin (uid 900, home /var/home/gpuadmin)"
     assert added.startswith("let gpuadmin log in with the key ssh-ed25519 …")
     assert added.endswith(" admin")
-
-
-def test_again_nothing_is_missing() -> None:
     assert plan(WANTED, THERE).operations(WANTED) == []
+    assert plan(WANTED, Observed(above=ROOTS, there=OWN)).account
+    assert (below("/homes/a", "/home"), below("/home", "/home")) == (False, True)
 
 
 def test_an_account_that_is_there_keeps_its_uid_and_home() -> None:
@@ -58,10 +57,6 @@ def test_a_system_account_that_is_meant() -> None:
     there = replace(THERE, uid=998, there=replace(OWN, uid=998))
     assert not plan(WANTED, there).key
     assert plan(replace(WANTED, uid=998), replace(there, keys=None)).key
-
-
-def test_the_home_of_the_same_account_from_before_is_taken_again() -> None:
-    assert plan(WANTED, Observed(above=ROOTS, there=OWN)).account
 
 
 def directory(path: str, uid: int = 0, mode: int = 0o755, gid: int = 0) -> Place:
@@ -138,19 +133,6 @@ def test_what_is_refused(wanted: Wanted, observed: Observed, words: str) -> None
 )
 def test_which_lines_let_the_key_in(line: str, there: bool) -> None:
     assert has_key(line.encode(), KEY) == there
-
-
-@pytest.mark.parametrize(
-    ("path", "top", "inside"),
-    [
-        ("/home/a", "/home", True),
-        ("/home", "/home", True),
-        ("/homes/a", "/home", False),
-        ("/var/home/a", "/home", False),
-    ],
-)
-def test_what_is_below(path: str, top: str, inside: bool) -> None:
-    assert below(path, top) == inside
 
 
 def test_a_key_is_added_and_the_others_stay(tmp_path: Path) -> None:
@@ -266,7 +248,6 @@ def test_a_home_among_peoples_is_not_even_looked_at(monkeypatch: pytest.MonkeyPa
         plan(WANTED, admin.observe(WANTED))
 
 
-@pytest.mark.holds("an account that sshd refuses is not made ready")
 @pytest.mark.parametrize(
     ("settings", "why"),
     [

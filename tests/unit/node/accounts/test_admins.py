@@ -1,7 +1,6 @@
 """The site's declared admins: who is made, who is ended, and what sudo is told."""
 
 import os
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -52,12 +51,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def ran(host: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
-
-    def run(command: Sequence[str], *, what: str) -> str:
-        found.append(" ".join(command))
-        return ""
-
-    monkeypatch.setattr(admins, "run", run)
+    monkeypatch.setattr(admins, "run", lambda command, *, what: found.append(" ".join(command)) or "")
     monkeypatch.setattr(admins, "execute", lambda plan, one: found.append(f"{one.name} {one.key[-5:]}"))
     monkeypatch.setattr(admins, "validate", lambda operations, check: found.append("visudo"))
     monkeypatch.setattr(admins, "write", lambda files: found.append("write"))
@@ -113,7 +107,6 @@ def _keys_file(host: Path, text: str) -> Path:
     return home / ".ssh/authorized_keys"
 
 
-@pytest.mark.holds("a key that is declared is not taken away")
 @pytest.mark.parametrize(
     ("before", "now", "gone_now"),
     [
@@ -148,7 +141,6 @@ def test_a_directory_of_anothers_keeps_its_keys(host: Path) -> None:
     assert file.read_text() == f"{KEY}\n"
 
 
-@pytest.mark.holds("what a former admin has put there stops nothing")
 def test_a_former_admins_link_stops_nothing(host: Path) -> None:
     file = _keys_file(host, "")
     file.unlink()
@@ -159,7 +151,6 @@ def test_a_former_admins_link_stops_nothing(host: Path) -> None:
     assert (list(found.taken), list(found.expiry)) == ([], [("jiwon", ENDED)])
 
 
-@pytest.mark.holds("an admin who became a person is not ended")
 def test_who_is_ended(host: Path) -> None:
     (host / "sudoers").write_text(sudoers([Admin(name, 903, (KEY,)) for name in ("old", "minji", "away")]))
     assert list(look([], PEOPLE).expiry) == [("old", ENDED)], "minji is a person now, away is gone already"

@@ -156,7 +156,6 @@ def test_one_user(observed: dict[str, str | None], user: dict[str, object], oper
     assert again.operations == []
 
 
-@pytest.mark.holds("a GECOS stays for another root")
 def test_a_gecos_stays_on_this_root_and_on_the_next() -> None:
     """provision emptied everybody's; a root that an image brings has nobody in it."""
     plan = run(files(passwd="minji:x:20001:20001:Kim, 김:/home/minji:/bin/bash\n"), USER)
@@ -271,14 +270,11 @@ def test_password_and_memberships_reach_a_new_root_and_are_observed_on_the_old()
     assert own(fallback) == ["restore the recorded password", "join video"]
 
 
-def test_a_group_that_a_root_lacks_is_not_forgotten() -> None:
+def test_a_group_that_a_root_lacks_is_not_forgotten_and_an_orphan_s_hash_is_nobody_s() -> None:
     desired = DesiredState(SETTINGS, {"minji": replace(RECORD, groups=("render",))}, root="/roots/a")
     plan = run(files(), USER, desired=desired)
     assert plan.operations == []
     assert plan.desired.records["minji"].groups == ("render",)
-
-
-def test_an_orphan_shadow_entry_gives_its_hash_to_nobody() -> None:
     plan = run(files(passwd="", shadow=f"minji:{HASH}:1:0:99999:7:::\n"), USER)
     assert HASH not in plan.files["shadow"]
     assert f"minji:*:{TODAY}:" in plan.files["shadow"]
@@ -294,13 +290,10 @@ def test_a_subset_is_merged() -> None:
     assert "junho" not in plan.users
 
 
-def test_wanted_and_absent_at_once() -> None:
+def test_who_is_wanted_and_absent_at_once_or_unknown_is_kept() -> None:
     plan = run(files(), USER, absent=[USER])
     assert plan.users["minji"].status == "conflict"
     assert plan.files == {}
-
-
-def test_unknown_accounts_are_kept_and_reported() -> None:
     plan = run(files(), {"name": "yuna", "uid": 20004})
     assert plan.users["minji"].status == "unknown"
     assert "minji:x:20001" in plan.files["passwd"]

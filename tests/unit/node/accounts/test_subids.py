@@ -47,9 +47,13 @@ def test_table(subuid: str, subgid: str, append_uid: list[str], append_gid: list
     assert (conflict in result.conflicts["minji"]) if conflict else not result.conflicts
 
 
-def test_a_range_that_would_hold_real_ids_is_not_given() -> None:
+def test_ranges_that_are_not_given_and_no_conflict() -> None:
     result = plan("", "", ids=(MINJI + 5,))
     assert "real id" in result.conflicts["minji"]
+    text = "minji:100000:65536\n20001:100000:65536\n"
+    result = plan(text, text)
+    assert not result.conflicts
+    assert any("overlap" in problem for problem in result.problems)
 
 
 @pytest.mark.parametrize(
@@ -70,18 +74,8 @@ def test_bad_lines_are_reported_and_kept(text: str, words: str) -> None:
     assert subids.edited(text, result.append["subuid"], set()).startswith(text)
 
 
-def test_same_owner_twice_is_no_conflict() -> None:
-    text = "minji:100000:65536\n20001:100000:65536\n"
-    result = plan(text, text)
-    assert not result.conflicts
-    assert any("overlap" in problem for problem in result.problems)
-
-
-def test_missing_final_newline() -> None:
+def test_lines_are_added_after_the_last_and_go_only_when_told() -> None:
     assert subids.edited("a:1:2", ["b:3:4"], set()) == "a:1:2\nb:3:4\n"
-
-
-def test_ranges_of_removed_accounts_go_only_when_told() -> None:
     text = "gone:100000:65536\n# gone:1:1\nkept:200000:65536\n"
     result = plan(text, text, drop=[("gone", 20009)])
     assert subids.edited(text, [], result.remove["subuid"]) == "# gone:1:1\nkept:200000:65536\n"
@@ -130,16 +124,13 @@ def ranges(text: str, *users: tuple[str, int], base: int = 2**31, real: tuple[in
     return subids.plan_subids(text, text, users, base=base, size=SIZE, uid_first=20000, real_ids=real)
 
 
-def test_a_range_ends_with_the_last_id() -> None:
+def test_a_range_and_a_line_end_with_the_last_id() -> None:
     """2**32 - 1 is (uid_t) -1: chown(2) takes it for `leave it as it is`."""
     fits = ranges("", ("minji", 20000), base=LAST - SIZE + 1)
     assert fits.append["subuid"] == [f"minji:{LAST - SIZE + 1}:{SIZE}"]
     over = ranges("", ("minji", 20000), base=LAST - SIZE + 2)
     assert over.append == {"subuid": [], "subgid": []}
     assert "goes beyond the last id" in over.conflicts["minji"]
-
-
-def test_a_line_beyond_the_last_id_is_a_problem_and_no_range() -> None:
     (found,) = subids.parse(f"minji:{LAST}:2\n")
     assert found.problem == "is empty or goes beyond the last id"
     (whole,) = subids.parse(f"minji:{LAST - 1}:2\n")

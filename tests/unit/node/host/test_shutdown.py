@@ -11,6 +11,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.host import shutdown
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 
 from gpuadmin.common.records.hosts import Power
+from tests.support.failing import raising
 from tests.support.operations import ask
 
 INFO = 'clientid: 0x1\naddress: "{address}:742"\nstatus: {status}\nname: "Linux NFSv4.2 gpu"\n'
@@ -85,7 +86,6 @@ class Systemd:
         return subprocess.CompletedProcess(command, 0, self.shown if "show" in command else self.units, "")
 
 
-@pytest.mark.holds("what starts again by itself keeps no host from being switched off")
 def test_which_jobs_run() -> None:
     units = (
         "gpuadmin-accounts.service loaded active exited Accounts\n"
@@ -186,10 +186,7 @@ def test_what_keeps_a_host(report: dict[str, Any], options: dict[str, bool], rea
 
 @pytest.mark.holds("a storage host that is mounted refuses when it is asked, too")
 def test_the_operations(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody(*_: object) -> list[str]:
-        raise NodeError("there is no logind")
-
-    monkeypatch.setattr(occupants, "people", nobody)
+    monkeypatch.setattr(occupants, "people", raising(NodeError("there is no logind")))
     monkeypatch.setattr(shutdown, "jobs", lambda run: [])
     monkeypatch.setattr(shutdown, "clients", lambda nfsd: [])
     arguments = {"node": True, "uid_first": 20000, "uid_last": 49999}

@@ -15,6 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
 
 from gpuadmin.common.records.hosts import Newest
+from tests.support.failing import raising
 from tests.support.fake_slurm import slurm
 
 pytestmark = pytest.mark.holds("a look that ends leaves the others what they look at")
@@ -97,10 +98,7 @@ def test_a_node_without_images_has_none(tmp_path: Path) -> None:
 
 
 def test_a_part_that_is_not_known_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def silent(*_: object) -> None:
-        raise NodeError("it is not known who is logged in: no answer")
-
-    monkeypatch.setattr(occupants, "people", silent)
+    monkeypatch.setattr(occupants, "people", raising(NodeError("it is not known who is logged in: no answer")))
     monkeypatch.setattr(occupants, "gpu_users", lambda first: ["minji"])
     monkeypatch.setattr(status, "gpus", lambda: [])
     monkeypatch.setattr(gate, "problems", lambda: ["ssh.service: /dev/nvidia1 can be opened, and is not granted"])

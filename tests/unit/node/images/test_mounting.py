@@ -74,7 +74,6 @@ def tmpfs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.root
 @pytest.mark.usefixtures("tmpfs")
-@pytest.mark.holds("what ends leaves the others what they have mounted")
 def test_a_relay_that_ends_leaves_the_push_the_disk_and_the_store(places: Places) -> None:
     """Each has mounted them for itself, at the same places."""
     settings = ImageSettings(store="storage:/images")

@@ -20,6 +20,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.limits.applying impo
 from ansible_collections.gpuadmin.node.plugins.module_utils.lookup import owner
 
 from gpuadmin.common.records.limits import OwnLimits
+from tests.support.failing import fail_for, raising
 
 GIB = 1 << 30
 SLICE = "user-20001.slice"
@@ -45,6 +46,9 @@ class Host:
         return Places(
             at("state"), at("run"), at("units"), at("control"), at("cgroup"), at("proc"), self.command, PEOPLE.get
         )
+
+    def apply(self, wanted: Wanted | None = WANTED, *, check: bool = False) -> applying.Outcome:
+        return applying.apply(self.places, wanted, check=check, given=True)
 
     def cgroup(self, unit: str) -> Path:
         if unit == "cron.service" and (self.root / "cgroup/system.slice" / unit).exists():
@@ -107,13 +111,8 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     return found
 
 
-@pytest.mark.holds(
-    "what the kernel has counts, not what systemd says",
-    "systemd reads the limits that were written",
-    "what was told for this once hides nothing that is said later",
-)
 def test_what_runs_is_limited_at_once(host: Host) -> None:
-    outcome = applying.apply(host.places, WANTED, given=True)
+    outcome = host.apply()
     assert outcome.problems == []
     assert host.read(SLICE) == (str(4 * GIB), "100", "100")
     kept = (8 * GIB // 20 + 65535) // 65536 * 65536
@@ -123,62 +122,49 @@ def test_what_runs_is_limited_at_once(host: Host) -> None:
     assert all(path.is_relative_to(host.root / "units") for path in host.drop_ins), "and systemd knows that"
 
 
-@pytest.mark.holds("the admin is not limited with the others")
 def test_the_admin_is_not_limited_whatever_is_said_of_them(host: Host) -> None:
     admin = host.cgroup("user-1000.slice")
     admin.mkdir()
     for name in ("memory.max", "pids.max"):
         (admin / name).write_text("max")
     people = [OwnLimits(["gpuadmin"], memory="1G", tasks="100")]
-    assert applying.apply(host.places, replace(WANTED, people=people), given=True).problems == []
+    assert host.apply(replace(WANTED, people=people)).problems == []
     assert host.read("user-1000.slice") == ("max", "max", "1000")
 
 
-@pytest.mark.holds("limits are applied by one at a time")
 def test_limits_are_applied_by_one_at_a_time(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(applying, "flocked", partial(flocked, seconds=0.1))
     with flocked(str(host.root / "run/locks/limits")), pytest.raises(NodeError, match="has been held for"):
-        applying.apply(host.places, WANTED, given=True)
+        host.apply()
     assert host.calls == []
 
 
 def test_what_a_power_cut_interrupts_a_boot_goes_on_with(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cut(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(applying, "apply", cut)
+        patch.setattr(applying, "apply", raising(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             operations.apply_limits(document(host, enabled=True), False, host.places)
     assert applying.main(host.places) == 0
     assert host.read(SLICE)[1] == "100"
 
 
-@pytest.mark.holds("limits that a killed run has written are read by the next one")
 @pytest.mark.parametrize("less", [False, True])
 def test_what_was_written_and_not_read_is_read_by_the_next_run(
     host: Host, monkeypatch: pytest.MonkeyPatch, less: bool
 ) -> None:  # fmt: skip
     """Nothing differs any more then, and systemd goes on with what it knows: somebody who logs in has other limits."""
     first, then = (WANTED, None) if less else (None, WANTED)
-    applying.apply(host.places, first, given=True)
-    real = host.command
-
-    def command(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-        if argv[1] == "daemon-reload":
-            raise KeyboardInterrupt
-        return real(argv)
-
+    host.apply(first)
     with monkeypatch.context() as patched:
-        patched.setattr(host, "command", command)
+        fail_for(patched, host, "command", lambda argv: argv[1] == "daemon-reload", KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt):
-            applying.apply(host.places, then, given=True)
-    said = applying.apply(host.places, then, check=True, given=True).done
-    assert applying.apply(host.places, then, given=True).done == said != []
+            host.apply(then)
+    said = host.apply(then, check=True).done
+    assert host.apply(then).done == said != []
     assert host.read(SLICE)[1] == ("max" if less else "100")
     assert sorted(host.drop_ins) == sorted((host.root / "units").rglob("*.conf"))
     host.calls.clear()
-    assert applying.apply(host.places, then, given=True).done == []
+    assert host.apply(then).done == []
 
 
 def test_jobs_of_cron_count_with_what_people_run(host: Host) -> None:
@@ -188,16 +174,16 @@ def test_jobs_of_cron_count_with_what_people_run(host: Host) -> None:
     for name in ("memory.max", "pids.max"):
         (before / name).write_text("max")
     said = "cron.service: is restarted, so that its jobs count in another slice"
-    assert said in applying.apply(host.places, WANTED, given=True, check=True).done
+    assert said in host.apply(check=True).done
     assert not any("try-restart" in call for call in host.calls)
-    assert said in applying.apply(host.places, WANTED, given=True).done
+    assert said in host.apply().done
     assert ("systemctl", "try-restart", "cron.service") in host.calls
     stays = "cron.service: a job of it is running, so this takes effect at its next start"
-    assert stays in applying.apply(host.places, WANTED, given=True).done
+    assert stays in host.apply().done
     before.rename(after)
     host.calls.clear()
-    assert said not in applying.apply(host.places, WANTED, given=True).done
-    assert said in applying.apply(host.places, None, given=True).done, "and back, where nothing is limited any more"
+    assert said not in host.apply().done
+    assert said in host.apply(None).done, "and back, where nothing is limited any more"
 
 
 def _may_raise() -> bool:
@@ -216,70 +202,69 @@ def test_sessions_that_sshd_starts_from_now_on_have_their_tasks(host: Host, unit
     with subprocess.Popen(["sleep", "60"]) as sshd:
         host.sshd = sshd.pid
         before, mine = (resource.prlimit(pid, resource.RLIMIT_NPROC) for pid in (sshd.pid, 0))
-        applying.apply(host.places, WANTED, check=True, given=True)
+        host.apply(check=True)
         assert resource.prlimit(sshd.pid, resource.RLIMIT_NPROC) == before
-        applying.apply(host.places, WANTED, given=True)
+        host.apply()
         assert resource.prlimit(sshd.pid, resource.RLIMIT_NPROC) == (100, 100)
-        applying.apply(host.places, None, given=True)
+        host.apply(None)
         after = resource.prlimit(sshd.pid, resource.RLIMIT_NPROC)
         assert after == ((63000, 63000) if _may_raise() else (100, 100))
         sshd.kill()
-    applying.apply(host.places, WANTED, given=True)
+    host.apply()
     host.sshd = 0
-    applying.apply(host.places, WANTED, given=True)
+    host.apply()
     assert resource.prlimit(0, resource.RLIMIT_NPROC) == mine
 
 
 def test_a_second_run_does_nothing(host: Host) -> None:
-    applying.apply(host.places, WANTED, given=True)
+    host.apply()
     host.calls.clear()
-    assert applying.apply(host.places, WANTED, given=True).done == []
+    assert host.apply().done == []
     assert {call[1] for call in host.calls} == {"show"}
 
 
 def test_a_check_says_what_the_run_does_and_changes_nothing(host: Host) -> None:
     before = sorted(path for path in host.root.rglob("*"))
-    said = applying.apply(host.places, WANTED, check=True, given=True).done
+    said = host.apply(check=True).done
     assert sorted(path for path in host.root.rglob("*")) == before
-    assert applying.apply(host.places, WANTED, given=True).done == said
+    assert host.apply().done == said
     assert {"limits.memory: unlimited -> 4G", "limits.tasks: unlimited -> 100"} <= set(said)
     assert "=" not in "".join(said), "systemd's words"
 
 
 def test_who_takes_more_already_is_named(host: Host) -> None:
     less = replace(WANTED, memory="2G")
-    (line,) = [one for one in applying.apply(host.places, less, check=True, given=True).done if " uses " in one]
+    (line,) = [one for one in host.apply(less, check=True).done if " uses " in one]
     assert "uses 3.2 GB of memory and may use 2.1 GB" in line
     assert "20001" in line
 
 
-@pytest.mark.holds("a limit that is not in force is told")
 def test_what_systemd_only_says_is_a_problem(host: Host) -> None:
     host.deaf = True
-    outcome = applying.apply(host.places, WANTED, given=True)
+    outcome = host.apply()
     assert f"{SLICE}: memory 4G, tasks 100, processor_weight 100 is not in force" in outcome.problems
 
 
 def test_what_was_lost_is_brought_back(host: Host) -> None:
-    applying.apply(host.places, WANTED, given=True)
+    host.apply()
     (host.cgroup(SLICE) / "pids.max").write_text("max")
-    said = applying.apply(host.places, WANTED, check=True, given=True).done
+    said = host.apply(check=True).done
     assert said == [f"{SLICE}: tasks 100"]
-    assert len(applying.apply(host.places, WANTED, given=True).done) == 1
+    assert len(host.apply().done) == 1
     assert host.read(SLICE)[1] == "100"
 
 
 def test_limits_of_certain_people(host: Host) -> None:
     people = [OwnLimits(["minji", "nobody-yet"], tasks="200"), OwnLimits(["minji"], memory="1G")]
-    applying.apply(host.places, replace(WANTED, people=people), given=True)
+    host.apply(replace(WANTED, people=people))
     assert host.read(SLICE)[:2] == (str(GIB), "200")
     # somebody who has them no more is as everybody again
-    assert applying.apply(host.places, WANTED, given=True, check=True).done == [
+    assert host.apply(check=True).done == [
         f"limits of {owner(20001)}: memory: 1G -> 4G, tasks: 200 -> 100",
         # nobody may have 200 any more, and sessions without logind, and jobs, have what the most may have
         "limits of jobs and sessions in 13 services: as for one person",
     ]
-    applying.apply(host.places, WANTED, given=True)
+    host.apply()
     assert host.read(SLICE)[:2] == (str(4 * GIB), "100")
 
 
@@ -287,7 +272,7 @@ def test_what_an_admin_sets_by_hand_stays(host: Host) -> None:
     by_hand = host.root / "control" / f"{SLICE}.d" / "50-MemoryMax.conf"
     by_hand.parent.mkdir(parents=True)
     by_hand.write_text(f"[Slice]\nMemoryMax={GIB}\n")
-    applying.apply(host.places, WANTED, given=True)
+    host.apply()
     assert host.read(SLICE)[0] == str(GIB)
     assert by_hand.exists()
 
@@ -304,7 +289,6 @@ def test_without_limits_nothing_is_left(host: Host) -> None:
     assert operations.apply_limits(document(host, enabled=False), False, host.places).operations == []
 
 
-@pytest.mark.holds("a check records no limits")
 def test_a_check_of_the_operation_writes_nothing(host: Host) -> None:
     said = operations.apply_limits(document(host, enabled=True), True, host.places)
     assert list((host.root / "state").iterdir()) == []
@@ -353,7 +337,6 @@ def second_slice(host: Host) -> str:
     return other
 
 
-@pytest.mark.holds("a limit that is refused keeps nobody else from theirs")
 def test_who_cannot_be_limited_keeps_nobody_else_from_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its number the slice that systemd refuses comes first."""
     other = second_slice(host)
@@ -365,7 +348,7 @@ def test_who_cannot_be_limited_keeps_nobody_else_from_it(host: Host, monkeypatch
         return real(argv)
 
     monkeypatch.setattr(host, "command", command)
-    outcome = applying.apply(host.places, WANTED, given=True)
+    outcome = host.apply()
     assert host.read(other) == (str(4 * GIB), "100", "100")
     (problem,) = outcome.problems
     assert problem.startswith(f"{SLICE}: memory 4G")
@@ -375,21 +358,15 @@ def test_who_cannot_be_limited_keeps_nobody_else_from_it(host: Host, monkeypatch
     assert list((host.root / "control").rglob("*.conf")) == [], "nothing stays that would hide what comes later"
 
 
-@pytest.mark.holds("a run that is killed leaves no limit that hides a later one")
 def test_whoever_is_killed_leaves_nothing_that_hides_what_comes_later(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     other = second_slice(host)
-    real = host.command
-
-    def command(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-        if argv[1] == "set-property" and argv[3] == other:
-            raise KeyboardInterrupt
-        return real(argv)
-
-    monkeypatch.setattr(host, "command", command)
+    fail_for(
+        monkeypatch, host, "command", lambda argv: argv[1] == "set-property" and argv[3] == other, KeyboardInterrupt()
+    )
     with pytest.raises(KeyboardInterrupt):
-        applying.apply(host.places, WANTED, given=True)
+        host.apply()
     assert any(argv[1:4] == ("set-property", "--runtime", SLICE) for argv in host.calls)
     assert list((host.root / "control").rglob("*.conf")) == []
 

@@ -20,6 +20,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts impor
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import OF_PEOPLE
 
+from tests.support.failing import fail_for
 from tests.support.people_disk import MINJI, Disk, as_minji, disk
 from tests.support.storage import run
 
@@ -55,6 +56,17 @@ class Docker:
     def group(self, name: str = "minji") -> qgroups.Group | None:
         return amounts.group_of(str(self.data / name))
 
+    def own_group(self, name: str) -> str:
+        """The name of the group of somebody's place."""
+        top = btrfs.inspect(str(self.data / name))
+        assert top is not None
+        return qgroups.own_group(top.id)
+
+    def most(self, name: str = "minji") -> int | None:
+        found = self.group(name)
+        assert found is not None
+        return found.most
+
     def write(self, path: Path, megabytes: int, uid: int = MINJI) -> bool:
         who = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
         command = ("dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"count={megabytes}", "conv=fsync", "status=none")
@@ -68,6 +80,15 @@ def _run(*command: str) -> bool:
 @pytest.fixture
 def docker(disk: Disk) -> Docker:
     return Docker(disk)
+
+
+@pytest.fixture
+def minji(docker: Docker) -> Path:
+    """Her place, which is held to the amount of all."""
+    docker.hold()
+    place = docker.place()
+    docker.again()
+    return place
 
 
 def test_somebody_is_stopped_at_their_amount_and_nobody_else(docker: Docker) -> None:
@@ -86,16 +107,10 @@ def test_somebody_is_stopped_at_their_amount_and_nobody_else(docker: Docker) -> 
     assert as_minji("rm", str(minji / "image")).returncode == 0
     run("btrfs", "filesystem", "sync", docker.disk.top)
     assert docker.write(minji / "again", 20)
-    found = docker.group()
-    assert found is not None
-    assert found.most == 100 * MB
+    assert docker.most() == 100 * MB
 
 
-@pytest.mark.holds("a subvolume that somebody makes is not a way around their amount")
-def test_a_subvolume_of_their_own_is_no_way_around_it(docker: Docker) -> None:
-    docker.hold()
-    minji = docker.place()
-    docker.again()
+def test_a_subvolume_of_their_own_is_no_way_around_it(docker: Docker, minji: Path) -> None:
     assert as_minji("btrfs", "subvolume", "create", str(minji / "own")).returncode == 0
     assert docker.write(minji / "own/before", 90), "until the timer's next minute"
     assert "1 subvolume counted differently" in docker.again().done[0]
@@ -104,20 +119,16 @@ def test_a_subvolume_of_their_own_is_no_way_around_it(docker: Docker) -> None:
     assert not docker.write(minji / "beside", 20)
 
 
-@pytest.mark.holds("nobody's subvolume counts as somebody else's")
 def test_nobody_fills_the_amount_of_another(docker: Docker) -> None:
     docker.hold()
     docker.place()
     jiho = docker.place("jiho", 20002)
     docker.again()
-    top = btrfs.inspect(str(jiho))
-    assert top is not None
-    create = ("btrfs", "subvolume", "create", "-i", qgroups.own_group(top.id))
+    create = ("btrfs", "subvolume", "create", "-i", docker.own_group("jiho"))
     assert as_minji(*create, str(docker.data / "minji/trap")).returncode == 0
     assert docker.write(docker.data / "minji/trap/file", 60)
     docker.again()
-    found = docker.group("jiho")
-    assert found is not None
+    assert (found := docker.group("jiho")) is not None
     assert found.used < MB
     assert docker.write(jiho / "image", 60, 20002)
 
@@ -126,13 +137,11 @@ def test_an_amount_that_another_has_used_up_is_given_back(docker: Docker) -> Non
     docker.hold()
     minji, jiho = docker.place(), docker.place("jiho", 20002)
     docker.again()
-    top = btrfs.inspect(str(jiho))
-    assert top is not None
-    create = ("btrfs", "subvolume", "create", "-i", qgroups.own_group(top.id))
+    create = ("btrfs", "subvolume", "create", "-i", docker.own_group("jiho"))
     assert as_minji(*create, str(minji / "trap")).returncode == 0
     assert not docker.write(minji / "trap/file", 110), "all that jiho may have"
     # to the last byte: how much a write that is refused leaves over is btrfs's own
-    run("btrfs", "qgroup", "limit", str(MB), qgroups.own_group(top.id), docker.disk.top)
+    run("btrfs", "qgroup", "limit", str(MB), docker.own_group("jiho"), docker.disk.top)
     assert not docker.write(jiho / "image", 1, 20002)
     held = docker.again()
     assert f"{jiho}: 1 subvolume of minji no longer counted as jiho's" in held.done
@@ -142,17 +151,12 @@ def test_an_amount_that_another_has_used_up_is_given_back(docker: Docker) -> Non
 
 
 @pytest.mark.holds("groups are changed where no limit holds")
-def test_an_amount_that_is_used_up_is_changed_and_ended(docker: Docker) -> None:
-    docker.hold()
-    minji = docker.place()
-    docker.again()
+def test_an_amount_that_is_used_up_is_changed_and_ended(docker: Docker, minji: Path) -> None:
     assert not docker.write(minji / "image", 110)
     docker.disk.fill()
     for amount in ("20M", "150M"):
         assert docker.hold(amount).problems == []
-        found = docker.group()
-        assert found is not None
-        assert found.most == int(amount[:-1]) * MB
+        assert docker.most() == int(amount[:-1]) * MB
     held = docker.hold("unlimited")
     assert (held.problems, qgroups.own_groups(docker.disk.uuid)) == ([], [])
 
@@ -167,7 +171,6 @@ def test_a_subvolume_that_is_gone_when_it_is_opened_does_not_count(
     assert list(room.below(str(tmp_path))) == [(301, 0)]
 
 
-@pytest.mark.holds("who has ever more subvolumes holds up nobody")
 def test_who_has_ever_more_subvolumes_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     def below(path: str) -> Iterator[tuple[int, int]]:
         yield from ((301, 5), (302, 5), (303, 5))
@@ -191,17 +194,12 @@ def test_whoever_has_just_got_a_place_is_held_at_once(docker: Docker) -> None:
     assert not docker.write(docker.data / "minji/image", 110)
 
 
-def test_a_check_says_what_a_run_does_and_a_second_run_does_nothing(docker: Docker) -> None:
-    docker.hold()
-    docker.place()
-    docker.again()
+def test_a_check_says_what_a_run_does_and_a_second_run_does_nothing(docker: Docker, minji: Path) -> None:
     docker.write(docker.data / "minji/image", 80)
     run("btrfs", "filesystem", "sync", docker.disk.top)
     narrow = OwnAmounts(["minji"], docker="50M")
     said = docker.hold("100M", narrow, check=True).done
-    before = docker.group()
-    assert before is not None
-    assert before.most == 100 * MB
+    assert docker.most() == 100 * MB
     assert amounts.load(docker.places.state) == docker.wanted()
     assert docker.hold("100M", narrow).done == said
     assert said[0] == f"{docker.data}: a person's Docker data may have 100.0 MB; minji: 50.0 MB"
@@ -209,18 +207,11 @@ def test_a_check_says_what_a_run_does_and_a_second_run_does_nothing(docker: Dock
     assert docker.hold("100M", narrow).done == docker.hold("100M", narrow, check=True).done == []
 
 
-def test_what_somebody_took_away_by_hand_is_told_and_put_back(docker: Docker) -> None:
-    docker.hold()
-    docker.place()
-    docker.again()
-    top = btrfs.inspect(str(docker.data / "minji"))
-    assert top is not None
-    run("btrfs", "qgroup", "limit", "none", qgroups.own_group(top.id), docker.disk.top)
+def test_what_somebody_took_away_by_hand_is_told_and_put_back(docker: Docker, minji: Path) -> None:
+    run("btrfs", "qgroup", "limit", "none", docker.own_group("minji"), docker.disk.top)
     assert "minji may have 100.0 MB" in str(docker.hold(check=True).done)
     docker.hold()
-    found = docker.group()
-    assert found is not None
-    assert found.most == 100 * MB
+    assert docker.most() == 100 * MB
 
 
 @pytest.fixture
@@ -257,10 +248,7 @@ def test_without_the_setting_nothing_is_left(docker: Docker) -> None:
     assert docker.disk.group.most is not None, "what is kept for root stays"
 
 
-def test_the_group_of_who_has_gone_goes(docker: Docker) -> None:
-    docker.hold()
-    docker.place()
-    docker.again()
+def test_the_group_of_who_has_gone_goes(docker: Docker, minji: Path) -> None:
     run("btrfs", "subvolume", "delete", "--commit-after", docker.data / "minji")
     run("btrfs", "subvolume", "sync", docker.disk.top)
     held = docker.again()
@@ -315,17 +303,13 @@ def test_off_btrfs_people_are_told(tmp_path: Path) -> None:
     assert [one.name for one in data.iterdir()] == ["minji"]
 
 
-@pytest.mark.holds("an amount that fails keeps nobody else from theirs")
-@pytest.mark.holds("an amount that the kernel does not have is told")
 def test_what_fails_for_one_is_told_and_holds_for_the_others(docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
     docker.hold()
     docker.place()
     docker.place("jiho", 20002)
     docker.place("sua", 20003)
     limit = qgroups.limit
-    minji, jiho = (
-        qgroups.own_group(found.id) for name in ("minji", "jiho") if (found := btrfs.inspect(f"{docker.data}/{name}"))
-    )
+    minji, jiho = docker.own_group("minji"), docker.own_group("jiho")
 
     def odd(path: str, most: int, name: str = qgroups.GROUP) -> None:
         if name == jiho:
@@ -339,31 +323,15 @@ def test_what_fails_for_one_is_told_and_holds_for_the_others(docker: Docker, mon
         f"{docker.data}/jiho: the amount is not in force: Input/output error",
         f"{docker.data}/minji: the amount of 100.0 MB is not in force",
     ]
-    found = docker.group("sua")
-    assert found is not None
-    assert found.most == 100 * MB
+    assert docker.most("sua") == 100 * MB
 
 
-@pytest.mark.holds("a place that cannot be looked at keeps nobody else from theirs")
-@pytest.mark.holds("whose place cannot be looked at keeps their amount")
-def test_who_cannot_be_looked_at_keeps_their_amount(docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
-    docker.hold()
-    docker.place()
-    docker.again()
+def test_who_cannot_be_looked_at_keeps_the_amount(docker: Docker, minji: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docker.place("sua", 20003)
-    below = room.below
-
-    def odd(path: str) -> Iterator[tuple[int, int]]:
-        if path.endswith("minji"):
-            raise OSError(5, "Input/output error")
-        return below(path)
-
-    monkeypatch.setattr(room, "below", odd)
+    fail_for(monkeypatch, room, "below", lambda path: path.endswith("minji"), OSError(5, "Input/output error"))
     assert "Input/output error" in docker.again().problems[0]
     for name in ("minji", "sua"):
-        found = docker.group(name)
-        assert found is not None
-        assert found.most == 100 * MB
+        assert docker.most(name) == 100 * MB
 
 
 @pytest.mark.holds("amounts that fail do not deny what was done to accounts")

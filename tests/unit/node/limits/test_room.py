@@ -17,6 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import operations, room
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Places, Rooms
 
+from tests.support.failing import raising
 from tests.support.people_disk import Disk, as_minji, disk
 from tests.support.storage import JIHO, SECOND, Storage, run
 from tests.support.storage import MINJI as SUN
@@ -54,7 +55,6 @@ def test_root_writes_and_deletes_where_people_have_filled_all(disk: Disk) -> Non
     assert disk.write(disk.local / "again", 20)
 
 
-@pytest.mark.holds("the reserve is more than what btrfs gives out at once")
 @pytest.mark.parametrize(
     ("asked", "whole", "kept"),
     [("5%", 8 << 30, 1.0), ("1M", 1 << 40, 1.25), ("5%", 1 << 40, 51.2), ("100%", 8 << 30, 4.0)],
@@ -119,7 +119,6 @@ def test_homes_are_wiped_where_people_have_filled_all(disk: Disk) -> None:
     assert storage.backup(SECOND).homes.keys() == {"minji"}
 
 
-@pytest.mark.holds("a subvolume that somebody makes is not a way around the limit")
 def test_a_subvolume_of_somebodys_own_counts_as_well(disk: Disk) -> None:
     disk.keep()
     assert as_minji("btrfs", "subvolume", "create", str(disk.local / "mine")).returncode == 0
@@ -159,9 +158,7 @@ def test_what_people_have_filled_is_given_up(disk: Disk) -> None:
     assert sorted(one.name for one in disk.local.iterdir() if one.name.startswith(".")) == [".docker"]
 
 
-@pytest.mark.holds(
-    "what a person has put there is not root's", "a limit that may not be changed later is set all the same"
-)
+@pytest.mark.holds("what a person has put there is not root's")
 def test_whoever_takes_the_name_of_root_s_subvolume_is_told(disk: Disk) -> None:
     mine = disk.local / qgroups.DESK
     assert as_minji("btrfs", "subvolume", "create", str(mine)).returncode == 0
@@ -177,7 +174,6 @@ def test_whoever_takes_the_name_of_root_s_subvolume_is_told(disk: Disk) -> None:
     assert disk.keep(check=True).done == []
 
 
-@pytest.mark.holds("what root keeps below people's directories is not theirs")
 def test_a_subvolume_of_root_s_does_not_count(disk: Disk) -> None:
     disk.keep()
     run("btrfs", "subvolume", "create", disk.local / "kept")
@@ -188,7 +184,6 @@ def test_a_subvolume_of_root_s_does_not_count(disk: Disk) -> None:
     assert [one is not None and one.id in members for one in found] == [False, True]
 
 
-@pytest.mark.holds("people with ever more subvolumes hold up nobody")
 def test_people_with_ever_more_subvolumes_hold_up_nobody(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     joined: list[int] = []
 
@@ -205,7 +200,6 @@ def test_people_with_ever_more_subvolumes_hold_up_nobody(disk: Disk, monkeypatch
     assert (999001 in joined, 999002 in joined) == (True, False)
 
 
-@pytest.mark.holds("a disk without any room has a limit all the same")
 def test_a_disk_without_any_room_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "_free", lambda path: (100 << 30, 0))
     monkeypatch.setattr(qgroups, "group", lambda uuid: qgroups.Group(5 * MIB, 0, None))
@@ -224,17 +218,13 @@ def test_quotas_of_another_kind_are_somebody_else_s(tmp_path: Path, monkeypatch:
 
 @pytest.mark.holds("a subvolume that stays in a group is told")
 def test_a_subvolume_that_stays_in_a_group_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(command: object) -> str:
-        raise NodeError("Input/output error")
-
-    monkeypatch.setattr(qgroups, "run", refused)
+    monkeypatch.setattr(qgroups, "run", raising(NodeError("Input/output error")))
     monkeypatch.setattr(qgroups, "all_members", lambda path: {qgroups.GROUP: {300}})
     qgroups.part("/local", [301])
     with pytest.raises(NodeError, match="Input/output error"):
         qgroups.part("/local", [300])
 
 
-@pytest.mark.holds("no limit is computed from what btrfs has not counted")
 def test_no_limit_is_made_of_half_a_count(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qgroups, "counted", lambda _: False)
     monkeypatch.setattr(room, "COUNTING", 0.0)
@@ -250,7 +240,6 @@ def test_no_limit_is_made_of_half_a_count(disk: Disk, monkeypatch: pytest.Monkey
     assert disk.group.most is not None
 
 
-@pytest.mark.holds("no limit is computed while what has joined is counted")
 def test_no_limit_is_made_while_what_has_joined_is_counted(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = iter([True, False])
     limited: list[str] = []
@@ -260,7 +249,6 @@ def test_no_limit_is_made_while_what_has_joined_is_counted(disk: Disk, monkeypat
     assert limited == []
 
 
-@pytest.mark.holds("a limit that the kernel does not have is told")
 def test_a_limit_that_is_not_in_force_is_a_failure(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(qgroups, "limit", lambda *_: None)
     (problem,) = disk.keep().problems
@@ -294,13 +282,9 @@ def test_what_is_turned_off_meanwhile_stays_off(disk: Disk, monkeypatch: pytest.
     assert not qgroups.enabled(disk.uuid)
 
 
-@pytest.mark.holds("what is turned on is known as ours, whenever the power goes")
 def test_what_is_turned_on_is_known_as_ours(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cut(path: str) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(qgroups, "enable", cut)
+        patch.setattr(qgroups, "enable", raising(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             disk.keep()
     run("btrfs", "quota", "enable", disk.top)  # as if it had come to that
@@ -309,16 +293,11 @@ def test_what_is_turned_on_is_known_as_ours(disk: Disk, monkeypatch: pytest.Monk
     assert not qgroups.enabled(disk.uuid)
 
 
-@pytest.mark.holds("a disk that no room can be kept on keeps no other from it")
 def test_a_disk_that_no_room_can_be_kept_on_is_told(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(path: str) -> None:
-        raise NodeError("btrfs: command not found")
-
-    monkeypatch.setattr(qgroups, "enable", refused)
+    monkeypatch.setattr(qgroups, "enable", raising(NodeError("btrfs: command not found")))
     assert disk.keep().problems == [f"{disk.local}: no room is kept for root: btrfs: command not found"]
 
 
-@pytest.mark.holds("quotas that were there before stay")
 def test_somebody_elses_quotas_stay(disk: Disk) -> None:
     run("btrfs", "quota", "enable", disk.top)
     disk.keep()
@@ -327,9 +306,6 @@ def test_somebody_elses_quotas_stay(disk: Disk) -> None:
     assert qgroups.group(disk.uuid) is None
 
 
-@pytest.mark.holds(
-    "what is on another host is not this one's to keep room on", "nothing is mounted only because it is looked at"
-)
 @pytest.mark.parametrize(
     ("fstype", "free", "words"),
     [

@@ -38,7 +38,6 @@ def test_nobody_else_is_asked_about(arguments: list[str], capsys: pytest.Capture
     assert "usage: gpuadmin-me" in capsys.readouterr().err
 
 
-@pytest.mark.holds("root looks at nobody's home as if it were theirs")
 def test_root_is_sent_to_the_controller(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

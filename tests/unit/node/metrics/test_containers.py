@@ -53,18 +53,17 @@ def listed(**names: str) -> list[dict[str, Any]]:
     return [{"Id": ident, "Names": [f"/{name}"]} for name, ident in names.items()]
 
 
-def test_a_name_is_asked_for_once() -> None:
+def test_a_name_is_asked_for_once_and_only_of_its_persons_daemon() -> None:
     daemons = Daemons({1001: listed(train=ONE)})
     assert daemons.name(process()) == ["train"]
     daemons.now += 1000
     assert daemons.name(process()) == ["train"]
     assert len(daemons.asked) == 1
-
-
-def test_a_daemon_that_does_not_run_is_not_asked() -> None:
     daemons = Daemons({})
     assert daemons.name(process()) == [ONE[:12]]
     assert daemons.asked == []
+    daemons = Daemons({1001: listed(mine=ONE), 1002: listed(evil=ONE)})
+    assert daemons.name(process(1001), process(1002)) == ["mine", "evil"]
 
 
 @pytest.mark.parametrize(
@@ -79,11 +78,6 @@ def test_a_daemon_that_does_not_run_is_not_asked() -> None:
 def test_what_is_no_name_is_the_beginning_of_the_id(answer: Any) -> None:
     daemons = Daemons({1001: answer if answer is not None else (lambda _: None)})
     assert daemons.name(process()) == [ONE[:12]]
-
-
-def test_one_persons_daemon_names_nothing_of_anothers() -> None:
-    daemons = Daemons({1001: listed(mine=ONE), 1002: listed(evil=ONE)})
-    assert daemons.name(process(1001), process(1002)) == ["mine", "evil"]
 
 
 def test_who_does_not_answer_is_asked_ever_more_rarely_and_named() -> None:

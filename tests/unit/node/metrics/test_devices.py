@@ -24,7 +24,6 @@ HOLDER = (
 MOUNTS = "30 1 0:5 / /dev rw - devtmpfs udev rw\n"
 
 
-@pytest.mark.holds("our own sampler holds no GPU")
 def test_our_sampler_holds_no_gpu(tmp_path: Path) -> None:
     host = Host(tmp_path)
     for pid, unit in ((7, package.SAMPLER), (8, f"x-{package.SAMPLER}")):
@@ -161,8 +160,11 @@ def test_it_is_seen_when_it_is_let_go(dev: Path, tmp_path: Path) -> None:
     assert pid not in scanner.held
 
 
-def scanner_of(host: Host) -> Scanner:
-    return Scanner(host.owners(), str(host.proc))
+def scan(host: Host, rounds: int = 2) -> Scanner:
+    scanner = Scanner(host.owners(), str(host.proc))
+    for _ in range(rounds):
+        scanner.step(DEVICES, 10)
+    return scanner
 
 
 DEVICES = {5: [("0:5", ("gpu", 0))]}
@@ -179,18 +181,14 @@ def test_no_file_system_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return real(path, *given, **others)
 
     monkeypatch.setattr(os, "stat", stat)
-    scanner = scanner_of(host)
-    for _ in range(3):
-        scanner.step(DEVICES, 10)
+    scanner = scan(host, 3)
     assert scanner.held == {7: {("gpu", 0)}}
 
 
 def test_the_same_inode_of_another_file_system_is_none(tmp_path: Path) -> None:
     host = Host(tmp_path)
     host.process(7, 1001, files={3: ("/tmp/x", 5, 40)}, mounts=MOUNTS + "40 1 8:1 / /tmp rw - ext4 x rw\n")
-    scanner = scanner_of(host)
-    for _ in range(2):
-        scanner.step(DEVICES, 10)
+    scanner = scan(host)
     assert scanner.held == {}
 
 
@@ -207,9 +205,7 @@ def test_who_has_very_many_files_or_processes_costs_themselves_alone(
     host.process(20, 100005, files=card, mounts=MOUNTS)  # one in alice's container is one of hers
     host.process(30, 1002, files=card, mounts=MOUNTS)
     host.process(31, 1003, files=dict.fromkeys(range(9), ("/x", 1, 30)), mounts=MOUNTS)
-    scanner = scanner_of(host)
-    for _ in range(3):
-        scanner.step(DEVICES, 10)
+    scanner = scan(host, 3)
     assert len(scanner._round()) == 5, "three of alice's, one of each other"
     assert 30 in scanner.held
     assert len([pid for pid in scanner.held if pid < 30]) == 3
@@ -217,20 +213,16 @@ def test_who_has_very_many_files_or_processes_costs_themselves_alone(
 
 
 @pytest.mark.root
-@pytest.mark.holds("nobody hides behind processes with smaller numbers")
 def test_who_has_very_many_processes_is_looked_at_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "MOST_PROCESSES", 3)
     host = Host(tmp_path)
     for pid in range(10, 20):
         host.process(pid, 1001, files={3: ("/dev/nvidia0", 5, 30)} if pid == 19 else {}, mounts=MOUNTS)
-    scanner = scanner_of(host)
-    for _ in range(6):
-        scanner.step(DEVICES, 10)
+    scanner = scan(host, 6)
     assert (set(scanner.held), scanner.incomplete) == ({19}, {1001})
 
 
 @pytest.mark.root
-@pytest.mark.holds("the kernel's own threads are nobody's share of a round")
 def test_the_kernel_s_threads_hide_none_of_root_s_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large machine has thousands; what root runs comes after them."""
     monkeypatch.setattr(package, "MOST_PROCESSES", 3)
@@ -238,9 +230,7 @@ def test_the_kernel_s_threads_hide_none_of_root_s_processes(tmp_path: Path, monk
     for pid in range(2, 20):
         host.process(pid, 0, program=None)
     host.process(30, 0, files={3: ("/dev/nvidia0", 5, 30)}, mounts=MOUNTS)
-    scanner = scanner_of(host)
-    for _ in range(3):
-        scanner.step(DEVICES, 10)
+    scanner = scan(host, 3)
     assert (set(scanner.held), scanner.incomplete) == ({30}, frozenset())
 
 
@@ -249,9 +239,7 @@ def test_a_name_counts_only_where_the_kernel_says_no_inode(tmp_path: Path) -> No
     host = Host(tmp_path)
     host.process(7, 1001, files={3: ("/dev/nvidia0", 77, 30)}, mounts=MOUNTS)
     host.process(8, 1001, files={3: ("/dev/nvidia0", 0, 30)}, mounts=MOUNTS)
-    scanner = scanner_of(host)
-    for _ in range(2):
-        scanner.step(DEVICES, 10)
+    scanner = scan(host)
     assert scanner.held == {8: {("gpu", 0)}}
 
 
@@ -263,9 +251,7 @@ def test_who_has_very_many_files_in_all_is_looked_at_in_part(tmp_path: Path, mon
     for pid in range(10, 20):
         host.process(pid, 1001, files=dict.fromkeys(range(5), ("/x", 1, 30)))
     host.process(30, 1002, files={3: ("/dev/nvidia0", 5, 30)}, mounts=MOUNTS)
-    scanner = scanner_of(host)
-    for _ in range(2):
-        scanner.step(DEVICES, 10)
+    scanner = scan(host)
     assert scanner.incomplete == {1001}
     assert scanner.held == {30: {("gpu", 0)}}
     assert scanner._files == {}, "the next round begins with nothing"
@@ -308,9 +294,7 @@ def test_nothing_of_a_process_ends_a_round(
     (host.proc / "7/fdinfo/3").write_bytes(info)
     (host.proc / "7/mountinfo").write_bytes(mounts)
     host.process(8, 1002, files={3: ("/dev/nvidia0", 5, 30)}, mounts=MOUNTS)
-    scanner = scanner_of(host)
-    for _ in range(2):
-        scanner.step(DEVICES, 10)
+    scanner = scan(host)
     assert scanner.held[8] == {("gpu", 0)}
 
 

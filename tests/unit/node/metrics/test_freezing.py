@@ -39,7 +39,6 @@ def test_it_stands_still_and_goes_on(slice_: Path) -> None:
         running.kill()
 
 
-@pytest.mark.holds("who was frozen goes on")
 def test_it_goes_on_when_whoever_froze_it_is_killed(slice_: Path) -> None:
     reader, writer = os.pipe()
     child = os.fork()
@@ -65,7 +64,6 @@ def test_it_goes_on_after_a_while_in_any_case(slice_: Path, monkeypatch: pytest.
         assert state(slice_) == "0"
 
 
-@pytest.mark.holds("whoever runs this is not frozen, for nobody would thaw them")
 def test_whoever_runs_it_is_not_frozen(slice_: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(freezing, "owner_of", lambda pid: UID)
     with frozen(UID, str(slice_.parents[1])):

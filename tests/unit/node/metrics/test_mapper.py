@@ -131,12 +131,9 @@ def test_who_holds_what_without_a_grant(cluster: Cluster) -> None:
     assert cluster.look([])['gpuadmin_collector_success{source="grants"}'] == 0
 
 
-def test_a_process_of_nobody_is_nobodys(cluster: Cluster) -> None:
+def test_a_process_of_nobody_and_one_that_ended_are_nobodys(cluster: Cluster) -> None:
     with cluster.process(999_999, "nvidia0") as one:
         assert allocated(cluster.look([one])) == {(FIRST, UNKNOWN)}
-
-
-def test_a_process_that_ended_is_seen_and_nobodys(cluster: Cluster) -> None:
     with cluster.process(47001, "nvidia0") as one:
         pass
     assert allocated(cluster.look([one])) == {(FIRST, UNKNOWN)}

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuadmin.common.metrics import UNKNOWN
+from tests.support.failing import raising
 from tests.support.metrics_host import NAMES, Host, user_cgroup
 
 SUBUID_WORDS = [
@@ -22,6 +23,12 @@ SUBUID_WORDS = [
     "\u0661\u0662".encode(), b"-1", b" ", b"4294967295",
 ]  # fmt: skip
 ID = "ab" * 32
+
+
+def identified(host: Host, pid: int = 7) -> owners.Process:
+    found = identify(pid, host.owners(), str(host.proc))
+    assert found is not None
+    return found
 
 
 @pytest.fixture
@@ -62,8 +69,7 @@ def host(tmp_path: Path) -> Host:
 )
 def test_whose_it_is(host: Host, uids: int | tuple[int, int, int, int], cgroup: str, user: str) -> None:
     host.process(7, uids, cgroup)
-    found = identify(7, host.owners(), str(host.proc))
-    assert found is not None
+    found = identified(host)
     assert found.user == user
     assert found.started == 10.0
 
@@ -71,8 +77,7 @@ def test_whose_it_is(host: Host, uids: int | tuple[int, int, int, int], cgroup: 
 @pytest.mark.parametrize("name", [") S 1 0 (", "a\\nUid:\\t1002\\t1002\\t1002\\t1002", "x" * 15, ")" * 15])
 def test_a_name_of_a_process_says_nothing(host: Host, name: str) -> None:
     host.process(7, 1001, user_cgroup(1001), name=name)
-    found = identify(7, host.owners(), str(host.proc))
-    assert found is not None
+    found = identified(host)
     assert (found.user, found.started) == ("alice", 10.0)
 
 
@@ -80,18 +85,14 @@ def test_ranges_that_overlap_are_nobodys(tmp_path: Path) -> None:
     host = Host(tmp_path, "alice:100000:65536\nbob:120000:65536\n")
     host.process(7, 130000, "0::/system.slice/x.service\n")
     host.process(8, 130000, user_cgroup(1002))
-    first, second = (identify(pid, host.owners(), str(host.proc)) for pid in (7, 8))
-    assert first is not None
-    assert first.user == UNKNOWN
-    assert second is not None
-    assert second.user == "bob", "the kernel lets nobody else into bob's slice"
+    assert identified(host).user == UNKNOWN
+    assert identified(host, 8).user == "bob", "the kernel lets nobody else into bob's slice"
 
 
 def test_a_damaged_subuid_gives_nobody_anything(tmp_path: Path) -> None:
     host = Host(tmp_path, "alice:0:4294967295\n:100000:65536\nbob:x:1\nmallory:200000:65536\n")
     host.process(7, 200001, "0::/x\n")
-    found = identify(7, host.owners(), str(host.proc))
-    assert found is not None
+    found = identified(host)
     assert found.user == UNKNOWN, "a range of an account that is not here"
 
 
@@ -102,12 +103,8 @@ def test_a_range_that_newuidmap_does_not_read_is_nobodys(tmp_path: Path) -> None
 
 def test_ranges_that_cannot_be_looked_at_are_not_none(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     known = host.owners()
-
-    def refused(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
     with monkeypatch.context() as patched:  # pytest itself needs it
-        patched.setattr(owners.os, "stat", refused)
+        patched.setattr(owners.os, "stat", raising(PermissionError(13, "Permission denied")))
         with pytest.raises(PermissionError):
             known.refresh()
     assert known.of(100001) == {1001}, "what was known stays known"
@@ -132,9 +129,6 @@ def test_ranges_are_read_again_when_they_change(host: Host) -> None:
     (host.at / "subuid").write_text("alice:300000:65536\n")
     known.refresh()
     assert known.of(300000) == {1001}
-
-
-def test_a_process_that_is_gone(host: Host) -> None:
     assert identify(7, host.owners(), str(host.proc)) is None
 
 

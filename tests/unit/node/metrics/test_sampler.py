@@ -64,6 +64,10 @@ def test_what_two_gpus_say(made: Made) -> None:
     assert found['gpuadmin_gpu_driver_state{state="ok"}'] == 1
     assert sum(value for name, value in found.items() if "driver_state" in name) == 1
     assert abs(found['gpuadmin_collector_sample_timestamp_seconds{source="nvml"}'] - time.time()) < 60
+    first, second, mig = json.loads((made.at / RECORD).read_text())["devices"]
+    assert (first["uuid"], first["busy"], first["processes"]) == (FIRST, True, [[4242, 4 << 30]])
+    assert (second["uuid"], second["busy"], second["processes"]) == (SECOND, None, [])
+    assert (mig["uuid"], mig["minor"], mig["gi"], mig["busy"], mig["processes"]) == (MIG, 1, 7, None, [[4343, 1 << 30]])
 
 
 def test_a_mig_device_of_a_gpu_that_has_gpm(made: Made) -> None:
@@ -77,15 +81,6 @@ def test_a_mig_device_of_a_gpu_that_has_gpm(made: Made) -> None:
     assert made.values[name] == 0.42
     mig = json.loads((made.at / RECORD).read_text())["devices"][2]
     assert mig["busy"] is None, "idle ends nothing by what no hardware has tried"
-
-
-def test_the_record_for_the_mapper(made: Made) -> None:
-    made.node.whole()
-    made.sample()
-    first, second, mig = json.loads((made.at / RECORD).read_text())["devices"]
-    assert (first["uuid"], first["busy"], first["processes"]) == (FIRST, True, [[4242, 4 << 30]])
-    assert (second["uuid"], second["busy"], second["processes"]) == (SECOND, None, [])
-    assert (mig["uuid"], mig["minor"], mig["gi"], mig["busy"], mig["processes"]) == (MIG, 1, 7, None, [[4343, 1 << 30]])
 
 
 def test_processes_that_the_driver_mixes_up_are_unknown(made: Made) -> None:

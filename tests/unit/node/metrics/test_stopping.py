@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.record impor
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.running import seconds_since_boot
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.stopping import Outcome, Stopper, Target
 
+from tests.support.failing import raising
 from tests.support.gpu_sampling import FIRST, NAMES, SECOND, Cluster, cluster
 from tests.support.slices import own_slice
 
@@ -288,14 +289,9 @@ def test_a_number_that_became_another_s_is_not_ended(site: Site, monkeypatch: py
 
 def test_who_goes_from_container_to_container_keeps_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within their slice people name cgroups as they like, and may move between them all the time."""
-    real, looks = package.identify, iter(range(1000))
-
-    def identify(number: int, *rest: object) -> object:
-        found = real(number, *rest)
-        return found and replace(found, container=f"{next(looks):064x}")
-
+    looks = iter(range(1000))
     with site.cluster.process(ALICE, *GPU) as pid:
-        monkeypatch.setattr(package, "identify", identify)
+        contain(monkeypatch, lambda _: f"{next(looks):064x}")
         assert [one.status for one in site.run()] == ["stopped"]
         assert not alive(pid)
 
@@ -395,7 +391,7 @@ def test_what_only_has_it_open_without_a_grant_ends(gated: Site) -> None:
 
 def test_a_container_in_which_a_granted_gpu_is_used_goes_on(gated: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     with gated.cluster.process(ALICE, *GPU) as over, gated.cluster.process(ALICE, "nvidia1") as busy:
-        container(gated, monkeypatch, over, busy)
+        container(monkeypatch, over, busy)
         (found,) = gated.run(OVER, listed=([], [busy]))
         assert (found.status, found.containers, gated.asked) == ("stopped", [], [])
         assert [alive(over), alive(busy)] == [False, True]
@@ -416,7 +412,7 @@ def test_very_many_processes_keep_nothing_that_nobody_granted(
                 break
             stack.close()  # numbers began again at the smallest
         over, others = started[place], [*started[:place], *started[place + 1 :]]
-        container(gated, monkeypatch, over, *others)
+        container(monkeypatch, over, *others)
         (found,) = gated.run(OVER)
         assert (found.status, found.processes) == ("stopped", 1)
         assert [one[:8] for one in gated.asked] == containers
@@ -487,22 +483,21 @@ def test_where_grants_are_not_known_nothing_ends(gated: Site) -> None:
         assert alive(pid)
 
 
-def container(site: Site, monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
-    """As if these processes were in a container: no Docker is needed to know what its cgroup is called."""
+def contain(monkeypatch: pytest.MonkeyPatch, name: Callable[[int], str]) -> None:
+    """As if processes were in containers: no Docker is needed to know what their cgroups are called."""
     real = package.identify
+    monkeypatch.setattr(
+        package, "identify", lambda pid, *rest: (found := real(pid, *rest)) and replace(found, container=name(pid))
+    )
 
-    def identify(number: int, *rest: object) -> object:
-        found = real(number, *rest)
-        if found is not None and number in pids:
-            return Process(number, found.started, found.uid, found.user, "ab" * 32, found.namespace)
-        return found
 
-    monkeypatch.setattr(package, "identify", identify)
+def container(monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
+    contain(monkeypatch, lambda pid: "ab" * 32 if pid in pids else "")
 
 
 def test_a_container_is_stopped_by_its_person_s_daemon(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     with site.cluster.process(ALICE, *GPU) as pid:
-        container(site, monkeypatch, pid)
+        container(monkeypatch, pid)
         (found,) = site.run()
         assert (found.status, found.containers) == ("stopped", ["ab" * 6])
         assert site.asked == [f"{ALICE} ab"]
@@ -526,19 +521,16 @@ def test_a_container_without_a_cgroup_of_its_own_is_stopped_by_the_daemon_too(
 
 
 def test_a_daemon_that_says_nothing_keeps_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_given: object) -> None:
-        raise NodeError("it does not answer")
-
-    monkeypatch.setattr(site, "stop", away)
+    monkeypatch.setattr(site, "stop", raising(NodeError("it does not answer")))
     with site.cluster.process(ALICE, *GPU) as pid:
-        container(site, monkeypatch, pid)
+        container(monkeypatch, pid)
         assert site.run()[0].status == "stopped"
         assert not alive(pid)
 
 
 def test_a_container_in_which_another_gpu_is_used_is_kept(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     with site.cluster.process(ALICE, *GPU) as idle, site.cluster.process(ALICE, "nvidia1") as busy:
-        container(site, monkeypatch, idle, busy)
+        container(monkeypatch, idle, busy)
         (found,) = site.run(listed=([], [busy]))
         assert found.status == "kept"
         assert site.asked == []
@@ -558,14 +550,8 @@ def test_a_daemon_that_never_answers_is_not_waited_for_once_for_each_container(
         raise NodeError("the daemon did not answer")
 
     monkeypatch.setattr(site, "stop", silent)
-    real = package.identify
     names: dict[int, str] = {}
-
-    def identify(number: int, *rest: object) -> object:
-        found = real(number, *rest)
-        return found and replace(found, container=names.get(number, ""))
-
-    monkeypatch.setattr(package, "identify", identify)
+    contain(monkeypatch, lambda pid: names.get(pid, ""))
     with ExitStack() as stack:
         pids = [stack.enter_context(site.cluster.process(ALICE, *GPU)) for _ in range(5)]
         names.update({pid: f"{pid:064x}" for pid in pids})

@@ -28,13 +28,6 @@ class Unit:
         return {"status": status, "output": "E: no\n" if status else ""}
 
 
-def test_installation_runs_in_a_named_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "without_index", lambda _: False)
-    ran = Unit(monkeypatch, 0)
-    packages.install("debian", ["x"], refresh=False, timeout=60)
-    assert ran.commands == ["x"]
-
-
 def test_an_old_index_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "without_index", lambda _: False)
     ran = Unit(monkeypatch, 100, 0, 0)
@@ -54,12 +47,7 @@ def test_an_old_index_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_earlier_installation_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-
-    def working(name: str) -> bool:
-        looked.append(name)
-        return len(looked) < 3
-
-    monkeypatch.setattr(unit, "working", working)
+    monkeypatch.setattr(unit, "working", lambda name: looked.append(name) or (len(looked) < 3))
     monkeypatch.setattr(packages.time, "sleep", lambda _: None)
     packages.wait_for_another(60)
     assert looked == ["gpuadmin-packages.service"] * 3

@@ -18,12 +18,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.deep_tree import plant
+from tests.support.failing import fail_for, raising
 from tests.support.hostile_home import hostile
 from tests.support.lock_holder import held
 from tests.support.storage import FIRST, JIHO, MINJI, Storage, mounted, run
 
 pytestmark = pytest.mark.btrfs
 STAMP = "20261221T010203Z"
+
+
+@pytest.fixture
+def saved(storage: Storage) -> None:
+    """minji's home, with a verified backup."""
+    storage.home(*MINJI)
+    storage.backup()
 
 
 def test_one_goes_and_the_other_stays(storage: Storage) -> None:
@@ -48,10 +56,10 @@ def test_one_goes_and_the_other_stays(storage: Storage) -> None:
     assert (again.operations, again.entries["minji"].status, rest) == ([], "absent", {})
 
 
-def test_what_is_reported_to_have_gone_is_on_the_disk(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_said_to_have_gone_is_on_the_disk(
+    storage: Storage, saved: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a power cut nobody would look for it: the journal says that it is done."""
-    storage.home(*MINJI)
-    storage.backup()
     synced: list[list[str]] = []
     trash = storage.root / wipe.TRASH
     monkeypatch.setattr(wipe, "sync_filesystem", lambda _path: synced.append(storage.names))
@@ -81,9 +89,7 @@ def test_without_a_verified_backup_nothing_goes(storage: Storage) -> None:
     assert storage.names == ["jiho", "minji", "newcomer"]
 
 
-def test_an_unexpected_mount(storage: Storage) -> None:
-    storage.home(*MINJI)
-    storage.backup()
+def test_an_unexpected_mount(storage: Storage, saved: None) -> None:
     bare = "1 0 0:1 / / rw - ext4 /dev/a rw\n"
     for request in (storage.wiping(MINJI), replace(storage.wiping(MINJI), mountpoint=None)):
         with pytest.raises(NodeError, match=r"nothing is mounted|root file system"):
@@ -118,9 +124,7 @@ def test_another_directory_than_the_one_that_was_backed_up(storage: Storage) -> 
     assert "is not a directory" in storage.wipe(MINJI).conflicts[0]
 
 
-def test_what_is_nobody_is_refused_and_keeps_no_other(storage: Storage) -> None:
-    storage.home(*MINJI)
-    storage.backup()
+def test_what_is_nobody_is_refused_and_keeps_no_other(storage: Storage, saved: None) -> None:
     odd: list[dict[str, object]] = [{"name": "jiho", "uid": "20001x"}, {"uid": 20003}, {"name": 5, "uid": 20004}]
     request = storage.wiping(MINJI)
     plan = wipe.converge(replace(request, users=[*odd, *request.users]))
@@ -129,20 +133,16 @@ def test_what_is_nobody_is_refused_and_keeps_no_other(storage: Storage) -> None:
     assert storage.names == [wipe.TRASH]
 
 
-def test_where_there_are_no_homes_none_counts_as_wiped(storage: Storage) -> None:
+def test_where_there_are_no_homes_none_counts_as_wiped(storage: Storage, saved: None) -> None:
     """The disk may be somewhere else."""
-    storage.home(*MINJI)
-    storage.backup()
     storage.root.rename(storage.point / "away")
     for check in (True, False):
         with pytest.raises(NodeError, match="there is no "):
             storage.wipe(MINJI, check=check)
 
 
-def test_what_is_out_of_sight_waits_for_its_backup(storage: Storage) -> None:
+def test_what_is_out_of_sight_waits_for_its_backup(storage: Storage, saved: None) -> None:
     """It is not gone yet, and what is beside it is nobody's in that backup."""
-    storage.home(*MINJI)
-    storage.backup()
     storage.wipe(MINJI)
     assert storage.wipe(MINJI).entries["minji"].status == "wiped"
     stranger = Path(wipe.trash(str(storage.root), FIRST, "stranger"))
@@ -481,14 +481,7 @@ def test_a_home_that_cannot_be_moved_keeps_no_other(
     storage.home(*MINJI)
     storage.home(*JIHO)
     storage.backup()
-    real = wipe._move_one
-
-    def move(request: wipe.Request, source: int, name: str) -> None:
-        if name == "jiho":
-            raise error
-        real(request, source, name)
-
-    monkeypatch.setattr(wipe, "_move_one", move)
+    fail_for(monkeypatch, wipe, "_move_one", lambda request, source, name: name == "jiho", error)
     plan = storage.wipe(JIHO, MINJI, ("nobody", 20009))
     assert [one.partition(":")[0] for one in plan.conflicts] == ["home jiho"]
     assert storage.names == [wipe.TRASH, "jiho"]
@@ -498,22 +491,13 @@ def test_a_home_that_cannot_be_looked_at_keeps_no_other(storage: Storage, monkey
     storage.home(*MINJI)
     storage.home(*JIHO)
     storage.backup()
-    real = btrfs.subvolume
-
-    def subvolume(path: str) -> btrfs.Subvolume | None:
-        if path.endswith("/jiho"):
-            raise OSError(5, "Input/output error")
-        return real(path)
-
-    monkeypatch.setattr(btrfs, "subvolume", subvolume)
+    fail_for(monkeypatch, btrfs, "subvolume", lambda path: path.endswith("/jiho"), OSError(5, "Input/output error"))
     plan = storage.wipe(JIHO, MINJI)
     assert plan.conflicts == ["home jiho: cannot be looked at: Input/output error"]
     assert storage.names == [wipe.TRASH, "jiho"]
 
 
-def test_what_is_left_of_an_earlier_home_is_not_replaced(storage: Storage) -> None:
-    storage.home(*MINJI)
-    storage.backup()
+def test_what_is_left_of_an_earlier_home_is_not_replaced(storage: Storage, saved: None) -> None:
     left = Path(wipe.trash(str(storage.root), FIRST, "minji"), "late")
     for path in (left.parent.parent.parent, left.parent.parent, left.parent):
         path.mkdir(mode=0o700)
@@ -523,10 +507,8 @@ def test_what_is_left_of_an_earlier_home_is_not_replaced(storage: Storage) -> No
 
 
 @pytest.mark.parametrize("harm", ["open", "another's", "link"])
-def test_what_is_out_of_sight_is_root_s_alone(storage: Storage, harm: str) -> None:
+def test_what_is_out_of_sight_is_root_s_alone(storage: Storage, saved: None, harm: str) -> None:
     """Where homes are moved to nobody else can enter, or put something in their way."""
-    storage.home(*MINJI)
-    storage.backup()
     place = storage.root / wipe.TRASH
     if harm == "link":
         (storage.point / "elsewhere").mkdir(mode=0o700)
@@ -541,14 +523,8 @@ def test_what_is_out_of_sight_is_root_s_alone(storage: Storage, harm: str) -> No
     assert (storage.root / "minji/thesis").exists()
 
 
-def test_a_disk_that_fails_is_said_in_words(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage.home(*MINJI)
-    storage.backup()
-
-    def fails(_path: str) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(wipe, "flocked", fails)
+def test_a_disk_that_fails_is_said_in_words(storage: Storage, saved: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wipe, "flocked", raising(OSError(errno.EIO, os.strerror(errno.EIO))))
     with pytest.raises(NodeError, match="Input/output error"):
         storage.wipe(MINJI)
 
@@ -655,14 +631,9 @@ def test_a_home_whose_backup_cannot_be_read_keeps_no_other(storage: Storage, mon
     storage.home("jiho", 20002)
     storage.backup()
     storage.wipe(MINJI, ("jiho", 20002))
-    twin = wipe.Twin
-
-    def broken(top: str, nested: dict[str, str], begun: int) -> wipe.Twin:
-        if top.endswith("/jiho"):
-            raise OSError(5, "Input/output error")
-        return twin(top, nested, begun)
-
-    monkeypatch.setattr(wipe, "Twin", broken)
+    fail_for(
+        monkeypatch, wipe, "Twin", lambda top, nested, begun: top.endswith("/jiho"), OSError(5, "Input/output error")
+    )
     done = wipe.empty_trash(storage.wiping())
     assert "stays, wholly or in part" in done["jiho"].words[0]
     assert (done["minji"].kept, done["minji"].deleted) == (0, 2)

@@ -8,6 +8,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import attic
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import homes, leftovers
 
+from tests.support.failing import fail_for
 from tests.support.operations import ask
 from tests.support.storage import FIRST, MINJI, Storage, leftover, run
 
@@ -77,14 +78,9 @@ def test_one_that_cannot_be_moved_keeps_no_other(storage: Storage, monkeypatch: 
     backup = left(storage).parent
     (backup / "aaa").mkdir()
     (storage.root / homes.TRASH / "20261222T010203Z-manual").write_bytes(b"no directory")
-    move = attic.move
-
-    def refuse(root: str, path: str, *more: object) -> str:
-        if path.endswith("aaa"):
-            raise OSError(5, "Input/output error")
-        return move(root, path, *more)
-
-    monkeypatch.setattr(attic, "move", refuse)
+    fail_for(
+        monkeypatch, attic, "move", lambda root, path, *more: path.endswith("aaa"), OSError(5, "Input/output error")
+    )
     result = ask("leftovers", vars(request(storage)))
     assert result["failed"] is True
     assert result["report"]["problems"] == [f"{FIRST}/aaa: Input/output error"]

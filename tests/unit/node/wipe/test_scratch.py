@@ -1,4 +1,4 @@
-"""Scratch of those who leave: by names and owners, whatever somebody does there meanwhile."""
+"""Scratch of those who leave goes by names and owners, whatever somebody does meanwhile; and the facts of a reset."""
 
 import os
 import pwd
@@ -9,15 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.documents import parse, to_plain
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes.trash import TRASH
 from ansible_collections.gpuadmin.node.plugins.module_utils.people import Person
-from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch
+from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import scratch, term_facts
 
-from gpuadmin.common.records.people import ScratchItem
+from gpuadmin.common.records.people import HomeEntry, ScratchItem
+from tests.support.failing import fail_for
 from tests.support.storage import mounted, run
 
 
@@ -191,14 +192,7 @@ def test_an_entry_that_cannot_be_deleted_is_named_with_its_owner(
     leave(tmp_path, b"a", MINJI.uid)
     leave(tmp_path, b"b", JIHO.uid)
     items = scratch.observe([str(tmp_path)], None, [MINJI, JIHO]).items
-    real = scratch.purge
-
-    def purge(handle: int, name: bytes, judge: Any) -> Any:
-        if name == b"a":
-            raise error
-        return real(handle, name, judge)
-
-    monkeypatch.setattr(scratch, "purge", purge)
+    fail_for(monkeypatch, scratch, "purge", lambda handle, name, judge: name == b"a", error)
     plan, done = scratch.wipe(scratch.Request(items, [str(tmp_path)], [MINJI, JIHO]))
     assert (plan.entries[f"{tmp_path}/a"].user, plan.entries[f"{tmp_path}/a"].status) == ("minji", "conflict")
     assert done[f"{tmp_path}/a"].kept == 1
@@ -223,14 +217,7 @@ def test_a_directory_that_cannot_be_listed_hides_no_other(tmp_path: Path, monkey
     bad.mkdir()
     leave(tmp_path, b"good", 0)
     leave(good, b"a", MINJI.uid)
-    real = os.scandir
-
-    def scandir(path: Any) -> Any:
-        if os.fsdecode(path) == str(bad):
-            raise OSError(5, "Input/output error")
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
+    fail_for(monkeypatch, os, "scandir", lambda path: os.fsdecode(path) == str(bad), OSError(5, "Input/output error"))
     found = scratch.observe([str(bad), str(good)], None, [MINJI])
     assert [item.name for item in found.items] == ["a"]
     assert "Input/output error" in found.problems[str(bad)]
@@ -263,7 +250,6 @@ def test_scratch_that_is_not_what_was_decided(tmp_path: Path) -> None:
     assert (tmp_path / "a").exists()
 
 
-@pytest.mark.holds("the whole system is nobody's scratch")
 def test_the_whole_system_is_nobody_s_scratch() -> None:
     facts = Path("/tmp").stat()
     item = ScratchItem("minji", MINJI.uid, "/", "tmp", inode=facts.st_ino)
@@ -273,7 +259,6 @@ def test_the_whole_system_is_nobody_s_scratch() -> None:
 
 
 @pytest.mark.btrfs
-@pytest.mark.holds("a subvolume that was made anew is another thing")
 def test_a_subvolume_goes_and_one_that_was_made_anew_does_not(tmp_path: Path) -> None:
     """Where people have an amount of Docker's data their place is one, and the roots of all have the same inode."""
     with mounted(tmp_path / "image", tmp_path / "disk", 128) as docker:
@@ -301,3 +286,50 @@ def test_what_the_system_owns_is_nobody_s_scratch(tmp_path: Path) -> None:
     found = scratch.observe([str(tmp_path)], None, people)
     assert [(item.name, item.user) for item in found.items] == [("a", "minji")]
     assert found.unknown == {}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in ("minji", TRASH, ".gpuadmin-restoring"):
+        (tmp_path / "homes" / name).mkdir(parents=True, mode=0o700)
+    (tmp_path / "homes").chmod(0o755)
+    (tmp_path / "homes/odd\udcff").write_text("")
+    return tmp_path / "homes"
+
+
+def test_homes_with_what_keeps_them(root: Path) -> None:
+    mountinfo = f"1 0 0:1 / / rw - ext4 /dev/a rw\n2 1 0:2 / {root.parent} rw - btrfs /dev/b rw\n"
+    mountinfo += f"3 2 0:3 / {root}/minji/disk rw - ext4 /dev/c rw\n"
+    found = term_facts.of_homes(str(root), None, mountinfo)
+    assert sorted(found) == ["minji", "odd\\xff"]
+    me = os.getuid()
+    assert found["minji"] == HomeEntry("directory", me, f"{root}/minji/disk is mounted inside", "minji")
+    assert found["odd\\xff"].problem is None
+
+
+def test_no_home_root_is_not_no_homes(tmp_path: Path) -> None:
+    mountinfo = f"1 0 0:1 / / rw - ext4 /dev/a rw\n2 1 0:2 / {tmp_path} rw - btrfs /dev/b rw\n"
+    with pytest.raises(NodeError, match="there is no"):
+        term_facts.of_homes(str(tmp_path / "homes"), None, mountinfo)
+
+
+def test_backups_that_others_can_reach_decide_nothing(tmp_path: Path) -> None:
+    assert term_facts.of_backups(str(tmp_path)) == []
+    tmp_path.chmod(0o755)
+    with pytest.raises(NodeError, match="root alone"):
+        term_facts.of_backups(str(tmp_path))
+
+
+def test_free_bytes_are_those_of_the_disk_that_it_would_be_on(tmp_path: Path) -> None:
+    space = os.statvfs(tmp_path)
+    assert abs(term_facts.free(str(tmp_path / "a/b")) - space.f_bavail * space.f_frsize) < 1 << 30
+
+
+def test_who_is_not_known_is_left_out() -> None:
+    assert term_facts.identities(["root", "gpuadmin-nobody-has-this"]) == {"root": 0}
+
+
+def test_what_a_host_does_not_have_is_not_in_its_facts() -> None:
+    found = term_facts.collect([])
+    assert set(found) == {"at", "boot", "processes"}
+    assert found["boot"] == Path(term_facts.BOOT_ID).read_text().strip()
