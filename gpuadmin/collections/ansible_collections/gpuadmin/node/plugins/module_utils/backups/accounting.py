@@ -15,7 +15,7 @@ import time
 
 from ..errors import NodeError, in_words
 from ..fields import quoted
-from ..files import sync_directory, unlink_if_there
+from ..files import sync_directory, unlink_if_present
 from .backup_set import check_directory
 from .copy_stream import Room
 
@@ -46,11 +46,11 @@ def dump(directory: str) -> None:
     """Put a new dump in the place of the last one. Where it is not whole, raise NodeError and keep the last one."""
     check_directory(directory)  # guard: a dump is made where root alone can enter
     path = os.path.join(directory, FILE)
-    unlink_if_there(f"{path}.new")
+    unlink_if_present(f"{path}.new")
     try:
         _write(f"{path}.new")
     except BaseException:
-        unlink_if_there(f"{path}.new")
+        unlink_if_present(f"{path}.new")
         raise
     os.rename(f"{path}.new", path)
     sync_directory(directory)
