@@ -263,8 +263,8 @@ def shadow_lock(root: str, names: tuple[str, ...], seconds: float = LOCK_SECONDS
                 if error.errno not in (errno.EACCES, errno.EAGAIN):
                     raise
                 if time.monotonic() > deadline:
-                    # guard: who holds the account databases is named -> "the account databases are locked"
-                    message = f"the account databases (/etc/.pwd.lock) are locked by another program: {name_lock_holder(handle)}"
+                    holder = name_lock_holder(handle)  # guard: who holds the account databases is named -> ""
+                    message = f"the account databases (/etc/.pwd.lock) are locked by another program: {holder}"
                     raise NodeError(message) from error
                 time.sleep(0.1)  # asked again: fcntl(2) that waits has no deadline
         for name in names:
