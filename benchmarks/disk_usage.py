@@ -22,7 +22,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from _checkout import ROOT
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import round_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import measure_round
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Place, Records
 
 from tests.support.storage import mounted
@@ -71,7 +71,7 @@ def main() -> int:
         began = time.time()
 
         def one_round(days: int) -> Callable[[], object]:
-            return lambda: [*round_of([place], records, 3600, lambda: began + days * DAY)]
+            return lambda: [*measure_round([place], records, 3600, lambda: began + days * DAY)]
 
         (point / "another").touch()
         found["first round"] = cost(point, one_round(0))

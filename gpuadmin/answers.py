@@ -73,7 +73,7 @@ class Answers:
             raise kind(f"{what} is not known: {self.summary}", hint=hint)
 
 
-def code_of(answers: Iterable[Answers]) -> ExitCode:
+def combine_exit_codes(answers: Iterable[Answers]) -> ExitCode:
     """What a verb ends with that was decided from several: a host that answered badly counts before a silent one."""
     codes = [one.code for one in answers]
     return ExitCode.HOST_FAILED if ExitCode.HOST_FAILED in codes else max(codes, default=ExitCode.DONE)

@@ -87,7 +87,7 @@ def together(mistakes: Sequence[ConfigError]) -> ConfigError:
     return ConfigError("\n  ".join(error.message for error in mistakes), hint="\n      ".join(hints) or None)
 
 
-def hint_of(error: click.ClickException) -> str | None:
+def find_hint(error: click.ClickException) -> str | None:
     """What to do about an error: what it says itself; for click's own about the command line, where it is explained."""
     if isinstance(error, click.UsageError):
         return f"{error.ctx.command_path} --help" if error.ctx is not None else None

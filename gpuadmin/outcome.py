@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from gpuadmin.answers import Answers, code_of
+from gpuadmin.answers import Answers, combine_exit_codes
 from gpuadmin.common.text import counted
 from gpuadmin.console import echo, echo_document
 from gpuadmin.display import show_hosts
@@ -40,7 +40,7 @@ def report(
     """
     code = int(
         (run.code if code is None else code)
-        or code_of(unknown)  # guard: hosts that did not answer are in the exit code
+        or combine_exit_codes(unknown)  # guard: hosts that did not answer are in the exit code
     )
     body = session.settle(code, {**(result or {}), **({"error": run.error} if run.error else {})}, run)
     if code == 0:  # guard: what no host has taken is not remembered -> True
@@ -65,7 +65,7 @@ def nothing(session: Session, unknown: Iterable[Answers] = ()) -> int:
         session.console.print(f"{done}Not known: {hosts}")
     else:
         session.console.print("Nothing to do.")
-    return finish(session, code_of(unknown), {"unknown": silent} if silent else {})
+    return finish(session, combine_exit_codes(unknown), {"unknown": silent} if silent else {})
 
 
 def _say(session: Session, body: Mapping[str, Any], code: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuadmin.errors import ExitCode
 from gpuadmin.records import CONFIRMED, NOTHING
-from gpuadmin.report import status_of
+from gpuadmin.report import name_status
 from gpuadmin.results import HostResult
 
 #: What these could not do on a host, a later run of a verb of CONVERGING there does.
@@ -102,7 +102,7 @@ def pending(records: Iterable[tuple[Mapping[str, Any], Mapping[str, Any] | None]
             run["exit_code"] in by_hosts or (run["exit_code"] == ExitCode.INTERRUPTED and verb in CONVERGING)
         ) and any(host["status"] in _BAD for host in hosts.values())
         if run["exit_code"] == ExitCode.INTERRUPTED:  # records of earlier versions have another word for it
-            status = status_of(ExitCode.INTERRUPTED)
+            status = name_status(ExitCode.INTERRUPTED)
         if not run.get("dismissed") and (bad or not (status == "ok" or named or EVERYWHERE in healed)):
             silent = tuple(name for name in bad if HostResult(hosts[name]["status"]).silent)
             left = Pending(str(run["id"]), verb, tuple(run["arguments"]), str(run["started"]), status, bad, silent)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gpuadmin.errors import ExitCode, hint_of
+from gpuadmin.errors import ExitCode, find_hint
 from gpuadmin.jsontext import json_text
 from gpuadmin.results import HostResult
 
@@ -23,7 +23,7 @@ def document(
     hosts: Mapping[str, HostResult] | None = None,
     result: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The one JSON document of a verb. `status` is a word of `status_of`."""
+    """The one JSON document of a verb. `status` is a word of `name_status`."""
     return {
         "verb": verb,
         "site": str(site) if site else None,
@@ -39,7 +39,7 @@ def document(
     }
 
 
-def status_of(code: int) -> str:
+def name_status(code: int) -> str:
     """Given a verb's exit code, return the one word for how it ended, in documents, records and `status`."""
     return _STATUS.get(ExitCode(code), "failed")
 
@@ -59,10 +59,10 @@ def local_document(verb: str, result: Mapping[str, Any], *, site: Path | None = 
 
 def error_document(arguments: Sequence[str], error: click.ClickException) -> str:
     """The JSON document of a verb that ended with an error before it had a result."""
-    status = status_of(error.exit_code)
+    status = name_status(error.exit_code)
     verb = next((word for word in arguments if not word.startswith("-")), "")
     body = document(verb, site=None, run=None, check="--check" in arguments, status=status)
-    body["result"] = {"error": error.format_message(), "hint": hint_of(error)}
+    body["result"] = {"error": error.format_message(), "hint": find_hint(error)}
     return json_text(body)
 
 

@@ -43,7 +43,7 @@ from gpuadmin.plan import Plan
 from gpuadmin.progress import Progress, slow
 from gpuadmin.records import CONFIRMED, NOTHING, SENT, Record, prune_runs
 from gpuadmin.rehearsed import refuse_another
-from gpuadmin.report import document, status_of
+from gpuadmin.report import document, name_status
 from gpuadmin.results import RunResult, way_out, with_all
 from gpuadmin.terminal import SafeConsole
 
@@ -308,7 +308,7 @@ class Session:
             site=self.about or self.site.directory,
             run=None if self.record is None else self.record.id,
             check=self.check,
-            status=status_of(code),
+            status=name_status(code),
             hosts={} if run is None else run.hosts,
             result=result,
         )

@@ -76,15 +76,15 @@ def missing_packages(purpose: str) -> list[str]:
         wanted |= FAST_TOOLS | (ROOT_TOOLS if root or purpose == "test" else {})
     if purpose == "test":
         wanted |= TEST_TOOLS
-    missing = (package for tool, package in wanted.items() if not _is_there(tool))
+    missing = (package for tool, package in wanted.items() if not _is_in_place(tool))
     return list(dict.fromkeys(name for packages in missing for name in packages.split()))
 
 
-def _is_there(tool: str) -> bool:
+def _is_in_place(tool: str) -> bool:
     if tool == "debian-archive-keyring":
         return KEYRING.exists()
     if tool == "OVMF":
-        return firmware.is_there()
+        return firmware.finds_firmware()
     return shutil.which(tool, path=search_path()) is not None
 
 

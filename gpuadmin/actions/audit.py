@@ -9,7 +9,7 @@ from typing import Any
 from gpuadmin.actions.shared.now import plain_table
 from gpuadmin.actions.shared.privileges import Seen as Privileges
 from gpuadmin.actions.shared.privileges import declared
-from gpuadmin.answers import Answers, code_of
+from gpuadmin.answers import Answers, combine_exit_codes
 from gpuadmin.auditing.hardware import FILE, KINDS, Box, Change, Seen, changes, load, merged, save, summary
 from gpuadmin.auditing.policy import against
 from gpuadmin.common.text import counted, listed
@@ -80,7 +80,9 @@ def audit(options: Options, patterns: Sequence[str], *, record: bool) -> int:
         written = _record(session, found) if record else False
         code = (
             run.code
-            or code_of([found.boxes, found.exposed, found.power.unknown])  # guard: a host that is silent is not clean
+            or combine_exit_codes(
+                [found.boxes, found.exposed, found.power.unknown]
+            )  # guard: a host that is silent is not clean
             or (ExitCode.DIFFERS if found.any else ExitCode.DONE)
             # guard: what could not be looked at is not clean
             or (ExitCode.HOST_FAILED if found.partly else ExitCode.DONE)

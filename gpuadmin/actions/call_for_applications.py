@@ -7,8 +7,8 @@ from datetime import date
 from gpuadmin.actions.shared.pages import give, gpus_of, languages
 from gpuadmin.config.load import load_site
 from gpuadmin.console import echo
-from gpuadmin.pages.call import NAME, SURVEY, call, call_of
-from gpuadmin.pages.guide import nodes_of
+from gpuadmin.pages.call import NAME, SURVEY, call, make_call
+from gpuadmin.pages.guide import list_login_nodes
 
 
 def call_for_applications(
@@ -24,8 +24,8 @@ def call_for_applications(
 ) -> int:
     """Print the call, or with `survey` the form's questions; or write them into a directory. Returns the exit code."""
     found = load_site(site)
-    nodes = nodes_of(found.settings, found.inventory.group("gpu"))
-    given = call_of(found.settings, date.today(), coming=coming, until=until, members=members)
+    nodes = list_login_nodes(found.settings, found.inventory.group("gpu"))
+    given = make_call(found.settings, date.today(), coming=coming, until=until, members=members)
     gpus = () if survey else gpus_of(found, say=True)
     if not survey and found.settings.applications.form is None:
         echo(

@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from gpuadmin.actions.shared.forward import Forward
-from gpuadmin.actions.shared.metrics import SECRET, secret_of
-from gpuadmin.actions.shared.prometheus import monitor_of
+from gpuadmin.actions.shared.metrics import SECRET, read_metrics_secret
+from gpuadmin.actions.shared.prometheus import find_monitor
 from gpuadmin.common import tokens
 from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError
@@ -78,7 +78,7 @@ def page(url: str) -> Iterator[Path]:
 
 
 def _secret(site: Site) -> bytes:
-    monitor_of(site)
+    find_monitor(site)
     if not site.settings.metrics.dashboard.enabled:
         raise ConfigError(
             "this site has no dashboard",
@@ -89,4 +89,4 @@ def _secret(site: Site) -> bytes:
             f"{site.directory / SECRET} is missing: no dashboard was set up from here",
             hint="gpuadmin provision; another admin's copy of the site may have the file",
         )
-    return secret_of(site)
+    return read_metrics_secret(site)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from gpuadmin.actions.shared.accounts import require_known_name
 from gpuadmin.actions.shared.now import age, plain_table
-from gpuadmin.actions.shared.prometheus import monitor_of
+from gpuadmin.actions.shared.prometheus import find_monitor
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import size_words
 from gpuadmin.display import make_console
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 def show_disk(options: Options, name: str | None) -> int:
     """Ask the hosts once. `name`: only that person, with their largest directories. Returns the exit code."""
     with opened("disk", options, changes=False) as session:
-        monitor_of(session.site, instead=None)  # without one no host measures: say it once, not for each of them
+        find_monitor(session.site, instead=None)  # without one no host measures: say it once, not for each of them
         asked = session.some("storage", "gpu")
         builder = PlanBuilder("Show whose files fill the disks")
         builder.add_all(asked, ["read what was measured"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuadmin.actions.shared.metrics import metrics_variables, secret_of, slurm_variables
+from gpuadmin.actions.shared.metrics import metrics_variables, read_metrics_secret, slurm_variables
 from gpuadmin.actions.shared.privileges import Seen, declared
 from gpuadmin.actions.shared.roles import everybody, plan_roles
 from gpuadmin.common.text import counted
@@ -18,7 +18,7 @@ def drift(options: Options) -> int:
     with opened("drift", options, changes=False) as session:
         title = f"Find out who is root on the hosts of {session.site.settings.name}, and compare them with the site"
         session.planned(plan_roles(session, title))
-        secret = secret_of(session.site)
+        secret = read_metrics_secret(session.site)
         secrets = metrics_variables(session.site, secret) | slurm_variables(session.site, secret)
         given = everybody(session) | secrets | declared(session)
         run = session.run("drift", None, given, check=True)

@@ -11,7 +11,7 @@ from typing import Any
 from cryptography import x509
 
 from gpuadmin.actions.shared.images import signing_key
-from gpuadmin.actions.shared.metrics import SECRET, secret_of
+from gpuadmin.actions.shared.metrics import SECRET, read_metrics_secret
 from gpuadmin.actions.shared.privileges import Seen as Privileges
 from gpuadmin.actions.shared.privileges import declared
 from gpuadmin.common.text import counted, listed
@@ -131,7 +131,7 @@ def _kept(site: Site) -> Iterator[tuple[str, str, str, str, Any, Item]]:
     needed = bool(site.inventory.group("monitor", "slurm"))
     yield (
         "metrics secret", SECRET, f"{SECRET} in the site", str(secret),
-        lambda: secret_of(site).hex().encode() + b"\n" if read_text(secret).strip() else None,
+        lambda: read_metrics_secret(site).hex().encode() + b"\n" if read_text(secret).strip() else None,
         Item("metrics secret", str(secret), MISSING, "every certificate follows from it", "gpuadmin provision")
         if needed
         else Item("metrics secret", str(secret), IN_ORDER, "none, and no host needs one"),

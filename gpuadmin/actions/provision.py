@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from gpuadmin.actions.shared.accounts import account_result, ask_carried, show_changes
-from gpuadmin.actions.shared.metrics import keep_secret, metrics_variables, secret_of, slurm_variables
+from gpuadmin.actions.shared.metrics import keep_secret, metrics_variables, read_metrics_secret, slurm_variables
 from gpuadmin.actions.shared.queue import say_drained
 from gpuadmin.actions.shared.roles import everybody, plan_roles
 from gpuadmin.common.text import listed
@@ -21,7 +21,7 @@ def provision(options: Options) -> int:
     """Run every role on every host that calls for it. Returns the exit code."""
     with opened("provision", options) as session:
         session.plan(_plan(session))
-        secret = secret_of(session.site)
+        secret = read_metrics_secret(session.site)
         secrets = metrics_variables(session.site, secret) | slurm_variables(session.site, secret)
         given = everybody(session) | secrets
         session.predict("provision", None, ask_carried(session, given), first=partial(show_changes, session))

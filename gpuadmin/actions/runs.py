@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin import records
-from gpuadmin.config.find import find_site, runs_of
+from gpuadmin.config.find import find_runs_directory, find_site
 from gpuadmin.console import echo, echo_document
 from gpuadmin.display import make_console, make_table, show_hosts, show_plan
 from gpuadmin.errors import ConfigError, ExitCode, RefusedError
@@ -23,9 +23,9 @@ from gpuadmin.results import HostResult
 def runs(site: str | None, run: str | None, *, log: bool, as_json: bool) -> int:
     """Show all runs, newest first, or one of them, or its log. Returns the exit code."""
     where = find_site(site)
-    directory = runs_of(where)
+    directory = find_runs_directory(where)
     if run is None:
-        found = [_as_it_is(one, directory) for one in list_runs(directory)]
+        found = [_describe_unfinished_run(one, directory) for one in list_runs(directory)]
         if as_json:
             echo_document(local_document("runs", {"runs": found}, site=where))
         else:
@@ -37,7 +37,7 @@ def runs(site: str | None, run: str | None, *, log: bool, as_json: bool) -> int:
     elif log:
         echo(text, end=False)
     else:
-        _show_one(record, result)
+        _show_run(record, result)
     return 0
 
 
@@ -47,7 +47,7 @@ def dismiss(site: str | None, run: str, *, as_json: bool) -> int:
     Raises ConfigError if the run left nothing undone, and RefusedError while it goes on.
     """
     where = find_site(site)
-    directory = runs_of(where)
+    directory = find_runs_directory(where)
     identity = str(show_run(directory, run)[0]["id"])
     if goes_on(directory / identity):  # guard: a run that goes on is not dismissed
         raise RefusedError(f"{identity} is still going on", hint="dismiss it when it has ended")
@@ -61,7 +61,7 @@ def dismiss(site: str | None, run: str, *, as_json: bool) -> int:
     return 0
 
 
-def _as_it_is(run: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+def _describe_unfinished_run(run: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     """A run without a result was cut off; or it is still going on."""
     on = run["status"] == "unfinished" and goes_on(directory / str(run["id"]))
     return {**run, "status": "going on" if on else run["status"]}
@@ -101,7 +101,7 @@ def _show_dismissed(record: Mapping[str, Any]) -> None:
         make_console(json=False).print(f"dismissed by {found['who']}, {_when(found['at'])}")
 
 
-def _show_one(record: Mapping[str, Any], result: Mapping[str, Any] | None) -> None:
+def _show_run(record: Mapping[str, Any], result: Mapping[str, Any] | None) -> None:
     console = make_console(json=False)
     console.print(f"{record['id']}: {record['who']}, {_when(str(record['started']))}")
     console.print(f"gpuadmin {shlex.join(str(argument) for argument in record['arguments'])}")

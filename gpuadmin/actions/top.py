@@ -16,7 +16,7 @@ from rich.live import Live
 
 from gpuadmin.actions.shared.accounts import require_known_name
 from gpuadmin.actions.shared.now import document, memory_words, plain_table, screen, show_screen
-from gpuadmin.actions.shared.prometheus import Prometheus, monitor_of
+from gpuadmin.actions.shared.prometheus import Prometheus, find_monitor
 from gpuadmin.answers import Answers
 from gpuadmin.common.cluster import Node, of_samples, of_texts
 from gpuadmin.common.free import Room, rooms
@@ -35,7 +35,7 @@ def top(options: Options, *, once: bool, user: str | None, local: bool, every: i
     with opened("top", options, changes=False) as session:
         names = session.some("gpu")
         if local:
-            monitor_of(session.site)  # without one no node has a collector: say it once, not for each of them
+            find_monitor(session.site)  # without one no node has a collector: say it once, not for each of them
             return _local(session, names, user)
         with Prometheus(session.site) as prometheus:
             if options.json or once or not sys.stdout.isatty():

@@ -5,13 +5,13 @@ from __future__ import annotations
 from gpuadmin.actions.shared.monitor import dashboard_host
 from gpuadmin.actions.shared.pages import give, gpus_of, languages
 from gpuadmin.config.load import load_site
-from gpuadmin.pages.guide import NAME, guide, nodes_of
+from gpuadmin.pages.guide import NAME, guide, list_login_nodes
 
 
 def user_guide(site: str | None, *, language: str | None, output: str | None, as_json: bool) -> int:
     """Print the guide, or write it into a directory as Markdown and HTML. Returns the exit code."""
     found = load_site(site)
-    nodes = nodes_of(found.settings, found.inventory.group("gpu"))
+    nodes = list_login_nodes(found.settings, found.inventory.group("gpu"))
     gpus = gpus_of(found, say=True)
     shows = dashboard_host(found) is not None
 

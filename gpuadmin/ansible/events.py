@@ -77,7 +77,7 @@ class Collector:
                 # guard: what a host began before it refused is not forgotten -> True
                 first = host.refused or not host.bad
                 host.refused = unbegun and first
-                host.obstacles = obstacles_of(result)
+                host.obstacles = parse_obstacles(result)
                 # what a module did before it failed is done
                 host.changed.extend(_sentences(result, "operations", odd))
                 items = self._items.pop((name, str(data.get("task_uuid"))), [])
@@ -159,7 +159,7 @@ def _limit(result: Mapping[str, Any]) -> str | None:
     return found if re.fullmatch("[0-9]{1,7}", found) else None
 
 
-def obstacles_of(result: Mapping[str, Any]) -> list[str]:
+def parse_obstacles(result: Mapping[str, Any]) -> list[str]:
     """Why gpuadmin.node.preflight left a host as it is. Anything of another shape, as a host may send, is ignored."""
     found = result.get("obstacles")
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
@@ -174,7 +174,7 @@ def _without_step(message: str) -> str:
 def failure_message(result: Mapping[str, Any], items: list[str], task: str, module: str) -> str:
     """Given a failed task's result, return a sentence for an admin. It names the task where the cause alone would not
     say what failed; the log always has it."""
-    if obstacles := obstacles_of(result):  # each is short, and all of them count
+    if obstacles := parse_obstacles(result):  # each is short, and all of them count
         return "; ".join(one.rstrip(".") for one in obstacles)
     message = str(result.get("msg") or "")
     if items:

@@ -17,7 +17,7 @@ import click
 
 from gpuadmin import __version__
 from gpuadmin.console import echo, echo_document
-from gpuadmin.errors import ExitCode, GpuadminError, InterruptedRun, hint_of
+from gpuadmin.errors import ExitCode, GpuadminError, InterruptedRun, find_hint
 
 # Section -> verb -> the line that `gpuadmin --help` shows, as README's table has them. Kept here so that the help
 # needs no import of the verbs; a contract test compares it with the files and README.
@@ -215,7 +215,7 @@ def _signals_interrupt() -> Iterator[None]:
 
 def _fail(arguments: Sequence[str], error: click.ClickException) -> NoReturn:
     _show_document(arguments, error)
-    hint = hint_of(error)
+    hint = find_hint(error)
     echo(f"Error: {error.format_message()}" + (f"\nHint: {hint}" if hint else ""), err=True)
     _leave(error.exit_code)
 

@@ -61,9 +61,9 @@ def run_ids() -> Completion:
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            from gpuadmin.config.find import find_site, runs_of
+            from gpuadmin.config.find import find_runs_directory, find_site
 
-            names = [path.name for path in runs_of(find_site(ctx.params.get("site"))).iterdir()]
+            names = [path.name for path in find_runs_directory(find_site(ctx.params.get("site"))).iterdir()]
             # an id begins with its time; journals of terms and the memory of uids are not runs
             ids = sorted((name for name in names if re.match(r"\d{8}T\d{6}-", name)), reverse=True)
         except Exception:  # a site that cannot be read completes nothing, and a shell shows no error

@@ -12,7 +12,7 @@ from gpuadmin.errors import ExitCode
 WIDTH = 100
 
 
-def _context_of(command: click.Command, path: str, parent: click.Context | None) -> click.Context:
+def _make_help_context(command: click.Command, path: str, parent: click.Context | None) -> click.Context:
     """The context in which a command's help is what a person sees."""
     context = click.Context(
         command, info_name=path.rpartition(" ")[2], parent=parent, terminal_width=WIDTH, max_content_width=WIDTH
@@ -25,7 +25,7 @@ def commands(
     command: click.Command, path: str, parent: click.Context | None = None
 ) -> Iterator[tuple[str, click.Command, click.Context]]:
     """Yield `(words that call it, command, context)` of a command and of all below it."""
-    context = _context_of(command, path, parent)
+    context = _make_help_context(command, path, parent)
     yield path, command, context
     if isinstance(command, click.Group):
         for name in command.list_commands(context):

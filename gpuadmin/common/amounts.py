@@ -98,7 +98,7 @@ def _checked(value: Any, text: str, other: object, right: str) -> str:
     return text
 
 
-def amount_of(text: str, whole: int) -> int | None:
+def compute_amount(text: str, whole: int) -> int | None:
     """Given an amount and how much the node has, return how much it is; None: as much as there is.
 
     ``whole`` and what is returned: bytes, or a number. Raises ValueError for what is not an amount.

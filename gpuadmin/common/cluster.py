@@ -152,7 +152,7 @@ def totals(nodes: Iterable[Node]) -> dict[str, int]:
     }
 
 
-def as_of(nodes: Iterable[Node]) -> float | None:
+def find_earliest_answer(nodes: Iterable[Node]) -> float | None:
     """Of the nodes that are up, the earliest time of a last answer: since then one of them may be down."""
     return min((node.measured for node in nodes if node.state == "up" and node.measured is not None), default=None)
 

@@ -16,8 +16,8 @@ class Own:
     """The names and addresses of one host, as it and the inventory say them."""
 
     def __init__(self, names: Iterable[str], addresses: Iterable[str]) -> None:
-        self._names = _any_of(names, r"[\w.-]")
-        self._addresses = _any_of(addresses, r"[\w.:]")
+        self._names = _make_word_pattern(names, r"[\w.-]")
+        self._addresses = _make_word_pattern(addresses, r"[\w.:]")
 
     def plain(self, text: str) -> str:
         """The text as another host would have it."""
@@ -30,7 +30,7 @@ class Own:
         return text
 
 
-def _any_of(words: Iterable[str], inside: str) -> re.Pattern[str] | None:
+def _make_word_pattern(words: Iterable[str], inside: str) -> re.Pattern[str] | None:
     """A pattern of whole words, the longest first; `inside`: what continues one. None for no words."""
     known = sorted({one for one in words if 0 < len(one) <= _LONGEST_NAME}, key=lambda one: (-len(one), one))
     if not known:

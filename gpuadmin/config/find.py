@@ -41,7 +41,7 @@ def find_site(given: str | None) -> Path:
     )
 
 
-def runs_of(site: Path) -> Path:
+def find_runs_directory(site: Path) -> Path:
     """Where a site keeps its records and its memory of uids. Raises ConfigError if something else has that name: a link
     to a disk that is not mounted is not a site without records.
     """

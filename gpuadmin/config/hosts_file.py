@@ -68,7 +68,7 @@ def _put(data: Any, host: SiteHost) -> None:
     there = [group["hosts"] for _, group in groups_of(data) if host.name in (group.get("hosts") or {})]
     if not there:
         for index, name in enumerate(host.groups):
-            _hosts_of(data, name)[host.name] = dict(host.variables) if index == 0 else {}
+            _ensure_group_hosts(data, name)[host.name] = dict(host.variables) if index == 0 else {}
         return
     # the entry that says how it is reached; of several, one has them
     place = next((hosts for hosts in there if (hosts[host.name] or {}).keys() & host.variables.keys()), there[0])
@@ -80,7 +80,7 @@ def _put(data: Any, host: SiteHost) -> None:
             entry[name] = value
 
 
-def _hosts_of(data: Any, name: str) -> MutableMapping[str, Any]:
+def _ensure_group_hosts(data: Any, name: str) -> MutableMapping[str, Any]:
     """The hosts of a group; makes the group if it is missing."""
     group = next((found for named, found in groups_of(data) if named == name), None)
     if group is None:

@@ -53,7 +53,7 @@ def with_lines(known_hosts: str, new: Sequence[str]) -> str:
         return (
             known
             # guard: a hashed line of a host goes with its new key
-            or (field.startswith("|") and any(is_hash_of(field, name.lower()) for name in names))
+            or (field.startswith("|") and any(matches_hash(field, name.lower()) for name in names))
         )
 
     kept = [
@@ -91,14 +91,14 @@ def _names(field: str, name: str) -> bool:
     """Whether the first field of a line names a host, as ssh sees it: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT."""
     name = name.lower()
     if field.startswith("|"):
-        return is_hash_of(field, name)  # guard: a hashed name in known_hosts is a host's -> False
+        return matches_hash(field, name)  # guard: a hashed name in known_hosts is a host's -> False
     patterns = field.lower().split(",")
     if any(_matches(pattern[1:], name) for pattern in patterns if pattern.startswith("!")):
         return False
     return any(_matches(pattern, name) for pattern in patterns)
 
 
-def is_hash_of(field: str, name: str) -> bool:
+def matches_hash(field: str, name: str) -> bool:
     """Whether `|1|SALT|HASH`, as HashKnownHosts and `ssh-keygen -H` write it, is the hash of a name."""
     parts = field.split("|")
     if len(parts) != 4 or parts[1] != "1":

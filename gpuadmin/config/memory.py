@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gpuadmin.config.find import runs_of
+from gpuadmin.config.find import find_runs_directory
 from gpuadmin.config.schema import Registry
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import ConfigError, RefusedError
@@ -61,7 +61,7 @@ def owners(registry: Registry) -> dict[int, str]:
 
 def recall(site: Path) -> Memory:
     """What a site's directory remembers: nothing where it never did. Raises ConfigError if it cannot be read."""
-    path = runs_of(site) / MEMORY_FILE
+    path = find_runs_directory(site) / MEMORY_FILE
     try:
         if is_absent(path):
             return Memory()

@@ -24,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 from . import plots, queries, views
 from .announced import announced
 from .files import DashboardError
-from .pages import Pages, environment, language_of
+from .pages import Pages, choose_language, environment
 from .prometheus import Asked, Prometheus
 from .queue import queue_page
 from .rate_limit import RateLimit
@@ -152,7 +152,7 @@ class Dashboard:
         return self._page(request, "person.html", found, viewer, {"person": page})
 
     async def _spent(self, name: str, days: int) -> Any:
-        asked = (queries.hours_of(kind, name, days) for kind in ("held", "measured", "active"))
+        asked = (queries.query_gpu_hours(kind, name, days) for kind in ("held", "measured", "active"))
         answers = (self._asked.now(query, 300.0, slow=True) for query in asked)
         return views.measured(*await asyncio.gather(*answers))
 
@@ -171,7 +171,7 @@ class Dashboard:
         for field, (usual, least, most) in numbers.items():
             text = request.query_params.get(field, "") or str(usual)
             if not (text.isascii() and text.isdecimal() and len(text) < 6 and least <= int(text) <= most):
-                words = say(language_of(request, self._settings), f"need-{field}")
+                words = say(choose_language(request, self._settings), f"need-{field}")
                 return self._pages.message(request, 400, "wrong", "wrong-value", viewer, words, least, most)
             wanted[field] = int(text)
         return self._page(request, "free.html", found, viewer, views.free_page(found, **wanted))
@@ -210,7 +210,7 @@ class Dashboard:
         begin = end - seconds
         async with self._rate_limit.of(viewer.name):
             answers = await asyncio.gather(*(self._asked.over_time(one, begin, end, step) for one in asked.values()))
-        made = make(dict(zip(asked, answers)), end, seconds, step, language_of(request, self._settings))
+        made = make(dict(zip(asked, answers)), end, seconds, step, choose_language(request, self._settings))
         return JSONResponse({"span": span, "plots": made}, headers={"Cache-Control": "no-store"})
 
     async def status_now(self) -> StatusPage:

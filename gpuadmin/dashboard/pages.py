@@ -35,7 +35,7 @@ def environment(files: str) -> Environment:
     return found
 
 
-def language_of(request: Request, settings: Settings) -> str:
+def choose_language(request: Request, settings: Settings) -> str:
     """The language of an answer: chosen in the address, chosen before, or the browser's."""
     wanted = request.query_params.get("lang") or request.cookies.get(COOKIE, "")
     return texts.choose(settings.languages, wanted, request.headers.get("accept-language", ""))
@@ -58,7 +58,7 @@ class Pages:
         status: int = 200,
     ) -> Response:
         """An answer of that template in the reader's language."""
-        language = language_of(request, self._settings)
+        language = choose_language(request, self._settings)
         say = partial(texts.say, language)
         text = self.templates.get_template(template).render(
             {
@@ -84,7 +84,7 @@ class Pages:
         self, request: Request, status: int, title: str, why: str, viewer: Viewer | None = None, *values: object
     ) -> Response:
         """A page that only says something: two keys of texts.py."""
-        say = partial(texts.say, language_of(request, self._settings))
+        say = partial(texts.say, choose_language(request, self._settings))
         return self.page(
             request, "message.html", {"title": say(title), "why": say(why, *values)}, viewer, status=status
         )

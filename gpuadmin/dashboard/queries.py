@@ -57,7 +57,7 @@ def last_seen(nodes: Sequence[str]) -> Mapping[str, str]:
     }
 
 
-def hours_of(kind: str, user: str, days: int) -> str:
+def query_gpu_hours(kind: str, user: str, days: int) -> str:
     """Seconds of the last days in which somebody held or used a GPU, by node and device."""
     if kind not in KINDS:
         raise ValueError(kind)

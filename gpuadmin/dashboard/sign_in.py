@@ -41,14 +41,14 @@ def load_sign_in(path: str = SETTINGS) -> SignIn:
     if raw is None:
         raise DashboardError(f"{path} is missing: gpuadmin provision writes it")
     try:
-        return sign_in_of(json.loads(raw)["sign_in"])
+        return parse_sign_in(json.loads(raw)["sign_in"])
     except (ValueError, TypeError, KeyError) as error:
         raise DashboardError(
             f"{path} is not what gpuadmin provision writes ({type(error).__name__}: {error})"
         ) from None
 
 
-def sign_in_of(given: Mapping[str, Any]) -> SignIn:
+def parse_sign_in(given: Mapping[str, Any]) -> SignIn:
     """Given the part of the file, return it checked. Raises ValueError, TypeError, KeyError."""
     proxy = given["proxy"]
     return SignIn(

@@ -42,7 +42,7 @@ class Settings:
     status_file: str = ""
 
 
-def settings_of(document: object) -> Settings:
+def parse_viewer_settings(document: object) -> Settings:
     """Given the file's JSON, return the settings; others' keys are left out. Raises DashboardError."""
     if not isinstance(document, dict):
         raise DashboardError("the dashboard's settings must be an object")
@@ -78,6 +78,6 @@ def load_settings(path: str) -> Settings:
         with open(path, "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise DashboardError(f"{path} is not a regular file")
-            return settings_of(json.loads(stream.read(_LARGEST)))
+            return parse_viewer_settings(json.loads(stream.read(_LARGEST)))
     except (OSError, ValueError) as error:
         raise DashboardError(f"{path}: {in_words(error)}") from None

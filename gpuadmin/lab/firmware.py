@@ -9,7 +9,7 @@ from pathlib import Path
 PLACES = ("/usr/share/ovmf/OVMF.fd", "/usr/share/edk2/x64/OVMF.4m.fd", "/usr/share/edk2-ovmf/x64/OVMF.fd")
 
 
-def is_there() -> bool:
+def finds_firmware() -> bool:
     """Tell whether this machine has OVMF where a distribution puts it."""
     return any(Path(place).is_file() for place in PLACES)
 

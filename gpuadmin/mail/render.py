@@ -100,7 +100,7 @@ class Renderer:
         return {name: cleaned(value) for name, value in {**about, **letter.values}.items()}
 
 
-def text_of(message: EmailMessage) -> str:
+def render_text(message: EmailMessage) -> str:
     """The text of a message of ours, and the names of what it carries."""
     body = message.get_body(("plain",))
     assert body is not None  # every message of ours has one

@@ -28,7 +28,7 @@ class Call:
     members: str | None = None
 
 
-def call_of(settings: Settings, today: date, *, coming: bool, until: date | None, members: str | None) -> Call:
+def make_call(settings: Settings, today: date, *, coming: bool, until: date | None, members: str | None) -> Call:
     """Given settings and today, return the call for this term, or for the `coming` one.
 
     `until`: the last day to apply; `members`: where the group's applications are taken. Raises ConfigError if the term

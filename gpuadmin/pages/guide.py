@@ -29,7 +29,7 @@ class Node:
     port: int = 22
 
 
-def nodes_of(settings: Settings, hosts: Sequence[Host]) -> tuple[Node, ...]:
+def list_login_nodes(settings: Settings, hosts: Sequence[Host]) -> tuple[Node, ...]:
     """Given a site's settings and its nodes, return what people log in to: `mail.login`, or the nodes themselves.
 
     Raises ConfigError if there is none.

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 from gpuadmin.accounts.desired import variables
-from gpuadmin.actions.shared.metrics import keep_secret, metrics_variables, secret_of
+from gpuadmin.actions.shared.metrics import keep_secret, metrics_variables, read_metrics_secret
 from gpuadmin.ansible.invocation import extra_variables
 from gpuadmin.config.load import load_site
 
 
 def main(directory: str) -> None:
     site = load_site(directory)
-    secret = secret_of(site)
+    secret = read_metrics_secret(site)
     keep_secret(site, secret)
     wanted = {
         "gpuadmin_site": site.settings.model_dump(mode="json"),

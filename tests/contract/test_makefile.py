@@ -145,7 +145,7 @@ def test_what_is_asked_for_without_python_is_what_python_would_ask_for(
 ) -> None:
     packages = load("system_packages")
     monkeypatch.setattr(packages.probe, "look", able)
-    monkeypatch.setattr(packages, "_is_there", lambda _tool: False)
+    monkeypatch.setattr(packages, "_is_in_place", lambda _tool: False)
     monkeypatch.setattr(packages.os, "geteuid", lambda: 0)
     text = (ROOT / "scripts/bootstrap").read_text()
     found = re.search(rf'\[{purpose}\]="([^"]*)"', text)

@@ -38,7 +38,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject im
 from ansible_collections.gpuadmin.node.plugins.module_utils.documents import parse
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import cdi
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Places, look
-from ansible_collections.gpuadmin.node.plugins.module_utils.ship import source_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.ship import read_module_source
 
 from gpuadmin.common.causes.judge import judge
 from gpuadmin.common.records.diagnosis import RegisteredPerson
@@ -236,7 +236,7 @@ class Broken:
         assert entry is not None
         home, shell = subject.path(entry.pw_dir), subject.path(entry.pw_shell)
         with subprocess.Popen(
-            [trial.PYTHON, "-I", "-S", "-c", source_of(trying)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [trial.PYTHON, "-I", "-S", "-c", read_module_source(trying)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             user=UID, group=UID, extra_groups=(), env={"HOME": home, "PATH": os.environ["PATH"]}, cwd="/",
         ) as process:  # fmt: skip
             asked = {"home": home, "shell": shell if Path(shell).stat().st_size else entry.pw_shell, "docker": None}

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from gpuadmin.dashboard.app import application
 from gpuadmin.dashboard.prometheus import Prometheus
-from gpuadmin.dashboard.viewer import Settings, Viewer, settings_of
+from gpuadmin.dashboard.viewer import Settings, Viewer, parse_viewer_settings
 from tests.support.dashboard_scene import NODES, before, now
 from tests.support.prometheus import blocks, prometheus
 
@@ -59,7 +59,7 @@ def settings(directory: Path, now: float, **more: Any) -> Settings:
         "cluster": "Department GPUs", "nodes": list(NODES_OF_SITE), "announcements": str(path),
         "cookie_name": "of the access",
     }  # fmt: skip
-    return replace(settings_of(document), **more)
+    return replace(parse_viewer_settings(document), **more)
 
 
 def board(port: int, access: Any, site: Settings) -> Any:

@@ -59,7 +59,7 @@ def state():
     for uid in uids:
         name = f"user-{uid}.slice"
         drop_ins = sorted(glob.glob(f"/run/systemd/system.control/{name}.d/*"))
-        opens = trials.opens(cgroups.cgroup_of(name), files)
+        opens = trials.opens(cgroups.find_cgroup(name), files)
         shown = run("systemctl", "show", name, "-p", "DevicePolicy,DeviceAllow")
         # in which order systemd has a list depends on what it was told before
         found[name] = [sorted(shown.splitlines()), opens,
@@ -92,7 +92,7 @@ try:
     for number in range(rounds):
         uid = uids[1 + number % (people - 1)]
         times["grant"].append(timed(lambda: operate(grant=grant(number, uid, "0"))))
-        assert trials.opens(cgroups.cgroup_of(f"user-{uid}.slice"), files) == files[:1]
+        assert trials.opens(cgroups.find_cgroup(f"user-{uid}.slice"), files) == files[:1]
         times["end"].append(timed(lambda: operate(end=[f"granting-{number}"])))
         told = gate.properties(gate.allowed(settings))
         times["plain"].append(timed(lambda: run("systemctl", "set-property", "--runtime", f"user-{uid}.slice", *told)))

@@ -53,7 +53,7 @@ class Disk:
     def uuid(self) -> str:
         handle = btrfs.open_directory(str(self.top))
         try:
-            return str(btrfs.file_system_of(handle))
+            return str(btrfs.read_file_system_uuid(handle))
         finally:
             os.close(handle)
 

@@ -19,7 +19,7 @@ from gpuadmin.reading import expanded, read_text
 _LOOPBACK = ("localhost", "127.0.0.1")
 
 
-def address_of(site: Site) -> str:
+def find_dashboard_address(site: Site) -> str:
     """Where links lead: HTTPS, the first of the site's names for it (or the monitor host's address), the port."""
     given, (monitor, *_) = site.settings.metrics.dashboard, site.inventory.group("monitor")
     return f"https://{_bracketed((given.names or [monitor.cluster_address])[0])}:{given.port}"
@@ -79,7 +79,7 @@ def _way(site: Site, node: Host, monitor: Host) -> dict[str, Any]:
     end = _bracketed(monitor.cluster_address) if direct else "127.0.0.1"
     return {
         "node": node.name,
-        "address": address_of(site),
+        "address": find_dashboard_address(site),
         "forward": f"{given.port}:{end}:{given.port}",
         "through": node.cluster_address if direct else monitor.cluster_address,
         "direct": direct,

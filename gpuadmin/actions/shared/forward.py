@@ -15,7 +15,7 @@ import time
 from types import TracebackType
 from typing import IO, Self
 
-from gpuadmin.actions.shared.prometheus import monitor_of
+from gpuadmin.actions.shared.prometheus import find_monitor
 from gpuadmin.actions.ssh import command_line
 from gpuadmin.ansible.connections import require_ssh
 from gpuadmin.config.load import Site
@@ -33,7 +33,7 @@ class Forward:
 
     def __init__(self, site: Site, secret: bytes, port: int | None = None) -> None:
         self._site, self._secret = site, secret
-        self._host = monitor_of(site)
+        self._host = find_monitor(site)
         self._remote = site.settings.metrics.dashboard.port
         self._port = self._remote if self._host.local else free_port(self._remote) if port is None else port
         self._ssh: subprocess.Popen[bytes] | None = None

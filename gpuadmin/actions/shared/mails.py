@@ -14,7 +14,7 @@ from gpuadmin.errors import ExitCode
 from gpuadmin.mail.deliver import Delivery, deliver
 from gpuadmin.mail.ledger import Entry, Ledger, State
 from gpuadmin.mail.letter import Letter
-from gpuadmin.mail.render import Renderer, text_of
+from gpuadmin.mail.render import Renderer, render_text
 from gpuadmin.mail.smtp import Smtp
 from gpuadmin.mail.transport import Folder, Transport
 from gpuadmin.options import MailOptions
@@ -38,7 +38,7 @@ def show_letters(letters: Sequence[Letter], renderer: Renderer) -> None:
     for letter in letters:
         message = renderer.message(letter)
         headers = [(name, str(message[name])) for name in ("From", "Reply-To", "Subject") if message[name] is not None]
-        alike.setdefault((*headers, ("", text_of(message))), []).append(str(message["To"]))
+        alike.setdefault((*headers, ("", render_text(message))), []).append(str(message["To"]))
     for (*lines, (_, text)), people in alike.items():
         each = f" ({len(people)} mails, one to each)" if len(people) > 1 else ""
         console.print(lines_of(["", f"To: {listed(people)}{each}", *(f"{name}: {words}" for name, words in lines)]))
@@ -56,7 +56,7 @@ def preview_document(letters: Sequence[Letter], renderer: Renderer) -> dict[str,
                 "names": list(letter.names),
                 "about": letter.summary,
                 "subject": str(message["Subject"]),
-                "text": text_of(message),
+                "text": render_text(message),
             }
         )
     return {"mails": mails}

@@ -20,7 +20,7 @@ SECRET = "metrics_secret"
 MEASURED = ("gpu", "storage", "backup", "monitor", "slurm")
 
 
-def secret_of(site: Site) -> bytes:
+def read_metrics_secret(site: Site) -> bytes:
     """The site's secret for certificates; a new one, which is not written, if there is none. Raises ConfigError."""
     path = site.directory / SECRET
     text = read_text(path).strip()

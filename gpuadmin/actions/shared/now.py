@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gpuadmin.common.cluster import Device, Granted, Holder, Node, as_of, totals
+from gpuadmin.common.cluster import Device, Granted, Holder, Node, find_earliest_answer, totals
 from gpuadmin.common.text import counted, size_words
 from gpuadmin.display import lines_of, make_table, show_table, styled
 from gpuadmin.terminal import SafeConsole
@@ -71,7 +71,7 @@ def _parts(
 
 
 def _headline(cluster: str, nodes: Sequence[Node], now: float) -> Text:
-    sums, then = totals(nodes), as_of(nodes)
+    sums, then = totals(nodes), find_earliest_answer(nodes)
     when = "" if then is None else f" as of {age(now - then)} ago"
     words = [
         f"{sums['up']} of {counted(sums['nodes'], 'node')} up{when}",

@@ -12,7 +12,7 @@ from gpuadmin.console import echo, echo_document
 from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.mail.letter import Attachment
 from gpuadmin.pages.gpus import Gpus, seen
-from gpuadmin.pages.guide import NAME, guide, nodes_of
+from gpuadmin.pages.guide import NAME, guide, list_login_nodes
 from gpuadmin.pages.render import LANGUAGES, page
 from gpuadmin.reading import expanded, is_absent, read_limited
 from gpuadmin.records import history
@@ -30,7 +30,7 @@ def languages(site: Site, language: str | None) -> tuple[str, ...]:
 
 def guide_pages(site: Site) -> list[Attachment]:
     """The user's guide as pages that a mail carries, in the mails' languages. Raises ConfigError."""
-    nodes = nodes_of(site.settings, site.inventory.group("gpu"))
+    nodes = list_login_nodes(site.settings, site.inventory.group("gpu"))
     gpus = gpus_of(site)
 
     def written(language: str) -> str:

@@ -31,7 +31,7 @@ class Prometheus:
     """An open way to a site's Prometheus. Within a `with` block; one question at a time."""
 
     def __init__(self, site: Site) -> None:
-        self._host = monitor_of(site)
+        self._host = find_monitor(site)
         self._site = site
         self._ssh: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
@@ -106,7 +106,7 @@ class Prometheus:
         return output
 
 
-def monitor_of(site: Site, instead: str | None = "gpuadmin list-gpus asks the nodes themselves") -> Host:
+def find_monitor(site: Site, instead: str | None = "gpuadmin list-gpus asks the nodes themselves") -> Host:
     """The host that watches all others. Raises ConfigError if there is none; `instead`: what works without one."""
     hosts = site.inventory.group("monitor")
     if not hosts:

@@ -18,7 +18,7 @@ from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session
 
 
-def roles_of(host: Host, settings: Settings, groups: Mapping[str, Sequence[str]]) -> list[str]:
+def list_host_roles(host: Host, settings: Settings, groups: Mapping[str, Sequence[str]]) -> list[str]:
     """Given a host, and the names of the hosts of each group, return the roles that playbooks/provision.yml runs on it:
     the playbook itself is asked, so plan and work agree.
     """
@@ -41,7 +41,7 @@ def plan_roles(session: Session, title: str) -> Plan:
     builder = PlanBuilder(title)
     groups = {name: [host.name for host in session.site.inventory.group(name)] for name in GROUPS}
     for host in session.hosts:
-        names = roles_of(host, session.site.settings, groups)
+        names = list_host_roles(host, session.site.settings, groups)
         if names:
             builder.add(host.name, f"roles: {', '.join(names)}")
         else:

@@ -39,7 +39,7 @@ def name_of(lab: Lab) -> str:
     return f"gpuadmin-lab-{lab.name}-{hashlib.sha256(bytes(lab.directory)).hexdigest()[:8]}"
 
 
-def cgroup_of(lab: Lab, host: Host) -> Path:
+def find_cgroup(lab: Lab, host: Host) -> Path:
     """The cgroup of a host: all of its processes, and nothing else."""
     top = cgroup_root()
     if top is None:
@@ -49,7 +49,7 @@ def cgroup_of(lab: Lab, host: Host) -> Path:
 
 def end(lab: Lab, host: Host) -> None:
     """End every process of a host at once, and remove its cgroups."""
-    top = cgroup_of(lab, host)
+    top = find_cgroup(lab, host)
     if not top.exists():
         return
     (top / "cgroup.kill").write_text("1")
@@ -67,7 +67,7 @@ def _attach_loop(image: Path) -> str:
 def start(lab: Lab, host: Host) -> subprocess.Popen[bytes]:
     """Start a host's process 1. The caller gives it its network."""
     end(lab, host)
-    cgroup_of(lab, host).mkdir()
+    find_cgroup(lab, host).mkdir()
     storage = next((one for one in lab.hosts if one.kind == "storage"), None)
     # One host at a time: two loop devices of the storage host's data would be two file systems that differ.
     with (lab.directory / "light.lock").open("w") as lock:
@@ -88,7 +88,7 @@ def _launch(lab: Lab, host: Host, disk: str, data: str) -> subprocess.Popen[byte
     directory = lab.host_directory(host)
     command = (
         # into its cgroup first: --cgroup makes the one that it is in then the root of what it sees
-        "sh", "-euc", 'echo 0 >"$1/cgroup.procs"; shift; exec "$@"', "sh", str(cgroup_of(lab, host)),
+        "sh", "-euc", 'echo 0 >"$1/cgroup.procs"; shift; exec "$@"', "sh", str(find_cgroup(lab, host)),
         "unshare", *NAMESPACES, "--propagation", "private", "--fork", "--kill-child=KILL",
         "sh", str(HERE / "init.sh"), str(directory), disk, host.name,
         data if host.kind == "storage" else "", "" if host.kind == "storage" else data, root_subvolume(host.kind),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuadmin.lab.commands import run
 from gpuadmin.lab.light import disk, machine
-from gpuadmin.lab.light.host import cgroup_of
+from gpuadmin.lab.light.host import find_cgroup
 from gpuadmin.lab.state import Host, Lab
 
 DISKS = ("disk.img", "data.img")
@@ -15,7 +15,7 @@ DISKS = ("disk.img", "data.img")
 
 def save(lab: Lab, snapshot: str) -> None:
     """Copy the disks of all hosts of a running lab, at one moment: they are paused meanwhile."""
-    frozen = [cgroup_of(lab, host) / "cgroup.freeze" for host in lab.hosts]
+    frozen = [find_cgroup(lab, host) / "cgroup.freeze" for host in lab.hosts]
     try:
         for switch in frozen:
             switch.write_text("1")

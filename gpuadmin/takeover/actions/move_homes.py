@@ -17,7 +17,7 @@ from gpuadmin.options import Options
 from gpuadmin.outcome import nothing, report
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.session import Session, opened
-from gpuadmin.takeover.actions.shared.moving_homes import PLAYBOOK, Moving, moving_of
+from gpuadmin.takeover.actions.shared.moving_homes import PLAYBOOK, Moving, list_moving_hosts
 from gpuadmin.takeover.adoption import home_plan
 from gpuadmin.takeover.adoption.home_plan import Decision
 
@@ -61,7 +61,7 @@ def _limits(session: Session, server: str, people: Collection[str]) -> dict[str,
 def move_homes(options: Options, names: Sequence[str], mains: Sequence[str]) -> int:
     """Move the homes of these people, or of everybody who has one on a node. Returns the exit code."""
     with opened("move-homes", options) as session:
-        moving = moving_of(session)
+        moving = list_moving_hosts(session)
         asked = _mains(session, mains, moving)
         wanted = _people(session, names)
         seen = _look(moving, wanted)
@@ -312,7 +312,7 @@ def _result(found: Decision, done: Collection[tuple[str, str]], problems: Mappin
 def discard_homes(options: Options, names: Sequence[str]) -> int:
     """Delete the old homes of what was moved. Returns the exit code."""
     with opened("move-homes", options) as session:
-        moving = moving_of(session)
+        moving = list_moving_hosts(session)
         chosen = set(names)
         server = moving.look({moving.server: moving.document(moving.server, "look")}, "what was moved")[moving.server]
         found = [

@@ -175,7 +175,7 @@ def people(
     }
     without = [name for name in sorted(accounts) if name not in uids and name not in refused]
     uids = {**uids, **new_uids(without, uids, seen, settings)}
-    all_keys = {name: _keys_of(hosts, name) for name in accounts}
+    all_keys = {name: _collect_plain_keys(hosts, name) for name in accounts}
     owners = Counter(blob for keys in all_keys.values() for blob in keys)
     persons = {}
     for name in sorted(accounts):
@@ -187,7 +187,7 @@ def people(
             (registered or {}).get(name),
             tuple(sorted(blob for blob in all_keys[name] if owners[blob] > 1)),
             {blob: key for blob, key in all_keys[name].items() if owners[blob] == 1},
-            _addresses_of(accounts[name]),
+            _find_addresses(accounts[name]),
         )
         if (
             person.user is None  # guard: who is in users.yml stays as they are there
@@ -211,7 +211,7 @@ def _refused(name: str, uid: int | None, settings: Settings) -> str | None:
     return None
 
 
-def _keys_of(hosts: Sequence[Host], name: str) -> dict[str, OnHosts]:
+def _collect_plain_keys(hosts: Sequence[Host], name: str) -> dict[str, OnHosts]:
     """Somebody's plain public keys on all hosts: the key → its line, and where it is."""
     found: dict[str, OnHosts] = {}
     for host in hosts:
@@ -224,7 +224,7 @@ def _keys_of(hosts: Sequence[Host], name: str) -> dict[str, OnHosts]:
     return found
 
 
-def _addresses_of(accounts: Mapping[str, Mapping[str, Any]]) -> dict[str, OnHosts]:
+def _find_addresses(accounts: Mapping[str, Mapping[str, Any]]) -> dict[str, OnHosts]:
     found: dict[str, OnHosts] = {}
     for host, account in accounts.items():
         text = address(account["gecos"])

@@ -74,7 +74,7 @@ def _gpus(host: Host) -> dict[str, object]:
     return {"gpus": len(gpus["bus"])} if gpus is not None and gpus["bus"] else {}
 
 
-def admin_of(hosts: Sequence[Host], login: str) -> str:
+def choose_admin_account(hosts: Sequence[Host], login: str) -> str:
     """The account that gpuadmin logs in as from now on: the one given, where it is a system account everywhere."""
     found = [one for host in hosts for one in host.listed("accounts") if one["name"] == login]
     fits = len(found) == len(hosts) and not any(host.without_root for host in hosts)
@@ -115,7 +115,7 @@ def propose(
     uids = {name: user.uid for name, user in registered.items()}
     found = found_people(hosts, login, homes.server, uids, () if site is None else site.settings.protected)
     if site is None:
-        admin = admin_of(hosts, login)
+        admin = choose_admin_account(hosts, login)
         settings: dict[str, Any] = {
             "admin": {"user": admin, **({"ssh_key": ssh_key} if ssh_key else {})},
             **id_ranges(found[1].values()),

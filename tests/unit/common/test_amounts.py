@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from gpuadmin.common.amounts import (
-    amount_of,
     ask_for_disk,
     ask_for_memory,
     ask_for_processors,
     ask_for_reserve,
     ask_for_swap,
     ask_for_tasks,
+    compute_amount,
     disk_amount,
 )
 
@@ -40,7 +40,7 @@ Ask = Callable[[Any], Any]
     ],
 )
 def test_an_amount(ask: Ask, value: object, whole: int, amount: int | None) -> None:
-    assert amount_of(ask(value), whole) == amount
+    assert compute_amount(ask(value), whole) == amount
 
 
 @pytest.mark.parametrize(

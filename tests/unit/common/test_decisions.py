@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gpuadmin.common.cluster import Device, Granted, Holder, Node, as_of, of_samples, totals
+from gpuadmin.common.cluster import Device, Granted, Holder, Node, find_earliest_answer, of_samples, totals
 from gpuadmin.common.free import GIB, rooms
 from gpuadmin.common.idle import idle, jobs, spans
 from gpuadmin.common.idle import ungranted as rows_ungranted
@@ -67,8 +67,11 @@ def test_since_when_it_is_known_that_nodes_are_up() -> None:
     asked = [Sample("", {"instance": "gpu1", "job": "node", "what": "measured"}, NOW - 14)]
     node = one_node([*samples("gpu1"), *asked])
     assert node.measured == NOW - 14
-    assert as_of([node, replace(node, measured=NOW - 20), replace(node, state="down", measured=0.0)]) == NOW - 20
-    assert as_of([replace(node, measured=None)]) is None
+    assert (
+        find_earliest_answer([node, replace(node, measured=NOW - 20), replace(node, state="down", measured=0.0)])
+        == NOW - 20
+    )
+    assert find_earliest_answer([replace(node, measured=None)]) is None
 
 
 #: What is measured → the state, a word of the problem, and how many GPUs are free.

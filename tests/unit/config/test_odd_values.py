@@ -110,7 +110,7 @@ def with_odd(value: Any, path: At, odd: object) -> Any:
     return copy
 
 
-def text_of(name: str, content: object) -> str:
+def render_text(name: str, content: object) -> str:
     lines = content if name.endswith(".jsonl") and isinstance(content, list) else [content]
     return "".join(f"{json.dumps(one, default=str)}\n" for one in lines)
 
@@ -125,7 +125,7 @@ def test_a_value_of_another_type_gives_no_traceback(
     name, files, verbs = CASES[case]
     good = good_site(tmp_path / "good")
     for path, content in {HOSTS_FILE: HOSTS, **files}.items():
-        (good / path).write_text(text_of(path, content))
+        (good / path).write_text(render_text(path, content))
     text = (good / name).read_text()
     data = [json.loads(line) for line in text.splitlines()] if name.endswith(".jsonl") else yaml.safe_load(text)
     top = "result" if name == RESULTS and case != "a result" else ""  # the rest of it is that of any run
@@ -135,7 +135,7 @@ def test_a_value_of_another_type_gives_no_traceback(
     ):
         site = tmp_path / f"site{number}"  # Ansible remembers which files it found
         shutil.copytree(good, site)
-        (site / name).write_text(text_of(name, with_odd(data, at, odd)))
+        (site / name).write_text(render_text(name, with_odd(data, at, odd)))
         for verb in verbs:
             try:
                 code, _, err = cli(*(one.format(site=site) for one in verb), "--site", str(site))

@@ -132,7 +132,7 @@ retired: []
 """
 
 
-def file_of(text: str) -> YamlFile:
+def find_open_file(text: str) -> YamlFile:
     return YamlFile.parse(Path("users.yml"), text)
 
 
@@ -141,7 +141,7 @@ def test_a_change_touches_its_own_lines_alone() -> None:
         entry["locked"] = True
 
     edit = Edit(change={0: lock}, drop=[1], add=[{"name": "seo", "expires": date(2027, 2, 28)}])
-    found = with_lists(file_of(PEOPLE), {"users": edit, "retired": Edit(add=[{"name": "jiho", "uid": 20001}])})
+    found = with_lists(find_open_file(PEOPLE), {"users": edit, "retired": Edit(add=[{"name": "jiho", "uid": 20001}])})
     expected = PEOPLE.replace('    keys: ["a"]\n', '    keys: ["a"]\n    locked: true\n')
     expected = expected.replace("  - {name: jiho, uid: 20001}   # flow\n", "")
     expected = expected.replace("      # no comment\n", "      # no comment\n  - name: seo\n    expires: 2027-02-28\n")
@@ -174,7 +174,7 @@ def test_whatever_the_form_the_content_is_what_was_meant(text: str, index: int) 
         entry["uid"] = 7
 
     try:
-        file = file_of(text)
+        file = find_open_file(text)
     except ConfigError:
         return  # refused when it is read
     plain = [dict(entry) for entry in file.data["users"]]
@@ -196,7 +196,7 @@ def test_a_rewrite_that_says_something_else_is_not_taken(monkeypatch: pytest.Mon
     monkeypatch.setattr(rewrite, "_spliced", lambda file, edits: file.text.replace("20000", "20009"))
     monkeypatch.setattr(rewrite, "_round_trip", lambda text, change: text)
     with pytest.raises(ConfigError, match="cannot be written"):
-        with_lists(file_of(PEOPLE), {"users": Edit(drop=[1])})
+        with_lists(find_open_file(PEOPLE), {"users": Edit(drop=[1])})
 
 
 def test_fields_are_changed_and_comments_stay() -> None:
@@ -205,7 +205,7 @@ def test_fields_are_changed_and_comments_stay() -> None:
         del data["term"]["next"]
 
     text = "# The cluster.\nname: x  # ours\nterm:\n  name: 2026-2\n  next: {name: 2027-1}\n# end\n"
-    found = with_fields(file_of(text), change)
+    found = with_fields(find_open_file(text), change)
     assert found.data == {"name": "x", "term": {"name": "2027-1"}}
     assert re.findall(r"#.*", found.text) == ["# The cluster.", "# ours", "# end"]
 

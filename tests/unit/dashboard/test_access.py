@@ -12,7 +12,7 @@ from gpuadmin.common import tokens
 from gpuadmin.dashboard import access
 from gpuadmin.dashboard.__main__ import FILES
 from gpuadmin.dashboard.files import DashboardError
-from gpuadmin.dashboard.sign_in import sign_in_of
+from gpuadmin.dashboard.sign_in import parse_sign_in
 from gpuadmin.dashboard.used_tokens import UsedTokens
 from gpuadmin.dashboard.viewer import Viewer
 from tests.support.dashboard_service import (
@@ -271,7 +271,7 @@ class Door:
     """The access itself."""
 
     def __init__(self, at: Path) -> None:
-        found, now = sign_in_of({**ACCESS, "proxy": PROXY}), time.time()
+        found, now = parse_sign_in({**ACCESS, "proxy": PROXY}), time.time()
         self.access = access.Access(
             found, SECRET, UsedTokens(str(at / "spent"), now), nodes=("node1", "node2"), cluster="lab <b>",
             files=FILES, proxy_secret=PROXY_SECRET,
@@ -303,7 +303,7 @@ def test_the_proxy_makes_an_admin_of_those_whom_the_site_names(tmp_path: Path, n
 
 
 def test_a_proxy_without_a_secret_is_none(tmp_path: Path) -> None:
-    found = sign_in_of({**ACCESS, "proxy": PROXY})
+    found = parse_sign_in({**ACCESS, "proxy": PROXY})
     for secret in ("", "short"):
         with pytest.raises(DashboardError, match="fewer than 16"):
             access.Access(found, SECRET, UsedTokens(str(tmp_path / "spent"), 1.0), nodes=(), cluster="x",

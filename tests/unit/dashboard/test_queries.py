@@ -28,7 +28,7 @@ def test_prometheus_understands_each(tmp_path: Path) -> None:
         asked += queries.last_seen(["gpu01", name]).values()
         asked += queries.of_node(name, 30).values()
         asked += queries.of_person(name, 14400).values()
-        asked += [queries.hours_of(kind, name, 30) for kind in ("held", "measured", "active")]
+        asked += [queries.query_gpu_hours(kind, name, 30) for kind in ("held", "measured", "active")]
     rules = [f"    - record: r{number}\n      expr: {_yaml(query)}" for number, query in enumerate(asked)]
     path = tmp_path / "rules.yml"
     path.write_text("groups:\n- name: g\n  rules:\n" + "\n".join(rules) + "\n")
@@ -43,4 +43,4 @@ def _yaml(query: str) -> str:
 
 def test_a_kind_that_is_none() -> None:
     with pytest.raises(ValueError, match="x"):
-        queries.hours_of("x", "minji", 30)
+        queries.query_gpu_hours("x", "minji", 30)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuadmin.dashboard.files import DashboardError
-from gpuadmin.dashboard.viewer import Viewer, load_settings, settings_of
+from gpuadmin.dashboard.viewer import Viewer, load_settings, parse_viewer_settings
 
 GOOD: dict[str, Any] = {"cluster": "c", "nodes": ["gpu01"]}
 
@@ -42,13 +42,13 @@ def test_what_the_role_writes(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_is_no_setting(change: dict[str, Any], says: str) -> None:
     with pytest.raises(DashboardError, match=says):
-        settings_of(GOOD | change)
+        parse_viewer_settings(GOOD | change)
 
 
 @pytest.mark.parametrize("missing", ["cluster", "nodes"])
 def test_what_must_be_there(missing: str) -> None:
     with pytest.raises(DashboardError, match=f"{missing} is missing"):
-        settings_of({key: value for key, value in GOOD.items() if key != missing})
+        parse_viewer_settings({key: value for key, value in GOOD.items() if key != missing})
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_firmware(uefi_lab: state.Lab, tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_ovmf_that_is_missing_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(firmware, "PLACES", ("/nonexistent/OVMF.fd",))
-    assert firmware.is_there() is False
+    assert firmware.finds_firmware() is False
     with pytest.raises(GpuadminError) as caught:
         firmware.ovmf()
     assert "apt install ovmf" in str(caught.value.hint)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from jinja2.nativetypes import NativeEnvironment
 
-from gpuadmin.actions.shared.metrics import SECRET, keep_secret, metrics_variables, secret_of
+from gpuadmin.actions.shared.metrics import SECRET, keep_secret, metrics_variables, read_metrics_secret
 from gpuadmin.config.check import findings
 from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.skeleton import SiteHost, write_site
@@ -50,15 +50,15 @@ def with_mail(directory: Path) -> Site:
 @pytest.mark.holds("a secret that is there is never replaced")
 def test_the_secret_is_kept_once_and_for_its_owner(tmp_path: Path) -> None:
     site = make(tmp_path / "site")
-    first = secret_of(site)
-    assert secret_of(site) != first, "a look writes nothing"
+    first = read_metrics_secret(site)
+    assert read_metrics_secret(site) != first, "a look writes nothing"
     assert not (site.directory / SECRET).exists()
     keep_secret(site, first)
-    assert secret_of(site) == first
+    assert read_metrics_secret(site) == first
     assert (site.directory / SECRET).stat().st_mode & 0o777 == 0o600
     assert f"/{SECRET}\n" in (site.directory / ".gitignore").read_text()
-    keep_secret(site, secret_of(make(tmp_path / "other")))
-    assert secret_of(site) == first, "what is there is never replaced"
+    keep_secret(site, read_metrics_secret(make(tmp_path / "other")))
+    assert read_metrics_secret(site) == first, "what is there is never replaced"
 
 
 @pytest.mark.parametrize("text", ["zz", "00", "0" * 63])
@@ -68,11 +68,11 @@ def test_a_secret_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o600)
     with pytest.raises(ConfigError, match="32 bytes"):
-        secret_of(site)
+        read_metrics_secret(site)
     path.write_text("00" * 32)
     path.chmod(0o640)
     with pytest.raises(ConfigError, match="others can read it"):
-        secret_of(site)
+        read_metrics_secret(site)
 
 
 def test_what_hosts_are_told(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_provision_gives_it_and_keeps_the_secret(ansible: Ansible, cli: Cli) -> 
     assert not (ansible.site / SECRET).exists()
     code, _, err = cli("provision", "--yes")
     assert code == 0, err
-    kept = secret_of(load_site(str(ansible.site)))
+    kept = read_metrics_secret(load_site(str(ansible.site)))
     cli("drift")
     checked, done, drift = (one.variables["gpuadmin_metrics"] for one in ansible.asked)
     assert done == drift

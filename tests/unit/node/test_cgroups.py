@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import cgroups
-from ansible_collections.gpuadmin.node.plugins.module_utils.cgroups import owner_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.cgroups import find_owner
 
 from tests.support.slices import own_slice
 
@@ -14,13 +14,13 @@ from tests.support.slices import own_slice
 def test_owners(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7/cgroup").write_text("0::/user.slice/user-20000.slice/user@20000.service/docker-x.scope\n")
-    assert owner_of(7, str(tmp_path)) == 20000
+    assert find_owner(7, str(tmp_path)) == 20000
     (tmp_path / "7/cgroup").write_text("0::/system.slice/ssh.service\n")
-    assert owner_of(7, str(tmp_path)) == 0
-    assert owner_of(8, str(tmp_path)) is None
+    assert find_owner(7, str(tmp_path)) == 0
+    assert find_owner(8, str(tmp_path)) is None
     v1 = "12:memory:/user.slice/user-20001.slice\n1:name=systemd:/user.slice/user-20000.slice/s\n0::/\n"
     (tmp_path / "7/cgroup").write_text(v1)
-    assert owner_of(7, str(tmp_path)) == 20000
+    assert find_owner(7, str(tmp_path)) == 20000
 
 
 @pytest.mark.parametrize("separator", ["\v", "\f", "\r", "\x1c", "\x85", "\u2028"])
@@ -36,7 +36,7 @@ def test_all_that_runs_in_a_slice_ends_at_once(monkeypatch: pytest.MonkeyPatch) 
         process = subprocess.Popen(["sleep", "1000"])
         (slice_ / "cgroup.procs").write_text(str(process.pid))
         with monkeypatch.context() as patch:
-            patch.setattr(cgroups, "owner_of", lambda pid: 20000 if pid == os.getpid() else 0)
+            patch.setattr(cgroups, "find_owner", lambda pid: 20000 if pid == os.getpid() else 0)
             assert not cgroups.kill(20000, mount)
         assert process.poll() is None
         assert cgroups.kill(20000, mount)
@@ -52,13 +52,13 @@ def test_where_a_unit_s_cgroup_is(tmp_path: Path) -> None:
     (tmp_path / "user.slice/user-20000.slice").mkdir(parents=True)
     (tmp_path / "system.slice/ssh.service").mkdir(parents=True)
     bases = (str(tmp_path / "none"), str(tmp_path))
-    assert cgroups.cgroup_of("user-20000.slice", bases) == str(tmp_path / "user.slice/user-20000.slice")
-    assert cgroups.cgroup_of("ssh.service", bases) == str(tmp_path / "system.slice/ssh.service")
-    assert cgroups.cgroup_of("cron.service", bases) is None
+    assert cgroups.find_cgroup("user-20000.slice", bases) == str(tmp_path / "user.slice/user-20000.slice")
+    assert cgroups.find_cgroup("ssh.service", bases) == str(tmp_path / "system.slice/ssh.service")
+    assert cgroups.find_cgroup("cron.service", bases) is None
     instance = tmp_path / "system.slice/system-ssh.slice/ssh@1-[::1]:22.service"
     instance.mkdir(parents=True)
-    assert cgroups.cgroup_of("ssh@1-[::1]:22.service", bases) == str(instance)
-    assert cgroups.cgroup_of("ssh@2.service", bases) is None
+    assert cgroups.find_cgroup("ssh@1-[::1]:22.service", bases) == str(instance)
+    assert cgroups.find_cgroup("ssh@2.service", bases) is None
 
 
 @pytest.mark.parametrize(

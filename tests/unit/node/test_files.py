@@ -221,7 +221,7 @@ def test_who_waits_is_not_taken_for_the_holder(tmp_path: Path) -> None:
         with path.open() as stream:
             time.sleep(0.5)  # until the other one waits for the lock
             try:
-                assert holders.holder_of(stream.fileno()).startswith(f"process {pid} ")
+                assert holders.name_lock_holder(stream.fileno()).startswith(f"process {pid} ")
             finally:
                 waiting.kill()
                 waiting.wait()
@@ -245,7 +245,7 @@ def test_a_child_that_goes_on_with_the_lock_is_found(tmp_path: Path) -> None:
         second = int(stream.readline())
     try:
         with path.open() as stream:
-            assert holders.holder_of(stream.fileno()).startswith(f"process {second} ")
+            assert holders.name_lock_holder(stream.fileno()).startswith(f"process {second} ")
     finally:
         os.kill(second, signal.SIGKILL)
 
@@ -258,7 +258,7 @@ def test_a_process_without_its_first_thread_is_named(tmp_path: Path) -> None:
         with first_thread_ended(31153, theirs.fileno()) as process:
             theirs.close()
             with path.open() as stream:
-                found = holders.holder_of(stream.fileno())
+                found = holders.name_lock_holder(stream.fileno())
     assert found.startswith(f"process {process.pid} (python3) of uid 31153, ")
 
 

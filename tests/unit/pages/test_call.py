@@ -11,7 +11,7 @@ import pytest
 from gpuadmin.applications.questions import questions
 from gpuadmin.config.schema import Settings
 from gpuadmin.errors import ConfigError
-from gpuadmin.pages.call import call, call_of
+from gpuadmin.pages.call import call, make_call
 from gpuadmin.pages.guide import Gpus, Node
 from gpuadmin.pages.render import page
 from tests.support.fake_ansible import Ansible, Cli
@@ -26,7 +26,7 @@ def settings(**more: Any) -> Settings:
 
 
 def write(language: str, given: Settings, *, gpus: tuple[Gpus, ...] = (), survey: bool = False) -> str:
-    wanted = call_of(given, TODAY, coming=False, until=date(2027, 3, 5), members="https://example.org/group")
+    wanted = make_call(given, TODAY, coming=False, until=date(2027, 3, 5), members="https://example.org/group")
     return call(language, given, NODES, wanted, gpus=gpus, survey=survey)
 
 
@@ -66,14 +66,14 @@ def test_both_languages_have_the_same_terms_of_use() -> None:
 
 
 def test_which_term() -> None:
-    now = call_of(settings(), TODAY, coming=False, until=None, members=None)
+    now = make_call(settings(), TODAY, coming=False, until=None, members=None)
     assert (now.term, now.deadline) == ("2027-1", date(2027, 6, 30))
-    coming = call_of(settings(), TODAY, coming=True, until=None, members=None)
+    coming = make_call(settings(), TODAY, coming=True, until=None, members=None)
     assert (coming.term, coming.deadline) == ("2027-2", date(2027, 12, 31))
     expires = settings(applications={"expires": "2027-05-31"})
-    assert call_of(expires, TODAY, coming=False, until=None, members=None).deadline == date(2027, 5, 31)
+    assert make_call(expires, TODAY, coming=False, until=None, members=None).deadline == date(2027, 5, 31)
     without = Settings.model_validate({"name": "x"})
-    assert call_of(without, TODAY, coming=False, until=None, members=None).deadline is None
+    assert make_call(without, TODAY, coming=False, until=None, members=None).deadline is None
     for given, more, words in (
         (without, {"coming": True}, "term.next: is missing"),
         (settings(), {"today": date(2027, 7, 1)}, "which is past"),
@@ -82,7 +82,7 @@ def test_which_term() -> None:
     ):
         arguments: dict[str, Any] = {"today": TODAY, "coming": False, "until": None, "members": None, **more}
         with pytest.raises(ConfigError, match=re.escape(words)):
-            call_of(given, **arguments)
+            make_call(given, **arguments)
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
@@ -91,7 +91,7 @@ def test_a_site_that_says_little(language: str, survey: bool) -> None:
     given = Settings.model_validate(
         {"name": "x", "docker": {"enabled": False}, "applications": {"columns": {"terms": []}}}
     )
-    text = call(language, given, NODES, call_of(given, TODAY, coming=False, until=None, members=None), survey=survey)
+    text = call(language, given, NODES, make_call(given, TODAY, coming=False, until=None, members=None), survey=survey)
     assert "None" not in text
     assert "Docker" not in text
 
@@ -135,5 +135,5 @@ def test_a_day_after_the_term_is_refused_with_the_way_out(following: bool, comin
         term["next"] = {"name": "2027-1", "deadline": "2027-06-30"}
     given = Settings.model_validate({"name": "ai", "term": term})
     with pytest.raises(ConfigError) as caught:
-        call_of(given, date(2026, 12, 1), coming=coming, until=date(2027, 7, 5), members=None)
+        make_call(given, date(2026, 12, 1), coming=coming, until=date(2027, 7, 5), members=None)
     assert words in str(caught.value.hint)

@@ -15,7 +15,7 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 from gpuadmin.errors import ConfigError
 from gpuadmin.pages.gpus import IMAGES, Gpus, cuda_values, seen
-from gpuadmin.pages.guide import Node, example, guide, nodes_of
+from gpuadmin.pages.guide import Node, example, guide, list_login_nodes
 from gpuadmin.pages.render import escaped, page, slug
 from gpuadmin.results import HostResult, RunResult
 from tests.support.fake_ansible import Ansible, Cli
@@ -284,14 +284,14 @@ def test_anchors_are_those_of_github() -> None:
 def test_what_people_log_in_to() -> None:
     hosts = [Host("gpu1", ("gpu",), {"ansible_host": "10.0.0.1", "ansible_port": 2222}),
              Host("gpu2", ("gpu",), {"ansible_host": "{{ lookup('x') }}"})]  # fmt: skip
-    assert nodes_of(settings(), hosts) == (Node("gpu1", "10.0.0.1", 2222), Node("gpu2", "gpu2"))
+    assert list_login_nodes(settings(), hosts) == (Node("gpu1", "10.0.0.1", 2222), Node("gpu2", "gpu2"))
     login = ["gpu1", "a.one.org", "a.two.org", "10.0.0.9", "b.one.org"]
     mail = {"host": "localhost", "sender": "gpu@example.org", "login": login}
-    found = nodes_of(settings(mail=mail), hosts)
+    found = list_login_nodes(settings(mail=mail), hosts)
     assert [node.name for node in found] == ["gpu1", "a.one.org", "a.two.org", "10.0.0.9", "b"]
     assert [node.port for node in found] == [2222, 22, 22, 22, 22]
     with pytest.raises(ConfigError, match="no nodes"):
-        nodes_of(settings(), [])
+        list_login_nodes(settings(), [])
 
 
 def test_printed_and_written(ansible: Ansible, cli: Cli, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ class Moving:
         return self._moved(self.server).get("working") is True
 
 
-def moving_of(session: Session) -> Moving:
+def list_moving_hosts(session: Session) -> Moving:
     """The hosts that it works on: all of them, since people would be let in on others in the middle."""
     hosts, storage = session.some("gpu", "storage"), session.storage()
     every = {host.name for host in session.site.inventory.hosts if {"gpu", "storage"} & set(host.groups)}

@@ -18,7 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import (
     make_directory,
     read_bytes,
-    unlink_if_there,
+    unlink_if_present,
     write_atomic,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.root.guard import open_root
@@ -142,7 +142,7 @@ def drop_key(state: str) -> None:
     """On the storage host: the key is not needed any more."""
     key = key_file(state)
     for path in (key, f"{key}.pub", f"{key}.new", f"{key}.new.pub", known_hosts(state)):
-        unlink_if_there(path)
+        unlink_if_present(path)
 
 
 def let_in(host: Host, key: str, path: str, homes: Sequence[record.Part]) -> None:

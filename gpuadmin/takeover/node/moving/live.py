@@ -11,7 +11,12 @@ from collections.abc import Callable
 
 from ansible_collections.gpuadmin.node.plugins.module_utils import extents
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.home_manifest import Line
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups.sending import READ, Sender, given, id_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.sending import (
+    READ,
+    Sender,
+    given,
+    read_subvolume_id,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.wire import Link
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.safe_walk import Entry, identity, same_file_system, walk
@@ -86,7 +91,7 @@ class Live(Sender):
     def _file(self, entry: Entry, handle: int, facts: os.stat_result, ends: dict[str, object]) -> None:
         name, linked = os.fsdecode(entry.name), facts.st_nlink > 1
         if linked and identity(facts) in self._seen:
-            self._link.put("link", name=name, id=id_of(facts))
+            self._link.put("link", name=name, id=read_subvolume_id(facts))
             return
         self._refuse_shared(handle, facts.st_size)
         self._link.put("file", name=name, size=facts.st_size)
@@ -98,7 +103,7 @@ class Live(Sender):
         except OSError:  # it became shorter; a disk that cannot be read is told when all is compared
             self.left += 1
             whole = False
-        self._link.put("give", **ends, **({"id": id_of(facts)} if linked else {}))
+        self._link.put("give", **ends, **({"id": read_subvolume_id(facts)} if linked else {}))
         if linked:
             self._budget.hold(b"")
             self._seen.add(identity(facts))

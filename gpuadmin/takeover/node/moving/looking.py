@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.gpuadmin.node.plugins.module_utils import mounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge import Host
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.databases import Databases
-from ansible_collections.gpuadmin.node.plugins.module_utils.backups.copy_stream import reserve_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.backups.copy_stream import read_free_reserve
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import ENTRIES, SECONDS, Budget
 from ansible_collections.gpuadmin.node.plugins.module_utils.each import Failed, each
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError, in_words
@@ -163,7 +163,7 @@ def storage(path: str, wanted: Mapping[str, int], skeleton: str, state: str) -> 
     parts = record.known(state)
     with places.opened(path) as homes:
         space = os.fstatvfs(homes)
-        report["free"] = max(space.f_bavail * space.f_frsize - reserve_of(homes), 0)
+        report["free"] = max(space.f_bavail * space.f_frsize - read_free_reserve(homes), 0)
         for name, uid in wanted.items():
             try:
                 report["there"][name] = _there(homes, name, uid, skeleton)

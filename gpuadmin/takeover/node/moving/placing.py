@@ -96,7 +96,7 @@ def any_placed(root: str, parts: Sequence[Part]) -> bool:
         return True  # guard: what cannot be told may have its name -> False
 
 
-def _is_there(at: int, name: str) -> bool:
+def _is_in_place(at: int, name: str) -> bool:
     try:
         os.stat(name, dir_fd=at, follow_symlinks=False)
     except FileNotFoundError:
@@ -113,7 +113,7 @@ def settle(root: str, state: str, parts: Sequence[Part], skeleton: str, at: int)
     with place.opened(root) as homes:
         if main is None:
             with place.home(homes, parts[0].name, parts[0].uid) as top:
-                taken = [one.before for one in parts if _is_there(top, one.before)]
+                taken = [one.before for one in parts if _is_in_place(top, one.before)]
                 if taken:
                     raise NodeError(f"their home has a {taken[0]} already: nothing was replaced")
                 for one in parts:

@@ -17,7 +17,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.files import (
     make_directory,
     read_bytes,
     sync_directory,
-    unlink_if_there,
+    unlink_if_present,
     write_atomic,
 )
 
@@ -86,7 +86,7 @@ def load(state: str, name: str, host: str) -> Part | None:
 def forget(state: str, part: Part) -> None:
     """Nothing is left to be known of it."""
     for ending in ("json", "have.gz", "gz"):
-        unlink_if_there(path(state, part.name, part.host, ending))
+        unlink_if_present(path(state, part.name, part.host, ending))
     sync_directory(directory(state))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.attributes import ACLS, OddAttribute
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import in_words
-from ansible_collections.gpuadmin.node.plugins.module_utils.inode_flags import flags_of, opened, set_flags
+from ansible_collections.gpuadmin.node.plugins.module_utils.inode_flags import opened, read_inode_flags, set_flags
 
 from . import attributes
 from .ids import MOST_KNOWN
@@ -219,7 +219,7 @@ class Changer:
                 change(work)
             finally:
                 if work.flags:  # guard: immutable stays immutable
-                    self._with_handle(work, lambda handle: set_flags(handle, flags_of(handle) | work.flags))
+                    self._with_handle(work, lambda handle: set_flags(handle, read_inode_flags(handle) | work.flags))
         except OSError as error:
             words = error.strerror or in_words(error)
             if not work.ids:  # guard: what is nobody's keeps all out

@@ -46,8 +46,8 @@ def correct_at_jobs(root: str, groups: dict[int, int]) -> int:
 
 def written(root: str, uids: Sequence[int], names: Sequence[str] = ()) -> list[str]:
     """Where files of the system name one of these uids or people: an admin looks at them."""
-    by_uid = _any_of([b"%d" % one for one in sorted(set(uids))], rb"0-9.")
-    by_name = _any_of([re.escape(os.fsencode(one)) for one in sorted(set(names))], rb"A-Za-z0-9_.-")
+    by_uid = _make_word_pattern([b"%d" % one for one in sorted(set(uids))], rb"0-9.")
+    by_name = _make_word_pattern([re.escape(os.fsencode(one)) for one in sorted(set(names))], rb"A-Za-z0-9_.-")
     found: list[str] = []
     for name in (*WRITTEN, *NAMED) if uids or names else ():
         path = os.path.join(root, name)
@@ -62,6 +62,6 @@ def written(root: str, uids: Sequence[int], names: Sequence[str] = ()) -> list[s
     return found[:50]
 
 
-def _any_of(words: Sequence[bytes], inside: bytes) -> re.Pattern[bytes] | None:
+def _make_word_pattern(words: Sequence[bytes], inside: bytes) -> re.Pattern[bytes] | None:
     """What matches one of these words, with none of the characters ``inside`` before or after it."""
     return re.compile(rb"(?<![%s])(?:%s)(?![%s])" % (inside, b"|".join(words), inside)) if words else None

@@ -18,7 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.files import (
     make_directory,
     read_bytes,
     sync_directory,
-    unlink_if_there,
+    unlink_if_present,
     write_atomic,
 )
 
@@ -205,7 +205,7 @@ def keep_room(state: str) -> None:
 
 def use_room(state: str) -> None:
     """Give the room up, for all that is written from now on."""
-    unlink_if_there(os.path.join(directory(state), ROOM))
+    unlink_if_present(os.path.join(directory(state), ROOM))
 
 
 def end(state: str) -> None:

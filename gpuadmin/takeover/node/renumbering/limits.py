@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import file_system_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import read_file_system_uuid
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import (
     read_bytes,
     sync_directory,
     sync_filesystem,
-    unlink_if_there,
+    unlink_if_present,
     write_atomic,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.qgroups import SYSFS, desk
@@ -51,7 +51,7 @@ def lifted(handles: Sequence[int], directory: str) -> Iterator[None]:
     A record says what was: after a cut the next boot puts that back, and not what it finds. Raises NodeError.
     """
     record = os.path.join(directory, RECORD)
-    trees = {uuid: f"/proc/{os.getpid()}/fd/{handle}" for handle in handles if (uuid := file_system_of(handle))}
+    trees = {uuid: f"/proc/{os.getpid()}/fd/{handle}" for handle in handles if (uuid := read_file_system_uuid(handle))}
     known: dict[str, list[list[str]]] = json.loads(read_bytes(record) or b"{}")
     for uuid in trees:
         groups = _groups(uuid)
@@ -77,7 +77,7 @@ def lifted(handles: Sequence[int], directory: str) -> Iterator[None]:
         for uuid, place in trees.items():
             if known[uuid]:
                 sync_filesystem(place)  # guard: limits are on the disk before it is forgotten what they were
-        unlink_if_there(record)
+        unlink_if_present(record)
         sync_directory(directory)
 
 

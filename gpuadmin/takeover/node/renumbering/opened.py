@@ -8,7 +8,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.attributes import ACLS
-from ansible_collections.gpuadmin.node.plugins.module_utils.inode_flags import STOPS, flags_of, opened, set_flags
+from ansible_collections.gpuadmin.node.plugins.module_utils.inode_flags import (
+    STOPS,
+    opened,
+    read_inode_flags,
+    set_flags,
+)
 
 from . import attributes
 from .ids import Mapping
@@ -100,7 +105,7 @@ def _take_up(work: Opened, before: Special, capability: bytes | None) -> None:
     if before.flags:
         handle = opened(work.proc)
         try:
-            if flags_of(handle) & STOPS != before.flags or work.chown or work.acls or work.special:
+            if read_inode_flags(handle) & STOPS != before.flags or work.chown or work.acls or work.special:
                 work.flags = before.flags
         finally:
             os.close(handle)
@@ -121,7 +126,7 @@ def lift(work: Opened, handle: int, write: Callable[[], None]) -> bool:
 
     ``write``: writes down what it has by now.
     """
-    found = flags_of(handle)
+    found = read_inode_flags(handle)
     if not found & STOPS:
         return False
     work.flags |= found & STOPS

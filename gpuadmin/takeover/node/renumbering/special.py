@@ -34,7 +34,7 @@ class Special:
     flags: int = 0
     written: int = 0
 
-    def is_of(self, path: str, facts: os.stat_result) -> bool:
+    def is_unchanged(self, path: str, facts: os.stat_result) -> bool:
         """Whether it is still the same thing, of the same owner, and nobody has written to it since."""
         return (
             (path, facts.st_ino) == (self.path, self.inode)
@@ -116,7 +116,7 @@ def select_tree(specials: Iterable[Special], phase: int, tree: str) -> Known:
 
 def find(known: Known, path: str, facts: os.stat_result) -> Special | None:
     """What was written down of an inode, put together: its flags are known later than the rest."""
-    found = [one for one in known.get(facts.st_ino, ()) if one.is_of(path, facts)]
+    found = [one for one in known.get(facts.st_ino, ()) if one.is_unchanged(path, facts)]
     if not found:
         return None
     last, flags = found[-1], 0

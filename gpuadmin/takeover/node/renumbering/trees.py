@@ -17,8 +17,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils import mounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import (
     SUBVOLUME_INODE,
     open_directory,
+    read_subvolume,
     set_writable,
-    subvolume_of,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import FIRST_HUMAN_UID
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import lock_directory, read_bytes
@@ -135,7 +135,7 @@ def detach(trees: Sequence[Tree]) -> Iterator[list[int]]:
 
 def open_own(handle: int) -> None:
     """Make a tree writable that is a person's own subvolume: whoever has made it read-only would keep old ids in it."""
-    found, facts = subvolume_of(handle), os.fstat(handle)
+    found, facts = read_subvolume(handle), os.fstat(handle)
     own = facts.st_ino == SUBVOLUME_INODE and facts.st_uid >= FIRST_HUMAN_UID
     # guard: no person keeps old ids in a tree that they have made read-only
     if own and found is not None and found.read_only and not os.fstatvfs(handle).f_flag & os.ST_RDONLY:
@@ -144,5 +144,5 @@ def open_own(handle: int) -> None:
 
 def is_read_only(handle: int) -> bool:
     """Whether nothing in a tree can be changed: mounted read-only, or a read-only subvolume."""
-    found = subvolume_of(handle)
+    found = read_subvolume(handle)
     return bool(os.fstatvfs(handle).f_flag & os.ST_RDONLY) or (found is not None and found.read_only)

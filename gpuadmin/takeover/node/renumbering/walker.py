@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.attributes import ACCESS
-from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import open_directory, set_writable, subvolume_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import open_directory, read_subvolume, set_writable
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import in_words
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import FIRST_HUMAN_UID
 from ansible_collections.gpuadmin.node.plugins.module_utils.safe_walk import Entry, identity, same_mount
@@ -92,7 +92,7 @@ class Walker:
             level = self.levels[-1]
             if not level.below:
                 if level.more >= 0:
-                    self._list_more(level)
+                    self._list_next_entries(level)
                 else:
                     self._leave()
                     self.empty = max(0, min(self.empty, len(self.levels) - 1))
@@ -116,9 +116,9 @@ class Walker:
         level = self.levels[-1]
         level.below = self.changer.directory(level.handle, level.facts, self._above)
         if len(level.below) > inode.MOST_BELOW:
-            self._list_more(level)
+            self._list_next_entries(level)
 
-    def _list_more(self, level: _Level) -> None:
+    def _list_next_entries(self, level: _Level) -> None:
         level.below, level.more = self.changer.find_below(level.handle, level.more, self._above)
 
     def _above(self) -> str:
@@ -180,7 +180,7 @@ class Walker:
         would run as their next owner: a person's own is made writable, and one of root's within reach is named. It is a
         person's own where they could make it: in a directory of theirs, or in one that others write to, as /tmp.
         """
-        found = subvolume_of(inner)
+        found = read_subvolume(inner)
         if found is None or not found.read_only:
             return True
         if (

@@ -13,7 +13,7 @@ from .api import Daemon, room
 ID = re.compile(r"sha256:[0-9a-f]{64}")
 
 
-def tags_of(told: dict[str, Any]) -> list[str]:
+def list_image_tags(told: dict[str, Any]) -> list[str]:
     return [one for one in told.get("RepoTags") or [] if isinstance(one, str) and "<none>" not in one]
 
 
@@ -50,7 +50,7 @@ def carry(root: Daemon, hers: Daemon, place: str, ident: str) -> tuple[list[str]
             raise NodeError(f"has not arrived (it needs {size} bytes): {last}")
         words = f"{size} bytes"
     other = []
-    for tag in tags_of(image):
+    for tag in list_image_tags(image):
         theirs = hers.find(f"/images/{quote(tag)}/json")
         if theirs is None:
             name, _, version = tag.rpartition(":")
@@ -58,7 +58,7 @@ def carry(root: Daemon, hers: Daemon, place: str, ident: str) -> tuple[list[str]
             words = words or "its tag"
         elif not _same(image, theirs):  # guard: a tag of theirs stays where it is
             other.append(tag)
-    return tags_of(image), other, words
+    return list_image_tags(image), other, words
 
 
 def discard(root: Daemon, ident: str, tags: list[str]) -> None:
@@ -68,9 +68,9 @@ def discard(root: Daemon, ident: str, tags: list[str]) -> None:
             raise NodeError(f"the container {str((one.get('Names') or ['?'])[0]).lstrip('/')} is made of it")
     image = root.find(f"/images/{quote(ident)}/json")
     # guard: an image that now has another name is kept
-    if image is not None and (new := sorted(set(tags_of(image)) - set(tags))):
+    if image is not None and (new := sorted(set(list_image_tags(image)) - set(tags))):
         raise NodeError(f"now has another name: {new[0]}")
-    for tag in [] if image is None else tags_of(image):
+    for tag in [] if image is None else list_image_tags(image):
         root.ask("DELETE", f"/images/{quote(tag)}", noprune="1")
     if root.find(f"/images/{quote(ident)}/json") is not None:
         root.ask("DELETE", f"/images/{quote(ident)}", noprune="1")

@@ -36,7 +36,7 @@ def look(root: Daemon | None) -> RootDocker:
     kinds = {str(one.get("Id")): one for one in root.listed("/images/json")[:MOST]}
     for ident, one in kinds.items():
         if images.ID.fullmatch(ident):
-            tags = [short(tag, 300) for tag in images.tags_of(one)][:MOST_OF_ONE]
+            tags = [short(tag, 300) for tag in images.list_image_tags(one)][:MOST_OF_ONE]
             found.images.append(Image(ident, tags, int(one.get("Size") or 0)))
     for one in root.listed("/containers/json", all="1")[:MOST]:
         container = root.find(f"/containers/{quote(str(one.get('Id')))}/json") or {}

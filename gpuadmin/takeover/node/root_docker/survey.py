@@ -7,7 +7,7 @@ import re
 import stat
 from typing import Any
 
-from ansible_collections.gpuadmin.node.plugins.module_utils.attributes import ACLS, OddAttribute, attributes_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.attributes import ACLS, OddAttribute, read_attributes
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups.home_walk import visits
 from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import open_directory
 from ansible_collections.gpuadmin.node.plugins.module_utils.budget import Budget
@@ -76,7 +76,7 @@ def _check(path: str, handle: int, who: Person) -> os.stat_result:
     if stat.S_ISCHR(facts.st_mode) or stat.S_ISBLK(facts.st_mode):
         raise NodeError(f"has device nodes, which only root can make: {path!r}")
     ids = [facts.st_uid, facts.st_gid]
-    attributes = attributes_of(f"/proc/self/fd/{handle}")
+    attributes = read_attributes(f"/proc/self/fd/{handle}")
     for name, value in attributes.items():
         if _ROOTS.match(name):  # guard: what only root can write is named, not left out
             raise NodeError(f"has attributes that only root can set: {name} of {path!r}")

@@ -154,14 +154,17 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
         add_key(str(tmp_path), KEY, os.geteuid(), os.getegid())
     assert list((tmp_path / "elsewhere").iterdir()) == []
     with pytest.raises(NodeError, match=r"\.ssh is not a directory"):
-        admin.keys_of(str(tmp_path))
+        admin.read_authorized_keys(str(tmp_path))
 
 
 def test_a_file_that_is_a_link_is_not_read_and_named_as_people_know_it(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("root's own")
     (tmp_path / ".ssh").mkdir(mode=0o700)
     (tmp_path / ".ssh/authorized_keys").symlink_to("../secret")
-    for act in (lambda: add_key(str(tmp_path), KEY, os.geteuid(), os.getegid()), lambda: admin.keys_of(str(tmp_path))):
+    for act in (
+        lambda: add_key(str(tmp_path), KEY, os.geteuid(), os.getegid()),
+        lambda: admin.read_authorized_keys(str(tmp_path)),
+    ):
         with pytest.raises(NodeError, match=rf"^{tmp_path}/\.ssh/authorized_keys is a symbolic link"):
             act()
     assert (tmp_path / "secret").read_text() == "root's own"

@@ -16,7 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import backup_set
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import carried_ids
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.carried_ids import Places, look
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import round_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import measure_round
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Place, save
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Record as Measured
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.shares import NOBODY
@@ -97,7 +97,7 @@ def test_what_the_daily_measure_found_deep_down(tmp_path: Path) -> None:
     owned(homes / "minji/a/b/c/theirs", 1050)
     os.chown(homes / "minji", 1001, 1001)
     records: dict[tuple[str, str], Measured] = {}
-    list(round_of([Place("homes", str(homes))], records, whose=lambda uid: NOBODY if uid == 1050 else uid))
+    list(measure_round([Place("homes", str(homes))], records, whose=lambda uid: NOBODY if uid == 1050 else uid))
     assert records[str(homes), "minji"].unowned == [1050]
     save(records, str(tmp_path / "disk.json"))
     answer = found(tmp_path, homes)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import create, generation_of, open_directory
+from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import create, open_directory, read_generation
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import changes as package
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.changes import changed
 
@@ -31,7 +31,7 @@ class Homes:
     def settle(self) -> None:
         """Everything is on disk, and a generation begins in which nothing has changed yet."""
         subprocess.run(["btrfs", "filesystem", "sync", self.at.parent], check=True, capture_output=True)
-        generation = generation_of(self.top)
+        generation = read_generation(self.top)
         assert generation is not None
         self.since = generation + 1
 

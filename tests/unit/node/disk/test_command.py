@@ -98,7 +98,7 @@ def test_after_a_boot_it_is_told_as_of_then(host: Host, monkeypatch: pytest.Monk
     host.main()
     (host.at / "run" / TEXT).unlink()
     seen: list[dict[str, float]] = []
-    monkeypatch.setattr(package, "round_of", lambda *_args, **_named: seen.append(host.values()) or [])
+    monkeypatch.setattr(package, "measure_round", lambda *_args, **_named: seen.append(host.values()) or [])
     host.main()
     assert seen[0]['gpuadmin_user_disk_inodes{user="minji",place="homes"}'] == 2
 
@@ -112,30 +112,30 @@ def test_a_place_that_is_away_is_told_and_the_rest_is_measured(host: Host) -> No
 
 
 def test_ended_before_its_end_it_keeps_what_it_has(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = package.round_of
+    real = package.measure_round
 
     def cut(*given: Any, **others: Any) -> Any:
         rounds = real(*given, **others)
         yield next(rounds)
         raise package.Ended
 
-    monkeypatch.setattr(package, "round_of", cut)
+    monkeypatch.setattr(package, "measure_round", cut)
     assert host.main() == 0
-    monkeypatch.setattr(package, "round_of", real)
+    monkeypatch.setattr(package, "measure_round", real)
     assert len(package.kept.load(host.where.records)) == 1
     host.main()
     assert len(package.kept.load(host.where.records)) == 2
 
 
 def test_a_power_cut_costs_a_minute_of_work(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = package.round_of
+    real = package.measure_round
 
     def cut(*given: Any, **others: Any) -> Any:
         yield from real(*given, **others)
         raise KeyboardInterrupt  # no more than power does it ask whether something is to be kept
 
     monkeypatch.setattr(package, "SAVED_AFTER", -1.0)
-    monkeypatch.setattr(package, "round_of", cut)
+    monkeypatch.setattr(package, "measure_round", cut)
     with pytest.raises(KeyboardInterrupt):
         host.main()
     assert len(package.kept.load(host.where.records)) == 2

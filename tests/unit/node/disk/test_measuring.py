@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk import measuring as package
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import directories, measured, round_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk.measuring import directories, measure_round, measured
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.people import people
 from ansible_collections.gpuadmin.node.plugins.module_utils.disk.records import Place, Records
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
@@ -19,7 +19,7 @@ DAY = 86400.0
 
 
 def ended(places: list[Place], records: Records, now: float = 0.0) -> dict[str, str]:
-    return {Path(done.path).name: done.problem for done in round_of(places, records, 60, lambda: now)}
+    return {Path(done.path).name: done.problem for done in measure_round(places, records, 60, lambda: now)}
 
 
 @pytest.fixture
@@ -93,19 +93,19 @@ def test_what_fails_waits_behind_what_has_waited_longer(plain: Place, monkeypatc
 
 def test_a_place_of_very_many_directories_is_not_measured(plain: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package, "MOST", 1)
-    (found,) = round_of([plain], {}, 60)
+    (found,) = measure_round([plain], {}, 60)
     assert (found.place_failed, found.problem) == (True, f"{plain.path} has more than 1 directories")
 
 
 def test_a_place_that_cannot_be_looked_at_ends_nothing_else(plain: Place) -> None:
-    found = [*round_of([Place("homes", "/nowhere/at/all"), plain], {}, 60)]
+    found = [*measure_round([Place("homes", "/nowhere/at/all"), plain], {}, 60)]
     assert [done.place_failed for done in found] == [True, False, False]
 
 
 def test_where_nobody_has_anything_yet_nothing_has_failed(plain: Place) -> None:
     """A node on which nobody has Docker; homes that are not there are a disk that is not mounted."""
-    assert [*round_of([Place("docker", "/nowhere/at/all"), Place("scratch", "/nowhere", True)], {}, 60)] == []
-    (found,) = round_of([Place("homes", "/nowhere/at/all")], {}, 60)
+    assert [*measure_round([Place("docker", "/nowhere/at/all"), Place("scratch", "/nowhere", True)], {}, 60)] == []
+    (found,) = measure_round([Place("homes", "/nowhere/at/all")], {}, 60)
     assert found.place_failed
 
 
@@ -238,7 +238,7 @@ def test_who_fills_a_disk_of_many_keeps_nobody_else_from_being_counted(
             os.chown(tmp_path / "local" / name / f"f{number}", uid, 0)
     monkeypatch.setattr(package, "ENTRIES", 20)
     place, records = Place("scratch", str(tmp_path / "local"), by_owner=True), Records()
-    (done,) = round_of([place], records, 60, lambda: 0.0, lambda uid: 20001 if uid >= 1 << 31 else uid)
+    (done,) = measure_round([place], records, 60, lambda: 0.0, lambda uid: 20001 if uid >= 1 << 31 else uid)
     assert (done.problem, done.place_failed) == ("uid 20001: more than 20 entries", False)
     found = people([place], records, {20001: "minji", 20002: "jiho"}.get)
     assert {name: (one.partial, one.inodes) for (name, _place), one in found.items()} == {

@@ -44,7 +44,7 @@ def test_whose_jobs_run_and_who_has_gpus_of_an_admin(tmp_path: Path, monkeypatch
         (step / name).mkdir(parents=True)
         (step / name / "cgroup.procs").write_text(pids)
     owners = {1: 0, 2: 20002, 3: None}
-    monkeypatch.setattr(cgroups, "owner_of", owners.get)
+    monkeypatch.setattr(cgroups, "find_owner", owners.get)
     monkeypatch.setattr(grants, "name_of", lambda uid: {20002: "haeun"}[uid])
     monkeypatch.setattr(grants.running, "__defaults__", ([str(tmp_path / "none"), str(tmp_path)],))
     now = int(time.time())

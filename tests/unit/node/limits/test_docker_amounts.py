@@ -167,7 +167,7 @@ def test_a_subvolume_that_is_gone_when_it_is_opened_does_not_count(
 ) -> None:
     (tmp_path / "there").mkdir()
     monkeypatch.setattr(btrfs, "nested", lambda handle: iter(["moved", "there"]))
-    monkeypatch.setattr(btrfs, "subvolume_of", lambda handle: btrfs.Subvolume(301, False, "", "", ""))
+    monkeypatch.setattr(btrfs, "read_subvolume", lambda handle: btrfs.Subvolume(301, False, "", "", ""))
     assert list(room.below(str(tmp_path))) == [(301, 0)]
 
 

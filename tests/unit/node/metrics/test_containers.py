@@ -12,8 +12,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.containers i
     AGAIN,
     RARELY,
     Names,
-    names_of,
-    pid_of,
+    parse_container_pid,
+    read_container_names,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Process
 from hypothesis import given, settings
@@ -127,7 +127,7 @@ def test_without_a_cgroup_of_its_own_a_container_is_known_by_its_namespace(tmp_p
 
 @pytest.mark.parametrize("pid", [0, -1, "7", None, True, 1 << 40, {}])
 def test_what_is_no_pid_is_none(pid: object) -> None:
-    assert pid_of({"State": {"Pid": pid}}) == 0
+    assert parse_container_pid({"State": {"Pid": pid}}) == 0
 
 
 JSON = st.recursive(
@@ -142,13 +142,13 @@ JSON = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(JSON)
 def test_whatever_a_daemon_answers_names_are_plain(answer: object) -> None:
-    for ident, name in names_of(answer).items():
+    for ident, name in read_container_names(answer).items():
         assert len(ident) == 64
         assert 0 < len(name) <= 64
         assert name.isascii()
         assert name.isprintable()
         assert not set(name) & set(' "\\{}\n')
-    assert pid_of(answer) >= 0
+    assert parse_container_pid(answer) >= 0
 
 
 @settings(max_examples=300, deadline=None)
@@ -164,4 +164,4 @@ def test_whatever_a_daemon_answers_names_are_plain(answer: object) -> None:
 )  # fmt: skip
 def test_whatever_bytes_a_daemon_answers_it_is_an_answer_or_none(answer: bytes) -> None:
     with suppress(NodeError):
-        names_of(_body(answer))
+        read_container_names(_body(answer))

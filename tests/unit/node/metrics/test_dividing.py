@@ -208,7 +208,7 @@ def test_a_boot_goes_on_with_what_was_begun(host: Host, monkeypatch: pytest.Monk
 
 @pytest.mark.holds("a MIG device whose files nobody says is not a name for its whole GPU")
 def test_a_mig_device_whose_files_nobody_says_opens_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dividing.mapper, "caps_of", lambda *_: None)
+    monkeypatch.setattr(dividing.mapper, "find_capability_device", lambda *_: None)
     host.go({0: HALVES})
     assert mig.read(str(host.cluster.at / "run")) == []
 

@@ -65,7 +65,7 @@ def test_it_goes_on_after_a_while_in_any_case(slice_: Path, monkeypatch: pytest.
 
 
 def test_whoever_runs_it_is_not_frozen(slice_: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freezing, "owner_of", lambda pid: UID)
+    monkeypatch.setattr(freezing, "find_owner", lambda pid: UID)
     with frozen(UID, str(slice_.parents[1])):
         assert state(slice_) == "0"
 

@@ -22,7 +22,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.gpu_holders 
     Holding,
     Labels,
     holdings,
-    pids_of,
+    list_pids,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.granting import Granted, look, ungranted
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import Process
@@ -391,7 +391,7 @@ def test_the_first_process_says_since_when() -> None:
         caps=lambda _: None, container=lambda _: "", has_open=lambda *_: True, until=10.0,
     )["GPU-0", "alice", ""]  # fmt: skip
     assert one.since == 3
-    assert pids_of([gpu(processes={7: 1}), gpu(1, None)], {9: frozenset()}) == {7, 9}
+    assert list_pids([gpu(processes={7: 1}), gpu(1, None)], {9: frozenset()}) == {7, 9}
 
 
 def test_so_many_containers_are_shown_within_an_hour() -> None:

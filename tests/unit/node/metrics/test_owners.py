@@ -8,7 +8,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.lookup import system
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import owners
 from ansible_collections.gpuadmin.node.plugins.module_utils.metrics.owners import (
     Owners,
-    container_of,
+    find_container_id,
     identify,
 )
 from hypothesis import given, settings
@@ -145,10 +145,10 @@ def test_a_number_that_becomes_another_processes_meanwhile_is_nobodys(
 def test_the_outermost_container(host: Host) -> None:
     inner = "cd" * 32
     path = f"/user.slice/user-1001.slice/user@1001.service/user.slice/docker-{ID}.scope/docker/{inner}"
-    assert container_of(path) == ID
-    assert container_of(f"/user.slice/user-1001.slice/user@1001.service/docker.service/docker/{ID}/init") == ID
-    assert container_of(f"/user.slice/user-1001.slice/x/libpod-{ID}.scope/container") == ID
-    assert container_of(f"/user.slice/user-1001.slice/docker-{ID[:-1]}.scope") == ""
+    assert find_container_id(path) == ID
+    assert find_container_id(f"/user.slice/user-1001.slice/user@1001.service/docker.service/docker/{ID}/init") == ID
+    assert find_container_id(f"/user.slice/user-1001.slice/x/libpod-{ID}.scope/container") == ID
+    assert find_container_id(f"/user.slice/user-1001.slice/docker-{ID[:-1]}.scope") == ""
 
 
 COMPONENT = st.one_of(

@@ -243,7 +243,7 @@ def test_who_watched_and_computes_by_now_holds_it(site: Site, monkeypatch: pytes
     """The driver, asked again while the first process ends, lists the one that only had it open before."""
     process = site.cluster.process
     with process(ALICE, *GPU, computes=False) as watching, process(ALICE, *GPU) as idle:
-        real = Stopper._end_one
+        real = Stopper._end_holding
 
         def end(self: Stopper, *given: Any) -> int:
             left = real(self, *given)
@@ -251,7 +251,7 @@ def test_who_watched_and_computes_by_now_holds_it(site: Site, monkeypatch: pytes
             assert site.cluster.sampler.sample() is None
             return left
 
-        monkeypatch.setattr(Stopper, "_end_one", end)
+        monkeypatch.setattr(Stopper, "_end_holding", end)
         (found,) = site.run()
         assert [alive(watching), alive(idle)] == [True, False]
         assert (found.status, found.why) == ("kept", "1 of their processes hold it now")

@@ -8,7 +8,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.accounts impor
     Person,
     Seen,
     commands,
-    people_of,
+    parse_slurm_people,
     seen,
 )
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.booking import Reservation
@@ -158,7 +158,7 @@ def test_whose_account_is_over_or_who_has_left_is_locked() -> None:
         {"name": "sora", "expires": TODAY - 1},
         {"name": "yuna", "expires": TODAY},
     ]  # fmt: skip
-    found = people_of(users, [{"name": "gone"}], GROUPS, TODAY)
+    found = parse_slurm_people(users, [{"name": "gone"}], GROUPS, TODAY)
     assert {one.name: (one.group, one.locked) for one in found} == {
         "jiho": ("people", False), "minji": ("lab", True), "sora": ("people", True), "yuna": ("people", False),
         "gone": ("people", True),
@@ -168,4 +168,4 @@ def test_whose_account_is_over_or_who_has_left_is_locked() -> None:
 @pytest.mark.parametrize("name", ["-x", "a b", "a,b", "", None, "root;"])
 def test_what_is_no_name_is_given_to_no_program(name: object) -> None:
     with pytest.raises(NodeError, match="is not a name"):
-        people_of([{"name": name}], [], GROUPS, TODAY)
+        parse_slurm_people([{"name": name}], [], GROUPS, TODAY)

@@ -39,8 +39,8 @@ def node(has: dict[str, object], **declared: object) -> Node:
 
 @pytest.mark.holds("a GPU that is divided is given to no job as a whole")
 def test_what_jobs_can_have_of_a_host() -> None:
-    assert divided.parts_of(THERE, DEVICES) == PARTS
-    assert divided.parts_of({name: THERE[name] for name in ("GPU-a", "GPU-b")}, DEVICES) == []
+    assert divided.list_gpu_parts(THERE, DEVICES) == PARTS
+    assert divided.list_gpu_parts({name: THERE[name] for name in ("GPU-a", "GPU-b")}, DEVICES) == []
 
 
 @pytest.mark.parametrize("profile", ["1g.10gb+me", "1g.24gb-me", "1g.12gb+gfx", "2g.48gb+me.all", "4g.96gb+gfx.all"])

@@ -13,8 +13,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.nodes import (
     Node,
     gres_conf,
     known,
+    name_gpu_type,
     nodes_conf,
-    type_of,
 )
 
 from tests.support.fake_slurm import slurm
@@ -199,7 +199,7 @@ def test_a_controller_that_is_down_keeps_no_configuration_from_its_place(
     ],
 )  # fmt: skip
 def test_what_slurm_calls_a_model(model: str, kind: str) -> None:
-    assert type_of(model) == kind
+    assert name_gpu_type(model) == kind
 
 
 def test_the_type_of_a_node() -> None:

@@ -15,7 +15,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, 
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import divided, prolog, slice_limits
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.prolog import Job, job_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.prolog import Job, read_prolog_job
 
 from tests.support.gated_host import GatedHost, gated_host, read_only
 
@@ -47,10 +47,10 @@ def recorded(host: GatedHost) -> list[Grant]:
 
 
 def test_a_job_as_slurmd_says_it() -> None:
-    assert job_of(SAID, NOW) == JOB
-    assert job_of({**SAID, "SLURM_JOB_GPUS": "1,3"}, NOW).gpus == [1, 3]
-    assert job_of({**SAID, "SLURM_JOB_GPUS": ""}, NOW).gpus == []
-    assert job_of({**SAID, "SLURM_JOB_END_TIME": ""}, NOW).until == NOW + prolog.UNKNOWN_END
+    assert read_prolog_job(SAID, NOW) == JOB
+    assert read_prolog_job({**SAID, "SLURM_JOB_GPUS": "1,3"}, NOW).gpus == [1, 3]
+    assert read_prolog_job({**SAID, "SLURM_JOB_GPUS": ""}, NOW).gpus == []
+    assert read_prolog_job({**SAID, "SLURM_JOB_END_TIME": ""}, NOW).until == NOW + prolog.UNKNOWN_END
 
 
 def test_a_mig_device_is_opened_alone(host: GatedHost) -> None:
@@ -80,7 +80,7 @@ def test_a_mig_device_is_opened_alone(host: GatedHost) -> None:
 )  # fmt: skip
 def test_what_is_no_job_starts_nothing(odd: dict[str, str]) -> None:
     with pytest.raises(NodeError):
-        job_of({**SAID, **odd}, NOW)
+        read_prolog_job({**SAID, **odd}, NOW)
 
 
 def test_its_gpus_are_opened_to_its_person_and_closed_again(host: GatedHost) -> None:

@@ -18,7 +18,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import G
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits import applying
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.bounds import Machine
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import slice_limits
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.slice_limits import Share, share_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.slice_limits import Share, parse_node_share
 
 GIB = 1 << 30
 MACHINE = Machine(memory=64 * GIB, swap=0, tasks=1000, processors=16)
@@ -63,7 +63,7 @@ JOB = Grant("slurm-12", "minji", 20000, ["GPU-a"], 1000, 5000, "Slurm", "", "slu
     ],
 )
 def test_what_a_job_has_of_a_node(text: str, node: str, share: Share) -> None:
-    assert share_of(text, node) == share
+    assert parse_node_share(text, node) == share
 
 
 @pytest.mark.parametrize("status", [1, 0])

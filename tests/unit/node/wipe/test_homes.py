@@ -165,7 +165,7 @@ def test_where_nothing_can_be_moved_only_what_the_backup_has_is_deleted(
     backup = storage.backup()
     (home / "late").write_bytes(b"new")
     begun: list[int] = []
-    twin, move = wipe.Twin, wipe._move_one
+    twin, move = wipe.Twin, wipe._move_home_aside
 
     def watched(top: str, nested: dict[str, str], since: int) -> wipe.Twin:
         begun.append(since)
@@ -177,7 +177,7 @@ def test_where_nothing_can_be_moved_only_what_the_backup_has_is_deleted(
         return move(request, source, name)
 
     monkeypatch.setattr(wipe, "Twin", watched)
-    monkeypatch.setattr(wipe, "_move_one", full)
+    monkeypatch.setattr(wipe, "_move_home_aside", full)
     plan, purged = storage.wipe_all(MINJI, JIHO)
     assert plan.conflicts == ["home minji: was deleted but for 'late' is not in the backup"]
     assert (plan.move, len(plan.operations), list(purged)) == (["jiho"], 1, ["jiho"])
@@ -481,7 +481,7 @@ def test_a_home_that_cannot_be_moved_keeps_no_other(
     storage.home(*MINJI)
     storage.home(*JIHO)
     storage.backup()
-    fail_for(monkeypatch, wipe, "_move_one", lambda request, source, name: name == "jiho", error)
+    fail_for(monkeypatch, wipe, "_move_home_aside", lambda request, source, name: name == "jiho", error)
     plan = storage.wipe(JIHO, MINJI, ("nobody", 20009))
     assert [one.partition(":")[0] for one in plan.conflicts] == ["home jiho"]
     assert storage.names == [wipe.TRASH, "jiho"]

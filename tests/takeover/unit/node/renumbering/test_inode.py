@@ -76,7 +76,7 @@ def test_what_an_inode_has_to_lose_it_has_afterwards(top: Path) -> None:
     try:
         found = walk(top)
         handle = inode_flags.opened(str(still))
-        flags = inode_flags.flags_of(handle)
+        flags = inode_flags.read_inode_flags(handle)
         os.close(handle)
     finally:
         subprocess.run(["chattr", "-i", str(still)], check=True)
@@ -115,7 +115,7 @@ def test_what_a_cut_has_taken_from_an_inode_it_gets_again(top: Path) -> None:
     ]
     found = walk(top, known=select_tree(specials, 1, "x"))
     handle = inode_flags.opened(str(still))
-    flags = inode_flags.flags_of(handle)
+    flags = inode_flags.read_inode_flags(handle)
     os.close(handle)
     subprocess.run(["chattr", "-i", str(still)], check=True)
     assert (found.failed, found.changed) == (0, 2)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import file_system_of
+from ansible_collections.gpuadmin.node.plugins.module_utils.btrfs import read_file_system_uuid
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
 from gpuadmin.takeover.node.renumbering import limits, work
@@ -53,7 +53,7 @@ def test_without_limits_the_disk_has_the_new_owners(full: Path, tmp_path: Path) 
     journal.mkdir()
     assert give(full, journal)[OLD], "a limit is an obstacle by itself"
     handle = os.open(full.parent, os.O_RDONLY | os.O_DIRECTORY)
-    uuid = file_system_of(handle)
+    uuid = read_file_system_uuid(handle)
     assert uuid is not None
     before = limits.read(uuid)
     assert [one[1:] for one in before] == [["-c", str(1 << 20)]]
@@ -71,7 +71,7 @@ def test_without_limits_the_disk_has_the_new_owners(full: Path, tmp_path: Path) 
 )  # fmt: skip
 def test_a_cut_forgets_no_limit(full: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handle = os.open(full.parent, os.O_RDONLY | os.O_DIRECTORY)
-    uuid = file_system_of(handle)
+    uuid = read_file_system_uuid(handle)
     assert uuid is not None
     before = limits.read(uuid)
     real = limits._limit
@@ -100,7 +100,7 @@ def test_a_cut_forgets_no_limit(full: Path, tmp_path: Path, monkeypatch: pytest.
 def test_a_group_that_has_gone_since_a_cut_stops_no_boot(full: Path, tmp_path: Path) -> None:
     """A boot is cut off, the next one finds a disk missing: people are in again, and one deletes a subvolume."""
     handle = os.open(full.parent, os.O_RDONLY | os.O_DIRECTORY)
-    uuid = file_system_of(handle)
+    uuid = read_file_system_uuid(handle)
     assert uuid is not None
     before = limits.read(uuid)
     (tmp_path / limits.RECORD).write_text(json.dumps({uuid: [["0/987", "-c", "1048576"], *before]}))

@@ -143,7 +143,7 @@ def manifest(top: Path, names: Mapping[int, str]) -> dict[str, tuple[object, ...
         flag = 0
         if regular:
             handle = inode_flags.opened(str(full))
-            flag = inode_flags.flags_of(handle) & inode_flags.STOPS
+            flag = inode_flags.read_inode_flags(handle) & inode_flags.STOPS
             os.close(handle)
         found[str(full.relative_to(top))] = (
             name(facts.st_uid), name(facts.st_gid), oct(facts.st_mode), facts.st_nlink, facts.st_size,

@@ -30,7 +30,7 @@ def attribute_names(of: int | str) -> list[str]:
         return []
 
 
-def attributes_of(of: int | str) -> dict[str, bytes]:
+def read_attributes(of: int | str) -> dict[str, bytes]:
     """The same with their values."""
     return {name: os.getxattr(of, name) for name in attribute_names(of)}
 

@@ -56,7 +56,7 @@ def _asked(handle: int, question: int, buffer: array.array[int]) -> bool:
     return True
 
 
-def subvolume_of(handle: int) -> Subvolume | None:
+def read_subvolume(handle: int) -> Subvolume | None:
     """The subvolume that an open file or directory is in; None if that is not btrfs."""
     buffer = array.array("B", bytes(504))
     if not _asked(handle, _GET_SUBVOL_INFO, buffer):
@@ -65,7 +65,7 @@ def subvolume_of(handle: int) -> Subvolume | None:
     return Subvolume(tree, bool(flags & _READ_ONLY), _uuid(own), _uuid(parent), _uuid(received))
 
 
-def generation_of(handle: int) -> int | None:
+def read_generation(handle: int) -> int | None:
     """The generation in which the subvolume of an open directory last changed, as far as it is on disk.
 
     None if that is not btrfs.
@@ -93,11 +93,11 @@ def identity(handle: int, facts: os.stat_result) -> int:
 
     The root of every subvolume has the same inode.
     """
-    found = subvolume_of(handle) if facts.st_ino == SUBVOLUME_INODE else None
+    found = read_subvolume(handle) if facts.st_ino == SUBVOLUME_INODE else None
     return facts.st_ino if found is None else found.id
 
 
-def file_system_of(handle: int) -> str | None:
+def read_file_system_uuid(handle: int) -> str | None:
     """The UUID of the btrfs that an open file or directory is on; None if that is not btrfs."""
     buffer = array.array("B", bytes(1024))
     return _uuid(buffer.tobytes()[16:32]) if _asked(handle, _FS_INFO, buffer) else None
@@ -118,7 +118,7 @@ def open_directory(path: str | bytes, at: int | None = None) -> int:
 def subvolume(path: str) -> Subvolume | None:
     handle = open_directory(path)
     try:
-        return subvolume_of(handle)
+        return read_subvolume(handle)
     finally:
         os.close(handle)
 
@@ -130,7 +130,7 @@ def inspect(path: str) -> Subvolume | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        return subvolume_of(handle) if os.fstat(handle).st_ino == SUBVOLUME_INODE else None
+        return read_subvolume(handle) if os.fstat(handle).st_ino == SUBVOLUME_INODE else None
     finally:
         os.close(handle)
 
@@ -168,7 +168,7 @@ def nested(path: str | int, wanted: Callable[[str], bool] = lambda relative: Tru
         while waiting:
             above = waiting.pop()
             inner = []
-            for child in _children_of(above, top):
+            for child in _list_child_subvolumes(above, top):
                 relative = os.path.join(above, child)
                 if wanted(relative) and _inode(relative, top) is not None:
                     yield relative
@@ -178,7 +178,7 @@ def nested(path: str | int, wanted: Callable[[str], bool] = lambda relative: Tru
         os.close(top)
 
 
-def _children_of(path: str, at: int) -> list[str]:
+def _list_child_subvolumes(path: str, at: int) -> list[str]:
     try:
         handle = open_deep(path, at)
     except (FileNotFoundError, NotADirectoryError):
@@ -292,7 +292,7 @@ def make_movable(path: str, directory: int | None = None) -> None:
     """Take from a directory what keeps it from being renamed: chattr's flags, and being read-only."""
     handle = open_directory(path, directory)
     try:
-        if subvolume_of(handle) is not None and os.fstat(handle).st_ino == SUBVOLUME_INODE:
+        if read_subvolume(handle) is not None and os.fstat(handle).st_ino == SUBVOLUME_INODE:
             set_writable(handle)
         inode_flags.clear(handle)  # what is read-only keeps its flags
     finally:

@@ -54,7 +54,7 @@ def cgroup_path(text: str) -> str | None:
     return None
 
 
-def owner_of(pid: int, proc: str = "/proc") -> int | None:
+def find_owner(pid: int, proc: str = "/proc") -> int | None:
     """Whose a process is; None: it has ended. In a rootless container it has a subordinate uid: its cgroup tells."""
     try:
         with open(f"{proc}/{pid}/cgroup", encoding="ascii", errors="replace") as stream:
@@ -64,7 +64,7 @@ def owner_of(pid: int, proc: str = "/proc") -> int | None:
         return None
 
 
-def cgroup_of(unit: str, cgroups: Sequence[str] = BASES) -> str | None:
+def find_cgroup(unit: str, cgroups: Sequence[str] = BASES) -> str | None:
     """The directory of a person's slice, or of a service; None where it does not run."""
     parent = ("user.slice" if unit.startswith("user-") else "") if unit.endswith(".slice") else "system.slice"
     for base in cgroups:
@@ -93,7 +93,7 @@ def populated(cgroup: str) -> bool:
 
 def slice_file(uid: int, name: str, cgroups: str = MOUNT) -> str | None:
     """A file of cgroup v2 in a person's slice; None where nothing of theirs runs, or the kernel has no such file."""
-    base = cgroup_of(f"user-{uid}.slice", (f"{cgroups}/unified", cgroups))
+    base = find_cgroup(f"user-{uid}.slice", (f"{cgroups}/unified", cgroups))
     path = None if base is None else os.path.join(base, name)
     return path if path and os.path.exists(path) else None
 
@@ -106,7 +106,7 @@ def kill(uid: int, cgroups: str = MOUNT) -> bool:
     path = slice_file(uid, "cgroup.kill", cgroups)
     if path is None:
         return False
-    if owner_of(os.getpid()) == uid:  # guard: whoever runs this does not kill themselves
+    if find_owner(os.getpid()) == uid:  # guard: whoever runs this does not kill themselves
         return False
     try:
         with open(path, "w", encoding="ascii") as stream:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping
 
 from .errors import NodeError
-from .files import flocked, make_directory, sync_directory, sync_filesystem, unlink_if_there
+from .files import flocked, make_directory, sync_directory, sync_filesystem, unlink_if_present
 from .paths import RUN, STATE
 
 LINK = "gpuadmin_node"  # in the library: where units find cli.py
@@ -86,7 +86,7 @@ def link(digest: str, state: str = STATE, run: str = RUN, name: str = LINK) -> N
     path = os.path.join(state, "lib", name)
     part = os.path.join(state, "lib", f"{_PART}link")
     with flocked(os.path.join(run, "kept.lock")):
-        unlink_if_there(part)
+        unlink_if_present(part)
         os.symlink(_target(digest, state, name), part)
         os.rename(part, path)
         sync_directory(os.path.dirname(path))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from .errors import NodeError
-from .holders import describe, holder_of
+from .holders import describe, name_lock_holder
 from .run import run
 
 LOCK_SECONDS = 30.0
@@ -43,7 +43,7 @@ def read_bytes(path: str) -> bytes | None:
         return stream.read()
 
 
-def unlink_if_there(path: str) -> None:
+def unlink_if_present(path: str) -> None:
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def write_atomic(
     """
     directory, name = os.path.split(path)
     temporary = os.path.join(directory, f".{name}.gpuadmin-new")
-    unlink_if_there(temporary)
+    unlink_if_present(temporary)
     handle = os.open(
         temporary,
         os.O_WRONLY
@@ -199,7 +199,7 @@ def flocked(path: str, seconds: float = 120.0) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     # guard: who holds a lock is named -> f'{path} has been held for {seconds:.0f} seconds'
-                    message = f"{path} has been held for {seconds:.0f} seconds by {holder_of(handle)}"
+                    message = f"{path} has been held for {seconds:.0f} seconds by {name_lock_holder(handle)}"
                     raise NodeError(message) from None
                 time.sleep(0.05)  # asked again: flock(2) that waits has no deadline
         yield
@@ -263,10 +263,8 @@ def shadow_lock(root: str, names: tuple[str, ...], seconds: float = LOCK_SECONDS
                 if error.errno not in (errno.EACCES, errno.EAGAIN):
                     raise
                 if time.monotonic() > deadline:
-                    # guard: who holds the account databases is named -> "the account databases are locked"
-                    message = (
-                        f"the account databases (/etc/.pwd.lock) are locked by another program: {holder_of(handle)}"
-                    )
+                    holder = name_lock_holder(handle)  # guard: who holds the account databases is named -> ""
+                    message = f"the account databases (/etc/.pwd.lock) are locked by another program: {holder}"
                     raise NodeError(message) from error
                 time.sleep(0.1)  # asked again: fcntl(2) that waits has no deadline
         for name in names:
@@ -275,5 +273,5 @@ def shadow_lock(root: str, names: tuple[str, ...], seconds: float = LOCK_SECONDS
         yield
     finally:
         for path in reversed(held):
-            unlink_if_there(path)
+            unlink_if_present(path)
         os.close(handle)

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterable
 
-from .files import make_directory, read_bytes, unlink_if_there, write_atomic
+from .files import make_directory, read_bytes, unlink_if_present, write_atomic
 from .paths import RUN
 
 DIRECTORY = "unfollowed"
@@ -41,7 +41,7 @@ def remember(name: str, paths: Iterable[str], run: str | None = None) -> None:
 
 
 def forget(name: str, run: str | None = None) -> None:
-    unlink_if_there(_path(name, run))
+    unlink_if_present(_path(name, run))
 
 
 def _path(name: str, run: str | None) -> str:

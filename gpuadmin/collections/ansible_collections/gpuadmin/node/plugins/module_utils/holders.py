@@ -120,7 +120,7 @@ def _holds(pid: int, facts: os.stat_result, proc: str) -> bool:
     return False
 
 
-def holder_of(handle: int, proc: str = "/proc") -> str:
+def name_lock_holder(handle: int, proc: str = "/proc") -> str:
     """Given a descriptor of a locked file, say in words which other process holds it; never fails."""
     try:
         facts = os.fstat(handle)

@@ -12,7 +12,7 @@ IMMUTABLE, APPEND = 0x10, 0x20
 STOPS = IMMUTABLE | APPEND
 
 
-def flags_of(handle: int) -> int:
+def read_inode_flags(handle: int) -> int:
     """The flags of an open file; 0 where the file system has none. Raises OSError."""
     buffer = array.array("L", [0])
     try:
@@ -31,7 +31,7 @@ def set_flags(handle: int, value: int) -> None:
 
 def clear(handle: int) -> None:
     """Take chattr's +i and +a from an open file or directory. Raises OSError."""
-    found = flags_of(handle)
+    found = read_inode_flags(handle)
     if found & STOPS:
         set_flags(handle, found & ~STOPS)
 

@@ -167,7 +167,7 @@ def enter(entry: Entry, parent: os.stat_result) -> bool:
     if entry.facts.st_dev != parent.st_dev:
         handle = btrfs.open_directory(entry.name, entry.at)
         try:
-            found = btrfs.subvolume_of(handle)
+            found = btrfs.read_subvolume(handle)
             if found is not None and found.read_only:
                 btrfs.set_writable(handle)
         finally:

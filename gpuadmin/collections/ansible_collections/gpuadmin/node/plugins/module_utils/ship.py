@@ -11,7 +11,7 @@ from .files import write_atomic
 PACKAGES = (__name__.rpartition(".")[0], "gpuadmin.common", "gpuadmin.takeover.node")
 
 
-def source_of(module: object) -> str:
+def read_module_source(module: object) -> str:
     """A module's source, wherever it was loaded from (zip or file). Raises NodeError."""
     spec = getattr(module, "__spec__", None)
     source = spec.loader.get_source(spec.name) if spec is not None and spec.loader is not None else None
@@ -22,7 +22,7 @@ def source_of(module: object) -> str:
 
 def ship(module: object, path: str) -> None:
     """Write a module's source to ``path``. It imports no neighbour."""
-    source = source_of(module)
+    source = read_module_source(module)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     write_atomic(path, source.encode(), mode=0o644, sync=False)
 

@@ -199,7 +199,7 @@ def observe(wanted: Wanted) -> Observed:
     if fields is None:
         elsewhere = system_lookup(wanted.name) is not None
         return Observed(elsewhere=elsewhere, holder=name_of(wanted.uid), above=above, there=there)
-    keys = keys_of(home) if local else None
+    keys = read_authorized_keys(home) if local else None
     uid, gid = number(fields[2]), number(fields[3])
     return Observed(uid, home, keys=keys, gid=gid, comment=fields[4], above=above, there=there)
 
@@ -219,7 +219,7 @@ def _place(path: str, look: Callable[[str], os.stat_result]) -> Place | None:
     return Place(path, facts.st_uid, facts.st_gid, facts.st_mode)
 
 
-def keys_of(home: str) -> bytes | None:
+def read_authorized_keys(home: str) -> bytes | None:
     """The text of authorized_keys; None if there is none, or no home that could have it."""
     try:
         handle = open_directory(home)

@@ -25,7 +25,7 @@ from ..root.tree import plan as plan_files
 from ..run import run
 from ..textdb import Table, decode, number
 from .account import validity
-from .admin import Wanted, below, execute, holds_key, key_words, keys_of, observe, plan, remove_keys
+from .admin import Wanted, below, execute, holds_key, key_words, observe, plan, read_authorized_keys, remove_keys
 
 SUDOERS = "/etc/sudoers.d/gpuadmin-admins"
 SHADOW, PASSWD = "/etc/shadow", "/etc/passwd"
@@ -139,7 +139,7 @@ def _taken(text: str, admins: Sequence[Admin], passwd: Table, people: People) ->
         if not home.startswith("/") or below(home, people.homes):
             continue
         try:
-            lines = decode(keys_of(home) or b"").splitlines()
+            lines = decode(read_authorized_keys(home) or b"").splitlines()
         except (NodeError, OSError):  # guard: what a former admin has put there stops nothing -> ZeroDivisionError
             continue
         left = wanted.get(name, set())

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 
 from .. import mounts
 from ..errors import NodeError, in_words
-from ..files import flocked, make_directory, read_bytes, shadow_lock, sync_filesystem, unlink_if_there, write_atomic
+from ..files import flocked, make_directory, read_bytes, shadow_lock, sync_filesystem, unlink_if_present, write_atomic
 from ..limits.amounts import make_place
 from ..lookup import Lookup, system_lookup
 from ..paths import STATE
@@ -179,11 +179,11 @@ def _write_state(host: Host, plan: Plan, settings: Settings, desired: DesiredSta
         if data is not None:
             write_atomic(os.path.join(keys, name), data, mode=0o644, sync=False)
         else:
-            unlink_if_there(os.path.join(keys, name))
+            unlink_if_present(os.path.join(keys, name))
     if plan.keys:
         sync_filesystem(keys)
     for name in plan.linger:
-        unlink_if_there(host.path(f"var/lib/systemd/linger/{name}"))
+        unlink_if_present(host.path(f"var/lib/systemd/linger/{name}"))
     if settings.docker_data is not None and plan.docker:
         parent = host.path(settings.docker_data)
         if plan.docker_parent:

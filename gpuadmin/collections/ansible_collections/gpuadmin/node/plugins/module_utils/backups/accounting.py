@@ -15,7 +15,7 @@ import time
 
 from ..errors import NodeError, in_words
 from ..fields import quoted
-from ..files import flocked, sync_directory, unlink_if_there
+from ..files import flocked, sync_directory, unlink_if_present
 from ..paths import RUN
 from .backup_set import check_directory
 from .copy_stream import Room
@@ -49,11 +49,11 @@ def dump(directory: str) -> None:
     check_directory(directory)  # guard: a dump is made where root alone can enter
     path = os.path.join(directory, FILE)
     with flocked(LOCK):  # guard: one dump is made at a time
-        unlink_if_there(f"{path}.new")
+        unlink_if_present(f"{path}.new")
         try:
             _write(f"{path}.new")
         except BaseException:
-            unlink_if_there(f"{path}.new")
+            unlink_if_present(f"{path}.new")
             raise
         os.rename(f"{path}.new", path)
         sync_directory(directory)

@@ -19,7 +19,7 @@ from gpuadmin.common.records.people import Home
 from .. import btrfs
 from ..budget import unlimited
 from ..errors import NodeError
-from ..files import flocked, make_directory, sync_directory, sync_filesystem, unlink_if_there, write_atomic
+from ..files import flocked, make_directory, sync_directory, sync_filesystem, unlink_if_present, write_atomic
 from ..purge import purge
 from . import backup_set, home_manifest, home_reader, received
 from .applying import Applier, take_manifest
@@ -115,7 +115,7 @@ def _clear(path: str, user: str) -> None:
     """Delete what an interruption left of a home that is not in the set."""
     volumes = [os.path.join(path, "homes", one) for one in (user, f".{user}.part")]
     btrfs.delete([one for one in volumes if btrfs.inspect(one) is not None])
-    unlink_if_there(os.path.join(path, "manifest", f"{user}.gz"))
+    unlink_if_present(os.path.join(path, "manifest", f"{user}.gz"))
 
 
 def clear(directory: str) -> None:

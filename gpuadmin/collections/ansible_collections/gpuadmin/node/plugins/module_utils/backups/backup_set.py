@@ -31,7 +31,7 @@ from .. import btrfs
 from ..documents import to_plain
 from ..errors import NodeError
 from ..fields import STAMP, quoted, whole_number
-from ..files import flocked, read_bytes, sync_directory, unlink_if_there, write_atomic
+from ..files import flocked, read_bytes, sync_directory, unlink_if_present, write_atomic
 from ..paths import RUN
 
 FORMAT = BACKUP_FORMAT
@@ -154,7 +154,7 @@ def done(home: Home) -> bool:
 def finish(backup: Backup) -> None:
     """Make a set complete. The manifests are on disk."""
     store(backup)
-    unlink_if_there(os.path.join(backup.path, UNFINISHED))
+    unlink_if_present(os.path.join(backup.path, UNFINISHED))
     sync_directory(os.path.dirname(backup.path))
 
 
@@ -226,7 +226,7 @@ def source(backup: Backup, name: str) -> tuple[str, dict[str, str]]:
     return (backup.home(name) if own is None else own), nested
 
 
-def part_of(backup: Backup, name: str, inner: str) -> tuple[str, str, dict[str, str]]:
+def find_part_in_set(backup: Backup, name: str, inner: str) -> tuple[str, str, dict[str, str]]:
     """Where a part of a home is in the set: a snapshot and a path in it; and the subvolumes inside of that part."""
     top, nested = source(backup, name)
     rest = inner
@@ -294,7 +294,7 @@ def _remove(directory: str, path: str) -> None:
             UNFINISHED,  # guard: a deletion takes first all that makes a set
             "backup.json",
         ):  # if this is cut, either would make a set of what is left
-            unlink_if_there(os.path.join(path, file))
+            unlink_if_present(os.path.join(path, file))
     sync_directory(path)
     homes = os.path.join(path, "homes")
     volumes = [homes] if btrfs.inspect(homes) is not None else []

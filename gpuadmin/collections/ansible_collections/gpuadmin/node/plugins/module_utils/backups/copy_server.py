@@ -138,7 +138,7 @@ def _home(directory: str, name: str, rest: Sequence[str], link: Link, settings: 
     operation, fields, _data = link.get()
     if operation != "home":  # guard: a home begins with what it is
         raise NodeError(UNKNOWN)
-    home = received.home_of(rest[0], fields.get("home"))
+    home = received.parse_home(rest[0], fields.get("home"))
     parent = rest[1] if len(rest) == 2 else None
     steps = arriving.arrive(directory, name, rest[0], parent, home, link, settings.limits, settings.bounds)
     next(steps)
@@ -167,7 +167,7 @@ def _send(found: Backup, user: str, inner: str, link: Link) -> None:
     source = sending.Source.of(found, user)
     with backup_set.reading(os.path.dirname(found.path), found.name):
         if inner:
-            sending.send_part(source, inner, *backup_set.part_of(found, user, inner), link, unlimited())
+            sending.send_part(source, inner, *backup_set.find_part_in_set(found, user, inner), link, unlimited())
         else:
             sending.send(source, link, unlimited())
     link.flush()

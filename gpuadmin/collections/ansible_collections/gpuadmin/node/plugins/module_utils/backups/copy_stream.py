@@ -40,7 +40,7 @@ class NoRoom(NodeError):
 
 def check_room(path: str | int, bounds: Bounds = BOUNDS) -> int:
     """Return how many bytes are free beside the reserve: deleting on btrfs needs room as well. Raises NoRoom."""
-    space, reserve = os.statvfs(path), reserve_of(path, bounds)
+    space, reserve = os.statvfs(path), read_free_reserve(path, bounds)
     spare = space.f_bavail * space.f_frsize - reserve
     if spare < 0:
         raise NoRoom(f"less than {size_words(reserve)} of the file system {FULL}")
@@ -64,7 +64,7 @@ class Room:
         self._left = max((check_room(self._path, self._bounds) - size) // _PART, _STEP)
 
 
-def reserve_of(path: str | int, bounds: Bounds = BOUNDS) -> int:
+def read_free_reserve(path: str | int, bounds: Bounds = BOUNDS) -> int:
     """How many bytes of its file system stay free."""
     space = os.statvfs(path)
     return int(min(space.f_blocks * space.f_frsize * bounds.reserve, bounds.most))

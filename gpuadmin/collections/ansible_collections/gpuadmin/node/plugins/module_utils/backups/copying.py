@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Mapping
 
 from .. import extents
-from ..attributes import attribute_names, attributes_of
+from ..attributes import attribute_names, read_attributes
 from ..btrfs import open_directory
 from ..budget import Budget
 from ..errors import NodeError
@@ -144,7 +144,7 @@ class Copier:
     def _give(self, source: int | str, target: int | str, facts: os.stat_result) -> None:
         owner = self._owner(facts.st_uid), self._owner(facts.st_gid)
         times = facts.st_atime_ns, facts.st_mtime_ns
-        give(target, owner, attributes_of(source), stat.S_IMODE(facts.st_mode), times)
+        give(target, owner, read_attributes(source), stat.S_IMODE(facts.st_mode), times)
 
 
 def give(

@@ -17,7 +17,7 @@ from .. import btrfs, mounts
 from ..each import Failed, each
 from ..errors import NodeError, in_words
 from ..fields import home_owner, quoted
-from ..files import flocked, make_directory, sync_filesystem, unlink_if_there
+from ..files import flocked, make_directory, sync_filesystem, unlink_if_present
 from ..homes import directories, trash
 from . import accounting, home_manifest, home_reader
 from .backup_set import (
@@ -174,12 +174,12 @@ def _write_manifest(task: tuple[BackupOrder, Backup, str]) -> home_manifest.Tota
         check_room(order.directory)  # guard: a manifest leaves room
         return _written(order, backup, name)
     except NoRoom:
-        unlink_if_there(backup.manifest(name))
+        unlink_if_present(backup.manifest(name))
         return None
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        unlink_if_there(backup.manifest(name))
+        unlink_if_present(backup.manifest(name))
         return None
 
 
@@ -243,7 +243,7 @@ def _recorded(backup: Backup, name: str, found: home_manifest.Total | Failed) ->
     others = {one: home for one, home in backup.homes.items() if one != name}
     if isinstance(found, Failed):
         backup = replace(backup, homes=others, problems={**backup.problems, name: found.why})
-        unlink_if_there(backup.manifest(name))
+        unlink_if_present(backup.manifest(name))
     else:
         home = replace(backup.homes[name], **vars(found))
         backup = replace(backup, homes=dict(sorted({**others, name: home}.items())))

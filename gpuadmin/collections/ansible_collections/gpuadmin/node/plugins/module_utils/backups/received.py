@@ -116,7 +116,7 @@ def _wrong(home: Home) -> str | None:
     return None
 
 
-def home_of(name: str, raw: object) -> Home:
+def parse_home(name: str, raw: object) -> Home:
     """A home as another host describes it. Raises NodeError."""
     try:
         home = Home(**{"verified": None, **raw}) if isinstance(raw, dict) else None

@@ -60,7 +60,7 @@ def look(order: RestoreOrder, mountinfo: str) -> tuple[Plan, Backup, bool]:
     plan = compute(order, mountinfo, backup)
     if not away:
         inner = inner_path(order.path)
-        top, rest, _nested = backup_set.part_of(backup, order.user, inner)
+        top, rest, _nested = backup_set.find_part_in_set(backup, order.user, inner)
         os.close(_open_source(top, rest, inner).at)
     if order.mode in ("beside", "in-place") and (volume := _open_volume(order, plan)) is not None:
         os.close(volume)
@@ -245,7 +245,7 @@ def _copy(order: RestoreOrder, backup: Backup, plan: Plan, place: int, *, away: 
         if away:
             _fetch(order, backup, inner, place, at, name, owner)
         else:
-            top, rest, nested = backup_set.part_of(backup, order.user, inner)
+            top, rest, nested = backup_set.find_part_in_set(backup, order.user, inner)
             _copy_to(_open_source(top, rest, inner), nested, place, at, name, owner)
         found = verify(order, backup, at, name, inner)
         if plan.folder is not None:

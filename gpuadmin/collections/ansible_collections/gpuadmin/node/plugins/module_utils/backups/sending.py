@@ -16,7 +16,7 @@ from typing import Any
 from gpuadmin.common.text import size_words
 
 from .. import extents
-from ..attributes import attributes_of
+from ..attributes import read_attributes
 from ..btrfs import open_deep, open_directory
 from ..budget import Budget
 from ..errors import NodeError
@@ -169,7 +169,7 @@ class Sender:
             self._link.put("mkdir", name=os.fsdecode(name))
             self._here.append(name)
         elif further:
-            self._link.put("link", name=os.fsdecode(name), id=id_of(facts))
+            self._link.put("link", name=os.fsdecode(name), id=read_subvolume_id(facts))
         elif stat.S_ISLNK(facts.st_mode):
             target = os.fsdecode(os.readlink(entry.name, dir_fd=entry.at))
             self._link.put("symlink", name=os.fsdecode(name), target=target, **_owner(facts))
@@ -200,11 +200,11 @@ class Sender:
         facts = entry.facts
         linked = stat.S_ISREG(facts.st_mode) and facts.st_nlink > 1
         kept = linked and (self.needed is None or facts.st_ino in self.needed)
-        self._link.put("give", **given_of(entry), **({"id": id_of(facts)} if kept else {}))
+        self._link.put("give", **read_given_attributes(entry), **({"id": read_subvolume_id(facts)} if kept else {}))
 
     def _leave(self, entry: Entry) -> None:
         if len(self._here) == entry.path.count(b"/") + 1:
-            self._link.put("leave", **given_of(entry))
+            self._link.put("leave", **read_given_attributes(entry))
             self._here.pop()
 
     # differences
@@ -261,7 +261,7 @@ class Sender:
         if before == line:
             if kept and entry.facts.st_nlink > 1:
                 self._go(entry.path)
-                self._link.put("keep", name=os.fsdecode(_name(entry)), id=id_of(entry.facts))
+                self._link.put("keep", name=os.fsdecode(_name(entry)), id=read_subvolume_id(entry.facts))
         elif same and line.kind == "d":
             self._go(entry.path + b"/")
         elif same and line.kind == "f":
@@ -304,7 +304,7 @@ class Sender:
         """Send all of a file whose earlier content is not here. It stays the inode that its other names have."""
         size, name = entry.facts.st_size, os.fsdecode(_name(entry))
         self._link.put("patch", name=name, size=0)
-        self._link.put("give", **given_of(entry))
+        self._link.put("give", **read_given_attributes(entry))
         self._link.put("patch", name=name, size=size)
         with _opened(entry) as handle:
             self._refuse_shared(handle.fileno(), size)
@@ -329,7 +329,7 @@ def _name(entry: Entry) -> bytes:
     return entry.path.rpartition(b"/")[2]
 
 
-def id_of(facts: os.stat_result) -> str:
+def read_subvolume_id(facts: os.stat_result) -> str:
     return f"{facts.st_dev}-{facts.st_ino}"
 
 
@@ -347,11 +347,11 @@ def _owner(facts: os.stat_result) -> dict[str, object]:
 
 def given(facts: os.stat_result, of: int | str) -> dict[str, object]:
     """What a file, directory or device has beside its content."""
-    found = {os.fsdecode(name): base64.b64encode(value).decode() for name, value in attributes_of(of).items()}
+    found = {os.fsdecode(name): base64.b64encode(value).decode() for name, value in read_attributes(of).items()}
     return {**_owner(facts), "mode": stat.S_IMODE(facts.st_mode), **({"attributes": found} if found else {})}
 
 
-def given_of(entry: Entry) -> dict[str, object]:
+def read_given_attributes(entry: Entry) -> dict[str, object]:
     handle = os.open(entry.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=entry.at)
     try:
         return given(entry.facts, f"/proc/self/fd/{handle}")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..cgroups import owner_of
+from ..cgroups import find_owner
 from ..gpus import cdi, driver
 from ..gpus.kernels import boot_problems
 from ..gpus.look import Expected, Places, look
@@ -71,7 +71,7 @@ def _held(gpu: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
     used, most = gpu.get("memory_used"), gpu.get("memory")
     holders = set()
     for process in gpu["processes"][:MOST_PROCESSES]:
-        uid = owner_of(int(process["pid"]), subject.path("proc"))
+        uid = find_owner(int(process["pid"]), subject.path("proc"))
         if uid is not None and uid >= PEOPLE:
             name = name_of(uid) or f"uid {uid}"
             holders.add(

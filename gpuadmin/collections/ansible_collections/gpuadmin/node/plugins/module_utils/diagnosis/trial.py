@@ -22,7 +22,7 @@ from ..bounded import read_small, short
 from ..cgroups import cgroup_path
 from ..errors import NodeError
 from ..run import run_command
-from ..ship import source_of
+from ..ship import read_module_source
 from ..unit import UP, journal, start_command, unit_name
 from . import trying
 from .account import find_entry
@@ -84,7 +84,7 @@ def list_properties(name: str, manager: bool) -> tuple[str, ...]:
 def _begin(own: bool, name: str, uid: int) -> Iterator[tuple[Any, str | None]]:
     """Start the process that runs the trial, and name its unit; in the caller's own session there is no unit."""
     unit = None if own else unit_name(f"trial-{uid}-{secrets.token_hex(4)}")
-    line: Sequence[str] = (PYTHON, "-I", "-S", "-c", source_of(trying))
+    line: Sequence[str] = (PYTHON, "-I", "-S", "-c", read_module_source(trying))
     if unit is not None:
         bounds = list_properties(name, _is_manager_running(uid))
         line = start_command(unit, line, f"gpuadmin diagnose {name}", bounds, attached=True)

@@ -11,7 +11,7 @@ import fcntl
 import os
 import struct
 
-from ..btrfs import SUBVOLUME_INODE, generation_of
+from ..btrfs import SUBVOLUME_INODE, read_generation
 
 # linux/btrfs.h, linux/btrfs_tree.h
 _TREE_SEARCH_V2 = 0xC0709411
@@ -30,7 +30,7 @@ def changed(top: int, since: int) -> dict[bytes, int] | None:
     From ``since`` on, that generation included. None if that is unknown: not btrfs, not the root of a subvolume, more
     than MOST changes, a path that the kernel has no room for. A subvolume below is not looked into.
     """
-    if os.fstat(top).st_ino != SUBVOLUME_INODE or generation_of(top) is None:
+    if os.fstat(top).st_ino != SUBVOLUME_INODE or read_generation(top) is None:
         return None
     found: dict[bytes, int] = {}
     count, first = 0, SUBVOLUME_INODE
@@ -48,7 +48,7 @@ def changed(top: int, since: int) -> dict[bytes, int] | None:
             try:
                 name = _below(top, inode)
             except FileNotFoundError:
-                if _is_there(top, inode):  # guard: a file whose names are in another form has changed
+                if _is_in_place(top, inode):  # guard: a file whose names are in another form has changed
                     return None  # a file of very many names, in a form that is not looked up
                 continue  # deleted: its directory has changed, too
             except OSError:
@@ -77,7 +77,7 @@ def _search(top: int, first: int, since: int) -> tuple[list[tuple[int, int, int]
     return found, inode
 
 
-def _is_there(top: int, inode: int) -> bool:
+def _is_in_place(top: int, inode: int) -> bool:
     return any(found == inode and names for found, _generation, names in _search(top, inode, 0)[0][:1])
 
 

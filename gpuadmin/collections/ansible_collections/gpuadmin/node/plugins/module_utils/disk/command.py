@@ -23,7 +23,7 @@ from ..metrics.running import RUN, write
 from ..paths import OF_PEOPLE, STATE
 from . import amount_notices
 from . import records as kept
-from .measuring import round_of
+from .measuring import measure_round
 from .owned import give
 from .people import People, people, samples
 from .records import Place
@@ -83,15 +83,15 @@ def main(where: Where | None = None, owners: Owners | None = None, clock: Callab
         print(f"Warning: {error}", file=sys.stderr)
         found = {}
     whose.refresh()
-    tell(where, people(places, found, user_of(whose)), logins=logins)
+    tell(where, people(places, found, find_user_name(whose)), logins=logins)
     signal.signal(signal.SIGTERM, _end)
     began, saved, failed = time.monotonic(), time.monotonic(), False
     try:
-        for done in round_of(
+        for done in measure_round(
             places,
             found,
             now=clock,
-            whose=person_of(whose),  # guard: subordinate ids have no share of their own -> lambda uid: uid
+            whose=find_person_uid(whose),  # guard: subordinate ids have no share of their own -> lambda uid: uid
         ):
             if done.problem:
                 print(
@@ -115,7 +115,7 @@ def main(where: Where | None = None, owners: Owners | None = None, clock: Callab
     took = time.monotonic() - began
     tell(
         where,
-        people(places, found, user_of(whose)),
+        people(places, found, find_user_name(whose)),
         logins=logins,
         failed=failed,
         ended=None if failed else (clock(), took),
@@ -128,7 +128,7 @@ def _end(_number: int, _frame: FrameType | None) -> None:
     raise Ended
 
 
-def user_of(owners: Owners) -> Callable[[int], str | None]:
+def find_user_name(owners: Owners) -> Callable[[int], str | None]:
     """Whose a uid is: an account's, or the one person's in whose range it is."""
 
     def user(uid: int) -> str | None:
@@ -138,7 +138,7 @@ def user_of(owners: Owners) -> Callable[[int], str | None]:
     return user
 
 
-def person_of(owners: Owners) -> Callable[[int], int]:
+def find_person_uid(owners: Owners) -> Callable[[int], int]:
     """The uid of whoever a uid belongs to; NOBODY for what is nobody's, so that it is one."""
 
     def person(uid: int) -> int:
@@ -183,7 +183,7 @@ def known(state: str, records: str) -> People:
     try:
         places, _logins = settings(state)
         whose.refresh()
-        return people(places, kept.load(records), user_of(whose))
+        return people(places, kept.load(records), find_user_name(whose))
     except NodeError:
         return {}
 
@@ -194,7 +194,7 @@ def report(state: str = STATE, records: str = kept.FILE, names: Sequence[str] = 
     whose = Owners()
     whose.refresh()
     result: dict[str, dict[str, Any]] = {}
-    for (name, place), held in people(places, kept.load(records), user_of(whose)).items():
+    for (name, place), held in people(places, kept.load(records), find_user_name(whose)).items():
         if not names or name in names:
             result.setdefault(name, {})[place] = held
     return {"people": result, "places": [asdict(one) for one in places]}

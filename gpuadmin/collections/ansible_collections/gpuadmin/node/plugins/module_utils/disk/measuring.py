@@ -11,7 +11,7 @@ from functools import partial
 
 from gpuadmin.common.text import listed
 
-from ..btrfs import generation_of, identity, newest_generation, open_directory
+from ..btrfs import identity, newest_generation, open_directory, read_generation
 from ..budget import Budget
 from ..each import Failed, each
 from ..errors import NodeError, in_words
@@ -79,7 +79,7 @@ def unchanged(place: Place, names: Sequence[str], records: Records) -> set[str]:
     """Whose records still hold, because btrfs says that nothing below has changed."""
     top = open_directory(place.path)
     try:
-        if generation_of(top) is None or place.by_owner:
+        if read_generation(top) is None or place.by_owner:
             return set()
         facts = {}
         for name in names:
@@ -127,7 +127,7 @@ def _generation(name: str, at: int) -> int | None:
     except OSError:
         return None
     try:
-        return generation_of(handle)
+        return read_generation(handle)
     finally:
         os.close(handle)
 
@@ -183,7 +183,7 @@ def _record(tree: Tree, facts: os.stat_result, began: float, number: int, genera
     return Record(people, began, began, number, generation, tree.problem, sorted(tree.unowned))
 
 
-def round_of(
+def measure_round(
     places: Sequence[Place],
     records: Records,
     seconds: float = SECONDS,

@@ -180,7 +180,7 @@ def keep_out(places: Places, settings: Settings) -> list[str]:
     return list(wrong)
 
 
-def drop_in_there(places: Places, unit: str) -> bool:
+def has_drop_in(places: Places, unit: str) -> bool:
     """Whether systemd has what it was told; a `systemctl revert` has taken it away."""
     return os.path.exists(os.path.join(places.control, f"{unit}.d", "50-DeviceAllow.conf"))
 

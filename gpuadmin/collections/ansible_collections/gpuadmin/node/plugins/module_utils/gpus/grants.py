@@ -24,7 +24,7 @@ from .. import cgroups
 from ..documents import parse
 from ..errors import NodeError, in_words
 from ..fields import FIRST_HUMAN_UID
-from ..files import make_directory, read_bytes, sync_directory, unlink_if_there, write_atomic
+from ..files import make_directory, read_bytes, sync_directory, unlink_if_present, write_atomic
 from ..lookup import name_of
 from ..paths import RUN, STATE
 from ..run import Finished, Runner
@@ -141,7 +141,7 @@ def delete(names: Iterable[str], state: str = STATE, run: str = RUN) -> list[str
     directory, gone, problems, left = os.path.join(state, DIRECTORY), False, [], []
     before = ended(run)
     for name in sorted({*names, *before}):
-        unlink_if_there(os.path.join(run + OF_JOBS, f"{name}.json"))
+        unlink_if_present(os.path.join(run + OF_JOBS, f"{name}.json"))
         path = os.path.join(directory, f"{name}.json")
         try:
             os.unlink(path)
@@ -219,7 +219,7 @@ def running(bases: Sequence[str] = cgroups.BASES) -> set[str]:
     for base in bases:
         for path in glob.glob(f"{base}/system.slice/*slurmstepd.scope/job_*/**/cgroup.procs", recursive=True):
             with suppress(OSError), open(path, encoding="ascii") as stream:  # it may have ended
-                found |= {cgroups.owner_of(int(one)) for one in stream}
+                found |= {cgroups.find_owner(int(one)) for one in stream}
     return {name_of(uid) or f"uid {uid}" for uid in found if uid}
 
 

@@ -86,7 +86,7 @@ def taken(path: str, end: float, seconds: float) -> int:
             time.sleep(0.05)  # asked again: flock(2) that waits has no deadline
 
 
-def outcome_of(function: Callable[[], Mapping[str, Any]]) -> bytes:
+def encode_outcome(function: Callable[[], Mapping[str, Any]]) -> bytes:
     """What a function returns, or why it does not, as JSON."""
     try:
         outcome: dict[str, Any] = {"result": function()}
@@ -104,7 +104,7 @@ def _answer(function: Callable[[], Mapping[str, Any]], writer: int, guard: int, 
         signal.alarm(int(seconds) + 2)
         resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_SECONDS, _PROCESSOR_SECONDS))
         with os.fdopen(writer, "wb") as stream:
-            stream.write(outcome_of(function))
+            stream.write(encode_outcome(function))
     finally:
         os._exit(0)
 
@@ -140,7 +140,7 @@ def gone(child: int) -> bool:
 
 
 def parsed(data: bytes) -> dict[str, Any]:
-    """What outcome_of() made. Raises NodeError with what was raised there."""
+    """What encode_outcome() made. Raises NodeError with what was raised there."""
     try:
         outcome = json.loads(data)
     except ValueError:
@@ -224,7 +224,7 @@ def _serve(open: Callable[[], Answers], questions: int, answers: int, guard: int
             return answer[0]()
 
         while os.read(questions, 1):
-            data = memoryview(outcome_of(first) + b"\n")
+            data = memoryview(encode_outcome(first) + b"\n")
             while data:
                 data = data[os.write(answers, data) :]
     finally:

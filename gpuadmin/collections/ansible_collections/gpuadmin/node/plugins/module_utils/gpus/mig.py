@@ -66,13 +66,13 @@ class Gpu:
             found["uuid"],
             found.get("mig"),
             bool(found.get("mig_pending")),
-            [profile_of(str(one.get("name"))) for one in found["mig_devices"]],
+            [parse_mig_profile(str(one.get("name"))) for one in found["mig_devices"]],
             instances,
             None if profiles is None else [Profile(**one) for one in profiles],
         )
 
 
-def profile_of(name: str) -> str:
+def parse_mig_profile(name: str) -> str:
     """`NVIDIA H100 80GB HBM3 MIG 1g.10gb` → `1g.10gb`."""
     return name.rpartition("MIG ")[2]
 

@@ -20,7 +20,7 @@ from ..files import flocked, read_bytes, write_atomic
 from ..unit_status import Outcome, said
 from . import gate, grants
 from .device_files import all_files, gpus
-from .gate import Places, Settings, apply, drop_in_there, forget, keep_out
+from .gate import Places, Settings, apply, forget, has_drop_in, keep_out
 from .grants import Grant
 from .trials import elsewhere_open, prove
 
@@ -105,7 +105,7 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Reconciled:
     told = {
         unit: allow
         for unit, allow in wanted.items()
-        if applied.get(unit) != allow or (allow is not None and (stale or not drop_in_there(places, unit)))
+        if applied.get(unit) != allow or (allow is not None and (stale or not has_drop_in(places, unit)))
     }
     if told:
         # guard: what a run that was killed has told systemd is told again

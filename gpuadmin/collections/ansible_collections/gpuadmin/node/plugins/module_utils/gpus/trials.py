@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from ..cgroups import cgroup_of, cgroup_path, populated, slice_owner
+from ..cgroups import cgroup_path, find_cgroup, populated, slice_owner
 from ..errors import NodeError, in_words
 from ..fields import FIRST_HUMAN_UID
 from ..lookup import name_of, owner
@@ -182,7 +182,7 @@ def prove(
 def _tried(places: Places, unit: str, every: Sequence[str], granted: Collection[str], end: float) -> list[str]:
     """What is wrong with a unit; nothing where it does not run. ``end``: until when there is time, by monotonic()."""
     try:
-        path = cgroup_of(unit, places.cgroups) or _elsewhere(places, unit)
+        path = find_cgroup(unit, places.cgroups) or _elsewhere(places, unit)
         if path is None or not populated(path):
             return []
         seconds = min(PATIENCE, end - time.monotonic())

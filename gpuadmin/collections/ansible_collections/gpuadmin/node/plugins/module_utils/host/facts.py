@@ -70,7 +70,7 @@ def hardware() -> dict[str, object]:
     except NodeError:  # a damaged file, which the role gpu_stack is about to write again
         gpus, parts = None, []
     else:
-        parts = divided.parts_of(there, mig.read())
+        parts = divided.list_gpu_parts(there, mig.read())
         gpus = len([one for one in there if not one.startswith("MIG-")])
     return {"processors": os.cpu_count() or 1, "memory": memory, "gpus": gpus, "model": device_files.model(),
             "parts": [asdict(one) for one in parts]}  # fmt: skip

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from socket import socket
 
 from ..errors import NodeError, in_words
-from ..files import unlink_if_there, write_atomic
+from ..files import unlink_if_present, write_atomic
 from .places import Places
 
 FILE = "image-relay.pem"
@@ -62,7 +62,7 @@ def store(places: Places, pem: str) -> None:
 
 def remove(places: Places) -> None:
     """Forget the push's key."""
-    unlink_if_there(os.path.join(places.run, FILE))
+    unlink_if_present(os.path.join(places.run, FILE))
 
 
 def load(places: Places) -> Credentials:

@@ -105,13 +105,13 @@ def send(
     if not streams:
         raise NodeError(f"{name} has no parent, and no full stream is wanted")
     parent = parents[0] if parents else None
-    before, list_now = _packages_of(places, parent), packages(image)
+    before, list_now = _read_image_packages(places, parent), packages(image)
     release = os_release(image)
     return render(
         (old and {**old, "streams": [streams[file] for file in sorted(streams)]})
         or {
             "format": FORMAT, "name": name, "uuid": found.received_uuid or found.uuid,
-            "parent": _identity_of(places, parent), "created": round(time.time()), "by": who,
+            "parent": _read_image_identity(places, parent), "created": round(time.time()), "by": who,
             "distribution": release.get("ID", ""), "version": release.get("VERSION_ID", ""),
             "machine": platform.machine(), "kernel": kernel_version(image), "size": _size(image), "packages": list_now,
             "changes": package_changes(before, list_now) if parent else {"added": {}, "removed": {}, "changed": {}},
@@ -120,11 +120,11 @@ def send(
     ).decode()  # fmt: skip
 
 
-def _packages_of(places: Places, parent: str | None) -> dict[str, str]:
+def _read_image_packages(places: Places, parent: str | None) -> dict[str, str]:
     return packages(places.in_top("images", parent)) if parent else {}
 
 
-def _identity_of(places: Places, parent: str | None) -> dict[str, str] | None:
+def _read_image_identity(places: Places, parent: str | None) -> dict[str, str] | None:
     if parent is None:
         return None
     found = btrfs.inspect(places.in_top("images", parent))
@@ -146,7 +146,7 @@ def _send(
     if protocol > 1:
         # what is compressed on this disk goes as it is, and is not compressed again by whoever receives it
         command += ("--proto", str(protocol), "--compressed-data")
-    identity_of_parent = _identity_of(places, parent)
+    identity_of_parent = _read_image_identity(places, parent)
     if parent is not None:
         command += ("-p", places.in_top("images", parent))
     progress(f"sending {os.path.basename(image)} {'in full' if parent is None else f'as its difference to {parent}'}")

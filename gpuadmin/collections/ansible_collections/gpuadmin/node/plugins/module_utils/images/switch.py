@@ -208,7 +208,7 @@ def run_switch(switch: Switch) -> Switch:
     """Take all steps up to the reboot. Raises NodeError; what was done then is harmless, and the next try cleans it."""
     os.makedirs(switch.places.run, mode=0o755, exist_ok=True)
     with flocked(os.path.join(switch.places.run, "image.lock"), 5.0):
-        if already_there(switch) or waiting(switch):
+        if runs_wanted_image(switch) or waiting(switch):
             return switch
         try:
             for step in STEPS:
@@ -235,7 +235,7 @@ def _take_leave(switch: Switch) -> None:
         switch.done.append(switch.follower.problem)
 
 
-def already_there(switch: Switch) -> bool:
+def runs_wanted_image(switch: Switch) -> bool:
     """Whether the wanted image runs, is confirmed, and is what the next boot takes."""
     running, environment = subvolumes.running_root(switch.places).name, grubenv.read(switch.places.boot)
     if environment.get("current") != running:

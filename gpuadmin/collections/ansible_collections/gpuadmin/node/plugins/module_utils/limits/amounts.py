@@ -132,7 +132,7 @@ def group_of(path: str) -> qgroups.Group | None:
     except OSError:
         return None
     try:
-        found, uuid = btrfs.subvolume_of(handle), btrfs.file_system_of(handle)
+        found, uuid = btrfs.read_subvolume(handle), btrfs.read_file_system_uuid(handle)
         if found is None or uuid is None or os.fstat(handle).st_ino != btrfs.SUBVOLUME_INODE:
             return None
     finally:

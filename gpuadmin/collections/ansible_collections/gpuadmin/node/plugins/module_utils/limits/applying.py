@@ -18,7 +18,7 @@ from gpuadmin.common.records.limits import NodeLimits as Wanted
 from gpuadmin.common.text import size_words
 
 from .. import followed
-from ..cgroups import JOB_SERVICES, SSH_SERVICES, cgroup_of, controllers, slices
+from ..cgroups import JOB_SERVICES, SSH_SERVICES, controllers, find_cgroup, slices
 from ..errors import NodeError, in_words
 from ..files import flocked, write_atomic
 from ..lookup import Lookup, owner, system_lookup
@@ -187,7 +187,7 @@ def _running(places: Places) -> dict[str, str]:
             {one: os.path.join(places.cgroups, above, one) for one in JOB_SERVICES if _is_in(places, one, above)}
         )
     # of an instance nothing is looked at: it has its drop-in from its start on
-    found.update({one: path for one in SSH_SERVICES if "@" not in one and (path := cgroup_of(one, bases))})
+    found.update({one: path for one in SSH_SERVICES if "@" not in one and (path := find_cgroup(one, bases))})
     return {unit: path for unit, path in found.items() if os.path.isdir(path)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from gpuadmin.common.amounts import LEAST_MEMORY, LEAST_TASKS, amount_of
+from gpuadmin.common.amounts import LEAST_MEMORY, LEAST_TASKS, compute_amount
 
 from ..cgroups import JOB_SERVICES, JOB_UNITS, SSH_SERVICES
 from ..errors import NodeError
@@ -68,8 +68,8 @@ def properties(bounds: Bounds, machine: Machine) -> dict[str, str]:
     try:
         memory = _bytes(bounds.memory, machine.memory, LEAST_MEMORY)
         swap = _bytes(bounds.swap, machine.swap, 0)
-        tasks = None if bounds.tasks is None else amount_of(bounds.tasks, machine.tasks)
-        some = None if bounds.processors is None else amount_of(bounds.processors, 100 * machine.processors)
+        tasks = None if bounds.tasks is None else compute_amount(bounds.tasks, machine.tasks)
+        some = None if bounds.processors is None else compute_amount(bounds.processors, 100 * machine.processors)
     except ValueError as error:
         raise NodeError(f"limits: {error}") from None
     if some is not None and bounds.processors is not None and not bounds.processors.endswith("%"):
@@ -84,7 +84,7 @@ def properties(bounds: Bounds, machine: Machine) -> dict[str, str]:
 
 
 def _bytes(text: str | None, whole: int, least: int) -> int | None:
-    amount = None if text is None else amount_of(text, whole)
+    amount = None if text is None else compute_amount(text, whole)
     return None if amount is None else max(amount, least) // _PAGE * _PAGE
 
 

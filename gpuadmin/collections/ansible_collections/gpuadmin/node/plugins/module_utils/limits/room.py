@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from gpuadmin.common.amounts import MOST_RESERVED, NONE, amount_of
+from gpuadmin.common.amounts import MOST_RESERVED, NONE, compute_amount
 from gpuadmin.common.text import counted, size_words
 
 from .. import btrfs, qgroups
@@ -202,7 +202,7 @@ def subvolume(path: str) -> tuple[str, int] | None:
     """The file system and the id of the subvolume that a directory is in; None off btrfs."""
     handle = btrfs.open_directory(path)
     try:
-        found, uuid = btrfs.subvolume_of(handle), btrfs.file_system_of(handle)
+        found, uuid = btrfs.read_subvolume(handle), btrfs.read_file_system_uuid(handle)
     finally:
         os.close(handle)
     return None if found is None or uuid is None else (uuid, found.id)
@@ -231,7 +231,7 @@ def below(path: str) -> Iterator[tuple[int, int]]:
             except OSError:  # guard: who moves their subvolumes is held to their amount all the same
                 continue  # gone, or moved
             try:
-                found = btrfs.subvolume_of(inner)
+                found = btrfs.read_subvolume(inner)
                 if found is not None:
                     yield found.id, os.fstat(inner).st_uid
             finally:
@@ -252,8 +252,8 @@ def _reserve(reserve: str, whole: int) -> int:
     there would be no place left for what makes a new file, and root could not make one either.
     """
     piece = min(1 << 30, whole // 10) + min(1 << 28, whole // 40)
-    # guard: the reserve is more than what btrfs gives out at once -> amount_of(reserve, whole) or 0
-    wanted = max(amount_of(reserve, whole) or 0, piece)
+    # guard: the reserve is more than what btrfs gives out at once -> compute_amount(reserve, whole) or 0
+    wanted = max(compute_amount(reserve, whole) or 0, piece)
     return min(wanted, whole * MOST_RESERVED // 100)
 
 

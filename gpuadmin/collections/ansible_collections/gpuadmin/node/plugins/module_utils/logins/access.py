@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from gpuadmin.common.records.people import UserReport
 
 from ..errors import NodeError, in_words
-from ..files import flocked, read_bytes, sync_directory, sync_filesystem, unlink_if_there, write_atomic
+from ..files import flocked, read_bytes, sync_directory, sync_filesystem, unlink_if_present, write_atomic
 from ..paths import STATE
 from ..people import Person
 from ..report import Reports
@@ -189,7 +189,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _end_linger(person: Person, host: Host) -> None:
-    unlink_if_there(host.path(f"var/lib/systemd/linger/{person.name}"))
+    unlink_if_present(host.path(f"var/lib/systemd/linger/{person.name}"))
 
 
 def _cancel_slurm(person: Person, host: Host) -> None:

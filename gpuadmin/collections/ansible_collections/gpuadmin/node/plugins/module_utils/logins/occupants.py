@@ -6,7 +6,7 @@ import glob
 import os
 import re
 
-from ..cgroups import owner_of
+from ..cgroups import find_owner
 from ..lookup import name_of
 from ..open_files import places
 from ..run import LOOKING, run
@@ -51,7 +51,7 @@ def holders(devices: re.Pattern[str], uid_first: int, proc: str = "/proc") -> di
         except OSError:
             continue  # it has ended meanwhile
         files = {one for one in files if devices.fullmatch(one)}
-        owner = owner_of(int(os.path.basename(path)), proc) if files else None
+        owner = find_owner(int(os.path.basename(path)), proc) if files else None
         if owner is not None:
             found.setdefault(name_of(owner) or f"uid {owner}", set()).update(files)
     return found

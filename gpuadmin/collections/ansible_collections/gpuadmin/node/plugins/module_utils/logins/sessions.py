@@ -13,7 +13,7 @@ from gpuadmin.common.records.people import UserReport
 from gpuadmin.common.text import counted
 
 from .. import cgroups
-from ..files import sync_directory, unlink_if_there
+from ..files import sync_directory, unlink_if_present
 from ..people import Person, owner
 from ..report import Reports
 from ..run import Runner, run_command
@@ -178,7 +178,7 @@ def _ask(people: Sequence[Person], host: Host) -> None:
 
 def _end(person: Person, host: Host) -> None:
     """First without asking anybody: logind answers nothing for half a minute while a fork bomb runs."""
-    unlink_if_there(os.path.join(host.linger, person.name))
+    unlink_if_present(os.path.join(host.linger, person.name))
     cgroups.kill(person.uid, host.cgroups)  # guard: a fork bomb does not delay its own end
     for command in commands(person):
         host.run(command)  # one that fails has nothing to end; what counts is what is left

@@ -96,14 +96,14 @@ class Names:
         path = f"/run/user/{uid}/docker.sock"
         try:
             listed = self._ask(path, uid, f"/containers/json?limit={MOST}", SECONDS)
-            self._names[uid] = names_of(listed)
+            self._names[uid] = read_container_names(listed)
             if not spaces:
                 return True
             found: dict[str, str] = {}
             for ident in [*self._names[uid]][:MOST_INSPECTED]:
                 if self._clock() >= end:
                     break
-                pid = pid_of(self._ask(path, uid, f"/containers/{ident}/json", SECONDS))
+                pid = parse_container_pid(self._ask(path, uid, f"/containers/{ident}/json", SECONDS))
                 try:
                     found[os.readlink(f"{self._proc}/{pid}/ns/pid")] = ident
                 except OSError:
@@ -121,7 +121,7 @@ class Names:
                     del kept[uid]
 
 
-def names_of(listed: object) -> dict[str, str]:
+def read_container_names(listed: object) -> dict[str, str]:
     """Names by id, of a daemon's list; what could be none is left out."""
     found: dict[str, str] = {}
     for one in listed[:MOST] if isinstance(listed, list) else []:
@@ -134,7 +134,7 @@ def names_of(listed: object) -> dict[str, str]:
     return found
 
 
-def pid_of(inspected: object) -> int:
+def parse_container_pid(inspected: object) -> int:
     """The first process of a container, as its daemon says; 0 if that is not one."""
     state = inspected.get("State") if isinstance(inspected, dict) else None
     pid = state.get("Pid") if isinstance(state, dict) else None

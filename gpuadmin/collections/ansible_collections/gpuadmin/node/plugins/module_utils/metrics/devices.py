@@ -78,7 +78,7 @@ class File:
     mount: int
 
 
-def file_of(base: str, name: str) -> File | None:
+def find_open_file(base: str, name: str) -> File | None:
     """None for anything that is not a file with a path, or has been closed."""
     try:
         # anything but a path (a socket, a pipe) begins with its kind; no path does
@@ -100,7 +100,7 @@ def has_open(pid: int, minor: int | None, devices: Nodes, proc: str = "/proc") -
     try:
         for place in places(f"{proc}/{pid}"):
             for name in _names(f"{place}/fd")[:MOST_FILES]:
-                file = file_of(place, name)
+                file = find_open_file(place, name)
                 if file is not None and (file.inode in inodes or by_name(os.readlink(f"{place}/fd/{name}")) == key):
                     return True
     except OSError:
@@ -146,7 +146,7 @@ class Scanner:
         """Go on for ``seconds``, and see whether those still have it open that had a GPU open."""
         end = self._clock() + seconds
         for pid, files in [*self._open.items()]:
-            if any(file_of(file.place, file.name) != file for file in files.values()):
+            if any(find_open_file(file.place, file.name) != file for file in files.values()):
                 self._look(pid, devices)
         while self._clock() < end:
             upcoming = next(self._queue, None)
@@ -190,8 +190,8 @@ class Scanner:
         found: dict[Key, File] = {}
         try:
             whose = self._owner(pid)
-            for place, mounts, name in self._files_of(pid, whose):
-                file = file_of(place, name)
+            for place, mounts, name in self._list_open_files(pid, whose):
+                file = find_open_file(place, name)
                 if file is None:
                     continue
                 if file.inode in devices and not mounts:
@@ -219,7 +219,7 @@ class Scanner:
         with open(f"{self._proc}/{pid}/cgroup", encoding="ascii", errors="replace") as stream:
             return cgroup_path(stream.read(4096)) == f"/system.slice/{SAMPLER}"
 
-    def _files_of(self, pid: int, whose: int) -> Iterator[tuple[str, dict[int, str], str]]:
+    def _list_open_files(self, pid: int, whose: int) -> Iterator[tuple[str, dict[int, str], str]]:
         """Where each open file of a process is listed, what is known of the mounts there, and its number.
 
         Raises OSError if the process has ended.

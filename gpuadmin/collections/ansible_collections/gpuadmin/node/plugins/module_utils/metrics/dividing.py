@@ -27,7 +27,7 @@ from ..paths import STATE
 from ..run import Finished, LateError, Runner, run_command
 from . import gpu_samples, mapper, record
 from .devices import SAMPLER, Scanner, has_open, nodes
-from .gpu_holders import holdings, pids_of
+from .gpu_holders import holdings, list_pids
 from .owners import Owners, identify
 from .running import seconds_since_boot
 
@@ -178,13 +178,13 @@ class Divider:
             if one.gi is None or one.ci is None:
                 continue
             capabilities = self._places.mapper.capabilities
-            caps = [mapper.caps_of(capabilities, replace(one, ci=ci)) for ci in (None, one.ci)]
+            caps = [mapper.find_capability_device(capabilities, replace(one, ci=ci)) for ci in (None, one.ci)]
             names = {part["uuid"]: (gpu["uuid"], part) for gpu in found["gpus"] for part in gpu["mig_devices"]}
             gpu, part = names[one.uuid]
             # guard: a MIG device whose files nobody says is not a name for its whole GPU -> True
             if None not in caps:
                 files = [f"/dev/nvidia{one.minor}", *(f"/dev/nvidia-caps/nvidia-cap{cap[1]}" for cap in caps if cap)]
-                yield MigDevice(one.uuid, gpu, mig.profile_of(str(part.get("name"))), files)
+                yield MigDevice(one.uuid, gpu, mig.parse_mig_profile(str(part.get("name"))), files)
 
     def _busy(self, found: Mapping[str, Any], granted: bool) -> dict[str, dict[str, int]]:
         """By uuid of a GPU, who has it or a part of it: in words, and their uid."""
@@ -211,11 +211,11 @@ class Divider:
             if time.monotonic() > end:  # guard: GPUs whose holders are not known are not divided
                 raise NodeError(f"looking through all processes took more than {SCAN:g} s; no GPU is divided")
             scanner.step(available, 1.0)
-        identified = {pid: identify(pid, self._owners, places.proc) for pid in pids_of(devices, scanner.held)}
+        identified = {pid: identify(pid, self._owners, places.proc) for pid in list_pids(devices, scanner.held)}
         processes = {pid: one for pid, one in identified.items() if one is not None}
         held = holdings(
             devices, scanner.held, processes,
-            caps=lambda device: mapper.caps_of(places.capabilities, device),
+            caps=lambda device: mapper.find_capability_device(places.capabilities, device),
             has_open=lambda pid, device: has_open(pid, device.minor, available, places.proc),
             container=lambda process: str(process.uid),
             until=now,

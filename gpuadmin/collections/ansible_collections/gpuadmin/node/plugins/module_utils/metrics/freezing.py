@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..cgroups import owner_of, slice_file
+from ..cgroups import find_owner, slice_file
 from ..detached import detach, forked
 
 LONGEST = 60.0  # seconds after which they go on, whatever we do
@@ -24,7 +24,7 @@ def frozen(uid: int, cgroups: str) -> Iterator[None]:
     if (
         file is None
         # guard: whoever runs this is not frozen, for nobody would thaw them
-        or owner_of(os.getpid()) == uid
+        or find_owner(os.getpid()) == uid
     ):
         yield
         return

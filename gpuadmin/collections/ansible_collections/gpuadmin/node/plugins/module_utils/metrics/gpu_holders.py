@@ -31,7 +31,7 @@ class Holding:
 Holdings = dict[tuple[str, str, str], Holding]
 
 
-def pids_of(devices: Iterable[Device], held: Mapping[int, frozenset[Key]]) -> set[int]:
+def list_pids(devices: Iterable[Device], held: Mapping[int, frozenset[Key]]) -> set[int]:
     """All processes that matter."""
     return {pid for one in devices for pid in one.processes or ()} | held.keys()
 

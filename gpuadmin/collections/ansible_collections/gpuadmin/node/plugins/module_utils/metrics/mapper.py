@@ -24,7 +24,7 @@ from .containers import Names
 from .counters import FILE, Counters
 from .devices import Key, Scanner, has_open, nodes
 from .exposition import Samples
-from .gpu_holders import Holdings, Labels, holdings, pids_of
+from .gpu_holders import Holdings, Labels, holdings, list_pids
 from .owners import Owners, Process, identify
 from .record import MOST_DEVICES, Device, Record
 from .record import read as read_record
@@ -130,7 +130,7 @@ class Mapper:
             self._known = record.devices
         devices = record.devices if record is not None else tuple(_unasked(one) for one in self._known)
         held = self._scanner.held
-        processes = self._identified(pids_of(devices, held))
+        processes = self._identified(list_pids(devices, held))
         host = os.readlink(f"{self._places.proc}/self/ns/pid")
         self._names.learn(processes.values(), host)
         look = partial(
@@ -192,7 +192,7 @@ class Mapper:
         if key not in self._caps or self._caps[key] is None:
             if len(self._caps) > MOST_DEVICES:  # guard: places of parts are not kept for ever
                 self._caps.clear()
-            self._caps[key] = caps_of(self._places.capabilities, device)
+            self._caps[key] = find_capability_device(self._places.capabilities, device)
         return self._caps[key]
 
     def _put(self, found: Holdings, devices: tuple[Device, ...]) -> None:
@@ -238,7 +238,7 @@ class Mapper:
             self._counters.save()
 
 
-def caps_of(capabilities: str, device: Device) -> Key | None:
+def find_capability_device(capabilities: str, device: Device) -> Key | None:
     """The device node that opens a MIG device, by the driver's files; None if they do not say."""
     base = f"{capabilities}/gpu{device.minor}/mig/gi{device.gi}"
     path = f"{base}/access" if device.ci is None else f"{base}/ci{device.ci}/access"

@@ -72,10 +72,10 @@ class Owners:
             state = None
         if state == self._read[1] and self._clock() - self._read[0] < _AGAIN:
             return
-        ranges = [] if state is None else self._ranges_of(self._subuid)
+        ranges = [] if state is None else self._read_subid_ranges(self._subuid)
         self._read, self._names, self._ranges = (self._clock(), state), {}, ranges
 
-    def _ranges_of(self, path: str) -> list[tuple[int, int, int]]:
+    def _read_subid_ranges(self, path: str) -> list[tuple[int, int, int]]:
         with open(path, "rb") as stream:
             text = decode(stream.read(_LARGEST + 1))
         if len(text) > _LARGEST:
@@ -84,10 +84,10 @@ class Owners:
         for one in parse_ranges(text):
             if one.problem:  # guard: a damaged range gives nobody anything
                 continue
-            ranges.append((one.start, one.end, self._owner_of(one.owner)))
+            ranges.append((one.start, one.end, self._find_container_owner(one.owner)))
         return ranges
 
-    def _owner_of(self, word: str) -> int:
+    def _find_container_owner(self, word: str) -> int:
         if _UID.fullmatch(word):
             return int(word)
         try:
@@ -135,7 +135,7 @@ class Owners:
         )
 
 
-def container_of(path: str) -> str:
+def find_container_id(path: str) -> str:
     """The id of the container whose cgroup it is, the outermost where there are several; empty outside of any."""
     found = _CONTAINER.search(path)
     return found.group(1) if found else ""
@@ -163,7 +163,7 @@ def identify(pid: int, owners: Owners, proc: str = "/proc") -> Process | None:
         or name is None
     ):
         return Process(pid, started, None, UNKNOWN, "", namespace)
-    return Process(pid, started, owner, name, container_of(path), namespace)
+    return Process(pid, started, owner, name, find_container_id(path), namespace)
 
 
 def _started(base: str) -> float:

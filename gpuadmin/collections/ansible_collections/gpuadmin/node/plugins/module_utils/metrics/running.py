@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ..files import unlink_if_there, write_atomic
+from ..files import unlink_if_present, write_atomic
 from ..paths import STATE
 from ..root.guard import notify
 
@@ -41,7 +41,7 @@ def write(directory: str, name: str, text: str) -> None:
 
 def remove(directory: str, *names: str) -> None:
     for name in names:
-        unlink_if_there(os.path.join(directory, name))
+        unlink_if_present(os.path.join(directory, name))
 
 
 def superseded() -> bool:

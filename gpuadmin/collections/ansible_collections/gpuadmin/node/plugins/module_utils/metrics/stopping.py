@@ -25,8 +25,8 @@ from . import granting, measured
 from .containers import Names
 from .devices import Key, Scanner, has_open, nodes
 from .freezing import frozen
-from .gpu_holders import holdings, pids_of
-from .mapper import LATE, Places, caps_of
+from .gpu_holders import holdings, list_pids
+from .mapper import LATE, Places, find_capability_device
 from .owners import Owners, Process, identify, parents
 from .record import Device, Record
 from .record import read as read_record
@@ -164,7 +164,7 @@ class Stopper:
         processes = self._identified(record, scanner.held)
         found = holdings(
             record.devices, scanner.held, processes,
-            caps=lambda device: caps_of(self._places.capabilities, device),
+            caps=lambda device: find_capability_device(self._places.capabilities, device),
             has_open=lambda pid, device: has_open(pid, device.minor, available, self._places.proc),
             container=lambda process: str(process.pid),  # so that each process is seen by itself
             until=record.seconds,
@@ -181,7 +181,7 @@ class Stopper:
 
     def _identified(self, record: Record, held: Mapping[int, frozenset[Key]]) -> dict[int, Process]:
         """By pid; each with its container, which only the daemon knows where it has no cgroup of its own."""
-        found = ((pid, identify(pid, self._owners, self._places.proc)) for pid in pids_of(record.devices, held))
+        found = ((pid, identify(pid, self._owners, self._places.proc)) for pid in list_pids(record.devices, held))
         processes = {pid: process for pid, process in found if process is not None}
         host = os.readlink(f"{self._places.proc}/self/ns/pid")
         self._names.learn(processes.values(), host)
@@ -232,7 +232,7 @@ class Stopper:
             return
         # whose parent has ended by then are nobody's children
         ending = {target: self._ending(target, seen) for target in wanted}
-        held = {target: self._end_one(target, ending[target], found[target].containers, seen) for target in wanted}
+        held = {target: self._end_holding(target, ending[target], found[target].containers, seen) for target in wanted}
         time.sleep(AFTERWARDS)  # so that anything that starts again by itself has the GPU open when the host looks
         try:
             after = self._look()
@@ -265,10 +265,10 @@ class Stopper:
         """End what holds it while its person's processes stand still, and return what is there afterwards."""
         with frozen(target.uid, self._places.cgroups):
             seen = self._look({target.uid})
-            self._end_one(target, _of(target, seen), (), seen, (signal.SIGKILL,))
+            self._end_holding(target, _of(target, seen), (), seen, (signal.SIGKILL,))
         return self._look()
 
-    def _end_one(
+    def _end_holding(
         self,
         target: Target,
         pids: Collection[int],

@@ -55,7 +55,7 @@ def _of(place: Place, first: str) -> list[Found]:
             if _OPEN.search(line):
                 found.append(Found(f"sudo without a password in {path}", line))
             continue
-        people = [one for user in users_of(line) for one in _expanded(user, rules.aliases)]
+        people = [one for user in parse_sudo_users(line) for one in _expanded(user, rules.aliases)]
         known = OF_GROUPS | place.expected | {"#0"}
         # guard: a rule of sudo's for somebody else is not overlooked -> not set(people) & known
         if not set(people) <= known:
@@ -110,7 +110,7 @@ def logical_lines(text: str) -> Iterator[str]:
             yield plain
 
 
-def users_of(line: str) -> list[str]:
+def parse_sudo_users(line: str) -> list[str]:
     """The users of a rule ``USERS HOSTS = …``: names, %groups, #uids, aliases, ALL; with ``!`` where they are none."""
     plain = re.sub(r"\s*,\s*", ",", line)
     first = re.match(r'(?:"[^"]*"|\\.|[^\s"\\])+', plain)

@@ -24,10 +24,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 try:
-    from ..holders import holder_of
+    from ..holders import name_lock_holder
 except ImportError:  # this file alone
 
-    def holder_of(handle: int, proc: str = "/proc") -> str:
+    def name_lock_holder(handle: int, proc: str = "/proc") -> str:
         return "a running program"
 
 
@@ -149,7 +149,7 @@ def _wait(lock: int, run: str, seconds: float) -> None:
             return
         except BlockingIOError:
             if time.monotonic() > deadline:
-                message = f"{run}/root.lock has been held for {seconds:.0f} seconds by {holder_of(lock)}"
+                message = f"{run}/root.lock has been held for {seconds:.0f} seconds by {name_lock_holder(lock)}"
                 raise RootError(message) from None
             time.sleep(0.05)  # asked again: flock(2) that waits has no deadline
 
@@ -237,7 +237,7 @@ def close_left_open(path: str = "/", *, state: str = STATE, run: str = RUN) -> s
     lock = _lock_file(run)
     try:
         if not _last(lock):  # guard: a root that somebody holds is not closed
-            return f"the root is held open by {holder_of(lock)}; it closes it when it ends"
+            return f"the root is held open by {name_lock_holder(lock)}; it closes it when it ends"
         if is_read_only(path):
             return "the root is read-only"
         _close(path)

@@ -21,7 +21,7 @@ EXCEPTION = "exception"
 EVERYBODY = "people"
 
 
-def limits_of(group: Group) -> tuple[str, ...]:
+def format_limits(group: Group) -> tuple[str, ...]:
     """As sacctmgr prints them: Flags, MaxTRESPerUser, MaxWall, MaxSubmitJobsPerUser. A job that is too much by itself
     is refused at once (DenyOnLimit)."""
     days, hours = divmod(group.hours, 24)
@@ -83,7 +83,7 @@ def seen(people: str, qos: str, bookings: Sequence[Reservation] = ()) -> Seen:
     return Seen(accounts, limits, of, bookings)
 
 
-def people_of(
+def parse_slurm_people(
     users: Iterable[Mapping[str, object]], absent: Iterable[Mapping[str, object]], groups: Sequence[Group], today: int
 ) -> list[Person]:
     """``users``, ``absent``: as for accounts. ``today``: days since 1970. Raises NodeError for what is not a name."""
@@ -121,7 +121,7 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
     for one in groups:
         if one.name not in there.qos:
             found.append((*change, "add", "qos", one.name))
-        if there.qos.get(one.name) != (limits := limits_of(one)):
+        if there.qos.get(one.name) != (limits := format_limits(one)):
             flags, _, wall, queued = limits
             most = ",".join(f"{name}={amount or -1}" for name, amount in _amounts(one).items())
             found.append(

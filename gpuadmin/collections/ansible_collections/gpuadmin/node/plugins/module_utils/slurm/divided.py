@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..errors import NodeError
 from ..files import read_bytes
-from ..gpus.mig import MigDevice, profile_of
+from ..gpus.mig import MigDevice, parse_mig_profile
 
 #: Where slurmd keeps what it fetched; root alone writes there.
 FETCHED = "run/slurm/conf/gres.conf"
@@ -31,7 +31,7 @@ class Part:
     files: Sequence[str]
 
 
-def parts_of(there: Mapping[str, Sequence[str]], devices: Iterable[MigDevice]) -> list[Part]:
+def list_gpu_parts(there: Mapping[str, Sequence[str]], devices: Iterable[MigDevice]) -> list[Part]:
     """What jobs can have of what a host has (device_files.gpus); empty where no GPU is divided."""
     mig = {one.uuid: one for one in devices if one.uuid in there}
     if not mig:
@@ -39,7 +39,7 @@ def parts_of(there: Mapping[str, Sequence[str]], devices: Iterable[MigDevice]) -
     whole = {one.gpu for one in mig.values()}
     found = [Part("", files[:1]) for name, files in there.items() if name not in mig and name not in whole]
     # guard: a GPU that is divided is given to no job as a whole -> found
-    return [*found, *(Part(profile_of(mig[name].profile), list(there[name])) for name in there if name in mig)]
+    return [*found, *(Part(parse_mig_profile(mig[name].profile), list(there[name])) for name in there if name in mig)]
 
 
 def parts(said: object) -> Sequence[Part]:

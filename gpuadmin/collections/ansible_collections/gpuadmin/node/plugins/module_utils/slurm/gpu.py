@@ -63,7 +63,7 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
         return 1
 
 
-def command_of(
+def build_sbatch_command(
     asked: Asked, type: str = "", booked: Reservation | None = None, minutes: int = 60, without: Sequence[str] = ()
 ) -> list[str]:
     """What sbatch is called with. ``type``: of the GPUs, as Slurm calls it. ``booked``: whose GPUs it is to use.
@@ -87,7 +87,7 @@ def get(asked: Asked, sleep: Callable[[float], None]) -> int:
     now = time.time()
     booked = gpu_book.usable(asked, type, now)
     minutes = gpu_book.minutes(asked, booked, now)
-    job = queue.ask(command_of(asked, type, booked, minutes, without)).strip().partition(";")[0]
+    job = queue.ask(build_sbatch_command(asked, type, booked, minutes, without)).strip().partition(";")[0]
     if booked is None:
         what = f"{asked.gpus} × {asked.mig}" if asked.mig else gpus(asked.gpus, words)
         print(words["asked"].format(job, what, asked.hours or 1), flush=True)

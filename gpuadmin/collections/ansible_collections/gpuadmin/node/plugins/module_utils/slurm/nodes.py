@@ -74,12 +74,12 @@ def known(
         # guard: MIG devices are given to jobs only where all GPUs are there
         if len({part.files[0] for part in there}) != gpus:
             there = ()
-        type = type_of(model) if isinstance(model, str) else ""
+        type = name_gpu_type(model) if isinstance(model, str) else ""
         found.append(Node(name, address, processors, memory, gpus, type, there))
     return found
 
 
-def type_of(model: str) -> str:
+def name_gpu_type(model: str) -> str:
     """What Slurm calls GPUs of a model: `NVIDIA H100 80GB HBM3` is `h100-80gb-hbm3`."""
     # guard: no line for Slurm is made of a GPU's name -> [model]
     words = re.findall(r"[a-z0-9]+", model.lower())

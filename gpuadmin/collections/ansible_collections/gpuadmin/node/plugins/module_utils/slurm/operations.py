@@ -52,7 +52,7 @@ class SlurmAccounts:
 @operation("slurm_accounts", SlurmAccounts, role="slurm_controller")
 def converge_slurm_accounts(document: SlurmAccounts, check: bool) -> Answer:
     users, absent = entries("users", document.users), entries("absent", document.absent)
-    people = accounts.people_of(users, absent, document.groups, int(time.time() // 86400))
+    people = accounts.parse_slurm_people(users, absent, document.groups, int(time.time() // 86400))
     if shutil.which("sacctmgr") is None:
         if not check:
             raise NodeError("Slurm is not set up on this host yet: gpuadmin provision; it brings these people along")

@@ -45,7 +45,7 @@ class Job:
         return f"{SOURCE}-{self.id}"
 
 
-def job_of(environment: Mapping[str, str], now: float) -> Job:
+def read_prolog_job(environment: Mapping[str, str], now: float) -> Job:
     """The job that a prolog or an epilog is run for. Raises NodeError."""
     number, uid = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_JOB_UID", "")
     if not _ID.match(number) or not uid.isdecimal():
@@ -149,7 +149,7 @@ def main(what: str, places: Places | None = None, environment: Mapping[str, str]
     where = places or Places()
     given = os.environ if environment is None else environment
     try:
-        job = job_of(given, time.time())
+        job = read_prolog_job(given, time.time())
         done = begin(job, where) if what == "slurm-prolog" else end(job, where)
     except OSError as error:
         raise NodeError(in_words(error)) from None

@@ -45,7 +45,7 @@ class Share:
     reason: str = ""
 
 
-def share_of(text: str, node: str) -> Share:
+def parse_node_share(text: str, node: str) -> Share:
     """What ``scontrol --json show job`` says of a node; nothing where that is not understood.
 
     Not what it says in words: a job's name is there as well, and can be any words. (Slurm 24.11; read as data.)
@@ -83,7 +83,7 @@ def ask(job: str, node: str, command: Runner) -> Share:
         done = command(("timeout", "5", *queue.details(job)))
     except (NodeError, OSError):
         return Share()
-    return share_of(done.stdout, node) if done.returncode == 0 else Share()
+    return parse_node_share(done.stdout, node) if done.returncode == 0 else Share()
 
 
 def bounds(base: Mapping[str, str], share: Share, machine: Machine) -> dict[str, str]:

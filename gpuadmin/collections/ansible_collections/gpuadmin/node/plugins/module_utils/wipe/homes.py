@@ -185,7 +185,7 @@ def _move(request: Request, plan: Plan, backup: Backup) -> None:
 
 def _move_or_delete(request: Request, source: int, name: str, backup: Backup) -> str | None:
     try:
-        _move_one(request, source, name)
+        _move_home_aside(request, source, name)
         return None
     except OSError as error:
         if error.errno == errno.ENOTEMPTY:
@@ -202,7 +202,7 @@ def _delete_in_place(source: int, name: str, backup: Backup) -> str | None:
     return f"was deleted but for {', '.join(done.words)}" if done.kept else None
 
 
-def _move_one(request: Request, source: int, name: str) -> None:
+def _move_home_aside(request: Request, source: int, name: str) -> None:
     btrfs.make_movable(name, source)
     place = os.path.dirname(trash(request.root, request.backup, name))
     _private(os.path.dirname(place))
@@ -214,7 +214,7 @@ def _move_one(request: Request, source: int, name: str) -> None:
         os.close(target)
 
 
-def _empty_one(backup: Backup, handle: int, name: str) -> Purged:
+def _empty_hidden_home(backup: Backup, handle: int, name: str) -> Purged:
     """Delete one home out of sight. Whoever still writes in it keeps what is left of it, and nothing of others."""
     try:
         with Twin(*backup_set.source(backup, name), backup.begun) as twin:
@@ -242,7 +242,7 @@ def empty_trash(request: Request) -> dict[str, Purged]:
                 done[name] = Purged(0, 0, [])
                 keep(done[name], os.fsencode(name), f"stays: it is not verified in the backup {backup.name} any more")
                 continue
-            done[name] = _empty_one(backup, handle, name)
+            done[name] = _empty_hidden_home(backup, handle, name)
     finally:
         os.close(handle)
     backup_set.leave_trash(place)
