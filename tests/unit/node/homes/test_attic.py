@@ -1,11 +1,13 @@
 """A home that goes to the attic: moved by one rename, whole, to where root alone can enter, or kept with a reason."""
 
+import errno
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import renaming
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import attic
@@ -143,6 +145,15 @@ def test_a_power_cut_afterwards_undoes_nothing(storage: Storage, monkeypatch: py
     monkeypatch.setattr(os, "fsync", sync)
     place = Path(attic.move(str(storage.root), "minji", "minji", 20001))
     assert seen == {str(place.parent): [place.name], str(storage.root): [attic.ATTIC]}
+
+
+def test_a_file_system_that_has_no_such_rename_is_named(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZFS before 2.2."""
+    home = storage.home()
+    monkeypatch.setattr(renaming, "_rename", lambda *_: errno.EINVAL)
+    problem = str(storage.run(archive=[WHO]).homes["minji"].problem)
+    assert problem.endswith(": this file system cannot rename without replacing (renameat2): nothing was renamed")
+    assert (home / "data").exists()
 
 
 def test_a_disk_that_fails_afterwards_is_told_with_the_place(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:

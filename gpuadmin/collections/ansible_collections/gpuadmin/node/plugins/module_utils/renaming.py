@@ -29,7 +29,7 @@ def rename_new(name: str, at: int, target: str, to: int) -> None:
     if number == errno.EEXIST:
         raise NodeError(f"{target} has just appeared; nothing was replaced")
     if number == errno.EINVAL:
-        raise NodeError(f"{target}: this file system cannot rename without replacing (renameat2); restore to another")
+        raise NodeError(f"{target}: this file system cannot rename without replacing (renameat2): nothing was renamed")
     raise OSError(number, os.strerror(number), target)
 
 
