@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.config.inventory import Host
-from gpuadmin.config.queue import takes_jobs
+from gpuadmin.config.queue import any_granted, takes_jobs
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.schema.limits import AMOUNTS, any_amount
 from gpuadmin.errors import ConfigError
@@ -78,7 +78,7 @@ def values(
         "gpus": [asdict(one) for one in gpus],
         "cuda": cuda_values(gpus),
         "dashboard": dashboard,
-        "granted": "granted" in (settings.gpus.access, *(one.get("gpus_access") for one in own)),
+        "granted": any_granted(settings, hosts),
         "queue": settings.slurm is not None,
         "extend": None if settings.slurm is None else settings.slurm.extend,
         "beside_queue": beside,
