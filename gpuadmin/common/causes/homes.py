@@ -8,7 +8,7 @@ from functools import partial
 
 from ..records.diagnosis import RegisteredPerson as Person
 from ..text import size_words
-from .cause import HINDERS, STOPS, Cause, Facts, Row, Table, Text, Thing, tell_admins, type_command
+from .cause import HINDERS, NOTE, STOPS, Cause, Facts, Row, Table, Text, Thing, tell_admins, type_command
 
 FULL = 16 << 20  # bytes: with less nobody logs in to a desktop, saves a checkpoint, or writes a lock
 SLOW = 500.0  # milliseconds for one question to a file server
@@ -89,6 +89,8 @@ ROWS = Table(
     Row("home-others", HINDERS, _HOME, "{name}'s ~/{file} belongs to {owner}",
         "gpuadmin run STORAGE -- chown -h {uid}:{uid} {place}/{file}",
         tell_admins("your ~/{file} belongs to somebody else", "~/{file}의 소유자가 본인이 아닙니다")),
+    Row("home-open", NOTE, _HOME, "others can read {name}'s home: it has mode {mode:04o}", "{name}: chmod 700 {path}",
+        type_command("chmod 700 {path}", "others can read your home", "다른 사람이 홈 디렉터리를 읽을 수 있습니다")),
     # slow homes explain less than all else that hinders now
     Row("homes-slow", HINDERS, _SERVER, "the homes are slow: one question took {took} ms", _STORAGE,
         Text("Read data from the node's own disk", "the homes are slow: {took} ms for one question",
@@ -161,6 +163,8 @@ def _judge_home(facts: Facts, person: Person) -> Iterator[Cause]:
     elif found["mode"] & 0o700 != 0o700:
         yield tell("home-mode", path, mode=found["mode"])
     else:
+        if found["mode"] & 0o004:
+            yield tell("home-open", mode=found["mode"])
         for other in found.get("others") or ():
             yield tell("home-others", file=other["name"], owner=other["owner"])
 

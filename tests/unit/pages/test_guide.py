@@ -150,7 +150,7 @@ def test_fingerprints_are_those_of_known_hosts(language: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("backups", "words", "lacking"),
     [
-        ({}, ("매일 백업되며 최근 14개", "every day; the newest 14"), ("자동으로 백업하지", "No timer")),
+        ({}, ("매일 백업되며 최근 14개를 보관", "every day; the newest 14"), ("자동으로 백업하지", "No timer")),
         ({"schedule": None}, ("자동으로 백업하지", "No timer"), ("백업되며", "backups stay")),
         ({"schedule": "Mon 03:00"}, ("Mon 03:00", "Mon 03:00"), ("매일 백업", "every day;")),
     ],
