@@ -10,13 +10,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from gpuadmin.common.amounts import UNLIMITED
 from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import known_as, pinned_keys, read_known_hosts
 from gpuadmin.config.load import KNOWN_HOSTS
 from gpuadmin.config.queue import any_granted, takes_jobs
 from gpuadmin.config.schema import Settings
-from gpuadmin.config.schema.limits import AMOUNTS, UNLIMITED, any_amount
+from gpuadmin.config.schema.limits import AMOUNTS, any_amount
 from gpuadmin.errors import ConfigError
 from gpuadmin.pages.gpus import Gpus, cuda_values
 from gpuadmin.pages.render import markdown

@@ -107,8 +107,10 @@ def test_the_queue_s_limits_are_in_it_and_its_examples_keep_them(language: str) 
     assert "--array=0-4 " in text
     for beyond in ("--time=8", "gpu get 2", "torchrun", "--hours 8"):
         assert beyond not in text, beyond
-    short = write(language, slurm={"hours": 1})
-    assert "| 20 |" in short
+    assert "QOSMax…PerJobLimit" in text
+    assert "QOSMax" not in write(language)
+    short = write(language, slurm={"hours": 1, "queued": 1})
+    assert "--array" not in short
     assert "gpu extend --hours" not in short
     assert "| – | 24 | 20 | – | – | – |" in write(language, slurm={})
 
@@ -361,7 +363,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("language", ["ko", "en"])
 def test_the_page_needs_nothing_else_and_its_links_lead_somewhere(language: str) -> None:
-    html = page(write(language), language)
+    html = page(write(language, slurm={}), language)
     tags = Page(html).tags
     assert {"script", "img", "link", "iframe"} & {tag for tag, _ in tags} == set()
     assert "url(" not in html
