@@ -36,14 +36,14 @@ WHY: Mapping[str, tuple[str, str]] = {
         "A booking of the node begins before the job would end, or the node takes no jobs now: ask for less time or "
         "for another node, or wait",
         "요청한 시간이 끝나기 전에 그 노드의 예약이 시작되거나 노드가 지금 작업을 받지 않습니다. 시간을 줄이거나 다른 "
-        "노드를 요청하거나 기다리십시오",
+        "노드를 요청하거나 기다리세요",
     ),
     "later": (
         "The job's start time has not come, or its node failed and it starts again soon",
         "노드 문제로 곧 다시 시작하거나, 예정된 시각을 기다립니다",
     ),
     "held": ("The job was held, by its person or an admin (scontrol release)", "본인이나 관리자가 보류했습니다"),
-    "unread": ("Slurm has not looked at the job yet", "아직 확인되지 않았습니다"),
+    "unread": ("Slurm has not looked at the job yet", "스케줄러가 아직 보지 않았습니다"),
     OTHER: ("Slurm says: {0}", "Slurm: {0}"),
 }
 

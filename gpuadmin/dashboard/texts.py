@@ -127,13 +127,13 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "own-disk": ("Disk", "디스크 사용량"),
     "private-note": (
         "Only you and the admins see disk and hints.",
-        "디스크와 도움말은 본인과 관리자만 볼 수 있습니다.",
+        "디스크와 알림은 본인과 관리자만 볼 수 있습니다.",
     ),
-    "hints": ("Hints", "도움말"),
+    "hints": ("Hints", "알림"),
     "hint-idle": (
         "{0}, GPU {1}: held and not used for {2} hours or longer. Others wait for it: end what holds it"
         " (docker stop, or the notebook's kernel).",
-        "{0}의 GPU {1}: {2}시간 넘게 점유만 하고 쓰지 않았습니다. 다른 사용자를 위해 컨테이너나 노트북 커널을"
+        "{0}의 GPU {1}: {2}시간 넘게 점유만 하고 쓰지 않았습니다. 다른 사용자를 위해 컨테이너나 Jupyter 노트북 커널을"
         " 종료해 주세요(docker stop).",
     ),
     "hint-data-loader": (
@@ -202,7 +202,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
 
 #: What cluster.py says of a node, in Korean; `(.*)` are numbers. English is as it is said there.
 _PROBLEMS = (
-    ("does not answer a ping", "핑에 응답하지 않습니다"),
+    ("does not answer a ping", "응답하지 않습니다(꺼져 있거나 네트워크 문제)"),
     ("its measurements cannot be fetched", "측정값을 가져올 수 없습니다"),
     ("nothing is measured of it: gpuadmin provision", "측정되지 않는 노드입니다"),
     ("nothing is known of its GPUs: the collector has written nothing", "GPU 정보가 없습니다(수집기가 기록하지 않음)"),

@@ -176,7 +176,7 @@ def test_what_is_printed_of_ones_own_gpus() -> None:
     assert "  GPU 0 H100 (train): 10% busy, 20.0 GB of memory" in output
     korean = "\n".join(overview.lines(Subject(name="minji"), found, "node1", [], "ko"))
     assert "GPU 0 H100 (train): 사용률 10%, 메모리 20.0 GB" in korean
-    assert "3시간 동안 한 번도 사용되지 않았습니다" in korean
+    assert "3시간이 지났지만 한 번도 사용하지 않았습니다" in korean
     away = overview.lines(Subject(name="minji"), {**FOUND, "held": "the collector has written nothing"}, "n", [], "en")
     assert not any("collector" in line for line in away)
 

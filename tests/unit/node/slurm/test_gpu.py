@@ -225,7 +225,7 @@ def test_everybody_sees_who_made_an_exception_and_why(
     assert "\nJob 4 is an exception, made by an admin (root@ctl): paper\n" in capsys.readouterr().out
     assert gpu.main(["list", "--language", "ko"]) == 0
     out = capsys.readouterr().out
-    assert "\n작업 4은(는) 관리자(root@ctl)가 따로 준 것입니다: paper\n" in out
+    assert "\n작업 4: 관리자(root@ctl)가 따로 준 것입니다. 이유: paper\n" in out
     assert "작업 5" not in out
 
 
@@ -297,7 +297,7 @@ def test_a_refusal_names_the_limits(
     for odd in (tmp_path / "none", path / "below a file"):  # one that is not there, and one that cannot be read
         monkeypatch.setattr(policy, "PATH", str(odd))
         assert gpu.main(["get", "9", "--language", "ko"]) == 1
-        assert capsys.readouterr().err.endswith("허용량은 관리자에게 문의하십시오.\n")
+        assert capsys.readouterr().err.endswith("허용량은 관리자에게 문의하세요.\n")
 
 
 @pytest.mark.parametrize(
