@@ -59,6 +59,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "tasks": ("Processes and threads", "프로세스와 스레드"),
     "container": ("Container", "컨테이너"),
     "since": ("Since", "시작"),
+    "asked-at": ("Asked at", "요청 시각"),
     "for": ("for {0}", "{0}째"),
     "of": ("{0} of {1}", "{1} 중 {0}"),
     "up": ("up", "작동 중"),
@@ -148,6 +149,14 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "show": ("Show", "찾기"),
     "free-here": ("Free devices", "사용 가능한 GPU"),
     "free-none": ("No node has that many free now.", "지금은 조건에 맞는 노드가 없습니다."),
+    "free-next": (
+        "Ends next: {0}, GPUs: {1}, on {2}, until {3}.",
+        "가장 먼저 끝나는 사람: {0}, GPU {1}개({2}), {3}까지.",
+    ),
+    "free-waits": (
+        "People waiting: {0}. On a node, gpu get asks for GPUs and keeps your place.",
+        "기다리는 사람: {0}명. 노드에서 gpu get으로 요청하면 순서대로 받습니다.",
+    ),
     "free-note": (
         "The node that is filled best comes first, so that large jobs find whole nodes. Nothing is reserved.",
         "큰 작업이 노드 전체를 쓸 수 있도록 빈자리가 적은 노드부터 보여 줍니다. 예약되지는 않습니다.",

@@ -39,6 +39,10 @@ def test_the_remedy_comes_first_and_nothing_is_made_up() -> None:
         "node1: 20 things were checked, and none of them keeps you from working. "
         "Not checked: your keys, log-ins from outside, your programs."
     ]
+    held = [Cause("gpu-held", "x", "y")]
+    for queued, shows in ((None, "nvidia-smi"), ([], "gpu list")):
+        assert check.lines(held, 20, "node1", "en", queued)[1] == f"- {shows} shows which are free"
+        assert check.lines(held, 20, "node1", "ko", queued)[1] == f"- 비어 있는 GPU는 {shows}로 확인하세요"
     assert check.lines([], 20, "node1", "ko")[0].startswith("node1: 20가지를 확인했고")
     assert "?" in check.lines([Cause("homes-full", "x", "y")], 20, "node1", "en")[1]
 
