@@ -10,11 +10,11 @@ from gpuadmin.config.known_hosts import pinned_keys, read_known_hosts, with_line
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError, ExitCode, GpuadminError, RefusedError
+from gpuadmin.host_keys import HostKey, fetch_host_keys
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.reading import expanded, read_text
 from gpuadmin.session import Session, opened
-from gpuadmin.trust import HostKey, fetch_host_keys
 
 
 def trust(options: Options, names: Sequence[str], *, replace: bool) -> int:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from gpuadmin import __version__
+from gpuadmin.common.text import the_page
 from gpuadmin.console import echo, echo_document
 from gpuadmin.errors import ExitCode, GpuadminError, InterruptedRun, find_hint
 
@@ -115,8 +116,13 @@ FILES = {
     **dict.fromkeys(TAKEOVER, "gpuadmin.takeover.cli"),
     "lab": "gpuadmin.cli.lab",
 }
-#: A verb that an earlier gpuadmin had -> what does the same now.
-GONE = {"free": "top --free", "show-image": "list-images NAME", "verify-image": "list-images NAME --verify"}
+#: A verb that an earlier gpuadmin had -> the words for what does the same now.
+GONE = {
+    "free": "`gpuadmin top --free`",
+    "restore-queue": f"`gpuadmin restore-home _slurm`, and then what {the_page('slurm')} says",
+    "show-image": "`gpuadmin list-images NAME`",
+    "verify-image": "`gpuadmin list-images NAME --verify`",
+}
 
 
 class LazyGroup(click.Group):
@@ -146,7 +152,7 @@ class LazyGroup(click.Group):
             from gpuadmin.similar import did_you_mean
 
             if args[0] in GONE:
-                raise click.UsageError(f"{args[0]} is `gpuadmin {GONE[args[0]]}` now", ctx=ctx) from None
+                raise click.UsageError(f"{args[0]} is now {GONE[args[0]]}", ctx=ctx) from None
             if close := did_you_mean(args[0], VERBS):
                 raise click.UsageError(f"{error.message} {close[0].upper()}{close[1:]}", ctx=ctx) from None
             raise

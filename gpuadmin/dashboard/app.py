@@ -27,10 +27,10 @@ from .files import DashboardError
 from .pages import Pages, choose_language, environment
 from .prometheus import Asked, Prometheus
 from .queue import queue_page
-from .rate_limit import RateLimit
 from .snapshot import Snapshot, take_snapshot
 from .status_page import StatusPage, status_page, write_status
 from .texts import say
+from .turns import Turns
 from .viewer import Settings, Viewer
 
 _DAYS = (7, 30)  # for which a person's hours are added up
@@ -65,7 +65,7 @@ class Dashboard:
         self._written, self._alive = "", alive
         self._kept: tuple[float, Snapshot | None] = 0.0, None
         self._looking: asyncio.Task[Snapshot] | None = None
-        self._rate_limit = RateLimit()
+        self._turns = Turns()
 
     def routes(self, files: str) -> list[Route | Mount]:
         """All addresses but those of Access."""
@@ -147,7 +147,7 @@ class Dashboard:
 
     async def _person(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         name = self._require_known(request.path_params["name"], viewer, found)
-        async with self._rate_limit.of(viewer.name):
+        async with self._turns.of(viewer.name):
             spent = dict(zip(_DAYS, await asyncio.gather(*(self._spent(name, days) for days in _DAYS))))
         page = views.person_page(name, found, viewer, spent)
         return self._page(request, "person.html", found, viewer, {"person": page})
@@ -212,7 +212,7 @@ class Dashboard:
         end = time.time() // step * step  # a whole step: somebody who asks a moment later asks the same
         asked = query(step)
         begin = end - seconds
-        async with self._rate_limit.of(viewer.name):
+        async with self._turns.of(viewer.name):
             answers = await asyncio.gather(*(self._asked.over_time(one, begin, end, step) for one in asked.values()))
         made = make(dict(zip(asked, answers)), end, seconds, step, choose_language(request, self._settings))
         return JSONResponse({"span": span, "plots": made}, headers={"Cache-Control": "no-store"})

@@ -49,7 +49,7 @@ class ClearLeftovers:
 
 @dataclass(frozen=True)
 class Cleared:
-    """Where the leftover of a wipe is in the attic, or why it stays where it was."""
+    """Where the leftover of a wipe is in the attic (None: it stays where it was), and what went wrong."""
 
     attic: Optional[str]
     problem: Optional[str] = None

@@ -22,7 +22,7 @@ from gpuadmin.common.records.people import PersonEntry
 
 from .adoption.collect import collect
 from .adoption.machine import find_docker_data
-from .moving import access, aside, jobs, looking, moved, placing, record
+from .moving import access, aside, discard_check, jobs, looking, placing, record
 from .moving.record import Part
 from .renumbering import closing, work
 from .renumbering import looking as numbering
@@ -226,7 +226,7 @@ def _compared(document: HomesMove, state: str) -> dict[str, Any]:
     parts, problems = [], {}
     for one in document.homes:
         try:
-            missing = moved.missing(document.path, state, one.name, one.host)
+            missing = discard_check.missing(document.path, state, one.name, one.host)
             parts.append({"name": one.name, "host": one.host, "missing": missing})
         except (NodeError, OSError) as error:
             problems[one.name] = in_words(error)

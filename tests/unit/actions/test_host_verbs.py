@@ -13,11 +13,11 @@ from gpuadmin.ansible.invocation import Invocation
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import load_site
 from gpuadmin.errors import ConfigError
+from gpuadmin.host_keys import HostKey
 from gpuadmin.lock import site_lock
 from gpuadmin.options import Options
 from gpuadmin.results import BY_KEY, HostResult, RunResult
 from gpuadmin.session import opened
-from gpuadmin.trust import HostKey
 from tests.support.sites import make_site, public_key
 
 pytestmark = pytest.mark.holds(

@@ -1,7 +1,9 @@
 """The queue's variables: groups, nodes that take jobs, and the one controller."""
 
+import gzip
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,36 @@ def test_the_page_s_way_to_begin_with_one_node(site: Path, below: bool) -> None:
     assert [host.name for host in hosts if takes_jobs(loaded.settings, hosts, host)] == ["gpu1"]
     found = [one for one in findings(loaded) if one.level == "error" or "gpus.access" in one.where]
     assert found == [], "nor are its GPUs open beside the queue"
+
+
+@pytest.mark.parametrize("broken", ["", "before.sql.gz", "slurm_acct_db.sql.gz", "mariadb-dump", "sync", "setpriv"])
+def test_the_page_s_way_to_bring_the_accounting_back_drops_nothing_that_is_not_kept(
+    tmp_path: Path, broken: str
+) -> None:
+    """Pasted as a whole, where a program fails, the dump is torn, or an earlier attempt kept the database."""
+    page = (ROOT / "docs/slurm.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"(?m)^```\n([^`]*^cd /srv/storage/queue$[^`]*)^```", page)
+    place, programs = tmp_path / "queue", tmp_path / "programs"
+    place.mkdir()
+    programs.mkdir()
+    dump = gzip.compress(b"-- Dump completed\n")
+    (place / accounting.FILE).write_bytes(dump[:-4] if broken == accounting.FILE else dump)
+    if broken == "before.sql.gz":
+        (place / broken).write_bytes(b"kept")
+    for name in ("systemctl", "mariadb", "mariadb-dump", "sync", "setpriv"):
+        ends = "exit 1" if name == broken else "exit 0"
+        words = f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/done\n'
+        (programs / name).write_text(words + ("cat >&2\n" if name == "setpriv" else "") + ends)
+        (programs / name).chmod(0o755)
+    subprocess.run(
+        ["bash"], input=block.replace("/srv/storage/queue", str(place)), text=True, capture_output=True, check=False,
+        cwd=tmp_path, env={"PATH": f"{programs}:/usr/bin:/bin"},
+    )  # fmt: skip
+    done = (tmp_path / "done").read_text()
+    assert ("DROP DATABASE" in done) == (broken in ("", "setpriv"))
+    assert ("restart slurmdbd" in done) == (not broken), "what slurmdbd writes would be lost with a half database"
+    if broken == "before.sql.gz":
+        assert (place / broken).read_bytes() == b"kept"
 
 
 @pytest.mark.parametrize(

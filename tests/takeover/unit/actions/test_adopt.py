@@ -14,11 +14,11 @@ from gpuadmin.cli import cli
 from gpuadmin.config.check import findings
 from gpuadmin.config.load import load_site
 from gpuadmin.errors import ConfigError
+from gpuadmin.host_keys import HostKey
 from gpuadmin.results import HostResult, RunResult
 from gpuadmin.takeover.actions.adopt import _kinds
 from gpuadmin.takeover.actions.shared import outside
 from gpuadmin.takeover.adoption.conflict import Conflict
-from gpuadmin.trust import HostKey
 from tests.support.adoptable import ANSWER, ROOT, account, homes, host, keys, storage
 from tests.support.sites import public_key
 

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import accounting, copy_stream, making
 from ansible_collections.gpuadmin.node.plugins.module_utils.commands import main
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import read_mountinfo
 from ansible_collections.gpuadmin.node.plugins.module_utils.wipe import term_facts
 
@@ -69,6 +70,22 @@ def test_a_dump_that_was_cut_short_is_none(
     assert accounting.main(str(place)) == 1
     assert "Error: mariadb-dump: Error 2013: Lost connection" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in place.iterdir()} == {accounting.FILE: OLD}
+
+
+@pytest.mark.holds("one dump is made at a time")
+def test_a_second_dump_waits_for_the_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody starts one by hand: neither takes the other's file away, or gives it its name half done."""
+    inside: list[bool] = []
+
+    def write(path: str) -> None:
+        with pytest.raises(NodeError, match="has been held"), flocked(accounting.LOCK, 0.0):
+            pass
+        inside.append(True)
+        Path(path).touch()
+
+    monkeypatch.setattr(accounting, "_write", write)
+    accounting.dump(str(place))
+    assert inside == [True]
 
 
 def test_a_disk_without_room_keeps_the_last_dump(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

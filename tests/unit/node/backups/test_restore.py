@@ -23,6 +23,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.fields import home_o
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import attic
 
 from gpuadmin.common.records.backups import RestoreOrder
+from tests.support.failing import fail_for
 from tests.support.hostile_home import hostile
 from tests.support.operations import ask
 from tests.support.storage import FIRST, JIHO, MINJI, SECOND, Storage, flip, run, wanted
@@ -158,6 +159,20 @@ def test_one_file_is_compared_with_the_manifest(storage: Storage) -> None:
     with pytest.raises(NodeError, match=r"'\.' differs in content"):
         restore.execute(wanted(storage, path="z"))
     assert "minji.restored-20261221T010203Z" not in storage.names
+
+
+@pytest.mark.parametrize(("place", "name"), [(restore, "rename_new"), (os, "fsync")])
+def test_a_disk_that_fails_after_a_home_was_put_aside_says_where_it_is(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, place: Any, name: str
+) -> None:
+    storage.home(*MINJI)
+    storage.backup()
+    aside = storage.root / "minji.before-20261221T010203Z"
+    fail_for(monkeypatch, place, name, lambda *_: aside.exists(), OSError(28, "No space left on device"))
+    with pytest.raises(NodeError) as caught:
+        restore.execute(wanted(storage, mode="in-place"))
+    assert aside.is_dir()
+    assert str(caught.value) == f"No space left on device ({storage.root}/minji); what was there is {aside}"
 
 
 def test_to_the_attic_for_somebody_who_is_gone(storage: Storage) -> None:

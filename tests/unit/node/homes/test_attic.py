@@ -145,6 +145,15 @@ def test_a_power_cut_afterwards_undoes_nothing(storage: Storage, monkeypatch: py
     assert seen == {str(place.parent): [place.name], str(storage.root): [attic.ATTIC]}
 
 
+def test_a_disk_that_fails_afterwards_is_told_with_the_place(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage.home()
+    attic.open_attic(str(storage.root))
+    fail_for(monkeypatch, os, "fsync", lambda _: True, OSError(5, "Input/output error"))
+    problem = storage.run(archive=[WHO]).homes["minji"].problem
+    (place,) = (storage.root / attic.ATTIC).iterdir()
+    assert problem == f"is {place} now, and a power cut may undo that: Input/output error"
+
+
 def test_a_home_comes_into_being_beside_the_attic() -> None:
     """Somebody who comes back gets a home of the same uid."""
     entries = {attic.ATTIC: Entry("directory", 0), ".minji.gpuadmin-removed": Entry("directory", 20001)}

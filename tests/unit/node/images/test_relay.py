@@ -405,6 +405,7 @@ NODE = """
 import sys
 from ansible_collections.gpuadmin.node.plugins.module_utils.images import tls_listener, chain_key, relay
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from gpuadmin.common.records.images import ChainLink
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.manifest import Stream
 base, after, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import booking, gpu, request_service
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import booking, extend_service, gpu
 
 from gpuadmin.common.records.queue import Bookable, Policy
 from tests.support.fake_slurm import row, slurm
@@ -68,7 +68,7 @@ def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Controller:
 
 
 def answer(request: str, policy: Policy = POLICY) -> tuple[int, str]:
-    return request_service.answered(os.getuid(), request, policy, NOW)
+    return extend_service.answered(os.getuid(), request, policy, NOW)
 
 
 def test_a_node_is_booked_for_that_person_alone(controller: Controller) -> None:
@@ -274,7 +274,7 @@ def test_who_never_uses_a_booking_keeps_a_node_from_nobody_for_long(controller: 
         controller.reserved(*(reservation(f"gpu-book-{ME}-1", ME, "gpu4", one, 8) for one in there))
         kept += any(one <= now for one in there)
         for begin in (now, now + 12 * HOUR - 1, now + 12 * HOUR):
-            status, said = request_service.answered(os.getuid(), f"book 8 8 {begin} gpu4", policy, now)
+            status, said = extend_service.answered(os.getuid(), f"book 8 8 {begin} gpu4", policy, now)
             if status == 0:
                 made.append(begin)
                 break

@@ -89,6 +89,17 @@ def test_one_that_cannot_be_moved_keeps_no_other(storage: Storage, monkeypatch: 
     assert [path.name.partition("-")[0] for path in (storage.root / attic.ATTIC).iterdir()] == ["minji"]
 
 
+def test_one_that_is_in_the_attic_is_not_said_to_have_stayed(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is so full that the empty directory cannot be removed."""
+    left(storage)
+    full = OSError(28, "No space left on device")
+    fail_for(monkeypatch, leftovers.backup_set, "leave_trash", lambda _: True, full)
+    (one,) = leftovers.clear(request(storage)).values()
+    assert one.attic is not None
+    assert Path(one.attic).is_dir()
+    assert one.problem == "No space left on device"
+
+
 def test_leftovers_are_not_looked_for_below_a_mount_that_is_missing(storage: Storage) -> None:
     late = leftover(storage)
     with pytest.raises(NodeError, match="nothing is mounted"):

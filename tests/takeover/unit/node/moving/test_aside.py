@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 
-from gpuadmin.takeover.node.moving import aside, moved, record, serving
+from gpuadmin.takeover.node.moving import aside, discard_check, record, serving
 from tests.support.moving_homes import Cluster, differ, facts, old, own
 from tests.support.storage import run
 
@@ -231,23 +231,23 @@ def test_before_a_discard_the_storage_host_is_asked_what_became_of_it(cluster: C
     part = placed(cluster)
     root, state = str(cluster.homes), str(cluster.state)
     with pytest.raises(NodeError, match="was not moved"):
-        moved.missing(root, state, "minji", "gpu1")
+        discard_check.missing(root, state, "minji", "gpu1")
     noted(cluster, part)
-    assert moved.missing(root, state, "minji", "gpu1") == 0
+    assert discard_check.missing(root, state, "minji", "gpu1") == 0
     new = cluster.homes / "minji"
     (new / "more" / "x").unlink()
     (new / "new").touch()
-    assert moved.missing(root, state, "minji", "gpu1") == 1
+    assert discard_check.missing(root, state, "minji", "gpu1") == 1
     manifest = Path(record.path(state, "minji", "gpu1", "gz"))
     text = manifest.read_bytes()
     serving.written(str(manifest), lambda write: None)
     with pytest.raises(NodeError, match="is not the manifest"):
-        moved.missing(root, state, "minji", "gpu1")
+        discard_check.missing(root, state, "minji", "gpu1")
     manifest.write_bytes(text)
     new.rename(new.with_name("away"))
     cluster.home("storage", "minji", MINJI, {"thesis": b"precious\n"})
     with pytest.raises(NodeError, match="not the directory that was moved"):
-        moved.missing(root, state, "minji", "gpu1")
+        discard_check.missing(root, state, "minji", "gpu1")
 
 
 @pytest.mark.holds("an old home of which nothing is elsewhere is kept")
@@ -264,4 +264,4 @@ def test_the_only_copy_is_not_discarded_because_a_new_home_has_the_inode_of_the_
     (new / ".profile").write_bytes(b"umask 022\n")
     own(new, MINJI)
     with pytest.raises(NodeError, match="nothing of it"):
-        moved.missing(str(cluster.homes), str(cluster.state), "minji", "gpu1")
+        discard_check.missing(str(cluster.homes), str(cluster.state), "minji", "gpu1")

@@ -39,7 +39,7 @@ PLAIN_COMMANDS = {
     "gpu-mig": ".metrics.dividing",
     "queue-told": ".slurm.login_lines",
     "queue-measured": ".metrics.queueing",
-    "queue-asked": ".slurm.request_service",
+    "queue-asked": ".slurm.extend_service",
     "queue-shown": ".slurm.queue_report",
 }
 IMAGE_COMMANDS = (

@@ -15,12 +15,14 @@ import time
 
 from ..errors import NodeError, in_words
 from ..fields import quoted
-from ..files import sync_directory, unlink_if_present
+from ..files import flocked, sync_directory, unlink_if_present
+from ..paths import RUN
 from .backup_set import check_directory
 from .copy_stream import Room
 
 NAME = "_slurm"  # as a home in a set
 FILE = "slurm_acct_db.sql.gz"
+LOCK = f"{RUN}/slurm-dump.lock"
 OLD = 24 * 3600  # seconds; the timer makes a dump each six hours
 #: As the user slurm. The same tables give the same bytes; functions are not in it: slurmdbd makes them when it starts.
 COMMAND = (
@@ -46,14 +48,15 @@ def dump(directory: str) -> None:
     """Put a new dump in the place of the last one. Where it is not whole, raise NodeError and keep the last one."""
     check_directory(directory)  # guard: a dump is made where root alone can enter
     path = os.path.join(directory, FILE)
-    unlink_if_present(f"{path}.new")
-    try:
-        _write(f"{path}.new")
-    except BaseException:
+    with flocked(LOCK):  # guard: one dump is made at a time
         unlink_if_present(f"{path}.new")
-        raise
-    os.rename(f"{path}.new", path)
-    sync_directory(directory)
+        try:
+            _write(f"{path}.new")
+        except BaseException:
+            unlink_if_present(f"{path}.new")
+            raise
+        os.rename(f"{path}.new", path)
+        sync_directory(directory)
 
 
 def _write(path: str) -> None:

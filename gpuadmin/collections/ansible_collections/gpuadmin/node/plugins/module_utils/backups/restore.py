@@ -201,9 +201,9 @@ def _named(plan: Plan, place: int, above: int) -> None:
         rename_new(name, above, os.path.basename(plan.aside), above)
     try:
         rename_new(COPY, place, name, above)
-    except NodeError as error:
-        raise NodeError(f"{error} ({plan.target})" + _moved(plan)) from error
-    os.fsync(above)
+        os.fsync(above)
+    except (NodeError, OSError) as error:
+        raise NodeError(f"{in_words(error)} ({plan.target})" + _moved(plan)) from error
 
 
 def _moved(plan: Plan) -> str:

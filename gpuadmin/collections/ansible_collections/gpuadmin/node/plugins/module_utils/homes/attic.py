@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from .. import btrfs, mounts
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import STAMP
 from ..files import make_directory
 from ..renaming import rename_new
@@ -40,7 +40,7 @@ def open_attic(root: str) -> int:
 def move(root: str, path: str, user: str, uid: int, label: str = "") -> str:
     """Move ``path`` (below the directory of homes, such as ``minji``) into the attic. Returns its path there.
 
-    Raises NodeError, OSError; then it is where it was.
+    Raises NodeError, OSError; then it is where it was, or the message says where it is.
     """
     full = os.path.join(root, path)
     inside = mounts.below(os.path.realpath(full), mounts.parse_mountinfo(mounts.read_mountinfo()))
@@ -58,9 +58,13 @@ def move(root: str, path: str, user: str, uid: int, label: str = "") -> str:
             btrfs.make_movable(name, place)
         target = _free(attic, f"{user}-{uid}-", label)
         rename_new(name, place, target, attic)
-        for handle in (attic, place):
-            os.fsync(handle)  # guard: the attic has it on the disk before a run says so
-    return os.path.join(root, ATTIC, target)
+        there = os.path.join(root, ATTIC, target)
+        try:
+            for handle in (attic, place):
+                os.fsync(handle)  # guard: the attic has it on the disk before a run says so
+        except OSError as error:
+            raise NodeError(f"is {there} now, and a power cut may undo that: {in_words(error)}") from error
+    return there
 
 
 def _open(stack: ExitStack, handle: int) -> int:

@@ -1,7 +1,7 @@
 """Bookings: a node of the queue for one person from a time on. Each is a reservation of Slurm's, and nothing else.
 
 It is of a whole node: Slurm 24.11 takes all cores of a node for any of its GPUs. Only operators may make one, so a
-service of the node does it (request_service.py), within the site's policy.
+service of the node does it (extend_service.py), within the site's policy.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from ..lookup import name_of
 from . import booking, exceptions, gpu_book, queue
 from .accounts import EXCEPTION
 from .booking import Reservation
+from .extend_service import ask
 from .gpu_refusals import refusal
 from .gpu_words import Asked, UsageError, clock, gpus, had, parse, said, spoken, waiting
-from .request_service import ask
 from .texts import ASKED, TEXTS, USAGE
 
 #: Where it is on nodes of the queue.

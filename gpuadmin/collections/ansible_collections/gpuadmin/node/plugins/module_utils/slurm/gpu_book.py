@@ -9,8 +9,8 @@ from ..errors import NodeError
 from ..lookup import name_of
 from . import booking, queue
 from .booking import Reservation
+from .extend_service import ask
 from .gpu_words import Asked, clock, said
-from .request_service import ask
 from .texts import ASKED
 
 #: Seconds of a booking below which nothing is begun in it.

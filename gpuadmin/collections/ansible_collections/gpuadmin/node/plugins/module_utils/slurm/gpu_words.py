@@ -169,7 +169,7 @@ def clock(seconds: float | None) -> str:
 
 
 def said(answer: tuple[int, Sequence[str]] | None, words: Mapping[str, str]) -> int:
-    """Say what the service of the node answered (request_service.py), by its word. Returns the exit status."""
+    """Say what the service of the node answered (extend_service.py), by its word. Returns the exit status."""
     status, (word, *values) = (1, ["silent"]) if answer is None else answer
     values = [clock(int(one)) if re.fullmatch(r"[0-9]{9,12}", one) else one for one in values]
     text = words.get(word, words["failed"]).format(*values, *"?????")

@@ -170,7 +170,7 @@ LOGIN = {
     },
 }
 
-#: What request_service.py answers, by its word; and what else is said of bookings.
+#: What extend_service.py answers, by its word; and what else is said of bookings.
 ASKED = {
     "en": {
         "extended": "Job {0}: yours until {1} now.",

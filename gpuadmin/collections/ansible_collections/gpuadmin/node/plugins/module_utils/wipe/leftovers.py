@@ -64,9 +64,10 @@ def clear(request: Request) -> dict[str, Cleared]:
 
 
 def _clear(root: str, one: Leftover) -> Cleared:
+    place = None
     try:
         place = attic.move(root, os.path.join(TRASH, one.name), one.user, one.uid, "-leftover")
         backup_set.leave_trash(os.path.join(root, TRASH, one.backup))
         return Cleared(place)
     except (NodeError, OSError) as error:  # guard: one that cannot be moved keeps no other
-        return Cleared(None, in_words(error))
+        return Cleared(place, in_words(error))

@@ -1,4 +1,4 @@
-"""What has become of homes that were moved, before the old ones are discarded: read again on the storage host."""
+"""The check before old homes are discarded: the homes that were moved are read again on the storage host."""
 
 from __future__ import annotations
 

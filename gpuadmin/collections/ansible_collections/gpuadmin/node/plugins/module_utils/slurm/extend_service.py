@@ -1,5 +1,6 @@
-"""What people ask of the queue that only operators may do: more time for a job of theirs, and bookings. A service of
-the node does it for whoever asks; the kernel says who that is, and the site's policy how much.
+"""The service behind `gpu extend` and `gpu book`: it does for people what Slurm lets only operators do.
+
+The kernel says who asks, and the site's policy says how much they get.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import peercred_service
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Settings, save
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu, request_service
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import extend_service, gpu
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import read_policy
 
 from gpuadmin.common.records.queue import Bookable, Policy
@@ -66,8 +66,8 @@ def cluster(
     yield done
 
 
-def answer(request: str, policy: request_service.Policy = POLICY) -> tuple[int, str]:
-    return request_service.answered(os.getuid(), request, policy, START + HOUR)
+def answer(request: str, policy: extend_service.Policy = POLICY) -> tuple[int, str]:
+    return extend_service.answered(os.getuid(), request, policy, START + HOUR)
 
 
 def test_more_time_up_to_the_longest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_more_time_up_to_the_longest(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ],
 )  # fmt: skip
 def test_what_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: str, policy: request_service.Policy,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: str, policy: extend_service.Policy,
     waits: str, reserved: str,
     user: str, why: str,
 ) -> None:  # fmt: skip
@@ -154,7 +154,7 @@ def test_who_waits_for_no_gpu_of_others_holds_nobody_up(
 
 @pytest.mark.parametrize("request_", ["extend 4 1", f"book 1 1 {START}", "cancel 1"])
 def test_who_has_no_account_here_is_nobody(request_: str) -> None:
-    assert request_service.answered(2**31 - 2, request_, POLICY, START) == (1, "unknown")
+    assert extend_service.answered(2**31 - 2, request_, POLICY, START) == (1, "unknown")
 
 
 def test_a_controller_that_is_away_or_refuses(
@@ -180,7 +180,7 @@ def test_a_policy_that_nobody_wrote() -> None:
 
 
 def test_only_systemd_starts_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert request_service.main() == 2
+    assert extend_service.main() == 2
     assert "people run gpu extend and gpu book" in capsys.readouterr().err
 
 
@@ -218,7 +218,7 @@ def test_who_comes_with_many_ids_is_refused_before_their_turn(
     several = iter([2**31 + 1, 0, 2**31 + 2, 29999, 30000])
     monkeypatch.setattr(peercred_service, "peer_uid", lambda _connection: next(several))
     served: list[int] = []
-    monkeypatch.setattr(request_service, "answered", lambda uid, *_: (served.append(uid), (0, "done"))[1])
+    monkeypatch.setattr(extend_service, "answered", lambda uid, *_: (served.append(uid), (0, "done"))[1])
     (tmp_path / "policy").write_text('{"extend": "free", "hours": {}}')
     with ExitStack() as stack:
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -229,7 +229,7 @@ def test_who_comes_with_many_ids_is_refused_before_their_turn(
             channel.connect(str(short_tmp / "s"))
             channel.sendall(b"extend 4 1\n")
         monkeypatch.setattr(peercred_service, "given_socket", lambda: listener)
-        assert request_service.main(str(tmp_path / "policy"), state=str(tmp_path)) == 0
+        assert extend_service.main(str(tmp_path / "policy"), state=str(tmp_path)) == 0
         said = [channel.recv(99).decode() for channel in channels]
     assert served == [0, 29999]
     assert said == ["1 unknown\n", "0 done\n", "1 unknown\n", "0 done\n", "1 unknown\n"]
@@ -242,7 +242,7 @@ def test_what_a_person_reads(
     """Through the socket, as whoever runs it; in their language."""
     path = str(short_tmp / "s")
     (tmp_path / "policy").write_text(json.dumps({"extend": "free", "hours": {"people": 4}}))
-    monkeypatch.setattr(gpu, "ask", lambda request: request_service.ask(request, 10, path))
+    monkeypatch.setattr(gpu, "ask", lambda request: extend_service.ask(request, 10, path))
     monkeypatch.setattr(peercred_service, "IDLE", 1.0)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
@@ -251,7 +251,7 @@ def test_what_a_person_reads(
     monkeypatch.setattr(peercred_service.signal, "signal", lambda *_: None)
     with cluster(tmp_path, monkeypatch):
         serving = threading.Thread(
-            target=lambda: request_service.main(str(tmp_path / "policy"), lambda: START + HOUR), daemon=True
+            target=lambda: extend_service.main(str(tmp_path / "policy"), lambda: START + HOUR), daemon=True
         )
         serving.start()
         assert gpu.main(["extend", "--hours", "2"]) == 0

@@ -1,4 +1,4 @@
-"""Questions of how things were: one person gets one answer after the other, so that others get theirs in between."""
+"""Turns: a person gets one answer about the past after the other, and other people get theirs in between."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 WAITING = 16  # answers for which one person waits at a time
 
 
-class RateLimit:
+class Turns:
     """Whose turn it is. Nobody is remembered who waits for nothing."""
 
     def __init__(self) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.known_hosts import pinned_keys, with_lines
+from gpuadmin.host_keys import HostKey, fetch_host_keys
 from gpuadmin.session import Session
-from gpuadmin.trust import HostKey, fetch_host_keys
 from tests.support.verbs import fail, succeed
 
 pytestmark = pytest.mark.holds(

@@ -1,4 +1,4 @@
-"""Fetching ssh host keys and pinning them into a site."""
+"""ssh host keys: hosts are asked for them, and one that shows none says why."""
 
 from __future__ import annotations
 
