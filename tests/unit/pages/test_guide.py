@@ -44,10 +44,11 @@ def test_what_of_a_site_is_in_it(language: str) -> None:
     )  # fmt: skip
     assert "Host gpu2\n    HostName 10.1.0.12\n    Port 2222\n" in text
     assert "Host gpu1 gpu2\n    User NAME\n" in text
-    for part in ("NAME@gpu1.example.org", "**2026-12-31**", "14, 1", "help@example.org", "`/people`", "`/scratch`",
+    for part in ("NAME@gpu1.example.org", "**2026-12-31**", "help@example.org", "`/people`", "`/scratch`",
                  "/scratch/docker/NAME", "--shm-size", "rsync -avP", "jupyter lab", "Remote - SSH",
                  "torch.save", "nvidia/cuda:"):  # fmt: skip
         assert part in text, part
+    assert {"ko": "14일, 1일 전", "en": "14, 1 days"}[language] in text
     assert "/local" not in text
     assert "{{" not in text.replace("{{.", "")
 

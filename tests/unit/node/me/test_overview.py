@@ -39,6 +39,10 @@ def test_the_remedy_comes_first_and_nothing_is_made_up() -> None:
         "node1: 20 things were checked, and none of them keeps you from working. "
         "Not checked: your keys, log-ins from outside, your programs."
     ]
+    held = [Cause("gpu-held", "x", "y")]
+    for queued, shows in ((None, "nvidia-smi"), ([], "gpu list")):
+        assert check.lines(held, 20, "node1", "en", queued)[1] == f"- {shows} shows which are free"
+        assert check.lines(held, 20, "node1", "ko", queued)[1] == f"- 비어 있는 GPU는 {shows}로 확인하세요"
     assert check.lines([], 20, "node1", "ko")[0].startswith("node1: 20가지를 확인했고")
     assert "?" in check.lines([Cause("homes-full", "x", "y")], 20, "node1", "en")[1]
 
@@ -176,7 +180,7 @@ def test_what_is_printed_of_ones_own_gpus() -> None:
     assert "  GPU 0 H100 (train): 10% busy, 20.0 GB of memory" in output
     korean = "\n".join(overview.lines(Subject(name="minji"), found, "node1", [], "ko"))
     assert "GPU 0 H100 (train): 사용률 10%, 메모리 20.0 GB" in korean
-    assert "3시간 동안 한 번도 사용되지 않았습니다" in korean
+    assert "3시간이 지났지만 한 번도 사용하지 않았습니다" in korean
     away = overview.lines(Subject(name="minji"), {**FOUND, "held": "the collector has written nothing"}, "n", [], "en")
     assert not any("collector" in line for line in away)
 
