@@ -122,6 +122,9 @@ def test_it_is_in_a_backup_as_a_home_and_is_named_where_it_is_old(storage: Stora
     old = making.create(request)
     assert old.problems == making.plan(request)[1]
     assert "is of 1970-01-02 00:00 UTC" in old.problems[key]
+    os.utime(place / accounting.FILE, (4102444800, 4102444800))
+    ahead = accounting.problems(str(storage.root))
+    assert "is of 2100-01-01 00:00 UTC" in ahead[key], "of a clock that was put right since"
     os.utime(place / accounting.FILE)
     backup = making.create(replace(storage.request(name="20261222T010203Z-daily"), accounting=True))
     home = backup.homes[accounting.NAME]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils import unit
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import making
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.homes import attic
@@ -87,6 +88,20 @@ def test_one_that_cannot_be_moved_keeps_no_other(storage: Storage, monkeypatch: 
     assert [one.partition("(")[0] for one in result["operations"]] == ["move what is left of minji "]
     assert list(backup.iterdir()) == [backup / "aaa"]
     assert [path.name.partition("-")[0] for path in (storage.root / attic.ATTIC).iterdir()] == ["minji"]
+
+
+@pytest.mark.holds("what a wipe is at work on is no leftover")
+@pytest.mark.parametrize("check", [True, False])
+def test_homes_that_a_wipe_still_deletes_are_no_leftovers(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, check: bool
+) -> None:
+    """A reset was interrupted, and its unit goes on: whole homes would be in the attic, and their disk as full."""
+    place = left(storage)
+    monkeypatch.setattr(unit, "available", lambda: True)
+    monkeypatch.setattr(unit, "working", lambda name: name == "gpuadmin-wipe-homes.service")
+    result = ask("leftovers", vars(request(storage)), check=check)
+    assert "gpuadmin-wipe-homes.service is still deleting" in result["msg"]
+    assert place.is_dir()
 
 
 def test_one_that_is_in_the_attic_is_not_said_to_have_stayed(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def problems(root: str) -> dict[str, str]:
         why = "is not there"
     else:
         # guard: a dump that is old is named -> True
-        if time.time() - made < OLD:
+        if abs(time.time() - made) < OLD:
             return {}
         why = f"is of {time.strftime('%Y-%m-%d %H:%M', time.gmtime(made))} UTC"
     return {quoted(f"{NAME}/{FILE}"): f"(the queue's accounting) {why}: systemctl status gpuadmin-slurm-dump.service"}

@@ -9,10 +9,13 @@ from typing import Any, Optional
 from gpuadmin.common.records.people import PersonEntry
 from gpuadmin.common.records.wipes import ClearLeftovers, WipeHomes, WipeScratch
 
-from .. import background, people
+from .. import background, people, unit
 from ..answer import Answer
+from ..errors import NodeError
 from ..operation import operation
 from . import homes, jobs, leftovers, scratch, term_facts
+
+WIPE = "wipe-homes"
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def wipe_homes(document: WipeHomes, check: bool) -> Answer:
     )
     if check:  # guard: check mode empties no trash
         return Answer.of(plan)
-    return Answer.of(plan, deleted=background.perform("wipe-homes", jobs.empty_trash, replace(document, users=())))
+    return Answer.of(plan, deleted=background.perform(WIPE, jobs.empty_trash, replace(document, users=())))
 
 
 @operation("wipe_scratch", WipeScratch, each="scratch")
@@ -73,6 +76,9 @@ def wipe_scratch(document: WipeScratch, check: bool) -> Answer:
 
 @operation("leftovers", ClearLeftovers, each="cleared")
 def clear_leftovers(document: ClearLeftovers, check: bool) -> Answer:
+    name = unit.unit_name(WIPE)
+    if unit.available() and unit.working(name):  # guard: what a wipe is at work on is no leftover
+        raise NodeError(f"{name} is still deleting what its backup has: when it has ended, run this again")
     found = leftovers.observe(document)
     # guard: check mode clears no leftovers -> leftovers.clear(document)
     cleared = {} if check else leftovers.clear(document)
