@@ -80,9 +80,8 @@ def audit(options: Options, patterns: Sequence[str], *, record: bool) -> int:
         written = _record(session, found) if record else False
         code = (
             run.code
-            or combine_exit_codes(
-                [found.boxes, found.exposed, found.power.unknown]
-            )  # guard: a host that is silent is not clean
+            # guard: a host that is silent is not clean
+            or combine_exit_codes([found.boxes, found.exposed, found.power.unknown])
             or (ExitCode.DIFFERS if found.any else ExitCode.DONE)
             # guard: what could not be looked at is not clean
             or (ExitCode.HOST_FAILED if found.partly else ExitCode.DONE)

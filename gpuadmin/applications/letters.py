@@ -5,17 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuadmin.applications.matching import Entry
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.queue import any_granted, takes_jobs
 from gpuadmin.config.schema import Settings, User
 from gpuadmin.mail.letter import Letter, login_hosts
 
 
-def welcome(user: User, settings: Settings, nodes: Sequence[str], *, person: str | None = None) -> Letter:
+def welcome(
+    user: User,
+    settings: Settings,
+    nodes: Sequence[str],
+    *,
+    person: str | None = None,
+    hosts: Sequence[Host] = (),
+) -> Letter:
     """Given somebody with a new account and the names of the nodes, return the mail that tells them all they need.
 
-    `person`: how they are addressed, if not by the note, which for an applicant is their name.
+    `person`: how they are addressed, if not by the note, which for an applicant is their name. `hosts`: all of the
+    inventory.
     """
     assert user.email is not None  # the caller has checked
     term = settings.term
+    queued = [host.name for host in hosts if takes_jobs(settings, hosts, host)]
+    beside = [host.name for host in hosts if "gpu" in host.groups and host.name not in queued]
     return Letter(
         template="welcome",
         address=user.email,
@@ -28,6 +40,10 @@ def welcome(user: User, settings: Settings, nodes: Sequence[str], *, person: str
             "expires": user.expires,
             "docker": user.docker and settings.docker.enabled,
             "login": login_hosts(settings, nodes),
+            "queue": settings.slurm is not None,
+            "queue_nodes": queued if beside else [],  # named only where others are not in it
+            "granted": any_granted(settings, hosts),
+            "dashboard": settings.metrics.dashboard.enabled and any("monitor" in host.groups for host in hosts),
         },
     )
 

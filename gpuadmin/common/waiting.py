@@ -26,6 +26,10 @@ WHY: Mapping[str, tuple[str, str]] = {
         "다른 사람이 먼저입니다(사용량이 더 적거나 더 오래 기다렸습니다)",
     ),
     "resources": ("Next, as soon as enough GPUs are free", "GPU가 충분히 비면 바로 다음 차례입니다"),
+    "processors": (
+        "Next, as soon as enough processors and memory are free",
+        "CPU와 메모리가 충분히 비면 바로 다음 차례입니다",
+    ),
     "limit": ("One person may not have more at once", "한 사람이 동시에 쓸 수 있는 GPU를 이미 모두 쓰고 있습니다"),
     "longest": ("The job asks for more time than is allowed", "허용된 시간보다 길게 요청했습니다"),
     "node": (
@@ -36,16 +40,33 @@ WHY: Mapping[str, tuple[str, str]] = {
         "A booking of the node begins before the job would end, or the node takes no jobs now: ask for less time or "
         "for another node, or wait",
         "요청한 시간이 끝나기 전에 그 노드의 예약이 시작되거나 노드가 지금 작업을 받지 않습니다. 시간을 줄이거나 다른 "
-        "노드를 요청하거나 기다리십시오",
+        "노드를 요청하거나 기다리세요",
     ),
     "later": (
         "The job's start time has not come, or its node failed and it starts again soon",
         "노드 문제로 곧 다시 시작하거나, 예정된 시각을 기다립니다",
     ),
     "held": ("The job was held, by its person or an admin (scontrol release)", "본인이나 관리자가 보류했습니다"),
-    "unread": ("Slurm has not looked at the job yet", "아직 확인되지 않았습니다"),
+    "unread": ("Slurm has not looked at the job yet", "스케줄러가 아직 보지 않았습니다"),
     OTHER: ("Slurm says: {0}", "Slurm: {0}"),
 }
+
+
+_ARRAY = re.compile(r"[0-9]+_\[([0-9,:.-]*)(?:%[0-9]*)?(\]?)")
+_TASKS = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7})(?::([1-9][0-9]{0,6}))?)?")
+
+
+def count_tasks(id: str) -> str:
+    """Given a waiting job's number, return how many tasks of an array it is: `12_[0-5%2]` is `6`; of
+    `12_[1,3,...]`, which Slurm cuts, `≥ 2`. A job that is none gives ``""``."""
+    found = _ARRAY.fullmatch(id)
+    if not found:
+        return ""
+    parts = found[1].split(",")
+    cut = not found[2] or parts[-1] == "..."
+    tasks = [_TASKS.fullmatch(part) for part in (parts[:-1] if cut else parts)]
+    number = sum(len(range(int(one[1]), int(one[2] or one[1]) + 1, int(one[3] or 1))) for one in tasks if one)
+    return f"≥ {number}" if cut else str(number) if number > 1 else ""
 
 
 def why(code: str, reason: str, language: str) -> str:

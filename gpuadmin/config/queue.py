@@ -18,6 +18,11 @@ def saved(settings: Settings, hosts: Iterable[Host]) -> bool:
     return there(settings, hosts) and all("storage" in one.groups for one in hosts if "slurm" in one.groups)
 
 
+def any_granted(settings: Settings, hosts: Iterable[Host]) -> bool:
+    """Whether people can open a GPU of some node only when it was given to them. `hosts`: all of the inventory."""
+    return "granted" in (settings.gpus.access, *(one.variables.get("gpus_access") for one in hosts))
+
+
 def takes_jobs(settings: Settings, hosts: Iterable[Host], host: Host) -> bool:
     """Whether Slurm starts jobs on a host. `hosts`: all of the inventory."""
     return there(settings, hosts) and "gpu" in host.groups and host.variables.get("slurm_node") is not False

@@ -81,6 +81,7 @@ class Dashboard:
             Route("/data/nodes/{name}", self._for_viewers(self._node_data)),
             Route("/data/people/{name}", self._for_viewers(self._person_data)),
             Route("/status", self._status),
+            Route("/favicon.ico", lambda request: RedirectResponse("/static/icon.svg", status_code=308)),
             Mount("/static", _Static(directory=os.path.join(files, "static"))),
         ]
 
@@ -158,7 +159,10 @@ class Dashboard:
 
     async def _me(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         known = viewer.name in views.known_people(found, viewer)
-        return RedirectResponse(f"/people/{quote(viewer.name, safe='')}" if known else "/", status_code=303)
+        chosen = request.query_params.get("lang")
+        query = f"?lang={chosen}" if chosen in self._settings.languages else ""
+        path = f"/people/{quote(viewer.name, safe='')}" if known else "/"
+        return RedirectResponse(path + query, status_code=303)
 
     async def _queue(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         if found.queue is None:

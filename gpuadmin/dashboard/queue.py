@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..common.samples import Sample, by
-from ..common.waiting import OTHER, WHY
+from ..common.waiting import OTHER, WHY, count_tasks
 
 OLD = 300  # seconds: what was measured before that says nothing of now
 
@@ -68,7 +68,7 @@ def queue(samples: Iterable[Sample], now: float) -> Queue | None:
     ]  # fmt: skip
     waits = [
         Job(
-            one.labels["id"], one.labels["user"], one.labels["gpus"], place=int(one.value),
+            one.labels["id"], one.labels["user"], _describe_gpus(one.labels), place=int(one.value),
             why=_describe_reason(one.labels["why"]), since=since.get((one.labels["id"],)),
         )
         for one in found.get("gpuadmin_queue_place", ())
@@ -80,6 +80,12 @@ def queue(samples: Iterable[Sample], now: float) -> Queue | None:
         sorted(waits, key=lambda one: one.place),
         sorted(closed),
     )
+
+
+def _describe_gpus(labels: Mapping[str, str]) -> str:
+    """The GPUs that a waiting job asks for: `2`; `6 × 1` of an array."""
+    tasks = count_tasks(labels["id"])
+    return f"{tasks} × {labels['gpus']}" if tasks else labels["gpus"]
 
 
 def _describe_reason(reason: str) -> str:

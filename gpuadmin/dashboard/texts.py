@@ -59,6 +59,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "tasks": ("Processes and threads", "프로세스와 스레드"),
     "container": ("Container", "컨테이너"),
     "since": ("Since", "시작"),
+    "asked-at": ("Asked at", "요청 시각"),
     "for": ("for {0}", "{0}째"),
     "of": ("{0} of {1}", "{1} 중 {0}"),
     "up": ("up", "작동 중"),
@@ -127,13 +128,13 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "own-disk": ("Disk", "디스크 사용량"),
     "private-note": (
         "Only you and the admins see disk and hints.",
-        "디스크와 도움말은 본인과 관리자만 볼 수 있습니다.",
+        "디스크와 알림은 본인과 관리자만 볼 수 있습니다.",
     ),
-    "hints": ("Hints", "도움말"),
+    "hints": ("Hints", "알림"),
     "hint-idle": (
         "{0}, GPU {1}: held and not used for {2} hours or longer. Others wait for it: end what holds it"
         " (docker stop, or the notebook's kernel).",
-        "{0}의 GPU {1}: {2}시간 넘게 점유만 하고 쓰지 않았습니다. 다른 사용자를 위해 컨테이너나 노트북 커널을"
+        "{0}의 GPU {1}: {2}시간 넘게 점유만 하고 쓰지 않았습니다. 다른 사용자를 위해 컨테이너나 Jupyter 노트북 커널을"
         " 종료해 주세요(docker stop).",
     ),
     "hint-data-loader": (
@@ -148,6 +149,14 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "show": ("Show", "찾기"),
     "free-here": ("Free devices", "사용 가능한 GPU"),
     "free-none": ("No node has that many free now.", "지금은 조건에 맞는 노드가 없습니다."),
+    "free-next": (
+        "Ends next: {0}, GPUs: {1}, on {2}, until {3}.",
+        "가장 먼저 끝나는 사람: {0}, GPU {1}개({2}), {3}까지.",
+    ),
+    "free-waits": (
+        "People waiting: {0}. On a node, gpu get asks for GPUs and keeps your place.",
+        "기다리는 사람: {0}명. 노드에서 gpu get으로 요청하면 순서대로 받습니다.",
+    ),
     "free-note": (
         "The node that is filled best comes first, so that large jobs find whole nodes. Nothing is reserved.",
         "큰 작업이 노드 전체를 쓸 수 있도록 빈자리가 적은 노드부터 보여 줍니다. 예약되지는 않습니다.",
@@ -202,7 +211,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
 
 #: What cluster.py says of a node, in Korean; `(.*)` are numbers. English is as it is said there.
 _PROBLEMS = (
-    ("does not answer a ping", "핑에 응답하지 않습니다"),
+    ("does not answer a ping", "응답하지 않습니다(꺼져 있거나 네트워크 문제)"),
     ("its measurements cannot be fetched", "측정값을 가져올 수 없습니다"),
     ("nothing is measured of it: gpuadmin provision", "측정되지 않는 노드입니다"),
     ("nothing is known of its GPUs: the collector has written nothing", "GPU 정보가 없습니다(수집기가 기록하지 않음)"),

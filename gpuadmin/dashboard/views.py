@@ -208,7 +208,12 @@ def free_page(look: Snapshot, gpus: int, memory: int) -> dict[str, Any]:
     ]
     sizes = sorted({int(one.memory // GIB) for node in look.nodes for one in node.devices if one.usable and one.memory})
     unsure = [node.name for node in look.nodes if node.state != "up" or not _knows_holders(node)]
-    return {"rooms": found, "gpus": gpus, "memory": memory, "sizes": sizes, "unsure": unsure}
+    jobs = () if look.queue is None else look.queue.has
+    return {
+        "rooms": found, "gpus": gpus, "memory": memory, "sizes": sizes, "unsure": unsure,
+        "next": next((one for one in jobs if one.until and one.until > look.when), None),
+        "waiting": 0 if look.queue is None else len({one.user for one in look.queue.waits}),
+    }  # fmt: skip
 
 
 def _knows_holders(node: Node) -> bool:

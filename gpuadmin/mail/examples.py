@@ -55,7 +55,17 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
             ("example",),
             ("minji",),
             "",
-            {"account": "minji", "person": "김민지", "expires": _END, "docker": True, "login": ["gpu1", "gpu2"]},
+            {
+                "account": "minji",
+                "person": "김민지",
+                "expires": _END,
+                "docker": True,
+                "login": ["gpu1", "gpu2"],
+                "queue": True,
+                "queue_nodes": [],
+                "granted": True,
+                "dashboard": True,
+            },
         ),
     ),
     "announcement": (

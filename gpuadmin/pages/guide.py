@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from gpuadmin.common.amounts import UNLIMITED
+from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.inventory import Host
-from gpuadmin.config.queue import takes_jobs
+from gpuadmin.config.known_hosts import known_as, pinned_keys, read_known_hosts
+from gpuadmin.config.load import KNOWN_HOSTS
+from gpuadmin.config.queue import any_granted, takes_jobs
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.schema.limits import AMOUNTS, any_amount
 from gpuadmin.errors import ConfigError
@@ -18,6 +23,8 @@ from gpuadmin.pages.gpus import Gpus, cuda_values
 from gpuadmin.pages.render import markdown
 
 NAME = "user-guide"
+#: Directories in which everybody may make one, on every Linux.
+_OPEN_TO_ALL = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 @dataclass(frozen=True)
@@ -63,8 +70,12 @@ def values(
     *,
     dashboard: bool = False,
     hosts: Sequence[Host] = (),
+    site: Path | None = None,
 ) -> dict[str, Any]:
-    """What the templates of the guide are given. `hosts`: the inventory, which may say otherwise for some of them."""
+    """What the templates of the guide are given. `hosts`: the inventory, which may say otherwise for some of them.
+
+    `site`: a site's directory, which has the keys of its hosts.
+    """
     own = [host.variables for host in hosts]
     beside = _beside_queue(settings, hosts)
     queued = [host.name for host in hosts if takes_jobs(settings, hosts, host)]
@@ -78,17 +89,24 @@ def values(
         "gpus": [asdict(one) for one in gpus],
         "cuda": cuda_values(gpus),
         "dashboard": dashboard,
-        "granted": "granted" in (settings.gpus.access, *(one.get("gpus_access") for one in own)),
+        "granted": any_granted(settings, hosts),
         "queue": settings.slurm is not None,
         "extend": None if settings.slurm is None else settings.slurm.extend,
         "beside_queue": beside,
         "beside": sorted(set(beside.values())),  # how GPUs are given there
         "queue_nodes": queued,
         "queue_node": queued[0] if queued else nodes[0].name,
+        "start": asdict(next((node for node in nodes if node.name in queued), nodes[0])),
+        **_queue_limits(settings, len(queued)),
+        "node_limits": _node_limits(settings, own),
+        "fingerprints": _fingerprints(nodes, hosts, site),
+        "backups": _backups(settings, hosts),
         "book": _book(settings),
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),
+        # nobody but an admin can make a directory in others
+        "own_scratch": next((path for path in settings.reset.scratch if path not in _OPEN_TO_ALL), None),
         "docker": docker.enabled,
         "docker_data": docker.data if docker.enabled else None,
         "directory": settings.accounts.source == "directory",
@@ -100,7 +118,73 @@ def values(
         # `idle --act` needs both: who is not mailed keeps what they hold
         "ended": settings.mail is not None and any("monitor" in host.groups for host in hosts),
         "notice_hours": settings.metrics.idle_notice_hours,
+        "idle_hours": settings.metrics.idle_hours,
+        "idle_stop": settings.metrics.idle_stop,
     }
+
+
+#: What one person may have of the queue, and of each node, in the order in which the guide shows it.
+_OF_QUEUE = ("gpus", "hours", "queued", "cpus", "memory", "nodes")
+_OF_NODE = ("memory", "processors", "tasks", "home", "docker")
+
+
+def _queue_limits(settings: Settings, nodes: int) -> dict[str, Any]:
+    """The queue's limits by group (None: everybody), and examples that fit the least of them. `nodes`: 0: unknown."""
+    section = settings.slurm
+    everybody = {} if section is None else {name: getattr(section, name) for name in _OF_QUEUE}
+    rows = [] if section is None else [{"group": None, **everybody}]
+    for group in () if section is None else section.groups:
+        own = {name: getattr(group, name) for name in _OF_QUEUE}
+        rows.append({"group": group.name, **everybody, **{name: one for name, one in own.items() if one is not None}})
+
+    def least(name: str, otherwise: int) -> int:
+        return min((row[name] for row in rows if row[name] is not None), default=otherwise)
+
+    hours = least("hours", 24)
+    return {
+        "queue_limits": rows,
+        "hours": min(8, hours),
+        "more_hours": min(2, hours - 1),  # what `gpu extend` can add to the hour that `gpu get` gives
+        "several": least("gpus", 2) > 1,
+        "over_two": least("gpus", 4) >= 4 and least("nodes", 2) > 1 and nodes != 1,
+        "array": min(10, least("queued", 10)),
+    }
+
+
+def _node_limits(settings: Settings, own: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What one person may have of each node, by groups (none: everybody). None: hosts differ, or there is no limit."""
+    limits = settings.limits
+    if limits is None:
+        return []
+    shown = [name for name in _OF_NODE if not any(f"limits_{name}" in one for one in own)]
+    rows: list[dict[str, Any]] = []
+    for one in (limits, *(entry for entry in limits.people if entry.groups)):
+        everybody = rows[0] if rows else dict.fromkeys(_OF_NODE)
+        found = {name: value for name in shown if (value := getattr(one, name)) is not None}
+        rows.append({**everybody, **found, "groups": list(getattr(one, "groups", ()))})
+    return [{name: None if value == UNLIMITED else value for name, value in row.items()} for row in rows]
+
+
+def _fingerprints(nodes: Sequence[Node], hosts: Sequence[Host], site: Path | None) -> list[dict[str, str]]:
+    """The fingerprints that ssh shows of the nodes, from the site's known_hosts. Raises ConfigError."""
+    text = "" if site is None else read_known_hosts(site / KNOWN_HOSTS)
+    rows = []
+    for node in nodes:
+        names = {known_as(node.address, node.port)}
+        names |= {known_as(host.address, host.port) for host in hosts if node.address in (host.name, host.address)}
+        pinned = [pinned_keys(text, name) for name in names]
+        for kind, key in sorted({(kind, key) for one in pinned for kind, keys in one.items() for key in keys}):
+            with suppress(ValueError):  # `check` names a line that holds no key
+                short = kind.removeprefix("ssh-").partition("-")[0].upper()
+                rows.append({"node": node.name, "kind": short, "fingerprint": key_fingerprint(key)})
+    return rows
+
+
+def _backups(settings: Settings, hosts: Sequence[Host]) -> dict[str, Any] | None:
+    """The backups that a timer makes of the homes; None where gpuadmin has no storage host to make them on."""
+    if not any("storage" in host.groups for host in hosts):
+        return None
+    return {"schedule": settings.backups.schedule, "stay": settings.backups.ordinary}
 
 
 def _beside_queue(settings: Settings, hosts: Sequence[Host]) -> dict[str, str]:
@@ -136,7 +220,7 @@ def guide(
     `gpus`: what is known of them; without it people are told how to look. `site`: whose own templates come first.
     `dashboard`: whether the site has one. `hosts`: all of the inventory. Raises ConfigError.
     """
-    given = values(settings, nodes, gpus, dashboard=dashboard, hosts=hosts)
+    given = values(settings, nodes, gpus, dashboard=dashboard, hosts=hosts, site=site)
     return markdown("guide", f"{NAME}.{language}.md.j2", given, site)
 
 

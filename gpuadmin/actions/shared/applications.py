@@ -130,7 +130,10 @@ def prepare(session: Session, lists: Lists, post: Post, mail: MailOptions, *, te
     present = accounts.known(registry, [entry.account for entry in lists.ready if entry.present and entry.account])
     nodes = [host.name for host in session.site.inventory.group("gpu")]
     # somebody whose account was begun in a run that was cut off is owed a mail
-    greetings = {user.name: welcome(user, settings, nodes) for user in (*new, *present) if user.email is not None}
+    hosts = session.site.inventory.hosts
+    greetings = {
+        user.name: welcome(user, settings, nodes, hosts=hosts) for user in (*new, *present) if user.email is not None
+    }
     people = (*new, *(user for user in present if user.name in greetings and post.owes(greetings[user.name], mail)))
     asks = asking_letters(lists, settings, tell_unknown=tell_unknown)
     return Prepared(

@@ -21,12 +21,12 @@ from gpuadmin.session import Session
 #: What people on a node read before it reboots.
 NOTICE = (
     "This node reboots now into another system ({name}). Your files stay as they are.\n"
-    "이 서버는 지금 다른 시스템({name})으로 재부팅됩니다. 파일은 그대로 유지됩니다."
+    "이 노드는 지금 다른 시스템({name})으로 재부팅됩니다. 파일은 그대로 유지됩니다."
 )
 #: What people who log in read while a node waits for them to go.
 WAITING = (
     "This node reboots into another system ({name}) as soon as nobody uses it: please finish and log out.\n"
-    "이 서버는 사용자가 없어지는 대로 다른 시스템({name})으로 재부팅됩니다. 작업을 마치고 로그아웃해 주세요."
+    "이 노드는 사용자가 없어지는 대로 다른 시스템({name})으로 재부팅됩니다. 작업을 마치고 로그아웃해 주세요."
 )
 
 

@@ -24,33 +24,33 @@ from gpuadmin.session import Session, opened
 #: What people on a node read before it goes.
 NOW = {
     "reboot": (
-        "This node reboots now. Your files stay as they are.\n이 서버는 지금 재부팅됩니다. 파일은 그대로 유지됩니다."
+        "This node reboots now. Your files stay as they are.\n이 노드는 지금 재부팅됩니다. 파일은 그대로 유지됩니다."
     ),
     "shutdown": (
         "This node is switched off now. Your files stay as they are.\n"
-        "이 서버는 지금 꺼집니다. 파일은 그대로 유지됩니다."
+        "이 노드는 지금 꺼집니다. 파일은 그대로 유지됩니다."
     ),
 }
 #: What people there, or who log in, read while it waits until nobody is.
 WHEN_IDLE = {
     "reboot": (
         "This node reboots as soon as nobody uses it: please finish and log out.\n"
-        "이 서버는 사용자가 없어지는 대로 재부팅됩니다. 작업을 마치고 로그아웃해 주세요."
+        "이 노드는 사용자가 없어지는 대로 재부팅됩니다. 작업을 마치고 로그아웃해 주세요."
     ),
     "shutdown": (
         "This node is switched off as soon as nobody uses it: please finish and log out.\n"
-        "이 서버는 사용자가 없어지는 대로 꺼집니다. 작업을 마치고 로그아웃해 주세요."
+        "이 노드는 사용자가 없어지는 대로 꺼집니다. 작업을 마치고 로그아웃해 주세요."
     ),
 }
 #: The same for a time that is set.
 AT = {
     "reboot": (
         "This node reboots at {time}. Everything that still runs then is ended: please save your work and log out.\n"
-        "이 서버는 {time}에 재부팅됩니다. 그때 실행 중인 작업은 모두 종료되니 저장하고 로그아웃해 주세요."
+        "이 노드는 {time}에 재부팅됩니다. 그때 실행 중인 작업은 모두 종료되니 저장하고 로그아웃해 주세요."
     ),
     "shutdown": (
         "This node is switched off at {time}. Everything that still runs then is ended: please save your work and log "
-        "out.\n이 서버는 {time}에 꺼집니다. 그때 실행 중인 작업은 모두 종료되니 저장하고 로그아웃해 주세요."
+        "out.\n이 노드는 {time}에 꺼집니다. 그때 실행 중인 작업은 모두 종료되니 저장하고 로그아웃해 주세요."
     ),
 }
 CUT = "interrupted before it was done: gpuadmin status says whether it is up"

@@ -47,6 +47,7 @@ def welcomes(
             nodes,
             # guard: an admin's remark is not mailed to the person
             person=user.name,
+            hosts=session.site.inventory.hosts,
         )
         for user in people
         if user.email is not None

@@ -40,7 +40,7 @@ ROWS = Table(
     Row("shell", STOPS, Thing("login shell", "account"),
         "{name}'s login shell {shell} cannot be run there", "gpuadmin provision --limit HOSTS",
         tell_admins("your login shell {shell} does not work on this node",
-                    "이 노드에서 로그인 셸 {shell}을(를) 쓸 수 없습니다"),
+                    "로그인 셸 {shell}: 이 노드에서 쓸 수 없습니다"),
         {"nologin": ("{name}'s login shell is {shell}, which lets nobody in", _SYNC)}),
 )  # fmt: skip
 _found = ROWS.find

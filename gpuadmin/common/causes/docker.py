@@ -33,7 +33,7 @@ ROWS = Table(
     Row("docker-masked", STOPS, _PLACE, "{name} masked {which} for themselves: their Docker does not start",
         "{name}: systemctl --user unmask {units}",
         type_command("systemctl --user unmask docker.service docker.socket",
-                     "you switched {which} off for yourself (masked)", "본인이 {which}을(를) 꺼 두었습니다(mask)")),
+                     "you switched {which} off for yourself (masked)", "본인이 꺼 둠(mask): {which}")),
     Row("docker-data", STOPS, _PLACE, "{name} has no directory for Docker's data", _SYNC,
         Text("add-me-to-docker-user; if that does not help, tell your admins",
              "your place for Docker's data is not right",
@@ -57,7 +57,7 @@ ROWS = Table(
         "gpuadmin diagnose --host HOSTS; gpuadmin list-gpus --limit HOSTS",
         Text("See the names of the GPUs: ls /etc/cdi /run/cdi",
              "your container {container} asked for a GPU that is not there",
-             "GPU 이름을 확인하세요: ls /etc/cdi /run/cdi", "컨테이너 {container}이(가) 없는 GPU를 요청했습니다"),
+             "GPU 이름을 확인하세요: ls /etc/cdi /run/cdi", "컨테이너 {container}: 없는 GPU를 요청했습니다"),
         before="memory-limit"),
     Row("container-killed", HINDERS, _DAEMON,
         "{name}'s container {container} was killed (SIGKILL): by memory of the node, or by docker stop",
@@ -65,7 +65,7 @@ ROWS = Table(
         Text("Watch memory while it runs: docker stats",
              "your container {container} was killed: out of memory, or docker stop",
              "실행 중에 메모리를 확인하세요: docker stats",
-             "컨테이너 {container}이(가) 강제 종료됨: 메모리 부족 또는 docker stop"),
+             "컨테이너 {container}: 강제 종료됨(메모리 부족 또는 docker stop)"),
         before="memory-limit"),
     Row("container-architecture", HINDERS, _DAEMON,
         "{name}'s container {container} is for another processor: its image is {theirs}",
@@ -88,7 +88,7 @@ ROWS = Table(
     Row("container", NOTE, _DAEMON, "{name}'s container {container} ended with {status}",
         "{name}: docker logs {container}",
         type_command("docker logs {container}", "your container {container} ended with {status}",
-                     "컨테이너 {container}이(가) 코드 {status}(으)로 끝났습니다")),
+                     "컨테이너 {container}: 끝났습니다(코드 {status})")),
 )  # fmt: skip
 
 

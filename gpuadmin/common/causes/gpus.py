@@ -28,7 +28,7 @@ ROWS = Table(
                     "GPU가 고장 났습니다. 결과를 믿지 마세요: {words}")),
     Row("gpu-lost", HINDERS, _GPUS, "{words}", _LIST,
         Text("Use another GPU, and tell your admins", "{many} of this node does not answer",
-             "다른 GPU를 쓰고 관리자에게 알려 주세요", "이 노드의 {many}이(가) 응답하지 않습니다"),
+             "다른 GPU를 쓰고 관리자에게 알려 주세요", "이 노드에서 응답하지 않음: {many}"),
         {"more": ("{many} of {number} do not answer: {words}", _LIST)}),
     Row("gpu-cdi", HINDERS, _GPUS, "{words}",
         f"gpuadmin run HOSTS -- systemctl start gpuadmin-gpu-devices.service; {_LIST}",
@@ -47,15 +47,15 @@ ROWS = Table(
     Row("gpu-worse", NOTE, _GPUS, "{words}", _LIST,
         tell_admins("a GPU is not as it should be: {words}", "GPU 상태가 정상이 아닙니다: {words}")),
     Row("gpu-held", NOTE, _GPUS, "GPUs are held: {words}", "gpuadmin status",
-        Text("nvidia-smi shows which are free", "others use GPUs of this node",
-             "비어 있는 GPU는 nvidia-smi로 확인하세요", "다른 사람이 이 노드의 GPU를 쓰고 있습니다")),
+        Text("{look} shows which are free", "others use GPUs of this node",
+             "비어 있는 GPU는 {look}로 확인하세요", "다른 사람이 이 노드의 GPU를 쓰고 있습니다")),
     Row("gpu-granted", NOTE, _GRANTS, "{name} was granted {gpus} until {until}: " + _CLOSED.format(which="another one"),
         _ASK,
         Text("Use {gpus}. If you need more: {way}",
              "GPUs are given on request here. "
              "{gpus} is yours until {until}; opening others fails: 'Operation not permitted'",
-             "{gpus}을(를) 쓰고, 더 필요하면 {way} 신청하세요",
-             "이 노드의 GPU는 신청해야 쓸 수 있습니다. {gpus}은(는) {until}까지 쓸 수 있고, "
+             "{gpus}: 이것만 쓰고, 더 필요하면 {way} 신청하세요",
+             "이 노드의 GPU는 신청해야 쓸 수 있습니다. {gpus}: {until}까지 쓸 수 있습니다. "
              "다른 GPU를 열면 'Operation not permitted' 오류가 납니다")),
 )  # fmt: skip
 _found = ROWS.find

@@ -8,7 +8,7 @@ from functools import partial
 
 from ..records.diagnosis import RegisteredPerson as Person
 from ..text import size_words
-from .cause import HINDERS, STOPS, Cause, Facts, Row, Table, Text, Thing, tell_admins, type_command
+from .cause import HINDERS, NOTE, STOPS, Cause, Facts, Row, Table, Text, Thing, tell_admins, type_command
 
 FULL = 16 << 20  # bytes: with less nobody logs in to a desktop, saves a checkpoint, or writes a lock
 SLOW = 500.0  # milliseconds for one question to a file server
@@ -32,16 +32,16 @@ ROWS = Table(
         {"gone": ("the homes are not there", _PROVISION)}),
     Row("home-missing", STOPS, _HOME, "{name} has no home: {path} is missing",
         "gpuadmin sync-users makes a new one; gpuadmin restore-home {name} brings it back from a backup",
-        tell_admins("your home {path} is missing", "홈 디렉터리 {path}이(가) 없습니다")),
+        tell_admins("your home {path} is missing", "홈 디렉터리 {path}: 없습니다")),
     Row("home-kind", STOPS, _HOME, "{name}'s home is {kind}: {path}", "gpuadmin ssh STORAGE",
-        tell_admins("your home {path} is not a directory", "홈 {path}이(가) 디렉터리가 아닙니다")),
+        tell_admins("your home {path} is not a directory", "홈 {path}: 디렉터리가 아닙니다")),
     Row("home-owner", STOPS, _HOME, "{name}'s home belongs to {owner}, not to uid {uid}",
         "gpuadmin run STORAGE -- chown {uid}:{uid} {place}",
         tell_admins("your home {path} does not belong to you", "홈 디렉터리 {path}의 소유자가 본인이 아닙니다")),
     Row("home-passwd", STOPS, _HOME, "{name}'s home is {passwd} there by passwd, and not {path}",
         "gpuadmin sync-users --limit HOSTS",
         tell_admins("this node takes {passwd} for your home, and not {path}",
-                    "이 노드는 홈 디렉터리를 {path}이(가) 아니라 {passwd}(으)로 알고 있습니다")),
+                    "이 노드가 아는 홈 디렉터리: {passwd}({path} 아님)")),
     Row("home-mode", STOPS, _HOME, "{name} may not use their own home: it has mode {mode:04o}",
         "gpuadmin run STORAGE -- chmod u+rwx {place}",
         type_command("chmod u+rwx {path}", "you took your own rights to your home away",
@@ -89,6 +89,8 @@ ROWS = Table(
     Row("home-others", HINDERS, _HOME, "{name}'s ~/{file} belongs to {owner}",
         "gpuadmin run STORAGE -- chown -h {uid}:{uid} {place}/{file}",
         tell_admins("your ~/{file} belongs to somebody else", "~/{file}의 소유자가 본인이 아닙니다")),
+    Row("home-open", NOTE, _HOME, "others can read {name}'s home: it has mode {mode:04o}", "{name}: chmod 700 {path}",
+        type_command("chmod 700 {path}", "others can read your home", "다른 사람이 홈 디렉터리를 읽을 수 있습니다")),
     # slow homes explain less than all else that hinders now
     Row("homes-slow", HINDERS, _SERVER, "the homes are slow: one question took {took} ms", _STORAGE,
         Text("Read data from the node's own disk", "the homes are slow: {took} ms for one question",
@@ -161,6 +163,8 @@ def _judge_home(facts: Facts, person: Person) -> Iterator[Cause]:
     elif found["mode"] & 0o700 != 0o700:
         yield tell("home-mode", path, mode=found["mode"])
     else:
+        if found["mode"] & 0o004:
+            yield tell("home-open", mode=found["mode"])
         for other in found.get("others") or ():
             yield tell("home-others", file=other["name"], owner=other["owner"])
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..records.diagnosis import RegisteredPerson as Person
-from .cause import HINDERS, NOTE, STOPS, Cause, Facts, Row, Table, Thing
+from .cause import HINDERS, NOTE, STOPS, Cause, Facts, Row, Table, Thing, type_command
 
 #: Lines of sshd and PAM that turn somebody away for another reason than a wrong key.
 _REFUSED = re.compile(
@@ -18,6 +18,7 @@ _SYNC, _ADD = "gpuadmin sync-users --limit HOSTS", "gpuadmin change-user {name} 
 _KEYS, _SETTINGS = Thing("keys", "keys"), Thing("sshd's settings", "keys")
 _ASK_SSHD = "gpuadmin run HOSTS -- sshd -T -C user={name},host=x,addr=127.0.0.1"
 _NO_KEY = "{name} has no key that sshd takes: {why}"
+_HOME_UNREAD = "sshd does not read the keys in {name}'s home: {why}"
 _UNREAD = (
     "sshd does not read {name}'s keys of users.yml: AuthorizedKeysFile is another for them",
     "gpuadmin provision --limit HOSTS",
@@ -31,8 +32,11 @@ ROWS = Table(
         {"keys": ("sshd takes no keys (PubkeyAuthentication no)", _ASK_SSHD),
          "groups": ("sshd lets none of {name}'s groups in ({setting})", _ASK_SSHD)}),
     Row("refused-key", HINDERS, _KEYS, "sshd does not take one of {name}'s keys: {why}", _ADD, None,
-        {"unread": _UNREAD, "home": ("sshd does not read the keys in {name}'s home: {why}", _ADD)},
+        {"unread": _UNREAD, "home": (_HOME_UNREAD, _ADD)},
         before="gpu-kernels"),
+    Row("keys-mode", HINDERS, Thing("home", "home"), _HOME_UNREAD, "{name}: chmod go-w ~ ~/.ssh {file}",
+        type_command("chmod go-w ~ ~/.ssh {file}", "others may write {path}: sshd refuses the keys in your home",
+                     "다른 사람이 쓸 수 있는 권한이라 sshd가 홈에 있는 키를 거부합니다: {path}")),
     Row("sshd", NOTE, Thing("what sshd said of them", "sshd"), "sshd refused {name} lately: {line}",
         "gpuadmin run HOSTS -- journalctl -t sshd -g {name}", None),
 )  # fmt: skip
@@ -42,7 +46,10 @@ _found = ROWS.find
 def judge(facts: Facts, person: Person | None) -> Iterator[Cause]:
     """The causes that lie in the keys of a person, or in sshd's settings."""
     found = facts.get("keys")
-    if person is None or not facts["node"] or found is None or not person.registered:
+    if person is None or not facts["node"] or not person.registered:
+        return
+    if found is None:  # a person who asks for themselves cannot read the rest
+        yield from _judge_modes(facts, person.name)
         return
     account, name = facts.get("account") or {}, person.name
     if account.get("passwd") is None:
@@ -75,6 +82,14 @@ def judge(facts: Facts, person: Person | None) -> Iterator[Cause]:
         yield _found("refused-key/home", *bad, *words, name=name, why=_name_file(unread))
     elif any(key["problem"] for one in good for key in one["keys"]):
         yield _found("refused-key", *bad, *words, name=name, why=bad[0])
+
+
+def _judge_modes(facts: Facts, name: str) -> Iterator[Cause]:
+    """The cause that others may write a file of keys in a home, or a directory above it."""
+    for file in (facts.get("home") or {}).get("keys") or ():
+        path, mode, _ = _name_file(file).partition(" has mode ") if file["problem"] else ("", "", "")
+        if mode:
+            yield _found("keys-mode", name=name, why=_name_file(file), file=file["path"], path=path)
 
 
 def _name_file(file: Facts) -> str:

@@ -43,7 +43,7 @@ ROWS = Table(
         tell_admins("this node does not find the storage host", "이 노드가 스토리지 서버를 찾지 못합니다"),
         {"late": ("names are not found: the name service does not answer", _RESOLVERS)}),
     Row("dns", HINDERS, Thing("name servers", "dns"), "the name server {server} does not answer: {problem}", _RESOLVERS,
-        tell_admins("the name server {server} does not answer", "이름 서버 {server}이(가) 응답하지 않습니다"),
+        tell_admins("the name server {server} does not answer", "이름 서버 {server}: 응답하지 않습니다"),
         before="gpu-lost"),
     Row("memory", HINDERS, _MEMORY, "memory is used up: {left} of {most} left",
         "gpuadmin run HOSTS -- ps -eo user,rss,comm --sort=-rss",

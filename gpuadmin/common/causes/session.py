@@ -20,7 +20,7 @@ ROWS = Table(
         "{name} deletes files, or gets a larger quota on the storage host: gpuadmin ssh STORAGE",
         Text("Delete what you do not need, or ask your admins for more", "the quota of your home is used up",
              "필요 없는 파일을 지우거나 관리자에게 용량을 늘려 달라고 하세요",
-             "홈 디렉터리의 할당량을 모두 썼습니다")),
+             "홈 디렉터리를 한도까지 썼습니다")),
     Row("session-pam", STOPS, _SESSION, "{name} gets no session: {words}",
         "gpuadmin run HOSTS -- journalctl --since=-5min -g PAM", None),
     Row("session-home", STOPS, _FILE, "{name} cannot write in their home: {words}",

@@ -59,6 +59,9 @@ function plot(section, data) {
     series: [{}, ...data.series.map((one, number) => ({ label: one.name, width: 1.5, spanGaps: false,
       stroke: colours[number % colours.length], dash: DASHES[number % DASHES.length], points: { show: false } }))],
   }, [data.times, ...data.series.map((one) => one.values)], place);
+  const canvas = place.querySelector("canvas");
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", [data.title, ...data.series.map((one) => one.name)].join(", "));
   new ResizeObserver(() => chart.setSize({ width: Math.max(place.clientWidth, 260), height: 200 })).observe(place);
 }
 

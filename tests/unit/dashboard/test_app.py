@@ -221,6 +221,11 @@ def test_nothing_is_inline_and_nothing_from_elsewhere(everybody: TestClient) -> 
         assert "://" not in html, path
 
 
+def test_a_browser_that_looks_for_an_icon_by_itself(everybody: TestClient) -> None:
+    answer = everybody.get("/favicon.ico")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
+
+
 def test_the_language(everybody: TestClient) -> None:
     _, html = get(everybody, "/", **{"accept-language": "ko-KR,ko;q=0.9,en;q=0.5"})
     assert '<html lang="ko">' in html
@@ -231,6 +236,8 @@ def test_the_language(everybody: TestClient) -> None:
     assert "httponly" in cookie
     assert "secure" in cookie
     assert "전체 노드" in get(everybody, "/")[1], "and it stays so"
+    assert "All nodes" in get(everybody, "/me?lang=en")[1]
+    assert "전체 노드" in get(everybody, "/me?lang=ko")[1]
     assert "All nodes" in get(everybody, "/?lang=en")[1]
     _, html = get(everybody, "/free?gpus=2&memory=40&lang=xx")
     assert "/?lang" not in html

@@ -50,6 +50,7 @@ def test_a_phone_shows_all_of_a_page(page: Browser, address: str, path: str, lan
     assert page.ask("document.documentElement.scrollWidth") <= 360, "nothing is beside the window"
     cut = "[...document.querySelectorAll('.cards td, .cards th, li, p')].filter(one => one.scrollWidth > 361).length"
     assert page.ask(cut) == 0
+    assert page.ask("document.querySelector('header').offsetHeight") < 110, "a phone shows the page, not its head"
 
 
 @pytest.mark.parametrize("language", ["en", "ko"])
@@ -111,6 +112,8 @@ def test_plots_are_drawn_and_nothing_is_refused(page: Browser, address: str, tmp
             page.wait("document.querySelector('[data-span=\"1h\"]').getAttribute('aria-pressed') === 'true'")
             page.wait(f"document.querySelectorAll('.plot canvas').length === {plots}")
     assert page.ask("document.querySelector('.plot .key').textContent").count("mean") == 2
+    labels = page.ask("[...document.querySelectorAll('canvas')].map((one) => one.getAttribute('aria-label'))")
+    assert labels == ["GPUs held, and how many of them worked, held, worked"]
     assert page.complaints == [], "no script and no style was refused, and none failed"
     page.picture(tmp_path / "page.png")
     assert (tmp_path / "page.png").stat().st_size > 20_000, "something is on it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -39,8 +40,10 @@ def lines(now: float) -> Iterator[str]:
     made = HOST | {"id": "7", "who": "kim@ctl", "reason": "<b>paper"}
     yield line("gpuadmin_queue_exception", made, 1, now)
     yield line("gpuadmin_queue_place", job | {"id": "5", "user": "jiho", "why": "priority"}, 1, now)
-    yield line("gpuadmin_queue_place", job | {"id": "6", "user": "haeun", "why": "something-new"}, 2, now)
-    yield line("gpuadmin_queue_waiting_since_timestamp_seconds", HOST | {"id": "6", "user": "haeun"}, now - 60, now)
+    yield line("gpuadmin_queue_place", job | {"id": "6_[0-5]", "user": "haeun", "why": "something-new"}, 2, now)
+    yield line(
+        "gpuadmin_queue_waiting_since_timestamp_seconds", HOST | {"id": "6_[0-5]", "user": "haeun"}, now - 60, now
+    )
     closed = HOST | {"node": "gpu01", "state": "drained", "reason": "<b>new image"}
     yield line("gpuadmin_queue_node_closed", closed, 1, now)
 
@@ -62,7 +65,7 @@ def test_ones_own_place_and_everybody(queued: Scene) -> None:
     status, html = get(client, "/queue", "haeun")
     text = plain(html)
     assert status == 200
-    assert "Yours Place 2, GPUs: 2. Slurm's own reason" in text.replace("&#39;", "'")
+    assert "Yours Place 2, GPUs: 6 × 2. Slurm's own reason" in text.replace("&#39;", "'")
     assert rows(html)["minji"].startswith("minji 2 gpu01 ")
     assert "1 jiho 2 – Others come first" in rows(html)["1"]
     assert "gpu01 : &lt;b&gt;new image" in text
@@ -75,6 +78,12 @@ def test_ones_own_place_and_everybody(queued: Scene) -> None:
     assert "따로 준 관리자: kim@ctl : &lt;b&gt;paper" in own
     assert "You have no GPU from the queue" in plain(get(client, "/queue", "siwoo")[1])
     assert 'href="/queue"' in get(client, "/")[1]
+    assert "요청 시각" in plain(get(client, "/queue", "haeun", **{"accept-language": "ko"})[1])
+    none = plain(get(client, "/free?gpus=3")[1])
+    assert re.search(
+        r"Ends next: minji, GPUs: 2, on gpu01, until \d{4}-\d\d-\d\d \d\d:\d\d\. People waiting: 2\.", none
+    )
+    assert "Ends next" not in get(client, "/free?gpus=2")[1]
 
 
 @pytest.mark.needs("promtool", "prometheus")

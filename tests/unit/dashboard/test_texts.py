@@ -68,6 +68,22 @@ def test_each_alert_is_said_in_both_languages() -> None:
 
 
 @pytest.mark.parametrize(
+    "odd",
+    [
+        r"[은을이]\([는를가]\)|\(으\)로|와\(과\)",  # a name comes first, with a colon
+        "십시오|주시기 바랍",  # one register: -세요
+        "프로세서|작업자|도움말|놓아 주|핑에|이 서버",  # CPU, 워커, 알림, 비워 주세요, 노드
+        r"(?<!Jupyter )노트북",  # alone it is a laptop
+    ],
+)
+def test_korean_is_as_its_people_write_it(odd: str) -> None:
+    root = FILES.parents[1]
+    paths = [*(root / "gpuadmin").rglob("*.py"), *root.glob("templates/*/*.ko.*"), *FILES.glob("templates/*.html")]
+    found = [path.name for path in paths if re.search(odd, path.read_text())]
+    assert found == []
+
+
+@pytest.mark.parametrize(
     ("languages", "wanted", "accepted", "chosen"),
     [
         (("en", "ko"), "", "", "en"),

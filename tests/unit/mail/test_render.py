@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from gpuadmin.applications.letters import welcome
 from gpuadmin.config.fields import Email
-from gpuadmin.config.schema import Settings
+from gpuadmin.config.inventory import Host
+from gpuadmin.config.schema import Settings, User
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
 from gpuadmin.mail.letter import Letter
@@ -23,6 +25,7 @@ DAY = date(2026, 12, 31)
 LOGIN = ["gpu1.example.org", "gpu2.example.org"]
 WELCOME: dict[str, Any] = {
     "account": "minji", "person": "김민지", "expires": DAY, "docker": True, "login": LOGIN,
+    "queue": False, "queue_nodes": [], "granted": False, "dashboard": False,
 }  # fmt: skip
 PROBLEMS = [
     "form", "group", "name", "student_id", "email", "key_missing", "key_private", "key_bad", "docker", "terms",
@@ -40,7 +43,12 @@ VALUES: dict[str, list[dict[str, Any]]] = {
         for accounts in (["minji"], ["minji", "jiho"])
         for until in (None, date(2027, 6, 30))
     ],
-    "welcome": [WELCOME, {**WELCOME, "docker": False, "expires": None}],
+    "welcome": [
+        WELCOME,
+        {**WELCOME, "docker": False, "expires": None},
+        {**WELCOME, "queue": True, "queue_nodes": ["gpu1"], "granted": True, "dashboard": True},
+        {**WELCOME, "granted": True},
+    ],
     "announcement": [
         {"texts": {"ko": {"subject": "정전", "lines": lines}, "en": {"subject": "No power", "lines": lines}},
          "until": DAY, "login": login, "hosts": hosts}
@@ -117,6 +125,30 @@ def test_what_a_newcomer_is_told(tmp_path: Path) -> None:
     text = Renderer(settings(mail={"guide": "https://example.org/guide"}), tmp_path).message(letter("welcome", WELCOME))
     for words in ("ssh -i ~/.ssh/id_ed25519 minji@gpu1.example.org", "2026-12-31", "Docker", "conda", "gpu2", "/guide"):
         assert text.get_content().count(words) >= 2, words
+
+
+@pytest.mark.parametrize(
+    ("site", "groups", "there", "lacking"),
+    [
+        ({}, {}, ["nvidia-smi  ", "gpuadmin-me check", "gpu=0 "], ["gpu get", "gpuadmin-me web", "gpu@example.org: "]),
+        ({"slurm": {}, "gpus": {"access": "granted"}}, {"nas1": ("slurm", "monitor")},
+         ["gpu get", "gpu release", "gpuadmin-me  ", "gpuadmin-me web"], ["nvidia-smi  ", "CUDA_VISIBLE", " on gpu1"]),
+        ({"slurm": {}}, {"nas1": ("slurm",), "gpu9": ("gpu", "none")}, ["gpu get", "gpu1, gpu2"], ["gpu9"]),
+        ({"gpus": {"access": "granted"}}, {}, ["gpuadmin-me  "], ["gpu get", "nvidia-smi  ", "CUDA_VISIBLE"]),
+    ],
+)  # fmt: skip
+def test_a_newcomer_is_told_what_to_type_first_on_this_site(
+    tmp_path: Path, site: dict[str, Any], groups: dict[str, tuple[str, ...]], there: list[str], lacking: list[str]
+) -> None:
+    hosts = [Host(name, ("gpu",)) for name in ("gpu1", "gpu2")]
+    hosts += [Host(name, one, {"slurm_node": "none" not in one}) for name, one in groups.items()]
+    user = User.model_validate({"name": "minji", "uid": 10001, "email": "minji@example.org", "keys": []})
+    sent = welcome(user, settings(**site), LOGIN, hosts=hosts)
+    text = Renderer(settings(**site), tmp_path).message(sent).get_content()
+    for words in there:
+        assert text.count(words) == 2, words
+    for words in (*lacking, "gpu=all"):
+        assert words not in text, words
 
 
 def test_mails_name_what_this_site_deletes_and_where_it_lets_people_in(tmp_path: Path) -> None:

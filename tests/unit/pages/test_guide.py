@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gpuadmin.config.fields import key_fingerprint
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings
 from gpuadmin.errors import ConfigError
@@ -44,10 +45,11 @@ def test_what_of_a_site_is_in_it(language: str) -> None:
     )  # fmt: skip
     assert "Host gpu2\n    HostName 10.1.0.12\n    Port 2222\n" in text
     assert "Host gpu1 gpu2\n    User NAME\n" in text
-    for part in ("NAME@gpu1.example.org", "**2026-12-31**", "14, 1", "help@example.org", "`/people`", "`/scratch`",
+    for part in ("NAME@gpu1.example.org", "**2026-12-31**", "help@example.org", "`/people`", "`/scratch`",
                  "/scratch/docker/NAME", "--shm-size", "rsync -avP", "jupyter lab", "Remote - SSH",
                  "torch.save", "nvidia/cuda:"):  # fmt: skip
         assert part in text, part
+    assert {"ko": "14일, 1일 전", "en": "14, 1 days"}[language] in text
     assert "/local" not in text
     assert "{{" not in text.replace("{{.", "")
 
@@ -65,6 +67,141 @@ def test_what_the_inventory_says_of_a_node_counts() -> None:
     text = guide("en", settings(limits={}), NODES, hosts=hosts)
     assert "systemd-run --user" in text
     assert "`gpuadmin-me` says how much you may have" in text
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+@pytest.mark.parametrize(
+    ("more", "there", "lacking"),
+    [
+        (
+            {"slurm": {}, "gpus": {"access": "granted"}},
+            ["gpu get --node gpu1    #", "gpu release    #"],
+            ["nvidia-smi    #"],
+        ),
+        ({"gpus": {"access": "granted"}}, ["gpuadmin-me    #"], ["gpu get", "gpu release", "nvidia-smi    #"]),
+        ({}, ["nvidia-smi    #", "CUDA_VISIBLE_DEVICES=0 ~/first"], ["gpu get", "gpuadmin-me    #"]),
+    ],
+)
+def test_it_begins_with_a_first_run_on_this_site(
+    language: str, more: dict[str, Any], there: list[str], lacking: list[str]
+) -> None:
+    hosts = [Host("nas1", ("slurm",), {}), Host("gpu1", ("gpu",), {"ansible_host": "gpu1.example.org"})]
+    text = guide(language, settings(**more), NODES, hosts=hosts).partition("```")[2].partition("```")[0]
+    assert len(text.strip().splitlines()) in (4, 5)
+    for words in ("NAME@gpu1.example.org", "torch.cuda.is_available()", *there):
+        assert words in text
+    assert not any(words in text for words in lacking)
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_the_queue_s_limits_are_in_it_and_its_examples_keep_them(language: str) -> None:
+    groups = [{"name": "phd", "hours": 48, "gpus": 4}, {"name": "class", "gpus": 1, "cpus": 8}]
+    text = write(language, slurm={"hours": 4, "gpus": 2, "memory": "96G", "queued": 5, "groups": groups})
+    others = {"ko": "그 외", "en": "all others"}[language]
+    for row in (
+        f"{others} | 2 | 4 | 5 | – | 96G | –",
+        "phd | 4 | 48 | 5 | – | 96G | –",
+        "class | 1 | 4 | 5 | 8 | 96G | –",
+    ):
+        assert f"| {row} |" in text
+    assert "--time=4:00:00" in text
+    assert "--array=0-4 " in text
+    for beyond in ("--time=8", "gpu get 2", "torchrun", "--hours 8"):
+        assert beyond not in text, beyond
+    assert "QOSMax…PerJobLimit" in text
+    assert "QOSMax" not in write(language)
+    short = write(language, slurm={"hours": 1, "queued": 1})
+    assert "--array" not in short
+    assert "gpu extend --hours" not in short
+    assert "| – | 24 | 20 | – | – | – |" in write(language, slurm={})
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_what_one_person_may_have_of_a_node(language: str) -> None:
+    own = [{"groups": ["phd"], "memory": "128G"}, {"names": ["minji"], "memory": "1G"}]
+    limits = {"memory": "64G", "processors": "16", "home": "500G", "people": own}
+    others = {"ko": "그 외", "en": "all others"}[language]
+    text = write(language, limits=limits)
+    assert f"| {others} | 64G | 16 | 10% | 500G | – |" in text
+    assert "| phd | 128G | 16 | 10% | 500G | – |" in text
+    assert "1G |" not in text, "of certain people"
+    hosts = [Host("gpu1", ("gpu",), {"limits_memory": "8G"})]
+    text = guide(language, settings(limits={"home": "500G"}), NODES, hosts=hosts)
+    assert "| – | – | 10% | 500G | – |" in text, "it differs"
+    assert "10%" not in write(language)
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_fingerprints_are_those_of_known_hosts(language: str, tmp_path: Path) -> None:
+    first, second, other = (public_key(name).split()[1] for name in ("first", "second", "other"))
+    shown = {"ko": "지문과 같을 때만", "en": "Say yes only if"}[language]
+    assert shown not in guide(language, settings(), NODES, site=tmp_path)
+    (tmp_path / "known_hosts").write_text(
+        f"gpu1.example.org ssh-ed25519 {first}\n[10.1.0.12]:2222 ssh-ed25519 {second}\n"
+        f"10.1.0.12 ssh-ed25519 {other}\ngpu1.example.org ssh-rsa broken\n"
+    )
+    text = guide(language, settings(), NODES, site=tmp_path)
+    assert shown in text
+    for name, key in (("gpu1", first), ("gpu2", second)):
+        assert f"| {name} | ED25519 | `{key_fingerprint(key)}` |" in text
+    assert key_fingerprint(other) not in text
+    by_name = (Node("login", "gpu1"),)
+    hosts = [Host("gpu1", ("gpu",), {"ansible_host": "gpu1.example.org"})]
+    assert key_fingerprint(first) in guide(language, settings(), by_name, site=tmp_path, hosts=hosts)
+
+
+@pytest.mark.parametrize(
+    ("backups", "words", "lacking"),
+    [
+        ({}, ("매일 백업되며 최근 14개를 보관", "every day; the newest 14"), ("자동으로 백업하지", "No timer")),
+        ({"schedule": None}, ("자동으로 백업하지", "No timer"), ("백업되며", "backups stay")),
+        ({"schedule": "Mon 03:00"}, ("Mon 03:00", "Mon 03:00"), ("매일 백업", "every day;")),
+    ],
+)
+def test_what_is_backed_up(backups: dict[str, Any], words: tuple[str, str], lacking: tuple[str, str]) -> None:
+    hosts = [Host("nas1", ("storage",), {})]
+    for language, there, not_there in zip(("ko", "en"), words, lacking, strict=True):
+        text = guide(language, settings(backups=backups), NODES, hosts=hosts)
+        assert there in text
+        assert not_there not in text
+        assert there not in write(language, backups=backups), "without a storage host nothing is known"
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_nothing_is_promised_that_a_node_may_lack(language: str) -> None:
+    """/local is wiped where it is; nobody but an admin can make a directory in it."""
+    text = write(language)
+    made = {"ko": "관리자가 본인 디렉터리를 만들어 둔 경우", "en": "where your administrators made you a directory"}[
+        language
+    ]
+    (row,) = [line for line in text.splitlines() if line.startswith("| `/local`")]
+    assert made in row
+    assert "mkdir -m 700 /var/tmp/NAME" in text
+    assert "/local/NAME" not in text
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_the_idle_rule_is_this_site_s(stop: bool) -> None:
+    mail = {"host": "localhost", "sender": "gpu@example.org"}
+    metrics = {"idle_hours": 3, "idle_notice_hours": 6, "idle_stop": stop}
+    hosts = [Host("nas1", ("monitor",), {})]
+    for language, told, ended in (
+        ("ko", "받아 두고 3시간 동안 쓰지 않은", "그 뒤 6시간"), ("en", "do not use for 3 h", "for 6 h more"),
+    ):  # fmt: skip
+        text = guide(language, settings(mail=mail, metrics=metrics), NODES, hosts=hosts)
+        assert told in text
+        assert (ended in text) == stop
+        assert told not in guide(language, settings(metrics=metrics), NODES, hosts=hosts), "without mail nobody is told"
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+@pytest.mark.parametrize(
+    "words",
+    ["Connection timed out", "VPN", "are too open", "icacls", "externally-managed-environment", "uv venv", "PowerShell",
+     "REMOTE HOST IDENTIFICATION", "**MIG**", "**CDI**"],
+)  # fmt: skip
+def test_what_people_meet_is_explained(language: str, words: str) -> None:
+    assert words in write(language)
 
 
 def test_only_where_idle_can_tell_people_the_guide_says_that_it_does() -> None:
@@ -147,7 +284,7 @@ def test_what_a_site_does_not_have_is_not_in_it(language: str) -> None:
     text = write(language, docker={"enabled": False}, reset={"scratch": []})
     for part in ("docker", "Docker", "None", "**2026", "example.org."):
         assert part not in text, part
-    assert "/tmp/NAME" in text
+    assert "mkdir -m 700 /var/tmp/NAME" in text
 
 
 def test_gpus_where_they_are_known() -> None:
@@ -227,7 +364,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("language", ["ko", "en"])
 def test_the_page_needs_nothing_else_and_its_links_lead_somewhere(language: str) -> None:
-    html = page(write(language), language)
+    html = page(write(language, slurm={}), language)
     tags = Page(html).tags
     assert {"script", "img", "link", "iframe"} & {tag for tag, _ in tags} == set()
     assert "url(" not in html

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis import collect
+from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.home import home as look_at_home
 from ansible_collections.gpuadmin.node.plugins.module_utils.diagnosis.subject import Subject
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.me import check, hints, overview, queue_place
@@ -16,6 +17,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.me.disk import disk,
 from ansible_collections.gpuadmin.node.plugins.module_utils.paths import OF_PEOPLE
 
 from gpuadmin.common.causes.cause import Cause
+from gpuadmin.common.causes.judge import judge
+from gpuadmin.common.records.diagnosis import RegisteredPerson as Person
 from gpuadmin.common.samples import Sample, of_text
 from tests.support.failing import raising
 from tests.support.fake_slurm import row, slurm
@@ -39,6 +42,10 @@ def test_the_remedy_comes_first_and_nothing_is_made_up() -> None:
         "node1: 20 things were checked, and none of them keeps you from working. "
         "Not checked: your keys, log-ins from outside, your programs."
     ]
+    held = [Cause("gpu-held", "x", "y")]
+    for queued, shows in ((None, "nvidia-smi"), ([], "gpu list")):
+        assert check.lines(held, 20, "node1", "en", queued)[1] == f"- {shows} shows which are free"
+        assert check.lines(held, 20, "node1", "ko", queued)[1] == f"- 비어 있는 GPU는 {shows}로 확인하세요"
     assert check.lines([], 20, "node1", "ko")[0].startswith("node1: 20가지를 확인했고")
     assert "?" in check.lines([Cause("homes-full", "x", "y")], 20, "node1", "en")[1]
 
@@ -47,6 +54,48 @@ def test_what_only_root_may_read_is_not_looked_at() -> None:
     asked = set(collect.parts(Subject(name="minji", own=True)))
     assert not asked & {"keys", "pam_account", "sshd", "units", "image"}
     assert {"home", "docker", "gpus", "account"} <= asked
+
+
+@pytest.mark.parametrize(
+    ("home", "ssh", "file", "said"),
+    [
+        (0o700, 0o700, 0o600, []),
+        (0o711, 0o755, 0o644, []),
+        (0o755, 0o700, 0o600, ["home-open"]),
+        (0o777, 0o700, 0o600, ["home-open", "keys-mode"]),
+        (0o770, 0o700, 0o600, ["keys-mode"]),
+        (0o700, 0o720, 0o600, ["keys-mode"]),
+        (0o700, 0o700, 0o666, ["keys-mode"]),
+        (0o777, 0o700, None, ["home-open"]),
+    ],
+)
+@pytest.mark.root
+def test_a_home_that_others_read_and_keys_that_sshd_refuses_for_a_mode(
+    tmp_path: Path, home: int, ssh: int, file: int | None, said: list[str]
+) -> None:
+    place = tmp_path / "home/minji"
+    (place / ".ssh").mkdir(parents=True)
+    if file is not None:
+        (place / ".ssh/authorized_keys").write_text("")
+        (place / ".ssh/authorized_keys").chmod(file)
+    (place / ".ssh").chmod(ssh)
+    place.chmod(home)
+    for path in (place, *place.rglob("*")):
+        os.chown(path, 20000, 20000)
+    subject = Subject(name="minji", uid=20000, own=True, node=True, homes="/home", root=str(tmp_path))
+    mount = {"source": "nas1:/homes", "type": "nfs4", "network": True, "read_only": False, "point": "/home"}
+    rest = {"mount": mount, "free": 1 << 40, "bytes": 1 << 41, "inodes": 0, "inodes_free": 0, "milliseconds": 1.0}
+    facts = {"node": True, "unknown": {}, "late": [], "homes": rest, "home": look_at_home(subject)}
+    found = judge(facts, Person("minji", 20000))
+    assert sorted(one.code for one in found) == said
+    remedies = {
+        "home-open": "- chmod 700 /home/minji",
+        "keys-mode": "* chmod go-w ~ ~/.ssh /home/minji/.ssh/authorized_keys",
+    }
+    for language in check.LANGUAGES:
+        text = check.lines(found, 20, "node1", language)
+        assert {line for line in text if line[:2] in ("- ", "* ")} == {remedies[one] for one in said}
+        assert not any("?" in line for line in text)
 
 
 def test_without_a_process_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +225,7 @@ def test_what_is_printed_of_ones_own_gpus() -> None:
     assert "  GPU 0 H100 (train): 10% busy, 20.0 GB of memory" in output
     korean = "\n".join(overview.lines(Subject(name="minji"), found, "node1", [], "ko"))
     assert "GPU 0 H100 (train): 사용률 10%, 메모리 20.0 GB" in korean
-    assert "3시간 동안 한 번도 사용되지 않았습니다" in korean
+    assert "3시간이 지났지만 한 번도 사용하지 않았습니다" in korean
     away = overview.lines(Subject(name="minji"), {**FOUND, "held": "the collector has written nothing"}, "n", [], "en")
     assert not any("collector" in line for line in away)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import re
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,26 @@ def test_jobs_that_have_more_than_a_node_has_leave_none(
     assert "gpu1: 4 × h100 (0 free)\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("job", "gpus"),
+    [
+        (row("4", "jiho", "RUNNING", nodes="gpu1"), "1 × h100"),
+        (row("4", "jiho", "RUNNING", nodes="gpu2"), "1"),  # it has two types
+        (row("4", "jiho", "RUNNING", nodes="gpu3"), "1"),  # it has one without a type
+        (row("4", "jiho", "RUNNING", nodes="gpu1,gpu3"), "1"),
+        (row("4_[0-5]", "jiho", "PENDING"), "6 × 1"),
+    ],
+)
+def test_list_says_of_which_type_and_how_many(
+    bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], job: str, gpus: str
+) -> None:
+    has = {"gpu1": "gpu:h100:4", "gpu2": "gpu:h100:4,gpu:1g.10gb:7", "gpu3": "gpu:h100:4,gpu:2"}
+    types(bin, monkeypatch, *((node, gres, "") for node, gres in has.items()))
+    jobs(bin, job)
+    assert gpu.main(["list"]) == 0
+    assert re.split(" {2,}", capsys.readouterr().out.splitlines()[1])[2] == gpus
+
+
 def test_who_stops_waiting_keeps_their_place(bin: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def sleep(seconds: float) -> None:
         raise KeyboardInterrupt
@@ -209,6 +230,9 @@ def test_list_and_why_in_both_languages(bin: Path, capsys: pytest.CaptureFixture
     assert waits == "5: 대기 순서: 1번째. GPU가 충분히 비면 바로 다음 차례입니다."
     assert "gpu2" in closed, "which may be what it waits for"
     assert "Prolog error" in closed
+    jobs(bin, row("6", ME, "PENDING", tres="cpu=64,mem=1G,node=1", reason="Resources"))
+    assert gpu.main(["why"]) == 0
+    assert "1. Next, as soon as enough processors and memory are free." in capsys.readouterr().out
     jobs(bin, row("5", ME, "RUNNING", end=1795608428, nodes="gpu1"))
     assert gpu.main(["why"]) == 0
     assert "gpu2" not in capsys.readouterr().out
@@ -225,7 +249,7 @@ def test_everybody_sees_who_made_an_exception_and_why(
     assert "\nJob 4 is an exception, made by an admin (root@ctl): paper\n" in capsys.readouterr().out
     assert gpu.main(["list", "--language", "ko"]) == 0
     out = capsys.readouterr().out
-    assert "\n작업 4은(는) 관리자(root@ctl)가 따로 준 것입니다: paper\n" in out
+    assert "\n작업 4: 관리자(root@ctl)가 따로 준 것입니다. 이유: paper\n" in out
     assert "작업 5" not in out
 
 
@@ -297,7 +321,7 @@ def test_a_refusal_names_the_limits(
     for odd in (tmp_path / "none", path / "below a file"):  # one that is not there, and one that cannot be read
         monkeypatch.setattr(policy, "PATH", str(odd))
         assert gpu.main(["get", "9", "--language", "ko"]) == 1
-        assert capsys.readouterr().err.endswith("허용량은 관리자에게 문의하십시오.\n")
+        assert capsys.readouterr().err.endswith("허용량은 관리자에게 문의하세요.\n")
 
 
 @pytest.mark.parametrize(

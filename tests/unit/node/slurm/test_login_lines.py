@@ -24,13 +24,16 @@ def waits(user: str, **more: Any) -> dict[str, Any]:
 
 
 def test_what_each_person_reads() -> None:
-    found = login_lines.texts([job("minji"), waits("jiho", gpus=2), waits("hana"), job("hana", end=None)], NOW)
+    found = login_lines.texts(
+        [job("minji"), waits("jiho", gpus=2), waits("sua", id="9_[0-5]"), waits("hana"), job("hana", end=None)], NOW
+    )
     assert found["minji.en"] == (
         "You have 1 GPU of gpu2 until 16:00.\n`gpu release` gives back what you no longer need.\n"
     )
     assert found["jiho.en"].startswith("You are waiting for 2 GPUs. Your place in the queue: 2. Others come first")
+    assert found["sua.en"].startswith("You are waiting for 6 × 1 GPU. Your place in the queue: 2.")
     assert found["hana.en"].count("\n") == 2, "two lines, whatever somebody has"
-    assert found[".nobody.en"].startswith("You have no GPU. People waiting for one: 2.\n`gpu get`")
+    assert found[".nobody.en"].startswith("You have no GPU. People waiting for one: 3.\n`gpu get`")
     assert found["minji.ko"].startswith("사용 중: gpu2의 GPU 1개(16:00까지).\n")
     assert login_lines.texts([], NOW)[".nobody.en"].startswith("You have no GPU. Nobody is waiting")
     assert login_lines.texts([job("minji", gpus=0)], NOW).keys() == login_lines.texts([], NOW).keys(), (

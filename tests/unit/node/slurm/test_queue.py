@@ -71,22 +71,34 @@ def test_a_name_is_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("reason", "code"),
+    ("reason", "gpus", "code"),
     [
-        ("Priority", "priority"), ("Resources", "resources"), ("QOSMaxGRESPerUser", "limit"),
-        ("QOSMaxJobsPerUserLimit", "limit"), ("AssocGrpGRES", "limit"), ("QOSMaxWallDurationPerJobLimit", "longest"),
-        ("PartitionTimeLimit", "longest"), ("ReqNodeNotAvail, UnavailableNodes:gpu1", "node"), ("BeginTime", "later"),
-        ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "node"),
-        ("JobHeldAdmin", "held"), ("launch failed requeued held", "held"),
-        ("None", "unread"), ("", "unread"), ("Something new", "other"),
+        ("Priority", 1, "priority"), ("Resources", 1, "resources"), ("Resources", 0, "processors"),
+        ("QOSMaxGRESPerUser", 1, "limit"), ("QOSMaxJobsPerUserLimit", 1, "limit"), ("AssocGrpGRES", 1, "limit"),
+        ("QOSMaxWallDurationPerJobLimit", 1, "longest"), ("PartitionTimeLimit", 1, "longest"),
+        ("ReqNodeNotAvail, UnavailableNodes:gpu1", 1, "node"), ("BeginTime", 1, "later"),
+        ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", 1, "node"),
+        ("JobHeldAdmin", 1, "held"), ("launch failed requeued held", 1, "held"), ("None", 1, "unread"),
+        ("", 1, "unread"), ("Something new", 1, "other"),
     ],
 )  # fmt: skip
-def test_reasons(reason: str, code: str) -> None:
-    assert queue.code(reason) == code
+def test_reasons(reason: str, gpus: int, code: str) -> None:
+    assert queue.code(reason, gpus) == code
+
+
+@pytest.mark.parametrize(
+    ("id", "tasks"),
+    [
+        ("12", ""), ("12_3", ""), ("12_[4]", ""), ("12_[0-5]", "6"), ("12_[0-5%2]", "6"), ("12_[0-10:5,20]", "4"),
+        ("12_[0-5,7,...]", "≥ 7"), ("12_[0-5,7,...%2]", "≥ 7"), ("12_[0-5,7,9-1", "≥ 7"), ("12_[x]", ""),
+    ],
+)  # fmt: skip
+def test_tasks_of_an_array_that_waits(id: str, tasks: str) -> None:
+    assert waiting.count_tasks(id) == tasks
 
 
 def test_each_reason_has_its_words_in_both_languages() -> None:
-    assert {code for _, code in queue._REASONS} | {waiting.OTHER} == set(waiting.WHY)
+    assert {code for _, code in queue._REASONS} | {waiting.OTHER, "processors"} == set(waiting.WHY)
     assert set(texts.TEXTS["en"]) == set(texts.TEXTS["ko"])
 
 

@@ -28,6 +28,8 @@ TO_ASK: Mapping[str, tuple[str, str]] = {
     "en": ("ask your admins, and say for how long and why", "`gpu get`"),
     "ko": ("관리자에게 사용 기간과 용도를 알려", "gpu get으로"),
 }
+#: What shows which GPUs are free, as `look` in a text: on a node without a queue, and on one with a queue.
+TO_LOOK = ("nvidia-smi", "gpu list")
 LANGUAGES = ("en", "ko")
 NO_GRANT = "gpu-grant"
 _ORDER = [code for code, row in CAUSES.items() if row.person is not None]
@@ -93,7 +95,7 @@ def _fill_text(one: Cause, language: str, queued: Sequence[Mapping[str, Any]] | 
     way = TO_ASK[language][queued is not None]
     text = CAUSES[one.code].person
     assert text is not None, "a cause without one is for admins"
-    remedy, why = text.fill(language, {**one.values, "way": way})
+    remedy, why = text.fill(language, {**one.values, "way": way, "look": TO_LOOK[queued is not None]})
     if queued and one.code == NO_GRANT:
         remedy = " ".join(queue_place.lines({"mine": queued}, language))
     return remedy, why

@@ -102,8 +102,8 @@ def hints(one: Mapping[str, Any], korean: bool) -> list[str]:
         hours = int(one["unused"] // 3600)
         if korean:
             return [
-                f"점유한 지 {hours}시간 동안 한 번도 사용되지 않았습니다. 다른 사람이 기다릴 수 있으니 "
-                "필요 없는 노트북이나 컨테이너는 종료해 주세요."
+                f"점유한 지 {hours}시간이 지났지만 한 번도 사용하지 않았습니다. 다른 사람이 기다릴 수 있으니 "
+                "필요 없는 Jupyter 노트북이나 컨테이너는 종료해 주세요."
             ]
         return [
             f"held for {hours} hours and not used once. Others may wait for it: please stop the notebook or container "
@@ -113,8 +113,8 @@ def hints(one: Mapping[str, Any], korean: bool) -> list[str]:
     if one["alone"] and use is not None and use < SLOW and processors is not None and processors > BUSY:
         if korean:
             return [
-                f"지금 GPU는 데이터를 기다리는 것 같습니다. 프로세서는 {processors:.0%} 사용 중인데 GPU 사용률은 "
-                f"{use:.0%}입니다. 전처리를 미리 해 두거나 데이터 로더의 작업자 수를 조정해 보세요."
+                f"지금 GPU는 데이터를 기다리는 것 같습니다. CPU는 {processors:.0%} 사용 중인데 GPU 사용률은 "
+                f"{use:.0%}입니다. 전처리를 미리 해 두거나 데이터 로더의 워커 수를 조정해 보세요."
             ]
         return [
             f"it seems to wait for your data loader now: the processors are {processors:.0%} busy, and the GPU "

@@ -9,7 +9,7 @@ from typing import Any
 from ..diagnosis.subject import Subject
 from ..slurm import queue
 from ..slurm.gpu import PROGRAM
-from ..slurm.gpu_words import clock, gpus, waiting
+from ..slurm.gpu_words import clock, describe_asked, gpus, waiting
 from ..slurm.texts import LOGIN, TEXTS
 
 
@@ -37,12 +37,11 @@ def lines(found: Mapping[str, Any], language: str) -> Iterator[str]:
     """The lines to print, one for each job: GPUs and until when; or the place in the queue, since when, and why."""
     words, login = TEXTS[language], LOGIN[language]
     for one in found["mine"]:
-        number = gpus(one["gpus"], words)
         if one["waits"]:
             since = words["since"].format(clock(one["asked"]))
-            yield f"{login['wait'].format(number, waiting(one, language))} ({since})"
+            yield f"{login['wait'].format(describe_asked(one, words), waiting(one, language))} ({since})"
         else:
-            yield login["have"].format(login["part"].format(number, one["nodes"], clock(one["end"])))
+            yield login["have"].format(login["part"].format(gpus(one["gpus"], words), one["nodes"], clock(one["end"])))
     if not found["mine"]:
         none = login["waiting"].format(found["waiting"]) if found["waiting"] else login["nobody"]
         yield f"{none} {login['ask']}"

@@ -1,6 +1,5 @@
-"""The service behind `gpu extend` and `gpu book`: it does for people what Slurm lets only operators do.
-
-The kernel says who asks, and the site's policy says how much they get.
+"""The service behind `gpu extend` and `gpu book`: it does for people what Slurm lets only operators do. The kernel says
+who asks, and the site's policy says how much they get.
 """
 
 from __future__ import annotations

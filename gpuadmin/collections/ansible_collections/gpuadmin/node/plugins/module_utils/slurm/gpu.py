@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from gpuadmin.common.waiting import count_tasks
+
 from ..errors import NodeError
 from ..lookup import name_of
 from . import booking, exceptions, gpu_book, queue
@@ -163,11 +165,12 @@ def whole(asked: Asked, kinds: Mapping[str, Mapping[str, int]]) -> tuple[str, li
 def show(asked: Asked) -> int:
     words = TEXTS[asked.language]
     there = [one for one in queue.ask_jobs() if one["gpus"]]
+    types = queue.ask(queue.TYPES)
     if there:
         rows = [words["columns"].split("|")]
         for one in there:
             when = words["waits"].format(one["place"]) if one["waits"] else clock(one["end"])
-            rows.append([one["id"], one["user"], str(one["gpus"]), one["nodes"] or "–", when])
+            rows.append([one["id"], one["user"], _describe_gpus(one, types), one["nodes"] or "–", when])
         widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
         for row in rows:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
@@ -178,7 +181,7 @@ def show(asked: Asked) -> int:
     for line in gpu_book.lines(booking.reservations(), asked.language):
         print(line)
     closed = {one["name"]: one["reason"] for one in queue.nodes(queue.ask(queue.NODES)) if one["reason"]}
-    nodes = _counted(queue.ask(queue.TYPES), closed, words)
+    nodes = _counted(types, closed, words)
     if whole := [f"{node}: {', '.join(gpus)}" for node, (gpus, _) in nodes.items() if gpus]:
         print(words["kinds"].format("; ".join(whole)))
     for node, (_, devices) in nodes.items():
@@ -187,6 +190,18 @@ def show(asked: Asked) -> int:
     for node, reason in closed.items():
         print(words["closed"].format(node, reason))
     return 0
+
+
+def _describe_gpus(one: Mapping[str, Any], types: str) -> str:
+    """The GPUs of a job: `2 × h100` where its nodes have one type; `6 × 1` of an array that waits. ``types``: what
+    queue.TYPES prints."""
+    if one["waits"]:
+        return " × ".join(filter(None, (count_tasks(one["id"]), str(one["gpus"]))))
+    kinds, counts = queue.kinds(types), queue.counts(types)
+    nodes = one["nodes"].split(",")
+    found = {kind for node in nodes for kind in kinds.get(node, {})}
+    known = len(found) == 1 and all(sum(kinds.get(node, {}).values()) == counts.get(node) for node in nodes)
+    return f"{one['gpus']} × {found.pop()}" if known else str(one["gpus"])
 
 
 def _counted(types: str, closed: Collection[str], words: Mapping[str, str]) -> dict[str, tuple[list[str], list[str]]]:

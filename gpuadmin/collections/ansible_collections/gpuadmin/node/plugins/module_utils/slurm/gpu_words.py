@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuadmin.common.text import language
-from gpuadmin.common.waiting import why
+from gpuadmin.common.waiting import count_tasks, why
 
 from . import queue
 from .texts import LANGUAGES, TEXTS
@@ -134,7 +134,7 @@ def moment(text: str, now: float) -> int | None:
 
 
 def waiting(one: Mapping[str, Any], language: str) -> str:
-    reason = why(queue.code(one["reason"]), one["reason"], language)
+    reason = why(queue.code(one["reason"], one["gpus"]), one["reason"], language)
     return TEXTS[language]["place"].format(one["place"], reason)
 
 
@@ -150,6 +150,12 @@ def had(one: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
 
 def gpus(number: int, words: Mapping[str, str]) -> str:
     return numbered(number, words["gpus"])
+
+
+def describe_asked(one: Mapping[str, Any], words: Mapping[str, str]) -> str:
+    """The GPUs that a waiting job asks for: `2 GPUs`; `6 × 1 GPU` of an array."""
+    tasks = count_tasks(one["id"])
+    return f"{tasks} × {gpus(one['gpus'], words)}" if tasks else gpus(one["gpus"], words)
 
 
 def numbered(number: int, said: str) -> str:

@@ -12,7 +12,7 @@ from ..errors import NodeError
 from ..fields import valid_name
 from ..files import read_bytes, write_atomic
 from . import queue
-from .gpu_words import gpus, waiting
+from .gpu_words import describe_asked, gpus, waiting
 from .texts import LANGUAGES, LOGIN
 
 DIRECTORY = "/run/gpuadmin-queue"
@@ -56,7 +56,7 @@ def _own(mine: Sequence[Mapping[str, Any]], now: float, language: str, away: boo
         ]
         lines.append(words["have"].format("; ".join(parts)))
     if waits:
-        lines.append(words["wait"].format(gpus(waits[0]["gpus"], words), waiting(waits[0], language)))
+        lines.append(words["wait"].format(describe_asked(waits[0], words), waiting(waits[0], language)))
     if lines:
         lines.append(words["away"] if away else words["why"] if waits else words["more"])
     return lines[:2]

@@ -58,9 +58,10 @@ _REASONS = (
 )
 
 
-def code(reason: str) -> str:
-    """Which of waiting.WHY a reason of Slurm's is."""
-    return next((name for pattern, name in _REASONS if re.fullmatch(pattern, reason)), waiting.OTHER)
+def code(reason: str, gpus: int = 1) -> str:
+    """Which of waiting.WHY a reason of Slurm's is, of a job with so many GPUs."""
+    found = next((name for pattern, name in _REASONS if re.fullmatch(pattern, reason)), waiting.OTHER)
+    return "processors" if found == "resources" and not gpus else found
 
 
 def ask_jobs() -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ def report(*, version: bool = True) -> dict[str, Any]:
     noted = exceptions.said([one["id"] for one in jobs if one["qos"] == EXCEPTION])
     for one in jobs:
         one["exception"] = noted.get(one["id"])
-        one["why"] = why(queue.code(one["reason"]), one["reason"], "en") if one["waits"] else ""
+        one["why"] = why(queue.code(one["reason"], one["gpus"]), one["reason"], "en") if one["waits"] else ""
     release = queue.version("slurmctld") if version else None
     return {"queue": {"jobs": jobs, "nodes": nodes, "reservations": booking.reservations(), "version": release}}
 
