@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from ..common.samples import Sample
 from . import plots, queries, views
 from .announced import announced
 from .files import DashboardError
@@ -137,16 +138,20 @@ class Dashboard:
         return self._page(request, "node.html", found, viewer, {"node": views.node_page(node, found)})
 
     async def _people(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
-        days = _DAYS[0]
-        spent = None
-        with contextlib.suppress(DashboardError, asyncio.TimeoutError):
-            spent = await asyncio.wait_for(self._asked.now(queries.hours_of_all(days), _WEEK, slow=True), _PATIENCE)
+        spent = await self._ask_week()
         if spent is None:
             found = replace(found, missing=(*found.missing, "hours"))
-        return self._page(request, "people.html", found, viewer, views.people_page(found, viewer, days, spent))
+        page = views.people_page(found, viewer, _DAYS[0], spent, self._settings.admins)
+        return self._page(request, "people.html", found, viewer, page)
+
+    async def _ask_week(self) -> list[Sample] | None:
+        """Everybody's hours of the last days; None where Prometheus does not say them soon."""
+        with contextlib.suppress(DashboardError, asyncio.TimeoutError):
+            return await asyncio.wait_for(self._asked.now(queries.hours_of_all(_DAYS[0]), _WEEK, slow=True), _PATIENCE)
+        return None
 
     async def _person(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
-        name = self._require_known(request.path_params["name"], viewer, found)
+        name = await self._require_known(request.path_params["name"], viewer, found)
         async with self._turns.of(viewer.name):
             spent = dict(zip(_DAYS, await asyncio.gather(*(self._spent(name, days) for days in _DAYS))))
         page = views.person_page(name, found, viewer, spent)
@@ -180,9 +185,10 @@ class Dashboard:
             wanted[field] = int(text)
         return self._page(request, "free.html", found, viewer, views.free_page(found, **wanted))
 
-    def _require_known(self, name: str, viewer: Viewer, found: Snapshot) -> str:
+    async def _require_known(self, name: str, viewer: Viewer, found: Snapshot) -> str:
         """The name of a person who has a page."""
-        if name not in views.known_people(found, viewer):
+        known = views.known_people(found, viewer)
+        if name not in known and name not in views.known_people(found, viewer, await self._ask_week()):
             raise HTTPException(404)
         return name
 
@@ -190,7 +196,7 @@ class Dashboard:
         return await self._plots(request, viewer, queries.of_cluster, plots.use_plot)
 
     async def _person_data(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
-        name = self._require_known(request.path_params["name"], viewer, found)
+        name = await self._require_known(request.path_params["name"], viewer, found)
         return await self._plots(request, viewer, lambda step: queries.of_person(name, step), plots.use_plot)
 
     async def _node_data(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:

@@ -31,6 +31,7 @@ class Viewer:
 class Settings:
     """What the role writes; of people nothing, who come and go without a provision of this host. `announcements`: the
     file of this host that has them; `status_file`: where the page without a login is written every minute, if anywhere.
+    `admins`: accounts with power over the hosts, which are no person's.
     """
 
     cluster: str
@@ -39,6 +40,7 @@ class Settings:
     announcements: str = ""
     idle_hours: int = 2
     idle_exempt: tuple[str, ...] = ()
+    admins: tuple[str, ...] = ()
     status_file: str = ""
 
 

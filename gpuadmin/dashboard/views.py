@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..common.cluster import Device, Holder, Node, totals
@@ -119,19 +119,21 @@ def node_page(node: Node, look: Snapshot) -> dict[str, Any]:
     }
 
 
-def known_people(look: Snapshot, viewer: Viewer) -> set[str]:
-    """Who has a page: everybody with measurements, and the person who looks, even without any. An admin who looks need
-    not be one of the people.
+def known_people(look: Snapshot, viewer: Viewer, spent: Sequence[Sample] | None = None) -> set[str]:
+    """Who has a page: everybody with measurements or GPU-hours (`spent`: the answer to queries.hours_of_all), and the
+    person who looks, even without any. An admin who looks need not be one of the people.
     """
-    return (look.users() | (set() if viewer.admin else {viewer.name})) - {
+    return (look.users() | set(_sum_hours(spent or (), look)) | (set() if viewer.admin else {viewer.name})) - {
         UNKNOWN,  # guard: whom nobody knows has no page
         "",
     }
 
 
-def people_page(look: Snapshot, viewer: Viewer, days: int, spent: Sequence[Sample] | None) -> dict[str, Any]:
+def people_page(
+    look: Snapshot, viewer: Viewer, days: int, spent: Sequence[Sample] | None, admins: Collection[str] = ()
+) -> dict[str, Any]:
     """Everybody, most devices first, and their GPU-hours of so many days; `spent`: the answer to queries.hours_of_all,
-    None if there was none.
+    None if there was none. `admins`: accounts that are no person's; one that has used a GPU is shown all the same.
     """
     held: Counter[str] = Counter()
     idle = Counter(row.user for row in look.idle)
@@ -139,12 +141,14 @@ def people_page(look: Snapshot, viewer: Viewer, days: int, spent: Sequence[Sampl
         for device in node.devices:
             held.update({one.user for one in device.holders or ()})
     hours = {} if spent is None else _sum_hours(spent, look)
-    rows = []
-    for user in known_people(look, viewer):
+    rows: list[dict[str, Any]] = []
+    for user in known_people(look, viewer, spent):
+        if user in admins and not held[user] and user not in hours:
+            continue
         # somebody who holds something but has no number has not held nothing
         usual = (None, None) if spent is None or held[user] else (0.0, 0.0)
         rows.append({"name": user, "count": held[user], "idle": idle[user], "hours": hours.get(user, usual)})
-    return {"days": days, "people": sorted(rows, key=lambda row: (-held[str(row["name"])], str(row["name"])))}
+    return {"days": days, "people": sorted(rows, key=lambda row: (-row["count"], -(row["hours"][0] or 0), row["name"]))}
 
 
 def _sum_hours(spent: Sequence[Sample], look: Snapshot) -> dict[str, tuple[float | None, float | None]]:

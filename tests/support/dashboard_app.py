@@ -57,7 +57,7 @@ def settings(directory: Path, now: float, **more: Any) -> Settings:
     path.write_text(json.dumps(entries))
     document = {
         "cluster": "Department GPUs", "nodes": list(NODES_OF_SITE), "announcements": str(path),
-        "cookie_name": "of the access",
+        "cookie_name": "of the access", "admins": ["root", "gpuadmin"],
     }  # fmt: skip
     return replace(parse_viewer_settings(document), **more)
 

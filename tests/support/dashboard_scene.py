@@ -113,7 +113,12 @@ def now(when: float) -> Iterator[str]:
     yield line("gpuadmin_gpu_throttled", thrown, 1, when)
     alert = {"alertstate": "firing", "alertname": "GpuHot", "severity": "warning", "uuid": "GPU-gpu03-3"}
     yield line("ALERTS", {"instance": "gpu03", "kind": "gpu"} | alert, 1, when)
-    for user, node, memory in (("minji", "gpu01", 40), ("jiho", "gpu01", 12), ("seoyeon", "gpu02", 90)):
+    for user, node, memory in (
+        ("minji", "gpu01", 40),
+        ("jiho", "gpu01", 12),
+        ("seoyeon", "gpu02", 90),
+        ("gpuadmin", "gpu01", 2),
+    ):
         person = {"instance": node, "kind": "gpu", "job": "node", "user": user}
         yield line("gpuadmin_user_memory_bytes", person, memory * GIB, when)
         yield line("gpuadmin_user_tasks", person, 120, when)
@@ -159,6 +164,10 @@ def before(when: float, hours: float = 25, step: int = 30) -> Iterator[str]:
                 yield line(f"gpuadmin_gpu_{kind}_seconds_total", mine, (seconds - ago) * rate, moment)
             if ago < 1800 and node != "gpu01":
                 yield line("gpuadmin_gpu_utilization_ratio", {k: mine[k] for k in mine if k != "user"}, use, moment)
+        if 2 * 3600 < ago <= 4 * 3600:  # who had a GPU, and is logged in nowhere now
+            mine = {"instance": "gpu03", "kind": "gpu", "job": "node", "uuid": "GPU-gpu03-1", "user": "yuna"}
+            for kind in ("held", "measured", "active"):
+                yield line(f"gpuadmin_gpu_{kind}_seconds_total", mine, 4 * 3600 - ago, moment)
         for user, node, cores in (("minji", "gpu01", 6), ("jiho", "gpu01", 0.1), ("seoyeon", "gpu02", 14)):
             if ago < 1800:
                 person = {"instance": node, "kind": "gpu", "job": "node", "user": user}

@@ -62,6 +62,7 @@ def _settings(site: Site, hosts: list[str]) -> dict[str, Any]:
         "languages": list(LANGUAGES if site.settings.mail is None else site.settings.mail.languages),
         "idle_hours": metrics.idle_hours,
         "idle_exempt": list(metrics.idle_exempt),
+        "admins": ["root", site.settings.admin.user, *(one.name for one in site.settings.admins or ())],
         "port": given.port,
         "listen": given.listen,
         "sign_in": {

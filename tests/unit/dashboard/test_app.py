@@ -83,6 +83,9 @@ def test_everybodys_week(everybody: TestClient) -> None:
     assert re.fullmatch(r"mallory 1 0 1\.1 h –", found["mallory"]), "whether it was used is not known"
     assert found["doyun"] == "doyun 2 0 – –", "who holds something has not held nothing"
     assert found["haeun"] == "haeun 0 0 0.0 h 0.0 h"
+    assert re.fullmatch(r"yuna 0 0 (1\.9|2\.0) h (1\.9|2\.0) h", found["yuna"]), "who is logged in nowhere now"
+    assert get(everybody, "/people/yuna")[0] == get(everybody, "/data/people/yuna")[0] == 200
+    assert list(found)[1:] == ["minji", "doyun", "jiho", "seoyeon", "mallory", "yuna", "haeun"], "and the admin is nobody"
     assert "(unknown)" not in found
     theirs = plain(get(everybody, "/people/mallory", "haeun")[1])
     assert "the last 7 days 1.1 h – – –" in theirs, "the same on their page"

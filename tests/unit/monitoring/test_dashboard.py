@@ -66,7 +66,7 @@ def test_what_pages_and_nodes_are_told(tmp_path: Path) -> None:
     wanted = {"names": ["gpu.lab.example"], "port": 8443}
     given = dashboard_variables(site(tmp_path, wanted), SITE_SECRET)
     told = given["settings"]
-    assert told["nodes"] == ["gpu1", "gpu2"]
+    assert (told["nodes"], told["admins"]) == (["gpu1", "gpu2"], ["root", "gpuadmin"])
     assert (told["sign_in"]["hosts"], told["listen"]) == (["gpu.lab.example", "10.0.0.5", "nas1"], "all")
     assert given["ways"]["gpu1"] == {
         "node": "gpu1", "address": "https://gpu.lab.example:8443", "direct": True,
