@@ -4,61 +4,126 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import asdict
+import time
+from dataclasses import asdict, dataclass
+from datetime import date, datetime, timedelta
+from datetime import time as clock
 
 from gpuadmin.actions.shared.now import plain_table
 from gpuadmin.actions.shared.pages import write_marked
 from gpuadmin.actions.shared.prometheus import Prometheus
 from gpuadmin.actions.shared.queue import controller
 from gpuadmin.actions.shared.usage_page import MARK, usage_page
-from gpuadmin.common.queries import allocated_seconds, gpu_seconds, granted_seconds, mig_devices, seconds_by_holder
+from gpuadmin.common.queries import (
+    allocated_seconds,
+    first_measured,
+    gpu_seconds,
+    granted_seconds,
+    mig_devices,
+    seconds_by_holder,
+)
 from gpuadmin.common.usage import Measured, Usage, bought, total, usage
 from gpuadmin.config.groups import GROUPS
+from gpuadmin.config.schema import Term
 from gpuadmin.console import echo
 from gpuadmin.display import make_console
+from gpuadmin.errors import ConfigError
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish
 from gpuadmin.reading import expanded
 from gpuadmin.session import Session, opened
 from gpuadmin.text import one_line
 
+_LATE = 2 * 3600.0  # seconds: measurements that begin so much later than what was asked for are said
 _TITLES = ("GPU-hours held", "used", "idle", "efficiency", "of all available")
 
 
-def show_usage(options: Options, *, days: int, kind: str, as_csv: bool, page: str | None = None) -> int:
-    """Ask Prometheus for the last days, and add up. `page`: a file to write the same to, with charts. Returns the exit
+@dataclass(frozen=True)
+class Asked:
+    """Of which days somebody asks: the last `days`, those from `first` to `last` (None: today), or the term's."""
+
+    days: int
+    first: date | None = None
+    last: date | None = None
+    term: bool = False
+
+
+@dataclass(frozen=True)
+class Span:
+    """So many days up to `end` (seconds since 1970; None: now), in words."""
+
+    words: str
+    days: int
+    end: float | None = None
+
+    def describe(self, measured: float | None, now: float) -> str:
+        """Given since when GPUs were measured, return the span in words; a part that was not measured is named."""
+        begin = (self.end or now) - self.days * 86400
+        late = measured is not None and measured - begin > _LATE
+        return f"{self.words}, measured since {datetime.fromtimestamp(measured):%Y-%m-%d %H:%M}" if late else self.words
+
+
+def choose_span(asked: Asked, term: Term | None, today: date) -> Span:
+    """Given what somebody asks for and the site's term, return the days. Raises ConfigError.
+
+    >>> choose_span(Asked(30), None, date(2026, 11, 29)).words
+    'The last 30 days'
+    """
+    first, last, name = asked.first, min(asked.last or today, today), ""
+    if asked.term:
+        if term is None or term.begin is None:
+            raise ConfigError(
+                "gpuadmin.yml: term.begin is missing", hint="write the day on which the term began, or give --from DAY"
+            )
+        first, last, name = term.begin, min(term.deadline, today), f"The term {term.name}: "
+    if first is None:
+        return Span("The last day" if asked.days == 1 else f"The last {asked.days} days", asked.days)
+    if first > last:
+        raise ConfigError(f"{first} is yet to come", hint="nothing was measured of it: give an earlier day")
+    end = datetime.combine(last + timedelta(days=1), clock()).timestamp()
+    return Span(f"{name}{first} to {last}", (last - first).days + 1, end)
+
+
+def show_usage(options: Options, *, asked: Asked, kind: str, as_csv: bool, page: str | None = None) -> int:
+    """Ask Prometheus for these days, and add up. `page`: a file to write the same to, with charts. Returns the exit
     code.
     """
     with opened("usage", options, changes=False) as session:
         groups, accounts = _groups(session), _accounts(session)
         if kind == "account":
             controller(session)  # raises ConfigError where there is no queue
+        span = choose_span(asked, session.site.settings.term, date.today())
+        days, end = span.days, span.end
         with Prometheus(session.site) as prometheus:
             found = Measured(
-                held=prometheus.ask(seconds_by_holder("held", days)),
-                measured=prometheus.ask(seconds_by_holder("measured", days)),
-                active=prometheus.ask(seconds_by_holder("active", days)),
-                available=prometheus.ask(gpu_seconds(days)),
-                mig=prometheus.ask(mig_devices(days)),
-                granted=prometheus.ask(granted_seconds(days)),
-                allocated=prometheus.ask(allocated_seconds(days)) if session.site.settings.slurm is not None else (),
+                held=prometheus.ask(seconds_by_holder("held", days), end),
+                measured=prometheus.ask(seconds_by_holder("measured", days), end),
+                active=prometheus.ask(seconds_by_holder("active", days), end),
+                available=prometheus.ask(gpu_seconds(days), end),
+                mig=prometheus.ask(mig_devices(days), end),
+                granted=prometheus.ask(granted_seconds(days), end),
+                allocated=() if session.site.settings.slurm is None else prometheus.ask(allocated_seconds(days), end),
             )
+            since = min((one.value for one in prometheus.ask(first_measured(days), end)), default=None)
+        period = span.describe(since, time.time())
         rows, everything = usage(found, kind, groups, accounts), total(found, groups)
         whole = bought(found, groups, days)
         if page is not None:
             path = expanded(page)
-            write_marked({path: usage_page(session.site.settings.name, kind, rows, everything, whole, days)}, MARK,
+            write_marked({path: usage_page(session.site.settings.name, kind, rows, everything, whole, period)}, MARK,
                          option="--html")  # fmt: skip
             echo(f"written: {path}", err=True)
+        if not options.json:
+            echo(f"{period}.", err=as_csv)
         if as_csv:
             echo(_csv(kind, rows), end=False)
         elif not options.json:
-            _show(kind, rows, everything, days)
+            _show(kind, rows, everything)
             if rows and (words := whole.words()) is not None:
                 echo(words)
         result = {
-            "days": days, "by": kind, "rows": [_document(row) for row in rows], "total": _document(everything),
-            "bought": asdict(whole),
+            "days": days, "period": period, "by": kind, "rows": [_document(row) for row in rows],
+            "total": _document(everything), "bought": asdict(whole),
         }  # fmt: skip
         return finish(session, 0, result)
 
@@ -82,11 +147,11 @@ def _document(row: Usage) -> dict[str, object]:
     return {**asdict(row), "efficiency": row.efficiency, "idle": row.idle, "share": row.share}
 
 
-def _show(kind: str, rows: list[Usage], everything: Usage, days: int) -> None:
+def _show(kind: str, rows: list[Usage], everything: Usage) -> None:
     console = make_console(json=False)
     if not rows:
         words = "no node is in a group of the site's own" if kind == "group" else "nothing was measured"
-        console.print(f"Nothing to show for the last {days} days: {words}.")
+        console.print(f"Nothing to show: {words}.")
         return
     # where GPUs are open to everybody, nothing is granted; without a queue, nothing is allocated
     shown = {"GPU-hours allocated": "allocated", "GPU-hours granted": "granted"}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import click
 
 from gpuadmin.cli._complete import hosts, pattern, people
-from gpuadmin.cli._options import WholeNumber, mail_options, require_no_passwords, run_options
+from gpuadmin.cli._options import WholeNumber, as_day, mail_options, require_no_passwords, run_options
 from gpuadmin.options import MailOptions, Options
 
 
@@ -66,9 +68,10 @@ def top(
 
 @click.command("usage")
 @run_options(changes=False, playbook=False)
-@click.option(
-    "--since", "days", type=WholeNumber(1, 3650), default=30, show_default=True, metavar="DAYS", help="The last days."
-)
+@click.option("--since", "days", type=WholeNumber(1, 3650), metavar="DAYS", help="The last days.  [default: 30]")
+@click.option("--from", "first", metavar="DAY", callback=as_day, help="From this day on instead (YYYY-MM-DD).")
+@click.option("--to", "last", metavar="DAY", callback=as_day, help="With --from: the last day.  [default: today]")
+@click.option("--term", is_flag=True, help="The term instead, from term.begin to today.")
 @click.option(
     "--by", "kind", type=click.Choice(["user", "account", "node", "group"]), default="user", show_default=True,
     help="A row for each person, account in the queue (slurm.groups), node, or group of nodes of the site's own "
@@ -76,7 +79,16 @@ def top(
 )  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for a spreadsheet.")
 @click.option("--html", "page", metavar="FILE", help="Write it as a page with charts, which needs nothing else.")
-def usage(options: Options, days: int, kind: str, as_csv: bool, page: str | None) -> int:
+def usage(
+    options: Options,
+    days: int | None,
+    first: date | None,
+    last: date | None,
+    term: bool,
+    kind: str,
+    as_csv: bool,
+    page: str | None,
+) -> int:
     """Show how many GPU-hours were held and used: of what was bought, how much was taken, and how much of that
     computed.
 
@@ -84,11 +96,15 @@ def usage(options: Options, days: int, kind: str, as_csv: bool, page: str | None
     GPU that somebody's process has open; used is one on which something ran. Efficiency is used of held,
     where it is known.
     """
-    from gpuadmin.actions.usage import show_usage
+    from gpuadmin.actions.usage import Asked, show_usage
 
     if as_csv and options.json:
         raise click.UsageError("--csv and --json: one of them")
-    return show_usage(options, days=days, kind=kind, as_csv=as_csv, page=page)
+    if sum((days is not None, first is not None, term)) > 1:
+        raise click.UsageError("--since, --from and --term: one of them")
+    if last is not None and (first is None or last < first):
+        raise click.UsageError("--to goes with --from, and is no earlier day")
+    return show_usage(options, asked=Asked(days or 30, first, last, term), kind=kind, as_csv=as_csv, page=page)
 
 
 @click.command("idle")

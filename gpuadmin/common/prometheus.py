@@ -32,9 +32,10 @@ class Client:
     timeout: float
     largest: int
 
-    def ask(self, query: str) -> list[Sample]:
-        """What holds now."""
-        return of_answer(self._answer("query", {"query": query}))
+    def ask(self, query: str, at: float | None = None) -> list[Sample]:
+        """What holds now, or held at a moment (seconds since 1970)."""
+        moment = {} if at is None else {"time": f"{at:.0f}"}
+        return of_answer(self._answer("query", {"query": query, **moment}))
 
     def over_time(self, query: str, begin: float, end: float, step: int) -> list[Series]:
         """What held from one moment to another (seconds since 1970), every `step` seconds."""

@@ -49,6 +49,11 @@ def gpu_seconds(days: int) -> str:
     return f"sum by (instance) (sum_over_time(gpuadmin_gpus_on_bus[{int(days)}d:5m]) * 300)"
 
 
+def first_measured(days: int) -> str:
+    """When GPUs were first measured in the last days, in seconds since 1970; an hour late at most."""
+    return f"min(min_over_time(timestamp(gpuadmin_gpus_on_bus)[{int(days)}d:1h]))"
+
+
 def mig_devices(days: int) -> str:
     """Which MIG devices there were in the last days, and of which GPU each is."""
     return f"max by (instance, uuid, gpu) (last_over_time(gpuadmin_mig_info[{int(days)}d]))"

@@ -43,10 +43,12 @@ class Prometheus:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._close(patience=0)
 
-    def ask(self, query: str) -> list[Sample]:
-        """Given a query of common/queries.py, return what holds now. Raises UnreachableError, HostFailedError."""
+    def ask(self, query: str, at: float | None = None) -> list[Sample]:
+        """Given a query of common/queries.py, return what holds now, or held at a moment (seconds since 1970). Raises
+        UnreachableError, HostFailedError.
+        """
         try:
-            return Client(self._connected(), _QUERY, _LARGEST).ask(query)
+            return Client(self._connected(), _QUERY, _LARGEST).ask(query, at)
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from None
         except ValueError as error:

@@ -24,10 +24,10 @@ def usage_page(
     rows: Sequence[Usage],
     everything: Usage,
     whole: Bought,
-    days: int,
+    period: str,
     now: datetime | None = None,
 ) -> str:
-    """Given what `gpuadmin usage` shows, return it as HTML. Hours."""
+    """Given what `gpuadmin usage` shows, and of which days, return it as HTML. Hours."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(content_path("templates", "report")), undefined=jinja2.StrictUndefined,
         autoescape=True, finalize=_seen,
@@ -37,7 +37,7 @@ def usage_page(
     environment.filters["ratio"] = lambda value: "—" if value is None else f"{value:.0%}"
     longest = max((row.held for row in rows), default=0.0)
     text = environment.get_template("usage.html.j2").render(
-        cluster=cluster, kind=kind, days=days, rows=rows, everything=everything, words=whole.words(),
+        cluster=cluster, kind=kind, period=period, rows=rows, everything=everything, words=whole.words(),
         queued=everything.allocated > 0 and kind in ("user", "account"),
         when=(now or datetime.now().astimezone()).strftime("%Y-%m-%d %H:%M"), wide=_WIDE, left_out=len(rows[_MOST:]),
         whole=_parts(whole.used, whole.held - whole.used - whole.unknown, whole.unknown, whole.available),

@@ -23,6 +23,7 @@ class Term(Model):
 
     name: Annotated[Text, Field(description="Its name, such as 2026-2.")]
     deadline: Annotated[Date, Field(description="The day it ends.")]
+    begin: Annotated[Date | None, Field(description="The day it begins, for `gpuadmin usage --term`.")] = None
     reminders: Annotated[
         list[Annotated[int, Field(ge=0, le=365)]],
         Field(description="How many days before the deadline people are mailed (`gpuadmin notify`)."),
@@ -34,6 +35,8 @@ class Term(Model):
 
     @model_validator(mode="after")
     def _follows(self) -> Term:
+        if self.begin is not None and self.begin > self.deadline:
+            raise ValueError(f"begin {self.begin} is after the deadline {self.deadline}")
         if self.next is not None and self.next.deadline <= self.deadline:
             raise ValueError(f"next.deadline {self.next.deadline} is not after this term's {self.deadline}")
         if self.next is not None and self.next.name == self.name:

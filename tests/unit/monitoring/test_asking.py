@@ -6,8 +6,11 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from datetime import date, datetime
+from datetime import time as clock
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -204,12 +207,52 @@ def test_usage(server: Path) -> None:
     assert {row["name"] for row in by_node} == {"gpu1", "gpu2"}
     assert found["bought"]["held"] == pytest.approx(6, abs=0.2)
     assert found["bought"]["used"] == pytest.approx(1, abs=0.1)
-    last = run(server, "usage", "--since", "1").splitlines()[-1]
+    first, *_, last = run(server, "usage", "--since", "1").splitlines()
+    assert re.fullmatch(r"The last day, measured since 20\d\d-\d\d-\d\d \d\d:\d\d\.", first), first
     assert re.fullmatch(r"Of 1[12] GPU-hours available, (49|5\d)% were held and [89]% used\.", last), last
     assert "no node is in a group" in run(server, "usage", "--by", "group")
     first, *rows = run(server, "usage", "--since", "1", "--csv").splitlines()
     assert first == "user,held_hours,measured_hours,active_hours,available_hours"
     assert sorted(row.split(",")[0] for row in rows) == ["junho", "minji"]
+
+
+@pytest.mark.parametrize(
+    ("words", "period", "held"),
+    [
+        (("--from", "{today}"), "{today} to {today}", 6),
+        (("--from", "2026-01-05", "--to", "2026-01-06"), "2026-01-05 to 2026-01-06", 0),
+        (("--from", "2026-01-05", "--to", "2999-01-01"), "2026-01-05 to {today}, measured since ", 6),
+        (("--term",), "The term 2026-2: 2026-01-01 to {today}, measured since ", 6),
+    ],
+)
+def test_usage_of_some_days(server: Path, words: tuple[str, ...], period: str, held: float) -> None:
+    """Of days, and of the term; all that was measured is of the last three hours."""
+    settings, today = server / "gpuadmin.yml", str(date.today())
+    before = settings.read_text()
+    settings.write_text(f"{before}term: {{name: 2026-2, begin: 2026-01-01, deadline: 2999-12-31}}\n")
+    found = json.loads(run(server, "usage", "--json", *(one.format(today=today) for one in words)))["result"]
+    settings.write_text(before)
+    assert found["period"].startswith(period.format(today=today))
+    midnight = datetime.combine(date.today(), clock()).timestamp()
+    most = min(held, 2 * (time.time() - midnight) / 3600) if "--to" not in words and "--from" in words else held
+    assert found["bought"]["held"] == pytest.approx(most, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--term",), "term.begin is missing"),
+        (("--from", "2999-01-01"), "2999-01-01 is yet to come"),
+        (("--to", "2026-01-01"), "--to goes with --from"),
+        (("--from", "2026-02-01", "--to", "2026-01-01"), "no earlier day"),
+        (("--since", "3", "--term"), "one of them"),
+        (("--from", "yesterday"), "write YYYY-MM-DD"),
+    ],
+)
+def test_days_that_are_none(server: Path, words: tuple[str, ...], says: str) -> None:
+    done = CliRunner().invoke(gpus.usage, ["--site", str(server), *words], standalone_mode=False)
+    assert isinstance(done.exception, click.ClickException)
+    assert says in done.exception.message
 
 
 def failed(site_directory: Path, verb: str = "top") -> tuple[int, str]:

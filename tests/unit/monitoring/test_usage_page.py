@@ -10,7 +10,7 @@ from gpuadmin.common.usage import Bought, Usage
 
 def test_a_page_escapes_names_and_holds_the_sums() -> None:
     rows = [Usage(f"<b>{number}\u202e", 10.0 - number / 10, 8.0, 5.0, None) for number in range(40)]
-    page = usage_page("c & d", "user", rows, Usage("all", 400, 320, 200, 1000.0), Bought(1000, 400, 200, 80), 30)
+    page = usage_page("c & d", "user", rows, Usage("all", 400, 320, 200, 1000.0), Bought(1000, 400, 200, 80), "D")
     assert "<b>" not in page
     assert "\u202e" not in page
     assert "c &amp; d" in page
@@ -24,6 +24,7 @@ def test_a_page_escapes_names_and_holds_the_sums() -> None:
 
 
 def test_a_page_of_nothing() -> None:
-    page = usage_page("c", "node", [], Usage("all", 0, 0, 0, None), Bought(0, 0, 0, 0), 30)
+    page = usage_page("c", "node", [], Usage("all", 0, 0, 0, None), Bought(0, 0, 0, 0), "The last 30 days")
     assert "Nothing was measured." in page
+    assert "<p>The last 30 days, as of " in page
     assert "Nothing is known of how many GPUs there were." in page
