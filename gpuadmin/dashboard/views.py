@@ -16,13 +16,20 @@ from .queries import KINDS
 from .snapshot import Disk, Snapshot
 from .viewer import Viewer
 
+#: Jobs that wait, by name on the first page.
+MOST_WAITING = 8
+
 
 def overview(look: Snapshot) -> dict[str, Any]:
     """All nodes at a glance: those with a problem first only where the site's order does not say otherwise."""
+    free = Counter(device.name for node in look.nodes for device in node.free)
+    waits = () if look.queue is None else look.queue.waits
     return {
         "totals": totals(look.nodes),
         "nodes": [_make_node_row(node, look) for node in look.nodes],
-    }
+        "free": sorted(free.items(), key=lambda one: (-one[1], one[0])),
+        "waits": waits[:MOST_WAITING], "more": len(waits[MOST_WAITING:]),
+    }  # fmt: skip
 
 
 def _make_node_row(node: Node, look: Snapshot) -> dict[str, Any]:
@@ -31,10 +38,10 @@ def _make_node_row(node: Node, look: Snapshot) -> dict[str, Any]:
     disks = look.disks.get(node.name, ())
     return {
         **_state(node, look),
-        "devices": [{"index": device.index, "state": state(device)} for device in usable],
+        "devices": [_make_glance(device, look) for device in usable],
+        "models": sorted({device.name for device in usable}),
         "counts": Counter(state(device) for device in usable),
         "expected": node.expected,
-        "people": _list_holders(usable),
         "memory": _describe_memory(node),
         "temperature": max(heat, default=None),
         "disk": _describe_disk(disks[0]) if disks else None,
@@ -57,10 +64,15 @@ def state(device: Device) -> str:
     return "held" if device.holders else "granted" if device.granted else "free"
 
 
-def _list_holders(devices: Sequence[Device]) -> list[dict[str, Any]]:
-    """Who holds how many of these devices."""
-    held = Counter(user for device in devices for user in {one.user for one in device.holders or ()})
-    return [{"name": user, "count": count} for user, count in sorted(held.items())]
+def _make_glance(device: Device, look: Snapshot) -> dict[str, Any]:
+    """A device in a line. `people`: who holds it or was granted it, and for how long (seconds; None: no grant)."""
+    left = {one.user: one.until - look.when for one in device.granted}
+    users = sorted({one.user for one in device.holders or ()} | set(left))
+    return {
+        "index": device.index, "state": state(device), "name": device.name, "utilization": device.utilization,
+        "memory": device.memory, "memory_used": device.memory_used,
+        "people": [(user, left.get(user)) for user in users],
+    }  # fmt: skip
 
 
 def _describe_memory(node: Node) -> dict[str, float] | None:

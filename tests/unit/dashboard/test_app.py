@@ -35,12 +35,19 @@ def test_one_glance(everybody: TestClient) -> None:
     assert status == 200
     assert "4 of 7 nodes are up. 7 of 18 GPUs are free. Nobody knows whether 4 are held." in plain(html)
     nodes = rows(html)
-    assert re.search(r"● up up for 3 d .*1 free · 3 held doyun , jiho , minji ×2 22 % 112 of 512 GiB", nodes["gpu01"])
+    for part in (
+        r"● up up for 3 d 4 × NVIDIA H100 80GB HBM3 : 1 free · 3 held ■ GPU 0 97 % 61 of 80 GiB minji ■ GPU 1",
+        r"■ GPU 1 95 % 61 of 80 GiB doyun minji ■ GPU 2 0 % 20 of 80 GiB jiho □ GPU 3 0 % 0 of 80 GiB free 22 % 112 of",
+    ):
+        assert part in nodes["gpu01"]
+    assert "Host memory" in nodes["Node"]
+    assert "Free now: 5 × NVIDIA H100 80GB HBM3 , 2 × MIG 2g.20gb" in plain(html)
+    assert "■ GPU 0.0 – 11 of 20 GiB doyun MIG 2g.20gb" in nodes["gpu03"], "models of a node that has several"
     assert "73 °C" in nodes["gpu01"]
     assert re.search(r"5 free · 1 held", nodes["gpu03"]), "a divided GPU is its devices"
     assert "a GPU is too hot" in nodes["gpu03"]
     assert "93 % /local" in nodes["gpu03"], "the disk that is fullest"
-    assert "4 unknown unknown" in nodes["gpu04"], "who holds what is not known there"
+    assert "4 unknown ? GPU 0 0 % 0 of 80 GiB unknown" in nodes["gpu04"], "who holds what is not known there"
     assert "who holds its GPUs is not known" in nodes["gpu04"]
     assert re.search(r"▼ down last seen 9[0-9] min ago", nodes["gpu05"])
     assert re.search(r"◆ not measured last seen 1[5-9] min ago", nodes["gpu06"])
@@ -85,7 +92,9 @@ def test_everybodys_week(everybody: TestClient) -> None:
     assert found["haeun"] == "haeun 0 0 0.0 h 0.0 h"
     assert re.fullmatch(r"yuna 0 0 (1\.9|2\.0) h (1\.9|2\.0) h", found["yuna"]), "who is logged in nowhere now"
     assert get(everybody, "/people/yuna")[0] == get(everybody, "/data/people/yuna")[0] == 200
-    assert list(found)[1:] == ["minji", "doyun", "jiho", "seoyeon", "mallory", "yuna", "haeun"], "and the admin is nobody"
+    assert list(found)[1:] == ["minji", "doyun", "jiho", "seoyeon", "mallory", "yuna", "haeun"], (
+        "and the admin is nobody"
+    )
     assert "(unknown)" not in found
     theirs = plain(get(everybody, "/people/mallory", "haeun")[1])
     assert "the last 7 days 1.1 h – – –" in theirs, "the same on their page"

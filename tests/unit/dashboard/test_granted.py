@@ -30,7 +30,8 @@ def test_what_is_granted_held_and_free(gated: Scene) -> None:
     client = gated.client()
     _, html = get(client, "/")
     assert "1 of 4 GPUs are free. 1 are granted and not held." in plain(html)
-    assert "1 free · 1 granted · 2 held" in rows(html)["gpu01"]
+    assert "1 free · 1 granted · 2 held ■ GPU 0 50 % 20 of 80 GiB minji for 5 h more" in rows(html)["gpu01"]
+    assert "▣ GPU 1 0 % 0 of 80 GiB seoyeon for 5 h more ■ GPU 2 50 % 20 of 80 GiB jiho □" in rows(html)["gpu01"]
     _, html = get(client, "/nodes/gpu01")
     text = plain(html)
     assert "▣ granted to minji for 5 h more root@nas : a deadline ■ minji train" in text

@@ -77,7 +77,7 @@ def test_ones_own_place_and_everybody(queued: Scene) -> None:
     own = plain(get(client, "/queue", "seoyeon", **{"accept-language": "ko"})[1])
     assert "따로 준 관리자: kim@ctl : &lt;b&gt;paper" in own
     assert "You have no GPU from the queue" in plain(get(client, "/queue", "siwoo")[1])
-    assert 'href="/queue"' in get(client, "/")[1]
+    assert "Who waits : jiho (GPUs: 2) , haeun (GPUs: 6 × 2)" in plain(get(client, "/")[1])
     assert "요청 시각" in plain(get(client, "/queue", "haeun", **{"accept-language": "ko"})[1])
     none = plain(get(client, "/free?gpus=3")[1])
     assert re.search(
