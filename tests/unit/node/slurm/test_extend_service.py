@@ -249,13 +249,22 @@ def test_what_a_person_reads(
     listener.listen()
     monkeypatch.setattr(peercred_service, "given_socket", lambda: listener)
     monkeypatch.setattr(peercred_service.signal, "signal", lambda *_: None)
+    followed: list[bool] = []
+
+    def follow() -> None:
+        followed.append(True)
+        raise NodeError("no room")
+
     with cluster(tmp_path, monkeypatch):
         serving = threading.Thread(
-            target=lambda: extend_service.main(str(tmp_path / "policy"), lambda: START + HOUR), daemon=True
+            target=lambda: extend_service.main(str(tmp_path / "policy"), lambda: START + HOUR, follow=follow),
+            daemon=True,
         )
         serving.start()
         assert gpu.main(["extend", "--hours", "2"]) == 0
-        assert "Job 4: yours until 2030-03-1" in capsys.readouterr().out
+        said = capsys.readouterr()
+        assert "Job 4: yours until 2030-03-1" in said.out
+        assert (followed, "extend 4 2: no room" in said.err) == ([True], True), "before the person reads of it"
         assert gpu.main(["extend", "4", "--hours", "3", "--language", "ko"]) == 1
         assert "작업 하나는 최대 4시간입니다. 2030-03-1" in capsys.readouterr().err
         serving.join(20)

@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.gate import Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import login_lines
 
 from tests.support.fake_slurm import row, slurm
@@ -51,7 +54,7 @@ def test_what_is_not_told() -> None:
 def test_a_controller_that_is_away_takes_nothing_from_who_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    directory = tmp_path / "queue"
+    directory, places = tmp_path / "queue", Places(state=str(tmp_path / "state"), run=str(tmp_path / "run"))
     directory.mkdir()
     end = int(time.time()) + 3600
     lines = "\n".join(
@@ -59,18 +62,41 @@ def test_a_controller_that_is_away_takes_nothing_from_who_has_it(
     )
     (tmp_path / "said").write_text(lines)
     slurm(tmp_path, monkeypatch, scontrol=UP, squeue=f"cat {tmp_path}/said")
-    assert login_lines.main(str(directory)) == 0
+    assert login_lines.main(str(directory), places) == 0
     assert {"minji.en", "jiho.ko", ".nobody.en"} < {one.name for one in directory.iterdir()}
     before = (directory / "minji.en").stat().st_mtime_ns
-    assert login_lines.main(str(directory)) == 0
+    assert login_lines.main(str(directory), places) == 0
     assert (directory / "minji.en").stat().st_mtime_ns == before, "what is there already is not written again"
     assert len(json.loads((directory / ".jobs.json").read_text())) == 2
     slurm(tmp_path, monkeypatch, scontrol="sleep 9")
     began = time.monotonic()
-    assert login_lines.main(str(directory)) == 0
+    assert login_lines.main(str(directory), places) == 0
     assert time.monotonic() - began < 4
     text = (directory / "minji.en").read_text()
     assert text.startswith("You have 1 GPU of gpu2")
     assert "does not answer now" in text
     assert not (directory / "jiho.en").exists(), "nobody knows their place"
     assert "does not answer now" in (directory / ".nobody.en").read_text()
+
+
+@pytest.mark.holds("a job's later end prolongs its own grant alone, and none that has ended")
+def test_a_grant_gets_its_jobs_later_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a job that was given more time on another node."""
+    now = int(time.time())
+    places = Places(state=str(tmp_path / "state"), run=str(tmp_path / "run"))
+    source = grants.SOURCE
+    cases = {  # the grant → its end, whose it is, what gave it, and its end afterwards
+        f"{source}-4": (now + 600, "minji", source, now + 7200),
+        f"{source}-5": (now + 600, "jiho", source, now + 600),
+        f"{source}-6": (now - 1, "minji", source, now - 1),
+        f"{source}-7": (now + 600, "minji", "admin", now + 600),
+        f"{source}-8": (now + 9000, "minji", source, now + 9000),
+    }
+    for id, (end, user, by, _) in cases.items():
+        grants.write_until_boot(Grant(id, user, 20000, ["0"], now - 900, end, "root", "", by), places.run)
+    jobs = "\n".join(row(str(id), "minji", "RUNNING", end=now + 7200, nodes="gpu1") for id in range(4, 9))
+    (tmp_path / "said").write_text(jobs)
+    slurm(tmp_path, monkeypatch, scontrol=UP, squeue=f"cat {tmp_path}/said")
+    assert login_lines.main(str(tmp_path / "queue"), places) == 0
+    found = {one.id: one.until for one in grants.read(places.state, places.run)[0]}
+    assert found == {id: case[3] for id, case in cases.items()}

@@ -15,7 +15,7 @@ from gpuadmin.common.records.queue import Policy
 
 from .. import peercred_service
 from ..accounts.desired import subordinate
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..files import read_bytes
 from ..lookup import name_of
 from ..paths import STATE
@@ -108,8 +108,17 @@ def answered(uid: int, request: str, policy: Policy, now: float) -> tuple[int, s
     return 0, done
 
 
-def main(path: str = PATH, clock: Callable[[], float] = time.time, state: str = STATE) -> int:
-    """What the unit runs: its socket is given by systemd. Raises NodeError."""
+def main(
+    path: str = PATH,
+    clock: Callable[[], float] = time.time,
+    state: str = STATE,
+    follow: Callable[[], object] | None = None,
+) -> int:
+    """What the unit runs: its socket is given by systemd. ``follow``: brings what this node says of jobs to their new
+    ends. Raises NodeError.
+    """
+    from . import login_lines  # and the gate with it, which `gpu` need not wait for
+
     listener = peercred_service.given_socket()
     if listener is None:
         print("this is started by gpuadmin-queue-asked.socket; people run gpu extend and gpu book", file=sys.stderr)
@@ -118,7 +127,13 @@ def main(path: str = PATH, clock: Callable[[], float] = time.time, state: str = 
         policy = read_policy(read_bytes(path))
 
         def act(uid: int, request: str) -> tuple[int, str]:
-            return answered(uid, request, policy, clock())
+            status, word = answered(uid, request, policy, clock())
+            if word.startswith("extended "):  # the same end everywhere, once the person reads of it
+                try:
+                    (follow or login_lines.main)()
+                except (NodeError, OSError) as error:  # the timer does it within a minute
+                    print(f"uid {uid}: {request}: {in_words(error)}", file=sys.stderr, flush=True)
+            return status, word
 
         # guard: nobody keeps others from the queue by subordinate ids -> lambda: lambda _uid: None
         refusals = partial(subordinate, state, "unknown")

@@ -1,16 +1,22 @@
-"""What people read of the queue when they log in. A node asks every minute and keeps it, so that no login waits."""
+"""What people read of the queue when they log in. A node asks every minute and keeps it, so that no login waits; and
+grants get the ends that their jobs have by then.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..fields import valid_name
-from ..files import read_bytes, write_atomic
+from ..files import flocked, read_bytes, write_atomic
+from ..gpus import grants, reconcile
+from ..gpus.gate import Places
 from . import queue
 from .gpu_words import describe_asked, gpus, waiting
 from .texts import LANGUAGES, LOGIN
@@ -71,19 +77,36 @@ def moment(seconds: int | None, now: float) -> str:
     return time.strftime("%H:%M" if today else "%Y-%m-%d %H:%M", then)
 
 
-def main(directory: str = DIRECTORY) -> int:
+def main(directory: str = DIRECTORY, places: Places | None = None) -> int:
     """Ask once, and keep what each person reads. Exit 0, also where the queue does not answer: that is said."""
+    where = places or Places()
     os.makedirs(directory, mode=0o755, exist_ok=True)
-    now, last, away = time.time(), os.path.join(directory, LAST), False
-    jobs: Sequence[Mapping[str, Any]]
-    try:
-        queue.alive()
-        jobs = queue.ask_jobs()
-        write_atomic(last, json.dumps([one for one in jobs if one["gpus"]]).encode(), mode=0o644, sync=False)
-    except NodeError:
-        jobs, away = _last(last), True
-    _converge(directory, texts(jobs, now, away))
+    with flocked(os.path.join(where.run, "locks", "queue-told"), 15.0):  # the timer, and whoever extends a job
+        now, last, away = time.time(), os.path.join(directory, LAST), False
+        jobs: Sequence[Mapping[str, Any]]
+        try:
+            queue.alive()
+            jobs = queue.ask_jobs()
+            write_atomic(last, json.dumps([one for one in jobs if one["gpus"]]).encode(), mode=0o644, sync=False)
+        except NodeError:
+            jobs, away = _last(last), True
+        _converge(directory, texts(jobs, now, away))
+        if not away:
+            prolong_grants(jobs, now, where)
     return 0
+
+
+def prolong_grants(jobs: Sequence[Mapping[str, Any]], now: float, places: Places) -> None:
+    """Give this node's grants the later ends that their jobs have: pages and gpuadmin-me show the end of a grant."""
+    ends = {(f"{grants.SOURCE}-{one['id']}", one["user"]): min(one["end"] or 0, grants.LATEST) for one in jobs}
+    try:
+        with flocked(reconcile.lock_path(places), 5.0):
+            for one in grants.read(places.state, places.run)[0]:
+                # guard: a job's later end prolongs its own grant alone, and none that has ended
+                if one.source == grants.SOURCE and now < one.until < ends.get((one.id, one.user), 0):
+                    grants.write_until_boot(replace(one, until=ends[one.id, one.user]), places.run)
+    except (NodeError, OSError) as error:  # the reconciler asks again before the old end
+        print(f"grants do not have their jobs' ends yet: {in_words(error)}", file=sys.stderr)
 
 
 def _last(path: str) -> list[Mapping[str, Any]]:
