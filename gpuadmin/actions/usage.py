@@ -59,8 +59,9 @@ class Span:
     def describe(self, measured: float | None, now: float) -> str:
         """Given since when GPUs were measured, return the span in words; a part that was not measured is named."""
         begin = (self.end or now) - self.days * 86400
-        late = measured is not None and measured - begin > _LATE
-        return f"{self.words}, measured since {datetime.fromtimestamp(measured):%Y-%m-%d %H:%M}" if late else self.words
+        if measured is None or measured - begin <= _LATE:
+            return self.words
+        return f"{self.words}, measured since {datetime.fromtimestamp(measured):%Y-%m-%d %H:%M}"
 
 
 def choose_span(asked: Asked, term: Term | None, today: date) -> Span:
