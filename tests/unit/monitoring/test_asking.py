@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from gpuadmin.actions.usage import _csv
 from gpuadmin.cli import gpus
 from gpuadmin.common.usage import Usage
+from gpuadmin.config.schema import Term
 from gpuadmin.errors import GpuadminError
 from tests.support.metrics_cluster import granted, line, node, site, ungranted, used
 from tests.support.prometheus import blocks, free_port, prometheus
@@ -333,3 +334,8 @@ def test_usage_as_a_page(server: Path, tmp_path: Path) -> None:
     assert "gpuadmin did not write it" in done.exception.message
     assert "--html" in str(done.exception.hint)
     assert other.read_text() == "not ours"
+
+
+def test_a_term_begins_before_it_ends() -> None:
+    with pytest.raises(ValueError, match="begin 2026-09-02 is after the deadline 2026-09-01"):
+        Term(name="a", begin=date(2026, 9, 2), deadline=date(2026, 9, 1))
