@@ -14,7 +14,7 @@ from gpuadmin.actions.shared import directly
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.answers import Answers
 from gpuadmin.common.text import counted, the_page
-from gpuadmin.common.waiting import FAILED, PASSING, SILENT, drained, misfit, settled
+from gpuadmin.common.waiting import FAILED, LOST, PASSING, SILENT, drained, misfit, settled
 from gpuadmin.config.queue import takes_jobs, there
 from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError
@@ -38,6 +38,8 @@ MISFIT_NODE = (
 )
 #: What to do about one whose disk is full: it looks again each minute.
 FULL_NODE = "it takes jobs again by itself once there is room: gpuadmin run NODE -- df -h, and gpuadmin disk"
+#: What to do about one of whose GPUs some do not answer.
+LOST_NODE = "gpuadmin list-gpus says what is wrong; mend or reset the GPU, or reboot; then gpuadmin resume NODE"
 RESUME = "gpuadmin resume NODE"
 
 
@@ -49,6 +51,8 @@ def way_back(reason: str, state: str = "") -> str:
         return MISFIT_NODE
     if reason.startswith(PASSING):
         return FULL_NODE
+    if reason.startswith(LOST):
+        return LOST_NODE
     return FAILED_NODE if reason in FAILED else RESUME
 
 
