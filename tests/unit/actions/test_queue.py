@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuadmin.ansible.invocation import Invocation
-from gpuadmin.common.waiting import PASSING
+from gpuadmin.common.waiting import LOST, PASSING
 from gpuadmin.results import HostResult, RunResult
 from tests.support import queue_verb
 from tests.support.fake_ansible import Ansible, Cli, ansible
@@ -116,6 +116,14 @@ def test_a_node_that_has_less_than_slurm_was_told_needs_provision(queue: Ansible
     # told anew, it is drained all the same, and that is what resume mends
     assert cli("resume", "node2", "--yes")[0] == 0
     assert queue.asked[-1].variables["gpuadmin_drain"]["nodes"] == ["node2"]
+
+
+def test_a_node_with_a_lost_gpu_waits_for_an_admin(queue: Ansible, cli: Cli) -> None:
+    nodes = [{"name": "node1", "state": "drained", "reason": f"{LOST} 0"}]
+    queue.answer = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": nodes}})})
+    assert "mend or reset the GPU, or reboot; then gpuadmin resume node1" in " ".join(cli("queue")[1].split())
+    assert cli("resume", "node1", "--yes")[0] == 0
+    assert queue.asked[-1].variables["gpuadmin_drain"]["nodes"] == ["node1"]
 
 
 @pytest.mark.parametrize("reason", [f"{PASSING[0]} /local", PASSING[1]])
