@@ -30,8 +30,9 @@ def main(paths: Sequence[str], node: str | None = None) -> int:
     for look in (partial(_look_at_gpus, name), partial(_look_at_disks, name, paths)):
         try:
             wanted = look()
-            for changed in draining.bring(wanted, check=False, only=[f"--nodes={name}"]) if wanted else ():
-                print(f"{changed}: {wanted.reason or 'there is room again'}")
+            changing = draining.bring(wanted, check=False, only=[f"--nodes={name}"]) if wanted else []
+            if wanted and changing:
+                print(f"{name}: {wanted.reason or 'there is room again'}")
         except (NodeError, OSError) as error:  # guard: a check that fails keeps no node from the queue
             print(f"Error: {in_words(error)}")
     return 0
