@@ -7,13 +7,14 @@ from typing import Any
 
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.actions.shared.now import plain_table
-from gpuadmin.actions.shared.queue import RESUME, controller, look, way_back
+from gpuadmin.actions.shared.queue import RESUME, controller, gpuless_words, look, way_back
+from gpuadmin.answers import Answers
 from gpuadmin.common.text import listed
 from gpuadmin.display import make_console, show_table
 from gpuadmin.options import Options
 from gpuadmin.outcome import report
 from gpuadmin.plan import PlanBuilder
-from gpuadmin.session import opened
+from gpuadmin.session import Session, opened
 
 
 def show_queue(options: Options) -> int:
@@ -26,13 +27,13 @@ def show_queue(options: Options) -> int:
             session.planned(builder.build())
         answers, run = look(session, host)
         result = {"hosts": dict(answers.known), "unknown": dict(answers.unknown)}
-        return report(session, run, result, show=lambda: _show(answers.known, answers.unknown), unknown=[answers])
+        return report(session, run, result, show=lambda: _show(session, answers), unknown=[answers])
 
 
-def _show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) -> None:
+def _show(session: Session, answers: Answers) -> None:
     """Print a row for each job; then what is booked, and the nodes that take none."""
     console = make_console(json=False)
-    for answer in hosts.values():
+    for answer in answers.known.values():
         jobs = answer["jobs"]
         rows = [
             (one["id"], one["user"], one["group"], str(one["gpus"]), one["nodes"] or "–", _when(one), _why(one))
@@ -51,7 +52,9 @@ def _show(hosts: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, str]) ->
                 back = way_back(node["reason"], node["state"])
                 if back != RESUME:  # it is nobody's wish
                     console.print(f"    {back.replace('NODE', node['name'])}")
-    for host, why in unknown.items():
+        for line in gpuless_words(session, answer["nodes"]):
+            console.print(line)
+    for host, why in answers.unknown.items():
         console.print(f"{host}: unknown: {why}")
 
 

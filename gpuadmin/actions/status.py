@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
+from gpuadmin.actions.shared.queue import lacks_gpus
 from gpuadmin.actions.shared.screen import show_status
 from gpuadmin.ansible.playbooks import groups_of
 from gpuadmin.answers import Answers
@@ -48,6 +49,9 @@ def _result(session: Session, run: RunResult, asked: list[str]) -> dict[str, Any
     """What hosts say. What is not known is None, and its reason is in `unknown` of the host or of the backup."""
     answers = Answers.of(run.hosts, asked, "status")
     closed = {node: why for one in answers.known.values() for node, why in (one.get("queue") or {}).items()}
+    gpuless = lacks_gpus(
+        session, [one for found in answers.known.values() for one in found.get("queue_without_gpus") or ()]
+    )
     hosts: dict[str, dict[str, Any]] = {}
     for host in session.hosts:
         entry: dict[str, Any] = {"state": "up", "reason": None, "groups": list(host.groups)}
@@ -60,6 +64,8 @@ def _result(session: Session, run: RunResult, asked: list[str]) -> dict[str, Any
             entry["gpus_expected"] = host.gpus
         if host.name in closed:
             entry["closed"] = closed[host.name]
+        if host.name in gpuless:
+            entry["gpus_in_queue"] = 0
         hosts[host.name] = _without_unmounted(entry | _parts(answer, "gpu" in host.groups), session.site.settings)
     return {"hosts": hosts, "totals": _totals(hosts, asked), "backup": _backup(hosts)}
 

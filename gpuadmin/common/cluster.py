@@ -45,7 +45,8 @@ class Granted:
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU, or a MIG device of one. `usable`: somebody can be given it as a whole; a divided GPU cannot."""
+    """A GPU, or a MIG device of one. `usable`: somebody can be given it as a whole; a divided GPU cannot. `lost`: the
+    driver counts it and it does not answer, so its number alone is known."""
 
     node: str
     uuid: str
@@ -59,6 +60,7 @@ class Device:
     temperature: float | None  # °C
     holders: tuple[Holder, ...] | None  # None: not known
     granted: tuple[Granted, ...] = ()  # none where GPUs are open to everybody
+    lost: bool = False
 
     @property
     def free(self) -> bool:
@@ -242,6 +244,10 @@ def _devices(node: str, values: _Values, now: float) -> tuple[Device, ...]:
         device = _device(node, uuid, index, one.labels.get("name", ""), values, "mig", held)
         device = replace(device, granted=(*_granted(values, gpu, now), *_granted(values, uuid, now)))
         devices.append((_order(index), device))
+    for one in values.of.get("gpuadmin_gpu_silent", ()):
+        index = one.labels.get("index", "?")
+        # guard: a GPU that does not answer keeps its row, and is nobody's
+        devices.append((_order(index), Device(node, "", index, "", False, None, None, None, None, None, (), lost=True)))
     return tuple(device for _, device in sorted(devices, key=lambda pair: pair[0]))
 
 

@@ -40,9 +40,11 @@ def the_page(name: str) -> str:
 
 
 def language(environment: Mapping[str, str]) -> str:
-    """`ko` or `en`: what somebody reads, by their locale (locale(7))."""
-    said = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environment.get(name))), "en")
-    return "ko" if said.startswith("ko") else "en"
+    """`ko` or `en`: what somebody reads, by their locale (locale(7)) where the site speaks it; otherwise the first that
+    it speaks. GPUADMIN_LANGUAGES, which programs of nodes set, has the site's: `ko en`."""
+    said = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environment.get(name))), "")
+    spoken = [one for one in environment.get("GPUADMIN_LANGUAGES", "").split() if one in ("en", "ko")] or ["en", "ko"]
+    return next((one for one in spoken if said.startswith(one)), spoken[0])
 
 
 def as_fields(value: object) -> Mapping[str, Any]:

@@ -11,6 +11,8 @@ SILENT = "Not responding"
 #: it take jobs again, also where Slurm itself was quicker: it could not write a job's script.
 FULL = "gpuadmin full disk:"
 PASSING = (FULL, "SlurmdSpoolDir is full")
+#: The same check's reason where GPUs of the node do not answer. An admin ends that drain.
+LOST = "gpuadmin lost GPU:"
 #: Why Slurm drains a node on which a job could not get its GPUs, or did not give them back.
 FAILED = ("Prolog error", "Epilog error")
 #: The state of a node that registers with less than Slurm was told. Slurm also drains it, but shows this state alone.
@@ -73,6 +75,12 @@ def why(code: str, reason: str, language: str) -> str:
     """The sentence for a reason of Slurm's, `reason`, that is the reason `code`."""
     english, korean = WHY[code]
     return (korean if language == "ko" else english).format(reason)
+
+
+def lost_gpus(reason: str) -> str:
+    """Given why a node takes no jobs, return which of its GPUs do not answer: `gpuadmin lost GPU: 0, 3` is `0, 3`.
+    Any other reason gives ``""``."""
+    return reason[len(LOST) :].strip() if reason.startswith(LOST) else ""
 
 
 def drained(state: str) -> bool:

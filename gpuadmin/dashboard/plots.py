@@ -19,7 +19,11 @@ def node_plots(
     node: Node, found: Mapping[str, Sequence[Series]], end: float, span: int, step: int, language: str
 ) -> list[dict[str, Any]]:
     """Given how a node was (queries.of_node), return its plots; those without any value are left out."""
-    indices = {device.uuid: device.index for device in node.devices}
+    indices = {device.uuid: device.index for device in node.devices if not device.lost}
+    lost = [device.index for device in node.devices if device.lost]
+    uuids = {one.labels["uuid"] for series in found.values() for one in series if "uuid" in one.labels}
+    if len(lost) == len(nameless := uuids - indices.keys()) == 1:  # the curve of before, in its place and colour
+        indices[nameless.pop()] = lost[0]
     within = {one for parts in _TOGETHER.values() for one in parts}
     plots = []
     for what, series in found.items():

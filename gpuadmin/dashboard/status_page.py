@@ -74,7 +74,9 @@ def status_page(
 
 def _row(node: Node, look: Snapshot) -> dict[str, Any]:
     since = look.booted.get(node.name) if node.state == "up" else look.seen.get(node.name)
-    return {"name": node.name, "state": node.state, "since": since}
+    lost = [device.index for device in node.devices if device.lost]
+    answering = f"{node.answering}/{node.expected}" if (node.answering or 0) < (node.expected or 0) else ""
+    return {"name": node.name, "state": node.state, "since": since, "lost": ", ".join(lost), "answering": answering}
 
 
 def write_status(path: str, page: StatusPage) -> None:

@@ -78,6 +78,8 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "count-granted": ("{0} granted", "배정됨 {0}"),
     "summary-granted": ("{0} are granted and not held.", "배정되었지만 사용 중이 아닌 GPU {0}개."),
     "divided": ("divided (MIG)", "분할됨(MIG)"),
+    "lost": ("does not answer", "응답하지 않습니다"),
+    "count-lost": ("{0} lost", "응답 없음 {0}"),
     "count-free": ("{0} free", "사용 가능 {0}"),
     "count-held": ("{0} held", "사용 중 {0}"),
     "count-unknown": ("{0} unknown", "알 수 없음 {0}"),

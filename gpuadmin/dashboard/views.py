@@ -33,7 +33,7 @@ def overview(look: Snapshot) -> dict[str, Any]:
 
 
 def _make_node_row(node: Node, look: Snapshot) -> dict[str, Any]:
-    usable = [device for device in node.devices if device.usable]
+    usable = [device for device in node.devices if device.usable or device.lost]
     heat = [device.temperature for device in node.devices if device.temperature is not None]
     disks = look.disks.get(node.name, ())
     return {
@@ -56,7 +56,9 @@ def _state(node: Node, look: Snapshot) -> dict[str, Any]:
 
 
 def state(device: Device) -> str:
-    """free, granted (and not held), held or unknown; divided for a GPU whose MIG devices are given to people."""
+    """free, granted (and not held), held, lost or unknown; divided for a GPU whose MIG devices are given to people."""
+    if device.lost:
+        return "lost"
     if not device.usable:
         return "divided"
     if device.holders is None:

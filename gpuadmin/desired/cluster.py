@@ -64,6 +64,11 @@ class Cluster:
         return as_text(self.asked("users", []))
 
     @cached_property
+    def languages(self) -> list[str]:
+        """What the site's programs speak on nodes; the first to whoever has a locale of none of these."""
+        return list(self.site.mail.languages) if self.site.mail is not None else ["en", "ko"]
+
+    @cached_property
     def absent(self) -> str:
         """The people to remove, as one text."""
         return as_text(self.asked("absent", []))

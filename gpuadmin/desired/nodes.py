@@ -45,6 +45,7 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "aside": _aside(cluster, host),
         "sections": cluster.asked("sections", []),
         "admins": [_admin(one) for one in cluster.site.admins or ()],
+        "languages": cluster.languages,
         "people_homes": homes["path"],
         "people": _of_people(cluster, host),
         "servers": cluster.addresses("storage"),

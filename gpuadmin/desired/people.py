@@ -99,6 +99,7 @@ def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
         "amounts_mountpoint": cluster.plain["homes"]["mountpoint"],
         "amounts_data": data,
         "homes": cluster.plain["homes"]["path"],
+        "languages": cluster.languages,
         "disk_reserve": NONE if section is None else found.disk_reserve,
         "disk_paths": [
             *scratch,

@@ -67,6 +67,7 @@ def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
         "enabled": takes_jobs(cluster.site, cluster.hosts, host),
         "name": host.name,
         "homes": cluster.plain["homes"]["path"],
+        "languages": cluster.languages,
         "policy": _policy(section),
         "disks": ["/", "/var", *([docker] if (docker := cluster.docker_data(host)) else [])],
         "controllers": [CONTROLLERS[one] for one in section.constrain],

@@ -98,7 +98,7 @@ def test_a_link_from_a_node_brings_its_person_in_once(showing: Cluster) -> None:
     # a site that does not want one any more
     with showing.settings(lambda text: text.replace("metrics: {", "metrics: {dashboard: {enabled: false}, ")):
         showing.gpuadmin("provision", "--limit", SOME, "--yes")
-        done = showing.ssh("minji", "node1", "gpuadmin-me web")
+        done = showing.ssh("minji", "node1", "gpuadmin-me web --language en")
         assert (done.returncode, "no dashboard" in done.stderr) == (1, True)
         assert "9443" not in showing.admin("storage1", "ss -ltn")
         showing.gpuadmin("dashboard", "--check", code=2)

@@ -38,9 +38,9 @@ def _host(name: str, when: float, number: int) -> Iterator[str]:
         yield line("node_filesystem_avail_bytes", disk, 2000 * GIB * (1 - used), when)
 
 
-def _collected(name: str, when: float, gpus: int, *, processes: bool = True) -> Iterator[str]:
+def _collected(name: str, when: float, gpus: int, *, processes: bool = True, lost: bool = False) -> Iterator[str]:
     own = {"instance": name, "kind": "gpu", "job": "node"}
-    for what, count in (("expected", gpus), ("answering", gpus), ("on_bus", gpus)):
+    for what, count in (("expected", gpus + lost), ("answering", gpus), ("on_bus", gpus + lost)):
         yield line(f"gpuadmin_gpus_{what}", own, count, when)
     for state in ("none", "missing", "broken", "ok"):
         yield line("gpuadmin_gpu_driver_state", own | {"state": state}, state == "ok", when)
@@ -91,7 +91,11 @@ def now(when: float) -> Iterator[str]:
         if name in ("gpu05", "gpu06"):
             continue
         yield from _host(name, when, number)
-        yield from _collected(name, when, 4, processes=name != "gpu04")
+        lost = name == "gpu03"
+        yield from _collected(name, when, 4, processes=name != "gpu04", lost=lost)
+        if lost:
+            silent = base | {"job": "node", "index": "4", "problem": "GPU_IS_LOST"}
+            yield line("gpuadmin_gpu_silent", silent, 1, when)
         for index in range(4):
             held = HELD.get((name, index))
             mig = (name, index) == ("gpu03", 0)

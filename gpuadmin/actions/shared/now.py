@@ -96,7 +96,7 @@ def _cells(device: Device, now: float, *, narrow: bool) -> Iterator[RenderableTy
     yield device.index
     yield device.name.removeprefix("NVIDIA ") if narrow else device.name
     if not device.usable:
-        yield "divided"
+        yield styled(("does not answer", "bold red")) if device.lost else "divided"
     else:
         bar = "" if narrow or device.utilization is None else f"{_bar(device.utilization)} "
         yield "unknown" if device.utilization is None else f"{bar}{device.utilization:4.0%}"

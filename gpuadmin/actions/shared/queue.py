@@ -13,8 +13,8 @@ from typing import Any
 from gpuadmin.actions.shared import directly
 from gpuadmin.actions.shared.grants import clock
 from gpuadmin.answers import Answers
-from gpuadmin.common.text import counted, the_page
-from gpuadmin.common.waiting import FAILED, PASSING, SILENT, drained, misfit, settled
+from gpuadmin.common.text import counted, listed, the_page
+from gpuadmin.common.waiting import FAILED, LOST, PASSING, SILENT, drained, misfit, settled
 from gpuadmin.config.queue import takes_jobs, there
 from gpuadmin.console import echo
 from gpuadmin.errors import ConfigError
@@ -38,6 +38,13 @@ MISFIT_NODE = (
 )
 #: What to do about one whose disk is full: it looks again each minute.
 FULL_NODE = "it takes jobs again by itself once there is room: gpuadmin run NODE -- df -h, and gpuadmin disk"
+#: What to do about one of whose GPUs some do not answer.
+LOST_NODE = "gpuadmin list-gpus says what is wrong; mend or reset the GPU, or reboot; then gpuadmin resume NODE"
+#: What to do about one of which Slurm was told when its GPUs were not there yet.
+GPULESS_NODE = (
+    "gpuadmin list-gpus shows what it has; once the driver answers, gpuadmin provision tells the queue. One that has "
+    "none has gpus: 0 in the inventory"
+)
 RESUME = "gpuadmin resume NODE"
 
 
@@ -49,6 +56,8 @@ def way_back(reason: str, state: str = "") -> str:
         return MISFIT_NODE
     if reason.startswith(PASSING):
         return FULL_NODE
+    if reason.startswith(LOST):
+        return LOST_NODE
     return FAILED_NODE if reason in FAILED else RESUME
 
 
@@ -77,6 +86,19 @@ def look(session: Session, host: str) -> tuple[Answers, RunResult]:
     slowly = given.ask_pass or given.ask_become_pass or given.verbose
     run = None if slowly else directly.answer(session.site, host, "queue", "queue-shown")
     return ask(session, host) if run is None else (Answers.of(run.hosts, [host], "queue"), run)
+
+
+def lacks_gpus(session: Session, nodes: Iterable[str]) -> list[str]:
+    """Of the nodes that have no GPUs in the queue, those of which the inventory does not say so."""
+    none = set(nodes)
+    return [one.name for one in session.site.inventory.hosts if one.name in none and one.gpus != 0]
+
+
+def gpuless_words(session: Session, nodes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """A line about the nodes without GPUs in the queue; none where there are none. `nodes`: as the queue's answer has
+    them."""
+    names = lacks_gpus(session, [one["name"] for one in nodes if one.get("gpus") == 0])
+    return [f"{listed(names)}: 0 GPUs in the queue. {GPULESS_NODE}"] if names else []
 
 
 def change(session: Session, names: Sequence[str], wanted: Mapping[str, Any], *, keep: bool = False) -> int:
@@ -147,6 +169,8 @@ def say_drained(session: Session, run: RunResult) -> None:
             if one["reason"] not in ("", SILENT):  # slurmd may be starting
                 back = way_back(one["reason"], one["state"]).replace("NODE", one["name"])
                 echo(f"{one['name']} takes no jobs ({one['state']}: {one['reason']}): {back}", err=True)
+        for line in gpuless_words(session, answer["nodes"]):
+            echo(line, err=True)
 
 
 WAITS = 86400 // 30  # how often a verb looks whether jobs are still there: for a day, each half minute

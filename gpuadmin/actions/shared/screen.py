@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from gpuadmin.actions.shared.queue import way_back
+from gpuadmin.actions.shared.queue import GPULESS_NODE, way_back
 from gpuadmin.common.text import counted, listed, size_words
 from gpuadmin.display import lines_of, make_console, make_table, styled
 
@@ -87,7 +87,7 @@ def cells(entry: Mapping[str, Any]) -> Iterator[list[str]]:
         f"{name}: {size_words(disk['free'])} of {size_words(disk['bytes'])} free"
         for name, disk in (entry["disks"] or {}).items()
     ]
-    others = ("people", "gpu_people", "gpus", "gpu_gate", "image", "backup", "queue")
+    others = ("people", "gpu_people", "gpus", "gpu_gate", "image", "backup", "queue", "queue_without_gpus")
     disks += [f"{name}: unknown: {why}" for name, why in unknown.items() if name not in others]
     yield disks or ["—"]
     yield _image(entry["image"], unknown.get("image")) if node else ["—"]
@@ -111,8 +111,9 @@ def _gate(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _closed(entry: Mapping[str, Any]) -> list[str]:
-    """Why a node takes no jobs of the queue; nothing where it does, or where there is none."""
-    return [f"takes no jobs: {entry['closed']}"] if "closed" in entry else []
+    """Why a node takes no jobs of the queue, or none with GPUs; nothing where it does, or where there is none."""
+    closed = [f"takes no jobs: {entry['closed']}"] if "closed" in entry else []
+    return [*closed, *(["0 GPUs in the queue"] if "gpus_in_queue" in entry else [])]
 
 
 def _people(entry: Mapping[str, Any]) -> list[str]:
@@ -148,6 +149,8 @@ def queue_lines(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     for way in dict.fromkeys(closed.values()):
         names = [name for name, its in closed.items() if its == way]
         lines.append(f"Queue: {listed(names)} {'take' if names[1:] else 'takes'} no jobs: {way}")
+    if gpuless := [name for name, one in hosts.items() if "gpus_in_queue" in one]:
+        lines.append(f"Queue: {listed(gpuless)}: 0 GPUs there. {GPULESS_NODE}")
     return lines
 
 

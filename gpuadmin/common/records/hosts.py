@@ -74,6 +74,7 @@ class Status:
     gpus: Optional[list[str]] = None
     gpu_gate: Optional[list[str]] = None
     queue: Words = field(default_factory=dict)
+    queue_without_gpus: list[str] = field(default_factory=list)
     image: Optional[Image] = None
 
 

@@ -37,9 +37,12 @@ class Job:
 
 @dataclass(frozen=True)
 class QueueNode:
+    """A node as Slurm has it. `gpus`: None where it does not say, or a release before did not ask."""
+
     name: str
     state: str
     reason: str
+    gpus: Optional[Count] = None
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,12 @@ class Mail(Model):
     reply_to: Annotated[Email | None, Field(description="Where answers go, if not to the sender.")] = None
     languages: Annotated[
         list[Literal["ko", "en"]],
-        Field(min_length=1, max_length=2, description="The languages of every mail, in this order, in one mail."),
+        Field(
+            min_length=1,
+            max_length=2,
+            description="The languages of every mail, in this order, in one mail. On nodes the first one is for people "
+            "whose locale is of none of them.",
+        ),
     ] = ["ko", "en"]
     guide: Annotated[Text | None, Field(description="The address of your users' guide, named in mails.")] = None
     attach_guide: Annotated[

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpuadmin.ansible.invocation import Invocation
-from gpuadmin.common.waiting import PASSING
+from gpuadmin.common.waiting import LOST, PASSING
 from gpuadmin.results import HostResult, RunResult
 from tests.support import queue_verb
 from tests.support.fake_ansible import Ansible, Cli, ansible
@@ -116,6 +116,32 @@ def test_a_node_that_has_less_than_slurm_was_told_needs_provision(queue: Ansible
     # told anew, it is drained all the same, and that is what resume mends
     assert cli("resume", "node2", "--yes")[0] == 0
     assert queue.asked[-1].variables["gpuadmin_drain"]["nodes"] == ["node2"]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "inventory", "said"),
+    [(0, None, True), (0, 8, True), (0, 0, False), (8, None, False), (None, None, False)],
+)
+def test_a_node_without_gpus_in_the_queue_is_named(
+    queue: Ansible, cli: Cli, gpus: int | None, inventory: int | None, said: bool
+) -> None:
+    """Slurm is told of GPUs that a node has when it is set up: before its driver answers it has none."""
+    assert queue.site is not None
+    number = "{}" if inventory is None else f"{{gpus: {inventory}}}"
+    (queue.site / "inventory/numbers.yml").write_text(f"gpu: {{hosts: {{node1: {number}}}}}\n")
+    nodes = [{**NODES[0], "gpus": gpus}]
+    queue.answer = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": nodes}})})
+    for words in (("queue",), ("provision", "--yes")):
+        _, out, err = cli(*words)
+        assert ("node1: 0 GPUs in the queue. gpuadmin list-gpus shows" in " ".join((out + err).split())) == said, words
+
+
+def test_a_node_with_a_lost_gpu_waits_for_an_admin(queue: Ansible, cli: Cli) -> None:
+    nodes = [{"name": "node1", "state": "drained", "reason": f"{LOST} 0"}]
+    queue.answer = RunResult({"storage1": HostResult("ok", reports={"queue": {"jobs": [], "nodes": nodes}})})
+    assert "mend or reset the GPU, or reboot; then gpuadmin resume node1" in " ".join(cli("queue")[1].split())
+    assert cli("resume", "node1", "--yes")[0] == 0
+    assert queue.asked[-1].variables["gpuadmin_drain"]["nodes"] == ["node1"]
 
 
 @pytest.mark.parametrize("reason", [f"{PASSING[0]} /local", PASSING[1]])

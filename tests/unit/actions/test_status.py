@@ -140,6 +140,14 @@ def test_a_node_that_takes_no_jobs_says_why(ansible: Ansible, cli: Cli) -> None:
     assert result(cli)["hosts"]["node1"]["closed"] == "gpuadmin reboot: by root@ctl"
 
 
+def test_a_node_without_gpus_in_the_queue_is_named(ansible: Ansible, cli: Cli) -> None:
+    ansible.answer = answers({**STORAGE, "queue_without_gpus": ["node1"]})
+    out = " ".join(cli("status")[1].split())
+    assert "0 GPUs in the queue" in out
+    assert "Queue: node1: 0 GPUs there. gpuadmin list-gpus shows what it has" in out
+    assert result(cli)["hosts"]["node1"]["gpus_in_queue"] == 0
+
+
 def test_a_node_that_does_not_answer_the_queue_is_not_to_be_resumed(ansible: Ansible, cli: Cli) -> None:
     ansible.answer = answers({**STORAGE, "queue": {"node1": "Prolog error"}})
     assert "Queue: node1 takes no jobs: journalctl -u slurmd on the node says what failed" in cli("status")[1]

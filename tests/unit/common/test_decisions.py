@@ -139,6 +139,18 @@ def test_a_divided_gpu_is_its_devices() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.holds("a GPU that does not answer keeps its row, and is nobody's")
+def test_a_lost_gpu_keeps_its_row() -> None:
+    lost = Sample("gpuadmin_gpu_silent", {"instance": "gpu1", "index": "0", "problem": "GPU_IS_LOST"}, 1)
+    found = changed(samples("gpu1"), "gpuadmin_gpus_answering", 1)
+    node = one_node([lost, *(one for one in found if one.labels.get("uuid") != "GPU-gpu1-0")])
+    assert [(one.index, one.lost, one.free, one.of("")) for one in node.devices] == [
+        ("0", True, False, False), ("1", False, True, False),
+    ]  # fmt: skip
+    assert node.problem == "1 of 2 GPUs answer"
+    assert totals([node])["devices"] == 1
+
+
 def of_lines(*lines: str) -> list[Sample]:
     return [sample for line in lines for sample in of_text(line.rpartition(" ")[0], {})]
 

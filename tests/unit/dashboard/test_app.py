@@ -6,13 +6,17 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from gpuadmin.common.cluster import Device, Node
+from gpuadmin.common.prometheus import Series
 from gpuadmin.dashboard import app, pages
 from gpuadmin.dashboard.files import DashboardError
+from gpuadmin.dashboard.plots import node_plots
 from gpuadmin.dashboard.prometheus import Asked, Prometheus
 from tests.support.dashboard_app import OpenAccess, Scene, board, get, plain, rows, settings
 from tests.support.dashboard_scene import HOSTILE, NODES, PEOPLE
@@ -21,6 +25,7 @@ from tests.support.prometheus import free_port
 pytestmark = pytest.mark.needs("prometheus", "promtool")
 PAGES = ("/", "/free", "/people", "/me", "/free?gpus=2&memory=40", *(f"/nodes/{name}" for name in (*NODES, "gpu07")))
 DATA = ("/data/cluster", *(f"/data/nodes/{name}" for name in NODES))
+WITHIN: dict[str, tuple[Series, ...]] = dict.fromkeys(("received", "sent", "read", "written"), ())
 CONTAINERS = ("train-llm", "notebook", "eval", "class", "script", "gnp.exe")
 
 
@@ -44,7 +49,7 @@ def test_one_glance(everybody: TestClient) -> None:
     assert "Free now: 5 × NVIDIA H100 80GB HBM3 , 2 × MIG 2g.20gb" in plain(html)
     assert "■ GPU 0.0 – 11 of 20 GiB doyun MIG 2g.20gb" in nodes["gpu03"], "models of a node that has several"
     assert "73 °C" in nodes["gpu01"]
-    assert re.search(r"5 free · 1 held", nodes["gpu03"]), "a divided GPU is its devices"
+    assert re.search(r"5 free · 1 held · 1 lost", nodes["gpu03"]), "a divided GPU is its devices"
     assert "a GPU is too hot" in nodes["gpu03"]
     assert "93 % /local" in nodes["gpu03"], "the disk that is fullest"
     assert "4 unknown ? GPU 0 0 % 0 of 80 GiB unknown" in nodes["gpu04"], "who holds what is not known there"
@@ -69,6 +74,8 @@ def test_a_node(everybody: TestClient) -> None:
     assert re.search(r"GPU 0 NVIDIA H100 80GB HBM3 ◫ divided \(MIG\) – ", text)
     assert re.search(r"GPU 0\.0 MIG 2g\.20gb ■ doyun class for 4[0-9] min – ", text), "its use is not known"
     assert "slowed down: heat" in text
+    assert re.search(r"GPU 4 ✕ does not answer ", text)
+    assert re.search(r"GPU 4 ✕ 응답하지 않습니다 ", plain(get(everybody, "/nodes/gpu03?lang=ko")[1]))
 
 
 def test_a_person_and_their_hints(everybody: TestClient) -> None:
@@ -285,6 +292,19 @@ def test_the_plots(everybody: TestClient) -> None:
     assert json.loads(get(everybody, "/data/nodes/gpu07")[1])["plots"] == []
 
 
+def test_a_lost_gpu_keeps_the_place_of_its_curve() -> None:
+    first, second = (Device("gpu1", f"GPU-{one}", one, "", True, *[None] * 5, ()) for one in "ab")
+    lost = replace(first, uuid="", index="0", usable=False, lost=True)
+    use = [Series({"uuid": "GPU-b"}, ((100.0, 0.5),)), Series({"uuid": "GPU-a"}, ((40.0, 0.9),))]
+    for devices, names in (
+        ((lost, replace(second, index="1")), ["GPU 0", "GPU 1"]),
+        ((replace(second, index="1"),), ["GPU 1", "GPU GPU-a"]),
+    ):
+        node = Node("gpu1", "up", None, 2, 1, None, None, None, devices)
+        (plot,) = node_plots(node, {"utilization": use, **WITHIN}, 100, 60, 60, "en")
+        assert [one["name"] for one in plot["series"]] == names
+
+
 def test_the_page_without_a_login(scene: Scene) -> None:
     path = scene.directory / "status.html"
     with scene.client(status_file=str(path)) as client:
@@ -296,6 +316,7 @@ def test_the_page_without_a_login(scene: Scene) -> None:
     for text in (answer.text, written):
         assert "4 of 7 nodes are up." in text
         assert re.search(r'class=away><th scope="row">gpu05<td>▼ down .*last seen .*[0-9-]{10} [0-9:]{5}', text)
+        assert re.search(r'gpu03<td>● up <span lang="ko">작동 중</span>; GPU 4: does not answer', text)
         assert "Power is cut on Friday" in text
         assert not any(name in text for name in (*PEOPLE, *CONTAINERS[:3])), "nobody's name"
         assert "://" not in text

@@ -1,4 +1,4 @@
-"""A node whose disk is full: what Slurm is told, and what is nobody's but an admin's."""
+"""A node whose disk is full, or whose GPU is lost: what Slurm is told, and what is nobody's but an admin's."""
 
 import os
 from pathlib import Path
@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils import health
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Lost
 
 from gpuadmin.common.records.hosts import Disk
-from gpuadmin.common.waiting import FULL
+from gpuadmin.common.waiting import FULL, LOST
 from tests.support.fake_slurm import slurm
 
 DISK = 100 << 30
 GIB = 1 << 30
 OWN, SLURMS = f"{FULL} /local", "SlurmdSpoolDir is full"
 DRAIN, RESUME = "update NodeName=gpu1 State=DRAIN Reason=" + FULL, "update NodeName=gpu1 State=RESUME"
+
+LOSES = f"update NodeName=gpu1 State=DRAIN Reason={LOST} "
 
 
 class Node:
@@ -23,6 +26,7 @@ class Node:
     def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free: dict[str, int] = {"/var": DISK}
         self.inodes = (0, 0)
+        self.lost: Lost | None = None
         self._place = place
         (place / "node").write_text("gpu1|idle|none\n")
         slurm(
@@ -31,6 +35,7 @@ class Node:
         )  # fmt: skip
         monkeypatch.setattr(health, "disk", self._disk)
         monkeypatch.setattr(health.os, "statvfs", self._statvfs)
+        monkeypatch.setattr(health, "find_lost", lambda: self.lost)
 
     def _disk(self, path: str) -> Disk:
         if path not in self.free:
@@ -88,6 +93,31 @@ def test_a_full_node_takes_no_job_until_there_is_room(
     node: Node, free: int, state: str, reason: str, told: list[str]
 ) -> None:
     node.free["/local"] = free
+    assert node.asked(state, reason) == told
+
+
+@pytest.mark.parametrize(
+    ("lost", "free", "state", "reason", "told"),
+    [
+        ((0,), DISK, "mixed", "none", [f"{LOSES}0"]),
+        ((0, 3), DISK, "idle", "none", [f"{LOSES}0, 3"]),
+        ((0,), DISK, "draining", f"{LOST} 0", []),
+        ((), DISK, "idle", "none", []),
+        (None, DISK, "idle", "none", []),
+        # an admin says when it is mended, or that it is theirs
+        ((), DISK, "drained", f"{LOST} 0", []),
+        (None, DISK, "drained", f"{LOST} 0", []),
+        ((0,), DISK, "drained", "fan is loud", []),
+        # the full disk passes by itself, the GPU does not
+        ((0,), GIB, "drained", OWN, [f"{LOSES}0"]),
+        ((), 0, "drained", f"{LOST} 0", []),
+    ],
+)
+@pytest.mark.holds("a node with a GPU that does not answer takes no job")
+def test_a_node_with_a_lost_gpu_takes_no_job_until_an_admin_resumes_it(
+    node: Node, lost: tuple[int, ...] | None, free: int, state: str, reason: str, told: list[str]
+) -> None:
+    node.free["/local"], node.lost = free, None if lost is None else Lost(lost, frozenset({"GPU-b"}))
     assert node.asked(state, reason) == told
 
 

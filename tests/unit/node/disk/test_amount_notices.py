@@ -118,7 +118,9 @@ def test_where_nothing_is_measured_nothing_is_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("home", "asked"), [("{homes}/minji", True), ("/root", False), ("/home2/admin", False)])
 def test_only_whose_home_is_there_waits_for_the_storage_host_at_log_in(tmp_path: Path, home: str, asked: bool) -> None:
-    script = rendered("limits", "gpuadmin-amounts.sh.j2", {"limits_homes": str(tmp_path)})
+    script = rendered(
+        "limits", "gpuadmin-amounts.sh.j2", {"limits_homes": str(tmp_path), "limits_languages": ["en", "ko"]}
+    )
     (tmp_path / "cat").write_text(f"#!/bin/sh\ntouch {tmp_path}/called\n")
     (tmp_path / "cat").chmod(0o755)
     (tmp_path / "script").write_text(script)

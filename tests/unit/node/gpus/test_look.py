@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.driver import Driver
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Expected, Seen, Verdict, judge, look
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import (
+    Expected,
+    Lost,
+    Seen,
+    Verdict,
+    find_lost,
+    judge,
+    look,
+)
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.pci import OnBus as Device
 
 from tests.support.gpu_node import Node
@@ -59,6 +67,30 @@ def test_a_driver_that_hangs(node: Node, call: str) -> None:
     seen = look(node.places, seconds=0.5)
     assert seen.problem == "the GPU driver did not answer in 0.5 s"
     assert len(seen.devices) == 2
+
+
+@pytest.mark.needs("cc")
+@pytest.mark.parametrize(
+    ("change", "gpu", "numbers"),
+    [
+        (("lost", "yes"), 0, (0,)), (("lost", "later"), 1, (1,)), (("lost", None), 0, ()),
+        (("fault.nvmlDeviceGetHandleByIndex", "UNKNOWN"), None, (0, 1)),
+        (("fault.nvmlDeviceGetHandleByIndex", "NO_PERMISSION"), None, ()), (("fault.nvmlInit", "UNKNOWN"), None, None),
+    ],
+)  # fmt: skip
+@pytest.mark.holds("a driver that says nothing keeps no node from the queue", "a GPU that may not be asked is not lost")
+def test_gpus_that_do_not_answer(
+    node: Node, change: tuple[str, str | None], gpu: int | None, numbers: tuple[int, ...] | None
+) -> None:
+    node.whole()
+    every = find_lost(node.places)
+    assert every is not None
+    node.describe(change, gpu=gpu)
+    found = find_lost(node.places)
+    assert (found and found.numbers) == numbers
+    assert isinstance(found, Lost) == (numbers is not None)
+    assert found is None or found.answering <= every.answering
+    assert not numbers or found is None or len(found.answering) < len(every.answering)
 
 
 @pytest.mark.needs("cc")

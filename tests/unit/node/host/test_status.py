@@ -13,6 +13,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.host import status
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.observe import report_image
 from ansible_collections.gpuadmin.node.plugins.module_utils.images.places import Places, looking
 from ansible_collections.gpuadmin.node.plugins.module_utils.logins import occupants
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import queue
 
 from gpuadmin.common.records.hosts import Newest
 from tests.support.failing import raising
@@ -148,7 +149,11 @@ def test_nodes_of_the_queue_that_take_no_jobs(tmp_path: Path, monkeypatch: pytes
     ids: dict[str, Any] = {"uid_first": 1, "uid_last": 2, "disks": {}}
     found = status.collect(**ids, queue=True)
     assert found["queue"] == {"gpu2": "Prolog error"}
+    has = (("gpu1", "gpu:h100:2"), ("gpu2", "(null)"), ("gpu3", "gpu:0"))
+    (tmp_path / "types").write_text("".join(f"{node:<64}\x1f{gres:<256}\x1f\n" for node, gres in has))
+    monkeypatch.setattr(queue, "TYPES", ("cat", str(tmp_path / "types")))
+    assert status.collect(**ids, queue=True)["queue_without_gpus"] == ["gpu2", "gpu3"]
     slurm(tmp_path, monkeypatch, scontrol="echo down")
     away = status.collect(**ids, queue=True)
-    assert away["unknown"] == {"queue": "slurmctld does not answer"}
+    assert away["unknown"] == dict.fromkeys(("queue", "queue_without_gpus"), "slurmctld does not answer")
     assert "queue" not in status.collect(**ids)

@@ -4,6 +4,7 @@ import json
 import os
 import pwd
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -241,15 +242,19 @@ def test_list_and_why_in_both_languages(bin: Path, capsys: pytest.CaptureFixture
 def test_everybody_sees_who_made_an_exception_and_why(
     bin: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    jobs(bin, *(row(id, "jiho", "RUNNING", nodes="gpu1", qos=qos) for id, qos in (("4", "exception"), ("5", "people"))))
+    end = 1795608428
+    until = time.strftime("%Y-%m-%d %H:%M", time.localtime(end))
+    of = (("4", "exception"), ("5", "people"))
+    jobs(bin, *(row(id, "jiho", "RUNNING", nodes="gpu1", qos=qos, end=end) for id, qos in of))
     said = json.dumps({"id": "ab", "who": "root@ctl", "reason": "paper"})
     (bin / "noted").write_text(f"{'4':<32}\x1f{said:<4096}\x1f\n")
     slurm(bin, monkeypatch, squeue=f'case "$*" in *admin_comment*) cat {bin}/noted;; *) cat {bin}/jobs;; esac')
     assert gpu.main(["list"]) == 0
-    assert "\nJob 4 is an exception, made by an admin (root@ctl): paper\n" in capsys.readouterr().out
+    english = f"\nJob 4 is an exception: an admin (root@ctl) gave jiho 1 GPU on gpu1 until {until}: paper\n"
+    assert english in capsys.readouterr().out
     assert gpu.main(["list", "--language", "ko"]) == 0
     out = capsys.readouterr().out
-    assert "\n작업 4: 관리자(root@ctl)가 따로 준 것입니다. 이유: paper\n" in out
+    assert f"\n작업 4: 관리자(root@ctl)가 jiho에게 따로 준 gpu1의 GPU 1개({until}까지). 이유: paper\n" in out
     assert "작업 5" not in out
 
 

@@ -11,6 +11,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.gate import Pla
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import login_lines
 
+from gpuadmin.common.waiting import LOST
 from tests.support.fake_slurm import row, slurm
 
 UP = "echo 'Slurmctld(primary) at storage1 is UP'"
@@ -44,6 +45,18 @@ def test_what_each_person_reads() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("reason", "line"), [(f"{LOST} 0, 3", "gpu2: GPU 0, 3: does not answer. If it is"), ("fan is loud", None)]
+)
+def test_a_lost_gpu_is_told_to_whoever_has_gpus_of_its_node(reason: str, line: str | None) -> None:
+    jobs = [job("minji"), job("hana", nodes="gpu1"), waits("jiho")]
+    found = login_lines.texts(jobs, NOW, closed={"gpu2": reason})
+    assert found == {**login_lines.texts(jobs, NOW), **{name: found[name] for name in ("minji.en", "minji.ko")}}
+    assert found["minji.en"].splitlines()[2:] == ([] if line is None else [found["minji.en"].splitlines()[2]])
+    assert line is None or found["minji.en"].splitlines()[2].startswith(line)
+    assert ("gpu2: GPU 0, 3: 응답하지 않습니다" in found["minji.ko"]) == (line is not None)
+
+
 @pytest.mark.holds("what is not a name becomes no file", "nobody reads of a GPU that is no longer theirs")
 def test_what_is_not_told() -> None:
     nobody = {".nobody.en", ".nobody.ko"}
@@ -51,6 +64,7 @@ def test_what_is_not_told() -> None:
     assert set(login_lines.texts([job("minji", end=int(NOW) - 1)], NOW, away=True)) == nobody
 
 
+@pytest.mark.holds("nodes of which Slurm says nothing keep nobody's lines from them")
 def test_a_controller_that_is_away_takes_nothing_from_who_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +82,12 @@ def test_a_controller_that_is_away_takes_nothing_from_who_has_it(
     assert login_lines.main(str(directory), places) == 0
     assert (directory / "minji.en").stat().st_mtime_ns == before, "what is there already is not written again"
     assert len(json.loads((directory / ".jobs.json").read_text())) == 2
+    slurm(tmp_path, monkeypatch, sinfo=f"echo 'gpu2|draining|{LOST} 0'")
+    assert login_lines.main(str(directory)) == 0
+    assert "GPU 0: does not answer." in (directory / "minji.en").read_text()
+    slurm(tmp_path, monkeypatch, sinfo="exit 1")
+    assert login_lines.main(str(directory)) == 0
+    assert (directory / "minji.en").read_text().startswith("You have 1 GPU of gpu2")
     slurm(tmp_path, monkeypatch, scontrol="sleep 9")
     began = time.monotonic()
     assert login_lines.main(str(directory), places) == 0

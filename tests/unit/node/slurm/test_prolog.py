@@ -13,6 +13,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeEr
 from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, reconcile
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.look import Lost
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import Finished
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import divided, prolog, slice_limits
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.prolog import Job, read_prolog_job
@@ -189,6 +190,23 @@ def test_a_job_of_whom_this_host_knows_otherwise_does_not_start(host: GatedHost,
 def test_a_gpu_that_does_not_answer_keeps_a_job_from_starting(host: GatedHost) -> None:
     with pytest.raises(NodeError, match="does not answer"):
         prolog.begin(Job("12", "minji", 20000, [7], 5000), host.places, NOW)
+
+
+@pytest.mark.parametrize(
+    ("lost", "starts"),
+    [
+        (None, True), (Lost((), frozenset()), True), (Lost((1,), frozenset({"GPU-a"})), True),
+        (Lost((0,), frozenset({"GPU-b"})), False),
+    ],
+)  # fmt: skip
+@pytest.mark.holds("nobody is given a GPU that the driver has lost")
+def test_a_gpu_that_the_driver_has_lost_is_given_to_nobody(
+    host: GatedHost, monkeypatch: pytest.MonkeyPatch, lost: Lost | None, starts: bool
+) -> None:
+    monkeypatch.setattr(prolog.look, "find_lost", lambda _places: lost)
+    with contextlib.nullcontext() if starts else pytest.raises(NodeError, match=r"job 12: GPU-a does not answer"):
+        prolog.begin(JOB, host.places, NOW)
+    assert len(recorded(host)) == starts
 
 
 def test_a_grant_that_cannot_be_read_keeps_a_job_from_starting(host: GatedHost) -> None:

@@ -110,6 +110,32 @@ def look(places: Places | None = None, *, seconds: float = SECONDS, kernels: boo
 
 
 @dataclass(frozen=True)
+class Lost:
+    """``numbers``: the GPUs that the driver counts and that do not answer. ``answering``: UUIDs of the others, and of
+    their MIG devices."""
+
+    numbers: tuple[int, ...]
+    answering: frozenset[str]
+
+
+def find_lost(places: Places | None = None) -> Lost | None:
+    """Ask the driver which GPUs do not answer. None: it says nothing, or not in time."""
+    where = places or Places()
+    path = where.library or drivers.look(where.root).library
+    if path is None:
+        return None
+    try:
+        gpus = isolated_call(lambda: nvml.read(path), seconds=SECONDS, lock=where.lock)["gpus"]
+    except (NodeError, OSError):  # guard: a driver that says nothing keeps no node from the queue
+        return None
+    good = [one for one in gpus if one["problem"] is None]
+    # guard: a GPU that may not be asked is not lost -> None
+    numbers = [int(one["index"]) for one in gpus if one["problem"] not in (None, "NO_PERMISSION")]
+    parts = [part for one in good for part in one.get("mig_devices") or ()]
+    return Lost(tuple(numbers), frozenset(str(one.get("uuid")) for one in (*good, *parts)))
+
+
+@dataclass(frozen=True)
 class Expected:
     """What the inventory says of a node. ``number``: None if it says nothing. ``model``: a part of the name."""
 

@@ -21,7 +21,7 @@ from ..images.places import Places
 from ..limits import room
 from ..logins import occupants
 from ..mounts import NETWORK, Mount, nearest, parse_mountinfo, read_mountinfo
-from ..slurm.queue import closed
+from ..slurm.queue import closed, without_gpus
 
 SECONDS = 15.0  # for a part: logind, a disk or a directory of people may not answer at all; all are asked at once
 
@@ -40,7 +40,7 @@ def collect(
     """All parts that a host has, and ``unknown``: part → why it could not be looked at.
 
     ``disks``: name → path that is on it. ``backups``: the directory of backups. ``node``: people and GPUs are here.
-    ``queue``: Slurm's controller is; it says which nodes take no jobs.
+    ``queue``: Slurm's controller is; it says which nodes take no jobs, and which have no GPUs.
     ``seconds``: how long a part may take.
     """
     parts: dict[str, Callable[[], object]] = {name: partial(disk, path) for name, path in disks.items()}
@@ -48,6 +48,7 @@ def collect(
         parts["backup"] = partial(newest_backup, backups)
     if queue:
         parts["queue"] = closed
+        parts["queue_without_gpus"] = without_gpus
     if node:
         parts["people"] = partial(occupants.people, uid_first, uid_last)
         parts["gpu_people"] = partial(occupants.gpu_users, uid_first)

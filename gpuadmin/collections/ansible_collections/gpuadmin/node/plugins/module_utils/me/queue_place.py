@@ -9,7 +9,7 @@ from typing import Any
 from ..diagnosis.subject import Subject
 from ..slurm import queue
 from ..slurm.gpu import PROGRAM
-from ..slurm.gpu_words import clock, describe_asked, gpus, waiting
+from ..slurm.gpu_words import clock, describe_asked, gpus, lost, waiting
 from ..slurm.texts import LOGIN, TEXTS
 
 
@@ -19,7 +19,8 @@ def has_queue(subject: Subject) -> bool:
 
 
 def find_place(subject: Subject) -> dict[str, Any] | None:
-    """The queue. ``mine``: the person's jobs with GPUs; ``waiting``: how many people wait. None on a node without jobs.
+    """The queue. ``mine``: the person's jobs with GPUs; ``waiting``: how many people wait; ``closed``:
+    node → why it takes no jobs. None on a node without jobs.
 
     Raises NodeError where the queue does not answer.
     """
@@ -29,6 +30,7 @@ def find_place(subject: Subject) -> dict[str, Any] | None:
     jobs = [one for one in queue.ask_jobs() if one["gpus"]]
     return {
         "mine": [one for one in jobs if one["user"] == subject.name],
+        "closed": queue.closed(),
         "waiting": len({one["user"] for one in jobs if one["waits"]}),
     }
 
@@ -42,6 +44,7 @@ def lines(found: Mapping[str, Any], language: str) -> Iterator[str]:
             yield f"{login['wait'].format(describe_asked(one, words), waiting(one, language))} ({since})"
         else:
             yield login["have"].format(login["part"].format(gpus(one["gpus"], words), one["nodes"], clock(one["end"])))
+    yield from lost(found["mine"], found.get("closed") or {}, login)
     if not found["mine"]:
         none = login["waiting"].format(found["waiting"]) if found["waiting"] else login["nobody"]
         yield f"{none} {login['ask']}"

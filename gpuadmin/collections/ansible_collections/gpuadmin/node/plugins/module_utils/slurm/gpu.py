@@ -176,8 +176,11 @@ def show(asked: Asked) -> int:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
     else:
         print(words["empty"])
-    for job, made in exceptions.said([one["id"] for one in there if one["qos"] == EXCEPTION]).items():
-        print(words["exception"].format(job, made["who"] or "?", made["reason"] or "?"))
+    given = {one["id"]: one for one in there if one["qos"] == EXCEPTION}
+    for job, made in exceptions.said(list(given)).items():
+        one = given[job]
+        what = one["user"], gpus(one["gpus"], words), one["nodes"] or "–", clock(one["end"])
+        print(words["exception"].format(job, made["who"] or "?", *what, made["reason"] or "?"))
     for line in gpu_book.lines(booking.reservations(), asked.language):
         print(line)
     closed = {one["name"]: one["reason"] for one in queue.nodes(queue.ask(queue.NODES)) if one["reason"]}

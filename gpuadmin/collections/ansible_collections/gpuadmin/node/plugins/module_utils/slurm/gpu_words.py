@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuadmin.common.text import language
-from gpuadmin.common.waiting import count_tasks, why
+from gpuadmin.common.waiting import count_tasks, lost_gpus, why
 
 from . import queue
 from .texts import LANGUAGES, TEXTS
@@ -146,6 +146,14 @@ def had(one: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
     if here not in nodes:
         lines.append(words["there"].format(here, "; ".join(f"ssh {node}" for node in nodes)))
     return lines
+
+
+def lost(mine: Sequence[Mapping[str, Any]], closed: Mapping[str, str], words: Mapping[str, str]) -> list[str]:
+    """A line for each node that somebody has GPUs of and on which GPUs do not answer. ``closed``: node → why it takes
+    no jobs. ``words``: LOGIN's."""
+    there = dict.fromkeys(node for one in mine if not one["waits"] for node in one["nodes"].split(","))
+    found = {node: lost_gpus(closed.get(node, "")) for node in there}
+    return [words["lost"].format(node, numbers) for node, numbers in found.items() if numbers]
 
 
 def gpus(number: int, words: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,17 +19,21 @@ from ..files import flocked, read_bytes, write_atomic
 from ..gpus import grants, reconcile
 from ..gpus.gate import Places
 from . import queue
-from .gpu_words import describe_asked, gpus, waiting
+from .gpu_words import describe_asked, gpus, lost, waiting
 from .texts import LANGUAGES, LOGIN
 
 DIRECTORY = "/run/gpuadmin-queue"
 #: What everybody reads who has no file of their own; no name of a person begins with a dot.
 NOBODY, LAST = ".nobody", ".jobs.json"
+EVERY_NODE_OPEN: Mapping[str, str] = {}
 MOST_JOBS = 3  # of one person's, in a line
 
 
-def texts(jobs: Sequence[Mapping[str, Any]], now: float, away: bool = False) -> dict[str, str]:
-    """File → two lines. ``away``: the queue does not answer, and the jobs are those that it last spoke of."""
+def texts(
+    jobs: Sequence[Mapping[str, Any]], now: float, away: bool = False, closed: Mapping[str, str] = EVERY_NODE_OPEN
+) -> dict[str, str]:
+    """File → two lines, and one for each node of theirs with lost GPUs. ``away``: the queue does not answer, and the
+    jobs are those that it last spoke of. ``closed``: node → why it takes no jobs."""
     asking = [one for one in jobs if one["gpus"]]
     of: dict[str, list[Mapping[str, Any]]] = {}
     for one in asking:
@@ -43,7 +48,7 @@ def texts(jobs: Sequence[Mapping[str, Any]], now: float, away: bool = False) -> 
         none = words["none"] if away else words["waiting"].format(wait) if wait else words["nobody"]
         found[f"{NOBODY}.{language}"] = f"{none}\n{last}\n"
         for name, mine in of.items():
-            lines = _own(mine, now, language, away)
+            lines = [*_own(mine, now, language, away), *lost(mine, closed, words)]
             if lines:
                 found[f"{name}.{language}"] = "\n".join(lines) + "\n"
     return found
@@ -84,13 +89,16 @@ def main(directory: str = DIRECTORY, places: Places | None = None) -> int:
     with flocked(os.path.join(where.run, "locks", "queue-told"), 15.0):  # the timer, and whoever extends a job
         now, last, away = time.time(), os.path.join(directory, LAST), False
         jobs: Sequence[Mapping[str, Any]]
+        closed: Mapping[str, str] = {}
         try:
             queue.alive()
             jobs = queue.ask_jobs()
             write_atomic(last, json.dumps([one for one in jobs if one["gpus"]]).encode(), mode=0o644, sync=False)
         except NodeError:
             jobs, away = _last(last), True
-        _converge(directory, texts(jobs, now, away))
+        with suppress(NodeError):  # guard: nodes of which Slurm says nothing keep nobody's lines from them
+            closed = {} if away else queue.closed()
+        _converge(directory, texts(jobs, now, away, closed))
         if not away:
             prolong_grants(jobs, now, where)
     return 0

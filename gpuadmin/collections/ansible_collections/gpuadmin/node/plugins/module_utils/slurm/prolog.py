@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 
 from ..errors import NodeError, in_words
 from ..files import flocked
-from ..gpus import device_files, gate, grants, reconcile
+from ..gpus import device_files, gate, grants, look, reconcile
 from ..gpus.gate import Places
 from ..gpus.grants import SOURCE, Grant
+from ..gpus.isolated_call import LOCK
 from . import divided, slice_limits
 
 #: Seconds that a job whose end nobody says is granted; the reconciler asks before they are over.
@@ -70,6 +71,7 @@ def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
         raise NodeError(f"job {job.id}: Slurm does not say which GPUs of this node it has")
     if not job.gpus:
         return []
+    lost = look.find_lost(look.Places(places.root, lock=os.path.join(places.root, LOCK.lstrip("/"))))
     with ExitStack() as stack:
         # guard: a job is given no GPU that is being divided or granted
         stack.enter_context(flocked(reconcile.adding_path(places)))
@@ -86,6 +88,9 @@ def begin(job: Job, places: Places, now: float | None = None) -> list[str]:
         there = device_files.gpus(settings, places.root)
         fetched = divided.listed(job.node, places.root)
         names = [_name(number, there, fetched, job) for number in job.gpus]
+        silent = [one for one in names if one not in lost.answering] if lost and lost.numbers else []
+        if silent:  # guard: nobody is given a GPU that the driver has lost
+            raise NodeError(f"job {job.id}: {grants.words(silent)} does not answer: gpuadmin list-gpus")
         found, problems = grants.read(places.state, places.run)
         if problems:  # guard: where a grant cannot be read no job has a GPU
             raise NodeError(problems[0])

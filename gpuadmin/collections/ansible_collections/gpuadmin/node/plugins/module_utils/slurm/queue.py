@@ -174,6 +174,12 @@ def closed() -> dict[str, str]:
     return {one["name"]: one["reason"] for one in nodes(ask(NODES)) if one["reason"]}
 
 
+def without_gpus() -> list[str]:
+    """The nodes that jobs run on without any GPU. Raises NodeError where Slurm's controller does not say."""
+    alive()
+    return [node for node, number in counts(ask(TYPES)).items() if number == 0]
+
+
 def owners() -> list[str] | None:
     """Whose jobs run and wait; None where Slurm's controller does not say."""
     try:

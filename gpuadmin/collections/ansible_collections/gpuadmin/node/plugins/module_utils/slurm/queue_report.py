@@ -19,7 +19,8 @@ _OWN = ("SLURM_", "SQUEUE_", "SINFO_", "SCONTROL_")
 def report(*, version: bool = True) -> dict[str, Any]:
     """Jobs, each with why it waits in words, and of an admin's exception who made it and why; nodes; and
     reservations. ``version``: also slurmctld's, which takes one more program. Raises NodeError."""
-    jobs, nodes = queue.ask_jobs(), queue.nodes(queue.ask(queue.NODES))
+    jobs, counts = queue.ask_jobs(), queue.counts(queue.ask(queue.TYPES))
+    nodes = [{**one, "gpus": counts.get(one["name"])} for one in queue.nodes(queue.ask(queue.NODES))]
     noted = exceptions.said([one["id"] for one in jobs if one["qos"] == EXCEPTION])
     for one in jobs:
         one["exception"] = noted.get(one["id"])
