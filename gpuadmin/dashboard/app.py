@@ -24,6 +24,8 @@ from starlette.staticfiles import StaticFiles
 from ..common.samples import Sample
 from . import plots, queries, views
 from .announced import announced
+from .buttons import Buttons
+from .door import Door
 from .files import DashboardError
 from .pages import Pages, choose_language, environment
 from .prometheus import Asked, Prometheus
@@ -59,7 +61,13 @@ class Dashboard:
     """What the pages are answered from."""
 
     def __init__(
-        self, prometheus: Prometheus, access: Any, settings: Settings, files: str, alive: Callable[[], None]
+        self,
+        prometheus: Prometheus,
+        access: Any,
+        settings: Settings,
+        files: str,
+        alive: Callable[[], None],
+        door: Door | None,
     ) -> None:
         self._asked, self._access, self._settings = Asked(prometheus), access, settings
         self._pages = Pages(environment(files), settings)
@@ -67,6 +75,7 @@ class Dashboard:
         self._kept: tuple[float, Snapshot | None] = 0.0, None
         self._looking: asyncio.Task[Snapshot] | None = None
         self._turns = Turns()
+        self._buttons = Buttons(door, access, self._pages, settings)
 
     def routes(self, files: str) -> list[Route | Mount]:
         """All addresses but those of Access."""
@@ -77,6 +86,7 @@ class Dashboard:
             Route("/people/{name}", self._for_viewers(self._person)),
             Route("/me", self._for_viewers(self._me)),
             Route("/queue", self._for_viewers(self._queue)),
+            Route("/queue/{verb}", self._for_viewers(self._buttons.press), methods=["POST"]),
             Route("/free", self._for_viewers(self._free)),
             Route("/data/cluster", self._for_viewers(self._cluster_data)),
             Route("/data/nodes/{name}", self._for_viewers(self._node_data)),
@@ -172,7 +182,9 @@ class Dashboard:
     async def _queue(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         if found.queue is None:
             raise HTTPException(404)
-        return self._page(request, "queue.html", found, viewer, {"queue": queue_page(found.queue, viewer.name)})
+        return self._page(request, "queue.html", found, viewer, {
+            "queue": queue_page(found.queue, viewer.name), **self._buttons.offer(viewer, found),
+        })  # fmt: skip
 
     async def _free(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         numbers = {"gpus": (1, 1, 64), "memory": (0, 0, 1000)}
@@ -272,12 +284,18 @@ class Dashboard:
 
 
 def application(
-    *, prometheus: Prometheus, access: Any, settings: Settings, files: str, alive: Callable[[], None] = lambda: None
+    *,
+    prometheus: Prometheus,
+    access: Any,
+    settings: Settings,
+    files: str,
+    alive: Callable[[], None] = lambda: None,
+    door: Door | None = None,
 ) -> Starlette:
     """Given whom to ask, who decides who looks, what the site says of itself, and the directory that has `templates`
     and `static`, return the application. `alive` is called every minute, for as long as it goes on.
     """
-    board = Dashboard(prometheus, access, settings, files, alive)
+    board = Dashboard(prometheus, access, settings, files, alive, door)
 
     @contextlib.asynccontextmanager
     async def running(_app: Starlette) -> AsyncIterator[None]:

@@ -186,6 +186,51 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "queue-closed": ("Nodes that take no jobs", "지금 작업을 받지 않는 노드"),
     **{f"queue-why-{code}": (f"{english}.", f"{korean}.") for code, (english, korean) in WHY.items()},
     "queue-why-other": ("Slurm's own reason: `squeue` shows it.", "Slurm의 이유입니다(`squeue`로 확인)."),
+    "press-get": ("Ask for GPUs", "GPU 요청"),
+    "press-release": ("Give back", "반납"),
+    "press-leave": ("Leave the queue", "대기 취소"),
+    "press-extend": ("Extend", "연장"),
+    "press-book": ("Book a node", "노드 예약"),
+    "press-cancel": ("Cancel a booking", "예약 취소"),
+    "press-sure": (
+        "Job {0}: programs that use these GPUs lose them.",
+        "작업 {0}: 이 GPU를 쓰는 프로그램은 더 이상 GPU를 쓸 수 없습니다.",
+    ),
+    "press-hours": ("Hours", "시간"),
+    "press-number": ("Booking number", "예약 번호"),
+    "press-type": ("Type", "종류"),
+    "press-at": ("From", "시작 시각"),
+    "pressed-back": ("To the queue", "대기열로"),
+    "pressed-soon": ("The pages follow within a minute.", "페이지에는 1분 안에 반영됩니다."),
+    "pressed-not": ("Not done", "처리되지 않음"),
+    "pressed-elsewhere": (
+        "This did not come from a page of the dashboard. Open the queue's page and press its button.",
+        "대시보드 페이지에서 보낸 요청이 아닙니다. 대기열 페이지를 열고 버튼을 눌러 주세요.",
+    ),
+    "pressed-late": (
+        "The page was too old, or of another session. Open the queue's page again and press its button.",
+        "페이지가 오래되었거나 다른 로그인의 페이지입니다. 대기열 페이지를 다시 열고 버튼을 눌러 주세요.",
+    ),
+    "pressed-twice": (
+        "This was done already. The queue's page shows how things are.",
+        "이미 처리한 요청입니다. 대기열 페이지에서 현재 상태를 확인해 주세요.",
+    ),
+    "pressed-often": (
+        "You have pressed many buttons within an hour. Wait a while, or use gpu on a node.",
+        "한 시간 동안 버튼을 너무 많이 눌렀습니다. 잠시 기다리거나 노드에서 gpu 명령을 써 주세요.",
+    ),
+    "pressed-odd": (
+        "A field has a value that it cannot have.",
+        "입력한 값 중에 쓸 수 없는 값이 있습니다.",
+    ),
+    "pressed-locked": (
+        "Your account may not ask the queue. Ask the admins.",
+        "이 계정으로는 대기열에 요청할 수 없습니다. 관리자에게 문의해 주세요.",
+    ),
+    "pressed-unsure": (
+        "The queue's host did not answer in time. Look at the queue's page in a minute: it may have been done.",
+        "대기열 호스트가 제때 응답하지 않았습니다. 처리되었을 수도 있으니 1분 뒤 대기열 페이지를 확인해 주세요.",
+    ),
     "not-found": ("There is no such page", "페이지가 없습니다"),
     "not-found-why": (
         "There is nothing by this name, or it is not yours to see.",

@@ -21,6 +21,7 @@ class Viewer:
 
     name: str
     admin: bool
+    session: str = ""  # by which their forms know them: nobody else has it
 
     def may_see_private(self, user: str) -> bool:
         """Whether this person may learn what is nobody else's business: disk and hints."""
@@ -31,7 +32,8 @@ class Viewer:
 class Settings:
     """What the role writes; of people nothing, who come and go without a provision of this host. `announcements`: the
     file of this host that has them; `status_file`: where the page without a login is written every minute, if anywhere.
-    `admins`: accounts with power over the hosts, which are no person's.
+    `admins`: accounts with power over the hosts, which are no person's. `buttons`: what people may ask of the queue,
+    whose host is `queue_host`.
     """
 
     cluster: str
@@ -42,6 +44,8 @@ class Settings:
     idle_exempt: tuple[str, ...] = ()
     admins: tuple[str, ...] = ()
     status_file: str = ""
+    buttons: tuple[str, ...] = ()
+    queue_host: str = ""
 
 
 def parse_viewer_settings(document: object) -> Settings:
