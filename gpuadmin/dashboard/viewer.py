@@ -6,7 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .files import DashboardError, in_words
@@ -21,7 +21,8 @@ class Viewer:
 
     name: str
     admin: bool
-    session: str = ""  # by which their forms know them: nobody else has it
+    #: By which forms of their pages know them; nobody else has it.
+    session: str = field(default="", compare=False, repr=False)
 
     def may_see_private(self, user: str) -> bool:
         """Whether this person may learn what is nobody else's business: disk and hints."""
