@@ -22,7 +22,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ..common.samples import Sample
-from . import plots, queries, views
+from . import plots, queries, usage_page, views
 from .announced import announced
 from .buttons import Buttons
 from .door import Door
@@ -88,6 +88,8 @@ class Dashboard:
             Route("/queue", self._for_viewers(self._queue)),
             Route("/queue/{verb}", self._for_viewers(self._buttons.press), methods=["POST"]),
             Route("/free", self._for_viewers(self._free)),
+            Route("/usage", self._for_viewers(self._usage)),
+            Route("/usage.csv", self._for_viewers(self._usage)),
             Route("/data/cluster", self._for_viewers(self._cluster_data)),
             Route("/data/nodes/{name}", self._for_viewers(self._node_data)),
             Route("/data/people/{name}", self._for_viewers(self._person_data)),
@@ -196,6 +198,25 @@ class Dashboard:
                 return self._pages.message(request, 400, "wrong", "wrong-value", viewer, words, least, most)
             wanted[field] = int(text)
         return self._page(request, "free.html", found, viewer, views.free_page(found, **wanted))
+
+    async def _usage(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
+        span, by = request.query_params.get("span", "30"), request.query_params.get("by", "user")
+        period = usage_page.choose_period(span, self._settings, time.time())
+        if period is None or by not in usage_page.BY:
+            raise HTTPException(404)
+        begin, end = usage_page.weeks(period)
+        async with self._turns.of(viewer.name):
+            asked = [self._asked.now(query(period), 300.0, slow=True) for query in usage_page.QUERIES]
+            waited = [
+                self._asked.over_time(usage_page.query_waits(share, period), begin, end, usage_page.WEEK)
+                for share in usage_page.SHARES
+            ]
+            (used, hours), waits = await asyncio.gather(*asked), await asyncio.gather(*waited)
+        page = usage_page.make_page(span, by, period, used, hours, waits, self._settings)
+        if request.url.path.endswith(".csv"):
+            headers = {"Content-Disposition": f'attachment; filename="usage-{by}-{span}.csv"'}
+            return Response(usage_page.csv_text(by, page["rows"]), media_type="text/csv", headers=headers)
+        return self._page(request, "usage.html", found, viewer, page)
 
     async def _require_known(self, name: str, viewer: Viewer, found: Snapshot) -> str:
         """The name of a person who has a page."""

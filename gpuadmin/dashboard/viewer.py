@@ -34,7 +34,7 @@ class Settings:
     """What the role writes; of people nothing, who come and go without a provision of this host. `announcements`: the
     file of this host that has them; `status_file`: where the page without a login is written every minute, if anywhere.
     `admins`: accounts with power over the hosts, which are no person's. `buttons`: what people may ask of the queue,
-    whose host is `queue_host`.
+    whose host is `queue_host`. `term`: name, first and last day. `price`: of a kWh.
     """
 
     cluster: str
@@ -47,6 +47,9 @@ class Settings:
     status_file: str = ""
     buttons: tuple[str, ...] = ()
     queue_host: str = ""
+    term: tuple[str, ...] = ()
+    price: str = ""
+    currency: str = ""
 
 
 def parse_viewer_settings(document: object) -> Settings:

@@ -77,7 +77,7 @@ def proxy_secret(own: bytes) -> str:
 
 def _settings(site: Site, hosts: list[str]) -> dict[str, Any]:
     metrics = site.settings.metrics
-    given = metrics.dashboard
+    given, term = metrics.dashboard, site.settings.term
     return {
         "cluster": site.settings.name,
         "nodes": [host.name for host in site.inventory.group("gpu")],
@@ -86,6 +86,7 @@ def _settings(site: Site, hosts: list[str]) -> dict[str, Any]:
         "idle_exempt": list(metrics.idle_exempt),
         "admins": ["root", site.settings.admin.user, *(one.name for one in site.settings.admins or ())],
         "buttons": _offered(site),
+        "term": [term.name, str(term.begin), str(term.deadline)] if term is not None and term.begin is not None else [],
         "queue_host": next((host.cluster_address for host in site.inventory.group("slurm")), ""),
         "port": given.port,
         "listen": given.listen,
