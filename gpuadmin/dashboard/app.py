@@ -88,6 +88,7 @@ class Dashboard:
             Route("/queue", self._for_viewers(self._queue)),
             Route("/queue/{verb}", self._for_viewers(self._buttons.press), methods=["POST"]),
             Route("/free", self._for_viewers(self._free)),
+            Route("/rules", self._for_viewers(self._rules)),
             Route("/usage", self._for_viewers(self._usage)),
             Route("/usage.csv", self._for_viewers(self._usage)),
             Route("/data/cluster", self._for_viewers(self._cluster_data)),
@@ -198,6 +199,13 @@ class Dashboard:
                 return self._pages.message(request, 400, "wrong", "wrong-value", viewer, words, least, most)
             wanted[field] = int(text)
         return self._page(request, "free.html", found, viewer, views.free_page(found, **wanted))
+
+    async def _rules(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
+        texts = dict(zip(self._settings.languages, self._settings.rules))
+        language = choose_language(request, self._settings)
+        if language not in texts:
+            raise HTTPException(404)
+        return self._page(request, "rules.html", found, viewer, {"rules": texts[language]})
 
     async def _usage(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         span, by = request.query_params.get("span", "30"), request.query_params.get("by", "user")

@@ -186,6 +186,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "queue-closed": ("Nodes that take no jobs", "지금 작업을 받지 않는 노드"),
     **{f"queue-why-{code}": (f"{english}.", f"{korean}.") for code, (english, korean) in WHY.items()},
     "queue-why-other": ("Slurm's own reason: `squeue` shows it.", "Slurm의 이유입니다(`squeue`로 확인)."),
+    "rules": ("Rules", "이용 규칙"),
     "usage": ("Usage", "사용량"),
     "usage-span": ("Time", "기간"),
     "usage-by": ("By", "기준"),

@@ -35,6 +35,7 @@ class Settings:
     file of this host that has them; `status_file`: where the page without a login is written every minute, if anywhere.
     `admins`: accounts with power over the hosts, which are no person's. `buttons`: what people may ask of the queue,
     whose host is `queue_host`. `term`: name, first and last day. `price`: of a kWh.
+    `rules`: the guide's sections as HTML, for each of the languages.
     """
 
     cluster: str
@@ -47,6 +48,7 @@ class Settings:
     status_file: str = ""
     buttons: tuple[str, ...] = ()
     queue_host: str = ""
+    rules: tuple[str, ...] = ()
     term: tuple[str, ...] = ()
     price: str = ""
     currency: str = ""

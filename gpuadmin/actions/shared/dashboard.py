@@ -8,6 +8,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from gpuadmin.actions.shared.pages import write_guide
 from gpuadmin.common import tokens
 from gpuadmin.common.pressed import VERBS
 from gpuadmin.config import queue
@@ -15,7 +16,8 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError
 from gpuadmin.monitoring.certificates import Identity, authority, buttons, dashboard, web_authority
-from gpuadmin.pages.render import LANGUAGES
+from gpuadmin.pages.guide import RULES
+from gpuadmin.pages.render import LANGUAGES, fragment
 from gpuadmin.reading import expanded, read_text
 
 _LOOPBACK = ("localhost", "127.0.0.1")
@@ -78,10 +80,15 @@ def proxy_secret(own: bytes) -> str:
 def _settings(site: Site, hosts: list[str]) -> dict[str, Any]:
     metrics = site.settings.metrics
     given, term = metrics.dashboard, site.settings.term
+    languages = list(LANGUAGES if site.settings.mail is None else site.settings.mail.languages)
+    nodes = site.inventory.group("gpu")
+    # not what list-gpus has found: then each of its runs would be a drift
+    rules = [fragment(write_guide(site, one, ()), RULES[one]) for one in languages] if nodes else []
     return {
         "cluster": site.settings.name,
-        "nodes": [host.name for host in site.inventory.group("gpu")],
-        "languages": list(LANGUAGES if site.settings.mail is None else site.settings.mail.languages),
+        "nodes": [host.name for host in nodes],
+        "languages": languages,
+        "rules": rules,
         "idle_hours": metrics.idle_hours,
         "idle_exempt": list(metrics.idle_exempt),
         "admins": ["root", site.settings.admin.user, *(one.name for one in site.settings.admins or ())],
