@@ -157,8 +157,15 @@ def test_what_is_recorded_each_hour(tmp_path: Path) -> None:
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """A year: minji has held a GPU all the time, jiho for the last ten hours; jobs wait for some minutes."""
     directory, now = tmp_path_factory.mktemp("usage"), time.time()
-    lines = [*node("gpu01", now), *node("gpu01", now + 240)]
-    for number in reversed(range(365 * 24)):
+    lines = [*node("gpu01", now), *node("gpu01", now + 240), *recorded(now, days=365)]
+    with prometheus(directory, blocks(directory, lines, days=60)) as port:
+        yield Scene(port, now, directory)
+
+
+def recorded(now: float, days: int) -> list[str]:
+    """What the rules have written."""
+    lines = []
+    for number in reversed(range(days * 24)):
         when, own = now // 300 * 300 - 60 - number * 3600, {"instance": "gpu01"}
         for kind, value in (("held", 3600), ("measured", 3600), ("active", 1800), ("joules", 1.8e6)):
             lines.append(line("gpuadmin:use:1h", own | {"kind": kind, "user": "minji"}, value, when))
@@ -168,8 +175,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         lines.append(line("gpuadmin:use:1h", {"kind": "allocated", "user": "minji", "account": "phd"}, 3600, when))
         for bucket, count in (("60", 5), ("300", 10), ("900", 10), ("+Inf", 10)):
             lines.append(line("gpuadmin:waits:1h", {"le": bucket}, count, when))
-    with prometheus(directory, blocks(directory, lines, days=60)) as port:
-        yield Scene(port, now, directory)
+    return lines
 
 
 @pytest.mark.needs("promtool", "prometheus")
