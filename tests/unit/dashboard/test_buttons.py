@@ -1,8 +1,10 @@
 """Buttons, behind a real nginx: whose they are, of which page, how often; and everything that presses nothing."""
 
+import asyncio
 import contextlib
 import hashlib
 import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from gpuadmin.common.pressed import Pressed
 from gpuadmin.dashboard import __main__ as service
 from gpuadmin.dashboard import access
 from gpuadmin.dashboard.buttons import DOOR
+from gpuadmin.dashboard.door import AT_ONCE, Door
 from gpuadmin.dashboard.files import DashboardError
 from tests.support.dashboard_service import PROXY, PROXY_SECRET, SECRET, Running, admin_link, link, running
 
@@ -80,6 +83,7 @@ def press(client: httpx.Client, form: str, verb: str = "release", **more: Any) -
     return client.post(f"/queue/{verb}", data=fields, **more)
 
 
+@pytest.mark.holds("a form is good once")
 def test_a_button_is_pressed_once_in_its_persons_name_and_language(site: Running, door: FakeDoor) -> None:
     with browser(site) as client:
         form = secret_of(client)
@@ -141,7 +145,10 @@ ATTACKS: dict[str, Any] = {
 
 
 @pytest.mark.holds(
-    "a form comes from a page of the dashboard", "a browser that says it comes from elsewhere is believed"
+    "a form comes from a page of the dashboard",
+    "a browser that says it comes from elsewhere is believed",
+    "a form is good for its own session",
+    "a form is good for its own person",
 )
 @pytest.mark.parametrize("name", ATTACKS)
 def test_what_presses_nothing(name: str, site: Running, door: FakeDoor) -> None:
@@ -226,6 +233,31 @@ def test_what_the_door_says_besides(status: int, code: int, site: Running, door:
     with browser(site) as client:
         answer = press(client, secret_of(client))
         assert (answer.status_code, "secret words" in answer.text) == (code, False)
+
+
+def test_buttons_that_are_pressed_at_once_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is pressed, the queue's host does four things at a time."""
+    at_work, most, gate = 0, 0, threading.Lock()
+
+    def talk(_door: Door, pressed: Pressed) -> tuple[int, str]:
+        nonlocal at_work, most
+        with gate:
+            at_work += 1
+            most = max(most, at_work)
+        time.sleep(0.05)  # what the host needs
+        with gate:
+            at_work -= 1
+        return 0, pressed.user
+
+    monkeypatch.setattr(Door, "_talk", talk)
+    door = Door.__new__(Door)
+    door._turns = None
+
+    async def press_all() -> list[tuple[int, str]]:
+        return await asyncio.gather(*(door.ask(Pressed(f"p{one}", "en", "cancel", {})) for one in range(12)))
+
+    assert asyncio.run(press_all()) == [(0, f"p{one}") for one in range(12)]
+    assert most == AT_ONCE
 
 
 def test_a_site_without_buttons_has_no_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

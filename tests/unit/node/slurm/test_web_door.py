@@ -95,7 +95,10 @@ ODD = (
 )  # fmt: skip
 
 
-@pytest.mark.holds("a button is pressed for one person's name")
+@pytest.mark.holds(
+    "only buttons of the list are pressed",
+    "a button's fields are what they may be", "a request has its button's fields and no more",
+)  # fmt: skip
 @pytest.mark.parametrize("line", ODD)
 def test_odd_requests_do_nothing(line: str, host: Host, asked: list[tuple[str, list[str]]]) -> None:
     assert (web_door.answer(line, host, NOW), asked) == ("8\n", [])
