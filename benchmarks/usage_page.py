@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/usage_page.py [--days 365] [--nodes 25] [--people 60] [--json FILE]
 
-Method. A real Prometheus (Debian's) on the loopback interface, filled by promtool with what its own rules record each
-hour (roles/monitoring/files/rules/usage.yml): all GPUs are held all the time, each node's by three people of 60, who
+Method. A real Prometheus (Debian's) on the loopback interface, filled by promtool with what its own rules record every
+two hours (roles/monitoring/files/rules/usage.yml): all GPUs are held all the time, each node's by three people of 60, who
 change each day. The application answers in this process, each page once; by account and node it is made of the answer
 that the page by person has asked for. Leaves with 1 above the limit.
 """
@@ -30,34 +30,34 @@ from tests.support.metrics_cluster import node
 from tests.support.prometheus import blocks, prometheus
 
 LIMIT = 1.0
-GPUS, HOUR = 8, 3600
-KINDS = {"held": 9000.0, "measured": 9000.0, "active": 7100.0, "joules": 4.1e6}
+GPUS, STEP = 8, 7200
+KINDS = {"held": 18000.0, "measured": 18000.0, "active": 14200.0, "joules": 8.2e6}
 BUCKETS = ("60", "300", "900", "3600", "10800", "28800", "86400", "259200", "604800", "+Inf")
 
 
 def recorded(now: float, days: int, nodes: int, people: int) -> Iterator[str]:
     """What the rules have written in so many days."""
-    times = [now - HOUR * number for number in range(days * 24, 0, -1)]
-    yield "# TYPE gpuadmin:use:1h gauge"
+    times = [now - STEP * number for number in range(days * 12, 0, -1)]
+    yield "# TYPE gpuadmin:use:2h gauge"
     for kind, value in KINDS.items():
         for number in range(nodes):
             for person in range(people):
-                own = f'gpuadmin:use:1h{{kind="{kind}",instance="gpu{number:03}",user="p{person:03}"}}'
+                own = f'gpuadmin:use:2h{{kind="{kind}",instance="gpu{number:03}",user="p{person:03}"}}'
                 for when in times:
                     if (person + number + int(when // 86400)) % (people // 3) == 0:
                         yield f"{own} {value} {when:.0f}"
     for kind in ("available", "drawn"):
         for number in range(nodes):
             for when in times:
-                yield f'gpuadmin:use:1h{{kind="{kind}",instance="gpu{number:03}"}} {GPUS * HOUR} {when:.0f}'
+                yield f'gpuadmin:use:2h{{kind="{kind}",instance="gpu{number:03}"}} {GPUS * STEP} {when:.0f}'
     for person in range(people):
         for when in times:
             own = f'kind="allocated",user="p{person:03}",account="group{person % 5}"'
-            yield f"gpuadmin:use:1h{{{own}}} {3 * HOUR} {when:.0f}"
-    yield "# TYPE gpuadmin:waits:1h gauge"
+            yield f"gpuadmin:use:2h{{{own}}} {3 * STEP} {when:.0f}"
+    yield "# TYPE gpuadmin:waits:2h gauge"
     for place, bucket in enumerate(BUCKETS):
         for when in times:
-            yield f'gpuadmin:waits:1h{{le="{bucket}"}} {place + 10} {when:.0f}'
+            yield f'gpuadmin:waits:2h{{le="{bucket}"}} {place + 10} {when:.0f}'
 
 
 def main() -> int:

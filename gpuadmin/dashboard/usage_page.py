@@ -1,5 +1,5 @@
 """Who held, used and waited how much: a term, a month, or up to a year, by person, account or node. Pure, but for the
-question, which is over what roles/monitoring/files/rules/usage.yml records each hour.
+question, which is over what roles/monitoring/files/rules/usage.yml records every two hours.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ def _between(first: date, end: int, name: str = "") -> Period | None:
 def query_use(period: Period) -> str:
     """Seconds and joules of a time, by kind, person, account and node."""
     span = f"[{period.seconds}s] @ {period.end}"
-    return f"sum by (kind, user, account, instance) (sum_over_time(gpuadmin:use:1h{span}))"
+    return f"sum by (kind, user, account, instance) (sum_over_time(gpuadmin:use:2h{span}))"
 
 
 def query_measured(period: Period) -> str:
     """In how many hours of a time anything was recorded."""
-    return f'max(count_over_time(gpuadmin:use:1h{{kind="available"}}[{period.seconds}s] @ {period.end}))'
+    return f'2 * max(count_over_time(gpuadmin:use:2h{{kind="available"}}[{period.seconds}s] @ {period.end}))'
 
 
 def query_waits(share: float, period: Period) -> str:
     """How long that share of jobs waited at most, in the week before each moment; of the whole time if it is less."""
     span = f"[{min(period.seconds, WEEK)}s]"
-    return f"histogram_quantile({share}, sum by (le) (sum_over_time(gpuadmin:waits:1h{span})))"
+    return f"histogram_quantile({share}, sum by (le) (sum_over_time(gpuadmin:waits:2h{span})))"
 
 
 QUERIES = (query_use, query_measured)

@@ -105,47 +105,47 @@ def series(name: str, values: str, **labels: str) -> dict[str, str]:
     return {"series": f"{name}{{{inside}}}", "values": values}
 
 
-def test_what_is_recorded_each_hour(tmp_path: Path) -> None:
+def test_what_is_recorded_every_two_hours(tmp_path: Path) -> None:
     """minji has held a GPU since the first hour and uses it half; jiho's job waits for 40 minutes, yuna's for none."""
     gpu = {"instance": "gpu01", "uuid": "GPU-0"}
     given = [
-        series("gpuadmin_gpus_on_bus", "2x300", instance="gpu01"),
-        series("gpuadmin_gpu_power_watts", "500x300", **gpu),
-        series("gpuadmin_gpu_power_watts", "100x300", instance="gpu01", uuid="GPU-1"),
-        series("gpuadmin_gpu_held_seconds_total", "0+60x300", user="minji", **gpu),
-        series("gpuadmin_gpu_measured_seconds_total", "0+60x300", user="minji", **gpu),
-        series("gpuadmin_gpu_active_seconds_total", "0+30x300", user="minji", **gpu),
-        series("gpuadmin_gpu_active_seconds_total", "0x300", user="idle", **gpu),
-        series("gpuadmin_queue_allocated_gpus", "1x300", user="minji", account="phd"),
+        series("gpuadmin_gpus_on_bus", "2x420", instance="gpu01"),
+        series("gpuadmin_gpu_power_watts", "500x420", **gpu),
+        series("gpuadmin_gpu_power_watts", "100x420", instance="gpu01", uuid="GPU-1"),
+        series("gpuadmin_gpu_held_seconds_total", "0+60x420", user="minji", **gpu),
+        series("gpuadmin_gpu_measured_seconds_total", "0+60x420", user="minji", **gpu),
+        series("gpuadmin_gpu_active_seconds_total", "0+30x420", user="minji", **gpu),
+        series("gpuadmin_gpu_active_seconds_total", "0x420", user="idle", **gpu),
+        series("gpuadmin_queue_allocated_gpus", "1x420", user="minji", account="phd"),
         # since minute 130, and until minute 170
-        series("gpuadmin_queue_waiting_since_timestamp_seconds", "_x130 7800x39 _x130", id="5", user="jiho"),
-        series("gpuadmin_queue_until_timestamp_seconds", "_x170 99999x130", id="5", user="jiho"),
-        series("gpuadmin_queue_until_timestamp_seconds", "_x150 99999x150", id="6", user="yuna"),
-        series("gpuadmin_queue_until_timestamp_seconds", "99999x300", id="4", user="minji"),
-        series("gpuadmin_queue_waiting_since_timestamp_seconds", "0x300", id="7", user="jiho"),
+        series("gpuadmin_queue_waiting_since_timestamp_seconds", "_x130 7800x39 _x250", id="5", user="jiho"),
+        series("gpuadmin_queue_until_timestamp_seconds", "_x170 99999x250", id="5", user="jiho"),
+        series("gpuadmin_queue_until_timestamp_seconds", "_x150 99999x270", id="6", user="yuna"),
+        series("gpuadmin_queue_until_timestamp_seconds", "99999x420", id="4", user="minji"),
+        series("gpuadmin_queue_waiting_since_timestamp_seconds", "0x420", id="7", user="jiho"),
     ]
     wanted = {
-        "held": (3600, {"user": "minji", "instance": "gpu01"}),
-        "measured": (3600, {"user": "minji", "instance": "gpu01"}),
-        "active": (1800, {"user": "minji", "instance": "gpu01"}), "available": (7800, {"instance": "gpu01"}),
-        "allocated": (3900, {"user": "minji", "account": "phd"}), "drawn": (600 * 3600, {"instance": "gpu01"}),
-        "joules": (500 * 3600, {"user": "minji", "instance": "gpu01"}),
+        "held": (7200, {"user": "minji", "instance": "gpu01"}),
+        "measured": (7200, {"user": "minji", "instance": "gpu01"}),
+        "active": (3600, {"user": "minji", "instance": "gpu01"}), "available": (15000, {"instance": "gpu01"}),
+        "allocated": (7500, {"user": "minji", "account": "phd"}), "drawn": (600 * 7200, {"instance": "gpu01"}),
+        "joules": (500 * 7200, {"user": "minji", "instance": "gpu01"}),
     }  # fmt: skip
     expected = [
-        {"labels": series("gpuadmin:use:1h", "", kind=kind, **labels)["series"], "value": value}
+        {"labels": series("gpuadmin:use:2h", "", kind=kind, **labels)["series"], "value": value}
         for kind, (value, labels) in wanted.items()
     ]
     buckets = {"60": 1, "300": 1, "900": 1, "3600": 2, "10800": 2, "28800": 2, "86400": 2, "259200": 2, "604800": 2,
                "+Inf": 2}  # fmt: skip
-    waited = [{"labels": f'gpuadmin:waits:1h{{le="{le}"}}', "value": number} for le, number in buckets.items()]
+    waited = [{"labels": f'gpuadmin:waits:2h{{le="{le}"}}', "value": number} for le, number in buckets.items()]
     expressions = [
-        {"expr": "gpuadmin:use:1h", "eval_time": "3h", "exp_samples": expected},
-        {"expr": "gpuadmin:waits:1h", "eval_time": "3h", "exp_samples": waited},
-        {"expr": "gpuadmin:waits:1h", "eval_time": "5h", "exp_samples": []},
+        {"expr": "gpuadmin:use:2h", "eval_time": "4h", "exp_samples": expected},
+        {"expr": "gpuadmin:waits:2h", "eval_time": "4h", "exp_samples": waited},
+        {"expr": "gpuadmin:waits:2h", "eval_time": "6h", "exp_samples": []},
     ]
     path = tmp_path / "test.yml"
     test = {"interval": "1m", "input_series": given, "promql_expr_test": expressions}
-    path.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1h", "tests": [test]}))
+    path.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "2h", "tests": [test]}))
     done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -165,16 +165,16 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 def recorded(now: float, days: int) -> list[str]:
     """What the rules have written."""
     lines = []
-    for number in reversed(range(days * 24)):
-        when, own = now // 300 * 300 - 60 - number * 3600, {"instance": "gpu01"}
-        for kind, value in (("held", 3600), ("measured", 3600), ("active", 1800), ("joules", 1.8e6)):
-            lines.append(line("gpuadmin:use:1h", own | {"kind": kind, "user": "minji"}, value, when))
-            if number < 10:
-                lines.append(line("gpuadmin:use:1h", own | {"kind": kind, "user": "jiho"}, value, when))
-        lines.append(line("gpuadmin:use:1h", own | {"kind": "available"}, 7200, when))
-        lines.append(line("gpuadmin:use:1h", {"kind": "allocated", "user": "minji", "account": "phd"}, 3600, when))
+    for number in reversed(range(days * 12)):
+        when, own = now // 300 * 300 - 60 - number * 7200, {"instance": "gpu01"}
+        for kind, value in (("held", 7200), ("measured", 7200), ("active", 3600), ("joules", 3.6e6)):
+            lines.append(line("gpuadmin:use:2h", own | {"kind": kind, "user": "minji"}, value, when))
+            if number < 5:
+                lines.append(line("gpuadmin:use:2h", own | {"kind": kind, "user": "jiho"}, value, when))
+        lines.append(line("gpuadmin:use:2h", own | {"kind": "available"}, 14400, when))
+        lines.append(line("gpuadmin:use:2h", {"kind": "allocated", "user": "minji", "account": "phd"}, 7200, when))
         for bucket, count in (("60", 5), ("300", 10), ("900", 10), ("+Inf", 10)):
-            lines.append(line("gpuadmin:waits:1h", {"le": bucket}, count, when))
+            lines.append(line("gpuadmin:waits:2h", {"le": bucket}, count, when))
     return lines
 
 
