@@ -44,7 +44,7 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "cancel": cluster.asked("cancel", []),
         # backups are of what a storage host has
         "dump": f"{cluster.plain['homes']['export']}/_slurm" if "storage" in host.groups else "",
-        "door": _door(cluster, section),
+        "door": _door(cluster, section) if "storage" in host.groups else {},
         **cluster.people,
         "absent": cluster.absent,
     }

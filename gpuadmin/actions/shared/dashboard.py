@@ -62,9 +62,9 @@ def _find_door(site: Site, secret: bytes) -> dict[str, str]:
 
 
 def _offered(site: Site) -> list[str]:
-    """The buttons that the pages of a site have."""
+    """The buttons that the pages of a site have; none where people have no accounts on the queue's host."""
     section = site.settings.slurm
-    if not site.settings.metrics.dashboard.wants_buttons or not queue.there(site.settings, site.inventory.hosts):
+    if not site.settings.metrics.dashboard.wants_buttons or not queue.saved(site.settings, site.inventory.hosts):
         return []
     assert section is not None
     booking = any(one.book for one in (section, *section.groups))
