@@ -13,6 +13,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 from gpuadmin.common.pressed import ASKER, LARGEST, LONGEST, SECONDS, Pressed, parse_line
 
@@ -89,8 +90,9 @@ def serve(connection: socket.socket, context: ssl.SSLContext, host: Host, now: f
     connection.settimeout(TALK)
     try:
         with context.wrap_socket(connection, server_side=True) as channel:
+            shown: Any = (channel.getpeercert() or {}).get("subject", ())
             # guard: only the dashboard's certificate opens the door -> ASKER
-            asker = dict(part for parts in channel.getpeercert()["subject"] for part in parts).get("commonName")
+            asker = dict(part for parts in shown for part in parts).get("commonName")
             if asker != ASKER:
                 print(f"{asker!r} may not ask here", file=sys.stderr)
                 return 1
