@@ -7,9 +7,8 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
 
 LOOKS = 30.0  # seconds between two looks whether it may still run
 GRACE = 30.0  # seconds that it has to end, once it may not

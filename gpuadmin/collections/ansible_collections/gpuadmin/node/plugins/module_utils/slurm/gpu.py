@@ -24,8 +24,6 @@ from .gpu_refusals import refusal
 from .gpu_words import Asked, UsageError, clock, gpus, had, parse, said, spoken, waiting
 from .texts import ASKED, TEXTS, USAGE
 
-#: Where it is on nodes of the queue.
-PROGRAM = "/usr/local/bin/gpu"
 #: What a job of `gpu get` is called: only these are given back without their number.
 NAME = "gpu-get"
 JOB = turn.JobScript(NAME, queue.JOB_DOES)

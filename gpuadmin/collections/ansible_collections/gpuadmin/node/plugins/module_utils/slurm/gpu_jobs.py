@@ -17,6 +17,7 @@ from .gpu_words import Asked, clock
 from .texts import JOBS
 
 DAYS = 30
+GIB = 1 << 30
 _FIELDS = (
     "JobID", "JobIDRaw", "Submit", "Start", "End", "TimelimitRaw", "State", "ExitCode", "NodeList", "AllocTRES",
     "ReqTRES", "MaxRSS", "TotalCPU", "ElapsedRaw", "JobName",
@@ -24,7 +25,7 @@ _FIELDS = (
 _AMOUNT = re.compile(r"(?:^|,)(cpu|mem|gres/gpu)=(\d+(?:\.\d+)?)([KMGT]?)(?:,|$)")
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _ENDS = ("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "CANCELLED", "RUNNING", "PENDING")
-#: Jobs that do nothing themselves: what their person runs beside them, Slurm does not measure.
+#: Jobs that do nothing themselves: what their person runs beside them Slurm does not measure.
 BESIDE = ("gpu-get", "gpu-run", "exception")
 
 
@@ -69,15 +70,17 @@ def parse_jobs(rows: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
                 "id": one["JobID"], "name": queue.plain(one["JobName"])[:64], "nodes": queue.names(one["NodeList"]),
                 "asked": queue.number(one["Submit"]), "start": queue.number(one["Start"]),
                 "end": queue.number(one["End"]), "limit": None if limit is None else limit * 60,
-                "elapsed": queue.number(one["ElapsedRaw"]) or 0, "state": state, "by": by and name_of(int(by)) or by,
+                "elapsed": queue.number(one["ElapsedRaw"]) or 0, "state": state, "by": (by and name_of(int(by))) or by,
                 "exit": one["ExitCode"], "gpus": int(has.get("gres/gpu", 0)), "cpus": int(has.get("cpu", 0)),
-                "memory": int(has.get("mem", 0)), "memory_used": None, "cpu_seconds": _seconds(one["TotalCPU"]),
+                "memory": int(has.get("mem", 0)), "memory_used": None, "cpu_seconds": None,
             }  # fmt: skip
-        elif job in found and (used := _amounts(f"mem={one['MaxRSS']}").get("mem")) is not None and step != "extern":
-            found[job]["memory_used"] = max(int(used), found[job]["memory_used"] or 0)
-    for one in found.values():
-        if one["name"] in BESIDE:
-            one["memory_used"] = one["cpu_seconds"] = None
+        elif job in found and step != "extern" and not (step == "batch" and found[job]["name"] in BESIDE):
+            used = {
+                "memory_used": _amounts(f"mem={one['MaxRSS']}").get("mem"),
+                "cpu_seconds": _seconds(one["TotalCPU"]),
+            }
+            for key, number in used.items():
+                found[job][key] = max((each for each in (number, found[job][key]) if each is not None), default=None)
     return sorted(found.values(), key=lambda one: -(one["asked"] or 0))
 
 
@@ -96,30 +99,20 @@ def _seconds(text: str) -> float | None:
 
 
 def _row(one: dict[str, Any], language: str) -> list[str]:
-    words = JOBS[language]
-    asked, start, end = one["asked"], one["start"], one["end"]
-    waited = "–" if asked is None or start is None else _length(start - asked)
-    ran = "–" if start is None else words["of"].format(_length(one["elapsed"]), _length(one["limit"] or 0))
-    gib = 1 << 30
-    memory = (
-        "–"
-        if one["memory_used"] is None
-        else words["of"].format(f"{one['memory_used'] / gib:.1f}", f"{one['memory'] / gib:.0f} GiB")
-    )
-    seconds, cpus = one["cpu_seconds"], one["cpus"]
-    busy = "–" if seconds is None or not one["elapsed"] else words["of"].format(f"{seconds / one['elapsed']:.1f}", cpus)
+    words, asked, start = JOBS[language], one["asked"], one["start"]
+
+    def of(used: str | None, had: object) -> str:
+        return "–" if used is None else words["of"].format(used, had)
+
+    memory, seconds = one["memory_used"], one["cpu_seconds"]
+    busy = None if seconds is None or not one["elapsed"] else f"{seconds / one['elapsed']:.1f}"
     return [
-        one["id"],
-        one["name"],
-        clock(start or asked),
-        waited,
-        ran,
-        one["nodes"] or "–",
-        str(one["gpus"]),
-        busy,
-        memory,
+        one["id"], one["name"], clock(start or asked), "–" if None in (asked, start) else _length(start - asked),
+        of(None if start is None else _length(one["elapsed"]), _length(one["limit"] or 0)), one["nodes"] or "–",
+        str(one["gpus"]), of(busy, one["cpus"]),
+        of(None if memory is None else f"{memory / GIB:.1f}", f"{one['memory'] / GIB:.0f} GiB"),
         describe_end(one, language),
-    ]
+    ]  # fmt: skip
 
 
 def describe_end(one: dict[str, Any], language: str) -> str:

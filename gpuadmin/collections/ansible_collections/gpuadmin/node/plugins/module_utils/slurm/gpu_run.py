@@ -109,7 +109,8 @@ def _detach(asked: Asked, say: turn.Say) -> int:
     words, home, here = TEXTS[asked.language], os.path.expanduser("~"), os.getcwd()
     place = here if f"{here}/".startswith(f"{home}/") else home
     options = (f"--chdir={here}", f"--output={place}/{NAME}-%j.out", "--export=ALL")
-    job = turn.submit(asked, say, turn.JobScript(NAME, f"exec {shlex.join(asked.command)}", options))
+    name = os.path.basename(asked.command[0])
+    job = turn.submit(asked, say, turn.JobScript(name, f"exec {shlex.join(asked.command)}", options))
     if job is not None:
         say(words["detached"].format(job, f"{place}/{NAME}-{job}.out"))
     return int(job is None)

@@ -21,8 +21,12 @@ MOST_GPUS = 64
 MOST_CPUS, MOST_MEMORY = 4096, 65536  # processors, GiB
 #: Options with a number, and the largest.
 _NUMBERS = {
-    "--hours": queue.MOST_HOURS, "--gpus": MOST_GPUS, "--cpus": MOST_CPUS, "--memory": MOST_MEMORY, "--cancel": MOST_GPUS,
-}  # fmt: skip
+    "--hours": queue.MOST_HOURS,
+    "--gpus": MOST_GPUS,
+    "--cpus": MOST_CPUS,
+    "--memory": MOST_MEMORY,
+    "--cancel": MOST_GPUS,
+}
 _OPTIONS = (*_NUMBERS, "--node", "--type", "--mig", "--language", "--at")
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}\Z")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")

@@ -1,5 +1,5 @@
-"""The service behind `gpu` on a node without a queue: it grants GPUs that nobody has, as much as the site's rule allows,
-to whoever asks. The kernel says who that is, and which process of theirs; when that has ended so has the grant.
+"""The service behind `gpu` on a node without a queue: it grants GPUs that nobody has to whoever asks, as much as the
+site's rule allows. The kernel says who that is, and which process of theirs; when that has ended so has the grant.
 """
 
 from __future__ import annotations

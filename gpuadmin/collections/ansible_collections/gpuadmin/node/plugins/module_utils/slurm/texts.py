@@ -5,8 +5,8 @@ from __future__ import annotations
 LANGUAGES = ("en", "ko")
 
 USAGE = {
-    "en": """usage: gpu run [--gpus N] [OPTIONS] [--detach] -- COMMAND | get [N] [OPTIONS] [--no-wait] | list | why [JOB]
-           | jobs [--json] | extend [JOB] [--hours H] | release [JOB...]
+    "en": """usage: gpu run [--gpus N] [OPTIONS] [--detach] -- COMMAND | get [N] [OPTIONS] [--no-wait]
+           | list | why [JOB] | jobs [--json] | extend [JOB] [--hours H] | release [JOB...]
            | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
 OPTIONS: [--hours H] [--type T | --mig PROFILE] [--node NODE] [--cpus C] [--memory M]
 
@@ -27,8 +27,8 @@ gpu book [N]         where your admins allow it: a node with N GPUs or more is y
 
 --no-wait returns at once; you keep your place. squeue, sbatch, srun, salloc and scancel work as well.
 --language ko|en""",
-    "ko": """사용법: gpu run [--gpus N] [옵션] [--detach] -- 명령 | get [N] [옵션] [--no-wait] | list | why [JOB]
-             | jobs [--json] | extend [JOB] [--hours H] | release [JOB...]
+    "ko": """사용법: gpu run [--gpus N] [옵션] [--detach] -- 명령 | get [N] [옵션] [--no-wait]
+             | list | why [JOB] | jobs [--json] | extend [JOB] [--hours H] | release [JOB...]
              | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
 옵션: [--hours H] [--type T | --mig PROFILE] [--node NODE] [--cpus C] [--memory M]
 
