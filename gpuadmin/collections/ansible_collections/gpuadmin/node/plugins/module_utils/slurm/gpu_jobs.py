@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+from ..errors import NodeError
 from ..lookup import name_of
 from . import queue
 from .gpu_words import Asked, clock
@@ -20,73 +21,82 @@ DAYS = 30
 GIB = 1 << 30
 _FIELDS = (
     "JobID", "JobIDRaw", "Submit", "Start", "End", "TimelimitRaw", "State", "ExitCode", "NodeList", "AllocTRES",
-    "ReqTRES", "MaxRSS", "TotalCPU", "ElapsedRaw", "JobName",
+    "ReqTRES", "MaxRSS", "TotalCPU", "ElapsedRaw", "SystemComment", "JobName",
 )  # fmt: skip
-_AMOUNT = re.compile(r"(?:^|,)(cpu|mem|gres/gpu)=(\d+(?:\.\d+)?)([KMGT]?)(?:,|$)")
-_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-_ENDS = ("COMPLETED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "CANCELLED", "RUNNING", "PENDING")
+_AMOUNT = re.compile(r"(?:^|,)(cpu|mem|gres/gpu)=(\d+(?:\.\d+)?)([KMGT]?)(?=,|$)")
+#: How well a job used its GPUs, in its SystemComment, which root alone writes.
+_USE = "gpu={:.3f} memory={:.0f} size={:.0f}"
+_USED = re.compile(r"gpu=([01]\.\d{3}) memory=(\d{1,15}) size=(\d{1,15})\Z")
 #: Jobs that do nothing themselves: what their person runs beside them Slurm does not measure.
 BESIDE = ("gpu-get", "gpu-run", "exception")
 
 
+def build_use_command(job: str, use: float, memory: float, size: float) -> list[str]:
+    """What root tells the accounting of a job that has ended: its GPUs' use on average (0 to 1), and bytes at most of
+    how many."""
+    comment = f"SystemComment={_USE.format(use, memory, size)}"
+    return ["sacctmgr", "--immediate", "modify", "job", "where", f"jobid={job}", "set", comment]
+
+
 def show(asked: Asked) -> int:
-    found = parse_jobs(ask_sacct())
-    words = JOBS[asked.language]
+    found, words = parse_jobs(ask_sacct()), JOBS[asked.language]
     if asked.json:
         print(json.dumps(found, indent=1))
         return 0
-    rows = [words["columns"].split("|"), *(_row(one, asked.language) for one in found)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    for row in rows if found else ():
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
     if not found:
         print(words["none"].format(DAYS))
+        return 0
+    rows = [words["columns"].split("|"), *(_row(one, asked.language) for one in found)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
     return 0
 
 
 def ask_sacct() -> list[list[str]]:
-    """The fields of each job and of each of its steps. What a job is called is its person's word: between two fields is
-    another one each time. Raises NodeError."""
+    """The fields of each job and of each of its steps. Raises NodeError."""
+    # guard: nobody writes a job that is not there into the accounting -> ""
     token = secrets.token_hex(8)
-    said = queue.ask(
-        ("sacct", "--noheader", "--parsable2", "--noconvert", f"--delimiter=\x1f{token}", f"--user={os.getuid()}",
-         f"--starttime=now-{DAYS}days", f"--format={','.join(_FIELDS)},Reason")
-    )  # fmt: skip
-    rows = [line.split(f"\x1f{token}") for line in said.splitlines()]
-    return [row[: len(_FIELDS)] for row in rows if len(row) == len(_FIELDS) + 1]
+    between = f"\x1f{token}"
+    command = ("sacct", "--noheader", "--parsable", "--noconvert", f"--user={os.getuid()}", f"--delimiter={between}")
+    said = queue.ask((*command, f"--starttime=now-{DAYS}days", f"--format={','.join(_FIELDS)}"))
+    cells = said.split(between)
+    if len(cells) % len(_FIELDS) != 1:  # guard: an answer that is not understood is not shown
+        raise NodeError("sacct's answer is not understood")
+    return [cells[at : at + len(_FIELDS)] for at in range(0, len(cells) - 1, len(_FIELDS))]
 
 
 def parse_jobs(rows: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-    """A job each, the last first; times in seconds since 1970 or None, memory in bytes."""
+    """A job each, the last first; times in seconds since 1970, memory in bytes; None: unknown."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
-        one = dict(zip(_FIELDS, row))
+        one = {name: cell.strip("\n") for name, cell in zip(_FIELDS, row)}
         job, _, step = one["JobIDRaw"].partition(".")
         if not step:
-            has = _amounts(one["AllocTRES"] or one["ReqTRES"])
+            has, use = _amounts(one["AllocTRES"] or one["ReqTRES"]), _USED.match(one["SystemComment"])
             limit = queue.number(one["TimelimitRaw"])
             state, _, by = one["State"].partition(" by ")
+            gpu_use, gpu_memory_used, gpu_memory = map(float, use.groups()) if use else (None, None, None)
             found[job] = {
                 "id": one["JobID"], "name": queue.plain(one["JobName"])[:64], "nodes": queue.names(one["NodeList"]),
                 "asked": queue.number(one["Submit"]), "start": queue.number(one["Start"]),
-                "end": queue.number(one["End"]), "limit": None if limit is None else limit * 60,
-                "elapsed": queue.number(one["ElapsedRaw"]) or 0, "state": state, "by": (by and name_of(int(by))) or by,
-                "exit": one["ExitCode"], "gpus": int(has.get("gres/gpu", 0)), "cpus": int(has.get("cpu", 0)),
-                "memory": int(has.get("mem", 0)), "memory_used": None, "cpu_seconds": None,
+                "end": queue.number(one["End"]), "seconds": queue.number(one["ElapsedRaw"]) or 0,
+                "limit": None if limit is None else limit * 60, "state": state, "exit": one["ExitCode"],
+                "by": (by.isdecimal() and name_of(int(by))) or by, "gpus": int(has.get("gres/gpu", 0)),
+                "gpu_use": gpu_use, "gpu_memory_used": gpu_memory_used, "gpu_memory": gpu_memory,
+                "cpus": has.get("cpu", 0), "cpu_seconds": None, "memory": has.get("mem", 0), "memory_used": None,
             }  # fmt: skip
         elif job in found and step != "extern" and not (step == "batch" and found[job]["name"] in BESIDE):
-            used = {
-                "memory_used": _amounts(f"mem={one['MaxRSS']}").get("mem"),
-                "cpu_seconds": _seconds(one["TotalCPU"]),
-            }
-            for key, number in used.items():
-                found[job][key] = max((each for each in (number, found[job][key]) if each is not None), default=None)
+            memory = _amounts(f"mem={one['MaxRSS']}").get("mem")
+            used = {"cpu_seconds": _seconds(one["TotalCPU"]), "memory_used": memory}
+            for name, most in used.items():
+                found[job][name] = max((x for x in (most, found[job][name]) if x is not None), default=None)
     return sorted(found.values(), key=lambda one: -(one["asked"] or 0))
 
 
 def _amounts(text: str) -> dict[str, float]:
-    found = _AMOUNT.findall(text)
-    return {name: float(number) * 1024 ** _POWERS[unit] for name, number, unit in found}
+    """`cpu=4,gres/gpu=2,mem=8G`: what each is, memory in bytes."""
+    return {name: float(number) * 1024 ** " KMGT".index(unit or " ") for name, number, unit in _AMOUNT.findall(text)}
 
 
 def _seconds(text: str) -> float | None:
@@ -99,20 +109,23 @@ def _seconds(text: str) -> float | None:
 
 
 def _row(one: dict[str, Any], language: str) -> list[str]:
-    words, asked, start = JOBS[language], one["asked"], one["start"]
+    words, asked, start, seconds = JOBS[language], one["asked"], one["start"], one["seconds"]
+    waited = "–" if asked is None or start is None else _length(start - asked)
+    ran = "–" if start is None else words["of"].format(_length(seconds), _length(one["limit"] or 0))
+    return [one["id"], one["name"], clock(start or asked), waited, ran, one["nodes"] or "–", str(one["gpus"]),
+            describe_end(one, language), ", ".join(_used(one, words)) or "–"]  # fmt: skip
 
-    def of(used: str | None, had: object) -> str:
-        return "–" if used is None else words["of"].format(used, had)
 
-    memory, seconds = one["memory_used"], one["cpu_seconds"]
-    busy = None if seconds is None or not one["elapsed"] else f"{seconds / one['elapsed']:.1f}"
-    return [
-        one["id"], one["name"], clock(start or asked), "–" if None in (asked, start) else _length(start - asked),
-        of(None if start is None else _length(one["elapsed"]), _length(one["limit"] or 0)), one["nodes"] or "–",
-        str(one["gpus"]), of(busy, one["cpus"]),
-        of(None if memory is None else f"{memory / GIB:.1f}", f"{one['memory'] / GIB:.0f} GiB"),
-        describe_end(one, language),
-    ]  # fmt: skip
+def _used(one: dict[str, Any], words: dict[str, str]) -> list[str]:
+    """What it used, of what it had asked for; what nobody measured is left out."""
+    found = []
+    if one["gpu_use"] is not None:
+        found.append(words["gpu-use"].format(one["gpu_use"], one["gpu_memory_used"] / GIB, one["gpu_memory"] / GIB))
+    if one["cpu_seconds"] is not None and one["seconds"]:
+        found.append(words["cpu-use"].format(one["cpu_seconds"] / one["seconds"], int(one["cpus"])))
+    if one["memory_used"] is not None:
+        found.append(words["memory-use"].format(one["memory_used"] / GIB, one["memory"] / GIB))
+    return found
 
 
 def describe_end(one: dict[str, Any], language: str) -> str:
@@ -125,7 +138,7 @@ def describe_end(one: dict[str, Any], language: str) -> str:
         return words[kind].format(one["by"])
     if state == "FAILED" and signal not in ("", "0"):
         return words["signal"].format(signal)
-    return words.get(state, words["other"]).format(code if state in _ENDS else state)
+    return words[state].format(code) if state in words else words["other"].format(queue.plain(state)[:40])
 
 
 def _length(seconds: int) -> str:

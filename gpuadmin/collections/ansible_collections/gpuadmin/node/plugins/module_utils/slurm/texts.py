@@ -329,9 +329,12 @@ HERE: dict[str, dict[str, str]] = {
 #: What `gpu jobs` says; how a job ended, by Slurm's word for it.
 JOBS: dict[str, dict[str, str]] = {
     "en": {
-        "columns": "Job|Name|Began|Waited|Ran|Node|GPUs|CPUs used|Memory at most|How it ended",
+        "columns": "Job|Name|Began|Waited|Ran|Node|GPUs|How it ended|Used",
         "none": "You have had no job in the last {0} days.",
         "of": "{0} of {1}",
+        "gpu-use": "GPU {0:.0%}, {1:.1f} of {2:.0f} GiB",
+        "cpu-use": "{0:.1f} of {1} CPUs",
+        "memory-use": "memory {0:.1f} of {1:.0f} GiB",
         "COMPLETED": "done",
         "FAILED": "failed: the command ended with {0}",
         "signal": "failed: ended by signal {0}",
@@ -346,9 +349,12 @@ JOBS: dict[str, dict[str, str]] = {
         "other": "Slurm says: {0}",
     },
     "ko": {
-        "columns": "작업|이름|시작|대기|실행|노드|GPU|사용한 CPU|최대 메모리|결과",
+        "columns": "작업|이름|시작|대기|실행|노드|GPU|결과|사용량",
         "none": "최근 {0}일 동안 작업이 없습니다.",
         "of": "{0}/{1}",
+        "gpu-use": "GPU {0:.0%}, {1:.1f}/{2:.0f} GiB",
+        "cpu-use": "CPU {0:.1f}/{1}개",
+        "memory-use": "메모리 {0:.1f}/{1:.0f} GiB",
         "COMPLETED": "완료",
         "FAILED": "실패: 명령의 종료 코드 {0}",
         "signal": "실패: 시그널 {0}",
