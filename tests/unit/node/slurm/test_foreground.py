@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.foreground import interruptible, run_foreground
 
-REPOSITORY = Path(__file__).parents[4]
+from tests.support.machine import in_repository
 
 
 def never() -> bool:
@@ -55,8 +55,7 @@ sys.exit(run_foreground(["sh", "-c", sys.argv[2]], os.environ, lambda: False, (h
 
 def call(path: Path, script: str) -> subprocess.Popen[str]:
     words = [sys.executable, "-c", _CALLER, str(path), script]
-    paths = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/gpuadmin/collections"}
-    return subprocess.Popen(words, text=True, stdout=subprocess.PIPE, env=paths)
+    return subprocess.Popen(words, text=True, stdout=subprocess.PIPE, env=in_repository())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -5,6 +5,7 @@ import os
 import pwd
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import foreground, gpu, gpu_run, gpu_words
 
 from tests.support.fake_slurm import row, slurm
+from tests.support.machine import in_repository
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 HERE = socket.gethostname()
@@ -85,6 +87,7 @@ def test_it_runs_on_the_jobs_node_where_that_is_another(bin: Path, monkeypatch: 
     asked = called(bin)
     at = asked.index("srun")
     assert asked[at + 1 : at + 6] == ["--jobid=12", "--overlap", "--nodes=1", "--ntasks=1", f"--chdir={bin}"]
+    assert asked[at + 6 : at + 9] == ["/usr/local/bin/gpu", "in-job", "12"]
     assert asked[-4:] == ["true", "a b", "scancel", "12"]
 
 
@@ -157,9 +160,19 @@ def test_the_command_is_asked_to_end_when_its_job_has(
 )
 def test_of_two_runs_on_a_node_each_sees_its_own(tmp_path: Path, gpus: list[str], shown: dict[str, str]) -> None:
     assert gpu_run.visible(gpus) == shown
+    devices = [f"--device=nvidia.com/gpu={one}" for one in gpus] if shown else []
+    assert gpu_run.with_devices(["docker", "run", "x"], gpus) == ["docker", "run", *devices, "x"]
+    for own in (["docker", "run", "--device=a", "x"], ["docker", "ps"], ["sh"]):
+        assert gpu_run.with_devices(own, gpus) == own
     (tmp_path / "grant").write_text(json.dumps({"gpus": gpus}))
     assert gpu_run.read_gpus(str(tmp_path / "grant")) == gpus
     assert gpu_run.read_gpus(str(tmp_path / "none")) == []
+
+
+_IN_JOB = """import sys
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu
+sys.exit(gpu.main(["in-job", "12", sys.argv[1], "sh", "-c", sys.argv[2]]))
+"""
 
 
 def job_script(place: Path, monkeypatch: pytest.MonkeyPatch, lock: Path, begins: int = 2) -> "subprocess.Popen[bytes]":
@@ -173,15 +186,18 @@ def test_the_job_ends_when_nobody_has_the_lock(tmp_path: Path, monkeypatch: pyte
     began = time.monotonic()
     assert job_script(tmp_path, monkeypatch, lock).wait(10) == 0, "whose command never begins"
     assert time.monotonic() - began > 1.5
-    there = subprocess.Popen(["sh", "-c", gpu_run._THERE, str(lock), "sh", "-c", "sleep 2; exit 4"])
-    job = job_script(tmp_path, monkeypatch, lock)
-    assert there.wait(10) == 4
-    assert job.wait(10) == 0
+    words = [sys.executable, "-c", _IN_JOB, str(lock)]
+    there = subprocess.Popen([*words, "sleep 2; exit 4"], env=in_repository())
+    job = job_script(tmp_path, monkeypatch, lock, 20)
+    assert there.wait(20) == 4
+    assert job.wait(20) == 0
     assert not lock.exists()
-    there = subprocess.Popen(["sh", "-c", gpu_run._THERE, str(lock), "sleep", "1"])
-    job = job_script(tmp_path, monkeypatch, lock)
-    time.sleep(0.3)
-    there.kill()  # the command goes on, and keeps it
-    time.sleep(0.3)
+    # a command that does not listen when who runs it is killed goes on, and keeps it
+    there = subprocess.Popen([*words, f"trap '' HUP; : >{tmp_path}/began; exec sleep 3"], env=in_repository())
+    job = job_script(tmp_path, monkeypatch, lock, 20)
+    while not (tmp_path / "began").exists():
+        time.sleep(0.05)  # it begins by itself
+    there.kill()
+    time.sleep(1.2)
     assert job.poll() is None
-    assert job.wait(10) == 0
+    assert job.wait(20) == 0

@@ -36,6 +36,8 @@ class NotYoursError(Exception):
 def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.sleep) -> int:
     """Exit 0; 1 where the queue refuses or does not answer; 2 for what cannot be asked; 130 for who stops waiting."""
     language = spoken(arguments, os.environ)
+    if arguments[:1] == [gpu_run.IN_JOB] and len(arguments) > 3:
+        return gpu_run.run_here(arguments[1], arguments[2], arguments[3:], TEXTS[language])
     try:
         asked = parse(arguments, os.environ, time.time())
     except UsageError as error:

@@ -19,7 +19,7 @@ from ..files import read_bytes
 from ..gpus.grants import OF_JOBS
 from ..paths import RUN, STATE
 from .foreground import run_foreground
-from .gpu_run import visible
+from .gpu_run import visible, with_devices
 from .gpu_words import Asked, clock, said
 from .texts import HERE, TEXTS
 
@@ -72,7 +72,7 @@ def _run(asked: Asked) -> int:
         return ended
 
     try:
-        return run_foreground(asked.command, {**os.environ, **visible(names)}, is_over)
+        return run_foreground(with_devices(asked.command, names), {**os.environ, **visible(names)}, is_over)
     finally:
         # where nobody answers the node sees within a minute that this process has ended
         released = ask(f"release {id}")

@@ -15,7 +15,7 @@ import shlex
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -36,8 +36,9 @@ _DOES = """scontrol update JobId=$SLURM_JOB_ID Comment={open}
 for second in $(seq {begins}); do [ -e {lock} ] && break; sleep 1; done
 [ ! -e {lock} ] || flock --shared {lock} true || exec sleep infinity
 rm -f {lock}"""
-#: What runs the command on another node: this shell keeps the lock, and leaves what the terminal sends to the command.
-_THERE = 'trap : INT QUIT; exec 9>"$0.new" && flock 9 && mv "$0.new" "$0" && "$@"'
+PROGRAM = "/usr/local/bin/gpu"
+#: What this program is called with, on the job's node, where that is another one.
+IN_JOB = "in-job"
 
 
 def run(asked: Asked, sleep: Callable[[float], None]) -> int:
@@ -62,7 +63,7 @@ def run(asked: Asked, sleep: Callable[[float], None]) -> int:
             return 1
         say(had(mine, words)[0])
         if socket.gethostname() in mine["nodes"].split(","):
-            status = run_here(asked.command, job, lock, say, words["run-over"])
+            status = run_here(job, lock, asked.command, words)
         else:
             status = run_foreground(build_srun_command(asked.command, job, lock), os.environ, lambda: False)
     except KeyboardInterrupt:
@@ -76,8 +77,8 @@ def run(asked: Asked, sleep: Callable[[float], None]) -> int:
     return status
 
 
-def run_here(command: Sequence[str], job: str, lock: str, say: turn.Say, over: str) -> int:
-    """Run the command beside the job, with the job's GPUs alone. ``over``: what is said when the job has ended."""
+def run_here(job: str, lock: str, command: Sequence[str], words: Mapping[str, str]) -> int:
+    """Run the command on the job's node, with the job's GPUs alone."""
     fresh = os.open(f"{lock}.new", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
     fcntl.flock(fresh, fcntl.LOCK_EX)
     os.rename(f"{lock}.new", lock)  # the job sees it locked, or not at all
@@ -90,18 +91,19 @@ def run_here(command: Sequence[str], job: str, lock: str, say: turn.Say, over: s
         except NodeError:
             return False
         if ended:
-            say(over.format(job))
+            print(words["run-over"].format(job), file=sys.stderr)
         return ended
 
+    gpus = read_gpus(grant)
     # a command that outlives us keeps its GPUs: it inherits the lock
-    return run_foreground(command, {**os.environ, **visible(read_gpus(grant))}, is_over, (fresh,))
+    return run_foreground(with_devices(command, gpus), {**os.environ, **visible(gpus)}, is_over, (fresh,))
 
 
 def build_srun_command(command: Sequence[str], job: str, lock: str) -> list[str]:
     """What runs a command in a job on its node, with this terminal where there is one."""
     terminal = ["--pty"] if all(os.isatty(one) for one in (0, 1, 2)) else []
     step = ["srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", f"--chdir={os.getcwd()}", *terminal]
-    return [*step, "sh", "-c", _THERE, lock, *command]
+    return [*step, PROGRAM, IN_JOB, job, lock, *command]
 
 
 def _detach(asked: Asked, say: turn.Say) -> int:
@@ -126,6 +128,13 @@ def read_gpus(grant: str) -> list[str]:
 
 def visible(gpus: Sequence[str]) -> dict[str, str]:
     """What CUDA programs take for all that there are: of two runs on one node each has its own."""
-    return (
-        {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if all(one.startswith(("GPU-", "MIG-")) for one in gpus or "?") else {}
-    )
+    named = bool(gpus) and all(one.startswith(("GPU-", "MIG-")) for one in gpus)
+    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if named else {}
+
+
+def with_devices(command: Sequence[str], gpus: Sequence[str]) -> Sequence[str]:
+    """A `docker run` that names no device gets these GPUs, by the names that containers know them by (CDI)."""
+    wanted = os.path.basename(command[0]) in ("docker", "podman") and command[1:2] == ["run"] and visible(gpus)
+    if not wanted or any(one.startswith(("--device", "--gpus")) for one in command):
+        return command
+    return [*command[:2], *(f"--device=nvidia.com/gpu={one}" for one in gpus), *command[2:]]
