@@ -91,9 +91,7 @@ def values(
         "dashboard": dashboard,
         "granted": any_granted(settings, hosts),
         "queue": settings.slurm is not None,
-        "self_service": None
-        if settings.slurm or not settings.gpus.self_service
-        else settings.gpus.self_service.model_dump(),
+        "self_service": None if settings.slurm else settings.gpus.self_service,
         "extend": None if settings.slurm is None else settings.slurm.extend,
         "beside_queue": beside,
         "beside": sorted(set(beside.values())),  # how GPUs are given there
