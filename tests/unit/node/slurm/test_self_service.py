@@ -185,7 +185,7 @@ def test_a_gpu_that_could_not_be_opened_is_nobodys(host: GatedHost) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.holds("a GPU is taken while nobody else grants or divides one")
+@pytest.mark.holds("a GPU is taken while nobody else grants or takes one")
 def test_of_two_who_ask_at_once_one_gets_it(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     admin_grants(host, "1")
     found: list[tuple[int, list[str]]] = []
@@ -244,6 +244,27 @@ def test_what_people_type(rule: list[str], capfd: pytest.CaptureFixture[str]) ->
     assert gpu.main(["run", "--node", "gpu2", "--", "true"]) == 2
     assert "There is no queue here" in capfd.readouterr().err
     assert gpu.main(["run", "--", "no-such-program"]) == 127
+
+
+@pytest.mark.holds("nobody keeps others from GPUs by subordinate ids")
+def test_subordinate_ids_are_nobody(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Given:
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    refused: list[object] = []
+    monkeypatch.setattr(peercred_service, "given_socket", Given)
+    monkeypatch.setattr(
+        peercred_service, "serve_requests",
+        lambda _listener, refusals, *_, **__: refused.extend(refusals()(uid) for uid in (MINJI, 2**31)),
+    )  # fmt: skip
+    assert self_service.main(host.places, lambda: RULE) == 0
+    assert refused == [None, "unknown"]
+    monkeypatch.setattr(peercred_service, "given_socket", lambda: None)
+    assert self_service.main(host.places, lambda: RULE) == 2
 
 
 def test_the_kernel_says_which_process_asks(tmp_path: Path) -> None:

@@ -74,8 +74,8 @@ def take(uid: int, pid: int, number: int, hours: int, kind: str, rule: SelfServi
     if hours > rule.hours:  # guard: nobody takes a GPU for longer than the rule allows
         raise RefusedError(f"too-long {rule.hours}")
     with ExitStack() as stack:
-        # guard: a GPU is taken while nobody else grants or divides one
         stack.enter_context(flocked(reconcile.adding_path(places), 20.0))
+        # guard: a GPU is taken while nobody else grants or takes one
         stack.enter_context(flocked(reconcile.lock_path(places), 20.0))
         now = time.time()
         settings, found = _granted(places)
@@ -123,7 +123,8 @@ def release(uid: int, which: str, places: Places) -> str:
 def show(places: Places) -> str:
     settings, found = _granted(places)
     states = look_at_gpus(places, found, settings, time.time())
-    return " ".join(["listed", *(f"{place}|{'|'.join(map(str, one))}" for place, one in enumerate(states.values()))])
+    rows = (f"{place}|{state}|{who.replace(' ', '-')}|{at}" for place, (state, who, at) in enumerate(states.values()))
+    return " ".join(["listed", *rows])
 
 
 def _granted(places: Places) -> tuple[gate.Settings, list[Grant]]:
