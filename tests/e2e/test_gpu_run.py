@@ -61,9 +61,8 @@ def test_a_command_of_the_queue(queue: Cluster) -> None:
     script = f"cd work && echo in | A=1 gpu run --node {NODE} --hours 2 -- sh -c '{PROBE}; cat; pwd; echo $A; exit 7'"
     done = queue.ssh("minji", NODE, script)
     assert (done.returncode, done.stdout) == (7, "0\nin\n/home/minji/work\n1\n"), done.stderr
-    assert [line.split(":")[0].split(" until")[0] for line in done.stderr.splitlines()] == [
-        "Job 1", "Your place in the queue", f"1 GPU on {NODE}", "Job 1",
-    ] or "1 GPU on" in done.stderr  # fmt: skip
+    assert f"1 GPU on {NODE} until" in done.stderr
+    assert "given back" in done.stderr
     _nobody_has(queue, "minji")
 
     # on another node, with a terminal there
@@ -105,7 +104,7 @@ def test_a_command_of_the_queue(queue: Cluster) -> None:
         _read(killed, "0")
         queue.admin(NODE, "pkill -KILL -u minji -f 'cli.py gpu run'")
         _nobody_has(queue, "minji", 60)
-        queue.wait(lambda: queue.ssh("minji", NODE, "! pgrep -f 'sleep 601' >/dev/null && echo so"))
+        queue.wait(lambda: queue.ssh("minji", NODE, "! pgrep -f 'sleep 60[1]' >/dev/null && echo so"))
         killed.kill()
     # one that does not listen keeps it as long as it runs
     with _terminal(queue, "minji", f"nohup gpu run --node {NODE} -- sh -c '{PROBE}; exec sleep 30' | cat") as deaf:
@@ -147,3 +146,53 @@ def test_a_command_of_the_queue(queue: Cluster) -> None:
     queue.admin(CONTROLLER, "systemctl start slurmdbd")
     assert refused.returncode == 1
     assert "Traceback" not in refused.stderr
+
+
+def test_a_gpu_that_nobody_has(shared: Cluster) -> None:
+    run = f"gpu run -- sh -c '{PROBE}; exit 6'"
+    done = shared.ssh("minji", NODE, run)
+    assert (done.returncode, done.stdout) == (6, "0\n"), done.stderr
+    assert "GPU 0 of this node is yours until" in done.stderr
+    assert "given back" in done.stderr
+    assert opened(shared, "minji") == ""
+    with _terminal(shared, "minji", f"gpu run -- sh -c '{PROBE}; sleep 603'") as holder:
+        _read(holder, "0")
+        assert "GPU 0: minji until" in shared.person("jiho", NODE, "gpu list")
+        # the rule, and what is asked a thousand times
+        refused = shared.ssh("minji", NODE, "gpu run -- true")
+        assert (refused.returncode, "One person may take 1" in refused.stderr) == (1, True)
+        refused = shared.ssh("jiho", NODE, "gpu run --hours 3 -- true")
+        assert (refused.returncode, "for 2 h at most" in refused.stderr) == (1, True)
+        flood = "for n in $(seq 100); do (gpu get >/dev/null 2>&1 &); done; sleep 20; gpu list"
+        assert shared.person("jiho", NODE, flood).count("jiho until") == 1
+        shared.person("jiho", NODE, "gpu release")
+        # what an admin grants is nobody else's, and an admin sees and ends what people take
+        shared.gpuadmin("grant", "jiho", NODE, "--gpu", "1", "--hours", "1", "--yes")
+        shared.add("haneul")
+        refused = shared.ssh("haneul", NODE, run)
+        assert (refused.returncode, "granted to somebody: 2" in refused.stderr) == (1, True), refused.stderr
+        granted = shared.gpuadmin("grants")["result"]["hosts"][NODE]["grants"]
+        assert {one["user"]: one["who"] for one in granted}["minji"] == "gpu run"
+        # the laptop is closed
+        holder.send_signal(signal.SIGKILL)
+    _nobody_has(shared, "minji")
+    # `gpu` is killed by force: its command is told, and the node sees it within a minute
+    with _terminal(shared, "minji", f"gpu run -- sh -c '{PROBE}; sleep 604'") as killed:
+        _read(killed, "0")
+        shared.admin(NODE, "pkill -KILL -u minji -f 'cli.py gpu run'")
+        _nobody_has(shared, "minji", 90)
+        shared.wait(lambda: shared.ssh("minji", NODE, "! pgrep -f 'sleep 60[4]' >/dev/null && echo so"))
+        killed.kill()
+    # an admin ends it
+    with _terminal(shared, "minji", f"gpu run -- sh -c '{PROBE}; exec sleep 600'") as ended:
+        _read(ended, "0")
+        shared.gpuadmin("revoke", "minji", "--yes")
+        rest, _ = ended.communicate(timeout=120)
+        assert (ended.returncode, "your command is asked to end" in rest) == (143, True), rest
+    # somebody's program still has what they gave back
+    with _terminal(
+        shared, "minji", "gpu run -- sh -c '(setsid sh -c \"exec 8</dev/nvidia0; sleep 60\" &); sleep 1'"
+    ) as left:
+        left.wait(60)
+    refused = shared.ssh("haneul", NODE, run)
+    assert (refused.returncode, "used by somebody's program: 1" in refused.stderr) == (1, True), refused.stderr

@@ -95,8 +95,11 @@ def run_here(job: str, lock: str, command: Sequence[str], words: Mapping[str, st
         return ended
 
     gpus = read_gpus(grant)
-    # a command that outlives us keeps its GPUs: it inherits the lock
-    return run_foreground(with_devices(command, gpus), {**os.environ, **visible(gpus)}, is_over, (fresh,))
+    try:
+        # a command that outlives us keeps its GPUs: it inherits the lock
+        return run_foreground(with_devices(command, gpus), {**os.environ, **visible(gpus)}, is_over, (fresh,))
+    finally:
+        os.unlink(lock)
 
 
 def build_srun_command(command: Sequence[str], job: str, lock: str) -> list[str]:
