@@ -132,9 +132,7 @@ def test_a_command_of_the_queue(queue: Cluster) -> None:
     queue.wait(lambda: queue.ssh("minji", NODE, f"grep -q 2 {path[1]} && cat {path[1]}"))
     # and what became of them all, for their person alone
     done = queue.person("minji", NODE, "sleep 5; gpu jobs")
-    print(done)
     jobs = json.loads(queue.person("minji", NODE, "gpu jobs --json"))
-    print(jobs)
     assert jobs[0]["state"] == "FAILED"
     assert "failed: the command ended with 3" in done
     assert "given back" in done

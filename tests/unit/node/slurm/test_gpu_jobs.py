@@ -36,6 +36,7 @@ ENDS = [
     (row("1", "NODE_FAIL"), "its node failed: ask your admins", "노드 장애: 관리자에게 문의하세요"),
     (row("1", f"CANCELLED by {UID}"), "you ended it", "직접 끝냄"),
     (row("1", f"CANCELLED by {UID}", JobName="gpu-get"), "given back", "반납함"),
+    (row("1", f"CANCELLED by {UID}", JobName="gpu-run", Start="Unknown"), "you gave your place up", "대기 취소"),
     (row("1", "CANCELLED by 4294967294"), "ended by an admin (4294967294)", "관리자(4294967294)가 끝냄"),
     (row("1", "REVOKED\x1b[2J"), "Slurm says: REVOKED?[2J", "Slurm: REVOKED?[2J"),
 ]
@@ -57,7 +58,7 @@ def test_what_a_job_used_of_what_it_had() -> None:
     ])  # fmt: skip
     assert (one["id"], one["nodes"], one["gpus"], one["limit"]) == ("7", "gpu1,gpu2", 2, 14400)
     assert gpu_jobs._row(one, "en")[3:] == [
-        "0:10", "2:00 of 4:00", "gpu1,gpu2", "2", "done",
+        "0:10:00", "2:00:00 of 4:00:00", "gpu1,gpu2", "2", "done",
         "GPU 43%, 12.0 of 80 GiB, 12.0 of 8 CPUs, memory 30.0 of 64 GiB",
     ]  # fmt: skip
     assert gpu_jobs._row(beside, "en")[-1] == "–", "what a job does that does nothing is not its person's use"
@@ -66,7 +67,7 @@ def test_what_a_job_used_of_what_it_had() -> None:
 def test_one_that_waits_has_what_it_asked_for() -> None:
     waits = row("7", "PENDING", Start="Unknown", End="Unknown", AllocTRES="", NodeList="None assigned", ElapsedRaw="0")
     (one,) = gpu_jobs.parse_jobs([waits])
-    assert (one["start"], one["gpus"], gpu_jobs._row(one, "en")[3:5]) == (None, 2, ["–", "–"])
+    assert (one["start"], one["gpus"], gpu_jobs._row(one, "en")[3:6]) == (None, 2, ["–", "–", "–"])
 
 
 @pytest.fixture

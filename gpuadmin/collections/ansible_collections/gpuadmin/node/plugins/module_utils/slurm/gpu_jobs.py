@@ -71,6 +71,7 @@ def parse_jobs(rows: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         one = {name: cell.strip("\n") for name, cell in zip(_FIELDS, row)}
+        one["NodeList"] = one["NodeList"].replace("None assigned", "")
         job, _, step = one["JobIDRaw"].partition(".")
         if not step:
             has, use = _amounts(one["AllocTRES"] or one["ReqTRES"]), _USED.match(one["SystemComment"])
@@ -134,7 +135,15 @@ def describe_end(one: dict[str, Any], language: str) -> str:
     code, _, signal = one["exit"].partition(":")
     if state == "CANCELLED":
         own = one["by"] in ("", name_of(os.getuid()))
-        kind = "given-back" if own and one["name"] in BESIDE else "cancelled-own" if own else "cancelled"
+        kind = (
+            "never-began"
+            if own and one["start"] is None
+            else "given-back"
+            if own and one["name"] in BESIDE
+            else "cancelled-own"
+            if own
+            else "cancelled"
+        )
         return words[kind].format(one["by"])
     if state == "FAILED" and signal not in ("", "0"):
         return words["signal"].format(signal)
@@ -142,5 +151,5 @@ def describe_end(one: dict[str, Any], language: str) -> str:
 
 
 def _length(seconds: int) -> str:
-    hours, minutes = divmod(seconds // 60, 60)
-    return f"{hours}:{minutes:02}"
+    minutes, left = divmod(seconds, 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{left:02}"

@@ -156,7 +156,7 @@ def answered(uid: int, line: str, rule: SelfService, places: Places) -> tuple[in
     its values."""
     pid, _, request = line.partition(" ")
     match = _REQUEST.match(request)
-    if match is None:  # guard: what is not a request of ours is not understood as one
+    if match is None:  # guard: a line that is no request takes no GPU
         return 1, "failed"
     try:
         if match[1]:
