@@ -17,7 +17,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired imp
     parse_user,
     save,
 )
-from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, look
+from ansible_collections.gpuadmin.node.plugins.module_utils.files import flocked
+from ansible_collections.gpuadmin.node.plugins.module_utils.gpus import grants, look, reconcile
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.grants import Grant
 from ansible_collections.gpuadmin.node.plugins.module_utils.gpus.mig import Waiting
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu, gpu_here, self_service
@@ -151,7 +152,9 @@ def test_a_gpu_that_is_not_free(host: GatedHost, tmp_path: Path, monkeypatch: py
     assert ask(host, MINJI, "take 1 1 run") == (1, ["open"])
     settings.write_text(before)
     (Path(host.places.state) / grants.DIRECTORY / "z.json").write_text("{")
+    host.told.clear()
     assert ask(host, MINJI, "take 1 1 run") == (1, ["failed"])
+    assert host.told == [], "nothing was opened meanwhile"
 
 
 @pytest.mark.root
@@ -185,7 +188,6 @@ def test_a_gpu_that_could_not_be_opened_is_nobodys(host: GatedHost) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.holds("a GPU is taken while nobody else grants or takes one")
 def test_of_two_who_ask_at_once_one_gets_it(host: GatedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     admin_grants(host, "1")
     found: list[tuple[int, list[str]]] = []
@@ -205,6 +207,19 @@ def test_of_two_who_ask_at_once_one_gets_it(host: GatedHost, monkeypatch: pytest
     for one in threads:
         one.join()
     assert sorted(status for status, _ in found) == [0, 1]
+
+
+@pytest.mark.root
+@pytest.mark.holds("a GPU is taken while nobody else grants or takes one")
+def test_who_changes_grants_is_waited_for(host: GatedHost) -> None:
+    found: list[tuple[int, list[str]]] = []
+    taking = threading.Thread(target=lambda: found.append(ask(host, MINJI, "take 1 1 get")))
+    with flocked(reconcile.lock_path(host.places)):
+        taking.start()
+        time.sleep(0.5)
+        assert found == []
+    taking.join()
+    assert found[0][0] == 0
 
 
 @pytest.fixture

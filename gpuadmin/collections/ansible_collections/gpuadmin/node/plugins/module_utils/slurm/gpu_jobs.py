@@ -104,7 +104,7 @@ def _seconds(text: str) -> float | None:
     """`1-02:03:04`, `02:03:04`, `03:04.567`: seconds."""
     days, _, rest = text.rpartition("-")
     try:
-        return int(days or 0) * 86400 + sum(float(one) * 60**at for at, one in enumerate(rest.split(":")[::-1]))
+        return float(int(days or 0) * 86400) + sum(float(one) * 60**at for at, one in enumerate(rest.split(":")[::-1]))
     except ValueError:
         return None
 
