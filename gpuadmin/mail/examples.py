@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
+from gpuadmin.common.mail.letter import Letter
 from gpuadmin.config.schema import Settings
 from gpuadmin.errors import ConfigError
-from gpuadmin.mail.letter import Letter
 from gpuadmin.mail.render import Renderer
 
 _SETTINGS = Settings.model_validate(
