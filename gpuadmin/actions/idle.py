@@ -103,9 +103,8 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
         result["jobs"] = cancelled
         if cancelled:
             keeper = controller(session)
-            done = session.run(
-                "grant", [keeper], {"gpuadmin_cancel": cancelled}, check=False, label="idle: cancel jobs"
-            )
+            ending_as = {"gpuadmin_cancel": cancelled, "gpuadmin_cancel_why": "idle"}
+            done = session.run("grant", [keeper], ending_as, check=False, label="idle: cancel jobs")
             run = run.then(done)
         bad = [one for one in deliveries if not one.good]
         if post is not None and deliveries:

@@ -16,7 +16,7 @@ from gpuadmin.common.waiting import count_tasks
 
 from ..errors import NodeError
 from ..lookup import name_of
-from . import booking, exceptions, gpu_book, queue
+from . import booking, exceptions, gpu_book, mail_choice, queue
 from .accounts import EXCEPTION
 from .booking import Reservation
 from .extend_service import ask
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
         queue.alive()
         if asked.word == "get":
             return get(asked, sleep)
-        verbs = {"list": show, "why": why, "release": release, "extend": extend, "book": gpu_book.book}
+        verbs = {"list": show, "why": why, "release": release, "extend": extend, "book": gpu_book.book, "mail": mail}
         return verbs[asked.word](asked)
     except NotYoursError as error:
         print(error, file=sys.stderr)
@@ -267,6 +267,16 @@ def extend(asked: Asked) -> int:
         print(sentences["which"].format(" ".join(running)), file=sys.stderr)
         return 2
     return said(ask(f"extend {running[0]} {asked.hours or 1}"), sentences)
+
+
+def mail(asked: Asked) -> int:
+    """Whether mails come about one's jobs, and in which language; or how they are to."""
+    sentences = ASKED[asked.language]
+    if asked.mail:
+        return said(ask(f"mail {asked.mail}"), sentences)
+    word, _ = mail_choice.read().get(name_of(os.getuid()) or "", ("on", 0))
+    print(sentences[f"mail-{word}"])
+    return 0
 
 
 def _mine(asked: Asked) -> list[dict[str, Any]]:

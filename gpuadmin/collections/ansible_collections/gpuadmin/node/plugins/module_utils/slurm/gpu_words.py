@@ -13,10 +13,10 @@ from typing import Any
 from gpuadmin.common.text import language
 from gpuadmin.common.waiting import count_tasks, lost_gpus, why
 
-from . import queue
+from . import mail_choice, queue
 from .texts import LANGUAGES, TEXTS
 
-WORDS = ("get", "list", "why", "release", "extend", "book")
+WORDS = ("get", "list", "why", "release", "extend", "book", "mail")
 MOST_GPUS = 64
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}\Z")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -29,7 +29,7 @@ class UsageError(Exception):
 @dataclass
 class Asked:
     """What was typed. ``hours``: 0 where nothing was said. ``jobs``: numbers of jobs. ``at``: seconds since 1970.
-    ``cancel``: which booking."""
+    cancel``: which booking. ``mail``: one of mail_choice.WORDS."""
 
     word: str
     language: str
@@ -42,6 +42,7 @@ class Asked:
     jobs: list[str] = field(default_factory=list)
     at: int | None = None
     cancel: int = 0
+    mail: str = ""
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str], now: float) -> Asked | None:
@@ -68,6 +69,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], now: float) 
             asked.gpus = _number(word, MOST_GPUS, words)
         elif asked.word in ("why", "release", "extend") and queue.JOB.match(word):
             asked.jobs.append(word)
+        elif asked.word == "mail" and word in mail_choice.WORDS:
+            asked.mail = word
         else:
             raise UsageError(words["not-known"].format(word[:60]))
     return asked if asked.word else None

@@ -100,14 +100,13 @@ def jobs(text: str) -> list[dict[str, Any]]:
         id, user, group, state, priority, asked, start, end, nodes, tres, name, comment, qos, booking, reason = parts[
             : len(_FIELDS)
         ]
-        gpus = _GPUS.search(tres)
         booking = "" if booking == "(null)" else booking
         waits = state in ("PENDING", "CONFIGURING")
         found.append(
             {
                 "id": id, "user": user, "group": group, "waits": waits, "priority": number(priority) or 0,
                 "asked": number(asked), "start": number(start), "end": number(end), "nodes": names(nodes),
-                "gpus": int(gpus[1]) if gpus else 0, "name": name[:64], "comment": comment, "qos": qos,
+                "gpus": gpus_in(tres), "name": name[:64], "comment": comment, "qos": qos,
                 "booking": booking, "reason": reason[:LONGEST], "place": 0,
                 **({"start": None, "end": None, "nodes": ""} if waits else {"reason": ""}),
             }
@@ -116,6 +115,12 @@ def jobs(text: str) -> list[dict[str, Any]]:
     for place, one in enumerate((one for one in found if one["waits"]), start=1):
         one["place"] = place
     return found
+
+
+def gpus_in(tres: str) -> int:
+    """How many GPUs a list of Slurm's has: of `cpu=4,gres/gpu=2` it is 2."""
+    found = _GPUS.search(tres)
+    return int(found[1]) if found else 0
 
 
 def on(found: Sequence[Mapping[str, Any]], node: str) -> list[str]:

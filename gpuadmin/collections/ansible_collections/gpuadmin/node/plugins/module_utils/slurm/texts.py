@@ -7,7 +7,7 @@ LANGUAGES = ("en", "ko")
 USAGE = {
     "en": """usage: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | list | why [JOB]
            | extend [JOB] [--hours H] | release [JOB...]
-           | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
+           | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER] | mail [on|off|ko|en]
 
 gpu get [N]          ask for N GPUs (1) of one node, for H hours (1), and wait for them
                      --type h100: of that type; a part of its name is enough
@@ -18,12 +18,13 @@ gpu extend [JOB]     H more hours (1) for what you have, up to the longest that 
 gpu release [JOB]    give back what you got with `gpu get`, or leave the queue
 gpu book [N]         where your admins allow it: a node with N GPUs or more is yours from TIME on, for H hours (1)
                      TIME: 09:00, or "2026-11-26 09:00". `gpu get` uses it then; alone it shows what you have booked
+gpu mail [off]       whether you get mails about your jobs: on, off, or in one language (ko, en)
 
 --no-wait returns at once; you keep your place. squeue, sbatch, srun, salloc and scancel work as well.
 --language ko|en""",
     "ko": """사용법: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | list | why [JOB]
              | extend [JOB] [--hours H] | release [JOB...]
-             | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
+             | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER] | mail [on|off|ko|en]
 
 gpu get [N]          한 노드의 GPU N개(기본 1)를 H시간(기본 1) 동안 요청하고 차례를 기다립니다
                      --type h100: GPU 종류를 지정합니다. 이름의 일부만 적어도 됩니다
@@ -35,6 +36,7 @@ gpu release [JOB]    `gpu get`으로 받은 GPU를 반납하거나 대기를 취
 gpu book [N]         관리자가 허용한 경우, GPU가 N개 이상인 노드를 TIME부터 H시간(기본 1) 예약합니다
                      TIME: 09:00 또는 "2026-11-26 09:00". 그때 `gpu get`을 하면 예약한 노드를 씁니다
                      시각 없이 실행하면 본인의 예약을 보여 줍니다
+gpu mail [off]       작업에 관한 메일을 켜거나(on) 끄거나(off) 한 언어로 받습니다(ko, en)
 
 --no-wait: 기다리지 않고 바로 끝냅니다. 대기 순서는 유지됩니다. squeue, sbatch, srun, salloc, scancel도 쓸 수 있습니다.
 --language ko|en""",
@@ -205,6 +207,10 @@ ASKED = {
         "line": "Booked: {0}: {1} from {2} to {3}",
         "which": "You have several: name one of {0}.",
         "away": "The queue does not answer. Whoever has a GPU keeps it; nobody can extend or book. Try again later.",
+        "mail-on": "You get mails about your jobs with GPUs, where your site sends them. `gpu mail off` ends that.",
+        "mail-off": "You get no mails about your jobs. `gpu mail on` turns them on again.",
+        "mail-ko": "You get mails about your jobs in Korean. `gpu mail off` ends that.",
+        "mail-en": "You get mails about your jobs in English. `gpu mail off` ends that.",
         "silent": "The node does not answer. Try again; if that does not help, tell your admins.",
         "busy": "You have asked already; wait for the answer.",
         "failed": "It could not be done: tell your admins.",
@@ -243,6 +249,10 @@ ASKED = {
         "which": "받은 GPU가 여럿입니다. 다음 중 하나를 적으세요: {0}",
         "away": "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 지금은 연장하거나 예약할 수 없습니다. "
         "나중에 다시 시도하세요.",
+        "mail-on": "작업에 관한 메일을 받습니다(메일을 보내도록 설정된 경우). 끄기: `gpu mail off`",
+        "mail-off": "작업에 관한 메일을 받지 않습니다. 다시 켜기: `gpu mail on`",
+        "mail-ko": "작업에 관한 메일을 한국어로 받습니다. 끄기: `gpu mail off`",
+        "mail-en": "작업에 관한 메일을 영어로 받습니다. 끄기: `gpu mail off`",
         "silent": "노드가 응답하지 않습니다. 다시 시도하고, 계속되면 관리자에게 알려 주세요.",
         "busy": "이미 요청했습니다. 답을 기다려 주세요.",
         "failed": "처리하지 못했습니다. 관리자에게 알려 주세요.",

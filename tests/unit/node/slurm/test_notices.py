@@ -1,0 +1,317 @@
+"""What people are told of their jobs: once each, in whole, whatever dies meanwhile and whatever a job is called."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import job_turns, mail_choice, notices, queue
+
+from gpuadmin.common.waiting import LOST
+from tests.support.mail_server import Server, StartServer, certificate, serve
+
+__all__ = ["certificate", "serve"]
+NOW = 1_800_000_000
+FIELDS = job_turns._FIELDS
+
+
+def job(id: str = "4", user: str = "minji", **fields: Any) -> dict[str, Any]:
+    start = NOW - 600
+    return {
+        "id": id, "user": user, "waits": False, "gpus": 1, "asked": start - 900, "start": start, "end": start + 7200,
+        "nodes": "gpu1", "name": "train.sh", **fields,
+    }  # fmt: skip
+
+
+def over(id: str = "3", state: str = "TIMEOUT", end: int = NOW - 60, **fields: Any) -> dict[str, str]:
+    """A row of sacct's."""
+    values = {
+        "JobID": id, "JobIDRaw": id.partition("_")[0], "User": "minji", "UID": "20000", "State": state,
+        "Submit": str(end - 9000), "Start": str(end - 7200), "End": str(end), "ReqTRES": "cpu=1,gres/gpu=2",
+        "NodeList": "gpu[1-2]", "AdminComment": "", "JobName": "train.sh", **fields,
+    }  # fmt: skip
+    return {name: values[name] for name in FIELDS}
+
+
+@dataclass
+class Host:
+    """The queue's host. ``jobs``: as squeue says; ``rows``: as sacct does."""
+
+    directory: Path
+    port: int = 9
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[dict[str, str]] = field(default_factory=list)
+    closed: dict[str, str] = field(default_factory=dict)
+    choices: dict[str, tuple[str, int]] = field(default_factory=dict)
+    details: str = "{}"
+    settings: dict[str, Any] = field(default_factory=dict)
+    asked: list[Sequence[str]] = field(default_factory=list)
+    now: float = NOW
+
+    def look(self, seconds: float = 60) -> None:
+        """The timer's next run."""
+        self.now += seconds
+        given: dict[str, Any] = {
+            "languages": ["en"], "kinds": ["begun", "ends", "ended", "lost"],
+            "server": {"host": "127.0.0.1", "port": self.port, "security": "none"},
+            "head": {"name": "GPU cluster", "sender": "gpu@example.org"}, **self.settings,
+        }  # fmt: skip
+        (self.directory / "mail.json").write_text(json.dumps(given))
+        assert notices.main(str(self.directory), lambda: self.now, str(self.directory)) == 0
+
+    def answer(self, command: Sequence[str]) -> str:
+        self.asked.append(command)
+        if command[0] != "sacct":
+            return self.details
+        token = next(one for one in command if one.startswith("--delimiter="))[12:]
+        named = [one[7:].split(",") for one in command if one.startswith("--jobs=")]
+        rows = [row for row in self.rows if not named or row["JobID"].partition("_")[0] in named[0]]
+        return "".join("".join(f"{row[name]}{token}" for name in FIELDS) + "\n" for row in rows)
+
+
+StartHost = Callable[..., Host]
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """It has looked once."""
+    directory = tmp_path / "slurm"
+    (directory / "locks").mkdir(parents=True)
+    (directory / "people.json").write_text('{"minji": "minji@example.org", "jiho": "jiho@example.org"}')
+    found = Host(directory)
+    monkeypatch.setattr(queue, "alive", lambda: None)
+    monkeypatch.setattr(queue, "ask_jobs", lambda: found.jobs)
+    monkeypatch.setattr(queue, "closed", lambda: found.closed)
+    monkeypatch.setattr(queue, "ask", found.answer)
+    monkeypatch.setattr(mail_choice, "read", lambda: found.choices)
+    return found
+
+
+def subjects(server: Server) -> list[str]:
+    return [str(one["Subject"]).removeprefix("[GPU cluster] ") for one in server.messages]
+
+
+def text(server: Server, which: int = -1) -> str:
+    return server.messages[which].get_content()
+
+
+def test_a_day_of_a_job(host: Host, serve: StartServer) -> None:
+    server = serve()
+    host.port = server.port
+    host.look()
+    host.jobs = [job(start=NOW + 61, end=NOW + 61 + 7200, asked=NOW)]
+    for _ in range(3):
+        host.look()
+    assert subjects(server) == ["Your GPUs are ready: job 4 “train.sh”, on gpu1"]
+    assert "your GPUs are ready until" in text(server)
+    assert "ssh gpu1" in text(server)
+    host.look(3600)
+    assert subjects(server)[1:] == ["Less than an hour left: job 4 “train.sh”, on gpu1"]
+    host.jobs = []
+    host.rows = [over("4", end=NOW + 61 + 7200, Start=str(NOW + 61))]
+    host.look(3600)
+    host.look()
+    assert subjects(server)[2:] == ["Ended: job 4 “train.sh”: its time was over"]
+    assert "(GPUs: 2, on gpu1,gpu2). How well it used them was not measured." in text(server)
+    assert server.recipients == ["minji@example.org"] * 3
+
+
+WHYS = {
+    "COMPLETED": "it is done", "DEADLINE": "its time was over", "OUT_OF_MEMORY": "it took more memory",
+    "FAILED": "its program failed", "NODE_FAIL": "its node failed", "CANCELLED by 0": "an admin ended it",
+    "SOMETHING_NEW": "its program failed",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("state", "words"), WHYS.items())
+def test_why_it_ended(state: str, words: str) -> None:
+    (turn,) = job_turns.ended([over(state=state)])
+    assert words in notices.turns.line(turn, "en")
+
+
+def test_why_of_what_nobody_used_and_of_what_its_person_ended(host: Host, serve: StartServer) -> None:
+    server = serve()
+    host.port = server.port
+    host.look()
+    host.rows = [over("3", "CANCELLED by 0", NOW + 90, AdminComment='{"id": "", "ended": "idle"}'),
+                 over("5", "CANCELLED by 20000", NOW + 90)]  # fmt: skip
+    host.look()
+    assert subjects(server) == ["Ended: job 3 “train.sh”: its GPUs were not used"], "who ended it knows"
+    recent = json.loads((host.directory / "noticed.json").read_text())["recent"]
+    assert [(one[3], one[4]) for one in recent] == [("3", "idle"), ("5", "own")]
+
+
+@pytest.mark.holds("what was before somebody could be told is told nobody")
+def test_the_first_look_tells_nobody_about_the_past(host: Host, serve: StartServer) -> None:
+    server = serve()
+    host.port = server.port
+    host.jobs, host.rows = [job(), job("6", start=NOW - 8000, asked=NOW - 9999, end=NOW + 1800)], [over()]
+    host.closed = {"gpu1": f"{LOST} 0"}
+    for _ in range(3):
+        host.look()
+    # the same where a site has begun to send mails, or a webhook, afterwards
+    assert server.mails == []
+
+
+@pytest.mark.holds("what was before somebody could be told is told nobody")
+def test_a_site_that_begins_to_send_mails_later_tells_nobody_about_the_past(host: Host, serve: StartServer) -> None:
+    server = serve()
+    host.settings = {"kinds": [], "server": None, "head": None}
+    host.look()
+    host.jobs, host.rows = [job(start=NOW + 70)], [over(end=NOW + 100)]
+    host.look()
+    host.settings, host.port = {}, server.port
+    host.look()
+    host.look()
+    assert server.mails == []
+
+
+@pytest.mark.holds("who was told is not told again")
+def test_killed_between_sending_and_noting(host: Host, serve: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve()
+    host.port = server.port
+    host.look()
+    host.jobs = [job(start=NOW + 70)]
+    with monkeypatch.context() as patch:
+
+        def die(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(notices.Ledger, "finish", die)
+        with pytest.raises(KeyboardInterrupt):
+            host.look()
+    assert len(server.mails) == 1
+    for _ in range(3):
+        host.look()
+    assert len(server.mails) == 1
+    (host.directory / "noticed.json").unlink()  # what it knew is lost, as after a boot from an old copy
+    host.look()
+    assert len(server.mails) == 1
+
+
+@pytest.mark.holds("an array is told once", "an array is told of when all of it has ended")
+def test_an_array_of_a_thousand_is_one_mail(host: Host, serve: StartServer) -> None:
+    server = serve()
+    host.port = server.port
+    host.look()
+    host.jobs = [job(f"7_{task}", start=NOW + 70 + task, asked=NOW - 900) for task in range(4)]
+    host.look()
+    host.look()
+    assert subjects(server) == ["Your GPUs are ready: job 7 “train.sh”, on gpu1"]
+    ended = [over(f"7_{task}", "COMPLETED", NOW + 200 + task % 60, Submit=str(NOW - 900)) for task in range(998)]
+    host.rows = [*ended, *(over(f"7_{task}", "OUT_OF_MEMORY", NOW + 250, Submit=str(NOW - 900)) for task in (998, 999))]
+    host.look(120)
+    assert len(server.mails) == 1, "some of it still runs"
+    host.jobs = []
+    host.look(600)
+    host.look()
+    assert len(server.mails) == 2
+    assert "998 × it is done, 2 × it took more memory" in text(server)
+    assert "(1000 tasks)" in text(server)
+
+
+@pytest.mark.holds(
+    "who could not be told in time reads of the end alone", "ends that nobody could be told are looked at again"
+)
+def test_a_mail_server_that_is_down_loses_nothing_and_floods_nobody(
+    host: Host, serve: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.look()
+    host.jobs = [job(str(one), start=NOW + 70 + one) for one in range(10, 30)]
+    host.look(120)
+    assert "refused" in capsys.readouterr().err
+    host.jobs, host.rows = [], [over(str(one), end=NOW + 600, Start=str(NOW + 70 + one)) for one in range(10, 30)]
+    for _ in range(8):
+        host.look(3600)
+    assert not (host.directory / "mails.jsonl").exists(), "what was not handed over is not in the ledger"
+    server = serve()
+    host.port = server.port
+    host.look(600)
+    host.look(600)
+    (told,) = subjects(server)
+    assert told == "Ended: job 10 “train.sh”: its time was over and 19 more"
+    assert "your GPUs are ready" not in text(server)
+    starts = [one for one in host.asked[-1] if one.startswith("--starttime=")]
+    assert starts > [one for one in host.asked[0] if one.startswith("--starttime=")], "what is told is not looked at"
+
+
+def test_many_short_jobs_are_a_mail_now_and_then(host: Host, serve: StartServer) -> None:
+    server = serve()
+    host.port = server.port
+    host.now = time.time()  # the ledger has the clock of the machine
+    host.look()
+    for number in range(8):
+        host.rows.append(over(str(number + 1), end=int(host.now) + 1))
+        host.look(2)
+    assert len(server.mails) == 1
+    host.look(700)
+    assert len(server.mails) == 2
+    assert "and 6 more" in subjects(server)[1]
+
+
+@pytest.mark.holds("who has other GPUs of the node is not told that theirs is lost")
+def test_a_lost_gpu_is_told_to_whoever_has_it(host: Host, serve: StartServer) -> None:
+    server = serve()
+    host.port = server.port
+    host.jobs = [job("4"), job("5", "jiho")]
+    host.look()
+    host.closed = {"gpu1": f"{LOST} 0"}
+    of = {"4": "0", "5": "1"}
+    answer = host.answer
+
+    def detail(command: Sequence[str]) -> str:
+        if command[0] == "sacct":
+            return answer(command)
+        node = {"name": "gpu1", "memory": {"allocated": 1}, "cpus": {"count": 1}}
+        resources = {"nodes": {"allocation": [node]}}
+        found = {"job_resources": resources, "gres_detail": [f"gpu:h100:1(IDX:{of[command[-1]]})"]}
+        return json.dumps({"jobs": [found]})
+
+    queue.ask = detail  # type: ignore[assignment]  # the fixture puts it back
+    host.look()
+    host.look()
+    assert server.recipients == ["minji@example.org"]
+    assert "GPU 0 of gpu1 does not answer" in text(server)
+
+
+@pytest.mark.holds("who has turned mails off gets none")
+def test_who_has_turned_mails_off(host: Host, serve: StartServer) -> None:
+    server = serve()
+    host.port, host.choices = server.port, {"minji": ("off", NOW), "jiho": ("ko", NOW)}
+    host.look()
+    host.jobs = [job(start=NOW + 70), job("5", "jiho", start=NOW + 70), job("6", "yuna", start=NOW + 70)]
+    host.look()
+    assert server.recipients == ["jiho@example.org"]
+    assert subjects(server) == ["GPU를 받았습니다: 작업 5 “train.sh”, gpu1"]
+    host.choices = {"minji": ("on", int(host.now))}
+    host.look()
+    assert server.recipients == ["jiho@example.org"], "what was before they turned them on is told nobody"
+
+
+HOSTILE = ["x\nBcc: all@example.org", "=?utf-8?q?=0ABcc:_x?=", "{{ 7 * 7 }}", "\x1b[31m\u202e", "a" * 900, "\n.\n"]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=repr)
+def test_no_name_of_a_job_breaks_a_mail(name: str, host: Host, serve: StartServer) -> None:
+    server = serve()
+    host.port = server.port
+    host.look()
+    host.jobs, host.rows = [job(start=NOW + 70, name=name)], [over("5", end=NOW + 90, JobName=name)]
+    host.look()
+    (message,) = server.messages
+    assert set(message.keys()) == {"From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "Content-Type",
+                                   "Content-Transfer-Encoding", "MIME-Version"}  # fmt: skip
+    assert message["To"] == "minji@example.org"
+    lines = [one for one in message.get_content().splitlines() if one.startswith("- ")]
+    assert len(lines) == 2, "each in a line of its own"
+    assert "\x1b" not in message.get_content()
+
+
+@pytest.mark.holds("nobody writes a job that has not ended into the accounting")
+def test_a_name_is_no_row_of_sacct_s(host: Host) -> None:
+    forged = "\x1f".join([*over("9", "NODE_FAIL").values(), ""])
+    host.rows = [over("3", JobName=f"x\x1f\n{forged}")]
+    assert [row["JobID"] for row in job_turns.ask_ended()] == ["3"]
