@@ -239,7 +239,7 @@ def main(directory: str = DIRECTORY, clock: Callable[[], float] = time.time, run
             raise NodeError(f"{error}; {error.hint}") from None
         found = [*running(jobs, now), *lost(jobs, closed, state.setdefault("lost", {}), now), *of]
         # of an array the first task that began
-        found = list({one.key: one for one in reversed(found) if valid_name(one.user)}.values())
+        found = list({one.key: one for one in reversed(found) if valid_name(one.user)}.values())[::-1]
         for way in ("mail", "webhook"):
             look.send(way, found, {turn.key: rows for turn, rows in of.items()})
         # guard: ends that nobody could be told are looked at again -> []
