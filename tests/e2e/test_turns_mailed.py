@@ -80,7 +80,8 @@ def test_a_turn_is_told_by_mail(mailed: Cluster) -> None:
     # of an array one mail, however its tasks are called
     quiet(mailed)
     name = "x\\nBcc: all@example.org"
-    task = f"sbatch --parsable -D / -o /dev/null --gres=gpu:1 --array=0-5 -J $'{name}' --wrap 'exit $((SLURM_ARRAY_TASK_ID / 5))'"
+    ask = "sbatch --parsable -D / -o /dev/null --gres=gpu:1 --array=0-5"
+    task = f"{ask} -J $'{name}' --wrap 'exit $((SLURM_ARRAY_TASK_ID / 5))'"
     mailed.person("minji", NODE, task)
     mailed.wait(lambda: mailed.ssh("minji", NODE, '[ -z "$(squeue --me --noheader)" ] && echo so'), seconds=120)
     subject, text = look(mailed, sink, 3)[2]

@@ -10,18 +10,19 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from gpuadmin.common.waiting import count_tasks
 
 from ..errors import NodeError
 from ..lookup import name_of
-from . import booking, exceptions, gpu_book, mail_choice, queue
+from . import booking, exceptions, gpu_book, mail_choice, queue, shares
 from .accounts import EXCEPTION
 from .booking import Reservation
 from .extend_service import ask
 from .gpu_refusals import refusal
-from .gpu_words import Asked, UsageError, clock, gpus, had, parse, said, spoken, waiting
+from .gpu_words import Asked, UsageError, clock, estimate, gpus, had, parse, said, spoken, waiting
 from .texts import ASKED, TEXTS, USAGE
 
 #: Where it is on nodes of the queue.
@@ -98,7 +99,8 @@ def get(asked: Asked, sleep: Callable[[float], None]) -> int:
     if not asked.wait:
         print(words["kept"].format(job))
         return 0
-    said, first, away = "", 0.0, False
+    said: tuple[str, bool] | None
+    said, first, away = None, 0.0, False
     try:
         while True:
             sleep(POLL if said else 0.5)  # the queue tells nobody
@@ -108,24 +110,27 @@ def get(asked: Asked, sleep: Callable[[float], None]) -> int:
             except NodeError:  # it is started again; the place is kept
                 if not away:
                     print(words["waits-on"], flush=True)
-                said, away = "away", True
+                said, away = ("away", False), True
                 continue
             if away:
-                said, away = "", False
+                said, away = None, False
             if not mine:
                 print(words["ended"].format(job))
                 return 1
             if not mine[0]["waits"]:
                 first = first or time.monotonic()
                 if mine[0]["comment"] != queue.OPEN and time.monotonic() - first < OPENING:
-                    said = ""  # it is a matter of moments
+                    said = None  # it is a matter of moments
                     continue
                 print("\n".join(had(mine[0], words)))
                 return 0
-            line = said if mine[0]["reason"] == "None" else waiting(mine[0], asked.language)  # not decided yet
-            if line != said:
-                print(line, flush=True)
-                said = line
+            if mine[0]["reason"] == "None":  # not decided yet
+                continue
+            line = waiting(mine[0], asked.language)
+            when = estimate(mine[0], words, time.time())
+            if (line, bool(when)) != said:  # an estimate that moves is not said each time
+                print(line + when, flush=True)
+                said = line, bool(when)
     except KeyboardInterrupt:
         print(f"\n{words['kept'].format(job)}")
         return 130
@@ -228,12 +233,16 @@ def _counted(types: str, closed: Collection[str], words: Mapping[str, str]) -> d
 
 
 def why(asked: Asked) -> int:
-    words, mine = TEXTS[asked.language], _mine(asked)
+    words, jobs = TEXTS[asked.language], queue.ask_jobs()
+    mine = _mine(asked, jobs)
     for one in mine:
-        lines = [waiting(one, asked.language)] if one["waits"] else had(one, words)
-        print("\n".join(f"{one['id']}: {line}" for line in lines))
+        line = waiting(one, asked.language) + estimate(one, words, time.time()) if one["waits"] else ""
+        print("\n".join(f"{one['id']}: {line}" for line in ([line] if line else had(one, words))))
     if not mine:
         print(words["none"])
+    with suppress(NodeError):  # where Slurm does not say, the rest is said
+        for line in shares.lines(jobs, name_of(os.getuid()) or "", words):
+            print(line)
     for node, reason in (queue.closed() if any(one["waits"] for one in mine) else {}).items():
         print(words["closed"].format(node, reason))
     for line in gpu_book.lines(gpu_book.own(booking.reservations()), asked.language):
@@ -279,10 +288,10 @@ def mail(asked: Asked) -> int:
     return 0
 
 
-def _mine(asked: Asked) -> list[dict[str, Any]]:
+def _mine(asked: Asked, jobs: Sequence[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
     """The jobs of whoever asks; where some were named, these. Raises NotYoursError."""
     user = name_of(os.getuid())
-    mine = [one for one in queue.ask_jobs() if one["user"] == user]
+    mine = [one for one in (queue.ask_jobs() if jobs is None else jobs) if one["user"] == user]
     for job in asked.jobs:
         if all(one["id"] != job for one in mine):
             raise NotYoursError(TEXTS[asked.language]["not-yours"].format(job))

@@ -141,6 +141,12 @@ def waiting(one: Mapping[str, Any], language: str) -> str:
     return TEXTS[language]["place"].format(one["place"], reason)
 
 
+def estimate(one: Mapping[str, Any], words: Mapping[str, str], now: float) -> str:
+    """When a job that waits may begin, by what Slurm expects; nothing where that is not known."""
+    expected = one["expected"]
+    return words["not-before"].format(clock(expected)) if expected and expected > now else ""
+
+
 def had(one: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:
     """What is said of GPUs that somebody has: where, and until when."""
     nodes = one["nodes"].split(",")

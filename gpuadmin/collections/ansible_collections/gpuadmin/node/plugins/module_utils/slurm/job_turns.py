@@ -24,6 +24,7 @@ WAITED = 60  # seconds: who waited no longer reads it where they typed `gpu get`
 OLDEST = 30 * DAY  # beginnings, of what still runs; the ledger remembers longer
 _FIELDS = ("JobID", "JobIDRaw", "User", "UID", "State", "Submit", "Start", "End", "ReqTRES", "NodeList", "AdminComment",
            "JobName")  # fmt: skip
+_LATELY = {"JobArrayID": 32, "UserName": 64, "State": 24, "EndTime": 24, "tres-alloc": 256, "admin_comment": 4096}
 _ENDED = "BOOT_FAIL,CANCELLED,COMPLETED,DEADLINE,FAILED,NODE_FAIL,OUT_OF_MEMORY,PREEMPTED,REQUEUED,TIMEOUT"
 _WHY = {"COMPLETED": "done", "TIMEOUT": "time", "DEADLINE": "time", "OUT_OF_MEMORY": "memory", "NODE_FAIL": "node",
         "BOOT_FAIL": "node", "REQUEUED": "node", "CANCELLED": "cancelled", "PREEMPTED": "cancelled"}  # fmt: skip
@@ -111,6 +112,21 @@ def look_ended(since: float, jobs: Iterable[Mapping[str, Any]]) -> dict[Turn, li
     single = [row for row in rows if "_" not in row["JobID"]]
     whole = ask_ended(f"--jobs={','.join(sorted(arrays))}", "--starttime=2000-01-01") if arrays else []
     return {turn: of for turn, of in ended([*single, *whole]).items() if turn.at >= since}
+
+
+def look_lately() -> dict[str, tuple[str, str, int]]:
+    """Job → whose it was, why and when it ended, of those that slurmctld still has: five minutes. An array is one; what
+    somebody has ended themselves, or nobody knows why, is left out. Raises NodeError."""
+    found = {}
+    for line in queue.table(_LATELY, states=f"--states={_ENDED}"):
+        cells = [cell.strip() for cell in line.split(queue.BETWEEN)]
+        if len(cells) != len(_LATELY) + 1 or not queue.gpus_in(cells[4]) or not cells[3].isdecimal():
+            continue
+        id, user, state, end, _, comment, _ = cells
+        why = _why({"State": state, "AdminComment": comment, "UID": ""})
+        if why != "cancelled":
+            found[id.partition("_")[0]] = user, why, int(end)
+    return found
 
 
 def _why(row: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from email.message import EmailMessage
 from pathlib import Path
@@ -201,6 +202,14 @@ def read_ledger(path: str, now: float) -> Ledger:
         raw = "".join(one for one in lines if f'"time": "{oldest}' <= one[1 : 10 + len(oldest)]).encode()
         write_atomic(path, raw, mode=0o600)
     return Ledger(Path(path), raw)
+
+
+def read_recent(directory: str = DIRECTORY) -> list[tuple[str, str, str, float]]:
+    """Whose jobs have ended in the last day: person, job, why, when. Nothing where that is not known."""
+    with suppress(NodeError, LookupError, TypeError, ValueError):
+        found = _json(os.path.join(directory, SEEN)).get("recent", [])
+        return [(str(user), str(job), str(why), float(at)) for _, at, user, job, why in found]
+    return []
 
 
 def keep_people(mentioned: Sequence[str], addresses: Mapping[str, str], directory: str = DIRECTORY) -> None:
