@@ -1,17 +1,24 @@
 """What people are told of their jobs: once each, in whole, whatever dies meanwhile and whatever a job is called."""
 
+import http.server
 import json
+import re
+import socket
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import job_turns, mail_choice, notices, queue
 
 from gpuadmin.common.waiting import LOST
 from tests.support.mail_server import Server, StartServer, certificate, serve
+from tests.support.metrics_cluster import line
+from tests.support.prometheus import blocks, prometheus
 
 __all__ = ["certificate", "serve"]
 NOW = 1_800_000_000
@@ -315,3 +322,167 @@ def test_a_name_is_no_row_of_sacct_s(host: Host) -> None:
     forged = "\x1f".join([*over("9", "NODE_FAIL").values(), ""])
     host.rows = [over("3", JobName=f"x\x1f\n{forged}")]
     assert [row["JobID"] for row in job_turns.ask_ended()] == ["3"]
+
+
+class Chat:
+    """Where a webhook leads: it answers with `status`, and keeps what it got."""
+
+    def __init__(self) -> None:
+        self.status, self.notes = 200, list[dict[str, Any]]()
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                note = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                if outer.status == 200:
+                    outer.notes.append(note)
+                self.send_response(outer.status)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def chat() -> Iterator[Chat]:
+    found = Chat()
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+
+
+@pytest.mark.holds("nothing in a note is a link or calls somebody")
+def test_a_webhook_is_told_once(host: Host, chat: Chat, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"http://127.0.0.1:{chat.server.server_port}/secret"
+    host.settings = {"server": None, "head": None, "webhook": url}
+    host.look()
+    # of somebody without an address, too; what a person has called a job is not for everybody
+    host.jobs = [job(start=NOW + 70, name="<!channel> @all"), job("5", "yuna", start=NOW + 70, nodes="<gpu1>@all")]
+    chat.status = 503
+    host.look()
+    chat.status = 200
+    host.look()
+    host.look(400)
+    host.look(400)
+    (note,) = chat.notes
+    assert set(note) == {"text"}
+    first, second = note["text"].splitlines()
+    assert first.startswith("minji: Job 4: your GPUs are ready until")
+    assert "&lt;gpu1&gt;@\u200ball" in second
+    chat.status = 404
+    host.rows = [over("5", end=int(host.now) + 1)]
+    host.look()
+    said = capsys.readouterr().err
+    assert "webhook: webhook: refused: it answers 404" in said
+    assert "secret" not in said
+
+
+@pytest.mark.needs("promtool", "prometheus")
+def test_how_well_it_was_used(host: Host, serve: StartServer, tmp_path: Path) -> None:
+    """Of its own GPUs alone, over the time of the job; a real Prometheus answers."""
+    server, end = serve(), int(time.time()) - 600
+    place = {"instance": "gpu1", "job": "node"}
+    lines = []
+    for at in range(end - 1200, end + 300, 30):
+        for uuid, reason, use, memory in (("GPU-1", "job 3", 0.5, 4e10), ("GPU-2", "job 4", 0.9, 7e10)):
+            if at <= end:
+                grant = place | {"uuid": uuid, "user": "minji", "who": "Slurm", "reason": reason}
+                lines.append(line("gpuadmin_gpu_granted_until_timestamp_seconds", grant, end, at))
+            of = place | {"uuid": uuid}
+            lines.append(line("gpuadmin_gpu_utilization_ratio", of, use if at > end - 600 else 0, at))
+            lines.append(line("gpuadmin_gpu_memory_used_bytes", of, memory, at))
+            lines.append(line("gpuadmin_gpu_memory_size_bytes", of, 8e10, at))
+    host.port, host.now = server.port, end - 60
+    with prometheus(tmp_path, blocks(tmp_path, lines)) as port:
+        host.settings = {"prometheus": port}
+        host.look(0)
+        host.rows = [over("3", "COMPLETED", end, Start=str(end - 1200)), over("8", "COMPLETED", end)]
+        host.look(120)
+    (told,) = [message.get_content() for message in server.messages]
+    used = re.search(
+        r"Its GPUs were in use (\d+) % of the time on average, with 40.0 GB of 80.0 GB of memory at most.", told
+    )
+    assert used
+    assert used[1] in ("24", "25"), "half of the time with 50 %, else not"
+    assert told.count("was not measured") == 1, "of a job that nobody has measured"
+
+
+def test_where_prometheus_is_away_the_mail_goes_out(host: Host, serve: StartServer) -> None:
+    server = serve()
+    host.port, host.settings = server.port, {"prometheus": 9}
+    host.look()
+    host.rows = [over(end=NOW + 90)]
+    host.look()
+    assert "was not measured" in text(server)
+
+
+@pytest.mark.holds("what may be told again is not forgotten")
+def test_a_ledger_that_has_grown_forgets_what_is_long_over(
+    host: Host, serve: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve()
+    host.port = server.port
+    host.look()
+    host.jobs = [job(start=NOW + 70)]
+    host.look()
+    path = host.directory / "mails.jsonl"
+    old = path.read_text().replace('"time": "20', '"time": "10').replace("begun 4", "begun 1")
+    path.write_text(old + path.read_text())
+    monkeypatch.setattr(notices, "LARGEST", 100)
+    host.now = time.time() + 60
+    host.look()
+    assert "begun 1" not in path.read_text()
+    assert "begun 4" in path.read_text()
+    assert len(server.mails) == 1
+
+
+def test_a_damaged_ledger_mails_nobody_and_slurm_that_is_away_waits(
+    host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.look()
+    (host.directory / "mails.jsonl").write_text("{\n{}\n")
+    with pytest.raises(NodeError, match="is damaged"):
+        host.look()
+
+    def away() -> None:
+        raise queue.AwayError("slurmctld does not answer")
+
+    monkeypatch.setattr(queue, "alive", away)
+    host.look()
+    assert "nobody is told anything now" in capsys.readouterr().err
+
+
+def test_addresses_of_people(tmp_path: Path) -> None:
+    notices.keep_people(["minji", "jiho"], {"minji": "m@example.org", "jiho": "j@example.org"}, str(tmp_path))
+    notices.keep_people(["minji", "yuna"], {"yuna": "y@example.org"}, str(tmp_path))
+    assert json.loads((tmp_path / "people.json").read_text()) == {"jiho": "j@example.org", "yuna": "y@example.org"}
+    assert (tmp_path / "people.json").stat().st_mode & 0o777 == 0o600
+
+
+NODES = "NodeName=gpu1 Arch=x86_64 State=IDLE {} MCS_label=N/A\nNodeName=gpu2 Arch=x86_64 State=IDLE\n"
+
+
+@pytest.mark.holds("what an admin has noted of a node stays")
+def test_what_somebody_chooses_is_kept_by_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    there, done = NODES.format("Extra=gpuadmin-mail:jiho=ko@17,minji=off@18"), list[Sequence[str]]()
+
+    def answer(command: Sequence[str]) -> str:
+        done.append(command)
+        return there
+
+    monkeypatch.setattr(queue, "alive", lambda: None)
+    monkeypatch.setattr(queue, "ask", answer)
+    assert mail_choice.read() == {"jiho": ("ko", 17), "minji": ("off", 18)}
+    monkeypatch.setattr(socket, "gethostname", lambda: "gpu2")
+    assert mail_choice.choose("minji", "on") == "mail-on"
+    assert done[-1][:3] == ("scontrol", "update", "NodeName=gpu2")
+    assert done[-1][3].startswith("Extra=gpuadmin-mail:minji=on@")
+    there += done[-1][3] and f"NodeName=gpu3 {done[-1][3]}\n"
+    assert mail_choice.read()["minji"][0] == "on", "the last counts, wherever it was"
+    monkeypatch.setattr(socket, "gethostname", lambda: "gpu1")
+    for noted in ("Extra=rack=4", "Extra=x"):
+        there = NODES.format(noted)
+        with pytest.raises(NodeError, match="no choices of mails"):
+            mail_choice.choose("minji", "off")

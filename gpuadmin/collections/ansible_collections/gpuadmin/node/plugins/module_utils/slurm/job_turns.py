@@ -123,7 +123,7 @@ def look_lately() -> dict[str, tuple[str, str, int]]:
         if len(cells) != len(_LATELY) + 1 or not queue.gpus_in(cells[4]) or not cells[3].isdecimal():
             continue
         id, user, state, end, _, comment, _ = cells
-        why = _why({"State": state, "AdminComment": comment, "UID": ""})
+        why = _why({"State": state, "AdminComment": comment, "UID": "?"})
         if why != "cancelled":
             found[id.partition("_")[0]] = user, why, int(end)
     return found

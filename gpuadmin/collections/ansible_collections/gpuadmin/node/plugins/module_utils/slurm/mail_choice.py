@@ -13,7 +13,7 @@ from . import queue
 
 WORDS = ("on", "off", "ko", "en")
 _BEGIN, MOST = "gpuadmin-mail:", 2000
-_NODE = re.compile(r"^NodeName=(\S+) .*?(?: Extra=(\S*).*)?$", re.MULTILINE)
+_NODE = re.compile(r"^NodeName=(\S+)(?:.*? Extra=(\S*))?", re.MULTILINE)
 _ONE = re.compile(r"([a-z_][a-z0-9_-]*)=(on|off|ko|en)@([0-9]{1,12})\Z")
 
 
