@@ -91,6 +91,7 @@ def values(
         "dashboard": dashboard,
         "granted": any_granted(settings, hosts),
         "queue": settings.slurm is not None,
+        "job_mails": settings.slurm is not None and settings.mail is not None and bool(settings.slurm.mail),
         "extend": None if settings.slurm is None else settings.slurm.extend,
         "beside_queue": beside,
         "beside": sorted(set(beside.values())),  # how GPUs are given there

@@ -401,9 +401,7 @@ def test_how_well_it_was_used(host: Host, serve: StartServer, tmp_path: Path) ->
         host.rows = [over("3", "COMPLETED", end, Start=str(end - 1200)), over("8", "COMPLETED", end)]
         host.look(120)
     (told,) = [message.get_content() for message in server.messages]
-    used = re.search(
-        r"Its GPUs were in use (\d+) % of the time on average, with 40.0 GB of 80.0 GB of memory at most.", told
-    )
+    used = re.search(r"were in use (\d+) % of the time on average, with 40.0 GB of 80.0 GB of memory at most.", told)
     assert used
     assert used[1] in ("24", "25"), "half of the time with 50 %, else not"
     assert told.count("was not measured") == 1, "of a job that nobody has measured"
