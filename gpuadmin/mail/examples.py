@@ -20,7 +20,7 @@ _SETTINGS = Settings.model_validate(
 )
 _END = date(2026, 12, 31)
 
-_NIGHT = datetime(2026, 11, 23, 22, 0).timestamp()  # noqa: DTZ001  # the same words in every zone
+_NIGHT = datetime(2026, 11, 23, 22, 0).timestamp()  # the same words in every zone
 _TURNS = [
     Turn("begun", "", "minji", "12", 0, 2, "gpu1", _NIGHT, "train.sh"),
     Turn("ended", "", "minji", "12", _NIGHT, 2, "gpu1", None, "train.sh", (("time", 1),), (0.63, 41.2e9, 80e9)),
@@ -196,9 +196,5 @@ def mails_page() -> str:
     ]
     for turn in _TURNS:
         parts = [turns.mail([turn], language, "GPU cluster", "gpu@example.org") for language in ("ko", "en")]
-        lines += [
-            "```text",
-            *(line for subject, text in parts for line in (f"Subject: {subject}", "", text, "")),
-            "```",
-        ]
+        lines += ["```text", *(f"Subject: {subject}\n\n{text}\n" for subject, text in parts), "```"]
     return "\n".join(lines) + "\n"

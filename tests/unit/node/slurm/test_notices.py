@@ -144,11 +144,11 @@ def test_why_of_what_nobody_used_and_of_what_its_person_ended(host: Host, serve:
     host.port = server.port
     host.look()
     host.rows = [over("3", "CANCELLED by 0", NOW + 90, AdminComment='{"id": "", "ended": "idle"}'),
-                 over("5", "CANCELLED by 20000", NOW + 90)]  # fmt: skip
+                 over("5", "CANCELLED by 20000", NOW + 90), over("6", "CANCELLED", NOW + 91)]  # fmt: skip
     host.look()
     assert subjects(server) == ["Ended: job 3 “train.sh”: its GPUs were not used"], "who ended it knows"
     recent = json.loads((host.directory / "noticed.json").read_text())["recent"]
-    assert [(one[3], one[4]) for one in recent] == [("3", "idle"), ("5", "own")]
+    assert [(one[3], one[4]) for one in recent] == [("3", "idle"), ("5", "own"), ("6", "own")]
 
 
 @pytest.mark.holds("what was before somebody could be told is told nobody")
@@ -220,9 +220,7 @@ def test_an_array_of_a_thousand_is_one_mail(host: Host, serve: StartServer) -> N
     assert "(1000 tasks)" in text(server)
 
 
-@pytest.mark.holds(
-    "who could not be told in time reads of the end alone", "ends that nobody could be told are looked at again"
-)
+@pytest.mark.holds("ends that nobody could be told are looked at again")
 def test_a_mail_server_that_is_down_loses_nothing_and_floods_nobody(
     host: Host, serve: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -243,6 +241,14 @@ def test_a_mail_server_that_is_down_loses_nothing_and_floods_nobody(
     assert "your GPUs are ready" not in text(server)
     starts = [one for one in host.asked[-1] if one.startswith("--starttime=")]
     assert starts > [one for one in host.asked[0] if one.startswith("--starttime=")], "what is told is not looked at"
+
+
+@pytest.mark.holds("who could not be told in time reads of the end alone")
+def test_what_is_over_is_told_as_its_end_alone() -> None:
+    begun, ends = job_turns.running([job(), job("5", start=NOW - 9000, asked=NOW - 9000, end=NOW + 60)], NOW)
+    (over_of,) = job_turns.ended([over("4")])
+    assert notices.most_urgent_first([over_of, ends, begun]) == [ends, over_of]
+    assert notices.most_urgent_first([ends, begun]) == [begun, ends]
 
 
 def test_many_short_jobs_are_a_mail_now_and_then(host: Host, serve: StartServer) -> None:

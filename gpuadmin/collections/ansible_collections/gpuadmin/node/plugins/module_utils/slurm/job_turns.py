@@ -123,8 +123,8 @@ def look_lately() -> dict[str, tuple[str, str, int]]:
         if len(cells) != len(_LATELY) + 1 or not queue.gpus_in(cells[4]) or not cells[3].isdecimal():
             continue
         id, user, state, end, _, comment, _ = cells
-        why = _why({"State": state, "AdminComment": comment, "UID": "?"})
-        if why != "cancelled":
+        why = _why({"State": state, "AdminComment": comment, "UID": ""})
+        if why not in ("own", "cancelled"):
             found[id.partition("_")[0]] = user, why, int(end)
     return found
 
@@ -133,7 +133,8 @@ def _why(row: Mapping[str, str]) -> str:
     state, _, by = row["State"].partition(" by ")
     if state == "CANCELLED" and '"ended": "idle"' in row["AdminComment"]:
         return "idle"
-    return "own" if state == "CANCELLED" and by == row["UID"] else _WHY.get(state, "failed")
+    # after a restart of slurmctld the accounting no longer says by whom
+    return "own" if state == "CANCELLED" and by in (row["UID"], "") else _WHY.get(state, "failed")
 
 
 def _name(name: str) -> str:
