@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from .mail.message import one_line
 
 KINDS = ("begun", "ends", "ended", "lost")
+MOST_LINES = 40  # of a mail
 #: Why a job has ended → what is said of it.
 ENDS: Mapping[str, tuple[str, str]] = {
     "done": ("it is done", "작업을 마쳤습니다"),
@@ -105,6 +106,7 @@ def mail(turns: Sequence[Turn], language: str, site: str, contact: str) -> tuple
     """Given what one person is told, the most urgent first, return subject and text."""
     words = _WORDS[language]
     more = words["more"].format(len(turns) - 1) if len(turns) > 1 else ""
-    text = "\n\n".join(f"- {line(one, language)}" for one in turns)
+    text = "\n\n".join(f"- {line(one, language)}" for one in turns[:MOST_LINES])
+    text += f"\n\n{words['more'].format(len(turns) - MOST_LINES)}" if len(turns) > MOST_LINES else ""
     bye = words["bye"].format(contact, site)
     return f"[{site}] {line(turns[0], language, '-subject')}{more}", f"{words['hello']}\n\n{text}\n\n{bye}"

@@ -46,7 +46,7 @@ LATE = 600  # seconds that Slurm's accounting may take to know of an end; and be
 LONGEST = 14 * DAY  # for which ends are kept that nobody could be told
 RETRY = 300  # seconds until a server that was away is tried again
 LEDGER_DAYS, LARGEST = 60, 4 << 20
-MOST_KEPT, MOST_MEASURED, MOST_LINES, MEASURING = 500, 100, 40, 15.0
+MOST_KEPT, MOST_MEASURED, MEASURING = 500, 100, 15.0
 
 
 def most_urgent_first(found: Iterable[Turn]) -> list[Turn]:
@@ -140,14 +140,17 @@ class Run:
         return letters
 
     def render(self, letter: Letter) -> EmailMessage:
-        """The message of a letter. Of a long one the first lines are told."""
-        told, languages = letter.values["turns"][:MOST_LINES], list(self.settings.languages)
+        """The message of a letter."""
+        told, languages = letter.values["turns"], list(self.settings.languages)
         head = self.settings.head
         if letter.address == "webhook" or head is None:
             message = EmailMessage()
             # a name that somebody chose for a job is not for everybody
-            lines = [f"{one.user}: {turns.line(replace(one, name=''), languages[0])}" for one in told]
-            message.set_content("\n".join(lines))
+            lines = [
+                f"{one.user}: {turns.line(replace(one, name=''), languages[0])}" for one in told[: turns.MOST_LINES]
+            ]
+            more = len(told) - len(lines)
+            message.set_content("\n".join([*lines, *([f"+ {more}"] if more else [])]))
             return message
         word, _ = self.choices.get(letter.names[0], ("", 0))
         chosen = [word] if word in ("ko", "en") else languages
@@ -177,7 +180,7 @@ class Run:
         except MailError as error:
             bad, problems = True, [str(error)]
         retry[way] = self.now + RETRY if bad else 0
-        for problem in problems[:MOST_LINES]:
+        for problem in problems[: turns.MOST_LINES]:
             print(f"{way}: {problem}", file=sys.stderr)
 
 
@@ -186,7 +189,7 @@ def _measure(letters: Sequence[Letter], rows: Mapping[str, Sequence[Mapping[str,
     end, left = time.monotonic() + MEASURING, MOST_MEASURED
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     for told in (letter.values["turns"] for letter in letters):
-        for place, turn in enumerate(told[:MOST_LINES]):
+        for place, turn in enumerate(told[: turns.MOST_LINES]):
             if turn.key in rows and left and time.monotonic() < end:
                 told[place], left = measured(turn, rows[turn.key], Client(connection, 5, 1 << 20)), left - 1
     connection.close()
