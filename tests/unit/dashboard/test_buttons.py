@@ -23,7 +23,7 @@ from gpuadmin.dashboard.files import DashboardError
 from tests.support.dashboard_service import PROXY, PROXY_SECRET, SECRET, Running, admin_link, link, running
 
 pytestmark = [pytest.mark.needs("nginx")]
-BUTTONS = ["get", "release", "extend"]
+BUTTONS = ["get", "release", "extend", "jobs"]
 FIELDS = {"job": "4"}
 
 
@@ -189,6 +189,18 @@ def test_nobody_presses_without_a_session(site: Running, door: FakeDoor) -> None
         client.cookies.set(access.COOKIE, cookie)
         assert press(client, form).status_code == 303
     assert door.pressed == []
+
+
+def test_ones_own_jobs(site: Running, door: FakeDoor) -> None:
+    """Whatever the address says, they are those of the session's person."""
+    door.answer = (0, "4  node1  done\n5  node2  <b>")
+    with browser(site) as client:
+        page = client.get("/jobs", params={"user": "jiho", "lang": "en"})
+        assert (page.status_code, "5  node2  &lt;b&gt;" in page.text) == (200, True)
+    assert door.pressed == [Pressed("minji", "en", "jobs", {})]
+    with site.client() as nobody, browser(site, text=admin_link()) as admin:
+        assert (nobody.get("/jobs").status_code, admin.get("/jobs").status_code) == (303, 404)
+    assert len(door.pressed) == 1
 
 
 def test_an_admins_session_presses_nothing(site: Running, door: FakeDoor) -> None:
