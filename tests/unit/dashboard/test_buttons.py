@@ -247,6 +247,7 @@ def test_what_the_door_says_besides(status: int, code: int, site: Running, door:
         assert (answer.status_code, "secret words" in answer.text) == (code, False)
 
 
+@pytest.mark.holds("buttons that are pressed at once wait for each other")
 def test_buttons_that_are_pressed_at_once_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is pressed, the queue's host does four things at a time."""
     at_work, most, gate = 0, 0, threading.Lock()
