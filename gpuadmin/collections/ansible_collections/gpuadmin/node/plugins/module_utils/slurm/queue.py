@@ -81,7 +81,12 @@ def table(fields: Mapping[str, int], *more: str, states: str = _STATES) -> list[
     format = ",".join(f"{name}:{width}{between}" for name, width in fields.items())
     said = ask(("squeue", "--noheader", states, *more, f"--Format={format}{end}"))
     rows = [row.lstrip("\n") for row in said.split(end)]
-    return [BETWEEN.join(_ODD.sub("?", part) for part in row.split(between)) for row in rows]
+    return [BETWEEN.join(map(plain, row.split(between))) for row in rows]
+
+
+def plain(text: str) -> str:
+    """Without what a terminal obeys."""
+    return _ODD.sub("?", text)
 
 
 def jobs(text: str) -> list[dict[str, Any]]:
