@@ -11,17 +11,18 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from contextlib import suppress
 from typing import Any
 
 from gpuadmin.common.waiting import count_tasks
 
 from ..errors import NodeError
 from ..lookup import name_of
-from . import booking, exceptions, gpu_book, gpu_here, gpu_jobs, gpu_run, queue, turn
+from . import booking, exceptions, gpu_book, gpu_here, gpu_jobs, gpu_run, mail_choice, queue, shares, turn
 from .accounts import EXCEPTION
 from .extend_service import ask
 from .gpu_refusals import refusal
-from .gpu_words import Asked, UsageError, clock, gpus, had, parse, said, spoken, waiting
+from .gpu_words import Asked, UsageError, clock, estimate, gpus, had, parse, said, spoken, waiting
 from .texts import ASKED, TEXTS, USAGE
 
 #: What a job of `gpu get` is called: only these are given back without their number.
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
         if asked.word == "run":
             return gpu_run.run(asked, sleep)
         verbs = {"list": show, "why": why, "release": release, "extend": extend, "book": gpu_book.book}
-        return {**verbs, "jobs": gpu_jobs.show}[asked.word](asked)
+        return {**verbs, "jobs": gpu_jobs.show, "mail": mail}[asked.word](asked)
     except NotYoursError as error:
         print(error, file=sys.stderr)
         return 1
@@ -152,12 +153,16 @@ def _counted(types: str, closed: Collection[str], words: Mapping[str, str]) -> d
 
 
 def why(asked: Asked) -> int:
-    words, mine = TEXTS[asked.language], _mine(asked)
+    words, jobs = TEXTS[asked.language], queue.ask_jobs()
+    mine = _mine(asked, jobs)
     for one in mine:
-        lines = [waiting(one, asked.language)] if one["waits"] else had(one, words)
-        print("\n".join(f"{one['id']}: {line}" for line in lines))
+        line = waiting(one, asked.language) + estimate(one, words, time.time()) if one["waits"] else ""
+        print("\n".join(f"{one['id']}: {line}" for line in ([line] if line else had(one, words))))
     if not mine:
         print(words["none"])
+    with suppress(NodeError):  # where Slurm does not say, the rest is said
+        for line in shares.lines(jobs, name_of(os.getuid()) or "", words):
+            print(line)
     for node, reason in (queue.closed() if any(one["waits"] for one in mine) else {}).items():
         print(words["closed"].format(node, reason))
     for line in gpu_book.lines(gpu_book.own(booking.reservations()), asked.language):
@@ -193,10 +198,20 @@ def extend(asked: Asked) -> int:
     return said(ask(f"extend {running[0]} {asked.hours or 1}"), sentences)
 
 
-def _mine(asked: Asked) -> list[dict[str, Any]]:
+def mail(asked: Asked) -> int:
+    """Whether mails come about one's jobs, and in which language; or how they are to."""
+    sentences = ASKED[asked.language]
+    if asked.mail:
+        return said(ask(f"mail {asked.mail}"), sentences)
+    word, _ = mail_choice.read().get(name_of(os.getuid()) or "", ("on", 0))
+    print(sentences[f"mail-{word}"])
+    return 0
+
+
+def _mine(asked: Asked, jobs: Sequence[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
     """The jobs of whoever asks; where some were named, these. Raises NotYoursError."""
     user = name_of(os.getuid())
-    mine = [one for one in queue.ask_jobs() if one["user"] == user]
+    mine = [one for one in (queue.ask_jobs() if jobs is None else jobs) if one["user"] == user]
     for job in asked.jobs:
         if all(one["id"] != job for one in mine):
             raise NotYoursError(TEXTS[asked.language]["not-yours"].format(job))

@@ -13,10 +13,10 @@ from typing import Any
 from gpuadmin.common.text import language
 from gpuadmin.common.waiting import count_tasks, lost_gpus, why
 
-from . import queue
+from . import mail_choice, queue
 from .texts import LANGUAGES, TEXTS
 
-WORDS = ("get", "run", "list", "jobs", "why", "release", "extend", "book")
+WORDS = ("get", "run", "list", "jobs", "why", "release", "extend", "book", "mail")
 MOST_GPUS = 64
 MOST_CPUS, MOST_MEMORY = 4096, 65536  # processors, GiB
 #: Options with a number, and the largest.
@@ -39,7 +39,8 @@ class UsageError(Exception):
 @dataclass
 class Asked:
     """What was typed. ``hours``, ``cpus``, ``memory`` (GiB): 0 where nothing was said. ``jobs``: numbers of jobs.
-    ``at``: seconds since 1970. ``cancel``: which booking. ``command``: what is to be run."""
+    ``at``: seconds since 1970. ``cancel``: which booking. ``mail``: one of mail_choice.WORDS.
+    ``command``: what is to be run."""
 
     word: str
     language: str
@@ -57,6 +58,7 @@ class Asked:
     detach: bool = False
     json: bool = False
     command: list[str] = field(default_factory=list)
+    mail: str = ""
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str], now: float) -> Asked | None:
@@ -88,6 +90,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], now: float) 
             asked.gpus = _number(word, MOST_GPUS, words)
         elif asked.word in ("why", "release", "extend") and queue.JOB.match(word):
             asked.jobs.append(word)
+        elif asked.word == "mail" and word in mail_choice.WORDS:
+            asked.mail = word
         else:
             raise UsageError(words["not-known"].format(word[:60]))
     if asked.word == "run" and not asked.command:
@@ -160,6 +164,12 @@ def moment(text: str, now: float) -> int | None:
 def waiting(one: Mapping[str, Any], language: str) -> str:
     reason = why(queue.code(one["reason"], one["gpus"]), one["reason"], language)
     return TEXTS[language]["place"].format(one["place"], reason)
+
+
+def estimate(one: Mapping[str, Any], words: Mapping[str, str], now: float) -> str:
+    """When a job that waits may begin, by what Slurm expects; nothing where that is not known."""
+    expected = one["expected"]
+    return words["not-before"].format(clock(expected)) if expected and expected > now else ""
 
 
 def had(one: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:

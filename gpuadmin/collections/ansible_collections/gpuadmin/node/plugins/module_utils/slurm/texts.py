@@ -7,7 +7,7 @@ LANGUAGES = ("en", "ko")
 USAGE = {
     "en": """usage: gpu run [--gpus N] [OPTIONS] [--detach] -- COMMAND | get [N] [OPTIONS] [--no-wait]
            | list | why [JOB] | jobs [--json] | extend [JOB] [--hours H] | release [JOB...]
-           | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
+           | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER] | mail [on|off|ko|en]
 OPTIONS: [--hours H] [--type T | --mig PROFILE] [--node NODE] [--cpus C] [--memory M]
 
 gpu run -- COMMAND   wait for N GPUs (1) of one node, run COMMAND with them, and give them back when it ends, after
@@ -24,12 +24,13 @@ gpu extend [JOB]     H more hours (1) for what you have, up to the longest that 
 gpu release [JOB]    give back what you got with `gpu get`, or leave the queue
 gpu book [N]         where your admins allow it: a node with N GPUs or more is yours from TIME on, for H hours (1)
                      TIME: 09:00, or "2026-11-26 09:00". `gpu get` uses it then; alone it shows what you have booked
+gpu mail [off]       whether you get mails about your jobs: on, off, or in one language (ko, en)
 
 --no-wait returns at once; you keep your place. squeue, sbatch, srun, salloc and scancel work as well.
 --language ko|en""",
     "ko": """사용법: gpu run [--gpus N] [옵션] [--detach] -- 명령 | get [N] [옵션] [--no-wait]
              | list | why [JOB] | jobs [--json] | extend [JOB] [--hours H] | release [JOB...]
-             | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
+             | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER] | mail [on|off|ko|en]
 옵션: [--hours H] [--type T | --mig PROFILE] [--node NODE] [--cpus C] [--memory M]
 
 gpu run -- 명령      한 노드의 GPU N개(기본 1)를 기다렸다가 명령을 실행하고, 끝나면 반납합니다(최대 H시간, 기본 1)
@@ -47,6 +48,7 @@ gpu release [JOB]    `gpu get`으로 받은 GPU를 반납하거나 대기를 취
 gpu book [N]         관리자가 허용한 경우, GPU가 N개 이상인 노드를 TIME부터 H시간(기본 1) 예약합니다
                      TIME: 09:00 또는 "2026-11-26 09:00". 그때 `gpu get`을 하면 예약한 노드를 씁니다
                      시각 없이 실행하면 본인의 예약을 보여 줍니다
+gpu mail [off]       작업에 관한 메일을 켜거나(on) 끄거나(off) 한 언어로 받습니다(ko, en)
 
 --no-wait: 기다리지 않고 바로 끝냅니다. 대기 순서는 유지됩니다. squeue, sbatch, srun, salloc, scancel도 쓸 수 있습니다.
 --language ko|en""",
@@ -57,6 +59,12 @@ TEXTS: dict[str, dict[str, str]] = {
         "asked": "Job {0}: you asked for {1} for {2} h.",
         "booked": "Job {0}: {1} of what you have booked, until {2}.",
         "place": "Your place in the queue: {0}. {1}.",
+        "not-before": " Not before {0}, by what jobs have asked for.",
+        "next-end": "Next to end: {0} ({1} of {2}) at {3}.",
+        "share": "Of all that was used lately (a week old counts half) you have used {0} %. Your group, {1}: {2} of "
+        "{3} shares, {4} % of the use.",
+        "before-you": "Before you, with what they have used: {0}. Who has used least of their share comes first.",
+        "more-people": "{0} more",
         "have": "{0} on {1} until {2}, open in all your shells and containers on {1}.",
         "there": "You are on {0}: {1}",
         "kept": "You keep your place. `gpu why` shows it, `gpu release {0}` gives it up.",
@@ -111,6 +119,12 @@ TEXTS: dict[str, dict[str, str]] = {
         "asked": "작업 {0}: {1}를 {2}시간 동안 요청했습니다.",
         "booked": "작업 {0}: 예약한 노드의 {1}, {2}까지.",
         "place": "대기 순서: {0}번째. {1}.",
+        "not-before": " 빨라도 {0} 이후입니다(작업들이 요청한 시간 기준).",
+        "next-end": "다음 종료: {0}({2}의 {1}), {3}.",
+        "share": "최근 전체 사용량 중 본인의 사용량: {0}%(7일이 지나면 절반으로 계산). 소속 그룹 {1}: 지분 {3} 중 {2}, "
+        "사용량 {4}%.",
+        "before-you": "앞 순서(괄호 안은 사용량): {0}. 지분에 비해 적게 쓴 사람이 먼저입니다.",
+        "more-people": "외 {0}명",
         "have": "{1}의 {0}, {2}까지. {1}에 있는 모든 셸과 컨테이너에서 사용할 수 있습니다.",
         "there": "현재 노드는 {0}입니다: {1}",
         "kept": "대기 순서는 유지됩니다. 확인: `gpu why`, 취소: `gpu release {0}`",
@@ -176,6 +190,7 @@ LOGIN = {
         "ask": "`gpu get` asks for one, `gpu list` shows who has them.",
         "more": "`gpu release` gives back what you no longer need.",
         "lost": "{0}: GPU {1}: does not answer. If it is yours, give it back (`gpu release`) and ask again.",
+        "ended": "Job {0} ended at {1}: {2}.",
         "why": "`gpu why` says more.",
         "away": "The queue does not answer now: whoever has a GPU keeps it, and nobody gets a new one.",
         "gpus": "{0} GPU|{0} GPUs",
@@ -190,6 +205,7 @@ LOGIN = {
         "ask": "`gpu get`으로 요청하고, `gpu list`로 현재 사용 현황을 볼 수 있습니다.",
         "more": "다 쓴 GPU는 `gpu release`로 반납해 주세요.",
         "lost": "{0}: GPU {1}: 응답하지 않습니다. 받은 GPU라면 반납하고(`gpu release`) 다시 요청하세요.",
+        "ended": "작업 {0}: {1}에 끝났습니다({2}).",
         "why": "자세한 내용은 `gpu why`로 확인하세요.",
         "away": "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 지금은 새로 받을 수 없습니다.",
         "gpus": "GPU {0}개",
@@ -229,6 +245,10 @@ ASKED = {
         "line": "Booked: {0}: {1} from {2} to {3}",
         "which": "You have several: name one of {0}.",
         "away": "The queue does not answer. Whoever has a GPU keeps it; nobody can extend or book. Try again later.",
+        "mail-on": "You get mails about your jobs with GPUs, where your site sends them. `gpu mail off` ends that.",
+        "mail-off": "You get no mails about your jobs. `gpu mail on` turns them on again.",
+        "mail-ko": "You get mails about your jobs in Korean. `gpu mail off` ends that.",
+        "mail-en": "You get mails about your jobs in English. `gpu mail off` ends that.",
         "silent": "The node does not answer. Try again; if that does not help, tell your admins.",
         "busy": "You have asked already; wait for the answer.",
         "failed": "It could not be done: tell your admins.",
@@ -267,6 +287,10 @@ ASKED = {
         "which": "받은 GPU가 여럿입니다. 다음 중 하나를 적으세요: {0}",
         "away": "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 지금은 연장하거나 예약할 수 없습니다. "
         "나중에 다시 시도하세요.",
+        "mail-on": "작업에 관한 메일을 받습니다(메일을 보내도록 설정된 경우). 끄기: `gpu mail off`",
+        "mail-off": "작업에 관한 메일을 받지 않습니다. 다시 켜기: `gpu mail on`",
+        "mail-ko": "작업에 관한 메일을 한국어로 받습니다. 끄기: `gpu mail off`",
+        "mail-en": "작업에 관한 메일을 영어로 받습니다. 끄기: `gpu mail off`",
         "silent": "노드가 응답하지 않습니다. 다시 시도하고, 계속되면 관리자에게 알려 주세요.",
         "busy": "이미 요청했습니다. 답을 기다려 주세요.",
         "failed": "처리하지 못했습니다. 관리자에게 알려 주세요.",

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import NodeError
 from . import gpu_book, queue
 from .booking import Reservation
-from .gpu_words import Asked, clock, gpus, waiting
+from .gpu_words import Asked, clock, estimate, gpus, waiting
 from .texts import TEXTS
 
 POLL = 5.0  # seconds between two questions, from all who wait
@@ -79,7 +79,8 @@ def wait_for_turn(
     """Wait until a job's GPUs are open, and say its place meanwhile. Returns the job as ``queue.jobs`` has it; None
     where it has ended."""
     words = TEXTS[asked.language]
-    said, first, away = "", 0.0, False
+    said: tuple[str, bool] | None
+    said, first, away = None, 0.0, False
     while True:
         sleep(POLL if said else 0.5)  # the queue tells nobody
         try:
@@ -88,22 +89,25 @@ def wait_for_turn(
         except NodeError:  # it is started again; the place is kept
             if not away:
                 say(words["waits-on"])
-            said, away = "away", True
+            said, away = ("away", False), True
             continue
         if away:
-            said, away = "", False
+            said, away = None, False
         if not mine:
             return None
         if not mine[0]["waits"]:
             first = first or time.monotonic()
             if mine[0]["comment"] != queue.OPEN and time.monotonic() - first < OPENING:
-                said = ""  # it is a matter of moments
+                said = None  # it is a matter of moments
                 continue
             return mine[0]
-        line = said if mine[0]["reason"] == "None" else waiting(mine[0], asked.language)  # not decided yet
-        if line != said:
-            say(line)
-            said = line
+        if mine[0]["reason"] == "None":  # not decided yet
+            continue
+        line = waiting(mine[0], asked.language)
+        when = estimate(mine[0], words, time.time())
+        if (line, bool(when)) != said:  # an estimate that moves is not said each time
+            say(line + when)
+            said = line, bool(when)
 
 
 def _kind(asked: Asked, words: Mapping[str, str]) -> tuple[str, list[str]] | None:
