@@ -10,8 +10,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from gpuadmin.common.waiting import count_tasks
@@ -25,6 +25,8 @@ from .gpu_refusals import refusal
 from .gpu_words import Asked, UsageError, clock, estimate, gpus, had, parse, said, spoken, waiting
 from .texts import ASKED, TEXTS, USAGE
 
+#: Where it is, on nodes that have it.
+PROGRAM = gpu_run.PROGRAM
 #: What a job of `gpu get` is called: only these are given back without their number.
 NAME = "gpu-get"
 JOB = turn.JobScript(NAME, queue.JOB_DOES)
