@@ -41,6 +41,7 @@ VERBS: Mapping[str, Verb] = {
         {"gpus": _NUMBER, "hours": _NUMBER, "at": _AT}, ("book", "{gpus}", "--hours={hours}", "--at={at}")
     ),
     "cancel": Verb({"number": _NUMBER}, ("book", "--cancel={number}")),
+    "jobs": Verb({}, ("jobs",)),  # looks: its page has no button
 }  # fmt: skip
 
 

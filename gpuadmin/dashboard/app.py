@@ -86,6 +86,7 @@ class Dashboard:
             Route("/people/{name}", self._for_viewers(self._person)),
             Route("/me", self._for_viewers(self._me)),
             Route("/queue", self._for_viewers(self._queue)),
+            Route("/jobs", self._for_viewers(self._buttons.show_jobs)),
             Route("/queue/{verb}", self._for_viewers(self._buttons.press), methods=["POST"]),
             Route("/free", self._for_viewers(self._free)),
             Route("/rules", self._for_viewers(self._rules)),

@@ -67,7 +67,7 @@ def _offered(site: Site) -> list[str]:
     if not site.settings.metrics.dashboard.wants_buttons or not queue.saved(site.settings, site.inventory.hosts):
         return []
     assert section is not None
-    booking = any(one.book for one in (section, *section.groups))
+    booking = section.book is not None or any(one.book for one in section.groups)
     off = {"extend"} if section.extend == "never" else set()
     return [one for one in VERBS if one not in (off if booking else off | {"book", "cancel"})]
 

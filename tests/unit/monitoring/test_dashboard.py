@@ -80,8 +80,8 @@ def test_what_pages_and_nodes_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("slurm", "buttons"),
     [
-        ("{}", ["get", "release", "extend"]), ("{extend: never}", ["get", "release"]),
-        ("{groups: [{name: phd, book: {}}]}", ["get", "release", "extend", "book", "cancel"]),
+        ("{}", ["get", "release", "extend", "jobs"]), ("{extend: never}", ["get", "release", "jobs"]),
+        ("{groups: [{name: phd, book: {}}]}", ["get", "release", "extend", "book", "cancel", "jobs"]),
     ],
 )  # fmt: skip
 def test_the_buttons_of_a_site_and_what_opens_the_door(slurm: str, buttons: list[str], tmp_path: Path) -> None:
