@@ -22,7 +22,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ..common.samples import Sample
-from . import plots, queries, views
+from . import notebooks, plots, queries, views
 from .announced import announced
 from .files import DashboardError
 from .pages import Pages, choose_language, environment
@@ -82,6 +82,7 @@ class Dashboard:
             Route("/data/nodes/{name}", self._for_viewers(self._node_data)),
             Route("/data/people/{name}", self._for_viewers(self._person_data)),
             Route("/status", self._status),
+            *notebooks.routes(self._access.viewer, self._settings, self._pages),
             Route("/favicon.ico", lambda request: RedirectResponse("/static/icon.svg", status_code=308)),
             Mount("/static", _Static(directory=os.path.join(files, "static"))),
         ]
@@ -172,7 +173,13 @@ class Dashboard:
     async def _queue(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         if found.queue is None:
             raise HTTPException(404)
-        return self._page(request, "queue.html", found, viewer, {"queue": queue_page(found.queue, viewer.name)})
+        own = {
+            one.id: notebooks.address(request, self._settings, viewer.name, f"{one.nodes}/{one.id}")
+            for one in found.queue.of(viewer.name)
+            if one.notebook and self._settings.notebooks and not viewer.admin
+        }
+        values = {"queue": queue_page(found.queue, viewer.name), "notebooks": own}
+        return self._page(request, "queue.html", found, viewer, values)
 
     async def _free(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         numbers = {"gpus": (1, 1, 64), "memory": (0, 0, 1000)}

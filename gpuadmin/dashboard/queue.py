@@ -26,6 +26,7 @@ class Job:
     place: int = 0
     why: str = ""
     since: float | None = None
+    notebook: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def queue(samples: Iterable[Sample], now: float) -> Queue | None:
     has = [
         Job(
             one.labels["id"], one.labels["user"], one.labels["gpus"], one.labels.get("nodes", ""), one.value,
-            made.get(one.labels["id"]),
+            made.get(one.labels["id"]), notebook="notebook" in one.labels,
         )
         for one in found.get("gpuadmin_queue_until_timestamp_seconds", ())
     ]  # fmt: skip

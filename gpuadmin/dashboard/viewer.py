@@ -31,7 +31,8 @@ class Viewer:
 class Settings:
     """What the role writes; of people nothing, who come and go without a provision of this host. `announcements`: the
     file of this host that has them; `status_file`: where the page without a login is written every minute, if anywhere.
-    `admins`: accounts with power over the hosts, which are no person's.
+    `admins`: accounts with power over the hosts, which are no person's. `notebooks`: the port at which nginx leads to
+    people's notebooks; 0: there are none.
     """
 
     cluster: str
@@ -42,6 +43,7 @@ class Settings:
     idle_exempt: tuple[str, ...] = ()
     admins: tuple[str, ...] = ()
     status_file: str = ""
+    notebooks: int = 0
 
 
 def parse_viewer_settings(document: object) -> Settings:

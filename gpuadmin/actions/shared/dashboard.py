@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from gpuadmin.common import tokens
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import Site
+from gpuadmin.config.queue import has_notebooks
 from gpuadmin.errors import ConfigError
 from gpuadmin.monitoring.certificates import Identity, dashboard, web_authority
 from gpuadmin.pages.render import LANGUAGES
@@ -65,12 +66,20 @@ def _settings(site: Site, hosts: list[str]) -> dict[str, Any]:
         "admins": ["root", site.settings.admin.user, *(one.name for one in site.settings.admins or ())],
         "port": given.port,
         "listen": given.listen,
+        "notebooks": _notebooks(site),
         "sign_in": {
             "prometheus": metrics.port,
             "hosts": hosts,
             "proxy": None if given.proxy is None else given.proxy.model_dump(mode="json"),
         },
     }
+
+
+def _notebooks(site: Site) -> int:
+    """The port at which notebooks are opened; 0: there are none."""
+    section, hosts = site.settings.notebooks, site.inventory.hosts
+    found = section is not None and any(has_notebooks(site.settings, hosts, one) for one in hosts)
+    return section.port if section is not None and found else 0
 
 
 def _way(site: Site, node: Host, monitor: Host) -> dict[str, Any]:

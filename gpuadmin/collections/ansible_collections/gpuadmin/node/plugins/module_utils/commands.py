@@ -18,7 +18,8 @@ USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
     "       cli.py announcements | gpu-devices | gpu-check | gpu-gate [close] | gpu-mig | disk-usage\n"
-    "       cli.py gpu get | list | why | release | extend | book\n"
+    "       cli.py gpu get | jupyter | list | why | release | extend | book\n"
+    "       cli.py notebook PROGRAMS | notebook-front\n"
     "       cli.py slurm-prolog | slurm-epilog | slurm-health PATH...\n"
     "       cli.py queue-told | queue-measured | queue-asked | queue-shown | slurm-dump DIRECTORY\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
@@ -41,6 +42,7 @@ PLAIN_COMMANDS = {
     "queue-measured": ".metrics.queueing",
     "queue-asked": ".slurm.extend_service",
     "queue-shown": ".slurm.queue_report",
+    "notebook-front": ".slurm.notebook_front",
 }
 IMAGE_COMMANDS = (
     "take-identity",
@@ -95,6 +97,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None, more: Map
             from .me import command as me
 
             return me.main(rest)
+        if command == "notebook" and len(rest) == 1:
+            from .slurm import notebook
+
+            return notebook.main(rest[0])
         if command == "gpu":
             from .slurm import gpu
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import NodeError
 from ..run import run_command
-from ..slurm import exceptions, queue
+from ..slurm import exceptions, notebook, queue
 from ..slurm.accounts import EXCEPTION
 from .exposition import Samples
 from .running import write
@@ -37,6 +37,7 @@ def samples(jobs: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, str]
             found.put("gpuadmin_queue_place", one["place"], **labels, why=queue.code(one["reason"]))
             found.put("gpuadmin_queue_waiting_since_timestamp_seconds", one["asked"], id=one["id"], user=one["user"])
         else:
+            labels |= {"notebook": "yes"} if one["name"] == notebook.NAME else {}
             found.put("gpuadmin_queue_until_timestamp_seconds", one["end"], **labels, nodes=one["nodes"])
     made = exceptions.said([one["id"] for one in jobs if one["qos"] == EXCEPTION and one["gpus"]][:MOST_JOBS])
     for id, one in made.items():

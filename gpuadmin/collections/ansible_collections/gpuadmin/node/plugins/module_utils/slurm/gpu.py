@@ -16,7 +16,7 @@ from gpuadmin.common.waiting import count_tasks
 
 from ..errors import NodeError
 from ..lookup import name_of
-from . import booking, exceptions, gpu_book, queue
+from . import booking, exceptions, gpu_book, gpu_jupyter, notebook, queue
 from .accounts import EXCEPTION
 from .booking import Reservation
 from .extend_service import ask
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
     words = TEXTS[asked.language]
     try:
         queue.alive()
-        if asked.word == "get":
+        if asked.word in ("get", "jupyter"):
             return get(asked, sleep)
         verbs = {"list": show, "why": why, "release": release, "extend": extend, "book": gpu_book.book}
         return verbs[asked.word](asked)
@@ -81,7 +81,14 @@ def build_sbatch_command(
 
 
 def get(asked: Asked, sleep: Callable[[float], None]) -> int:
-    words = TEXTS[asked.language]
+    words, opens = TEXTS[asked.language], asked.word == "jupyter"
+    if opens and notebook.load_settings() is None:
+        print(gpu_jupyter.TEXTS[asked.language]["none"], file=sys.stderr)
+        return 1
+    running = gpu_jupyter.find_running(queue.ask_jobs(), name_of(os.getuid()) or "") if opens else None
+    if running is not None:
+        print(gpu_jupyter.TEXTS[asked.language]["running"].format(running["id"]), flush=True)
+        return wait(asked, running["id"], sleep)
     found = _kind(asked, words)
     if found is None:
         return 1
@@ -89,12 +96,21 @@ def get(asked: Asked, sleep: Callable[[float], None]) -> int:
     now = time.time()
     booked = gpu_book.usable(asked, type, now)
     minutes = gpu_book.minutes(asked, booked, now)
-    job = queue.ask(build_sbatch_command(asked, type, booked, minutes, without)).strip().partition(";")[0]
+    command = build_sbatch_command(asked, type, booked, minutes, without)
+    if opens:
+        command = gpu_jupyter.build_command(command, queue.IS_OPEN, os.environ)
+    job = queue.ask(command).strip().partition(";")[0]
     if booked is None:
         what = f"{asked.gpus} × {asked.mig}" if asked.mig else gpus(asked.gpus, words)
         print(words["asked"].format(job, what, asked.hours or 1), flush=True)
     else:
         print(words["booked"].format(job, gpus(asked.gpus, words), clock(booked.end)), flush=True)
+    return wait(asked, job, sleep)
+
+
+def wait(asked: Asked, job: str, sleep: Callable[[float], None]) -> int:
+    """Until a job has its GPUs, or to its end; with ``--no-wait`` not at all."""
+    words = TEXTS[asked.language]
     if not asked.wait:
         print(words["kept"].format(job))
         return 0
@@ -121,7 +137,7 @@ def get(asked: Asked, sleep: Callable[[float], None]) -> int:
                     said = ""  # it is a matter of moments
                     continue
                 print("\n".join(had(mine[0], words)))
-                return 0
+                return gpu_jupyter.show(mine[0], asked.language) if asked.word == "jupyter" else 0
             line = said if mine[0]["reason"] == "None" else waiting(mine[0], asked.language)  # not decided yet
             if line != said:
                 print(line, flush=True)
@@ -244,7 +260,7 @@ def why(asked: Asked) -> int:
 def release(asked: Asked) -> int:
     words, mine = TEXTS[asked.language], _mine(asked)
     # guard: what somebody computes is not ended because they give back what they got to work by hand -> mine
-    ending = [one for one in mine if asked.jobs or one["name"] == NAME]
+    ending = [one for one in mine if asked.jobs or one["name"] in (NAME, notebook.NAME)]
     for one in ending:
         queue.ask(("scancel", one["id"]))
         print(words["released"].format(one["id"]))

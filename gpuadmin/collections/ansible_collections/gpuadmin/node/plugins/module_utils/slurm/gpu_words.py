@@ -16,7 +16,7 @@ from gpuadmin.common.waiting import count_tasks, lost_gpus, why
 from . import queue
 from .texts import LANGUAGES, TEXTS
 
-WORDS = ("get", "list", "why", "release", "extend", "book")
+WORDS = ("get", "jupyter", "list", "why", "release", "extend", "book")
 MOST_GPUS = 64
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}\Z")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -54,17 +54,17 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], now: float) 
         option, equals, given = word.partition("=")
         if word in ("-h", "--help"):
             return None
-        if option in ("--hours", "--node", "--type", "--mig", "--language", "--at", "--cancel"):
+        if option in ("--gpus", "--hours", "--node", "--type", "--mig", "--language", "--at", "--cancel"):
             if not equals:
                 if not rest:
                     raise UsageError(words["lacks"].format(option))
                 given = rest.pop(0)
             _option(asked, option, given, now)
-        elif word == "--no-wait":
+        elif word in ("--no-wait", "--detach"):
             asked.wait = False
         elif not asked.word and word in WORDS:
             asked.word = word
-        elif asked.word in ("get", "book"):
+        elif asked.word in ("get", "jupyter", "book"):
             asked.gpus = _number(word, MOST_GPUS, words)
         elif asked.word in ("why", "release", "extend") and queue.JOB.match(word):
             asked.jobs.append(word)
@@ -86,6 +86,8 @@ def _option(asked: Asked, option: str, given: str, now: float) -> None:
     words = TEXTS[asked.language]
     if option == "--hours":
         asked.hours = _number(given, queue.MOST_HOURS, words)
+    elif option == "--gpus":
+        asked.gpus = _number(given, MOST_GPUS, words)
     elif option == "--cancel":
         asked.cancel = _number(given, MOST_GPUS, words)
     elif option == "--at":

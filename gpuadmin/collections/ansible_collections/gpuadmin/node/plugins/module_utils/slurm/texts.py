@@ -5,13 +5,14 @@ from __future__ import annotations
 LANGUAGES = ("en", "ko")
 
 USAGE = {
-    "en": """usage: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | list | why [JOB]
+    "en": """usage: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | jupyter | list | why [JOB]
            | extend [JOB] [--hours H] | release [JOB...]
            | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
 
 gpu get [N]          ask for N GPUs (1) of one node, for H hours (1), and wait for them
                      --type h100: of that type; a part of its name is enough
                      --mig 1g.10gb: N MIG devices instead; `gpu list` shows which there are
+gpu jupyter [N]      the same, with a notebook on it (JupyterLab) that you open in a browser, also on a phone
 gpu list             who has GPUs, who waits for some, which GPUs each node has, and how many of them are free
 gpu why [JOB]        your place in the queue, and what you wait for
 gpu extend [JOB]     H more hours (1) for what you have, up to the longest that you may
@@ -21,13 +22,14 @@ gpu book [N]         where your admins allow it: a node with N GPUs or more is y
 
 --no-wait returns at once; you keep your place. squeue, sbatch, srun, salloc and scancel work as well.
 --language ko|en""",
-    "ko": """사용법: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | list | why [JOB]
+    "ko": """사용법: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | jupyter | list | why [JOB]
              | extend [JOB] [--hours H] | release [JOB...]
              | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
 
 gpu get [N]          한 노드의 GPU N개(기본 1)를 H시간(기본 1) 동안 요청하고 차례를 기다립니다
                      --type h100: GPU 종류를 지정합니다. 이름의 일부만 적어도 됩니다
                      --mig 1g.10gb: GPU 대신 MIG 장치 N개. 종류는 `gpu list`에 나옵니다
+gpu jupyter [N]      GPU를 받고 그 위에서 Jupyter 노트북을 엽니다. 휴대전화의 브라우저로도 열 수 있습니다
 gpu list             누가 쓰고 누가 기다리는지, 노드마다 어떤 GPU가 몇 개 있고 몇 개 비었는지 보여 줍니다
 gpu why [JOB]        대기 순서와 기다리는 이유를 보여 줍니다
 gpu extend [JOB]     받은 GPU를 H시간(기본 1) 연장합니다. 허용된 최대 시간까지 가능합니다
