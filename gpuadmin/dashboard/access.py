@@ -157,7 +157,9 @@ class Access:
             token = self._parse_link(text)
         except tokens.TokenError as error:
             return self._answer(403, problem=str(error))
-        return self._answer(200, link=text, name=token.name, notebook=_notebook(request.query_params.get("notebook", "")))
+        return self._answer(
+            200, link=text, name=token.name, notebook=_notebook(request.query_params.get("notebook", ""))
+        )
 
     async def _enter(self, request: Request) -> Response:
         """Spend a link, and give its bearer a session."""

@@ -73,7 +73,8 @@ def written(directory: Path, access: Mapping[str, Any], pages: Mapping[str, Any]
     asking = certificates.scraper(SITE_SECRET)
     given = {
         "asking-key": asking.key, "asking-certificate": asking.certificate,
-        "asking-authority": certificates.authority(SITE_SECRET), "secret": f"{SECRET.hex()}\n", "key": identity.key, "certificate": identity.certificate, "proxy": PROXY_SECRET,
+        "asking-authority": certificates.authority(SITE_SECRET),
+        "secret": f"{SECRET.hex()}\n", "key": identity.key, "certificate": identity.certificate, "proxy": PROXY_SECRET,
     }  # fmt: skip
     for name, text in given.items():
         (credentials / name).write_text(text)
@@ -85,12 +86,15 @@ def nginx_conf(
 ) -> str:
     """The role's own configuration, for a directory of the test's and whoever runs it. ``notebooks``: the port of
     notebooks; ``front``: that of the front of node1, on this machine."""
+    own = yaml.safe_load((ROOT / "roles/dashboard/vars/main.yml").read_text())
     template = Environment().from_string((ROOT / "roles/dashboard/templates/nginx.conf.j2").read_text())
     text = template.render(
         dashboard_settings={"port": port, "listen": listen, "notebooks": notebooks}, dashboard_front_port=front,
         dashboard_notebooks=[{"name": "node1", "address": "127.0.0.1"}],
-        _dashboard_notebook_headers=yaml.safe_load((ROOT / "roles/dashboard/vars/main.yml").read_text())["_dashboard_notebook_headers"],
-        _dashboard_asking={one: directory / "credentials" / f"asking-{one}" for one in ("key", "certificate", "authority")},
+        _dashboard_notebook_headers=own["_dashboard_notebook_headers"],
+        _dashboard_asking={
+            one: directory / f"credentials/asking-{one}" for one in ("key", "certificate", "authority")
+        },
         _dashboard_secrets=directory / "credentials",
         _dashboard_socket=directory / "app.sock", __dashboard_ipv6={"stat": SimpleNamespace(exists=ipv6)},
     )  # fmt: skip
@@ -110,8 +114,12 @@ def nginx_conf(
 
 @contextmanager
 def running(
-    directory: Path, *, access: Mapping[str, Any] | None = None, nginx: Mapping[str, str] | None = None, front: int = 0,
-    **pages: Any
+    directory: Path,
+    *,
+    access: Mapping[str, Any] | None = None,
+    nginx: Mapping[str, str] | None = None,
+    front: int = 0,
+    **pages: Any,
 ) -> Iterator[Running]:
     """The application and nginx as their units run them. `nginx`: what a test has otherwise in its configuration."""
     with answering() as prometheus, _application(directory, {"prometheus": prometheus.port, **(access or {})}, pages):

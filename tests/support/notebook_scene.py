@@ -41,7 +41,8 @@ with socket.socket(socket.AF_UNIX) as listener:
                 head += part
             body = json.dumps({"uid": os.getuid(), "head": head.decode("latin-1")}).encode()
             connection.sendall(b"HTTP/1.1 200 OK\\r\\nSet-Cookie: __Host-gpuadmin=evil; Secure; Path=/\\r\\n"
-                b"Clear-Site-Data: \\"cookies\\"\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(body) + body)
+                b"Clear-Site-Data: \\"cookies\\"\\r\\nContent-Type: application/json\\r\\n"
+                b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
 """
 
 
@@ -50,6 +51,7 @@ class Scene:
 
     def __init__(self, board: Running, place: Path, port: int, front: int, stack: ExitStack) -> None:
         self.board, self.place, self.port, self.front, self._stack = board, place, port, front, stack
+        self._cookies: dict[str, dict[str, str]] = {}  # somebody comes in fifty times at most
 
     def directory(self, name: str, job: str, suffix: str = "x") -> Path:
         """The directory of a job of somebody's, as the job makes it."""
@@ -77,8 +79,11 @@ class Scene:
     def browser(self, name: str | None, text: str | None = None) -> httpx.Client:
         """A browser in which somebody has come in; None: nobody has."""
         client = self._stack.enter_context(self.board.client())
-        if name is not None:
+        if name is not None and (text or name not in self._cookies):
             client.post("/enter", data={"link": text or link(name)})
+            self._cookies[text or name] = dict(client.cookies)
+        elif name is not None:
+            client.cookies.update(self._cookies[name])
         return client
 
     def get(self, client: httpx.Client, path: str, method: str = "GET", **headers: str) -> httpx.Response:

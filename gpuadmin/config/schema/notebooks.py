@@ -41,7 +41,9 @@ class Notebooks(Model):
     ] = ["jupyterlab==4.6.6", "ipywidgets==8.1.8"]
     index: Annotated[
         Annotated[str, AfterValidator(_index)] | None,
-        Field(description="Where they come from: the address of a package index. Without it what pip on the node asks."),
+        Field(
+            description="Where they come from: the address of a package index. Without it what pip on the node asks."
+        ),
     ] = None
     port: Annotated[
         int,
