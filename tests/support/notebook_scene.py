@@ -49,8 +49,9 @@ with socket.socket(socket.AF_UNIX) as listener:
 class Scene:
     """``place``: what is /tmp on a node. ``port``: of notebooks; ``front``: of the node's front."""
 
-    def __init__(self, board: Running, place: Path, port: int, front: int, stack: ExitStack) -> None:
-        self.board, self.place, self.port, self.front, self._stack = board, place, port, front, stack
+    def __init__(self, board: Running, leading: notebook_front.Front, port: int, front: int, stack: ExitStack) -> None:
+        self.board, self.leading, self.port, self.front, self._stack = board, leading, port, front, stack
+        self.place = Path(leading.place)
         self._cookies: dict[str, dict[str, str]] = {}  # somebody comes in fifty times at most
 
     def directory(self, name: str, job: str, suffix: str = "x") -> Path:
@@ -99,14 +100,14 @@ def scene(directory: Path, nginx: dict[str, str] | None = None, **pages: Any) ->
     with (
         tempfile.TemporaryDirectory() as temporary,
         ExitStack() as stack,
-        _front(directory, Path(temporary), front),
+        _front(directory, Path(temporary), front) as leading,
         running(directory, nginx=nginx, front=front, notebooks=port, **pages) as board,
     ):
-        yield Scene(board, Path(temporary), port, front, stack)
+        yield Scene(board, leading, port, front, stack)
 
 
 @contextmanager
-def _front(directory: Path, place: Path, port: int) -> Iterator[None]:
+def _front(directory: Path, place: Path, port: int) -> Iterator[notebook_front.Front]:
     """The front of node1, in a thread."""
     place.chmod(0o1777)  # pytest's own directories let nobody else through
     given = certificates.exporter(SITE_SECRET, "node1", "127.0.0.1")
@@ -130,7 +131,7 @@ def _front(directory: Path, place: Path, port: int) -> Iterator[None]:
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
-        yield
+        yield found
     finally:
         loop.call_soon_threadsafe(task.cancel)
         thread.join(30)

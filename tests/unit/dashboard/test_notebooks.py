@@ -3,11 +3,14 @@
 import os
 import socket
 import ssl
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import notebook_front
 
 from gpuadmin.common import tokens
 from gpuadmin.monitoring import certificates
@@ -255,3 +258,20 @@ def test_a_link_leads_to_a_notebook(notebooks: Scene) -> None:
         other = notebooks.browser(None)
         entered = other.post("/enter", data={"link": link("minji"), "notebook": odd})
         assert (entered.status_code, entered.headers["location"]) == (303, "/"), odd
+
+
+@pytest.mark.holds("one person's connections leave room for others'")
+def test_one_person_with_very_many_connections(notebooks: Scene) -> None:
+    minji, jiho = notebooks.browser("minji"), notebooks.browser("jiho")
+    assert notebooks.get(minji, MINE).status_code == 200
+    counted = notebooks.leading.open
+    end = time.monotonic() + 20
+    while +counted != Counter():
+        assert time.monotonic() < end, "what has ended does not count"
+        time.sleep(0.01)  # it ends in another thread
+    counted[UIDS["minji"]] = notebook_front.MOST
+    try:
+        assert notebooks.get(minji, MINE).status_code == 502
+        assert notebooks.get(jiho, "/node1/jiho/18/lab").status_code == 200
+    finally:
+        counted.clear()
