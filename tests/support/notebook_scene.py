@@ -39,6 +39,8 @@ with socket.socket(socket.AF_UNIX) as listener:
                 if not part:
                     break
                 head += part
+            if not head:
+                continue
             body = json.dumps({"uid": os.getuid(), "head": head.decode("latin-1")}).encode()
             connection.sendall(b"HTTP/1.1 200 OK\\r\\nSet-Cookie: __Host-gpuadmin=evil; Secure; Path=/\\r\\n"
                 b"Clear-Site-Data: \\"cookies\\"\\r\\nContent-Type: application/json\\r\\n"

@@ -30,13 +30,14 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "open": "Open it in a browser, also on a phone. The link works once, within {0} minutes, and for you alone: do "
         "not pass it on.",
         "forward": "If your browser cannot reach it, run this on your own machine, then open the second link there:",
-        "later": "Once you are in, the dashboard's page of the queue leads there as well. `gpu jupyter` makes a new link.",
+        "later": "Once you are in, the dashboard's page of the queue leads there, too. `gpu jupyter` makes a new link.",
         "certificate": "Your browser may warn of the certificate: ask your admins which one is right.",
-        "close": "When you are done: File > Shut Down, or `gpu release {0}`. Both give the GPU back; closing the browser "
-        "does not. If it does not open: ~/{1} says why.",
+        "close": "When you are done: File > Shut Down, or `gpu release {0}`. Both give the GPU back; closing the "
+        "browser does not. If it does not open: ~/{1} says why.",
     },
     "ko": {
-        "none": "이 클러스터에는 Jupyter 노트북이 없습니다. 관리자에게 요청하세요. GPU는 `gpu get`으로 받을 수 있습니다.",
+        "none": "이 클러스터에는 Jupyter 노트북이 없습니다. 관리자에게 요청하세요. "
+        "GPU는 `gpu get`으로 받을 수 있습니다.",
         "running": "작업 {0}: Jupyter 노트북이 이미 실행 중입니다.",
         "silent": "Jupyter 노트북은 실행 중이지만 지금 링크를 만들 수 없습니다. `gpu jupyter`를 다시 실행하세요. "
         "이유는 `gpuadmin-me web`으로 볼 수 있습니다.",

@@ -5,8 +5,8 @@ from __future__ import annotations
 LANGUAGES = ("en", "ko")
 
 USAGE = {
-    "en": """usage: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | jupyter | list | why [JOB]
-           | extend [JOB] [--hours H] | release [JOB...]
+    "en": """usage: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | list | why [JOB]
+           | jupyter [N] [as get] | extend [JOB] [--hours H] | release [JOB...]
            | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
 
 gpu get [N]          ask for N GPUs (1) of one node, for H hours (1), and wait for them
@@ -22,8 +22,8 @@ gpu book [N]         where your admins allow it: a node with N GPUs or more is y
 
 --no-wait returns at once; you keep your place. squeue, sbatch, srun, salloc and scancel work as well.
 --language ko|en""",
-    "ko": """사용법: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | jupyter | list | why [JOB]
-             | extend [JOB] [--hours H] | release [JOB...]
+    "ko": """사용법: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | list | why [JOB]
+             | jupyter [N] [get과 같음] | extend [JOB] [--hours H] | release [JOB...]
              | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
 
 gpu get [N]          한 노드의 GPU N개(기본 1)를 H시간(기본 1) 동안 요청하고 차례를 기다립니다
