@@ -179,8 +179,8 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "notebook": ("Your notebook", "Jupyter 노트북"),
     "notebook-open": ("Open notebook", "Jupyter 노트북 열기"),
     "notebook-close": (
-        "When you are done: File > Shut Down, or gpu release on a node. Both give the GPU back; closing the browser does "
-        "not.",
+        "When you are done: File > Shut Down, or gpu release on a node. Both give the GPU back; closing the browser "
+        "does not.",
         "다 쓴 뒤에는 File > Shut Down을 누르거나 노드에서 gpu release를 실행하세요. 그러면 GPU가 반납됩니다. "
         "브라우저만 닫으면 반납되지 않습니다.",
     ),

@@ -41,9 +41,7 @@ class Notebooks(Model):
     ] = ["jupyterlab==4.6.6", "ipywidgets==8.1.8"]
     index: Annotated[
         Annotated[str, AfterValidator(_index)] | None,
-        Field(
-            description="Where they come from: the address of a package index. Without it what pip on the node asks."
-        ),
+        Field(description="Where they come from: the address of a package index; otherwise what pip there asks."),
     ] = None
     port: Annotated[
         int,
