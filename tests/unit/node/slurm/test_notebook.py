@@ -124,6 +124,18 @@ def test_jupyters_command_line() -> None:
     assert not [one for one in command if ".port" in one or ".ip=" in one]
 
 
+def run_job(place: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """What becomes of the process of the job."""
+
+    def run(program: str, words: list[str], environment: dict[str, str]) -> None:
+        raise SystemExit(subprocess.run(words, executable=program, env=environment, check=False).returncode)
+
+    monkeypatch.setattr(notebook.os, "execve", run)
+    with pytest.raises(SystemExit) as ended:
+        notebook.main("", str(place / "site"), str(place))
+    return int(str(ended.value))
+
+
 def test_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In its job: a directory that nobody else enters, which is gone with it; its person's environment, and no port."""
     program = tmp_path / "bin/jupyter-lab"
@@ -133,7 +145,8 @@ def test_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "site").write_text(json.dumps({**SITE, "programs": str(program.parent)}))
     monkeypatch.setenv("SLURM_JOB_ID", "17")
     monkeypatch.chdir(tmp_path)
-    assert notebook.main("", str(tmp_path / "site"), str(tmp_path)) == 3
+    done = run_job(tmp_path, monkeypatch)
+    assert done == 3
     mode, line = (tmp_path / "seen").read_text().splitlines()
     assert mode == "700"
     assert f"--ServerApp.base_url=/gpu1/{ME}/17/ " in line

@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None, host: Host | None = None, more: Map
         if command == "notebook" and len(rest) == 1:
             from .slurm import notebook
 
-            return notebook.main(rest[0])
+            notebook.main(rest[0])
         if command == "gpu":
             from .slurm import gpu
 

@@ -37,9 +37,11 @@ def make(path: str, wanted: Sequence[str], index: str | None, timeout: int) -> N
         if one not in (CURRENT, before):  # guard: the environment that people run stays
             shutil.rmtree(os.path.join(path, one))
     place = os.path.join(path, name)
-    # guard: nothing is built from source as root
-    pip = (f"{place}/bin/python", "-m", "pip", "install", "--quiet", "--no-input", "--only-binary=:all:",
-           "--disable-pip-version-check", *(["--index-url", index] if index else []), *wanted)  # fmt: skip
+    pip = (
+        f"{place}/bin/python", "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check",
+        "--only-binary=:all:",  # guard: nothing is built from source as root
+        *(["--index-url", index] if index else []), *wanted,
+    )  # fmt: skip
     for command in ((sys.executable, "-m", "venv", place), pip):
         done = packages.in_unit(command, timeout)
         if done.status != 0:

@@ -10,13 +10,10 @@ import json
 import os
 import pwd
 import shlex
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from ..bounded import read_small
 from ..errors import NodeError, in_words
@@ -29,6 +26,8 @@ SETTINGS = os.path.join(STATE, "notebooks.json")
 #: What the job is called, and where in its person's home JupyterLab writes what it does.
 NAME, LOG = "gpu-jupyter", ".gpu-jupyter.log"
 PROGRAM = "jupyter-lab"
+#: Its person's login shell runs JupyterLab, and takes its directory away once it has ended, also where Slurm ends it.
+_SCRIPT = """d=$1; shift; export JUPYTER_RUNTIME_DIR="$d"; trap : TERM; "$@"; code=$?; rm -rf -- "$d"; exit $code"""
 
 
 def load_settings(path: str = SETTINGS) -> dict[str, Any] | None:
@@ -77,8 +76,8 @@ def build_jupyter_command(program: str, directory: str, base: str, home: str, id
     ]  # fmt: skip
 
 
-def main(own: str, settings: str = SETTINGS, place: str = PLACE) -> int:
-    """Run JupyterLab until it is closed. ``own``: where its program is; "": the site's. Raises NodeError."""
+def main(own: str, settings: str = SETTINGS, place: str = PLACE) -> NoReturn:
+    """Become the shell that runs JupyterLab. ``own``: where its program is; "": the site's. Raises NodeError."""
     site, job, person = load_settings(settings), os.environ.get("SLURM_JOB_ID", ""), pwd.getpwuid(os.getuid())
     if site is None or not job.isdecimal():
         raise NodeError("this is started by `gpu jupyter`, on a node that has notebooks")
@@ -90,11 +89,6 @@ def main(own: str, settings: str = SETTINGS, place: str = PLACE) -> int:
     command = build_jupyter_command(program, directory, base, person.pw_dir, site["idle"])
     environment = {
         **os.environ, "HOME": person.pw_dir, "USER": person.pw_name, "LOGNAME": person.pw_name,
-        "SHELL": person.pw_shell or "/bin/sh", "JUPYTER_RUNTIME_DIR": directory,
+        "SHELL": person.pw_shell or "/bin/sh",
     }  # fmt: skip
-    process = subprocess.Popen(["/bin/bash", "-lc", 'exec "$@"', "bash", *command], env=environment)
-    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    try:
-        return process.wait()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    os.execve("/bin/bash", ["bash", "-lc", _SCRIPT, "bash", directory, *command], environment)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from gpuadmin.common.names import LOGIN
 
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..lookup import Lookup, system_lookup
 from ..peercred_service import given_socket, peer_uid
 from .notebook import PLACE, PREFIX, SOCKET
@@ -42,8 +42,8 @@ def build_context(key: str, certificate: str, authority: str = AUTHORITY) -> ssl
     try:
         context.load_cert_chain(certificate, key)
         context.load_verify_locations(authority)
-    except (OSError, ssl.SSLError) as error:
-        raise NodeError(f"the certificates of the front of notebooks cannot be read: {error}") from None
+    except OSError as error:
+        raise NodeError(f"the certificates of the front of notebooks cannot be read: {in_words(error)}") from None
     return context
 
 
