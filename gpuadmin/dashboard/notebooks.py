@@ -36,7 +36,9 @@ def address(request: Request, settings: Settings, person: str, notebook: str) ->
     """Where a notebook is, by the name that the browser knows this host by."""
     host = urlsplit(f"//{request.headers['host']}").hostname or ""
     node, _, job = notebook.partition("/")
-    return f"https://{f'[{host}]' if ':' in host else host}:{settings.notebooks}/{node}/{person}/{job}/lab"
+    # JupyterLab leaves a phone no room for a cell; Jupyter Notebook is the same server's
+    view = "tree" if "Mobi" in request.headers.get("user-agent", "") else "lab"
+    return f"https://{f'[{host}]' if ':' in host else host}:{settings.notebooks}/{node}/{person}/{job}/{view}"
 
 
 def routes(access: Callable[[Request], Viewer | None], settings: Settings, pages: Pages) -> list[Route]:

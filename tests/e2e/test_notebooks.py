@@ -28,7 +28,7 @@ metrics: {{interval: 10, dashboard: {{port: {DASHBOARD}}}}}
 #: Which GPUs of the node the kernel of a notebook can open.
 CELL = """import os
 print([n for n in (0, 1) if os.system(f": 2>/dev/null < /dev/nvidia{n}") == 0], os.getuid())"""
-LAUNCHER = ".jp-LauncherCard[data-category='Notebook']"
+PHONE = "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Mobile"
 
 
 @pytest.fixture
@@ -60,19 +60,24 @@ def enter(page: Browser, asked: str) -> None:
     page.ask("document.querySelector('button').click()")
 
 
-def run_cell(page: Browser, code: str) -> str:
+def run_cell(page: Browser, base: str, code: str) -> str:
     """A new notebook, a cell, and what it prints."""
-    page.wait(f'document.querySelector("{LAUNCHER}")', 90)
-    page.ask(f'document.querySelector("{LAUNCHER}").click()')
-    page.wait("document.querySelector('.jp-Notebook .cm-content')", 60)
-    page.wait("document.querySelector('.jp-Notebook-ExecutionIndicator[data-status=idle]')", 60)
+    spec = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    content = {"cells": [], "metadata": spec, "nbformat": 4, "nbformat_minor": 5}
+    body = json.dumps({"type": "notebook", "format": "json", "content": content})
+    page.ask(f"""var made = 0; void fetch("{base}api/contents/first.ipynb", {{method: "PUT", body: {json.dumps(body)}}})
+             .then(answer => made = answer.status)""")
+    page.wait("made === 201")
+    page.go(f"https://localhost:{PORT}{base}notebooks/first.ipynb")
+    page.wait("!!document.querySelector('.jp-Notebook .cm-content')", 90)
+    page.wait("!!document.querySelector('.jp-Notebook-ExecutionIndicator[data-status=idle]')", 90)
     page.ask("document.querySelector('.jp-Notebook .cm-content').focus()")
     page.order("Input.insertText", text=code)
     for kind in ("rawKeyDown", "keyUp"):
         page.order(
             "Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13, modifiers=8
         )
-    page.wait("document.querySelector('.jp-OutputArea-output')", 60)
+    page.wait("!!document.querySelector('.jp-OutputArea-output')", 60)
     return str(page.ask("document.querySelector('.jp-OutputArea-output').innerText")).strip()
 
 
@@ -89,10 +94,12 @@ def test_a_person_opens_a_notebook_from_their_phone(notebooks: Cluster, tmp_path
     assert f"Job {job}: your notebook runs already" in notebooks.person("minji", NODE, "gpu jupyter")
     with forward(notebooks, "minji", asked), browser(tmp_path / "minji", "--ignore-certificate-errors") as page:
         page.screen(390, 844)
+        page.order("Emulation.setUserAgentOverride", userAgent=PHONE)
         enter(page, asked)
         page.wait(f"location.port === '{PORT}'", 60)
-        uid = notebooks.person("minji", NODE, "id -u").strip()
-        assert run_cell(page, CELL) == f"[0] {uid}"
+        page.wait("!!document.querySelector('.jp-DirListing')", 90)
+        uid, base = notebooks.person("minji", NODE, "id -u").strip(), f"/{NODE}/minji/{job}/"
+        assert run_cell(page, base, CELL) == f"[0] {uid}"
         page.picture(tmp_path / "notebook-390.png")
         # another's session, from the same network
         other = notebooks.person("jiho", NODE, "gpuadmin-me web")
@@ -104,14 +111,19 @@ def test_a_person_opens_a_notebook_from_their_phone(notebooks: Cluster, tmp_path
         attack(notebooks, uid)
         # the dashboard leads there as well
         notebooks.admin("storage1", "python3 -IB /var/lib/gpuadmin/lib/gpuadmin_node/cli.py queue-measured")
+        page.order("Emulation.setUserAgentOverride", userAgent="")
+        page.screen(1280, 800)
         page.go(f"https://localhost:{DASHBOARD}/queue")
-        page.wait("document.querySelector('a[href*=\"/minji/\"]') || (location.reload(), false)", 60)
+        page.wait(
+            "!!document.querySelector('a[href*=\"/minji/\"]') || (setTimeout(() => location.reload(), 2000), false)", 60
+        )
         href = page.ask("document.querySelector('a[href*=\"/minji/\"]').href")
-        assert href == f"https://localhost:{PORT}/{NODE}/minji/{job}/lab"
+        assert href == f"https://localhost:{PORT}{base}lab"
         # closed: the job ends, and with it her hold of the GPU; the page that is still open says so
         page.go(href)
-        page.wait("document.querySelector('.jp-Launcher, .jp-Notebook')", 90)
-        page.ask(f"fetch('/{NODE}/minji/{job}/api/shutdown', {{method: 'POST'}})")
+        page.wait("!!document.querySelector('.jp-Launcher, .jp-Notebook')", 90)
+        page.picture(tmp_path / "notebook-1280.png")
+        page.ask(f"void fetch('{base}api/shutdown', {{method: 'POST'}})")
         gone(notebooks, "minji")
         page.go(href)
         assert "has ended" in page.ask("document.body.innerText")

@@ -38,7 +38,7 @@ class Notebooks(Model):
             description="What the nodes have for those who have no JupyterLab of their own, each with its version. "
             "`provision` installs wheels, and what they need, where nobody but root writes.",
         ),
-    ] = ["jupyterlab==4.6.6", "ipywidgets==8.1.8"]
+    ] = ["jupyterlab==4.6.6", "notebook==7.6.5", "ipywidgets==8.1.8"]
     index: Annotated[
         Annotated[str, AfterValidator(_index)] | None,
         Field(description="Where they come from: the address of a package index; otherwise what pip there asks."),

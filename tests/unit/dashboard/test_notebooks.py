@@ -253,6 +253,8 @@ def test_a_link_leads_to_a_notebook(notebooks: Scene) -> None:
     assert entered.headers["location"] == "/notebooks/node1/17"
     page = minji.get("/notebooks/node1/17")
     assert f"url=https://localhost:{notebooks.port}/node1/minji/17/lab" in page.text
+    phone = minji.get("/notebooks/node1/17", headers={"User-Agent": "Mozilla/5.0 (iPhone) Mobile/15E148"})
+    assert f"url=https://localhost:{notebooks.port}/node1/minji/17/tree" in phone.text
     assert minji.get("/notebooks/nowhere/17").status_code == 404
     for odd in ("//evil.example", "node1/17/../..", "node1/0", "https://evil.example/1"):
         other = notebooks.browser(None)
