@@ -23,6 +23,8 @@ from ..paths import STATE
 PLACE, PREFIX, SOCKET = "/tmp", "gpuadmin-notebook", "socket"
 #: What the site says of notebooks, on nodes that have them.
 SETTINGS = os.path.join(STATE, "notebooks.json")
+#: Where the site's settings of Jupyter are. The debugger is off there: it listens on a port, for everybody on the node.
+CONFIG = "/etc/gpuadmin/notebooks"
 #: What the job is called, and where in its person's home JupyterLab writes what it does.
 NAME, LOG = "gpu-jupyter", ".gpu-jupyter.log"
 PROGRAM = "jupyter-lab"
@@ -89,6 +91,6 @@ def main(own: str, settings: str = SETTINGS, place: str = PLACE) -> NoReturn:
     command = build_jupyter_command(program, directory, base, person.pw_dir, site["idle"])
     environment = {
         **os.environ, "HOME": person.pw_dir, "USER": person.pw_name, "LOGNAME": person.pw_name,
-        "SHELL": person.pw_shell or "/bin/sh",
+        "SHELL": person.pw_shell or "/bin/sh", "JUPYTER_CONFIG_PATH": CONFIG,
     }  # fmt: skip
     os.execve("/bin/bash", ["bash", "-lc", _SCRIPT, "bash", directory, *command], environment)
