@@ -116,7 +116,7 @@ def test_an_environment_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.holds("nobody else opens a notebook's socket")
-@pytest.mark.holds("a notebook's kernels listen on no port")
+@pytest.mark.holds("a notebook's kernels are asked on no port")
 def test_jupyters_command_line() -> None:
     command = notebook.build_jupyter_command("jupyter-lab", "/tmp/x", "/gpu1/minji/7/", "/home/minji", 7200)
     assert "--ServerApp.sock_mode=0600" in command

@@ -1,6 +1,6 @@
 """A notebook: JupyterLab of a person, as a job of theirs. This runs in that job, as them.
 
-It listens on a unix socket in a directory that they alone enter, and its kernels on others beside it: on no port, so
+It is asked on a unix socket in a directory that they alone enter, and its kernels on others beside it: on no port, so
 there is no password that a list of processes could show. notebook_front.py leads there.
 """
 
@@ -67,7 +67,7 @@ def build_jupyter_command(program: str, directory: str, base: str, home: str, id
     return [
         program, "--no-browser", f"--ServerApp.sock={directory}/{SOCKET}",
         "--ServerApp.sock_mode=0600",  # guard: nobody else opens a notebook's socket -> "--ServerApp.sock_mode=0666"
-        "--KernelManager.transport=ipc",  # guard: a notebook's kernels listen on no port -> "--debug"
+        "--KernelManager.transport=ipc",  # guard: a notebook's kernels are asked on no port -> "--debug"
         f"--ServerApp.base_url={base}", f"--ServerApp.root_dir={home}",
         # nginx has asked who it is, and lets in no page from elsewhere; it passes on no cookie
         "--ServerApp.token=", "--ServerApp.password=", "--ServerApp.disable_check_xsrf=True",
