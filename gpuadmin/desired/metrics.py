@@ -15,7 +15,7 @@ _WEB_SETTINGS = "/etc/gpuadmin/node-exporter-web.yml"
 def dashboard(cluster: Cluster, _host: Host) -> dict[str, Any]:
     """The role `dashboard`. ``notebooks``: where nodes are asked for them."""
     page = cluster.metrics.get("dashboard", {})
-    texts = ("secret", "proxy_secret", "certificate", "key", "authority")
+    texts = ("secret", "proxy_secret", "certificate", "key", "authority", "buttons", "buttons_authority")
     return {
         "enabled": cluster.site.metrics.dashboard.enabled,
         "front_port": (cluster.site.notebooks or Notebooks()).front_port,
