@@ -22,11 +22,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ..common.samples import Sample
-<<<<<<< HEAD
-from . import notebooks, plots, queries, views
-=======
-from . import plots, queries, usage_page, views
->>>>>>> main
+from . import notebooks, plots, queries, usage_page, views
 from .announced import announced
 from .buttons import Buttons
 from .door import Door
@@ -190,19 +186,10 @@ class Dashboard:
     async def _queue(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         if found.queue is None:
             raise HTTPException(404)
-<<<<<<< HEAD
-        own = {
-            one.id: notebooks.address(request, self._settings, viewer.name, f"{one.nodes}/{one.id}")
-            for one in found.queue.of(viewer.name)
-            if one.notebook and self._settings.notebooks and not viewer.admin
-        }
-        values = {"queue": queue_page(found.queue, viewer.name), "notebooks": own}
-        return self._page(request, "queue.html", found, viewer, values)
-=======
         return self._page(request, "queue.html", found, viewer, {
             "queue": queue_page(found.queue, viewer.name), **self._buttons.offer(viewer, found),
+            "notebooks": notebooks.own(request, self._settings, viewer, found.queue),
         })  # fmt: skip
->>>>>>> main
 
     async def _free(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         numbers = {"gpus": (1, 1, 64), "memory": (0, 0, 1000)}

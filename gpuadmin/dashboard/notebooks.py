@@ -1,7 +1,7 @@
 """People's notebooks: whose browser nginx may lead to one (it asks before each request), and the page that leads there.
 
 Notebooks have an origin of their own, by another port: what runs in one cannot read the dashboard's pages, nor press
-its buttons (docs/decisions/0202-a-persons-notebook.md).
+its buttons (docs/decisions/0208-a-persons-notebook.md).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from .pages import Pages
+from .queue import Queue
 from .viewer import Settings, Viewer
 
 PERSON = "x-gpuadmin-notebook"  # in which nginx says whose notebook is asked for
@@ -39,6 +40,12 @@ def address(request: Request, settings: Settings, person: str, notebook: str) ->
     # JupyterLab leaves a phone no room for a cell; Jupyter Notebook is the same server's
     view = "tree" if "Mobi" in request.headers.get("user-agent", "") else "lab"
     return f"https://{f'[{host}]' if ':' in host else host}:{settings.notebooks}/{node}/{person}/{job}/{view}"
+
+
+def own(request: Request, settings: Settings, viewer: Viewer, queue: Queue) -> dict[str, str]:
+    """Job → address, of those that somebody has running."""
+    found = [one for one in queue.of(viewer.name) if one.notebook and settings.notebooks and not viewer.admin]
+    return {one.id: address(request, settings, viewer.name, f"{one.nodes}/{one.id}") for one in found}
 
 
 def routes(access: Callable[[Request], Viewer | None], settings: Settings, pages: Pages) -> list[Route]:

@@ -27,11 +27,8 @@ class Job:
     place: int = 0
     why: str = ""
     since: float | None = None
-<<<<<<< HEAD
-    notebook: bool = False
-=======
     expected: float | None = None
->>>>>>> main
+    notebook: bool = False
 
 
 @dataclass(frozen=True)

@@ -33,14 +33,10 @@ class Viewer:
 class Settings:
     """What the role writes; of people nothing, who come and go without a provision of this host. `announcements`: the
     file of this host that has them; `status_file`: where the page without a login is written every minute, if anywhere.
-<<<<<<< HEAD
-    `admins`: accounts with power over the hosts, which are no person's. `notebooks`: the port at which nginx leads to
-    people's notebooks; 0: there are none.
-=======
     `admins`: accounts with power over the hosts, which are no person's. `buttons`: what people may ask of the queue,
     whose host is `queue_host`. `term`: name, first and last day. `price`: of a kWh.
+    `notebooks`: the port at which nginx leads to people's notebooks; 0: there are none.
     `rules`: the guide's sections as HTML, for each of the languages.
->>>>>>> main
     """
 
     cluster: str
@@ -51,16 +47,13 @@ class Settings:
     idle_exempt: tuple[str, ...] = ()
     admins: tuple[str, ...] = ()
     status_file: str = ""
-<<<<<<< HEAD
-    notebooks: int = 0
-=======
     buttons: tuple[str, ...] = ()
     queue_host: str = ""
     rules: tuple[str, ...] = ()
     term: tuple[str, ...] = ()
     price: str = ""
     currency: str = ""
->>>>>>> main
+    notebooks: int = 0
 
 
 def parse_viewer_settings(document: object) -> Settings:

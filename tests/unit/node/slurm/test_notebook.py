@@ -111,8 +111,7 @@ def test_an_environment_of_ones_own(tmp_path: Path) -> None:
     for odd in ({}, {"VIRTUAL_ENV": ""}, {"VIRTUAL_ENV": "bin"}, {"VIRTUAL_ENV": "/nowhere"}):
         assert notebook.find_own(odd) == ""
     # its path is one word to the shell
-    (script,) = notebook.adapt_command(["--wrap=x"], "true", "/home/me", f"{own}/bin")
-    assert shlex.split(script.partition("=")[2])[-1] == f"{own}/bin"
+    assert shlex.split(notebook.build_script("/home/me", f"{own}/bin").does)[-1] == f"{own}/bin"
 
 
 @pytest.mark.holds("nobody else opens a notebook's socket")

@@ -18,12 +18,8 @@ USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
     "       cli.py announcements | gpu-devices | gpu-check | gpu-gate [close] | gpu-mig | disk-usage\n"
-<<<<<<< HEAD
-    "       cli.py gpu get | jupyter | list | why | release | extend | book\n"
+    "       cli.py gpu get | run | jupyter | list | jobs | why | release | extend | book | mail\n"
     "       cli.py notebook PROGRAMS | notebook-front\n"
-=======
-    "       cli.py gpu get | run | list | jobs | why | release | extend | book | mail\n"
->>>>>>> main
     "       cli.py slurm-prolog | slurm-epilog | slurm-health PATH...\n"
     "       cli.py queue-told | queue-measured | queue-asked | queue-shown | queue-notices | gpus-asked\n"
     "       cli.py queue-door | slurm-dump DIRECTORY\n"
@@ -47,13 +43,10 @@ PLAIN_COMMANDS = {
     "queue-measured": ".metrics.queueing",
     "queue-asked": ".slurm.extend_service",
     "queue-shown": ".slurm.queue_report",
-<<<<<<< HEAD
     "notebook-front": ".slurm.notebook_front",
-=======
     "gpus-asked": ".slurm.self_service",
     "queue-notices": ".slurm.notices",
     "queue-door": ".slurm.web_door",
->>>>>>> main
 }
 IMAGE_COMMANDS = (
     "take-identity",

@@ -10,11 +10,7 @@ from typing import Any
 
 from ..errors import NodeError
 from ..run import run_command
-<<<<<<< HEAD
-from ..slurm import exceptions, notebook, queue
-=======
-from ..slurm import exceptions, notices, queue
->>>>>>> main
+from ..slurm import exceptions, notebook, notices, queue
 from ..slurm.accounts import EXCEPTION
 from .exposition import Samples
 from .running import write

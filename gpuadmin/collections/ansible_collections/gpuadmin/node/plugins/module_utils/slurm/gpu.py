@@ -10,19 +10,28 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from gpuadmin.common.waiting import count_tasks
 
 from ..errors import NodeError
 from ..lookup import name_of
-<<<<<<< HEAD
-from . import booking, exceptions, gpu_book, gpu_jupyter, notebook, queue
-=======
-from . import booking, exceptions, gpu_book, gpu_here, gpu_jobs, gpu_run, mail_choice, queue, shares, turn
->>>>>>> main
+from . import (
+    booking,
+    exceptions,
+    gpu_book,
+    gpu_here,
+    gpu_jobs,
+    gpu_jupyter,
+    gpu_run,
+    mail_choice,
+    notebook,
+    queue,
+    shares,
+    turn,
+)  # fmt: skip
 from .accounts import EXCEPTION
 from .extend_service import ask
 from .gpu_refusals import refusal
@@ -56,8 +65,10 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
         if rule := gpu_here.read_rule():
             return gpu_here.act(asked, rule)
         queue.alive()
-        if asked.word in ("get", "jupyter"):
+        if asked.word == "get":
             return get(asked, sleep)
+        if asked.word == "jupyter":
+            return gpu_jupyter.open_notebook(asked, sleep)
         if asked.word == "run":
             return gpu_run.run(asked, sleep)
         verbs = {"list": show, "why": why, "release": release, "extend": extend, "book": gpu_book.book}
@@ -74,78 +85,16 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
 
 
 def get(asked: Asked, sleep: Callable[[float], None]) -> int:
-<<<<<<< HEAD
-    words, opens = TEXTS[asked.language], asked.word == "jupyter"
-    if opens and notebook.load_settings() is None:
-        print(gpu_jupyter.TEXTS[asked.language]["none"], file=sys.stderr)
-        return 1
-    running = gpu_jupyter.find_running(queue.ask_jobs(), name_of(os.getuid()) or "") if opens else None
-    if running is not None:
-        print(gpu_jupyter.TEXTS[asked.language]["running"].format(running["id"]), flush=True)
-        return wait(asked, running["id"], sleep)
-    found = _kind(asked, words)
-    if found is None:
-        return 1
-    type, without = found
-    now = time.time()
-    booked = gpu_book.usable(asked, type, now)
-    minutes = gpu_book.minutes(asked, booked, now)
-    command = build_sbatch_command(asked, type, booked, minutes, without)
-    if opens:
-        command = gpu_jupyter.build_command(command, queue.IS_OPEN, os.environ)
-    job = queue.ask(command).strip().partition(";")[0]
-    if booked is None:
-        what = f"{asked.gpus} × {asked.mig}" if asked.mig else gpus(asked.gpus, words)
-        print(words["asked"].format(job, what, asked.hours or 1), flush=True)
-    else:
-        print(words["booked"].format(job, gpus(asked.gpus, words), clock(booked.end)), flush=True)
-    return wait(asked, job, sleep)
-
-
-def wait(asked: Asked, job: str, sleep: Callable[[float], None]) -> int:
-    """Until a job has its GPUs, or to its end; with ``--no-wait`` not at all."""
-    words = TEXTS[asked.language]
-=======
     words = TEXTS[asked.language]
     say = partial(print, flush=True)
     job = turn.submit(asked, say, JOB)
     if job is None:
         return 1
->>>>>>> main
     if not asked.wait:
         say(words["kept"].format(job))
         return 0
     try:
-<<<<<<< HEAD
-        while True:
-            sleep(POLL if said else 0.5)  # the queue tells nobody
-            try:
-                queue.alive()  # squeue would ask one that is away for nine seconds
-                mine = [one for one in queue.ask_jobs() if one["id"] == job]
-            except NodeError:  # it is started again; the place is kept
-                if not away:
-                    print(words["waits-on"], flush=True)
-                said, away = "away", True
-                continue
-            if away:
-                said, away = "", False
-            if not mine:
-                print(words["ended"].format(job))
-                return 1
-            if not mine[0]["waits"]:
-                first = first or time.monotonic()
-                if mine[0]["comment"] != queue.OPEN and time.monotonic() - first < OPENING:
-                    said = ""  # it is a matter of moments
-                    continue
-                print("\n".join(had(mine[0], words)))
-                return gpu_jupyter.show(mine[0], asked.language) if asked.word == "jupyter" else 0
-            line = said if mine[0]["reason"] == "None" else waiting(mine[0], asked.language)  # not decided yet
-            if line != said:
-                print(line, flush=True)
-                said = line
-=======
         mine = turn.wait_for_turn(job, asked, sleep, say)
->>>>>>> main
     except KeyboardInterrupt:
         say(f"\n{words['kept'].format(job)}")
         return 130

@@ -6,7 +6,8 @@ import json
 import os
 import pwd
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,7 +17,9 @@ from .. import peercred_service
 from ..bounded import read_small
 from ..errors import NodeError, in_words
 from ..paths import STATE
-from . import notebook
+from . import notebook, queue, turn
+from .gpu_words import Asked, had
+from .texts import TEXTS as GPU
 
 LINKS = "/run/gpuadmin-web-link.sock"
 WAY = os.path.join(STATE, "web-links.json")
@@ -57,10 +60,33 @@ def find_running(jobs: Sequence[Mapping[str, Any]], user: str) -> Mapping[str, A
     return next((one for one in jobs if one["user"] == user and one["name"] == notebook.NAME), None)
 
 
-def build_command(command: Sequence[str], does: str, environment: Mapping[str, str]) -> list[str]:
-    """The sbatch command of a notebook, from that of `gpu get`."""
-    home = pwd.getpwuid(os.getuid()).pw_dir
-    return notebook.adapt_command(command, does, home, notebook.find_own(environment))
+def open_notebook(asked: Asked, sleep: Callable[[float], None]) -> int:
+    """Wait for a notebook, and print where it is opened. Exit 0; 1 where there is none; 130 for who stops waiting."""
+    words, say = TEXTS[asked.language], partial(print, flush=True)
+    if notebook.load_settings() is None:
+        print(words["none"], file=sys.stderr)
+        return 1
+    person, kept = pwd.getpwuid(os.getuid()), GPU[asked.language]["kept"]
+    there = find_running(queue.ask_jobs(), person.pw_name)
+    if there is not None:
+        say(words["running"].format(there["id"]))
+    script = notebook.build_script(person.pw_dir, notebook.find_own(os.environ))
+    job = turn.submit(asked, say, script) if there is None else str(there["id"])
+    if job is None:
+        return 1
+    if asked.detach or not asked.wait:
+        say(kept.format(job))
+        return 0
+    try:
+        mine = turn.wait_for_turn(job, asked, sleep, say)
+    except KeyboardInterrupt:
+        say(f"\n{kept.format(job)}")
+        return 130
+    if mine is None:
+        say(GPU[asked.language]["ended"].format(job))
+        return 1
+    say("\n".join(had(mine, GPU[asked.language])))
+    return show(mine, asked.language)
 
 
 def show(job: Mapping[str, Any], language: str, path: str = LINKS, way: str = WAY) -> int:

@@ -16,11 +16,7 @@ from gpuadmin.common.waiting import count_tasks, lost_gpus, why
 from . import mail_choice, queue
 from .texts import LANGUAGES, TEXTS
 
-<<<<<<< HEAD
-WORDS = ("get", "jupyter", "list", "why", "release", "extend", "book")
-=======
-WORDS = ("get", "run", "list", "jobs", "why", "release", "extend", "book", "mail")
->>>>>>> main
+WORDS = ("get", "run", "jupyter", "list", "jobs", "why", "release", "extend", "book", "mail")
 MOST_GPUS = 64
 MOST_CPUS, MOST_MEMORY = 4096, 65536  # processors, GiB
 #: Options with a number, and the largest.
@@ -75,30 +71,22 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], now: float) 
         option, equals, given = word.partition("=")
         if word in ("-h", "--help"):
             return None
-<<<<<<< HEAD
-        if option in ("--gpus", "--hours", "--node", "--type", "--mig", "--language", "--at", "--cancel"):
-=======
         if asked.word == "run" and (word == "--" or not (word.startswith("-") or word.isdecimal())):
             asked.command = rest if word == "--" else [word, *rest]
             break
         if option in _OPTIONS:
->>>>>>> main
             if not equals:
                 if not rest:
                     raise UsageError(words["lacks"].format(option))
                 given = rest.pop(0)
             _option(asked, option, given, now)
-        elif word in ("--no-wait", "--detach"):
+        elif word == "--no-wait":
             asked.wait = False
         elif word in ("--detach", "--json"):
             setattr(asked, word[2:], True)
         elif not asked.word and word in WORDS:
             asked.word = word
-<<<<<<< HEAD
-        elif asked.word in ("get", "jupyter", "book"):
-=======
-        elif asked.word in ("get", "run", "book"):
->>>>>>> main
+        elif asked.word in ("get", "run", "jupyter", "book"):
             asked.gpus = _number(word, MOST_GPUS, words)
         elif asked.word in ("why", "release", "extend") and queue.JOB.match(word):
             asked.jobs.append(word)
@@ -124,19 +112,10 @@ def spoken(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
 
 def _option(asked: Asked, option: str, given: str, now: float) -> None:
     words = TEXTS[asked.language]
-<<<<<<< HEAD
-    if option == "--hours":
-        asked.hours = _number(given, queue.MOST_HOURS, words)
-    elif option == "--gpus":
-        asked.gpus = _number(given, MOST_GPUS, words)
-    elif option == "--cancel":
-        asked.cancel = _number(given, MOST_GPUS, words)
-=======
     if option in _NUMBERS:
         # `--memory 32G`, as sbatch has it
         text = given[:-1] if option == "--memory" and given[-1:] in ("G", "g") else given
         setattr(asked, option[2:], _number(text, _NUMBERS[option], words))
->>>>>>> main
     elif option == "--at":
         asked.at = moment(given, now)
         if asked.at is None:

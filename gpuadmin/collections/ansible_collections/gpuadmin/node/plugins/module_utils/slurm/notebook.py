@@ -12,12 +12,14 @@ import pwd
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from ..bounded import read_small
 from ..errors import NodeError, in_words
 from ..paths import STATE
+from .queue import IS_OPEN
+from .turn import JobScript
 
 #: JupyterLab of a job has its socket in /tmp/gpuadmin-notebook-JOB-…/: /tmp, since people must not fill /run.
 PLACE, PREFIX, SOCKET = "/tmp", "gpuadmin-notebook", "socket"
@@ -53,13 +55,11 @@ def find_own(environment: Mapping[str, str]) -> str:
     return ""
 
 
-def adapt_command(command: Sequence[str], does: str, home: str, own: str) -> list[str]:
-    """The command of a job of `gpu get`, for a notebook. ``does``: what its script does; ``own``: as find_own says."""
-    here = os.path.join(STATE, "lib/gpuadmin_node/cli.py")
-    script = f"{does}; exec {shlex.join([sys.executable, '-IB', here, 'notebook', own])}"
-    other = {"--job-name": NAME, "--chdir": home, "--output": LOG, "--wrap": script}
-    return [f"{option}={other.get(option, value)}" if mark else option
-            for option, mark, value in (word.partition("=") for word in command)]  # fmt: skip
+def build_script(home: str, own: str) -> JobScript:
+    """What the job does. ``own``: as find_own says."""
+    cli = os.path.join(STATE, "lib/gpuadmin_node/cli.py")
+    does = f"{IS_OPEN}; exec {shlex.join([sys.executable, '-IB', cli, 'notebook', own])}"
+    return JobScript(NAME, does, (f"--chdir={home}", f"--output={LOG}", "--export=NIL"))
 
 
 def build_jupyter_command(program: str, directory: str, base: str, home: str, idle: int) -> list[str]:

@@ -1,7 +1,7 @@
 """The way to people's notebooks on a node: what nginx on the monitor host asks for goes on to a person's JupyterLab.
 
 Nobody else has the certificate. nginx has asked the dashboard who looks, and names that person; whose JupyterLab it is
-that answers is the kernel's word (docs/decisions/0202-a-persons-notebook.md).
+that answers is the kernel's word (docs/decisions/0208-a-persons-notebook.md).
 """
 
 from __future__ import annotations

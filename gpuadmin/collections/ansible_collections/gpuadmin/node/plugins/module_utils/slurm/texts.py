@@ -5,16 +5,11 @@ from __future__ import annotations
 LANGUAGES = ("en", "ko")
 
 USAGE = {
-<<<<<<< HEAD
-    "en": """usage: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | list | why [JOB]
-           | jupyter [N] [as get] | extend [JOB] [--hours H] | release [JOB...]
-           | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
-=======
     "en": """usage: gpu run [--gpus N] [OPTIONS] [--detach] -- COMMAND | get [N] [OPTIONS] [--no-wait]
-           | list | why [JOB] | jobs [--json] | extend [JOB] [--hours H] | release [JOB...]
+           | jupyter [N] [OPTIONS] [--detach] | list | why [JOB] | jobs [--json]
+           | extend [JOB] [--hours H] | release [JOB...]
            | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER] | mail [on|off|ko|en]
 OPTIONS: [--hours H] [--type T | --mig PROFILE] [--node NODE] [--cpus C] [--memory M]
->>>>>>> main
 
 gpu run -- COMMAND   wait for N GPUs (1) of one node, run COMMAND with them, and give them back when it ends, after
                      H hours (1) at the latest. Ctrl-C while waiting gives your place up
@@ -22,12 +17,9 @@ gpu run -- COMMAND   wait for N GPUs (1) of one node, run COMMAND with them, and
 gpu get [N]          ask for N GPUs (1) of one node, for H hours (1), and wait for them
                      --type h100: of that type; a part of its name is enough
                      --mig 1g.10gb: N MIG devices instead; `gpu list` shows which there are
-<<<<<<< HEAD
-gpu jupyter [N]      the same, with a notebook on it (JupyterLab) that you open in a browser, also on a phone
-=======
                      --cpus 8 --memory 64: with 8 processors and 64 GiB of memory
+gpu jupyter [N]      the same with a notebook on it (JupyterLab), which you open in a browser, also on a phone
 gpu jobs             your jobs of the last 30 days: when, where, how they ended, and what they used
->>>>>>> main
 gpu list             who has GPUs, who waits for some, which GPUs each node has, and how many of them are free
 gpu why [JOB]        your place in the queue, and what you wait for
 gpu extend [JOB]     H more hours (1) for what you have, up to the longest that you may
@@ -38,16 +30,11 @@ gpu mail [off]       whether you get mails about your jobs: on, off, or in one l
 
 --no-wait returns at once; you keep your place. squeue, sbatch, srun, salloc and scancel work as well.
 --language ko|en""",
-<<<<<<< HEAD
-    "ko": """사용법: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | list | why [JOB]
-             | jupyter [N] [get과 같음] | extend [JOB] [--hours H] | release [JOB...]
-             | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
-=======
     "ko": """사용법: gpu run [--gpus N] [옵션] [--detach] -- 명령 | get [N] [옵션] [--no-wait]
-             | list | why [JOB] | jobs [--json] | extend [JOB] [--hours H] | release [JOB...]
+             | jupyter [N] [옵션] [--detach] | list | why [JOB] | jobs [--json]
+             | extend [JOB] [--hours H] | release [JOB...]
              | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER] | mail [on|off|ko|en]
 옵션: [--hours H] [--type T | --mig PROFILE] [--node NODE] [--cpus C] [--memory M]
->>>>>>> main
 
 gpu run -- 명령      한 노드의 GPU N개(기본 1)를 기다렸다가 명령을 실행하고, 끝나면 반납합니다(최대 H시간, 기본 1)
                      기다리는 동안 Ctrl-C를 누르면 대기를 취소합니다
@@ -55,12 +42,9 @@ gpu run -- 명령      한 노드의 GPU N개(기본 1)를 기다렸다가 명�
 gpu get [N]          한 노드의 GPU N개(기본 1)를 H시간(기본 1) 동안 요청하고 차례를 기다립니다
                      --type h100: GPU 종류를 지정합니다. 이름의 일부만 적어도 됩니다
                      --mig 1g.10gb: GPU 대신 MIG 장치 N개. 종류는 `gpu list`에 나옵니다
-<<<<<<< HEAD
-gpu jupyter [N]      GPU를 받고 그 위에서 Jupyter 노트북을 엽니다. 휴대전화의 브라우저로도 열 수 있습니다
-=======
                      --cpus 8 --memory 64: CPU 8개와 메모리 64 GiB를 함께 요청합니다
+gpu jupyter [N]      GPU를 받고 그 위에서 Jupyter 노트북을 엽니다. 휴대전화의 브라우저로도 열 수 있습니다
 gpu jobs             최근 30일의 내 작업: 언제, 어디서, 어떻게 끝났고 얼마나 썼는지 보여 줍니다
->>>>>>> main
 gpu list             누가 쓰고 누가 기다리는지, 노드마다 어떤 GPU가 몇 개 있고 몇 개 비었는지 보여 줍니다
 gpu why [JOB]        대기 순서와 기다리는 이유를 보여 줍니다
 gpu extend [JOB]     받은 GPU를 H시간(기본 1) 연장합니다. 허용된 최대 시간까지 가능합니다
