@@ -22,7 +22,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ..common.samples import Sample
-from . import plots, queries, usage_page, views
+from . import notebooks, plots, queries, usage_page, views
 from .announced import announced
 from .buttons import Buttons
 from .door import Door
@@ -96,6 +96,7 @@ class Dashboard:
             Route("/data/nodes/{name}", self._for_viewers(self._node_data)),
             Route("/data/people/{name}", self._for_viewers(self._person_data)),
             Route("/status", self._status),
+            *notebooks.routes(self._access.viewer, self._settings, self._pages),
             Route("/favicon.ico", lambda request: RedirectResponse("/static/icon.svg", status_code=308)),
             Mount("/static", _Static(directory=os.path.join(files, "static"))),
         ]
@@ -188,6 +189,7 @@ class Dashboard:
             raise HTTPException(404)
         return self._page(request, "queue.html", found, viewer, {
             "queue": queue_page(found.queue, viewer.name), **self._buttons.offer(viewer, found),
+            "notebooks": notebooks.own(request, self._settings, viewer, found.queue),
         })  # fmt: skip
 
     async def _free(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:

@@ -106,6 +106,7 @@ def values(
         "fingerprints": _fingerprints(nodes, hosts, site),
         "backups": _backups(settings, hosts),
         "book": _book(settings),
+        "notebooks": settings.slurm is not None and settings.notebooks is not None,
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),

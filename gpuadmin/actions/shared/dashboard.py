@@ -14,6 +14,7 @@ from gpuadmin.common.pressed import VERBS
 from gpuadmin.config import queue
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import Site
+from gpuadmin.config.queue import has_notebooks
 from gpuadmin.errors import ConfigError
 from gpuadmin.monitoring.certificates import Identity, authority, buttons, dashboard, web_authority
 from gpuadmin.pages.guide import RULES
@@ -97,12 +98,20 @@ def _settings(site: Site, hosts: list[str]) -> dict[str, Any]:
         "queue_host": next((host.cluster_address for host in site.inventory.group("slurm")), ""),
         "port": given.port,
         "listen": given.listen,
+        "notebooks": _notebooks(site),
         "sign_in": {
             "prometheus": metrics.port,
             "hosts": hosts,
             "proxy": None if given.proxy is None else given.proxy.model_dump(mode="json"),
         },
     }
+
+
+def _notebooks(site: Site) -> int:
+    """The port at which notebooks are opened; 0: there are none."""
+    section, hosts = site.settings.notebooks, site.inventory.hosts
+    found = section is not None and any(has_notebooks(site.settings, hosts, one) for one in hosts)
+    return section.port if section is not None and found else 0
 
 
 def _way(site: Site, node: Host, monitor: Host) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from gpuadmin.config.schema.gpus import Gpus
 from gpuadmin.config.schema.hosts import Admin, Audit, Compare, DeclaredAdmin, Docker, Drift, Homes, Images
 from gpuadmin.config.schema.limits import Limits
 from gpuadmin.config.schema.metrics import Metrics
+from gpuadmin.config.schema.notebooks import Notebooks
 from gpuadmin.config.schema.slurm import Slurm
 from gpuadmin.config.schema.term import Backups, Mail, Reset, Term
 
@@ -62,6 +63,10 @@ class Settings(Model):
     ] = None
     slurm: Annotated[
         Slurm | None, Field(description="A fair queue for GPUs, kept by Slurm. Without this section there is none.")
+    ] = None
+    notebooks: Annotated[
+        Notebooks | None,
+        Field(description="JupyterLab on a GPU of the queue (`gpu jupyter`). Without this section there is none."),
     ] = None
     images: Annotated[Images, Field(description="Images of the nodes' systems.")] = Images()
     metrics: Annotated[Metrics, Field(description="Measurements and alerts.")] = Metrics()

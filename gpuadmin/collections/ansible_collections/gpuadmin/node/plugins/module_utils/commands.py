@@ -18,7 +18,8 @@ USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
     "       cli.py announcements | gpu-devices | gpu-check | gpu-gate [close] | gpu-mig | disk-usage\n"
-    "       cli.py gpu get | run | list | jobs | why | release | extend | book | mail\n"
+    "       cli.py gpu get | run | jupyter | list | jobs | why | release | extend | book | mail\n"
+    "       cli.py notebook PROGRAMS | notebook-front\n"
     "       cli.py slurm-prolog | slurm-epilog | slurm-health PATH...\n"
     "       cli.py queue-told | queue-measured | queue-asked | queue-shown | queue-notices | gpus-asked\n"
     "       cli.py queue-door | slurm-dump DIRECTORY\n"
@@ -42,6 +43,7 @@ PLAIN_COMMANDS = {
     "queue-measured": ".metrics.queueing",
     "queue-asked": ".slurm.extend_service",
     "queue-shown": ".slurm.queue_report",
+    "notebook-front": ".slurm.notebook_front",
     "gpus-asked": ".slurm.self_service",
     "queue-notices": ".slurm.notices",
     "queue-door": ".slurm.web_door",
@@ -99,6 +101,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None, more: Map
             from .me import command as me
 
             return me.main(rest)
+        if command == "notebook" and len(rest) == 1:
+            from .slurm import notebook
+
+            notebook.main(rest[0])
         if command == "gpu":
             from .slurm import gpu
 
