@@ -23,8 +23,6 @@ from gpuadmin.pages.gpus import Gpus, cuda_values
 from gpuadmin.pages.render import markdown
 
 NAME = "user-guide"
-#: Directories in which everybody may make one, on every Linux.
-_OPEN_TO_ALL = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 @dataclass(frozen=True)
@@ -105,8 +103,7 @@ def values(
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),
-        # nobody but an admin can make a directory in others
-        "own_scratch": next((path for path in settings.reset.scratch if path not in _OPEN_TO_ALL), None),
+        "own_scratch": settings.reset.own_scratch,
         "docker": docker.enabled,
         "docker_data": docker.data if docker.enabled else None,
         "directory": settings.accounts.source == "directory",
