@@ -32,6 +32,7 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "queue": there(cluster.site, cluster.hosts) and "slurm" in host.groups,
         "disks": disks,
         "backups": cluster.kept_backups(host),
+        "packages": cluster.node(host, site["nodes"]["packages"], []),
         "gpus": host.variables.get("gpus"),
         "gpu_model": host.variables.get("gpu_model") or "",
         "person": cluster.asked("person", {}) or None,
