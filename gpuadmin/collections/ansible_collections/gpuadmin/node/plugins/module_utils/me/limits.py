@@ -1,0 +1,91 @@
+"""The command `gpuadmin-me limits`: what a person uses of what they may, on this node and in their home.
+
+The kernel counts all that runs in their name here, containers too. What is not known is said.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from ..bounded import read_small
+from ..diagnosis.sessions import CGROUP, count_slice
+from ..diagnosis.subject import Subject
+from . import hints, overview
+
+GIB = 1 << 30
+TEXTS: Mapping[str, Mapping[str, str]] = {
+    "en": {
+        "processors": "processors: {0} of {1}", "memory": "memory (GiB): {0} of {1}", "tasks": "processes: {0} of {1}",
+        "home": "home: {0}", "docker": "Docker: {0}", "unknown": "not known", "endless": "any number",
+        "node": " (the whole node: you have no limit)",
+    },
+    "ko": {
+        "processors": "CPU: {1} 중 {0}", "memory": "메모리(GiB): {1} 중 {0}", "tasks": "프로세스: {1} 중 {0}",
+        "home": "홈: {0}", "docker": "Docker: {0}", "unknown": "알 수 없음", "endless": "무제한",
+        "node": "(노드 전체, 개인 한도 없음)",
+    },
+}  # fmt: skip
+
+
+def limits(subject: Subject, seconds: float = 1.0) -> dict[str, Any]:
+    """The facts by part, or why it is not known."""
+    parts = {"home": overview.home, "docker": overview.docker, "slice": partial(look_at_slice, seconds=seconds)}
+    return overview.look_at_parts(subject, parts)
+
+
+def look_at_slice(subject: Subject, seconds: float) -> dict[str, Any]:
+    """For each of what is counted: what the person uses, may use at most, and the node has; None: not known."""
+    uid = subject.uid or 0
+    before, began = hints.count_processor_seconds(subject), time.monotonic()
+    time.sleep(seconds)  # what is used is a difference over that time
+    after, took = hints.count_processor_seconds(subject), time.monotonic() - began
+    counts = count_slice(uid, subject.path(CGROUP))
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    together = _read_number(subject, "user.slice/memory.max")
+    quota = _read_words(subject, f"user.slice/user-{uid}.slice/cpu.max")
+    own = int(quota[0]) / int(quota[1]) if len(quota) == 2 and quota[0].isdecimal() else None
+    return {
+        "processors": (None if before is None or after is None else (after - before) / took, own, os.cpu_count()),
+        "memory": (counts.get("memory"), counts.get("memory_max"), min(whole, together or whole)),
+        "tasks": (counts.get("tasks"), counts.get("tasks_max"), None),
+    }
+
+
+def _read_number(subject: Subject, name: str) -> int | None:
+    words = _read_words(subject, name)
+    return int(words[0]) if words and words[0].isdecimal() else None
+
+
+def _read_words(subject: Subject, name: str) -> list[str]:
+    try:
+        return read_small(subject.path(f"{CGROUP}/{name}")).decode("ascii", "replace").split()
+    except OSError:
+        return []  # this kernel does not have it, or nobody set it
+
+
+def lines(subject: Subject, found: Mapping[str, Any], host: str, language: str) -> Iterator[str]:
+    """The lines to print: `processors: 16.0 of 64`, `memory (GiB): 40.0 of 96.0`, `home: … 412.0 GB of 500.0 GB …`."""
+    words, korean = TEXTS[language], language == "ko"
+    yield f"{subject.name}@{host}"
+    counted = found["slice"] if isinstance(found["slice"], Mapping) else {}
+    for part, (unit, form) in {
+        "processors": (1, "{0:.1f}"),
+        "memory": (GIB, "{0:.1f}"),
+        "tasks": (1, "{0:.0f}"),
+    }.items():
+        used, own, whole = counted.get(part, (None, None, None))
+        most = whole if own is None else own
+        has = words["unknown"] if used is None else form.format(used / unit)
+        may = words["unknown"] if most is None else f"{most:g}" if unit == 1 else form.format(most / unit)
+        if own is None and most is not None:
+            may += words["node"]
+        elif most is None and part == "tasks" and used is not None:
+            may = words["endless"]
+        yield "  " + words[part].format(has, may)
+    yield "  " + words["home"].format(overview.describe_home(found["home"], korean))
+    if found["docker"] is not None:
+        yield "  " + words["docker"].format(overview.describe_docker(found["docker"], korean))

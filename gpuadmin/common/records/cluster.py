@@ -1,0 +1,47 @@
+"""The cluster as the monitor host tells it to its nodes: what everybody with an account may know of all GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Optional
+
+from .bounds import When
+
+
+@dataclass(frozen=True)
+class GpuPerson:
+    """Who holds a GPU or was granted it, and until when; None: no grant says it."""
+
+    name: str
+    until: Optional[When] = None
+
+
+@dataclass(frozen=True)
+class GpuNow:
+    """A GPU or MIG device. `state`: free, held, granted (and not held), lost or unknown. `use`: ratio; sizes: bytes."""
+
+    index: str
+    name: str
+    state: str
+    use: Optional[float] = None
+    memory: Optional[float] = None
+    memory_used: Optional[float] = None
+    people: Sequence[GpuPerson] = ()
+
+
+@dataclass(frozen=True)
+class NodeNow:
+    """A node. `state`: up, down, silent or unknown; a node that is not up has no GPUs that anybody knows of."""
+
+    name: str
+    state: str
+    gpus: Sequence[GpuNow] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ClusterNow:
+    """All nodes, in the site's order, at a time."""
+
+    when: When
+    nodes: Sequence[NodeNow]
