@@ -47,7 +47,8 @@ def cluster_now(look: Snapshot) -> dict[str, Any]:
             }
             for one in glances
         ]
-        nodes.append({"name": node.name, "state": node.state, "gpus": gpus})
+        known = bool(gpus) or (node.problem is None and not node.expected)
+        nodes.append({"name": node.name, "state": node.state, "known": known, "gpus": gpus})
     return {"when": look.when, "nodes": nodes}
 
 

@@ -32,10 +32,11 @@ class GpuNow:
 
 @dataclass(frozen=True)
 class NodeNow:
-    """A node. `state`: up, down, silent or unknown; a node that is not up has no GPUs that anybody knows of."""
+    """A node. `state`: up, down, silent or unknown. `known`: whether its GPUs are; of a node that is not up none is."""
 
     name: str
     state: str
+    known: bool = True
     gpus: Sequence[GpuNow] = field(default_factory=list)
 
 

@@ -17,18 +17,18 @@ H100, MIG = "NVIDIA H100 PCIe", "MIG 1g.10gb"
 FOUND = ClusterNow(
     NOW,
     [
-        NodeNow("gpu1", "up", [
+        NodeNow("gpu1", "up", True, [
             GpuNow("0", H100, "held", 0.96, 80 * GB, 61 * GB, [GpuPerson("minji", NOW + 3600)]),
             GpuNow("1", H100, "free", 0.0, 80 * GB, 0),
             GpuNow("2", "", "lost"),
             GpuNow("3", H100, "unknown", None, None, None),
         ]),
-        NodeNow("gpu2", "up", [
+        NodeNow("gpu2", "up", True, [
             GpuNow("0.0", MIG, "free", None, 10 * GB, 0),
             GpuNow("0.1", MIG, "granted", 0.0, 10 * GB, 0, [GpuPerson("jiho")]),
             GpuNow("1", H100, "free", 0.0, 80 * GB, 0), GpuNow("2", H100, "free", 0.0, 80 * GB, 0),
         ]),
-        NodeNow("gpu3", "down"), NodeNow("gpu4", "silent"), NodeNow("gpu5", "up"),
+        NodeNow("gpu3", "down"), NodeNow("gpu4", "silent"), NodeNow("gpu5", "up"), NodeNow("gpu6", "up", False),
     ],
 )  # fmt: skip
 FREE = {
@@ -38,6 +38,7 @@ FREE = {
         f"  {H100}: 3 of 5 free (gpu1: 1, gpu2: 1 2)",
         "  gpu3: is off, or cannot be reached",
         "  gpu4: nothing is known of it now",
+        "  gpu6: nothing is known of its GPUs",
     ],
     "ko": [
         "GPU 8개 중 4개가 비어 있습니다.",
@@ -45,6 +46,7 @@ FREE = {
         f"  {H100}: 5개 중 3개 비어 있음 (gpu1 1번, gpu2 1 2번)",
         "  gpu3: 꺼져 있거나 연결되지 않습니다",
         "  gpu4: 지금은 상태를 알 수 없습니다",
+        "  gpu6: GPU 상태를 알 수 없음",
     ],
 }
 
@@ -70,6 +72,7 @@ def test_who_has_what() -> None:
         "gpu3: is off, or cannot be reached",
         "gpu4: nothing is known of it now",
         "gpu5: no GPUs",
+        "gpu6: nothing is known of its GPUs",
     ]
     korean = list(cluster.top_lines(FOUND, cluster.TEXTS["ko"]))
     assert f"     0  {H100}  사용률 96%, 80.0 GB 중 61.0 GB  minji(15:02까지)" in korean
@@ -101,7 +104,7 @@ def test_what_the_dashboard_tells_is_read_as_it_is(tmp_path: Path) -> None:
 
 def test_no_name_is_obeyed_by_a_terminal() -> None:
     odd = "\x1b[2Jgpu\n9"
-    node = NodeNow(odd, "up", [GpuNow(odd, odd, "free", 0.1, 1, 1, [GpuPerson(odd)])])
+    node = NodeNow(odd, "up", True, [GpuNow(odd, odd, "free", 0.1, 1, 1, [GpuPerson(odd)])])
     for lines in (cluster.free_lines, cluster.top_lines):
         text = "".join(lines(ClusterNow(NOW, [node, NodeNow(odd, "down")]), cluster.TEXTS["en"]))
         assert "\x1b" not in text

@@ -58,24 +58,23 @@ def test_without_a_limit_it_is_the_nodes(tmp_path: Path) -> None:
     assert lines[3] == "  processes: 7 of any number"
 
 
+@pytest.mark.holds("what is not known is not without a limit")
 def test_what_this_kernel_does_not_count(tmp_path: Path) -> None:
     lines = shown(on(tmp_path))
-    assert lines[1] == f"  processors: not known of {os.cpu_count()} (the whole node: you have no limit)"
-    assert lines[2].startswith("  memory (GiB): not known of ")
-    assert lines[3] == "  processes: not known of not known"
+    assert lines[1:4] == [
+        "  processors: not known of not known", "  memory (GiB): not known of not known",
+        "  processes: not known of not known",
+    ]  # fmt: skip
     away = {"home": "there was no answer in 5 s", "docker": None, "slice": "it took too long"}
     found = list(limits.lines(on(tmp_path / "b"), away, "gpu1", "en"))
-    assert found[1:] == [
-        "  processors: not known of not known", "  memory (GiB): not known of not known",
-        "  processes: not known of not known", "  home: not known (there was no answer in 5 s)",
-    ]  # fmt: skip
+    assert found[1:] == [*lines[1:4], "  home: not known (there was no answer in 5 s)"]
 
 
-@pytest.mark.parametrize("text", ["", "x y z", "-5 100000", "max"])
+@pytest.mark.parametrize("text", ["", "x y z", "-5 100000", "1.5"])
 def test_what_is_no_number_is_no_limit(text: str, tmp_path: Path) -> None:
     counts = limits.look_at_slice(on(tmp_path, cpu_max=text, together=text), 0.01)
     assert counts["processors"][1] is None
-    assert counts["memory"][2] > GIB // 4
+    assert (counts["memory"][2] or 0) > GIB // 4
 
 
 def test_both_languages_say_the_same_things() -> None:

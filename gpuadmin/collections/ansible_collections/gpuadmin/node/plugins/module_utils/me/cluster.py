@@ -26,7 +26,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "down": "{0}: is off, or cannot be reached", "silent": "{0}: nothing is known of it now",
         "free": "free", "lost": "does not answer", "unknown": "nobody knows who has it",
         "until": "{0} until {1}", "use": "{0:.0%} busy", "no-use": "use not known", "of": "{0} of {1}",
-        "no-gpus": "no GPUs",
+        "no-gpus": "no GPUs", "no-answer": "nothing is known of its GPUs",
     },
     "ko": {
         "none": "모니터 서버가 이 노드에 아직 아무것도 알려 주지 않았습니다. 1분 뒤에 다시 실행해 보고, "
@@ -37,7 +37,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "down": "{0}: 꺼져 있거나 연결되지 않습니다", "silent": "{0}: 지금은 상태를 알 수 없습니다",
         "free": "비어 있음", "lost": "응답하지 않음", "unknown": "누가 쓰는지 알 수 없음",
         "until": "{0}({1}까지)", "use": "사용률 {0:.0%}", "no-use": "사용률 알 수 없음", "of": "{1} 중 {0}",
-        "no-gpus": "GPU 없음",
+        "no-gpus": "GPU 없음", "no-answer": "GPU 상태를 알 수 없음",
     },
 }  # fmt: skip
 
@@ -83,6 +83,8 @@ def free_lines(found: ClusterNow, words: Mapping[str, str]) -> Iterator[str]:
     for node in found.nodes:
         if node.state != "up":
             yield "  " + words["down" if node.state == "down" else "silent"].format(short(node.name))
+        elif not node.known:
+            yield f"  {short(node.name)}: {words['no-answer']}"
 
 
 def top_lines(found: ClusterNow, words: Mapping[str, str]) -> Iterator[str]:
@@ -91,7 +93,7 @@ def top_lines(found: ClusterNow, words: Mapping[str, str]) -> Iterator[str]:
         if node.state != "up":
             yield words["down" if node.state == "down" else "silent"].format(short(node.name))
             continue
-        yield f"{short(node.name)}" + ("" if node.gpus else f": {words['no-gpus']}")
+        yield short(node.name) + ("" if node.gpus else f": {words['no-gpus' if node.known else 'no-answer']}")
         width = max((len(short(gpu.name)) for gpu in node.gpus), default=0)
         for gpu in node.gpus:
             if gpu.state == "lost":

@@ -5,6 +5,7 @@ The kernel counts all that runs in their name here, containers too. What is not 
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -37,34 +38,38 @@ def limits(subject: Subject, seconds: float = 1.0) -> dict[str, Any]:
     return overview.look_at_parts(subject, parts)
 
 
-def look_at_slice(subject: Subject, seconds: float) -> dict[str, Any]:
-    """For each of what is counted: what the person uses, may use at most, and the node has; None: not known."""
-    uid = subject.uid or 0
+def look_at_slice(subject: Subject, seconds: float) -> dict[str, tuple[float | None, float | None, float | None]]:
+    """For each of what is counted: what the person uses, what they may have (inf: there is no limit of theirs), and
+    what people have of the node. None: not known."""
     before, began = hints.count_processor_seconds(subject), time.monotonic()
     time.sleep(seconds)  # what is used is a difference over that time
     after, took = hints.count_processor_seconds(subject), time.monotonic() - began
-    counts = count_slice(uid, subject.path(CGROUP))
-    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    together = _read_number(subject, "user.slice/memory.max")
-    quota = _read_words(subject, f"user.slice/user-{uid}.slice/cpu.max")
-    own = int(quota[0]) / int(quota[1]) if len(quota) == 2 and quota[0].isdecimal() else None
+    counts = count_slice(subject.uid or 0, subject.path(CGROUP))
+    own = f"user.slice/user-{subject.uid}.slice"
+    whole = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    together = _read_most(subject, "user.slice/memory.max")
     return {
-        "processors": (None if before is None or after is None else (after - before) / took, own, os.cpu_count()),
-        "memory": (counts.get("memory"), counts.get("memory_max"), min(whole, together or whole)),
-        "tasks": (counts.get("tasks"), counts.get("tasks_max"), None),
+        "processors": (
+            None if before is None or after is None else (after - before) / took,
+            _read_most(subject, f"{own}/cpu.max"),
+            os.cpu_count(),
+        ),
+        "memory": (counts.get("memory"), _read_most(subject, f"{own}/memory.max"), min(whole, together or whole)),
+        "tasks": (counts.get("tasks"), _read_most(subject, f"{own}/pids.max"), None),
     }
 
 
-def _read_number(subject: Subject, name: str) -> int | None:
-    words = _read_words(subject, name)
-    return int(words[0]) if words and words[0].isdecimal() else None
-
-
-def _read_words(subject: Subject, name: str) -> list[str]:
+def _read_most(subject: Subject, name: str) -> float | None:
+    """A limit of the kernel's: `max`, a number, or for processors a quota and a period; None: it has none to say."""
     try:
-        return read_small(subject.path(f"{CGROUP}/{name}")).decode("ascii", "replace").split()
+        words = read_small(subject.path(f"{CGROUP}/{name}")).decode("ascii", "replace").split()
     except OSError:
-        return []  # this kernel does not have it, or nobody set it
+        return None  # this kernel does not count it, or nobody has asked it to
+    if words[:1] == ["max"]:
+        return math.inf
+    if not words or not all(one.isdecimal() for one in words):
+        return None
+    return int(words[0]) / (int(words[1]) if len(words) > 1 else 1)
 
 
 def lines(subject: Subject, found: Mapping[str, Any], host: str, language: str) -> Iterator[str]:
@@ -78,13 +83,13 @@ def lines(subject: Subject, found: Mapping[str, Any], host: str, language: str) 
         "tasks": (1, "{0:.0f}"),
     }.items():
         used, own, whole = counted.get(part, (None, None, None))
-        most = whole if own is None else own
-        has = words["unknown"] if used is None else form.format(used / unit)
-        may = words["unknown"] if most is None else f"{most:g}" if unit == 1 else form.format(most / unit)
-        if own is None and most is not None:
-            may += words["node"]
-        elif most is None and part == "tasks" and used is not None:
-            may = words["endless"]
+        most = whole if own == math.inf else own
+        has, may = (
+            words["unknown"] if one is None else f"{one:g}" if one is most and unit == 1 else form.format(one / unit)
+            for one in (used, most)
+        )
+        if own == math.inf:  # guard: what is not known is not without a limit
+            may = words["endless"] if whole is None else may + words["node"]
         yield "  " + words[part].format(has, may)
     yield "  " + words["home"].format(overview.describe_home(found["home"], korean))
     if found["docker"] is not None:
