@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Optional
 
 from .bounds import When
@@ -37,12 +37,10 @@ class NodeNow:
     name: str
     state: str
     known: bool = True
-    gpus: Sequence[GpuNow] = field(default_factory=list)
+    gpus: Sequence[GpuNow] = ()
 
 
 @dataclass(frozen=True)
 class ClusterNow:
-    """All nodes, in the site's order, at a time."""
-
     when: When
     nodes: Sequence[NodeNow]

@@ -102,13 +102,14 @@ def test_what_the_dashboard_tells_is_read_as_it_is(tmp_path: Path) -> None:
     assert (code, lines[:-1]) == (0, FREE["en"])
 
 
-def test_no_name_is_obeyed_by_a_terminal() -> None:
+def test_no_name_is_obeyed_by_a_terminal(tmp_path: Path) -> None:
     odd = "\x1b[2Jgpu\n9"
     node = NodeNow(odd, "up", True, [GpuNow(odd, odd, "free", 0.1, 1, 1, [GpuPerson(odd)])])
-    for lines in (cluster.free_lines, cluster.top_lines):
-        text = "".join(lines(ClusterNow(NOW, [node, NodeNow(odd, "down")]), cluster.TEXTS["en"]))
-        assert "\x1b" not in text
-        assert "\n" not in text
+    (tmp_path / "now").write_text(json.dumps(asdict(ClusterNow(NOW, [node, NodeNow(odd, "down")]))))
+    for asked in ("free", "top"):
+        _code, lines = cluster.run(asked, "en", str(tmp_path / "now"))
+        assert len(lines) > 2
+        assert not re.search(r"[\x1b\n]", "".join(lines))
 
 
 def test_both_languages_say_the_same_things() -> None:

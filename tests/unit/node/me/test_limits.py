@@ -35,18 +35,18 @@ def shown(subject: Subject, language: str = "en") -> list[str]:
 def test_limits_of_ones_own(tmp_path: Path) -> None:
     counts = {
         "cpu_stat": "usage_usec 5000000", "cpu_max": "1600000 100000", "memory_current": str(40 * GIB),
-        "memory_max": str(96 * GIB), "pids_current": "212", "pids_max": "3000",
+        "memory_max": str(96 * GIB), "pids_current": "212", "pids_max": "123456",
     }  # fmt: skip
     assert shown(on(tmp_path, **counts)) == [
         "minji@gpu1",
         "  processors: 0.0 of 16",
-        "  memory (GiB): 40.0 of 96.0",
-        "  processes: 212 of 3000",
+        "  memory (GiB): 40.0 of 96",
+        "  processes: 212 of 123456",
         "  home: /home/minji: 412.0 GB of 500.0 GB (82%); 3.0 TB of 8.0 TB left for everybody",
     ]
     (tmp_path / "2").mkdir()
     korean = shown(on(tmp_path / "2", **counts), "ko")
-    assert korean[1:4] == ["  CPU: 16 중 0.0", "  메모리(GiB): 96.0 중 40.0", "  프로세스: 3000 중 212"]
+    assert korean[1:4] == ["  CPU: 16 중 0.0", "  메모리(GiB): 96 중 40.0", "  프로세스: 123456 중 212"]
 
 
 def test_without_a_limit_it_is_the_nodes(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_without_a_limit_it_is_the_nodes(tmp_path: Path) -> None:
     counts = {"cpu_stat": "usage_usec 5", "cpu_max": "max 100000", "memory_max": "max", "pids_current": "7"}
     lines = shown(on(tmp_path, **counts, memory_current=str(GIB // 2), pids_max="max", together=str(GIB)))
     assert lines[1] == f"  processors: 0.0 of {os.cpu_count()} (the whole node: you have no limit)"
-    assert lines[2] == "  memory (GiB): 0.5 of 1.0 (the whole node: you have no limit)"
+    assert lines[2] == "  memory (GiB): 0.5 of 1 (the whole node: you have no limit)"
     assert lines[3] == "  processes: 7 of any number"
 
 

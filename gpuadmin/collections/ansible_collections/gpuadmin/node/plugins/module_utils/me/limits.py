@@ -17,7 +17,8 @@ from ..diagnosis.sessions import CGROUP, count_slice
 from ..diagnosis.subject import Subject
 from . import hints, overview
 
-GIB = 1 << 30
+#: In what each is counted, and with how many decimals what is used is shown.
+UNITS = {"processors": (1, 1), "memory": (1 << 30, 1), "tasks": (1, 0)}
 TEXTS: Mapping[str, Mapping[str, str]] = {
     "en": {
         "processors": "processors: {0} of {1}", "memory": "memory (GiB): {0} of {1}", "tasks": "processes: {0} of {1}",
@@ -39,23 +40,22 @@ def limits(subject: Subject, seconds: float = 1.0) -> dict[str, Any]:
 
 
 def look_at_slice(subject: Subject, seconds: float) -> dict[str, tuple[float | None, float | None, float | None]]:
-    """For each of what is counted: what the person uses, what they may have (inf: there is no limit of theirs), and
-    what people have of the node. None: not known."""
+    """For each of UNITS: what the person uses, what they may have (inf: there is no limit of theirs), and what people
+    have of the node. None: not known."""
     before, began = hints.count_processor_seconds(subject), time.monotonic()
     time.sleep(seconds)  # what is used is a difference over that time
     after, took = hints.count_processor_seconds(subject), time.monotonic() - began
     counts = count_slice(subject.uid or 0, subject.path(CGROUP))
-    own = f"user.slice/user-{subject.uid}.slice"
+    processors, memory, tasks, together = (
+        _read_most(subject, f"user.slice/{name}")
+        for name in (*(f"user-{subject.uid}.slice/{one}.max" for one in ("cpu", "memory", "pids")), "memory.max")
+    )
     whole = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    together = _read_most(subject, "user.slice/memory.max")
+    used = None if before is None or after is None else (after - before) / took
     return {
-        "processors": (
-            None if before is None or after is None else (after - before) / took,
-            _read_most(subject, f"{own}/cpu.max"),
-            os.cpu_count(),
-        ),
-        "memory": (counts.get("memory"), _read_most(subject, f"{own}/memory.max"), min(whole, together or whole)),
-        "tasks": (counts.get("tasks"), _read_most(subject, f"{own}/pids.max"), None),
+        "processors": (used, processors, os.cpu_count()),
+        "memory": (counts.get("memory"), memory, min(whole, together or whole)),
+        "tasks": (counts.get("tasks"), tasks, None),
     }
 
 
@@ -67,27 +67,20 @@ def _read_most(subject: Subject, name: str) -> float | None:
         return None  # this kernel does not count it, or nobody has asked it to
     if words[:1] == ["max"]:
         return math.inf
-    if not words or not all(one.isdecimal() for one in words):
-        return None
-    return int(words[0]) / (int(words[1]) if len(words) > 1 else 1)
+    numbers = [int(one) for one in words if one.isdecimal()]
+    return numbers[0] / (numbers[1:] or [1])[0] if words and len(numbers) == len(words) else None
 
 
 def lines(subject: Subject, found: Mapping[str, Any], host: str, language: str) -> Iterator[str]:
-    """The lines to print: `processors: 16.0 of 64`, `memory (GiB): 40.0 of 96.0`, `home: … 412.0 GB of 500.0 GB …`."""
+    """The lines to print: `processors: 16.0 of 64`, `memory (GiB): 40.0 of 96`, `home: … 412.0 GB of 500.0 GB …`."""
     words, korean = TEXTS[language], language == "ko"
     yield f"{subject.name}@{host}"
     counted = found["slice"] if isinstance(found["slice"], Mapping) else {}
-    for part, (unit, form) in {
-        "processors": (1, "{0:.1f}"),
-        "memory": (GIB, "{0:.1f}"),
-        "tasks": (1, "{0:.0f}"),
-    }.items():
+    for part, (unit, decimals) in UNITS.items():
         used, own, whole = counted.get(part, (None, None, None))
         most = whole if own == math.inf else own
-        has, may = (
-            words["unknown"] if one is None else f"{one:g}" if one is most and unit == 1 else form.format(one / unit)
-            for one in (used, most)
-        )
+        has = words["unknown"] if used is None else f"{used / unit:.{decimals}f}"
+        may = words["unknown"] if most is None else f"{most / unit:.1f}".removesuffix(".0")
         if own == math.inf:  # guard: what is not known is not without a limit
             may = words["endless"] if whole is None else may + words["node"]
         yield "  " + words[part].format(has, may)
