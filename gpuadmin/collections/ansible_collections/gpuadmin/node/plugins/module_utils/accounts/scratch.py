@@ -58,9 +58,8 @@ def _find_problem(path: str, network: Callable[[str], str | None]) -> str | None
         return f"cannot be looked at: {error.strerror}"
     # in one with the sticky bit (as /tmp) only root can rename what is root's
     shared = facts.st_mode & 0o022 and not facts.st_mode & stat.S_ISVTX
-    if (
-        not stat.S_ISDIR(facts.st_mode) or facts.st_uid != 0 or shared
-    ):  # guard: scratch is made where nobody can move it
+    # guard: scratch is made where nobody can move it
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != 0 or shared:
         return "is not a directory of root's that root alone can rename in"
     return None
 
