@@ -46,7 +46,7 @@ def test_limits_of_ones_own(tmp_path: Path) -> None:
     ]
     (tmp_path / "2").mkdir()
     korean = shown(on(tmp_path / "2", **counts), "ko")
-    assert korean[1:4] == ["  CPU: 16 중 0.0", "  메모리(GiB): 96 중 40.0", "  프로세스: 123456 중 212"]
+    assert korean[1:4] == ["  CPU(개): 16 중 0.0", "  메모리(GiB): 96 중 40.0", "  프로세스(개): 123456 중 212"]
 
 
 def test_without_a_limit_it_is_the_nodes(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "node": " (the whole node: you have no limit)",
     },
     "ko": {
-        "processors": "CPU: {1} 중 {0}", "memory": "메모리(GiB): {1} 중 {0}", "tasks": "프로세스: {1} 중 {0}",
+        "processors": "CPU(개): {1} 중 {0}", "memory": "메모리(GiB): {1} 중 {0}", "tasks": "프로세스(개): {1} 중 {0}",
         "home": "홈: {0}", "docker": "Docker: {0}", "unknown": "알 수 없음", "endless": "무제한",
         "node": "(노드 전체, 개인 한도 없음)",
     },
