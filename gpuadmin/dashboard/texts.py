@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ..common.turns import ENDS
 from ..common.waiting import WHY
 
 LANGUAGES = {"en": "English", "ko": "한국어"}
@@ -183,6 +184,13 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "queue-until": ("Until", "종료 시각"),
     "queue-order": ("Place", "순서"),
     "queue-reason": ("Why", "이유"),
+    "queue-expected": (
+        "Not before {0}, by what jobs have asked for.",
+        "빨라도 {0} 이후입니다(작업들이 요청한 시간 기준).",
+    ),
+    "queue-ended": ("Ended in the last day", "지난 24시간에 끝난 작업"),
+    "queue-job-ended": ("Job {0}, {1}:", "작업 {0}, {1}:"),
+    **{f"queue-end-{why}": (f"{english}.", f"{korean}.") for why, (english, korean) in ENDS.items()},
     "queue-closed": ("Nodes that take no jobs", "지금 작업을 받지 않는 노드"),
     **{f"queue-why-{code}": (f"{english}.", f"{korean}.") for code, (english, korean) in WHY.items()},
     "queue-why-other": ("Slurm's own reason: `squeue` shows it.", "Slurm의 이유입니다(`squeue`로 확인)."),

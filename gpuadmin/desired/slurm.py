@@ -8,7 +8,7 @@ from typing import Any
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.queue import takes_jobs
 from gpuadmin.config.schema.slurm import EVERYBODY, Slurm
-from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.cluster import Cluster, as_text
 
 #: What Slurm keeps a job from taking → the controller of cgroup v2 for it. Where it lacks slurmd does not start.
 CONTROLLERS = {"cores": "cpuset", "memory": "memory"}
@@ -41,10 +41,13 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "drain": cluster.asked("drain"),
         "exception": cluster.asked("exception"),
         "cancel": cluster.asked("cancel", []),
+        "cancel_why": cluster.asked("cancel_why", ""),
         # backups are of what a storage host has
         "dump": f"{cluster.plain['homes']['export']}/_slurm" if "storage" in host.groups else "",
         **cluster.people,
         "absent": cluster.absent,
+        "addresses": None if (found := cluster.asked("addresses")) is None else as_text(found),
+        "mail": {**cluster.asked("queue_mail", {}), "languages": cluster.languages},
     }
 
 

@@ -90,6 +90,8 @@ def values(
         "dashboard": dashboard,
         "granted": any_granted(settings, hosts),
         "queue": settings.slurm is not None,
+        "self_service": None if settings.slurm else settings.gpus.self_service,
+        "job_mails": settings.slurm is not None and settings.mail is not None and bool(settings.slurm.mail),
         "extend": None if settings.slurm is None else settings.slurm.extend,
         "beside_queue": beside,
         "beside": sorted(set(beside.values())),  # how GPUs are given there

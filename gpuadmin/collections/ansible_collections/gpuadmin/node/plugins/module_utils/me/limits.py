@@ -81,7 +81,7 @@ def lines(subject: Subject, found: Mapping[str, Any], host: str, language: str) 
         most = whole if own == math.inf else own
         has = words["unknown"] if used is None else f"{used / unit:.{decimals}f}"
         may = words["unknown"] if most is None else f"{most / unit:.1f}".removesuffix(".0")
-        if own == math.inf:  # guard: what is not known is not without a limit
+        if own == math.inf:  # guard: what is not known is not without a limit -> own in (None, math.inf)
             may = words["endless"] if whole is None else may + words["node"]
         yield "  " + words[part].format(has, may)
     yield "  " + words["home"].format(overview.describe_home(found["home"], korean))
