@@ -24,6 +24,8 @@ from gpuadmin.pages.gpus import Gpus, cuda_values
 from gpuadmin.pages.render import markdown
 
 NAME = "user-guide"
+#: The section of the rules, which the dashboard has at the top of its page of them.
+RULES = {"en": "The rules", "ko": "이용 규칙"}
 
 
 @dataclass(frozen=True)

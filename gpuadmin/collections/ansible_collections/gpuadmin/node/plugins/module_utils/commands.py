@@ -21,7 +21,7 @@ USAGE = (
     "       cli.py gpu get | run | list | jobs | why | release | extend | book | mail\n"
     "       cli.py slurm-prolog | slurm-epilog | slurm-health PATH...\n"
     "       cli.py queue-told | queue-measured | queue-asked | queue-shown | queue-notices | gpus-asked\n"
-    "       cli.py slurm-dump DIRECTORY\n"
+    "       cli.py queue-door | slurm-dump DIRECTORY\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | free | limits | top | web] [--language ko|en]\n"
     "       cli.py apply-limits | keep-room | web-links | fetch-cluster\n"
@@ -45,6 +45,7 @@ PLAIN_COMMANDS = {
     "queue-shown": ".slurm.queue_report",
     "gpus-asked": ".slurm.self_service",
     "queue-notices": ".slurm.notices",
+    "queue-door": ".slurm.web_door",
 }
 IMAGE_COMMANDS = (
     "take-identity",
