@@ -78,7 +78,7 @@ def test_what_pages_and_nodes_are_told(tmp_path: Path) -> None:
         "forward": "8443:10.0.0.5:8443", "through": "10.0.0.1", "monitor": "10.0.0.5", "port": 8443,
         "certificate": hashlib.sha256(ssl.PEM_cert_to_DER_cert(given["certificate"])).hexdigest(),
     }  # fmt: skip
-    inside = dashboard_variables(site(tmp_path, {"listen": "loopback"}), SITE_SECRET)["ways"]["gpu1"]
+    inside = dashboard_variables(site(tmp_path / "inside", {"listen": "loopback"}), SITE_SECRET)["ways"]["gpu1"]
     assert "monitor" not in inside, "a node cannot ask there"
 
 
