@@ -95,6 +95,7 @@ class Dashboard:
             Route("/data/cluster", self._for_viewers(self._cluster_data)),
             Route("/data/nodes/{name}", self._for_viewers(self._node_data)),
             Route("/data/people/{name}", self._for_viewers(self._person_data)),
+            Route("/data/now", self._now),
             Route("/status", self._status),
             *notebooks.routes(self._access.viewer, self._settings, self._pages),
             Route("/favicon.ico", lambda request: RedirectResponse("/static/icon.svg", status_code=308)),
@@ -294,6 +295,15 @@ class Dashboard:
             self._written = problem
             self._alive()
             await asyncio.sleep(_EVERY)
+
+    async def _now(self, request: Request) -> Response:
+        """All GPUs, for a node that asks for the people on it; they may see the same on the first page."""
+        if self._access.find_node(request) is None:  # guard: only a node of the site is told who holds what
+            return JSONResponse({"error": "this is for nodes"}, status_code=401)
+        try:
+            return JSONResponse(views.cluster_now(await self._look()))
+        except DashboardError:
+            return JSONResponse({"error": "Prometheus does not answer"}, status_code=503)
 
     async def refused(self, request: Request, error: Exception) -> Response:
         """What is not there, or not allowed."""

@@ -43,6 +43,8 @@ class AccountSettings:
     subid_size: int = 65536
     #: Directory of the users' Docker data, on a local disk. Without it nobody gets Docker or subids here.
     docker_data: Optional[str] = None
+    #: Directories of this host's own disks in which each person has one of their own.
+    scratch: list[str] = field(default_factory=list)
 
 
 @dataclass

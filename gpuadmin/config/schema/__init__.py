@@ -14,7 +14,7 @@ from gpuadmin.config.schema.accounts import Accounts, Retired, Subids, User
 from gpuadmin.config.schema.applications import Applications, FormColumns, MemberColumns
 from gpuadmin.config.schema.base import HIGHEST_SUBID, Model
 from gpuadmin.config.schema.gpus import Gpus
-from gpuadmin.config.schema.hosts import Admin, Audit, Compare, DeclaredAdmin, Docker, Drift, Homes, Images
+from gpuadmin.config.schema.hosts import Admin, Audit, Compare, DeclaredAdmin, Docker, Drift, Homes, Images, Nodes
 from gpuadmin.config.schema.limits import Limits
 from gpuadmin.config.schema.metrics import Metrics
 from gpuadmin.config.schema.notebooks import Notebooks
@@ -55,6 +55,7 @@ class Settings(Model):
     accounts: Annotated[Accounts, Field(description="Where accounts come from and which ids they get.")] = Accounts()
     subids: Annotated[Subids, Field(description="Subordinate ids for rootless containers.")] = Subids()
     homes: Annotated[Homes, Field(description="People's homes.")] = Homes()
+    nodes: Annotated[Nodes, Field(description="What nodes have for the people who log in there.")] = Nodes()
     docker: Annotated[Docker, Field(description="Rootless Docker.")] = Docker()
     gpus: Annotated[Gpus, Field(description="GPUs of the nodes.")] = Gpus()
     limits: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from gpuadmin.common.sections import SECTIONS
-from gpuadmin.config.fields import AccountName, Date, HostName, Path, SshKey, Text, UserName
+from gpuadmin.config.fields import AccountName, Date, HostName, PackageName, Path, SshKey, Text, UserName
 from gpuadmin.config.schema.base import Model
 from gpuadmin.similar import did_you_mean
 
@@ -58,6 +58,18 @@ class Homes(Model):
         HostName | None,
         Field(description="The storage host's inventory name; without it the first of group `storage`."),
     ] = None
+
+
+class Nodes(Model):
+    """What nodes have for the people who log in there."""
+
+    packages: Annotated[
+        list[PackageName],
+        Field(
+            description="Packages that `provision` installs on every node, without what they recommend: what the "
+            "user's guide names. Names are Debian's, or the nodes' distribution's; what you take out stays installed."
+        ),
+    ] = ["at", "cron", "curl", "git", "python3-pip", "python3-venv", "rsync", "tmux", "wget"]
 
 
 class Repository(Model):
