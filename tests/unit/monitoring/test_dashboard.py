@@ -111,8 +111,8 @@ def test_off_is_the_default(tmp_path: Path) -> None:
 
 
 def test_the_buttons_port_is_not_the_pages(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="port 9444"):
-        site(tmp_path, {"buttons": True, "port": 9444})
+    with pytest.raises(ConfigError, match="port 9446"):
+        site(tmp_path, {"buttons": True, "port": 9446})
 
 
 def test_the_rules_are_the_guides_own_text_with_the_rules_first(tmp_path: Path) -> None:
