@@ -10,6 +10,7 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.queue import there
 from gpuadmin.config.schema.hosts import DeclaredAdmin
 from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.shared import mounts
 
 _EPOCH = date(1970, 1, 1)
 _SYSTEM_SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
@@ -29,6 +30,7 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "look_at": [
             *cluster.node(host, [homes["path"], site["docker"]["data"]], []),
             *cluster.storage(host, [homes["export"], *([homes["mountpoint"]] if homes["mountpoint"] else [])], []),
+            *(one["where"] for one in mounts(cluster, host)["wanted"]),
         ],
         "is_node": "gpu" in host.groups,
         "queue": there(cluster.site, cluster.hosts) and "slurm" in host.groups,

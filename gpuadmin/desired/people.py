@@ -10,6 +10,7 @@ from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema.limits import AMOUNTS, Limits, OwnLimits, any_amount
 from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.shared import shares
 
 
 def accounts(cluster: Cluster, host: Host) -> dict[str, Any]:
@@ -20,6 +21,7 @@ def accounts(cluster: Cluster, host: Host) -> dict[str, Any]:
         **{f"subid_{name}": value for name, value in subids.items()},
         **cluster.people,
         "absent": cluster.absent,
+        "groups": cluster.plain["groups"] if cluster.site.accounts.source == "registry" else [],
         "login": "gpu" in host.groups,
         "docker_data": cluster.docker_data(host),
         "renumber": cluster.asked("renumber", {}).get(host.name),
@@ -75,6 +77,7 @@ def homes_server(cluster: Cluster, _host: Host) -> dict[str, Any]:
         "remember": cluster.remembered,
         "forget": cluster.asked("forget", []),
         "clients": cluster.addresses("gpu"),
+        "shared": shares(cluster),
     }
 
 
@@ -98,6 +101,7 @@ def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
         "amounts_homes": cluster.storage(host, cluster.plain["homes"]["export"]),
         "amounts_mountpoint": cluster.plain["homes"]["mountpoint"],
         "amounts_data": data,
+        "amounts_shared": cluster.storage(host, shares(cluster), []),
         "homes": cluster.plain["homes"]["path"],
         "languages": cluster.languages,
         "disk_reserve": NONE if section is None else found.disk_reserve,
@@ -105,6 +109,7 @@ def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
             *scratch,
             *([] if data is None else [data]),
             *cluster.storage(host, [cluster.plain["homes"]["export"]], []),
+            *cluster.storage(host, [one["path"] for one in shares(cluster) if not one["backup"]], []),
         ],
         "enabled": section is not None,
         "login": "gpu" in host.groups,

@@ -54,7 +54,8 @@ class DesiredState:
 
 def settings_from(raw: Mapping[str, object]) -> Settings:
     """Given a mapping that may hold more, return the settings in it. Raises NodeError, which names the key."""
-    return documents.parse(Settings, _own(Settings, raw), "settings", templated=True)
+    found = documents.parse(Settings, _own(Settings, raw), "settings", templated=True)
+    return replace(found, groups=tuple(found.groups))
 
 
 def parse_user(raw: Mapping[str, object]) -> tuple[User | None, str | None]:

@@ -145,3 +145,33 @@ class HomesRelease:
 @operation("homes_release", HomesRelease)
 def release_homes(document: HomesRelease, check: bool) -> Answer:
     return Answer(shutdown.release(**asdict(document), check=check), {"problems": []})
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """What a host is to mount: ``unit``: systemd's name for ``where``, without its suffix."""
+
+    what: str
+    where: str
+    type: str
+    options: str
+    unit: str
+
+
+@dataclass(frozen=True)
+class MountsRelease:
+    """Unmount what the site does not name any more, where nobody uses it.
+
+    What is in use stays mounted, with its units, and is reported.
+    """
+
+    #: What the host is to mount.
+    wanted: Sequence[Mounted]
+
+
+@operation("mounts_release", MountsRelease, role="mounts")
+def release_mounts(document: MountsRelease, check: bool) -> Answer:
+    from . import mounts_release
+
+    found = mounts_release.release({one.unit: one.what for one in document.wanted}, check=check)
+    return Answer(found.done, {"problems": found.notes}, more={"units": found.units})
