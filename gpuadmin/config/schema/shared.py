@@ -47,9 +47,7 @@ def _mount_point(value: str) -> str:
         raise ValueError(f"{value!r} is not a plain path: each part of letters, digits and . _ -")
     # guard: nothing is mounted over what a system needs
     if value in _THEMSELVES or any(is_within(value, one) for one in _ALL_OF):
-        raise ValueError(
-            f"{value} belongs to the system{f' ({above})' if above else ''}; choose another, such as /data"
-        )
+        raise ValueError(f"{value} is the system's, or of `shared`; choose another place, such as /data")
     return value
 
 

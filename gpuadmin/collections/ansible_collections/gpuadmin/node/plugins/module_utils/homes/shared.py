@@ -41,7 +41,7 @@ _FIRST_PROJECT = 6174
 
 @dataclass
 class Found:
-    """``done``: what was done; ``notes``: what the site does not name; ``problems``: what could not be made, and why."""
+    """``notes``: what the site does not name any more; ``problems``: what could not be made, and why."""
 
     done: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

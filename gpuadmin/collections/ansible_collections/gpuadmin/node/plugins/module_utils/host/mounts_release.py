@@ -1,4 +1,4 @@
-"""Mounts of ours that the site does not want any more, or wants from elsewhere: unmounted as soon as nobody uses them."""
+"""Mounts of ours that the site does not want any more, or wants from elsewhere: unmounted when nobody uses them."""
 
 from __future__ import annotations
 
