@@ -33,6 +33,14 @@ def of_shared(site: Site) -> Iterator[Finding]:
     if any(not one.backup for one in bounded) and (settings.limits is None or settings.limits.disk_reserve == NONE):
         message = "on btrfs nothing enforces a size: quotas are on with limits.disk_reserve alone"
         yield Finding("warning", f"{_FILE}: shared", message, "add `limits: {}`, or a disk_reserve to it")
+    docker = settings.docker
+    keepers = [host.name for group in ("storage", "monitor") for host in site.inventory.group(group)]
+    if docker.mirror and (not keepers if docker.mirror is True else docker.mirror not in keepers):
+        message = "no storage host and no monitor host has this name" if keepers else "there is no host to keep images"
+        yield Finding("error", f"{_FILE}: docker.mirror", message, "name a host of the group storage or monitor")
+    if docker.images and not docker.mirror:
+        message = "are named in the guide, and each node fetches them by itself"
+        yield Finding("warning", f"{_FILE}: docker.images", message, "add `mirror: true` to docker")
     known = {"all", *(name for host in site.inventory.hosts for name in (host.name, *host.groups))}
     for index, mount in enumerate(settings.mounts):
         if strange := [name for name in mount.hosts if name not in known]:

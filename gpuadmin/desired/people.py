@@ -10,7 +10,7 @@ from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema.limits import AMOUNTS, Limits, OwnLimits, any_amount
 from gpuadmin.desired.cluster import Cluster
-from gpuadmin.desired.shared import shares
+from gpuadmin.desired.shared import mirror_url, shares
 
 
 def accounts(cluster: Cluster, host: Host) -> dict[str, Any]:
@@ -136,7 +136,8 @@ def rootless_docker(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `rootless_docker`. `person`: whose daemon to restart (`diagnose --restart-docker`). `move`: what of
     root's is carried to whom (`move-docker`)."""
     move = cluster.asked("move_docker", {}).get(host.name)
-    return {**cluster.plain["docker"], "person": cluster.asked("person", {}), "move": move}
+    mirror = mirror_url(cluster)
+    return {**cluster.plain["docker"], "mirror_url": mirror, "person": cluster.asked("person", {}), "move": move}
 
 
 def semester(cluster: Cluster, host: Host) -> dict[str, Any]:

@@ -35,6 +35,38 @@ def shares(cluster: Cluster) -> list[dict[str, Any]]:
     return found
 
 
+def docker_mirror(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `docker_mirror`."""
+    docker, server = cluster.site.docker, mirror_host(cluster)
+    above = cluster.beside_homes if "storage" in host.groups else "/var/lib"
+    return {
+        "enabled": server is not None and server.name == host.name,
+        "upstream": docker.upstream,
+        "keeps": {
+            "directory": f"{above}/gpuadmin-registry",
+            "most": docker.mirror_size,
+            "url": mirror_url(cluster) or "",
+            "images": [one.source for one in docker.images],
+        },
+    }
+
+
+def mirror_host(cluster: Cluster) -> Host | None:
+    """The host that has the cache of images; None: the site has none."""
+    wanted = cluster.site.docker.mirror if cluster.site.docker.enabled else False
+    found = [*cluster.members("storage"), *cluster.members("monitor")] if wanted else []
+    return next((host for host in found if wanted in (True, host.name)), None)
+
+
+def mirror_url(cluster: Cluster) -> str | None:
+    """Where people's Docker asks for images first."""
+    host = mirror_host(cluster)
+    if host is None:
+        return None
+    address = host.cluster_address
+    return f"http://[{address}]:5000" if ":" in address else f"http://{address}:5000"
+
+
 def mounts(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `mounts`."""
     server = cluster.server(cluster.site.homes.server)

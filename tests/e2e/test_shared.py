@@ -1,4 +1,4 @@
-"""What several people share, on light hosts: written by its group, closed to others, bounded, mounted when looked at."""
+"""What several people share, on light hosts: its group writes, others are refused, the kernel bounds it, mounts wait."""
 
 import pytest
 
