@@ -1,4 +1,4 @@
-"""What several people share, on light hosts: its group writes, others are refused, the kernel bounds it, mounts wait."""
+"""What several people share, on light hosts: its group writes, others are refused, mounts wait to be looked at."""
 
 import pytest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from gpuadmin.common.sections import SECTIONS
 from gpuadmin.config.fields import AccountName, Date, HostName, Path, SshKey, Text, UserName
@@ -91,6 +91,8 @@ class Repository(Model):
 
 class SiteImage(Model):
     """A container image that the site has near, and names in the guide."""
+
+    model_config = ConfigDict(populate_by_name=True)
 
     name: Annotated[Text, Field(description="What it is for, in a few words: the guide shows it.")]
     source: Annotated[

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from gpuadmin.common.amounts import UNLIMITED
 from gpuadmin.config.fields import GroupName, Path, Text
@@ -110,6 +110,8 @@ class Shared(Model):
 
 class Mount(Model):
     """What nodes mount from elsewhere, when somebody first looks at it."""
+
+    model_config = ConfigDict(populate_by_name=True)
 
     source: Annotated[
         Text,

@@ -95,7 +95,10 @@ def test_a_person_is_parsed_with_types_and_a_format_to_come_is_not_guessed_at() 
     with pytest.raises(NodeError, match="gpuadmin provision"):
         desired.parse(json.dumps(document).encode(), "x")
     given = {"name": "minji", "uid": "20001", "keys": ["a", "b", "a"], "group": "vision", "expires": None}
-    assert desired.parse_user(given) == (User("minji", 20001, 20001, home="/home/minji", keys=("a", "b"), group="vision"), None)
+    assert desired.parse_user(given) == (
+        User("minji", 20001, 20001, home="/home/minji", keys=("a", "b"), group="vision"),
+        None,
+    )
 
 
 @pytest.mark.parametrize("change", [{"name": 5}, {"uid": "many"}])

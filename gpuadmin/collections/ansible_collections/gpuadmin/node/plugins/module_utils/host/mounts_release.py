@@ -55,7 +55,7 @@ def release(
             if done is not None and done.returncode != 0:  # guard: a mount that is in use keeps its units
                 found.done.pop()
                 found.notes.append(
-                    f"{where} is still mounted from {what}, since somebody uses it; the next run tries again"
+                    f"{where} is still mounted from {what}, which somebody uses; the next run tries again"
                 )
                 continue
         if gone:
