@@ -10,7 +10,7 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.queue import there
 from gpuadmin.config.schema.hosts import DeclaredAdmin
 from gpuadmin.desired.cluster import Cluster
-from gpuadmin.desired.shared import mounts
+from gpuadmin.desired.shared import mounts, shares
 
 _EPOCH = date(1970, 1, 1)
 _SYSTEM_SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
@@ -80,6 +80,8 @@ def _aside(cluster: Cluster, host: Host) -> list[str]:
     return [
         *cluster.node(host, [site["homes"]["path"], *docker, *_scratch(site)], []),
         *cluster.storage(host, [*stored, cluster.archive], []),
+        *cluster.storage(host, [one["path"] for one in shares(cluster) if not one["backup"]], []),
+        *(one["where"] for one in mounts(cluster, host)["wanted"]),
         *([site["backups"]["copies"]] if "backup" in host.groups else []),
     ]
 

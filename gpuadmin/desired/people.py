@@ -37,6 +37,7 @@ def _carried(cluster: Cluster, host: Host) -> dict[str, Any]:
     return {
         "directories": [
             *cluster.storage(host, [homes, f"{homes}/.gpuadmin-wiping", f"{homes}/.gpuadmin-attic"], []),
+            *cluster.storage(host, [one["path"] for one in shares(cluster)], []),
             *cluster.node(host, cluster.plain["reset"]["scratch"], []),
             *([] if data is None else [data]),
         ],
