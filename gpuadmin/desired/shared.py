@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuadmin.common.amounts import disk_amount
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema.shared import AMONG_HOMES, PLACE
 from gpuadmin.desired.cluster import Cluster
 
+#: Bytes of which a fifth is for what is just being fetched, where the cache has no size.
+_FETCHED = 200 * 10**9
 #: Of every mount: what is on another server makes nobody root here.
 _ALWAYS = ("nosuid", "nodev", "_netdev")
 _NFS = ("hard", "noatime")
@@ -42,6 +45,7 @@ def docker_mirror(cluster: Cluster, host: Host) -> dict[str, Any]:
     return {
         "enabled": server is not None and server.name == host.name,
         "upstream": docker.upstream,
+        "fetched": (disk_amount(docker.mirror_size) or _FETCHED) // 5,
         "keeps": {
             "directory": f"{above}/gpuadmin-registry",
             "most": docker.mirror_size,

@@ -1,8 +1,10 @@
 """What several people share, on light hosts: its group writes, others are refused, mounts wait to be looked at."""
 
+import subprocess
+
 import pytest
 
-from tests.support.lab_cluster import Cluster
+from tests.support.lab_cluster import REPOSITORY, Cluster
 
 pytestmark = pytest.mark.lab
 NODE, OTHER, STORAGE = "node1", "node2", "storage1"
@@ -77,3 +79,69 @@ def test_a_group_shares_a_directory_and_a_server_is_mounted(cluster: Cluster) ->
         cluster.gpuadmin("provision", "--yes")
         assert not cluster.ssh("admin", NODE, "systemctl cat data.mount").stdout
         assert cluster.admin(STORAGE, "ls /srv/storage/shared").split() == ["everybody", "imagenet"]
+
+
+UPSTREAM = """version: 0.1
+log: {level: info}
+storage: {filesystem: {rootdirectory: /root/upstream}}
+http: {addr: "127.0.0.1:5555"}
+"""
+#: Of the registry that stands for Docker Hub: bytes of parts of images that it has sent.
+SENT = (
+    "journalctl -u upstream -o cat | grep method=GET | grep /blobs/ | grep -o 'response.written=[0-9]*' | cut -d= -f2"
+)
+PEOPLE = ("minji", "jiho", "sua")
+
+
+def sent(cluster: Cluster) -> int:
+    return sum(map(int, cluster.admin(STORAGE, f"{SENT} || true").split()))
+
+
+def push(cluster: Cluster, image: str, megabytes: int) -> int:
+    """Have an image upstream; return its size in bytes."""
+    program = (REPOSITORY / "tests/support/upstream_registry.py").read_text()
+    done = subprocess.run(
+        [*cluster.ssh_command("admin", STORAGE), f"python3 - 127.0.0.1:5555 {image} 1 {megabytes}"],
+        input=program, text=True, check=True, capture_output=True,
+    )  # fmt: skip
+    return int(done.stdout)
+
+
+def test_an_image_is_fetched_once_for_all(cluster: Cluster) -> None:
+    for name in PEOPLE:
+        cluster.add(name)
+    own = "docker:\n  mirror: true\n  upstream: http://127.0.0.1:5555\n  images: [{name: Ours, from: lab/ours:1}]\n"
+    with cluster.settings(lambda text: text.replace("docker:\n", own, 1)):
+        cluster.gpuadmin("provision", "--yes")
+        cluster.admin(STORAGE, f"cat >/root/upstream.yml <<'EOF'\n{UPSTREAM}EOF")
+        serve = "docker-registry serve /root/upstream.yml"
+        cluster.admin(STORAGE, f"systemd-run --quiet --unit=upstream --setenv=HOME=/root {serve}")
+        cluster.wait(lambda: cluster.ssh("admin", STORAGE, "curl -sf http://127.0.0.1:5555/v2/ && echo"))
+        ours, size = push(cluster, "lab/ours", 5), push(cluster, "library/tiny", 30)
+
+        # what the site declares is there before anybody asks
+        cluster.wait(lambda: cluster.ssh("admin", STORAGE, "sudo systemctl start gpuadmin-mirror.service && echo"))
+        assert ours <= sent(cluster) <= 1.1 * ours
+        cluster.person("minji", NODE, "docker pull -q lab/ours:1")
+        assert sent(cluster) <= 1.1 * ours
+
+        # everybody at once, on both nodes
+        assert ":5000/" in cluster.person("jiho", NODE, "docker info --format '{{.RegistryConfig.Mirrors}}'")
+        pull = "bash -lc 'docker pull -q tiny:1'"
+        pulls = [
+            subprocess.Popen([*cluster.ssh_command(name, node), pull], stderr=subprocess.PIPE)
+            for name in PEOPLE
+            for node in (NODE, OTHER)
+        ]
+        assert [(one.wait(), one.communicate()[1]) for one in pulls] == [(0, b"")] * 6
+        assert size <= sent(cluster) - ours <= 1.1 * size
+
+        # nobody can push, and the room is bounded
+        address = cluster.admin(STORAGE, "ss -Hltn sport = :5000").split()[3]
+        post = f"curl -s -o /dev/null -w '%{{http_code}}' -X POST http://{address}/v2/x/blobs/uploads/"
+        pushed = cluster.ssh("sua", NODE, post)
+        assert pushed.stdout == "405"
+        assert {host["status"] for host in cluster.gpuadmin("provision", "--yes")["hosts"].values()} == {"ok"}
+    # and when the site does not want it any more
+    cluster.gpuadmin("provision", "--yes", "--limit", STORAGE)
+    assert cluster.ssh("admin", STORAGE, "systemctl is-active gpuadmin-registry.service").stdout.strip() == "inactive"

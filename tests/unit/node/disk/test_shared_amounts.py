@@ -1,6 +1,5 @@
 """What people share, held to its size on a real btrfs; ext4 and xfs are in test_user_quotas.py."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import read_m
 
 from gpuadmin.common.records.homes import SharedDirectory
 from tests.support.people_disk import MINJI, Disk, disk
+from tests.support.storage import run
 
 __all__ = ["disk"]
 pytestmark = [pytest.mark.btrfs]
@@ -38,9 +38,11 @@ def test_the_kernel_refuses_more_than_the_size_and_lets_go(disk: Disk, imagenet:
     assert shared_amounts.hold([imagenet], check=False) == Kept()
     assert disk.write(place / "small", 50)
     assert not disk.write(place / "large", 80)
+    (place / "large").unlink()
+    run("btrfs", "filesystem", "sync", disk.top)
     freed = shared_amounts.hold([replace(imagenet, size="unlimited")], check=False)
     assert (len(freed.done), freed.problems) == (1, [])
-    assert disk.write(place / "large", 80), (disk.free, os.listdir(place))
+    assert disk.write(place / "large", 80), (disk.free, [*place.iterdir()])
 
 
 def test_where_nothing_refuses_it_is_said(disk: Disk, imagenet: SharedDirectory) -> None:
@@ -61,7 +63,7 @@ def test_a_size_that_is_not_in_force_is_told(
     disk: Disk, imagenet: SharedDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk.keep()
-    other = replace(imagenet, name="other", path=f"{os.path.dirname(imagenet.path)}/other")
+    other = replace(imagenet, name="other", path=f"{disk.top}/shared/other")
     shared.converge([imagenet, other], str(disk.top / "homes"), str(disk.top), read_mountinfo(), check=False)
     monkeypatch.setattr(qgroups, "limit", lambda *_: None)
     problems = shared_amounts.hold([imagenet, other], check=False).problems

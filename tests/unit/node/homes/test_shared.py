@@ -30,7 +30,7 @@ def test_made_for_the_group_alone(storage: Storage, backup: bool) -> None:
     said = converge(storage, one, check=True)
     assert not Path(one.path).exists()
     assert converge(storage, one).done == said.done == [f"{one.path}: made for the group vision"]
-    facts = os.stat(one.path)
+    facts = Path(one.path).stat()
     assert (facts.st_uid, facts.st_gid, stat.S_IMODE(facts.st_mode)) == (0, GID, 0o2770)
     assert converge(storage, one) == shared.Found()
 
@@ -41,10 +41,10 @@ def test_made_for_the_group_alone(storage: Storage, backup: bool) -> None:
         (Path(one.path) / "directory").mkdir()
     finally:
         os.umask(before)
-    made = [os.stat(Path(one.path) / name) for name in ("file", "directory")]
+    made = [(Path(one.path) / name).stat() for name in ("file", "directory")]
     assert [(stat.S_IMODE(facts.st_mode), facts.st_gid) for facts in made] == [(0o660, GID), (0o2770, GID)]
 
-    os.chmod(one.path, 0o777)
+    Path(one.path).chmod(0o777)
     os.removexattr(one.path, "system.posix_acl_default")
     assert converge(storage, one).done == [
         f"{one.path}: the group vision's alone again (gid {GID}, mode 2770, default ACL)"
@@ -81,7 +81,7 @@ def test_what_is_in_the_way_keeps_no_other(storage: Storage) -> None:
     unknown = replace(wanted(storage, name="unknown"), gid=None, group="nobody-has-this-group")
     found = converge(storage, *entries, unknown)
     assert [path.partition(": ")[0].rpartition("/")[2] for path in found.problems] == ["linked", "theirs", "unknown"]
-    assert os.stat(above / "theirs").st_uid == 20001
+    assert (above / "theirs").stat().st_uid == 20001
     assert (above / "imagenet").is_dir()
 
     unmounted = "1 0 0:1 / / rw - ext4 /dev/a rw\n"
@@ -93,7 +93,7 @@ def test_what_is_in_the_way_keeps_no_other(storage: Storage) -> None:
 def test_a_cut_leaves_nothing_in_the_way(storage: Storage) -> None:
     (storage.root.parent / "shared/.imagenet.gpuadmin-new").mkdir(parents=True)
     assert not converge(storage, wanted(storage)).problems
-    assert os.listdir(storage.root.parent / "shared") == ["imagenet"]
+    assert [one.name for one in (storage.root.parent / "shared").iterdir()] == ["imagenet"]
 
 
 def test_no_project_is_given_twice(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:

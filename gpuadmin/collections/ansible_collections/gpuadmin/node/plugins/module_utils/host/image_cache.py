@@ -88,8 +88,12 @@ def prune(wanted: DockerMirror, kept: set[str]) -> list[str]:
     usage = shutil.disk_usage(wanted.directory)
     blobs = sorted(_list(wanted.directory), key=lambda one: (_name(one.path) in kept, one.used))
     used = sum(one.bytes for one in blobs)
-    # guard: the cache leaves a tenth of its disk to others -> disk_amount(wanted.most) or used
-    most = min(disk_amount(wanted.most) or used, max(used + usage.free - usage.total // 10, 0))
+    amount = disk_amount(wanted.most)
+    # a fifth is for what is just being fetched, which nginx keeps for a while
+    most = min(
+        used if amount is None else amount * 4 // 5,
+        max(used + usage.free - usage.total // 10, 0),  # guard: the cache leaves a tenth of its disk to others -> used
+    )
     gone = 0
     for one in blobs:
         if used - gone <= most:  # guard: the cache is no larger than it may be
