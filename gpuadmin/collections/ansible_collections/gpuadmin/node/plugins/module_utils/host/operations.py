@@ -169,9 +169,9 @@ class MountsRelease:
     wanted: Sequence[Mounted]
 
 
-@operation("mounts_release", MountsRelease, role="mounts")
+@operation("unused_mounts", MountsRelease, role="mounts")
 def release_mounts(document: MountsRelease, check: bool) -> Answer:
-    from . import mounts_release
+    from . import unused_mounts
 
-    found = mounts_release.release({one.unit: one.what for one in document.wanted}, check=check)
+    found = unused_mounts.release({one.unit: one.what for one in document.wanted}, check=check)
     return Answer(found.done, {"problems": found.notes}, more={"units": found.units})

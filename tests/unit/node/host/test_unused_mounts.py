@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpuadmin.node.plugins.module_utils.host.mounts_release import Released, release
+from ansible_collections.gpuadmin.node.plugins.module_utils.host.unused_mounts import Released, release
 
 UNIT = "# Managed by gpuadmin{}.\n[Mount]\nWhat=nas2:/data\nWhere=/data\n"
 MOUNTED = "1 0 0:1 / /data rw - autofs systemd-1 rw\n2 0 0:2 / /data rw - nfs4 nas2:/data rw\n"
