@@ -38,9 +38,6 @@ def of_shared(site: Site) -> Iterator[Finding]:
     if docker.mirror and (not keepers if docker.mirror is True else docker.mirror not in keepers):
         message = "no storage host and no monitor host has this name" if keepers else "there is no host to keep images"
         yield Finding("error", f"{_FILE}: docker.mirror", message, "name a host of the group storage or monitor")
-    if docker.images and not docker.mirror:
-        message = "are named in the guide, and each node fetches them by itself"
-        yield Finding("warning", f"{_FILE}: docker.images", message, "add `mirror: true` to docker")
     known = {"all", *(name for host in site.inventory.hosts for name in (host.name, *host.groups))}
     for index, mount in enumerate(settings.mounts):
         if strange := [name for name in mount.hosts if name not in known]:

@@ -9,8 +9,6 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema.shared import AMONG_HOMES, PLACE
 from gpuadmin.desired.cluster import Cluster
 
-#: Bytes of which a fifth is for what is just being fetched, where the cache has no size.
-_FETCHED = 200 * 10**9
 #: Of every mount: what is on another server makes nobody root here.
 _ALWAYS = ("nosuid", "nodev", "_netdev")
 _NFS = ("hard", "noatime")
@@ -39,19 +37,17 @@ def shares(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def docker_mirror(cluster: Cluster, host: Host) -> dict[str, Any]:
-    """The role `docker_mirror`."""
+    """The role `docker_mirror`. Of the cache's size a fifth is for what is just being fetched."""
     docker, server = cluster.site.docker, mirror_host(cluster)
     above = cluster.beside_homes if "storage" in host.groups else "/var/lib"
+    size = disk_amount(docker.mirror_size) or 10**15
     return {
         "enabled": server is not None and server.name == host.name,
         "upstream": docker.upstream,
-        "fetched": (disk_amount(docker.mirror_size) or _FETCHED) // 5,
-        "keeps": {
-            "directory": f"{above}/gpuadmin-registry",
-            "most": docker.mirror_size,
-            "url": mirror_url(cluster) or "",
-            "images": [one.source for one in docker.images],
-        },
+        "directory": f"{above}/gpuadmin-registry",
+        "listens": (mirror_url(cluster) or "").removeprefix("http://"),
+        "most": size * 4 // 5,
+        "fetched": size // 5,
     }
 
 

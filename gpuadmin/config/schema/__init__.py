@@ -102,8 +102,8 @@ class Settings(Model):
         found = find_contradictions(
             self.groups, self.shared, self.mounts,
             taken=(str(self.homes.path), str(self.homes.export), str(self.docker.data)),
-            ids=(range(self.accounts.uid_first, self.accounts.uid_last + 1), self.accounts.gid),
-            everybody=self.accounts.group,
+            people=range(self.accounts.uid_first, self.accounts.uid_last + 1),
+            everybody=(self.accounts.group, self.accounts.gid),
             directory=self.accounts.source == "directory",
         )  # fmt: skip
         if found is not None:

@@ -90,7 +90,7 @@ class Repository(Model):
 
 
 class SiteImage(Model):
-    """A container image that the site has near, and names in the guide."""
+    """A container image that the site recommends."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -123,9 +123,7 @@ class Docker(Model):
     upstream: Annotated[
         Text, AfterValidator(_registry_url), Field(description="The registry that is cached; by itself Docker Hub.")
     ] = "https://registry-1.docker.io"
-    images: Annotated[
-        list[SiteImage], Field(description="Images that the cache fetches by itself; the guide names them.")
-    ] = []
+    images: Annotated[list[SiteImage], Field(description="Images that the guide names, each with its command.")] = []
     repository: Annotated[
         Repository | None, Field(description="Where Docker comes from, if not from the distribution.")
     ] = None

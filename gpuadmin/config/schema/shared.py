@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
@@ -17,12 +17,6 @@ from gpuadmin.config.schema.limits import Disk
 PLACE = "/shared"
 #: Among the homes: what of it backups have. A backup has it as it has a home.
 AMONG_HOMES = "_shared-"
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,23}")
-_SOURCE = re.compile(r"[A-Za-z0-9/\[][A-Za-z0-9@._:/=,~+\[\]-]*")
-_SERVER = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9][A-Za-z0-9.-]*):/.*")
-_OPTIONS = re.compile(r"[A-Za-z0-9_.:/@+-]+(=[A-Za-z0-9_.:/@+-]*)?(,[A-Za-z0-9_.:/@+-]+(=[A-Za-z0-9_.:/@+-]*)?)*")
-_POINT = re.compile(r"(/[A-Za-z0-9_][A-Za-z0-9._-]*)+")
-_WORD = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 #: Directories of a system that nothing may hide, and those in which nothing of a site's belongs at all.
 _THEMSELVES = ("/", "/home", "/opt", "/srv", "/mnt", "/media", "/local")
 _ALL_OF = (
@@ -36,38 +30,27 @@ def is_within(path: str, above: str) -> bool:
     return f"{path}/".startswith(f"{above.rstrip('/')}/")
 
 
-def _share_name(value: str) -> str:
-    if not _NAME.fullmatch(value):  # guard: the name of what is shared is a plain one
-        raise ValueError(f"{value!r} is not a name for a directory: 1 to 24 of a-z, 0-9, '_' and '-'")
-    return value
+def _one_of(pattern: str, what: str) -> Callable[[str], str]:
+    """A check that a text is what `pattern` says: it goes into units, commands and paths."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):  # guard: what goes into a unit or a path is a plain word
+            raise ValueError(f"{value!r} is not {what}")
+        return value
+
+    return check
 
 
-def _mount_point(value: str) -> str:
-    if not _POINT.fullmatch(value):  # guard: a mount point is a plain path
-        raise ValueError(f"{value!r} is not a plain path: each part of letters, digits and . _ -")
-    # guard: nothing is mounted over what a system needs
-    if value in _THEMSELVES or any(is_within(value, one) for one in _ALL_OF):
-        raise ValueError(f"{value} is the system's, or of `shared`; choose another place, such as /data")
-    return value
-
-
-def _mount_source(value: str) -> str:
-    if not _SOURCE.fullmatch(value):  # guard: what is mounted is a plain word
-        raise ValueError(f"{value!r} is nothing to mount: write HOST:/PATH, //HOST/SHARE, UUID=… or /dev/…")
-    return value
-
-
-def _mount_options(value: str) -> str:
-    if not _OPTIONS.fullmatch(value):  # guard: options of a mount are plain words
-        raise ValueError(f"{value!r} are no options of mount: words with commas between, such as ro,noatime")
-    if any(one.startswith(("password=", "pass=", "password2=")) for one in value.split(",")):
+def _no_password(value: str) -> str:
+    if re.search(r"(^|,)pass(word2?)?=", value):
         raise ValueError("holds a password, which everybody on the node could read: use credentials=/etc/FILE")
     return value
 
 
-def _file_system(value: str) -> str:
-    if not _WORD.fullmatch(value):
-        raise ValueError(f"{value!r} is not a type of file system, such as nfs4, cifs or ext4")
+def _free_place(value: str) -> str:
+    # guard: nothing is mounted over what a system needs
+    if value in _THEMSELVES or any(is_within(value, one) for one in _ALL_OF):
+        raise ValueError(f"{value} is the system's, or of `shared`; choose another place, such as /data")
     return value
 
 
@@ -81,8 +64,7 @@ class UnixGroup(Model):
             ge=LOWEST_HUMAN_UID,
             le=HIGHEST_HUMAN_UID,
             description="The same on all hosts, and nobody's uid: outside of accounts.uid_first to uid_last. A group "
-            "that exists already can keep its own. Hosts keep a group that is taken out here, so its files and its "
-            "gid become nobody else's.",
+            "that exists keeps its own. Hosts keep a group that is taken out here, so its gid becomes no other's.",
         ),
     ]
 
@@ -90,7 +72,10 @@ class UnixGroup(Model):
 class Shared(Model):
     """A directory on the storage host that several people write to; on nodes below /shared."""
 
-    name: Annotated[str, AfterValidator(_share_name), Field(description="Its name: nodes have it as /shared/NAME.")]
+    name: Annotated[
+        str, AfterValidator(_one_of("[a-z0-9][a-z0-9_-]{0,23}", "a name for a directory: 1 to 24 of a-z, 0-9, _, -")),
+        Field(description="Its name: nodes have it as /shared/NAME."),
+    ]  # fmt: skip
     group: Annotated[
         GroupName | None,
         Field(description="Whose it is: a group of `groups`; nobody else looks inside. Without it: everybody's."),
@@ -115,59 +100,59 @@ class Mount(Model):
 
     source: Annotated[
         Text,
-        AfterValidator(_mount_source),
+        AfterValidator(
+            _one_of(r"[A-Za-z0-9/\[][]A-Za-z0-9@._:/=,~+[-]*", "HOST:/PATH, //HOST/SHARE, UUID=… or /dev/…")
+        ),
         Field(alias="from", description="What is mounted: `nas2:/data`, or what else mount(8) takes with `type`."),
     ]
-    at: Annotated[Path, AfterValidator(_mount_point), Field(description="Where, a directory of its own.")]
+    at: Annotated[
+        Path, AfterValidator(_one_of("(/[A-Za-z0-9_][A-Za-z0-9._-]*)+", "a plain path")), AfterValidator(_free_place),
+        Field(description="Where, a directory of its own."),
+    ]  # fmt: skip
     type: Annotated[
-        str | None, AfterValidator(lambda one: one and _file_system(one)),
+        Annotated[str, AfterValidator(_one_of("[a-z0-9][a-z0-9._-]*", "a file system such as nfs4, cifs or ext4"))]
+        | None,
         Field(description="Type of the file system (`cifs`, `ext4`, …). Without it: NFS 4."),
-    ] = None  # fmt: skip
+    ] = None
     options: Annotated[
-        str | None, AfterValidator(lambda one: one and _mount_options(one)),
+        Annotated[
+            str, AfterValidator(_one_of("[A-Za-z0-9_.:/@+=,-]+", "options of mount, such as ro,noatime")),
+            AfterValidator(_no_password),
+        ] | None,
         Field(description="Options of mount(8), such as `ro`, after `nosuid,nodev` (and `hard,noatime` of NFS)."),
     ] = None  # fmt: skip
     hosts: Annotated[list[Text], Field(description="Hosts or groups of the inventory that mount it.")] = ["gpu"]
 
     @model_validator(mode="after")
     def _typed(self) -> Mount:
-        if self.type is None and not _SERVER.fullmatch(self.source):
+        if self.type is None and not re.fullmatch(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9][A-Za-z0-9.-]*):/.*", self.source):
             raise ValueError(f"from: {self.source} is not HOST:/PATH of NFS; say its type, such as `type: cifs`")
         return self
 
 
 def find_contradictions(
-    groups: Iterable[UnixGroup],
-    shared: Iterable[Shared],
-    mounts: Iterable[Mount],
-    *,
-    taken: tuple[str, ...],
-    ids: tuple[range, int],
-    everybody: str,
-    directory: bool,
-) -> str | None:
-    """Return what does not fit together, with the way out; None: it all does. `taken`: paths that nodes use already.
-    `ids`: people's uids, and the gid of the group of all. `directory`: groups come from a directory."""
-    names = {everybody: ids[1]}
-    groups = list(groups)
-    known = {ids[1], *(one.gid for one in groups)}
-    free = next((gid for gid in range(HIGHEST_HUMAN_UID, LOWEST_HUMAN_UID, -1) if gid not in known | {*ids[0]}), None)
+    groups: Iterable[UnixGroup], shared: Iterable[Shared], mounts: Iterable[Mount], *, taken: Iterable[str],
+    people: range, everybody: tuple[str, int], directory: bool,
+) -> str | None:  # fmt: skip
+    """Return what does not fit together, with the way out; None: it all does. `taken`: paths that hosts use already.
+    `people`: their uids. `everybody`: the group of all. `directory`: groups come from a directory."""
+    names, groups = dict([everybody]), list(groups)
+    known = {everybody[1], *people, *(one.gid for one in groups)}
+    free = next((gid for gid in range(HIGHEST_HUMAN_UID, LOWEST_HUMAN_UID, -1) if gid not in known), None)
     for group in groups:
         if group.name in names:  # guard: a group has one gid
             return f"groups: {group.name} is there twice, or is the group of all (accounts.group)"
-        if group.gid in ids[0] or group.gid in names.values():  # guard: a gid is one group's and nobody's uid
+        if group.gid in people or group.gid in names.values():  # guard: a gid is one group's and nobody's uid
             return f"groups: {group.name}: gid {group.gid} is taken, or among people's uids; {free} is free"
         names[group.name] = group.gid
-    seen: set[str] = set()
+    directories: set[str] = set()
     for one in shared:
-        if one.name in seen:
+        if one.name in directories:
             return f"shared: {one.name} is there twice"
-        seen.add(one.name)
-        if one.group is not None and one.group not in names and not directory:
-            return (
-                f"shared: {one.name}: the group {one.group} has no gid; add to gpuadmin.yml: "
-                f"groups: [{{name: {one.group}, gid: {free}}}]"
-            )
+        directories.add(one.name)
+        if not directory and one.group not in (None, *names):
+            way = f"groups: [{{name: {one.group}, gid: {free}}}]"
+            return f"shared: {one.name}: the group {one.group} has no gid; add to gpuadmin.yml: {way}"
     places = list(taken)
     for mount in mounts:
         for other in places:

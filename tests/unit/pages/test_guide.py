@@ -39,9 +39,9 @@ def write(language: str = "en", gpus: tuple[Gpus, ...] = (), **more: Any) -> str
     ("language", "words"),
     [
         ("en", ("the group vision", "and nobody else can look inside", "Not backed up. At most 2T.", "to read only",
-                "everybody with an account", "from their next login on", "come from a cache", "which is here already")),
+                "everybody with an account", "from their next login on", "come from a cache")),
         ("ko", ("그룹: vision", "그룹 밖에서는 볼 수 없습니다", "백업되지 않습니다. 한도: 2T.", "(읽기 전용)",
-                "계정이 있는 사람 모두", "다음 로그인부터", "캐시에서 받습니다", "(캐시에 있음)")),
+                "계정이 있는 사람 모두", "다음 로그인부터", "캐시에서 받습니다")),
     ],
 )  # fmt: skip
 def test_what_several_people_share_is_in_it(language: str, words: tuple[str, ...]) -> None:

@@ -23,14 +23,13 @@ USAGE = (
     "       cli.py queue-told | queue-measured | queue-asked | queue-shown | slurm-dump DIRECTORY\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
-    "       cli.py apply-limits | keep-images | keep-room | web-links\n"
+    "       cli.py apply-limits | keep-room | web-links\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
 #: What takes no arguments, by the file whose `main` it is.
 PLAIN_COMMANDS = {
     "apply-limits": ".limits.applying",
-    "keep-images": ".host.image_cache",
     "keep-room": ".disk.filling",
     "disk-usage": ".disk.command",
     "metrics-map": ".metrics.mapper",

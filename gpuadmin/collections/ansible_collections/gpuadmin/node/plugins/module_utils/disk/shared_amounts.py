@@ -6,7 +6,8 @@ People reach it over NFS alone, where nobody can make a subvolume or take a file
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from gpuadmin.common.amounts import disk_amount
 from gpuadmin.common.records.homes import SharedDirectory
@@ -15,9 +16,18 @@ from gpuadmin.common.text import size_words
 from .. import btrfs, qgroups
 from ..errors import NodeError, in_words
 from ..homes.shared import project
-from ..limits.room import Kept
-from ..mounts import nearest, parse_mountinfo, read_mountinfo
+from ..limits.room import Kept, subvolume
+from ..mounts import Mount, nearest, parse_mountinfo, read_mountinfo
 from ..user_quotas import KINDS, PROJECTS, UserQuotas, rounded
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What the kernel holds to: bytes that are there and at most (None: all); a new limit; what a limit becomes."""
+
+    ask: Callable[[], tuple[int, int | None]]
+    limit: Callable[[int | None], None]
+    rounded: Callable[[int], int] = int
 
 
 def hold(shared: Sequence[SharedDirectory], *, check: bool) -> Kept:
@@ -29,68 +39,59 @@ def hold(shared: Sequence[SharedDirectory], *, check: bool) -> Kept:
             mount = nearest(one.path, parse_mountinfo(read_mountinfo()))
             if not os.path.isdir(one.path) or mount is None:
                 continue  # said by what makes it
-            hold_one = _hold_subvolume if mount.fstype == "btrfs" else _hold_project
-            why = hold_one(one.path, most, mount.source, mount.fstype, kept, check)
-            if why and most is not None:
+            quota, why = _of_subvolume(one.path) if mount.fstype == "btrfs" else _of_project(one.path, mount)
+            if quota is not None:
+                _bring(one.path, most, quota, kept, check)
+            elif most is not None:
                 kept.notes.append(f"{one.path}: nothing refuses more than {size_words(most)}: {why}")
         except (NodeError, OSError) as error:  # guard: one directory without its size keeps no other from it
             kept.problems.append(f"{one.path}: its size is not in force: {in_words(error)}")
     return kept
 
 
-def _hold_subvolume(path: str, most: int | None, _source: str, _fstype: str, kept: Kept, check: bool) -> str:
-    """Returns why nothing holds it; empty where the kernel does."""
-    found = btrfs.inspect(path)
-    handle = btrfs.open_directory(path)
-    try:
-        uuid = btrfs.read_file_system_uuid(handle)
-    finally:
-        os.close(handle)
-    if found is None or uuid is None:
-        return "it is among the homes, one subvolume for all backups, which has no quota of a part"
+def _of_subvolume(path: str) -> tuple[Bound | None, str]:
+    """The quota of a subvolume; None: nothing holds it, and why."""
+    found, there = btrfs.inspect(path), subvolume(path)
+    if found is None or there is None:
+        return None, "it is among the homes, one subvolume for all backups, which has no quota of a part"
+    uuid, name = there[0], f"0/{found.id}"
     if not qgroups.enabled(uuid):
-        return "quotas of btrfs are off, since limits.disk_reserve is 0 or there are no limits"
-    name = f"0/{found.id}"
-    now = qgroups.group(uuid, name)
-    if now is None:
-        return "btrfs has not begun to count it; the next provision sees to it"
-    if now.most == most:
-        return ""
-    kept.done.append(_words(path, most, now.used))
-    if not check:
-        qgroups.limit(qgroups.desk(path), "none" if most is None else most, name)
-        again = qgroups.group(uuid, name)
-        if again is None or again.most != most:  # guard: a size that the kernel does not have is told
-            raise NodeError("the kernel does not have it")
-    return ""
+        return None, "quotas of btrfs are off, since limits.disk_reserve is 0 or there are no limits"
+
+    def ask() -> tuple[int, int | None]:
+        now = qgroups.group(uuid, name)
+        return (0, -1) if now is None else (now.used, now.most)  # not counted yet is no bound
+
+    return Bound(ask, lambda most: qgroups.limit(qgroups.desk(path), "none" if most is None else most, name)), ""
 
 
-def _hold_project(path: str, most: int | None, source: str, fstype: str, kept: Kept, check: bool) -> str:
-    quotas = UserQuotas(source, PROJECTS)
-    if fstype not in KINDS or not quotas.enforced():
-        option = {"ext4": "tune2fs -O project -Q prjquota, unmounted, and", "xfs": ""}
-        way = f" ({option[fstype]} mount it with prjquota)".replace("( ", "(") if fstype in KINDS else ""
-        return f"project quotas of {fstype} are off{way}"
+def _of_project(path: str, mount: Mount) -> tuple[Bound | None, str]:
+    quotas = UserQuotas(mount.source, PROJECTS)
+    if mount.fstype not in KINDS or not quotas.enforced():
+        return None, f"project quotas of {mount.fstype} are off{' (mount it with prjquota)' * (mount.fstype in KINDS)}"
     handle = btrfs.open_directory(path)
     try:
         number = project(handle)
     finally:
         os.close(handle)
     if not number:
-        return f"it was made before project quotas were on: chattr -R +P -p NUMBER {path}, a number that is free"
-    now, wanted = quotas.of(number), None if most is None else rounded(most)
-    if now.most == wanted:
-        return ""
-    kept.done.append(_words(path, most, now.used))
+        return None, f"it was made before project quotas were on: chattr -R +P -p NUMBER {path}, a number that is free"
+
+    def ask() -> tuple[int, int | None]:
+        now = quotas.of(number)
+        return now.used, now.most
+
+    return Bound(ask, lambda most: quotas.limit(number, most), rounded), ""
+
+
+def _bring(path: str, most: int | None, quota: Bound, kept: Kept, check: bool) -> None:
+    used, now = quota.ask()
+    wanted = most if most is None else quota.rounded(most)
+    if now == wanted:
+        return
+    over = f"; {size_words(used)} are there: nobody can write until it is less" * (most is not None and used > most)
+    kept.done.append(f"{path}: may have {'as much as there is' if most is None else size_words(most)}{over}")
     if not check:
-        quotas.limit(number, most)
-        if quotas.of(number).most != wanted:
+        quota.limit(most)
+        if quota.ask()[1] != wanted:  # guard: a size that the kernel does not have is told
             raise NodeError("the kernel does not have it")
-    return ""
-
-
-def _words(path: str, most: int | None, used: int) -> str:
-    if most is None:
-        return f"{path}: may have as much as there is"
-    over = f"; {size_words(used)} are there: nobody can write until it is less" * (used > most)
-    return f"{path}: may have {size_words(most)}{over}"

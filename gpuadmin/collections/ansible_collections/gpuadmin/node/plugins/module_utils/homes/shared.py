@@ -53,12 +53,8 @@ def converge(
 ) -> Found:
     """Have these directories beside or among ``homes``, unless ``check``; the same is found in both cases."""
     found, beside = Found(), os.path.join(os.path.dirname(homes), "shared")
-    there = [
-        *_list(beside, ""),
-        *_list(homes, AMONG_HOMES),
-    ]
-    names = {one.path for one in wanted}
-    found.notes += [f"{path} is in nobody's settings any more (shared): kept" for path in there if path not in names]
+    gone = sorted({*_list(beside, ""), *_list(homes, AMONG_HOMES)} - {one.path for one in wanted})
+    found.notes += [f"{path} is in nobody's settings any more (shared): kept" for path in gone]
     for one in wanted:
         try:
             # guard: nothing is made where the disk is not mounted
