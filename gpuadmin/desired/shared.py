@@ -69,17 +69,14 @@ def mirror_url(cluster: Cluster) -> str | None:
 
 def mounts(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `mounts`."""
-    server = cluster.server(cluster.site.homes.server)
-    of_people = [
-        _mount(f"{server.cluster_address}:{one['path']}", f"{PLACE}/{one['name']}", None, None)
-        for one in (shares(cluster) if server is not None and "gpu" in host.groups else [])
-    ]
-    others = [
-        _mount(one.source, str(one.at), one.type, one.options)
-        for one in cluster.site.mounts
-        if {host.name, *host.groups, "all"} & set(one.hosts)
-    ]
-    return {"wanted": [*of_people, *others]}
+    server, found = cluster.server(cluster.site.homes.server), []
+    if server is not None and "gpu" in host.groups:
+        address = server.cluster_address
+        found += [_mount(f"{address}:{one['path']}", f"{PLACE}/{one['name']}", None, None) for one in shares(cluster)]
+    for one in cluster.site.mounts:
+        if {host.name, *host.groups, "all"} & set(one.hosts):
+            found.append(_mount(one.source, str(one.at), one.type, one.options))
+    return {"wanted": found}
 
 
 def _mount(what: str, where: str, kind: str | None, options: str | None) -> dict[str, str]:
