@@ -33,7 +33,7 @@ def change_user(
     """Change keys, Docker, address, note or group of one person. Returns the exit code.
 
     Keys are given as they are, or as a file of them; what is not given stays as it is. Hosts are asked only where they
-    have a part in it: an address and a note are in users.yml alone.
+    have a part in it: a note is in users.yml alone, and an address where there is no queue.
     """
     wanted = Wanted(
         keys=read_keys(keys) if keys else None,
@@ -55,12 +55,14 @@ def change_user(
         found = converge(session, registry, [after], title=title, describe=lambda user, _: nodes)
         builder = PlanBuilder(title, steps=list(found.plan.steps), warnings=list(found.plan.warnings))
         queue = session.named("slurm") if before.group != after.group else []
+        mails = session.named("slurm") if before.email != after.email else []
         unix = {one.name for one in session.site.settings.groups} & {before.group, after.group}
-        # guard: who leaves a group of people leaves the Unix group at once -> wanted.for_hosts or bool(queue)
-        for_hosts = wanted.for_hosts or bool(queue) or (before.group != after.group and bool(unix))
+        # guard: who leaves a group of people leaves the Unix group at once -> wanted.for_hosts or bool(queue or mails)
+        for_hosts = wanted.for_hosts or bool(queue or mails) or (before.group != after.group and bool(unix))
         if not for_hosts:
             builder = PlanBuilder(title, warnings=limits_later(session, [after]))
         builder.add_all(queue, [f"{name}: {after.group or 'no group'} in the queue"])
+        builder.add_all(mails, [f"{name}: where mails about jobs go"])
         for line in on_site(before, after):
             builder.add("site", line)
         for line in notes(before, after):
