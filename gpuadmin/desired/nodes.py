@@ -9,6 +9,7 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.queue import there
 from gpuadmin.config.schema.hosts import DeclaredAdmin
 from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.shared import mounts, shares
 
 _EPOCH = date(1970, 1, 1)
 
@@ -27,6 +28,7 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "look_at": [
             *cluster.node(host, [homes["path"], site["docker"]["data"]], []),
             *cluster.storage(host, [homes["export"], *([homes["mountpoint"]] if homes["mountpoint"] else [])], []),
+            *(one["where"] for one in mounts(cluster, host)["wanted"]),
         ],
         "is_node": "gpu" in host.groups,
         "queue": there(cluster.site, cluster.hosts) and "slurm" in host.groups,
@@ -74,6 +76,8 @@ def _aside(cluster: Cluster, host: Host) -> list[str]:
         *cluster.node(host, [site["homes"]["path"], *docker], []),
         *cluster.own_scratch(host),
         *cluster.storage(host, [*stored, cluster.archive], []),
+        *cluster.storage(host, [one["path"] for one in shares(cluster) if not one["backup"]], []),
+        *(one["where"] for one in mounts(cluster, host)["wanted"]),
         *([site["backups"]["copies"]] if "backup" in host.groups else []),
     ]
 

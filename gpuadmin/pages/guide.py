@@ -19,6 +19,7 @@ from gpuadmin.config.load import KNOWN_HOSTS
 from gpuadmin.config.queue import any_granted, takes_jobs
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.schema.limits import AMOUNTS, any_amount
+from gpuadmin.config.schema.shared import PLACE
 from gpuadmin.errors import ConfigError
 from gpuadmin.pages.gpus import Gpus, cuda_values
 from gpuadmin.pages.render import markdown
@@ -112,6 +113,12 @@ def values(
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),
         "own_scratch": settings.reset.own_scratch,
+        "shared": [{**one.model_dump(), "place": f"{PLACE}/{one.name}"} for one in settings.shared],
+        "mounts": [
+            one.model_dump() for one in settings.mounts if {"gpu", "all", *(node.name for node in nodes)} & {*one.hosts}
+        ],
+        "images": [one.model_dump() for one in docker.images],
+        "mirror": bool(docker.mirror),
         "docker": docker.enabled,
         "docker_data": docker.data if docker.enabled else None,
         "directory": settings.accounts.source == "directory",

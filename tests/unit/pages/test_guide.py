@@ -35,6 +35,32 @@ def write(language: str = "en", gpus: tuple[Gpus, ...] = (), **more: Any) -> str
     return guide(language, settings(**more), NODES, gpus=gpus)
 
 
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("en", ("the group vision", "and nobody else can look inside", "Not backed up. At most 2T.", "to read only",
+                "everybody with an account", "from their next login on", "come from a cache")),
+        ("ko", ("그룹: vision", "그룹 밖에서는 볼 수 없습니다", "백업되지 않습니다. 한도: 2T.", "(읽기 전용)",
+                "계정이 있는 사람 모두", "다음 로그인부터", "캐시에서 받습니다")),
+    ],
+)  # fmt: skip
+def test_what_several_people_share_is_in_it(language: str, words: tuple[str, ...]) -> None:
+    site: dict[str, Any] = {
+        "groups": [{"name": "vision", "gid": 50001}],
+        "shared": [{"name": "imagenet", "group": "vision", "size": "2T", "backup": False}, {"name": "notes"}],
+        "mounts": [
+            {"from": "nas2:/data", "at": "/data", "options": "noatime,ro"},
+            {"from": "nas2:/x", "at": "/elsewhere", "hosts": ["storage"]},
+        ],
+        "docker": {"mirror": True, "images": [{"name": "PyTorch", "from": "pytorch/pytorch:2.4"}]},
+    }
+    text = write(language, **site)
+    places = ("| `/shared/imagenet` |", "| `/shared/notes` |", "| `/data` |")
+    assert [word for word in (*places, *words, "docker run --rm -it pytorch/pytorch:2.4") if word not in text] == []
+    assert "/elsewhere" not in text
+    assert not [word for word in (*places, *words) if word in write(language) and word != words[5]]
+
+
 @pytest.mark.parametrize("language", ["ko", "en"])
 def test_what_of_a_site_is_in_it(language: str) -> None:
     term = {"name": "2026-2", "deadline": "2026-12-31", "reminders": [1, 14, 0]}
