@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .names import LOGIN
 
 #: TCP port of the queue's host at which the dashboard alone may ask.
-PORT = 9444
+PORT = 9446
 #: The common name of the dashboard's certificate for it.
 ASKER = "gpuadmin buttons"
 #: Bytes of a request, and of an answer.
