@@ -10,8 +10,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from gpuadmin.common.waiting import count_tasks
