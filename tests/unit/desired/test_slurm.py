@@ -143,7 +143,7 @@ def test_a_door_for_buttons(address: str, buttons: bool, groups: tuple[str, ...]
     door = variables(Cluster(Settings.model_validate(settings), hosts, {}), hosts[3])["slurm_controller_door"]
     assert door.get("peer") == peer
     if door:
-        assert (door["port"], door["policy"]["hours"]) == (9444, {"people": 9})
+        assert (door["port"], door["policy"]["hours"]) == (9446, {"people": 9})
 
 
 def test_what_the_controller_is_told_again_where_gpus_are_divided() -> None:
