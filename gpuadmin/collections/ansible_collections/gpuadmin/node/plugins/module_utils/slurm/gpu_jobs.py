@@ -38,6 +38,12 @@ def build_use_command(job: str, use: float, memory: float, size: float) -> list[
     return ["sacctmgr", "--immediate", "modify", "job", "where", f"jobid={job}", "set", comment]
 
 
+def parse_use(comment: str) -> tuple[float, float, float] | None:
+    """What build_use_command has said, from a SystemComment: None where nobody has measured it."""
+    found = _USED.match(comment)
+    return None if found is None else (float(found[1]), float(found[2]), float(found[3]))
+
+
 def show(asked: Asked) -> int:
     found, words = parse_jobs(ask_sacct()), JOBS[asked.language]
     if asked.json:
