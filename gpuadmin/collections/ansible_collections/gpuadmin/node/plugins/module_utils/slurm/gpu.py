@@ -18,7 +18,20 @@ from gpuadmin.common.waiting import count_tasks
 
 from ..errors import NodeError
 from ..lookup import name_of
-from . import booking, exceptions, gpu_book, gpu_here, gpu_jobs, gpu_run, mail_choice, queue, shares, turn
+from . import (
+    booking,
+    exceptions,
+    gpu_book,
+    gpu_here,
+    gpu_jobs,
+    gpu_jupyter,
+    gpu_run,
+    mail_choice,
+    notebook,
+    queue,
+    shares,
+    turn,
+)  # fmt: skip
 from .accounts import EXCEPTION
 from .extend_service import ask
 from .gpu_refusals import refusal
@@ -56,6 +69,8 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
         queue.alive()
         if asked.word == "get":
             return get(asked, sleep)
+        if asked.word == "jupyter":
+            return gpu_jupyter.open_notebook(asked, sleep)
         if asked.word == "run":
             return gpu_run.run(asked, sleep)
         verbs = {"list": show, "why": why, "release": release, "extend": extend, "book": gpu_book.book}
@@ -175,7 +190,7 @@ def why(asked: Asked) -> int:
 def release(asked: Asked) -> int:
     words, mine = TEXTS[asked.language], _mine(asked)
     # guard: what somebody computes is not ended because they give back what they got to work by hand -> mine
-    ending = [one for one in mine if asked.jobs or one["name"] == NAME]
+    ending = [one for one in mine if asked.jobs or one["name"] in (NAME, notebook.NAME)]
     for one in ending:
         queue.ask(("scancel", one["id"]))
         print(words["released"].format(one["id"]))
