@@ -110,7 +110,7 @@ def _seconds(text: str) -> float | None:
     """`1-02:03:04`, `02:03:04`, `03:04.567`: seconds."""
     days, _, rest = text.rpartition("-")
     try:
-        return float(int(days or 0) * 86400) + sum(float(one) * 60**at for at, one in enumerate(rest.split(":")[::-1]))
+        return sum((float(one) * 60.0**at for at, one in enumerate(rest.split(":")[::-1])), 86400.0 * int(days or 0))
     except ValueError:
         return None
 
