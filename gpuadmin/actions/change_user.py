@@ -56,7 +56,9 @@ def change_user(
         builder = PlanBuilder(title, steps=list(found.plan.steps), warnings=list(found.plan.warnings))
         queue = session.named("slurm") if before.group != after.group else []
         mails = session.named("slurm") if before.email != after.email else []
-        for_hosts = wanted.for_hosts or bool(queue or mails)
+        unix = {one.name for one in session.site.settings.groups} & {before.group, after.group}
+        # guard: who leaves a group of people leaves the Unix group at once -> wanted.for_hosts or bool(queue or mails)
+        for_hosts = wanted.for_hosts or bool(queue or mails) or (before.group != after.group and bool(unix))
         if not for_hosts:
             builder = PlanBuilder(title, warnings=limits_later(session, [after]))
         builder.add_all(queue, [f"{name}: {after.group or 'no group'} in the queue"])

@@ -83,6 +83,18 @@ class Access:
             )
         )
 
+    def find_node(self, request: Request) -> str | None:
+        """The node of the site that asks for itself, for all who are on it; None for whoever else asks."""
+        text = request.headers.get("authorization", "").removeprefix("Bearer ")
+        try:
+            return tokens.read(text, self._find_view_key, (tokens.VIEW,), self._clock(), tokens.VIEW_SECONDS).signer
+        except tokens.TokenError:
+            return None
+
+    def _find_view_key(self, _kind: str, signer: str) -> bytes | None:
+        link = self._find_signer_key(tokens.LINK, signer)
+        return None if link is None else tokens.view_key(link)
+
     def routes(self) -> list[Route]:
         """/enter and /leave."""
         return [

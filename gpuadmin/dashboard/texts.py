@@ -221,7 +221,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "usage-idle": ("held, not used", "점유만 하고 쓰지 않음"),
     "usage-efficiency": ("efficiency", "효율"),
     "usage-share": ("held, of all", "전체 대비 점유"),
-    "usage-kwh": ("kWh", "kWh"),
+    "usage-kwh": ("kWh", "전력(kWh)"),
     "usage-cost": ("cost", "비용"),
     "usage-measured": ("Measured in {0} of {1} hours.", "{1}시간 중 {0}시간 측정."),
     "usage-note": (
@@ -233,6 +233,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "usage-week": ("Week until", "주(끝)"),
     "usage-median": ("half at most", "중앙값"),
     "usage-p95": ("19 of 20 at most", "95% 최대"),
+    "press-jobs": ("My jobs of 30 days", "최근 30일간 내 작업"),
     "press-get": ("Ask for GPUs", "GPU 요청"),
     "press-release": ("Give back", "반납"),
     "press-leave": ("Leave the queue", "대기 취소"),

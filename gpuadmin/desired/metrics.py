@@ -8,6 +8,7 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.queue import has_notebooks, is_address
 from gpuadmin.config.schema.notebooks import Notebooks
 from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.shared import shares
 
 _WEB_SETTINGS = "/etc/gpuadmin/node-exporter-web.yml"
 
@@ -71,6 +72,7 @@ def node_metrics(cluster: Cluster, host: Host) -> dict[str, Any]:
         "homes": cluster.storage(host, cluster.plain["homes"]["export"]),
         "docker": cluster.docker_data(host),
         "scratch": cluster.node(host, cluster.plain["reset"]["scratch"], []),
+        "shared": cluster.storage(host, [one["path"] for one in shares(cluster)], []),
         "disk_names": cluster.asked("disk_names", []),
         "idle_tell": idle.get("tell", []),
         "idle_stop": idle.get("stop", []),

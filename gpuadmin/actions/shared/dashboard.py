@@ -7,6 +7,7 @@ from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from gpuadmin.actions.shared.pages import write_guide
 from gpuadmin.common import tokens
@@ -41,6 +42,10 @@ def dashboard_variables(site: Site, secret: bytes) -> dict[str, Any]:
     hosts = _names(site, monitors[0])
     identity = _own_certificate(site) or dashboard(secret, [*hosts, *_LOOPBACK])
     nodes = site.inventory.group("gpu")
+    # where nodes themselves ask, if they can, and the very certificate that they are shown
+    first = x509.load_pem_x509_certificates(identity.certificate.encode())[0]
+    asked = {"monitor": monitors[0].cluster_address, "port": given.port}
+    view = {**asked, "certificate": first.fingerprint(SHA256()).hex()} if given.listen == "all" else {}
     return {
         "secret": own.hex(),
         "proxy_secret": "" if given.proxy is None else proxy_secret(own),
@@ -50,7 +55,7 @@ def dashboard_variables(site: Site, secret: bytes) -> dict[str, Any]:
         "settings": _settings(site, hosts),
         **_find_door(site, secret),
         "links": {node.name: tokens.signing_key(own, tokens.LINK, node.name).hex() for node in nodes},
-        "ways": {node.name: _way(site, node, monitors[0]) for node in nodes},
+        "ways": {node.name: _way(site, node, monitors[0]) | view for node in nodes},
     }
 
 
@@ -68,7 +73,7 @@ def _offered(site: Site) -> list[str]:
     if not site.settings.metrics.dashboard.wants_buttons or not queue.saved(site.settings, site.inventory.hosts):
         return []
     assert section is not None
-    booking = any(one.book for one in (section, *section.groups))
+    booking = section.book is not None or any(one.book for one in section.groups)
     off = {"extend"} if section.extend == "never" else set()
     return [one for one in VERBS if one not in (off if booking else off | {"book", "cancel"})]
 

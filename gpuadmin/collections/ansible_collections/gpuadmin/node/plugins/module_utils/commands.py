@@ -24,8 +24,8 @@ USAGE = (
     "       cli.py queue-told | queue-measured | queue-asked | queue-shown | queue-notices | gpus-asked\n"
     "       cli.py queue-door | slurm-dump DIRECTORY\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
-    "       cli.py me [check | disk | web] [--language ko|en]\n"
-    "       cli.py apply-limits | keep-room | web-links\n"
+    "       cli.py me [check | disk | free | limits | top | web] [--language ko|en]\n"
+    "       cli.py apply-limits | keep-room | web-links | fetch-cluster\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
@@ -34,6 +34,7 @@ PLAIN_COMMANDS = {
     "apply-limits": ".limits.applying",
     "keep-room": ".disk.filling",
     "disk-usage": ".disk.command",
+    "fetch-cluster": ".cluster_view",
     "metrics-map": ".metrics.mapper",
     "gpu-devices": ".gpus.devices",
     "gpu-check": ".gpus.kernels",

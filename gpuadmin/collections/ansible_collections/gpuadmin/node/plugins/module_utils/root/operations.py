@@ -130,6 +130,8 @@ class PackagesOrder:
     names: Sequence[str]
     #: Whether to fetch the index of packages first. It is always fetched if there is none.
     refresh: bool = False
+    #: Whether what they recommend comes, too: `cron` recommends a mail server.
+    recommended: bool = True
     #: Units of these packages that start at boot. Nothing is started now.
     enable: Sequence[str] = ()
     #: Seconds that the installation may take.
@@ -153,7 +155,8 @@ def ensure_packages(document: PackagesOrder, check: bool) -> Answer:
         open_session(document.timeout + 60)
         try:
             if missing:
-                packages.install(kin, missing, refresh=document.refresh, timeout=document.timeout)
+                packages.install(kin, missing, refresh=document.refresh, timeout=document.timeout,
+                                 bare=not document.recommended)  # fmt: skip
             if late := packages.disabled(document.enable):
                 packages.enable(late)
         finally:

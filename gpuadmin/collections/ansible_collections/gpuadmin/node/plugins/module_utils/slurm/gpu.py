@@ -38,6 +38,8 @@ from .gpu_refusals import refusal
 from .gpu_words import Asked, UsageError, clock, estimate, gpus, had, parse, said, spoken, waiting
 from .texts import ASKED, TEXTS, USAGE
 
+#: Where it is, on nodes that have it.
+PROGRAM = gpu_run.PROGRAM
 #: What a job of `gpu get` is called: only these are given back without their number.
 NAME = "gpu-get"
 JOB = turn.JobScript(NAME, queue.JOB_DOES)
