@@ -22,7 +22,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ..common.samples import Sample
-from . import plots, queries, usage_page, views
+from . import notebooks, plots, queries, usage_page, views
 from .announced import announced
 from .buttons import Buttons
 from .door import Door
@@ -86,6 +86,7 @@ class Dashboard:
             Route("/people/{name}", self._for_viewers(self._person)),
             Route("/me", self._for_viewers(self._me)),
             Route("/queue", self._for_viewers(self._queue)),
+            Route("/jobs", self._for_viewers(self._buttons.show_jobs)),
             Route("/queue/{verb}", self._for_viewers(self._buttons.press), methods=["POST"]),
             Route("/free", self._for_viewers(self._free)),
             Route("/rules", self._for_viewers(self._rules)),
@@ -94,7 +95,9 @@ class Dashboard:
             Route("/data/cluster", self._for_viewers(self._cluster_data)),
             Route("/data/nodes/{name}", self._for_viewers(self._node_data)),
             Route("/data/people/{name}", self._for_viewers(self._person_data)),
+            Route("/data/now", self._now),
             Route("/status", self._status),
+            *notebooks.routes(self._access.viewer, self._settings, self._pages),
             Route("/favicon.ico", lambda request: RedirectResponse("/static/icon.svg", status_code=308)),
             Mount("/static", _Static(directory=os.path.join(files, "static"))),
         ]
@@ -187,6 +190,7 @@ class Dashboard:
             raise HTTPException(404)
         return self._page(request, "queue.html", found, viewer, {
             "queue": queue_page(found.queue, viewer.name), **self._buttons.offer(viewer, found),
+            "notebooks": notebooks.own(request, self._settings, viewer, found.queue),
         })  # fmt: skip
 
     async def _free(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
@@ -291,6 +295,15 @@ class Dashboard:
             self._written = problem
             self._alive()
             await asyncio.sleep(_EVERY)
+
+    async def _now(self, request: Request) -> Response:
+        """All GPUs, for a node that asks for the people on it; they may see the same on the first page."""
+        if self._access.find_node(request) is None:  # guard: only a node of the site is told who holds what
+            return JSONResponse({"error": "this is for nodes"}, status_code=401)
+        try:
+            return JSONResponse(views.cluster_now(await self._look()))
+        except DashboardError:
+            return JSONResponse({"error": "Prometheus does not answer"}, status_code=503)
 
     async def refused(self, request: Request, error: Exception) -> Response:
         """What is not there, or not allowed."""

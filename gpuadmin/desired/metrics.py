@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.queue import has_notebooks, is_address
+from gpuadmin.config.schema.notebooks import Notebooks
 from gpuadmin.desired.cluster import Cluster
 from gpuadmin.desired.shared import shares
 
@@ -12,12 +14,18 @@ _WEB_SETTINGS = "/etc/gpuadmin/node-exporter-web.yml"
 
 
 def dashboard(cluster: Cluster, _host: Host) -> dict[str, Any]:
-    """The role `dashboard`."""
+    """The role `dashboard`. ``notebooks``: where nodes are asked for them."""
     page = cluster.metrics.get("dashboard", {})
     texts = ("secret", "proxy_secret", "certificate", "key", "authority", "buttons", "buttons_authority")
     return {
         "enabled": cluster.site.metrics.dashboard.enabled,
+        "front_port": (cluster.site.notebooks or Notebooks()).front_port,
         "settings": page.get("settings", {}),
+        "notebooks": [
+            {"name": one.name, "address": one.cluster_address}
+            for one in cluster.members("gpu")
+            if has_notebooks(cluster.site, cluster.hosts, one) and is_address(one.cluster_address)
+        ],
         **{name: page.get(name) or "" for name in texts},
     }
 

@@ -24,6 +24,7 @@ def accounts(cluster: Cluster, host: Host) -> dict[str, Any]:
         "groups": cluster.plain["groups"] if cluster.site.accounts.source == "registry" else [],
         "login": "gpu" in host.groups,
         "docker_data": cluster.docker_data(host),
+        "scratch": cluster.own_scratch(host),
         "renumber": cluster.asked("renumber", {}).get(host.name),
         "move_homes": cluster.asked("move_homes", {}).get(host.name),
         "site": cluster.names,

@@ -54,6 +54,8 @@ class AccountSettings:
     docker_data: Optional[str] = None
     #: Groups of people that are Unix groups. One that is left out stays as it is.
     groups: Sequence[UnixGroup] = ()
+    #: Directories of this host's own disks in which each person has one of their own.
+    scratch: list[str] = field(default_factory=list)
 
 
 @dataclass

@@ -14,9 +14,10 @@ from gpuadmin.config.schema.accounts import Accounts, Retired, Subids, User
 from gpuadmin.config.schema.applications import Applications, FormColumns, MemberColumns
 from gpuadmin.config.schema.base import HIGHEST_SUBID, Model
 from gpuadmin.config.schema.gpus import Gpus
-from gpuadmin.config.schema.hosts import Admin, Audit, Compare, DeclaredAdmin, Docker, Drift, Homes, Images
+from gpuadmin.config.schema.hosts import Admin, Audit, Compare, DeclaredAdmin, Docker, Drift, Homes, Images, Nodes
 from gpuadmin.config.schema.limits import Limits
 from gpuadmin.config.schema.metrics import Metrics
+from gpuadmin.config.schema.notebooks import Notebooks
 from gpuadmin.config.schema.shared import Mount, Shared, UnixGroup, find_contradictions
 from gpuadmin.config.schema.slurm import Slurm
 from gpuadmin.config.schema.term import Backups, Mail, Reset, Term
@@ -60,6 +61,7 @@ class Settings(Model):
     ] = []
     shared: Annotated[list[Shared], Field(description="Directories that several people share.")] = []
     mounts: Annotated[list[Mount], Field(description="What is mounted from other servers.")] = []
+    nodes: Annotated[Nodes, Field(description="What nodes have for the people who log in there.")] = Nodes()
     docker: Annotated[Docker, Field(description="Rootless Docker.")] = Docker()
     gpus: Annotated[Gpus, Field(description="GPUs of the nodes.")] = Gpus()
     limits: Annotated[
@@ -68,6 +70,10 @@ class Settings(Model):
     ] = None
     slurm: Annotated[
         Slurm | None, Field(description="A fair queue for GPUs, kept by Slurm. Without this section there is none.")
+    ] = None
+    notebooks: Annotated[
+        Notebooks | None,
+        Field(description="JupyterLab on a GPU of the queue (`gpu jupyter`). Without this section there is none."),
     ] = None
     images: Annotated[Images, Field(description="Images of the nodes' systems.")] = Images()
     metrics: Annotated[Metrics, Field(description="Measurements and alerts.")] = Metrics()

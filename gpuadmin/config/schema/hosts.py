@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 
 from gpuadmin.common.sections import SECTIONS
-from gpuadmin.config.fields import AccountName, Date, HostName, Path, SshKey, Text, UserName
+from gpuadmin.config.fields import AccountName, Date, HostName, PackageName, Path, SshKey, Text, UserName
 from gpuadmin.config.schema.base import Model
 from gpuadmin.config.schema.limits import Disk
 from gpuadmin.similar import did_you_mean
@@ -75,6 +75,18 @@ def _registry_url(value: str) -> str:
     if not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+", value):
         raise ValueError(f"{value!r} is not the address of a registry, such as https://registry-1.docker.io")
     return value
+
+
+class Nodes(Model):
+    """What nodes have for the people who log in there."""
+
+    packages: Annotated[
+        list[PackageName],
+        Field(
+            description="Packages that `provision` installs on every node, without what they recommend: what the "
+            "user's guide names. Names are Debian's, or the nodes' distribution's; what you take out stays installed."
+        ),
+    ] = ["at", "cron", "curl", "git", "python3-pip", "python3-venv", "rsync", "tmux", "wget"]
 
 
 class Repository(Model):

@@ -19,6 +19,7 @@ from .desired import DesiredState, Record, Settings, parse_user
 from .docker import has_docker, stage_askers, stage_docker, stage_subids
 from .observed import Observed
 from .plan import Plan, Request
+from .scratch import stage_scratch
 
 _KEPT_OUT = "is kept out by gpuadmin {0} until that has ended: gpuadmin {0} goes on"
 
@@ -194,6 +195,8 @@ def _stage_users(
             docker_users.append(known)
             records[user.name] = replace(records[user.name], user=replace(user, docker=True))
             stage_docker(known, settings, observed, plan, entry)
+        if known is not None:
+            stage_scratch(known, settings, observed, plan, entry)
     return records, docker_users
 
 
