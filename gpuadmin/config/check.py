@@ -40,8 +40,8 @@ def findings(site: Site, *, today: date | None = None) -> list[Finding]:
         *_mail(site),
         *_metrics(site),
         *of_queue(site),
-        *of_shared(site),
         *of_notebooks(site),
+        *of_shared(site),
     ]
 
 

@@ -52,10 +52,10 @@ class AccountSettings:
     subid_size: int = 65536
     #: Directory of the users' Docker data, on a local disk. Without it nobody gets Docker or subids here.
     docker_data: Optional[str] = None
-    #: Groups of people that are Unix groups. One that is left out stays as it is.
-    groups: Sequence[UnixGroup] = ()
     #: Directories of this host's own disks in which each person has one of their own.
     scratch: list[str] = field(default_factory=list)
+    #: Groups of people that are Unix groups. One that is left out stays as it is.
+    groups: Sequence[UnixGroup] = ()
 
 
 @dataclass

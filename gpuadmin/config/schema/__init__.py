@@ -56,12 +56,12 @@ class Settings(Model):
     accounts: Annotated[Accounts, Field(description="Where accounts come from and which ids they get.")] = Accounts()
     subids: Annotated[Subids, Field(description="Subordinate ids for rootless containers.")] = Subids()
     homes: Annotated[Homes, Field(description="People's homes.")] = Homes()
+    nodes: Annotated[Nodes, Field(description="What nodes have for the people who log in there.")] = Nodes()
     groups: Annotated[
         list[UnixGroup], Field(description="Groups of people that are Unix groups on all hosts, with their gids.")
     ] = []
     shared: Annotated[list[Shared], Field(description="Directories that several people share.")] = []
     mounts: Annotated[list[Mount], Field(description="What is mounted from other servers.")] = []
-    nodes: Annotated[Nodes, Field(description="What nodes have for the people who log in there.")] = Nodes()
     docker: Annotated[Docker, Field(description="Rootless Docker.")] = Docker()
     gpus: Annotated[Gpus, Field(description="GPUs of the nodes.")] = Gpus()
     limits: Annotated[

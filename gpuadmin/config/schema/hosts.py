@@ -65,18 +65,6 @@ class Homes(Model):
     ] = None
 
 
-def _image(value: str) -> str:
-    if not _IMAGE.fullmatch(value):  # guard: an image of the site's is named as Docker Hub names it
-        raise ValueError(f"{value!r} is not an image of Docker Hub, such as python:3.12 or pytorch/pytorch:2.4")
-    return value
-
-
-def _registry_url(value: str) -> str:
-    if not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+", value):
-        raise ValueError(f"{value!r} is not the address of a registry, such as https://registry-1.docker.io")
-    return value
-
-
 class Nodes(Model):
     """What nodes have for the people who log in there."""
 
@@ -87,6 +75,18 @@ class Nodes(Model):
             "user's guide names. Names are Debian's, or the nodes' distribution's; what you take out stays installed."
         ),
     ] = ["at", "cron", "curl", "git", "python3-pip", "python3-venv", "rsync", "tmux", "wget"]
+
+
+def _image(value: str) -> str:
+    if not _IMAGE.fullmatch(value):  # guard: an image of the site's is named as Docker Hub names it
+        raise ValueError(f"{value!r} is not an image of Docker Hub, such as python:3.12 or pytorch/pytorch:2.4")
+    return value
+
+
+def _registry_url(value: str) -> str:
+    if not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+", value):
+        raise ValueError(f"{value!r} is not the address of a registry, such as https://registry-1.docker.io")
+    return value
 
 
 class Repository(Model):
