@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu, gpu_jupyter, notebook, notebook_front
+from ansible_collections.gpuadmin.node.plugins.module_utils.metrics import queueing
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import (
+    gpu,
+    gpu_jupyter,
+    notebook,
+    notebook_front,
+    queue,
+)
 
 from tests.support.fake_slurm import row, slurm
 
@@ -178,3 +185,12 @@ def test_it_is_started_by_its_unit() -> None:
     assert (done.returncode, "gpuadmin-notebooks.socket" in done.stderr) == (2, True), done.stderr
     with pytest.raises(NodeError, match="cannot be read"):
         notebook_front.build_context("/nowhere", "/nowhere")
+
+
+def test_what_is_measured_says_which_job_is_a_notebook(bin: Path) -> None:
+    has(bin, running("7", name="train"), running("9"))
+    found = queueing.samples(queue.ask_jobs(), [])
+    kept = {"user": ME, "account": "people", "gpus": "1", "nodes": "gpu1"}
+    for job, said in (("7", ""), ("9", "yes")):
+        name = "gpuadmin_queue_until_timestamp_seconds"
+        assert found.get(name, id=job, **kept, notebook=said) == 1795608428
