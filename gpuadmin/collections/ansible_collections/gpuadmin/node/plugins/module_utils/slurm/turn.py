@@ -48,7 +48,8 @@ def build_sbatch_command(
         *([f"--mem={asked.memory}G"] if asked.memory else []),
         *([f"--nodelist={asked.node}"] if asked.node else []),
         *([f"--exclude={','.join(without)}"] if without else []),
-        *([f"--reservation={booked.name}"] if booked else []), f"--wrap={script.does}",
+        *([f"--reservation={booked.name}"] if booked else []),
+        *([f"--wckey={asked.project}"] if asked.project else []), f"--wrap={script.does}",
     ]  # fmt: skip
 
 
