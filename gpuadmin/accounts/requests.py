@@ -31,11 +31,13 @@ class Request:
     docker: bool | None = None
     group: str | None = None
     note: str | None = None
+    projects: tuple[str, ...] | None = None
 
     def fields(self) -> dict[str, Any]:
         """The fields that were given, without the name."""
         given = {field: getattr(self, field) for field in ("uid", "email", "expires", "docker", "group", "note")}
-        given["keys"] = list(self.keys) if self.keys is not None else None
+        lists = {"keys": self.keys, "projects": self.projects}
+        given |= {field: list(value) for field, value in lists.items() if value is not None}
         return {field: value for field, value in given.items() if value is not None}
 
 

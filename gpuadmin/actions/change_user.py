@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpuadmin.accounts.changing import Wanted, change, notes, on_nodes, on_site
+from gpuadmin.accounts.changing import Wanted, change, describe_field, notes, on_nodes, on_site
 from gpuadmin.accounts.importing import read_keys
 from gpuadmin.accounts.requests import known, refuse_protected
 from gpuadmin.actions.shared.accounts import Change, account_result, converge, limits_later, perform
@@ -29,8 +29,9 @@ def change_user(
     note: str | None = None,
     group: str | None = None,
     docker: bool | None = None,
+    projects: Sequence[str] | None = None,
 ) -> int:
-    """Change keys, Docker, address, note or group of one person. Returns the exit code.
+    """Change keys, Docker, address, note, group or projects of one person. Returns the exit code.
 
     Keys are given as they are, or as a file of them; what is not given stays as it is. Hosts are asked only where they
     have a part in it: an address and a note are in users.yml alone.
@@ -43,6 +44,7 @@ def change_user(
         note=note,
         group=group,
         docker=docker,
+        projects=None if projects is None else tuple(projects),
     )
     with opened("change-user", options) as session:
         (before,) = known(session.site.registry, [name])
@@ -54,11 +56,13 @@ def change_user(
         nodes = on_nodes(before, after)
         found = converge(session, registry, [after], title=title, describe=lambda user, _: nodes)
         builder = PlanBuilder(title, steps=list(found.plan.steps), warnings=list(found.plan.warnings))
-        queue = session.named("slurm") if before.group != after.group else []
+        moved = before.group != after.group or before.projects != after.projects
+        queue = session.named("slurm") if moved else []
         for_hosts = wanted.for_hosts or bool(queue)
         if not for_hosts:
             builder = PlanBuilder(title, warnings=limits_later(session, [after]))
-        builder.add_all(queue, [f"{name}: {after.group or 'no group'} in the queue"])
+        words = f"{name}: {after.group or 'no group'}, projects: {describe_field(after, 'projects')}, in the queue"
+        builder.add_all(queue, [words])
         for line in on_site(before, after):
             builder.add("site", line)
         for line in notes(before, after):

@@ -90,22 +90,13 @@ def show_usage(options: Options, *, asked: Asked, kind: str, as_csv: bool, page:
     code.
     """
     with opened("usage", options, changes=False) as session:
-        groups, accounts = _groups(session), _accounts(session)
+        groups, accounts = node_groups(session), read_accounts(session)
         if kind == "account":
             controller(session)  # raises ConfigError where there is no queue
         span = choose_span(asked, session.site.settings.term, date.today())
         days, end = span.days, span.end
         with Prometheus(session.site) as prometheus:
-            found = Measured(
-                held=prometheus.ask(seconds_by_holder("held", days), end),
-                measured=prometheus.ask(seconds_by_holder("measured", days), end),
-                active=prometheus.ask(seconds_by_holder("active", days), end),
-                available=prometheus.ask(gpu_seconds(days), end),
-                mig=prometheus.ask(mig_devices(days), end),
-                granted=prometheus.ask(granted_seconds(days), end),
-                allocated=() if session.site.settings.slurm is None else prometheus.ask(allocated_seconds(days), end),
-            )
-            since = min((one.value for one in prometheus.ask(first_measured(days), end)), default=None)
+            found, since = measure(session, prometheus, days, end)
         period = span.describe(since, time.time())
         rows, everything = usage(found, kind, groups, accounts), total(found, groups)
         whole = bought(found, groups, days)
@@ -129,7 +120,21 @@ def show_usage(options: Options, *, asked: Asked, kind: str, as_csv: bool, page:
         return finish(session, 0, result)
 
 
-def _groups(session: Session) -> dict[str, list[str]]:
+def measure(session: Session, prometheus: Prometheus, days: int, end: float | None) -> tuple[Measured, float | None]:
+    """What was measured in so many days up to a moment (seconds since 1970; None: now), and since when in them."""
+    found = Measured(
+        held=prometheus.ask(seconds_by_holder("held", days), end),
+        measured=prometheus.ask(seconds_by_holder("measured", days), end),
+        active=prometheus.ask(seconds_by_holder("active", days), end),
+        available=prometheus.ask(gpu_seconds(days), end),
+        mig=prometheus.ask(mig_devices(days), end),
+        granted=prometheus.ask(granted_seconds(days), end),
+        allocated=() if session.site.settings.slurm is None else prometheus.ask(allocated_seconds(days), end),
+    )
+    return found, min((one.value for one in prometheus.ask(first_measured(days), end)), default=None)
+
+
+def node_groups(session: Session) -> dict[str, list[str]]:
     """Each node's own groups in the site: racks, labs, whatever the inventory has beyond those of every site."""
     names = set(session.some("gpu"))
     return {
@@ -137,7 +142,7 @@ def _groups(session: Session) -> dict[str, list[str]]:
     }
 
 
-def _accounts(session: Session) -> dict[str, str]:
+def read_accounts(session: Session) -> dict[str, str]:
     """The account in the queue of each person who is in a group of the site's own."""
     section = session.site.settings.slurm
     shared = {group.name for group in section.groups} if section is not None else set()

@@ -107,6 +107,41 @@ def usage(
     return show_usage(options, asked=Asked(days or 30, first, last, term), kind=kind, as_csv=as_csv, page=page)
 
 
+@click.command("report")
+@click.option("--month", metavar="YYYY-MM", help="Another month that is over.  [default: the last one]")
+@click.option("--html", "page", metavar="FILE", help="Also write it as a page, which needs nothing else.")
+@mail_options
+@click.option("--install-timer", is_flag=True, help="Send each month's from now on, from this machine, as you.")
+@click.option("--remove-timer", is_flag=True, help="Remove that timer.")
+@run_options(playbook=False, limit=False)
+def report(
+    options: Options,
+    mail: MailOptions,
+    month: str | None,
+    page: str | None,
+    install_timer: bool,
+    remove_timer: bool,
+) -> int:
+    """Mail a month's report to mail.report, once each: what was held, used and waited for, by group and person; what
+    the idle rule took back; what admins gave; kWh, and where metrics.price_per_kwh is set, their cost; all beside the
+    month before. Where mail.report names nobody it is only shown.
+
+    \b
+    gpuadmin report --preview                     # the last month's, in full
+    gpuadmin report --month 2026-10 --html october.html
+    gpuadmin report --install-timer               # from now on, each month
+    """
+    from gpuadmin.actions.report import report_month, report_timer
+
+    if install_timer and remove_timer:
+        raise click.UsageError("--install-timer and --remove-timer: one of the two")
+    if install_timer or remove_timer:
+        if mail != MailOptions() or options.json or month or page:
+            raise click.UsageError("a timer sends the last month's: leave the other options out")
+        return report_timer(options, install=install_timer)
+    return report_month(options, mail, month=month, page=page)
+
+
 @click.command("idle")
 @click.option(
     "--hours", type=WholeNumber(1, 168), metavar="N", help="Not used for so long.  [default: metrics.idle_hours]"

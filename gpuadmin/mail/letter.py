@@ -31,6 +31,7 @@ class Letter:
     names: tuple[str, ...]
     summary: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    languages: Sequence[str] = ()  # those of `mail.languages` that it is written in; none: all of them
 
 
 def login_hosts(settings: Settings, nodes: Sequence[str]) -> list[str]:

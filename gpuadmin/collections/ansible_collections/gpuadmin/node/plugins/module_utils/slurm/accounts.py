@@ -1,11 +1,12 @@
 """People in Slurm's accounting: each in the account of their group, which has its share and its limits. Pure.
 
+A project is a WCKey, which Slurm counts beside accounts: what a job is counted for changes neither its turn nor a limit.
 Nobody is deleted, so that what they have used stays: whoever is locked or has left may submit nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuadmin.common.records.queue import Group
@@ -49,25 +50,29 @@ class Person:
     name: str
     group: str
     locked: bool
+    projects: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Seen:
     """What sacctmgr prints. ``accounts``: share by account; ``qos``: limits by name; ``people``: account → person →
-    at most so many jobs, as text. ``bookings``: one that has begun ends by itself, when nobody uses it."""
+    at most so many jobs, as text. ``bookings``: one that has begun ends by itself, when nobody uses it. ``projects``: by
+    person."""
 
     accounts: Mapping[str, str] = field(default_factory=dict)
     qos: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     people: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     bookings: Sequence[Reservation] = ()
+    projects: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 ASK_PEOPLE = ("sacctmgr", "-nP", "show", "assoc", "format=account,user,fairshare,maxsubmitjobs")
 ASK_QOS = ("sacctmgr", "-nP", "show", "qos", "format=name,flags,maxtresperuser,maxwall,maxsubmitjobsperuser")
+ASK_PROJECTS = ("sacctmgr", "-nP", "show", "wckey", "format=user,wckey")
 
 
-def seen(people: str, qos: str, bookings: Sequence[Reservation] = ()) -> Seen:
-    """What the two questions are answered with. ``bookings``: those that have not begun."""
+def seen(people: str, qos: str, bookings: Sequence[Reservation] = (), projects: str = "") -> Seen:
+    """What the three questions are answered with. ``bookings``: those that have not begun."""
     accounts: dict[str, str] = {}
     of: dict[str, dict[str, str]] = {}
     for line in people.splitlines():
@@ -80,7 +85,12 @@ def seen(people: str, qos: str, bookings: Sequence[Reservation] = ()) -> Seen:
     for line in qos.splitlines():
         name, *rest = line.split("|")
         limits[name] = tuple(rest)
-    return Seen(accounts, limits, of, bookings)
+    members: dict[str, set[str]] = {}
+    for line in projects.splitlines():
+        user, _, project = line.partition("|")
+        if user and project:
+            members.setdefault(user, set()).add(project)
+    return Seen(accounts, limits, of, bookings, members)
 
 
 def parse_slurm_people(
@@ -94,9 +104,16 @@ def parse_slurm_people(
         # guard: what is not a name is given to no program of Slurm's
         if not isinstance(name, str) or not valid_name(name):
             raise NodeError(f"{quoted(name)} is not a name")
+        projects = one.get("projects") or ()
+        if not isinstance(projects, (list, tuple)) or not all(isinstance(x, str) and valid_name(x) for x in projects):
+            raise NodeError(f"{quoted(name)}: the projects are not names")
         over = isinstance(expires, int) and expires < today
         group = one.get("group")  # for limits alone, where the queue has no such group
-        found.append(Person(name, group if group in shared else EVERYBODY, gone or bool(one.get("locked")) or over))
+        found.append(
+            Person(
+                name, group if group in shared else EVERYBODY, gone or bool(one.get("locked")) or over, tuple(projects)
+            )
+        )
     return found
 
 
@@ -162,6 +179,14 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
         ]
         if opening:
             found.append(_users("modify", opening, f"account={account}", "set", "maxsubmitjobs=-1"))
+    for person in people:
+        had = there.projects.get(person.name, ())
+        new = [one for one in person.projects if one not in had and not person.locked]
+        if new:
+            found.append((*change, "add", "user", person.name, f"wckey={','.join(new)}"))
+        old = [one for one in sorted(had) if one not in person.projects]
+        if old:  # guard: nobody computes for a project that they have left
+            found.append(_users("delete", [person.name], f"wckey={','.join(old)}"))
     return found
 
 

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
         print(words["away"], file=sys.stderr)
         return 1
     except NodeError as error:
-        print(refusal(str(error), words), file=sys.stderr)
+        print(refusal(str(error), words, asked.project), file=sys.stderr)
         return 1
 
 
@@ -76,7 +76,8 @@ def build_sbatch_command(
         f"--time={minutes // 60}:{minutes % 60:02}:00", "--chdir=/", "--output=/dev/null", "--export=NIL",
         *([f"--nodelist={asked.node}"] if asked.node else []),
         *([f"--exclude={','.join(without)}"] if without else []),
-        *([f"--reservation={booked.name}"] if booked else []), f"--wrap={queue.JOB_DOES}",
+        *([f"--reservation={booked.name}"] if booked else []),
+        *([f"--wckey={asked.project}"] if asked.project else []), f"--wrap={queue.JOB_DOES}",
     ]  # fmt: skip
 
 

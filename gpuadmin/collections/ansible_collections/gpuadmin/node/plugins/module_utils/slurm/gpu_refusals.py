@@ -12,12 +12,14 @@ from . import booking, policy
 from .gpu_words import gpus, numbered
 
 
-def refusal(text: str, words: Mapping[str, str]) -> str:
-    """What somebody is told. ``text``: what Slurm says."""
+def refusal(text: str, words: Mapping[str, str], project: str = "") -> str:
+    """What somebody is told. ``text``: what Slurm says. ``project``: that they have asked for."""
     if "node configuration is not available" in text or "Invalid node name" in text:
         return words["impossible"].format(text)
     if "QOS policy" in text or "policy limit" in text:
         return f"{words['too-much']} {_allowed(words) or words['ask-admins']}"
+    if "Invalid wckey" in text:
+        return words["not-in-project"].format(project)
     if "Invalid account" in text:
         return words["unknown"]
     return words["failed"].format(text)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuadmin.common.names import LOGIN
 from gpuadmin.common.text import language
 from gpuadmin.common.waiting import count_tasks, lost_gpus, why
 
@@ -38,6 +39,7 @@ class Asked:
     node: str = ""
     type: str = ""
     mig: str = ""
+    project: str = ""
     wait: bool = True
     jobs: list[str] = field(default_factory=list)
     at: int | None = None
@@ -54,7 +56,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], now: float) 
         option, equals, given = word.partition("=")
         if word in ("-h", "--help"):
             return None
-        if option in ("--hours", "--node", "--type", "--mig", "--language", "--at", "--cancel"):
+        if option in ("--hours", "--node", "--type", "--mig", "--project", "--language", "--at", "--cancel"):
             if not equals:
                 if not rest:
                     raise UsageError(words["lacks"].format(option))
@@ -104,6 +106,11 @@ def _option(asked: Asked, option: str, given: str, now: float) -> None:
         if not queue.PROFILE.match(given.lower()):
             raise UsageError(words["not-a-profile"].format(given[:60]))
         asked.mig = given.lower()
+    elif option == "--project":
+        # guard: what is no name is no project, also for sbatch's other options
+        if not re.fullmatch(LOGIN, given):
+            raise UsageError(words["not-in-project"].format(given[:60]))
+        asked.project = given
     elif given not in LANGUAGES:
         raise UsageError(words["language"])
 

@@ -25,7 +25,7 @@ BETWEEN = "\x1f"  # two fields
 _FIELDS = {
     "JobArrayID": 32, "UserName": 64, "Account": 64, "State": 24, "PriorityLong": 20, "SubmitTime": 24, "StartTime": 24,
     "EndTime": 24, "NodeList": 1024, "tres-alloc": 256, "Name": 64, "Comment": 32, "QOS": 32, "Reservation": 256,
-    "Reason": 256,
+    "WCKey": 64, "Reason": 256,
 }  # fmt: skip
 _NODES = list(_FIELDS).index("NodeList")  # a longer list would be cut
 _STATES = "--states=PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
@@ -97,18 +97,35 @@ def jobs(text: str) -> list[dict[str, Any]]:
         # guard: a job that is not understood is not left out
         if len(parts) != len(_FIELDS) + 1 or not raw[_NODES].endswith(" "):
             raise NodeError("squeue's answer is not understood")
-        id, user, group, state, priority, asked, start, end, nodes, tres, name, comment, qos, booking, reason = parts[
-            : len(_FIELDS)
-        ]
+        (
+            id,
+            user,
+            group,
+            state,
+            priority,
+            asked,
+            start,
+            end,
+            nodes,
+            tres,
+            name,
+            comment,
+            qos,
+            booking,
+            project,
+            reason,
+        ) = parts[: len(_FIELDS)]
         gpus = _GPUS.search(tres)
         booking = "" if booking == "(null)" else booking
+        # Slurm's own choice, of which nobody has said anything, has a star
+        project = "" if project == "(null)" or project.startswith("*") else project
         waits = state in ("PENDING", "CONFIGURING")
         found.append(
             {
                 "id": id, "user": user, "group": group, "waits": waits, "priority": number(priority) or 0,
                 "asked": number(asked), "start": number(start), "end": number(end), "nodes": names(nodes),
                 "gpus": int(gpus[1]) if gpus else 0, "name": name[:64], "comment": comment, "qos": qos,
-                "booking": booking, "reason": reason[:LONGEST], "place": 0,
+                "booking": booking, "project": project, "reason": reason[:LONGEST], "place": 0,
                 **({"start": None, "end": None, "nodes": ""} if waits else {"reason": ""}),
             }
         )  # fmt: skip

@@ -5,13 +5,15 @@ from __future__ import annotations
 LANGUAGES = ("en", "ko")
 
 USAGE = {
-    "en": """usage: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | list | why [JOB]
+    "en": """usage: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--project P] [--no-wait]
+           | list | why [JOB]
            | extend [JOB] [--hours H] | release [JOB...]
            | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
 
 gpu get [N]          ask for N GPUs (1) of one node, for H hours (1), and wait for them
                      --type h100: of that type; a part of its name is enough
                      --mig 1g.10gb: N MIG devices instead; `gpu list` shows which there are
+                     --project nlp: it counts for a project that you are in; your limits stay the same
 gpu list             who has GPUs, who waits for some, which GPUs each node has, and how many of them are free
 gpu why [JOB]        your place in the queue, and what you wait for
 gpu extend [JOB]     H more hours (1) for what you have, up to the longest that you may
@@ -21,13 +23,15 @@ gpu book [N]         where your admins allow it: a node with N GPUs or more is y
 
 --no-wait returns at once; you keep your place. squeue, sbatch, srun, salloc and scancel work as well.
 --language ko|en""",
-    "ko": """사용법: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--no-wait] | list | why [JOB]
+    "ko": """사용법: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--project P] [--no-wait]
+             | list | why [JOB]
              | extend [JOB] [--hours H] | release [JOB...]
              | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
 
 gpu get [N]          한 노드의 GPU N개(기본 1)를 H시간(기본 1) 동안 요청하고 차례를 기다립니다
                      --type h100: GPU 종류를 지정합니다. 이름의 일부만 적어도 됩니다
                      --mig 1g.10gb: GPU 대신 MIG 장치 N개. 종류는 `gpu list`에 나옵니다
+                     --project nlp: 참여 중인 프로젝트의 사용량으로 집계합니다. 한도는 그대로입니다
 gpu list             누가 쓰고 누가 기다리는지, 노드마다 어떤 GPU가 몇 개 있고 몇 개 비었는지 보여 줍니다
 gpu why [JOB]        대기 순서와 기다리는 이유를 보여 줍니다
 gpu extend [JOB]     받은 GPU를 H시간(기본 1) 연장합니다. 허용된 최대 시간까지 가능합니다
@@ -63,6 +67,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "limits-nodes": "{0} node|{0} nodes",
         "limits-more": "If you need more, ask your admins.",
         "unknown": "You have no account in the queue yet: tell your admins.",
+        "not-in-project": "--project: {0!r} is not a project of yours. Leave it out, or ask your admins to add you to it.",
         "none": "You have no GPU, and are not waiting for one.",
         "not-yours": "{0} is not a job of yours.",
         "others": "These jobs did not come from `gpu get`. To end one of them, too, name it: gpu release {0}",
@@ -112,6 +117,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "limits-nodes": "노드 {0}개",
         "limits-more": "더 필요하면 관리자에게 요청하세요.",
         "unknown": "아직 대기열에 계정이 없습니다. 관리자에게 알려 주세요.",
+        "not-in-project": "--project: {0!r}: 참여 중인 프로젝트가 아닙니다. 빼고 다시 실행하거나 관리자에게 등록을 요청하세요.",
         "none": "받은 GPU도, 기다리는 GPU도 없습니다.",
         "not-yours": "{0}: 본인의 작업이 아닙니다.",
         "others": "다음은 `gpu get`으로 받은 것이 아닙니다. 함께 끝내려면 번호를 적으세요: gpu release {0}",
