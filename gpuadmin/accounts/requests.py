@@ -119,8 +119,7 @@ def request(fields: Mapping[str, Any]) -> Request:
     if "locked" in fields:  # guard: newcomers are not locked
         raise ConfigError(f"{valid.name!r}: locked: is not for newcomers", hint="add them, then: gpuadmin lock-user")
     given = {field: getattr(valid, field) for field in fields if field != "name"}
-    if "keys" in given:
-        given["keys"] = tuple(given["keys"])
+    given |= {field: tuple(given[field]) for field in ("keys", "projects") if field in given}
     return Request(name=valid.name, **given)
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gpuadmin.accounts.changing import Wanted, change, describe_field, notes, on_nodes, on_site
+from gpuadmin.accounts.changing import Wanted, change, notes, on_nodes, on_site
 from gpuadmin.accounts.importing import read_keys
 from gpuadmin.accounts.requests import known, refuse_protected
 from gpuadmin.actions.shared.accounts import Change, account_result, converge, limits_later, perform
+from gpuadmin.common.text import listed
 from gpuadmin.errors import ExitCode
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish, nothing
@@ -61,8 +62,7 @@ def change_user(
         for_hosts = wanted.for_hosts or bool(queue)
         if not for_hosts:
             builder = PlanBuilder(title, warnings=limits_later(session, [after]))
-        words = f"{name}: {after.group or 'no group'}, projects: {describe_field(after, 'projects')}, in the queue"
-        builder.add_all(queue, [words])
+        builder.add_all(queue, [f"{name}: {listed([after.group or 'no group', *after.projects])} in the queue"])
         for line in on_site(before, after):
             builder.add("site", line)
         for line in notes(before, after):

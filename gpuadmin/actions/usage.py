@@ -20,9 +20,10 @@ from gpuadmin.common.queries import (
     gpu_seconds,
     granted_seconds,
     mig_devices,
+    project_seconds,
     seconds_by_holder,
 )
-from gpuadmin.common.usage import Measured, Usage, bought, total, usage
+from gpuadmin.common.usage import Measured, Usage, bought, sum_projects, total, usage
 from gpuadmin.config.groups import GROUPS
 from gpuadmin.config.schema import Term
 from gpuadmin.console import echo
@@ -118,6 +119,27 @@ def show_usage(options: Options, *, asked: Asked, kind: str, as_csv: bool, page:
             "total": _document(everything), "bought": asdict(whole),
         }  # fmt: skip
         return finish(session, 0, result)
+
+
+def show_projects(options: Options, *, asked: Asked, as_csv: bool) -> int:
+    """The hours that the queue gave by project; what of them was used is known of people alone. Returns the exit code."""
+    with opened("usage", options, changes=False) as session:
+        controller(session)  # raises ConfigError where there is no queue
+        span = choose_span(asked, session.site.settings.term, date.today())
+        with Prometheus(session.site) as prometheus:
+            hours = sum_projects(prometheus.ask(project_seconds(span.days), span.end))
+            since = min((one.value for one in prometheus.ask(first_measured(span.days), span.end)), default=None)
+        period = span.describe(since, time.time())
+        if not options.json:
+            echo(f"{period}.", err=as_csv)
+        if as_csv:
+            rows = [f"{name or '(none)'},{value:.3f}\n" for name, value in hours.items()]
+            echo("project,allocated_hours\n" + "".join(rows), end=False)
+        elif not options.json:
+            table = [(name or "(none)", f"{value:.1f}") for name, value in hours.items()]
+            title = "GPU-hours allocated"
+            make_console(json=False).print(plain_table(("Project", title), table, right=(title,)))
+        return finish(session, 0, {"days": span.days, "period": period, "by": "project", "hours": hours})
 
 
 def measure(session: Session, prometheus: Prometheus, days: int, end: float | None) -> tuple[Measured, float | None]:

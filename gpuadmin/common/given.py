@@ -1,4 +1,4 @@
-"""What admins have given to people, also what is over: grants, and exceptions of the queue, as they were measured. Pure.
+"""What admins have given to people, also what is over: grants, and exceptions of the queue, as measured. Pure.
 
 Measurements are the one source that all admins share, that has both kinds and that the dashboard can ask.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Optional
 
 from .prometheus import Series
 from .queries import GIVEN
@@ -30,7 +29,7 @@ class Given:
     reason: str
     begin: float
     until: float
-    ended: Optional[float] = None
+    ended: float | None = None
 
 
 def past(ask: Callable[[str, float, float, int], Iterable[Series]], begin: float, end: float) -> list[Given]:

@@ -53,7 +53,8 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "counts for each. What was measured begins and ends up to five minutes late; GPUs taken back are those of the "
         "runs that this site has on record.",
         "점유는 프로그램이 GPU를 열고 있는 시간이고, 실제 사용은 GPU에서 무언가 실행된 시간입니다. 한 GPU를 두 사람이 "
-        "함께 쓰면 각자의 시간으로 셉니다. 시각은 최대 5분 늦게 측정되며, 회수한 GPU는 이 사이트의 실행 기록을 기준으로 합니다.",
+        "함께 쓰면 각자의 시간으로 셉니다. 시각은 최대 5분 늦게 측정되며, "
+        "회수한 GPU는 이 사이트의 실행 기록을 기준으로 합니다.",
     ),
 }
 
@@ -127,8 +128,7 @@ def compose(
     people = [_cells(one, month.waits.get(one.name, ()), queue) for one in month.people]
     tables.append(Table(say("people"), (say("person"), *titles), people))
     if month.projects:
-        hours = sorted(month.projects.items(), key=lambda one: -one[1])
-        projects = [(name, _number(value)) for name, value in hours]
+        projects = [(name, _number(value)) for name, value in month.projects.items()]
         tables.append(Table(say("projects"), (say("project"), say("allocated")), projects))
     if month.given:
         columns = tuple(map(say, ("person", "where", "from", "until", "early", "who", "why")))

@@ -13,7 +13,7 @@ from typing import Any
 from gpuadmin.common.given import Given
 from gpuadmin.common.samples import Sample
 from gpuadmin.common.text import as_fields
-from gpuadmin.common.usage import EVERYBODY, HOUR, Bought, Measured, Usage, bought, total, usage
+from gpuadmin.common.usage import EVERYBODY, HOUR, Bought, Measured, Usage, bought, sum_projects, total, usage
 from gpuadmin.errors import ConfigError
 
 LATE = 2 * HOUR  # seconds: measurements that begin so much later than the month are said
@@ -112,10 +112,7 @@ def make_figures(
     waited: dict[str, list[float]] = {}
     for one in waits:
         waited.setdefault(one.labels.get("user", ""), []).append(one.value)
-    hours: dict[str, float] = {}
-    for one in projects:
-        if name := one.labels.get("project", ""):
-            hours[name] = hours.get(name, 0.0) + one.value / HOUR
+    hours = {name: value for name, value in sum_projects(projects).items() if name}
     kwh = [one.value for one in energy if one.labels.get("instance") in groups]
     late = since is not None and since - month.span[0] > LATE
     return Figures(

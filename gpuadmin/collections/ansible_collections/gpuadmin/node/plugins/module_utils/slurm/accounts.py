@@ -1,6 +1,6 @@
 """People in Slurm's accounting: each in the account of their group, which has its share and its limits. Pure.
 
-A project is a WCKey, which Slurm counts beside accounts: what a job is counted for changes neither its turn nor a limit.
+A project is a WCKey, which Slurm counts beside accounts: what a job is counted for changes no turn and no limit.
 Nobody is deleted, so that what they have used stays: whoever is locked or has left may submit nothing.
 """
 
@@ -56,8 +56,8 @@ class Person:
 @dataclass(frozen=True)
 class Seen:
     """What sacctmgr prints. ``accounts``: share by account; ``qos``: limits by name; ``people``: account → person →
-    at most so many jobs, as text. ``bookings``: one that has begun ends by itself, when nobody uses it. ``projects``: by
-    person."""
+    at most so many jobs, as text. ``bookings``: one that has begun ends by itself, when nobody uses it.
+    ``projects``: by person."""
 
     accounts: Mapping[str, str] = field(default_factory=dict)
     qos: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

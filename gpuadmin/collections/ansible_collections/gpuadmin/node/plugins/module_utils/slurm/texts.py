@@ -67,7 +67,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "limits-nodes": "{0} node|{0} nodes",
         "limits-more": "If you need more, ask your admins.",
         "unknown": "You have no account in the queue yet: tell your admins.",
-        "not-in-project": "--project: {0!r} is not a project of yours. Leave it out, or ask your admins to add you to it.",
+        "not-in-project": "--project: {0!r} is not a project of yours. Leave it out, or ask your admins to add you.",
         "none": "You have no GPU, and are not waiting for one.",
         "not-yours": "{0} is not a job of yours.",
         "others": "These jobs did not come from `gpu get`. To end one of them, too, name it: gpu release {0}",
@@ -117,7 +117,8 @@ TEXTS: dict[str, dict[str, str]] = {
         "limits-nodes": "노드 {0}개",
         "limits-more": "더 필요하면 관리자에게 요청하세요.",
         "unknown": "아직 대기열에 계정이 없습니다. 관리자에게 알려 주세요.",
-        "not-in-project": "--project: {0!r}: 참여 중인 프로젝트가 아닙니다. 빼고 다시 실행하거나 관리자에게 등록을 요청하세요.",
+        "not-in-project": "--project: {0!r}: 참여 중인 프로젝트가 아닙니다. "
+        "빼고 다시 실행하거나 관리자에게 등록을 요청하세요.",
         "none": "받은 GPU도, 기다리는 GPU도 없습니다.",
         "not-yours": "{0}: 본인의 작업이 아닙니다.",
         "others": "다음은 `gpu get`으로 받은 것이 아닙니다. 함께 끝내려면 번호를 적으세요: gpu release {0}",
