@@ -122,7 +122,7 @@ def show_usage(options: Options, *, asked: Asked, kind: str, as_csv: bool, page:
 
 
 def show_projects(options: Options, *, asked: Asked, as_csv: bool) -> int:
-    """The hours that the queue gave by project; what of them was used is known of people alone. Returns the exit code."""
+    """The hours that the queue gave by project; what was used is known of people alone. Returns the exit code."""
     with opened("usage", options, changes=False) as session:
         controller(session)  # raises ConfigError where there is no queue
         span = choose_span(asked, session.site.settings.term, date.today())

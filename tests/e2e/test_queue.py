@@ -76,7 +76,7 @@ def test_a_person_waits_for_their_turn_and_gets_exactly_that(queue: Cluster) -> 
         assert "You have 1 GPU of node1 until" in queue.person("minji", NODE, "gpuadmin-me")
         queue.admin(CONTROLLER, f"{CLI} queue-measured")
         measured = queue.admin(CONTROLLER, "cat /run/gpuadmin-metrics/queue/queue.prom")
-        assert 'gpuadmin_queue_allocated_gpus{user="jiho",account="people"} 2' in measured
+        assert 'gpuadmin_queue_allocated_gpus{user="jiho",account="people",project=""} 2' in measured
         # more time for one's own, up to the longest; by the kernel's word whose it is
         assert "yours until" in queue.person("minji", NODE, "gpu extend --hours 2")
         assert "4 h: yours can last until" in queue.ssh("minji", NODE, "gpu extend --hours 2").stderr

@@ -169,3 +169,26 @@ def test_whose_account_is_over_or_who_has_left_is_locked() -> None:
 def test_what_is_no_name_is_given_to_no_program(name: object) -> None:
     with pytest.raises(NodeError, match="is not a name"):
         parse_slurm_people([{"name": name}], [], GROUPS, TODAY)
+
+
+@pytest.mark.holds("nobody computes for a project that they have left")
+def test_projects_follow_users_yml() -> None:
+    """Those of people whom nobody knows stay, and whoever is locked joins none."""
+    people = parse_slurm_people(
+        [
+            {"name": "minji", "projects": ["nlp", "bio"]}, {"name": "jiho"}, {"name": "sora", "projects": ["nlp"]},
+            {"name": "kim", "locked": True, "projects": ["nlp"]},
+        ],
+        [], GROUPS, TODAY,
+    )  # fmt: skip
+    there = settled("people|minji|1|\npeople|jiho|1|\npeople|sora|1|\npeople|kim|1|0\n")
+    known = seen("", "", projects="minji|nlp\njiho|nlp\njiho|old\nsora|nlp\nother|x\nodd\n").projects
+    assert words(GROUPS, people, replace(there, projects=known)) == [
+        "add user minji wckey=bio", "delete user where name=jiho wckey=nlp,old",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("projects", [["-x"], ["a,b"], [7], "nlp", ["*"]])
+def test_what_is_no_project(projects: object) -> None:
+    with pytest.raises(NodeError, match="projects are not names"):
+        parse_slurm_people([{"name": "minji", "projects": projects}], [], GROUPS, TODAY)

@@ -16,7 +16,7 @@ from gpuadmin.common.waiting import count_tasks
 
 from ..errors import NodeError
 from ..lookup import name_of
-from . import booking, exceptions, gpu_book, queue
+from . import booking, exceptions, gpu_book, gpu_limits, queue
 from .accounts import EXCEPTION
 from .booking import Reservation
 from .extend_service import ask
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
         if asked.word == "get":
             return get(asked, sleep)
         verbs = {"list": show, "why": why, "release": release, "extend": extend, "book": gpu_book.book}
-        return verbs[asked.word](asked)
+        return {**verbs, "limits": gpu_limits.show}[asked.word](asked)
     except NotYoursError as error:
         print(error, file=sys.stderr)
         return 1

@@ -17,7 +17,7 @@ from gpuadmin.common.waiting import count_tasks, lost_gpus, why
 from . import queue
 from .texts import LANGUAGES, TEXTS
 
-WORDS = ("get", "list", "why", "release", "extend", "book")
+WORDS = ("get", "list", "why", "release", "extend", "book", "limits")
 MOST_GPUS = 64
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}\Z")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")

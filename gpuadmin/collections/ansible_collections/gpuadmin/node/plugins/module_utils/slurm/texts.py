@@ -6,7 +6,7 @@ LANGUAGES = ("en", "ko")
 
 USAGE = {
     "en": """usage: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--project P] [--no-wait]
-           | list | why [JOB]
+           | list | why [JOB] | limits
            | extend [JOB] [--hours H] | release [JOB...]
            | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
 
@@ -16,6 +16,7 @@ gpu get [N]          ask for N GPUs (1) of one node, for H hours (1), and wait f
                      --project nlp: it counts for a project that you are in; your limits stay the same
 gpu list             who has GPUs, who waits for some, which GPUs each node has, and how many of them are free
 gpu why [JOB]        your place in the queue, and what you wait for
+gpu limits           what you may have: GPUs, hours, jobs, bookings, and what happens to a GPU that you do not use
 gpu extend [JOB]     H more hours (1) for what you have, up to the longest that you may
 gpu release [JOB]    give back what you got with `gpu get`, or leave the queue
 gpu book [N]         where your admins allow it: a node with N GPUs or more is yours from TIME on, for H hours (1)
@@ -24,7 +25,7 @@ gpu book [N]         where your admins allow it: a node with N GPUs or more is y
 --no-wait returns at once; you keep your place. squeue, sbatch, srun, salloc and scancel work as well.
 --language ko|en""",
     "ko": """사용법: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--project P] [--no-wait]
-             | list | why [JOB]
+             | list | why [JOB] | limits
              | extend [JOB] [--hours H] | release [JOB...]
              | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
 
@@ -34,6 +35,7 @@ gpu get [N]          한 노드의 GPU N개(기본 1)를 H시간(기본 1) 동�
                      --project nlp: 참여 중인 프로젝트의 사용량으로 집계합니다. 한도는 그대로입니다
 gpu list             누가 쓰고 누가 기다리는지, 노드마다 어떤 GPU가 몇 개 있고 몇 개 비었는지 보여 줍니다
 gpu why [JOB]        대기 순서와 기다리는 이유를 보여 줍니다
+gpu limits           GPU 수, 시간, 작업 수, 예약 등 본인의 한도와, 쓰지 않는 GPU가 어떻게 되는지 보여 줍니다
 gpu extend [JOB]     받은 GPU를 H시간(기본 1) 연장합니다. 허용된 최대 시간까지 가능합니다
 gpu release [JOB]    `gpu get`으로 받은 GPU를 반납하거나 대기를 취소합니다
 gpu book [N]         관리자가 허용한 경우, GPU가 N개 이상인 노드를 TIME부터 H시간(기본 1) 예약합니다
