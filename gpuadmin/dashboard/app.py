@@ -21,8 +21,10 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from ..common.given import STEP
+from ..common.queries import GIVEN
 from ..common.samples import Sample
-from . import plots, queries, views
+from . import given_page, plots, queries, views
 from .announced import announced
 from .files import DashboardError
 from .pages import Pages, choose_language, environment
@@ -77,6 +79,7 @@ class Dashboard:
             Route("/people/{name}", self._for_viewers(self._person)),
             Route("/me", self._for_viewers(self._me)),
             Route("/queue", self._for_viewers(self._queue)),
+            Route("/given", self._for_viewers(self._given)),
             Route("/free", self._for_viewers(self._free)),
             Route("/data/cluster", self._for_viewers(self._cluster_data)),
             Route("/data/nodes/{name}", self._for_viewers(self._node_data)),
@@ -173,6 +176,12 @@ class Dashboard:
         if found.queue is None:
             raise HTTPException(404)
         return self._page(request, "queue.html", found, viewer, {"queue": queue_page(found.queue, viewer.name)})
+
+    async def _given(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
+        begin, end = given_page.choose_span(time.time())
+        async with self._turns.of(viewer.name):
+            answer = await self._asked.over_time(GIVEN, begin, end, STEP)
+        return self._page(request, "given.html", found, viewer, given_page.given_page(answer, end, found))
 
     async def _free(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         numbers = {"gpus": (1, 1, 64), "memory": (0, 0, 1000)}
