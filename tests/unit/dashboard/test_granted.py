@@ -53,7 +53,7 @@ def test_what_admins_gave_is_seen_by_everybody(gated: Scene) -> None:
     _, html = get(client, "/given")
     found = rows(html)
     assert found.keys() == {"Name", "minji", "seoyeon"}, "jiho has no grant any more, and had none in this hour"
-    assert found["minji"].startswith("1 × gpu01 20")
+    assert found["minji"].startswith("minji 1 × gpu01 20")
     assert found["minji"].endswith("goes on root@nas : a deadline")
     assert "<b>a course" not in html
     assert "관리자가 따로 준 GPU" in plain(get(client, "/given", **{"accept-language": "ko"})[1])
