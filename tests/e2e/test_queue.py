@@ -250,6 +250,10 @@ def test_a_verb_takes_a_node_away_and_lets_it_take_jobs_again(queue: Cluster) ->
     # a queue with jobs is not taken away
     with queue.settings(lambda text: text.replace(SLURM, "")):
         assert "it has jobs of jiho" in str(queue.gpuadmin("provision", "--limit", CONTROLLER, "--yes", code=3))
+    # whoever leaves keeps nothing in the queue, though its host has no account of theirs any more
+    queue.person("jiho", NODE, "gpu get 1 --node node2 --no-wait")
+    queue.gpuadmin("remove-user", "jiho", "--yes")
+    queue.wait(lambda: queue.ssh("admin", CONTROLLER, '[ -z "$(squeue --noheader)" ] && echo so'))
 
 
 def _a_full_node(queue: Cluster) -> None:

@@ -84,7 +84,7 @@ def take(arguments: Mapping[str, Any]) -> dict[str, Any]:
                 done["between"].append(name)
         else:
             here.setdefault(name, []).append(answer)
-        # guard: a person's homes get their names together, or none does
+        # guard: a person's homes get their names together, or none does -> here.get(name)
         if name not in done["problems"] and len(here[name]) == len(people[name]):
             _settle(arguments, people[name][0], here[name], done)
         say(json.dumps(done))

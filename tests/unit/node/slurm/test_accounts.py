@@ -8,6 +8,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.accounts impor
     Person,
     Seen,
     commands,
+    find_jobs,
     parse_slurm_people,
     seen,
 )
@@ -79,11 +80,10 @@ def test_what_somebody_has_booked_who_is_locked_goes() -> None:
     assert words(GROUPS, people, replace(there, bookings=booked)) == ["scontrol delete ReservationName=gpu-book-jiho-1"]
 
 
-def test_who_is_locked_submits_nothing_and_what_they_have_ends_then() -> None:
+def test_who_is_locked_submits_nothing() -> None:
     people = [Person("jiho", "people", True)]
     assert words(GROUPS, people, settled("people|jiho|1|\n")) == [
         "modify user where name=jiho account=people set maxsubmitjobs=0",
-        "scancel --user=jiho",
     ]
 
 
@@ -92,20 +92,21 @@ def test_what_closes_comes_first() -> None:
     people = [Person("minji", "lab", False), Person("jiho", "people", True)]
     booked = [Reservation("gpu-book-jiho-1", ["gpu1"], ["jiho"], 1, 2)]
     found = words(GROUPS, people, replace(seen("people||10|\npeople|jiho|1|\n", ""), bookings=booked))
-    assert found[:3] == [
-        "modify user where name=jiho account=people set maxsubmitjobs=0", "scancel --user=jiho",
+    assert found[:2] == [
+        "modify user where name=jiho account=people set maxsubmitjobs=0",
         "scontrol delete ReservationName=gpu-book-jiho-1",
     ]  # fmt: skip
 
 
-def test_jobs_of_several_people_end_one_person_after_the_other() -> None:
-    """scancel knows no list of people: it took `jiho,sora` for a name."""
-    people = [Person("jiho", "people", True), Person("sora", "people", True)]
-    assert words(GROUPS, people, settled("people|jiho|1|\npeople|sora|1|\n")) == [
-        "modify user where name=jiho,sora account=people set maxsubmitjobs=0",
-        "scancel --user=jiho",
-        "scancel --user=sora",
+def test_jobs_of_whoever_is_locked_are_found_by_uid() -> None:
+    """An account that this host has no more has another name there, and a name of the site may be somebody else's."""
+    people = [
+        Person("jiho", "people", True, 20001),
+        Person("sora", "people", True),
+        Person("minji", "lab", False, 20000),
     ]
+    lines = ["4|nobody|20001|", "", "5 |minji |20000 |", "6|jiho|20009|", "7|sora|20003|", "4|nobody|20001|"]
+    assert find_jobs(people, lines, "|") == ["4", "7"]
 
 
 def test_who_may_not_is_not_added() -> None:

@@ -15,7 +15,8 @@ from gpuadmin.common.waiting import PASSING
 from tests.support.fake_slurm import row, slurm
 
 DOCUMENT = operations.SlurmAccounts(
-    users=json.dumps([{"name": "minji"}, {"name": "jiho", "locked": True}]), groups=[Group("people", 10, 24, 20)]
+    users=json.dumps([{"name": "minji"}, {"name": "jiho", "locked": True, "uid": 20001}]),
+    groups=[Group("people", 10, 24, 20)],
 )
 #: sacctmgr, whose cluster has registered where the file is there.
 SACCTMGR = """case "$*" in
@@ -27,9 +28,18 @@ SACCTMGR = """case "$*" in
 esac"""
 
 
+#: jiho's account is gone from the queue's host.
+JOBS = [(4, "nobody", 20001), (5, "minji", 20000), (6, "20001", 20001)]
+
+
 @pytest.fixture
 def accounting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    slurm(tmp_path, monkeypatch, sacctmgr=SACCTMGR.format(tmp_path), scancel=f'echo "scancel $*" >>{tmp_path}/called')
+    jobs = "".join(f"{job:<24}\x1f{name:<64}\x1f{uid:<24}\x1f\n" for job, name, uid in JOBS)
+    (tmp_path / "jobs").write_text(jobs)
+    slurm(
+        tmp_path, monkeypatch, sacctmgr=SACCTMGR.format(tmp_path), squeue=f"cat {tmp_path}/jobs",
+        scancel=f'echo "scancel $*" >>{tmp_path}/called',
+    )  # fmt: skip
     monkeypatch.setattr(operations, "REGISTERED", 0.1)
     return tmp_path
 
@@ -39,10 +49,23 @@ def test_who_is_new_and_who_is_locked(accounting: Path) -> None:
     operations.converge_slurm_accounts(DOCUMENT, False)
     assert (accounting / "called").read_text().splitlines() == [
         "-i modify user where name=jiho account=people set maxsubmitjobs=0",
-        "scancel --user=jiho",
         "-i add user minji account=people qos=people defaultqos=people",
         "-i delete user where name=minji wckey=old",
+        "scancel 4 6",
     ]
+
+
+@pytest.mark.holds("what runs or waits of whoever is locked ends, also what an earlier run could not cancel")
+def test_jobs_of_whoever_was_locked_before_end_too(accounting: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was cut off, or that Slurm refused, had locked them already."""
+    (accounting / "registered").touch()
+    locked = SACCTMGR.format(accounting).replace("jiho|1|", "jiho|1|0")
+    slurm(accounting, monkeypatch, sacctmgr=locked)
+    operations.converge_slurm_accounts(DOCUMENT, False)
+    assert (accounting / "called").read_text().splitlines()[-1] == "scancel 4 6"
+    slurm(accounting, monkeypatch, squeue="echo 'slurm_load_jobs error: no controller' >&2; exit 1")
+    with pytest.raises(NodeError, match="may still run or wait: no controller"):
+        operations.converge_slurm_accounts(DOCUMENT, False)
 
 
 @pytest.mark.holds("what Slurm refuses of one keeps nobody else from their account")
@@ -67,16 +90,13 @@ def test_only_what_has_not_begun_is_taken_from_who_is_locked(accounting: Path, m
     answers = f'ping) echo "at nas is UP";; *reservation) cat {accounting}/reserved'
     slurm(accounting, monkeypatch, scontrol=f'case "$*" in {answers};; *) echo "$*" >>{accounting}/called;; esac')
     operations.converge_slurm_accounts(DOCUMENT, False)
-    assert (accounting / "called").read_text().splitlines()[1:3] == [
-        "scancel --user=jiho",
-        "delete ReservationName=gpu-book-jiho-2",
-    ]
+    assert (accounting / "called").read_text().splitlines()[1] == "delete ReservationName=gpu-book-jiho-2"
 
 
 def test_a_check_says_it_and_does_nothing(accounting: Path) -> None:
     (accounting / "registered").touch()
     result = operations.converge_slurm_accounts(DOCUMENT, True).result()
-    assert "Slurm: scancel --user=jiho" in str(result)
+    assert "Slurm: scancel 4 6" in str(result)
     assert not (accounting / "called").exists()
 
 

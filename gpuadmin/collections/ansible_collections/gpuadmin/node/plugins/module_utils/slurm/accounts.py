@@ -47,9 +47,12 @@ def _printed(memory: int) -> str:
 
 @dataclass(frozen=True)
 class Person:
+    """``uid``: None where the site does not say it."""
+
     name: str
     group: str
     locked: bool
+    uid: int | None = None
     projects: Sequence[str] = ()
 
 
@@ -105,20 +108,20 @@ def parse_slurm_people(
         if not isinstance(name, str) or not valid_name(name):
             raise NodeError(f"{quoted(name)} is not a name")
         projects = one.get("projects") or ()
+        # guard: what is not a name is given to sacctmgr as no project
         if not isinstance(projects, (list, tuple)) or not all(isinstance(x, str) and valid_name(x) for x in projects):
             raise NodeError(f"{quoted(name)}: the projects are not names")
         over = isinstance(expires, int) and expires < today
         group = one.get("group")  # for limits alone, where the queue has no such group
-        found.append(
-            Person(
-                name, group if group in shared else EVERYBODY, gone or bool(one.get("locked")) or over, tuple(projects)
-            )
-        )
+        locked = gone or bool(one.get("locked")) or over
+        uid = one.get("uid")
+        group = group if group in shared else EVERYBODY
+        found.append(Person(name, group, locked, uid if type(uid) is int else None, tuple(projects)))
     return found
 
 
 def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> list[tuple[str, ...]]:
-    """What sacctmgr and scancel have to do: first what closes. Nobody is added who may not use it anyway."""
+    """What sacctmgr and scontrol have to do: first what closes. Nobody is added who may not use it anyway."""
     change = ("sacctmgr", "-i")
     named = {person.name: person for person in people}
     found: list[tuple[str, ...]] = []
@@ -126,7 +129,6 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
         closing = [name for name, submit in of.items() if name in named and named[name].locked and submit != "0"]
         if closing:  # guard: whoever is locked submits no job
             found.append(_users("modify", closing, f"account={account}", "set", "maxsubmitjobs=0"))
-            found += [("scancel", f"--user={name}") for name in closing]  # it takes one
     found += [
         ("scontrol", "delete", f"ReservationName={one.name}")
         for one in there.bookings
@@ -188,6 +190,26 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
         if old:  # guard: nobody computes for a project that they have left
             found.append(_users("delete", [person.name], f"wckey={','.join(old)}"))
     return found
+
+
+#: Fields of squeue's that `find_jobs` needs, with their widths.
+JOB_FIELDS = {"JobID": 24, "UserName": 64, "UserID": 24}
+
+
+def find_jobs(people: Sequence[Person], lines: Iterable[str], between: str) -> list[str]:
+    """Given squeue's lines of JOB_FIELDS, return the numbers of the jobs that locked people have, each once.
+
+    They are found by uid: this host may have no account of theirs any more, and `scancel --user` refuses such a name.
+    """
+    names = {person.name for person in people if person.locked and person.uid is None}
+    uids = {str(person.uid) for person in people if person.locked and person.uid is not None}
+    found: dict[str, None] = {}
+    for line in lines:
+        if line.strip():
+            job, name, uid = (part.strip() for part in line.split(between)[:3])
+            if uid in uids or name in names:
+                found[job] = None
+    return list(found)
 
 
 def _users(verb: str, names: Iterable[str], *words: str) -> tuple[str, ...]:

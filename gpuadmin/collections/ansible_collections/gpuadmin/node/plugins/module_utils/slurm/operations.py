@@ -67,6 +67,16 @@ def converge_slurm_accounts(document: SlurmAccounts, check: bool) -> Answer:
             run(command)
         except NodeError as error:  # guard: what Slurm refuses of one keeps nobody else from their account
             problems.append(str(error))
+    # guard: what runs or waits of whoever is locked ends, also what an earlier run could not cancel -> False
+    if any(person.locked for person in people) and shutil.which("squeue"):
+        try:  # after Slurm takes no more of theirs
+            jobs = accounts.find_jobs(people, queue.table(accounts.JOB_FIELDS), queue.BETWEEN)
+            if jobs:
+                found.append(("scancel", *jobs))
+                if not check:
+                    run(found[-1])
+        except NodeError as error:
+            problems.append(f"jobs of whoever is locked may still run or wait: {error}")
     if problems:
         raise NodeError("; ".join(problems))
     return Answer([_words(one) for one in found])
