@@ -371,6 +371,7 @@ def last_month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield place
 
 
+@pytest.mark.holds("nobody gets a month's report twice")
 def test_a_month_s_report_is_mailed_once(last_month: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     shown = run(last_month, "report", "--preview", "--html", str(page))

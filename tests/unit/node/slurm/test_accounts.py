@@ -32,6 +32,7 @@ def settled(people: str) -> Seen:
     return seen(
         accounts + people,
         "normal||||\nexception|PartitionTimeLimit|||\npeople|DenyOnLimit||1-00:00:00|20\nlab|DenyOnLimit|gres/gpu=4|3-00:00:00|50\n",
+        projects="".join(f"{line.split('|')[1]}|0\n" for line in ("root|root||", *people.splitlines())),
     )
 
 
@@ -49,6 +50,7 @@ def test_a_new_cluster() -> None:
         "add account lab fairshare=30",
         "add user jiho,sora account=people qos=people defaultqos=people",
         "add user minji account=lab qos=lab defaultqos=lab",
+        "add user jiho,minji,sora wckey=0",
     ]
 
 
@@ -172,7 +174,7 @@ def test_what_is_no_name_is_given_to_no_program(name: object) -> None:
         parse_slurm_people([{"name": name}], [], GROUPS, TODAY)
 
 
-@pytest.mark.holds("nobody computes for a project that they have left")
+@pytest.mark.holds("nobody computes for a project that they have left", "who is in no project submits jobs as before")
 def test_projects_follow_users_yml() -> None:
     """Those of people whom nobody knows stay, and whoever is locked joins none."""
     people = parse_slurm_people(
@@ -183,9 +185,10 @@ def test_projects_follow_users_yml() -> None:
         [], GROUPS, TODAY,
     )  # fmt: skip
     there = settled("people|minji|1|\npeople|jiho|1|\npeople|sora|1|\npeople|kim|1|0\n")
-    known = seen("", "", projects="minji|nlp\njiho|nlp\njiho|old\nsora|nlp\nother|x\nodd\n").projects
+    known = seen("", "", projects="minji|nlp\njiho|nlp\njiho|old\njiho|0\nsora|0\nsora|nlp\nother|x\nodd\n").projects
     assert words(GROUPS, people, replace(there, projects=known)) == [
-        "add user minji wckey=bio", "delete user where name=jiho wckey=nlp,old",
+        "add user kim,minji wckey=0", "add user minji wckey=bio", "delete user where name=jiho wckey=nlp,old",
+        "modify user where name=minji set defaultwckey=0",
     ]  # fmt: skip
 
 

@@ -22,7 +22,7 @@ DOCUMENT = operations.SlurmAccounts(
 SACCTMGR = """case "$*" in
 *'show cluster'*) [ -e {0}/registered ] && echo 'lab|10.0.0.9' || echo 'lab|' ;;
 *'show assoc'*) printf 'people||10|\\npeople|jiho|1|\\n' ;;
-*'show wckey'*) printf 'minji|old\\nkim|x\\n' ;;
+*'show wckey'*) printf 'minji|old\\nminji|0\\njiho|0\\n' ;;
 *'show qos'*) printf 'exception||||\\npeople|DenyOnLimit||1-00:00:00|20\\n' ;;
 *) echo "$*" >>{0}/called ;;
 esac"""

@@ -18,6 +18,9 @@ from .booking import Reservation
 #: Jobs that an admin makes in somebody's name (exceptions.py) have no limits and come first. It is in
 #: nobody's associations, so people cannot ask for it.
 EXCEPTION = "exception"
+#: What jobs are counted for whose person names no project: Slurm refuses those of people without any WCKey. Names of
+#: projects begin with a letter.
+NO_PROJECT = "0"
 #: The group of everybody who is not in another.
 EVERYBODY = "people"
 
@@ -181,14 +184,27 @@ def commands(groups: Sequence[Group], people: Sequence[Person], there: Seen) -> 
         ]
         if opening:
             found.append(_users("modify", opening, f"account={account}", "set", "maxsubmitjobs=-1"))
+    return found + _project_commands(people, there)
+
+
+def _project_commands(people: Sequence[Person], there: Seen) -> list[tuple[str, ...]]:
+    add = ("sacctmgr", "-i", "add", "user")
+    found: list[tuple[str, ...]] = []
+    everybody = {name for of in there.people.values() for name in of} | {one.name for one in people if not one.locked}
+    # guard: who is in no project submits jobs as before -> []
+    lacking = sorted(name for name in everybody if NO_PROJECT not in there.projects.get(name, ()))
+    if lacking:
+        found.append((*add, ",".join(lacking), f"wckey={NO_PROJECT}"))
+    joining = []
     for person in people:
-        had = there.projects.get(person.name, ())
-        new = [one for one in person.projects if one not in had and not person.locked]
-        if new:
-            found.append((*change, "add", "user", person.name, f"wckey={','.join(new)}"))
-        old = [one for one in sorted(had) if one not in person.projects]
-        if old:  # guard: nobody computes for a project that they have left
+        had = set(there.projects.get(person.name, ())) - {NO_PROJECT}
+        if new := [one for one in person.projects if one not in had and not person.locked]:
+            found.append((*add, person.name, f"wckey={','.join(new)}"))
+            joining.append(person.name)
+        if old := sorted(had - set(person.projects)):  # guard: nobody computes for a project that they have left
             found.append(_users("delete", [person.name], f"wckey={','.join(old)}"))
+    if joining:  # the last one that was added is it otherwise
+        found.append(_users("modify", joining, "set", f"defaultwckey={NO_PROJECT}"))
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuadmin.common import waiting
+from gpuadmin.common.names import LOGIN
 
 from ..errors import NodeError
 from ..run import LateError, run_command
@@ -117,8 +118,8 @@ def jobs(text: str) -> list[dict[str, Any]]:
         ) = parts[: len(_FIELDS)]
         gpus = _GPUS.search(tres)
         booking = "" if booking == "(null)" else booking
-        # Slurm's own choice, of which nobody has said anything, has a star
-        project = "" if project == "(null)" or project.startswith("*") else project
+        # Slurm's own choice, where nobody has named one, has a star
+        project = project if re.fullmatch(LOGIN, project) else ""
         waits = state in ("PENDING", "CONFIGURING")
         found.append(
             {
