@@ -144,6 +144,10 @@ def test_an_exception_has_no_limits_and_is_an_admin_s_alone(queue: Cluster) -> N
     (made,) = [one for one in _jobs(queue) if one["exception"]]
     assert (made["user"], made["nodes"], made["exception"]["reason"]) == ("minji", "node2", "paper")
     assert "minji node2 0 1" in _granted(queue)
+    (given,) = queue.gpuadmin("grants", "--limit", "node2")["result"]["hosts"]["node2"]["grants"]
+    assert (given["reason"], given["who"] != "Slurm") == ("paper", True), (
+        "as `grants --past` knows it, by its measurement"
+    )
     said = queue.person("minji", NODE, "gpu limits")
     assert ("4 h each time" in said, "is an exception: an admin" in said, "paper" in said) == (True, True, True), said
     assert "paper" not in queue.person("jiho", NODE, "gpu limits --language ko")
