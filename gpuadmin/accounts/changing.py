@@ -71,17 +71,12 @@ def on_nodes(before: User, after: User) -> list[str]:
 
 def on_site(before: User, after: User) -> list[str]:
     """What becomes another for a person in users.yml alone, a line each."""
+    old, new = ({**user.model_dump(), "projects": listed(user.projects)} for user in (before, after))
     return [
-        f"{after.name}: {field} {describe_field(before, field)} → {describe_field(after, field)}"
+        f"{after.name}: {field} {old[field] or 'none'} → {new[field] or 'none'}"
         for field in (*TEXTS, "projects")
         if getattr(before, field) != getattr(after, field)
     ]
-
-
-def describe_field(user: User, field: str) -> str:
-    """What users.yml has of a person, in words."""
-    value = getattr(user, field)
-    return (listed(value) if isinstance(value, list) else value) or "none"
 
 
 def notes(before: User, after: User) -> list[str]:

@@ -166,18 +166,11 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
                         "title": "In all",
                         "columns": ["Figure", "2026-11", "2026-10"],
                         "rows": [["GPU-hours held", "3,513.6", "3,001.2"], ["used", "2,476.8", "2,410.0"]],
-                    },
-                    {
-                        "title": "GPUs that an admin gave",
-                        "columns": ["Person", "GPUs", "from", "until", "ended", "by", "why"],
-                        "rows": [
-                            ["minji", "2 × gpu1", "2026-11-03 09:00", "2026-11-05 09:00", "–", "kim@ctl", "paper"],
-                        ],
-                    },
+                    }
                 ],
             },
         ),
-    ),
+    ),  # fmt: skip
 }
 
 

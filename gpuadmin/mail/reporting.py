@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from gpuadmin.common.given import Given
@@ -87,8 +87,8 @@ def compose(
     def say(key: str, *values: object) -> str:
         return WORDS[key][place].format(*values)
 
-    lines = []
-    for one in (month, before):
+    both, lines = (month, before), []
+    for one in both:
         if not one.measured:
             lines.append(say("unmeasured", one.month.name))
         elif one.since is not None:
@@ -113,7 +113,6 @@ def compose(
     sums["kwh"] = lambda one: _number(one.kwh)
     if price is not None:
         sums["cost"] = lambda one: NOTHING if one.kwh is None else f"{_number(one.kwh * price)} {currency}"
-    both = month, before
     rows = [(say(key), *(show(one) if one.measured else NOTHING for one in both)) for key, show in sums.items()]
     rows += [
         (say("ended"), *(str(len(one.ended)) for one in both)),
@@ -138,17 +137,9 @@ def compose(
 
 def make_letters(made: MonthReport, month: str, mail: Mail) -> list[Letter]:
     """Given a report, return its mails: one to each of `mail.report`. A month's is one in the ledger."""
-    values = {
-        "month": month, "lines": made.lines, "notes": made.notes,
-        "tables": [{"title": one.title, "columns": one.columns, "rows": one.rows} for one in made.tables],
-    }  # fmt: skip
-    return [
-        Letter(
-            "report", address, (f"report {month} {address.casefold()}",), ("report",), made.title, values,
-            (mail.languages[0],),
-        )
-        for address in dict.fromkeys(mail.report)
-    ]  # fmt: skip
+    values, language = {"month": month, **asdict(made)}, (mail.languages[0],)
+    keys = {address: (f"report {month} {address.casefold()}",) for address in mail.report}
+    return [Letter("report", address, key, ("report",), made.title, values, language) for address, key in keys.items()]
 
 
 def _cells(one: Usage, waits: Sequence[float], queue: bool) -> tuple[str, ...]:

@@ -98,24 +98,8 @@ def jobs(text: str) -> list[dict[str, Any]]:
         # guard: a job that is not understood is not left out
         if len(parts) != len(_FIELDS) + 1 or not raw[_NODES].endswith(" "):
             raise NodeError("squeue's answer is not understood")
-        (
-            id,
-            user,
-            group,
-            state,
-            priority,
-            asked,
-            start,
-            end,
-            nodes,
-            tres,
-            name,
-            comment,
-            qos,
-            booking,
-            project,
-            reason,
-        ) = parts[: len(_FIELDS)]
+        *rest, reason = parts[: len(_FIELDS)]
+        id, user, group, state, priority, asked, start, end, nodes, tres, name, comment, qos, booking, project = rest
         gpus = _GPUS.search(tres)
         booking = "" if booking == "(null)" else booking
         # Slurm's own choice, where nobody has named one, has a star
