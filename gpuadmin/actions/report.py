@@ -18,7 +18,7 @@ from gpuadmin.common.text import counted
 from gpuadmin.config.load import find_site
 from gpuadmin.console import echo
 from gpuadmin.display import make_console
-from gpuadmin.errors import ExitCode
+from gpuadmin.errors import ConfigError, ExitCode
 from gpuadmin.mail import timer
 from gpuadmin.mail.letter import Attachment
 from gpuadmin.mail.reporting import MonthReport, compose, make_letters
@@ -52,6 +52,8 @@ def report_month(options: Options, mail: MailOptions, *, month: str | None, page
             echo(f"written: {expanded(page)}", err=True)
         result = {"month": this.name, "report": asdict(made)}
         if settings.mail is None or not settings.mail.report:
+            if mail != MailOptions():
+                raise ConfigError("gpuadmin.yml: mail.report: is missing", hint="mail: {report: [prof@example.org], …}")
             if not options.json:
                 _show(made)
                 echo("gpuadmin.yml: mail.report names nobody, so nobody is mailed.", err=True)
@@ -91,6 +93,7 @@ def _show(made: MonthReport) -> None:
     for line in (made.title, *made.lines):
         console.print(line)
     for one in made.tables:
-        console.print(f"\n{one.title}")
-        console.print(plain_table(one.columns, one.rows))
-    console.print(f"\n{made.notes}")
+        for line in ("", one.title, plain_table(one.columns, one.rows)):
+            console.print(line)
+    for line in ("", made.notes):
+        console.print(line)

@@ -170,7 +170,7 @@ _EXAMPLES: dict[str, tuple[str, Letter]] = {
                 ],
             },
         ),
-    ),  # fmt: skip
+    ),
 }
 
 

@@ -397,6 +397,17 @@ def test_a_month_s_report_is_mailed_once(last_month: Path, tmp_path: Path) -> No
     assert "is not over" in _refused(last_month, "report", "--month", f"{date.today():%Y-%m}")
 
 
+def test_a_report_that_nobody_is_mailed_is_shown(last_month: Path) -> None:
+    settings = last_month / "gpuadmin.yml"
+    before = settings.read_text()
+    settings.write_text(before.replace("report: [professor@example.org]", "report: []"))
+    try:
+        assert re.search(r"(?m)^ *GPU-hours held +3\.\d", run(last_month, "report"))
+        assert "mail.report: is missing" in _refused(last_month, "report", "--preview")
+    finally:
+        settings.write_text(before)
+
+
 def _refused(server: Path, verb: str, *words: str) -> str:
     done = CliRunner().invoke(getattr(gpus, verb), ["--site", str(server), *words], standalone_mode=False)
     assert isinstance(done.exception, GpuadminError)
