@@ -93,7 +93,8 @@ def _show(made: MonthReport) -> None:
     for line in (made.title, *made.lines):
         console.print(line)
     for one in made.tables:
-        for line in ("", one.title, plain_table(one.columns, one.rows)):
-            console.print(line)
-    for line in ("", made.notes):
-        console.print(line)
+        console.print()
+        console.print(one.title)
+        console.print(plain_table(one.columns, one.rows))
+    console.print()
+    console.print(made.notes)

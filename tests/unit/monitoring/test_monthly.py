@@ -87,8 +87,8 @@ def test_what_a_report_says() -> None:
 
 
 def test_what_was_not_measured_is_not_zero() -> None:
-    assert dict(row[:2] for row in report().tables[0].rows)["kWh of the GPUs"] == "–"
-    assert dict(row[:2] for row in report().tables[0].rows)["cost of that"] == "–"
+    rows = {row[0]: row[1] for row in report().tables[0].rows}
+    assert (rows["kWh of the GPUs"], rows["cost of that"]) == ("–", "–")
     assert not [row for row in report(price=None, queue=False).tables[0].rows if "cost" in row[0] or "wait" in row[0]]
     assert (median([]), most([]), most([1.0, 3.0, 2.0])) == (None, None, 3.0)
 
