@@ -28,7 +28,7 @@ LIMITS = {
         "exempt": "You may hold a GPU that you do not use: your admins have said so.",
     },
     "ko": {
-        "group": "대기열에서 속한 그룹: {0}. 최근에 자기 몫을 덜 쓴 그룹이 먼저 받습니다.",
+        "group": "대기열 그룹: {0}. 최근에 자기 몫을 덜 쓴 그룹이 먼저 받습니다.",
         "never": "시간 연장: 이곳에서는 할 수 없습니다.",
         "free": "시간 연장: 기다리는 사람이 없을 때 `gpu extend`로, 시작부터 최대 {0}시간까지 할 수 있습니다.",
         "always": "시간 연장: `gpu extend`로, 시작부터 최대 {0}시간까지 할 수 있습니다.",
