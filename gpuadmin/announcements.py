@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
-from gpuadmin.appending import append_synced
+from gpuadmin.common.appending import append_synced
 from gpuadmin.config import fields
 from gpuadmin.errors import ConfigError, GpuadminError
 from gpuadmin.jsontext import json_text

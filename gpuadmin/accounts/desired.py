@@ -32,7 +32,11 @@ def desired(user: User, settings: Settings) -> dict[str, Any]:
 
 def variables(settings: Settings, users: Iterable[User], absent: Iterable[tuple[str, int]] = ()) -> dict[str, Any]:
     """The extra variables that every account verb hands to its playbook."""
+    users = list(users)
+    # whoever may not log in is told nothing of their jobs
+    addresses = {user.name: user.email for user in users if user.email and not user.locked}
     return {
+        **({} if settings.slurm is None else {"gpuadmin_addresses": addresses}),
         "gpuadmin_users": [desired(user, settings) for user in users],
         "gpuadmin_absent": [{"name": name, "uid": uid} for name, uid in absent],
     }

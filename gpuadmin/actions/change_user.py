@@ -35,7 +35,7 @@ def change_user(
     """Change keys, Docker, address, note, group or projects of one person. Returns the exit code.
 
     Keys are given as they are, or as a file of them; what is not given stays as it is. Hosts are asked only where they
-    have a part in it: an address and a note are in users.yml alone.
+    have a part in it: a note is in users.yml alone, and an address where there is no queue.
     """
     wanted = Wanted(
         keys=read_keys(keys) if keys else None,
@@ -59,10 +59,12 @@ def change_user(
         builder = PlanBuilder(title, steps=list(found.plan.steps), warnings=list(found.plan.warnings))
         moved = before.group != after.group or before.projects != after.projects
         queue = session.named("slurm") if moved else []
-        for_hosts = wanted.for_hosts or bool(queue)
+        mails = session.named("slurm") if before.email != after.email else []
+        for_hosts = wanted.for_hosts or bool(queue or mails)
         if not for_hosts:
             builder = PlanBuilder(title, warnings=limits_later(session, [after]))
         builder.add_all(queue, [f"{name}: {listed([after.group or 'no group', *after.projects])} in the queue"])
+        builder.add_all(mails, [f"{name}: where mails about jobs go"])
         for line in on_site(before, after):
             builder.add("site", line)
         for line in notes(before, after):

@@ -17,13 +17,13 @@ from gpuadmin.actions.shared.queue import ask, controller
 from gpuadmin.actions.top import look
 from gpuadmin.answers import Answers
 from gpuadmin.common.idle import Idle, idle, jobs, spans, ungranted
+from gpuadmin.common.mail.deliver import Delivery
+from gpuadmin.common.mail.ledger import State
 from gpuadmin.common.queries import idle as query_idle
 from gpuadmin.common.text import counted, listed
 from gpuadmin.display import make_console
 from gpuadmin.errors import ExitCode
-from gpuadmin.mail.deliver import Delivery
 from gpuadmin.mail.idling import plan_idle, terminal_words
-from gpuadmin.mail.ledger import State
 from gpuadmin.mail.notices import Notices
 from gpuadmin.monitoring.policy import Rules, Step, key_of, steps
 from gpuadmin.options import MailOptions, Options
@@ -103,9 +103,8 @@ def act_on_idle(options: Options, mail: MailOptions) -> int:
         result["jobs"] = cancelled
         if cancelled:
             keeper = controller(session)
-            done = session.run(
-                "grant", [keeper], {"gpuadmin_cancel": cancelled}, check=False, label="idle: cancel jobs"
-            )
+            ending_as = {"gpuadmin_cancel": cancelled, "gpuadmin_cancel_why": "idle"}
+            done = session.run("grant", [keeper], ending_as, check=False, label="idle: cancel jobs")
             run = run.then(done)
         bad = [one for one in deliveries if not one.good]
         if post is not None and deliveries:

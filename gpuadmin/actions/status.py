@@ -11,10 +11,11 @@ from gpuadmin.actions.shared.queue import lacks_gpus
 from gpuadmin.actions.shared.screen import show_status
 from gpuadmin.ansible.playbooks import groups_of
 from gpuadmin.answers import Answers
+from gpuadmin.common.mail.ledger import State
 from gpuadmin.common.text import as_fields
 from gpuadmin.config.schema import Settings, Term
 from gpuadmin.errors import ConfigError
-from gpuadmin.mail.ledger import Ledger, State
+from gpuadmin.mail.ledger import Ledger
 from gpuadmin.options import Options
 from gpuadmin.outcome import finish, report
 from gpuadmin.pending import pending

@@ -23,7 +23,7 @@ MAX_FORKS = 200
 # Lists of people, and what is measured, go as one text each: Ansible walks every value of a structure several times for
 # each host, which for thousands of people is minutes (docs/decisions/0075). gpuadmin.desired and operations know
 # them as JSON.
-_AS_TEXT = ("gpuadmin_users", "gpuadmin_absent", "gpuadmin_metrics")
+_AS_TEXT = ("gpuadmin_users", "gpuadmin_absent", "gpuadmin_addresses", "gpuadmin_metrics")
 #: What Ansible reads from no variable of the environment: seconds between two looks whether a host is done. It looks a
 #: thousand times a second by itself, which takes a tenth of a processor for as long as a run waits for hosts.
 SETTINGS = "[defaults]\ninternal_poll_interval = 0.02\n"

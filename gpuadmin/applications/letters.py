@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuadmin.applications.matching import Entry
+from gpuadmin.common.mail.letter import Letter
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.queue import any_granted, takes_jobs
 from gpuadmin.config.schema import Settings, User
-from gpuadmin.mail.letter import Letter, login_hosts
+from gpuadmin.mail.letter import login_hosts
 
 
 def welcome(

@@ -289,6 +289,15 @@ METRICS = (
         "Since when a job waits.",
     ),
     Metric(
+        "gpuadmin_queue_expected_start_timestamp_seconds", GAUGE, ("id", "user"),
+        "Before when Slurm does not expect a job that waits to begin, by the time that jobs have asked for.",
+    ),
+    Metric(
+        "gpuadmin_queue_ended_timestamp_seconds", GAUGE, ("id", "user", "why"),
+        "When a job with GPUs has ended, and why, of the last day: done, time, idle, memory, failed, cancelled, own "
+        "(by its person) or node.",
+    ),
+    Metric(
         "gpuadmin_queue_until_timestamp_seconds", GAUGE, ("id", "user", "account", "gpus", "nodes"),
         "Until when a job that runs has its GPUs.",
     ),

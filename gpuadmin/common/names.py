@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 #: A login name, as useradd(8) has it in Debian and Fedora, without the trailing `$` of Samba's machine accounts, and
 #: without capital letters and dots, which chown(1)'s `user.group` and mail systems read differently.
 LOGIN = r"[a-z_][a-z0-9_-]{0,31}"
@@ -17,3 +19,10 @@ KEY_TYPES = (
 IMAGE = r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9_-]+)*"
 #: What Slurm understands as something else where a node's name stands, in any case of letters (slurm.conf(5)).
 SLURM_WORDS = ("ALL", "DEFAULT")
+
+
+def name_gpu_type(model: str) -> str:
+    """What Slurm calls GPUs of a model: `NVIDIA H100 80GB HBM3` is `h100-80gb-hbm3`."""
+    # guard: no line for Slurm is made of a GPU's name -> [model]
+    words = re.findall(r"[a-z0-9]+", model.lower())
+    return "-".join(word for word in words if word not in ("nvidia", "geforce"))[:40].strip("-")

@@ -15,15 +15,17 @@ from dataclasses import dataclass
 
 #: A link for a person, and for an admin; what a browser keeps after one of them was followed.
 LINK, ADMIN_LINK, SESSION, ADMIN_SESSION = "link", "admin-link", "session", "admin-session"
+FORM = "form"  # what a page gives its forms: it is good for the session that the page was made for
 CONTROLLER = "controller"  # signs admins' links
 LINK_SECONDS = 600  # for which a link is good, once: it has to get from a terminal to a browser
 SESSION_SECONDS = 12 * 3600  # for which a browser stays in: a working day
+FORM_SECONDS = 3600  # for which a form is good, once
 SKEW = 60  # seconds that a signer's clock may be ahead
 LONGEST = 600  # characters
 # Names of people as accounts have them; an admin is NAME@MACHINE, as records of runs have it. Signers are hosts' names.
 _PERSON, _ADMIN, _SIGNER = r"[a-z_][a-z0-9_-]*", r"[A-Za-z0-9._@-]{1,200}", r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}"
 _FORM = re.compile(
-    rf"(link|admin-link|session|admin-session)~({_SIGNER})~({_ADMIN})~([0-9]{{1,12}})~([0-9a-f]{{32}})~([0-9a-f]{{64}})",
+    rf"(link|admin-link|session|admin-session|form)~({_SIGNER})~({_ADMIN})~([0-9]{{1,12}})~([0-9a-f]{{32}})~([0-9a-f]{{64}})",
 )
 
 
@@ -104,7 +106,7 @@ def _parts(text: str) -> tuple[str, str, str, int, str]:
     # guard: a text is bounded before it is looked at
     if (
         # guard: a person's session has a person's name -> kind == LINK
-        kind in (LINK, SESSION) and not (len(name) <= 32 and re.fullmatch(_PERSON, name))
+        kind in (LINK, SESSION, FORM) and not (len(name) <= 32 and re.fullmatch(_PERSON, name))
     ):
         raise TokenError("form")
     if at != str(int(at)):

@@ -50,6 +50,12 @@ def of_queue(site: Site) -> Iterator[Finding]:
             "warning", f"inventory: {hosts[0].name}", message,
             f"let the storage host have the queue, or run mariadb-dump there yourself: {the_page('slurm')}",
         )  # fmt: skip
+    if hosts and site.settings.metrics.dashboard.wants_buttons and not saved(site.settings, site.inventory.hosts):
+        message = "the dashboard has no buttons: people have accounts on nodes and storage hosts"
+        yield Finding(
+            "warning", "gpuadmin.yml: metrics.dashboard.buttons", message,
+            "let the storage host have the queue, or remove buttons",
+        )  # fmt: skip
     if site.settings.accounts.source != "registry":
         message = "the queue knows the people of users.yml, and accounts.source is directory"
         yield Finding(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuadmin.appending import sync_directory
+from gpuadmin.common.appending import sync_directory
 from gpuadmin.config.yamlmistake import YamlMistake
 from gpuadmin.config.yamlread import Fields, Items, read_yaml
 from gpuadmin.errors import ConfigError

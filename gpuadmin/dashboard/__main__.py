@@ -12,6 +12,7 @@ import uvicorn
 
 from .access import Access
 from .app import application
+from .door import Door
 from .files import DashboardError, read_bytes
 from .guard import Guard
 from .prometheus import Prometheus
@@ -20,6 +21,7 @@ from .used_tokens import UsedTokens
 from .viewer import load_settings
 
 FILES = os.path.dirname(os.path.abspath(__file__))  # templates and static files are beside the code
+DOOR_AUTHORITY = "/etc/gpuadmin/dashboard-door-authority.pem"  # who has signed what the queue's host shows
 GIVEN = 3  # the descriptor of the first socket that systemd gives (sd_listen_fds(3))
 MOST_REQUESTS = 1024  # that are under way; somebody who has asked and gone away still counts
 SECRET_BYTES = 32
@@ -50,7 +52,10 @@ def guarded(settings: str, credentials: str, state: str) -> Guard:
         files=FILES, proxy_secret=_credential(credentials, "proxy") if sign_in.proxy is not None else "",
     )  # fmt: skip
     prometheus = Prometheus(port=sign_in.prometheus)
-    pages = application(prometheus=prometheus, access=access, settings=known, files=FILES, alive=_tell_watchdog)
+    door = Door(known.queue_host, DOOR_AUTHORITY, f"{credentials}/buttons") if known.buttons else None
+    pages = application(
+        prometheus=prometheus, access=access, settings=known, files=FILES, alive=_tell_watchdog, door=door
+    )
     return Guard(pages, access, sign_in.hosts)
 
 

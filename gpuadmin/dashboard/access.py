@@ -25,6 +25,7 @@ from .used_tokens import Full, UsedTokens
 from .viewer import Viewer
 
 COOKIE = "__Host-gpuadmin"  # a browser takes it only with Secure, for all paths of this host, and for no other host
+PROXYS = "proxy"  # the session of whoever the proxy names, who has none of ours
 SECRET_HEADER = "x-gpuadmin-proxy-secret"
 _PERSON = re.compile(LOGIN)
 
@@ -68,6 +69,7 @@ class Access:
                 named,
                 # guard: the proxy makes no admin of whom the site does not name -> True
                 admin=proxy is not None and named in proxy.admins,
+                session=PROXYS,
             )
         token = self._read_session(request)
         return (
@@ -76,6 +78,7 @@ class Access:
             else Viewer(
                 token.name,
                 admin=token.admin,  # guard: a person's session makes no admin -> True
+                session=token.digest,
             )
         )
 
@@ -145,6 +148,36 @@ class Access:
             raise tokens.TokenError("spent")
         return token
 
+    # -- forms
+
+    def sign_form(self, viewer: Viewer) -> str:
+        """What a form of a page has that was made for this person's session."""
+        key = tokens.signing_key(self._secret, tokens.FORM, viewer.session)
+        return tokens.sign(key, tokens.FORM, viewer.session, viewer.name, int(self._clock()))
+
+    def spend_form(self, viewer: Viewer, text: str) -> str:
+        """Take what a form has: empty if it is this session's and new, or the word for why not: form, spent, full."""
+
+        def find_key(kind: str, signer: str) -> bytes | None:
+            # guard: a form is good for its own session -> tokens.signing_key(self._secret, kind, signer)
+            return tokens.signing_key(self._secret, kind, signer) if signer == viewer.session else None
+
+        now = self._clock()
+        try:
+            token = tokens.read(text, find_key, (tokens.FORM,), now, tokens.FORM_SECONDS)
+            if token.name != viewer.name:  # guard: a form is good for its own person
+                return "form"
+            until = token.at + tokens.FORM_SECONDS + tokens.SKEW
+            # guard: a form is good once
+            if not self._used.spend(token.digest, f"form:{viewer.name}~{viewer.name}", until, now):
+                return "spent"
+        except tokens.TokenError:
+            return "form"
+        except (Full, OSError, DashboardError) as error:
+            print(f"no form is accepted: {in_words(error)}", flush=True)
+            return "full"
+        return ""
+
     # -- pages
 
     async def _look(self, request: Request) -> Response:
@@ -160,7 +193,7 @@ class Access:
 
     async def _enter(self, request: Request) -> Response:
         """Spend a link, and give its bearer a session."""
-        if not self._same_origin(request):
+        if not self.same_origin(request):
             return self._answer(403, problem="origin")
         text = await _field(request, "link")
         now = self._clock()
@@ -190,7 +223,7 @@ class Access:
 
     async def _leave(self, request: Request) -> Response:
         """End a session: nobody gets in with its cookie any longer."""
-        if not self._same_origin(request):
+        if not self.same_origin(request):
             return self._answer(403, problem="origin")
         token = self._read_session(request)
         if token is not None:
@@ -205,15 +238,17 @@ class Access:
         answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="lax")
         return answer
 
-    def _same_origin(self, request: Request) -> bool:
-        """Whether a form came from a page of this dashboard (or from a program, which says nothing of where)."""
+    def same_origin(self, request: Request, *, certain: bool = False) -> bool:
+        """Whether a form came from a page of this dashboard (or, unless it must be certain, from a program, which says
+        nothing of where).
+        """
         # guard: a browser that says it comes from elsewhere is believed
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
-        origin = request.headers.get("origin")
+        origin, host = request.headers.get("origin"), request.headers.get("host", "")
         try:
             # guard: a form comes from a page of the dashboard -> True
-            return origin is None or urlsplit(origin)[:2] == ("https", request.headers.get("host", ""))
+            return (origin is None and not certain) or urlsplit(origin or "")[:2] == ("https", host)
         except ValueError:  # guard: an origin that is not an address is refused
             return False  # not even an address
 

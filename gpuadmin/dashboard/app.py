@@ -24,8 +24,10 @@ from starlette.staticfiles import StaticFiles
 from ..common.given import STEP
 from ..common.queries import GIVEN
 from ..common.samples import Sample
-from . import given_page, plots, queries, views
+from . import given_page, plots, queries, usage_page, views
 from .announced import announced
+from .buttons import Buttons
+from .door import Door
 from .files import DashboardError
 from .pages import Pages, choose_language, environment
 from .prometheus import Asked, Prometheus
@@ -61,7 +63,13 @@ class Dashboard:
     """What the pages are answered from."""
 
     def __init__(
-        self, prometheus: Prometheus, access: Any, settings: Settings, files: str, alive: Callable[[], None]
+        self,
+        prometheus: Prometheus,
+        access: Any,
+        settings: Settings,
+        files: str,
+        alive: Callable[[], None],
+        door: Door | None,
     ) -> None:
         self._asked, self._access, self._settings = Asked(prometheus), access, settings
         self._pages = Pages(environment(files), settings)
@@ -69,6 +77,7 @@ class Dashboard:
         self._kept: tuple[float, Snapshot | None] = 0.0, None
         self._looking: asyncio.Task[Snapshot] | None = None
         self._turns = Turns()
+        self._buttons = Buttons(door, access, self._pages, settings)
 
     def routes(self, files: str) -> list[Route | Mount]:
         """All addresses but those of Access."""
@@ -80,7 +89,11 @@ class Dashboard:
             Route("/me", self._for_viewers(self._me)),
             Route("/queue", self._for_viewers(self._queue)),
             Route("/given", self._for_viewers(self._given)),
+            Route("/queue/{verb}", self._for_viewers(self._buttons.press), methods=["POST"]),
             Route("/free", self._for_viewers(self._free)),
+            Route("/rules", self._for_viewers(self._rules)),
+            Route("/usage", self._for_viewers(self._usage)),
+            Route("/usage.csv", self._for_viewers(self._usage)),
             Route("/data/cluster", self._for_viewers(self._cluster_data)),
             Route("/data/nodes/{name}", self._for_viewers(self._node_data)),
             Route("/data/people/{name}", self._for_viewers(self._person_data)),
@@ -175,7 +188,9 @@ class Dashboard:
     async def _queue(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         if found.queue is None:
             raise HTTPException(404)
-        return self._page(request, "queue.html", found, viewer, {"queue": queue_page(found.queue, viewer.name)})
+        return self._page(request, "queue.html", found, viewer, {
+            "queue": queue_page(found.queue, viewer.name), **self._buttons.offer(viewer, found),
+        })  # fmt: skip
 
     async def _given(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
         begin, end = given_page.choose_span(time.time())
@@ -193,6 +208,32 @@ class Dashboard:
                 return self._pages.message(request, 400, "wrong", "wrong-value", viewer, words, least, most)
             wanted[field] = int(text)
         return self._page(request, "free.html", found, viewer, views.free_page(found, **wanted))
+
+    async def _rules(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
+        texts = dict(zip(self._settings.languages, self._settings.rules))
+        language = choose_language(request, self._settings)
+        if language not in texts:
+            raise HTTPException(404)
+        return self._page(request, "rules.html", found, viewer, {"rules": texts[language]})
+
+    async def _usage(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
+        span, by = request.query_params.get("span", "30"), request.query_params.get("by", "user")
+        period = usage_page.choose_period(span, self._settings, time.time())
+        if period is None or by not in usage_page.BY:
+            raise HTTPException(404)
+        begin, end = usage_page.weeks(period)
+        async with self._turns.of(viewer.name):
+            asked = [self._asked.now(query(period), 300.0, slow=True) for query in usage_page.QUERIES]
+            waited = [
+                self._asked.over_time(usage_page.query_waits(share, period), begin, end, usage_page.WEEK)
+                for share in usage_page.SHARES
+            ]
+            (used, hours), waits = await asyncio.gather(*asked), await asyncio.gather(*waited)
+        page = usage_page.make_page(span, by, period, used, hours, waits, self._settings)
+        if request.url.path.endswith(".csv"):
+            headers = {"Content-Disposition": f'attachment; filename="usage-{by}-{span}.csv"'}
+            return Response(usage_page.csv_text(by, page["rows"]), media_type="text/csv", headers=headers)
+        return self._page(request, "usage.html", found, viewer, page)
 
     async def _require_known(self, name: str, viewer: Viewer, found: Snapshot) -> str:
         """The name of a person who has a page."""
@@ -281,12 +322,18 @@ class Dashboard:
 
 
 def application(
-    *, prometheus: Prometheus, access: Any, settings: Settings, files: str, alive: Callable[[], None] = lambda: None
+    *,
+    prometheus: Prometheus,
+    access: Any,
+    settings: Settings,
+    files: str,
+    alive: Callable[[], None] = lambda: None,
+    door: Door | None = None,
 ) -> Starlette:
     """Given whom to ask, who decides who looks, what the site says of itself, and the directory that has `templates`
     and `static`, return the application. `alive` is called every minute, for as long as it goes on.
     """
-    board = Dashboard(prometheus, access, settings, files, alive)
+    board = Dashboard(prometheus, access, settings, files, alive, door)
 
     @contextlib.asynccontextmanager
     async def running(_app: Starlette) -> AsyncIterator[None]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..common.samples import Sample, by
+from ..common.turns import ENDS
 from ..common.waiting import OTHER, WHY, count_tasks
 
 OLD = 300  # seconds: what was measured before that says nothing of now
@@ -15,7 +16,7 @@ OLD = 300  # seconds: what was measured before that says nothing of now
 @dataclass(frozen=True)
 class Job:
     """A job with GPUs. `place` 0: it has them, `until` a moment; `made`: of an admin's exception who made it and why.
-    Else `why` it waits, and `since` when."""
+    Else `why` it waits, `since` when, and before when Slurm does not expect it to begin (`expected`)."""
 
     id: str
     user: str
@@ -26,16 +27,19 @@ class Job:
     place: int = 0
     why: str = ""
     since: float | None = None
+    expected: float | None = None
 
 
 @dataclass(frozen=True)
 class Queue:
-    """`known`: whether its controller answered within the last minutes. `closed`: nodes that take no jobs, and why."""
+    """`known`: whether its controller answered within the last minutes. `closed`: nodes that take no jobs, and why.
+    `ended`: of the last day, the newest first; each with why (`why`) and when (`until`)."""
 
     known: bool
     has: Sequence[Job]
     waits: Sequence[Job]
     closed: Sequence[tuple[str, str]]
+    ended: Sequence[Job] = ()
 
     def of(self, user: str) -> list[Job]:
         """What somebody has, and waits for."""
@@ -55,6 +59,7 @@ def queue(samples: Iterable[Sample], now: float) -> Queue | None:
     if now - when > OLD or all(one.value == 0 for one in up):
         return Queue(False, (), (), ())
     since = by(found.get("gpuadmin_queue_waiting_since_timestamp_seconds", ()), "id")
+    expected = by(found.get("gpuadmin_queue_expected_start_timestamp_seconds", ()), "id")
     made = {
         one.labels["id"]: (one.labels.get("who", ""), one.labels.get("reason", ""))
         for one in found.get("gpuadmin_queue_exception", ())
@@ -70,6 +75,7 @@ def queue(samples: Iterable[Sample], now: float) -> Queue | None:
         Job(
             one.labels["id"], one.labels["user"], _describe_gpus(one.labels), place=int(one.value),
             why=_describe_reason(one.labels["why"]), since=since.get((one.labels["id"],)),
+            expected=expected.get((one.labels["id"],)),
         )
         for one in found.get("gpuadmin_queue_place", ())
     ]  # fmt: skip
@@ -79,6 +85,11 @@ def queue(samples: Iterable[Sample], now: float) -> Queue | None:
         sorted(has, key=lambda one: (one.until or 0, one.id)),
         sorted(waits, key=lambda one: one.place),
         sorted(closed),
+        [
+            Job(one.labels["id"], one.labels["user"], "", until=one.value, why=one.labels["why"])
+            for one in sorted(found.get("gpuadmin_queue_ended_timestamp_seconds", ()), key=lambda one: -one.value)
+            if one.labels["why"] in ENDS
+        ],
     )
 
 
@@ -95,4 +106,4 @@ def _describe_reason(reason: str) -> str:
 def queue_page(found: Queue, viewer: str) -> dict[str, Any]:
     """The page: one's own first, then everybody."""
     return {"known": found.known, "mine": found.of(viewer), "has": found.has, "waits": found.waits,
-            "closed": found.closed}  # fmt: skip
+            "closed": found.closed, "ended": [one for one in found.ended if one.user == viewer]}  # fmt: skip

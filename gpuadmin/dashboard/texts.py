@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ..common.turns import ENDS
 from ..common.waiting import WHY
 
 LANGUAGES = {"en": "English", "ko": "한국어"}
@@ -193,9 +194,92 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "queue-until": ("Until", "종료 시각"),
     "queue-order": ("Place", "순서"),
     "queue-reason": ("Why", "이유"),
+    "queue-expected": (
+        "Not before {0}, by what jobs have asked for.",
+        "빨라도 {0} 이후입니다(작업들이 요청한 시간 기준).",
+    ),
+    "queue-ended": ("Ended in the last day", "지난 24시간에 끝난 작업"),
+    "queue-job-ended": ("Job {0}, {1}:", "작업 {0}, {1}:"),
+    **{f"queue-end-{why}": (f"{english}.", f"{korean}.") for why, (english, korean) in ENDS.items()},
     "queue-closed": ("Nodes that take no jobs", "지금 작업을 받지 않는 노드"),
     **{f"queue-why-{code}": (f"{english}.", f"{korean}.") for code, (english, korean) in WHY.items()},
     "queue-why-other": ("Slurm's own reason: `squeue` shows it.", "Slurm의 이유입니다(`squeue`로 확인)."),
+    "rules": ("Rules", "이용 규칙"),
+    "usage": ("Usage", "사용량"),
+    "usage-span": ("Time", "기간"),
+    "usage-by": ("By", "기준"),
+    "usage-month": ("this month", "이번 달"),
+    "usage-last-month": ("last month", "지난달"),
+    "usage-term": ("term", "학기"),
+    "usage-by-user": ("by person", "사용자별"),
+    "usage-by-account": ("by account", "계정별"),
+    "usage-by-node": ("by node", "노드별"),
+    "usage-user": ("Person", "사용자"),
+    "usage-account": ("Account", "계정"),
+    "usage-node": ("Node", "노드"),
+    "usage-allocated": ("from the queue", "대기열 배정"),
+    "usage-held": ("held", "점유"),
+    "usage-used": ("used", "사용"),
+    "usage-idle": ("held, not used", "점유만 하고 쓰지 않음"),
+    "usage-efficiency": ("efficiency", "효율"),
+    "usage-share": ("held, of all", "전체 대비 점유"),
+    "usage-kwh": ("kWh", "kWh"),
+    "usage-cost": ("cost", "비용"),
+    "usage-measured": ("Measured in {0} of {1} hours.", "{1}시간 중 {0}시간 측정."),
+    "usage-note": (
+        "kWh: what the GPUs drew, without the rest of the node; a person's are those of GPUs that they held.",
+        "kWh는 GPU만의 전력이며 노드의 나머지는 뺀 값입니다. 사용자별 값은 그 사람이 점유한 GPU의 전력입니다.",
+    ),
+    "usage-none": ("Nothing was measured in this time.", "이 기간의 측정값이 없습니다."),
+    "usage-waits": ("How long jobs waited, by week", "주별 대기 시간"),
+    "usage-week": ("Week until", "주(끝)"),
+    "usage-median": ("half at most", "중앙값"),
+    "usage-p95": ("19 of 20 at most", "95% 최대"),
+    "press-get": ("Ask for GPUs", "GPU 요청"),
+    "press-release": ("Give back", "반납"),
+    "press-leave": ("Leave the queue", "대기 취소"),
+    "press-extend": ("Extend", "연장"),
+    "press-book": ("Book a node", "노드 예약"),
+    "press-cancel": ("Cancel a booking", "예약 취소"),
+    "press-sure": (
+        "Job {0}: programs that use these GPUs lose them.",
+        "작업 {0}: 이 GPU를 쓰는 프로그램은 더 이상 GPU를 쓸 수 없습니다.",
+    ),
+    "press-hours": ("Hours", "시간"),
+    "press-number": ("Booking number", "예약 번호"),
+    "press-type": ("Type", "종류"),
+    "press-at": ("From", "시작 시각"),
+    "pressed-back": ("To the queue", "대기열로"),
+    "pressed-soon": ("The pages follow within a minute.", "페이지에는 1분 안에 반영됩니다."),
+    "pressed-not": ("Not done", "처리되지 않음"),
+    "pressed-elsewhere": (
+        "This did not come from a page of the dashboard. Open the queue's page and press its button.",
+        "대시보드 페이지에서 보낸 요청이 아닙니다. 대기열 페이지를 열고 버튼을 눌러 주세요.",
+    ),
+    "pressed-late": (
+        "The page was too old, or of another session. Open the queue's page again and press its button.",
+        "페이지가 오래되었거나 다른 로그인의 페이지입니다. 대기열 페이지를 다시 열고 버튼을 눌러 주세요.",
+    ),
+    "pressed-twice": (
+        "This was done already. The queue's page shows how things are.",
+        "이미 처리한 요청입니다. 대기열 페이지에서 현재 상태를 확인해 주세요.",
+    ),
+    "pressed-often": (
+        "You have pressed many buttons within an hour. Wait a while, or use gpu on a node.",
+        "한 시간 동안 버튼을 너무 많이 눌렀습니다. 잠시 기다리거나 노드에서 gpu 명령을 써 주세요.",
+    ),
+    "pressed-odd": (
+        "A field has a value that it cannot have.",
+        "입력한 값 중에 쓸 수 없는 값이 있습니다.",
+    ),
+    "pressed-locked": (
+        "Your account may not ask the queue. Ask the admins.",
+        "이 계정으로는 대기열에 요청할 수 없습니다. 관리자에게 문의해 주세요.",
+    ),
+    "pressed-unsure": (
+        "The queue's host did not answer in time. Look at the queue's page in a minute: it may have been done.",
+        "대기열 호스트가 제때 응답하지 않았습니다. 처리되었을 수도 있으니 1분 뒤 대기열 페이지를 확인해 주세요.",
+    ),
     "not-found": ("There is no such page", "페이지가 없습니다"),
     "not-found-why": (
         "There is nothing by this name, or it is not yours to see.",

@@ -6,7 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .files import DashboardError, in_words
@@ -21,6 +21,8 @@ class Viewer:
 
     name: str
     admin: bool
+    #: By which forms of their pages know them; nobody else has it.
+    session: str = field(default="", compare=False, repr=False)
 
     def may_see_private(self, user: str) -> bool:
         """Whether this person may learn what is nobody else's business: disk and hints."""
@@ -31,7 +33,9 @@ class Viewer:
 class Settings:
     """What the role writes; of people nothing, who come and go without a provision of this host. `announcements`: the
     file of this host that has them; `status_file`: where the page without a login is written every minute, if anywhere.
-    `admins`: accounts with power over the hosts, which are no person's.
+    `admins`: accounts with power over the hosts, which are no person's. `buttons`: what people may ask of the queue,
+    whose host is `queue_host`. `term`: name, first and last day. `price`: of a kWh.
+    `rules`: the guide's sections as HTML, for each of the languages.
     """
 
     cluster: str
@@ -42,6 +46,12 @@ class Settings:
     idle_exempt: tuple[str, ...] = ()
     admins: tuple[str, ...] = ()
     status_file: str = ""
+    buttons: tuple[str, ...] = ()
+    queue_host: str = ""
+    rules: tuple[str, ...] = ()
+    term: tuple[str, ...] = ()
+    price: str = ""
+    currency: str = ""
 
 
 def parse_viewer_settings(document: object) -> Settings:

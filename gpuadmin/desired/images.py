@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuadmin.config.host_variables import SETTINGS
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.queue import takes_jobs
 from gpuadmin.desired.cluster import Cluster
 
 
@@ -35,8 +36,13 @@ def gpus(cluster: Cluster, host: Host) -> dict[str, Any]:
 def gpu_stack(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `gpu_stack`. `grant` and `end`: what a verb asks of this host."""
     found = gpus(cluster, host)
+    queue = takes_jobs(cluster.site, cluster.hosts, host)
     return {
         **found,
+        "queue": queue,
+        # where there is a queue it decides
+        "self_service": None if queue or found["access"] != "granted" else found["self_service"],
+        "languages": cluster.languages,
         "version": found["version"] or "",
         "gpus": host.variables.get("gpus"),
         # numbers are no keys of JSON

@@ -13,7 +13,7 @@ _WEB_SETTINGS = "/etc/gpuadmin/node-exporter-web.yml"
 def dashboard(cluster: Cluster, _host: Host) -> dict[str, Any]:
     """The role `dashboard`."""
     page = cluster.metrics.get("dashboard", {})
-    texts = ("secret", "proxy_secret", "certificate", "key", "authority")
+    texts = ("secret", "proxy_secret", "certificate", "key", "authority", "buttons", "buttons_authority")
     return {
         "enabled": cluster.site.metrics.dashboard.enabled,
         "settings": page.get("settings", {}),

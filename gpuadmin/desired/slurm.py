@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from gpuadmin.common.pressed import PORT
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.queue import takes_jobs
 from gpuadmin.config.schema.slurm import EVERYBODY, Slurm
-from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.cluster import Cluster, as_text
 
 #: What Slurm keeps a job from taking → the controller of cgroup v2 for it. Where it lacks slurmd does not start.
 CONTROLLERS = {"cores": "cpuset", "memory": "memory"}
@@ -41,11 +42,25 @@ def slurm_controller(cluster: Cluster, host: Host) -> dict[str, Any]:
         "drain": cluster.asked("drain"),
         "exception": cluster.asked("exception"),
         "cancel": cluster.asked("cancel", []),
+        "cancel_why": cluster.asked("cancel_why", ""),
         # backups are of what a storage host has
         "dump": f"{cluster.plain['homes']['export']}/_slurm" if "storage" in host.groups else "",
+        "door": _door(cluster, section) if "storage" in host.groups else {},
         **cluster.people,
         "absent": cluster.absent,
+        "addresses": None if (found := cluster.asked("addresses")) is None else as_text(found),
+        "mail": {**cluster.asked("queue_mail", {}), "languages": cluster.languages},
     }
+
+
+def _door(cluster: Cluster, section: Slurm) -> dict[str, Any]:
+    """What the queue's host is told of the dashboard's buttons; empty where there are none. `peer`: who asks."""
+    monitors = cluster.members("monitor")
+    if not monitors or not cluster.site.metrics.dashboard.wants_buttons:
+        return {}
+    address = monitors[0].cluster_address
+    peer = address if re.fullmatch("[0-9a-fA-F.:]+", address) else ""  # systemd knows addresses alone
+    return {"port": PORT, "peer": peer, "languages": cluster.languages, "policy": _policy(section)}
 
 
 def _groups(section: Slurm) -> list[dict[str, Any]]:

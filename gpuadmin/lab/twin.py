@@ -97,6 +97,7 @@ def settings(lab: Lab, real: Settings, directory: Path) -> dict[str, Any]:
         kept = {name: found["mail"][name] for name in ("languages", "welcome", "login") if name in found["mail"]}
         found["mail"] = {**kept, "host": DOMAIN, "sender": f"gpuadmin@{DOMAIN}", "directory": str(directory / MAILS)}
     _drop_section(found, "metrics", "mail_to", "webhook", "heartbeat")
+    _drop_section(found, "slurm", "webhook")
     _drop_section(found.get("metrics", {}), "dashboard", "certificate", "key", "proxy", "names", "listen")
     _drop_section(found, "gpus", "driver", "version", "hold", "repository", "toolkit", "mig", "modules")
     _drop_section(found, "docker", "repository")

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from datetime import date
 
 from gpuadmin.announcements import Announcement
+from gpuadmin.common.mail.letter import Letter
 from gpuadmin.config.schema import Registry, User
 from gpuadmin.mail.ledger import Ledger
-from gpuadmin.mail.letter import Letter
 from gpuadmin.mail.notices import Notices, Sorting
 
 

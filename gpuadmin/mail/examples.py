@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 
+from gpuadmin.common import turns
+from gpuadmin.common.mail.letter import Letter
+from gpuadmin.common.turns import Turn
 from gpuadmin.config.schema import Settings
 from gpuadmin.errors import ConfigError
-from gpuadmin.mail.letter import Letter
 from gpuadmin.mail.render import Renderer
 
 _SETTINGS = Settings.model_validate(
@@ -17,6 +19,12 @@ _SETTINGS = Settings.model_validate(
     }
 )
 _END = date(2026, 12, 31)
+
+_NIGHT = datetime(2026, 11, 23, 22, 0).timestamp()  # the same words in every zone
+_TURNS = [
+    Turn("begun", "", "minji", "12", 0, 2, "gpu1", _NIGHT, "train.sh"),
+    Turn("ended", "", "minji", "12", _NIGHT, 2, "gpu1", None, "train.sh", (("time", 1),), (0.63, 41.2e9, 80e9)),
+]
 
 # template -> when it is sent, and what is in it
 _EXAMPLES: dict[str, tuple[str, Letter]] = {
@@ -202,4 +210,13 @@ def mails_page() -> str:
         text = "\n".join(line.rstrip() for line in message.get_content().strip().splitlines())
         lines += ["", f"## {name}", f"{when}: `{name}.ko.j2`, `{name}.en.j2`.", "```text"]
         lines += [f"From: {message['From']}", f"To: {message['To']}", f"Subject: {message['Subject']}", "", text, "```"]
+    lines += [
+        "",
+        "## Turns",
+        "What becomes of a job with GPUs, by the queue's host (`slurm.mail`): up to a mail for each person and minute, "
+        "in both languages or the one of `gpu mail`. Its words are gpuadmin's own; the page `slurm` says when.",
+    ]
+    for turn in _TURNS:
+        parts = [turns.mail([turn], language, "GPU cluster", "gpu@example.org") for language in ("ko", "en")]
+        lines += ["```text", *(f"Subject: {subject}\n\n{text}\n" for subject, text in parts), "```"]
     return "\n".join(lines) + "\n"

@@ -7,10 +7,10 @@ from dataclasses import fields
 from datetime import datetime
 from itertools import chain
 
+from gpuadmin.common.mail.letter import Letter
 from gpuadmin.common.text import counted
 from gpuadmin.config.schema import Registry
 from gpuadmin.mail.ledger import Ledger
-from gpuadmin.mail.letter import Letter
 from gpuadmin.mail.notices import Notices, Sorting
 from gpuadmin.monitoring.policy import Rules, Step, key_of
 

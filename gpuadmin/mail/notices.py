@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Generic, TypeVar
 
+from gpuadmin.common.mail.ledger import Entry, State
+from gpuadmin.common.mail.letter import Letter
 from gpuadmin.common.text import counted
 from gpuadmin.config.schema import Registry, Settings, Term, User
-from gpuadmin.mail.ledger import Entry, Ledger, State
-from gpuadmin.mail.letter import Letter, login_hosts
+from gpuadmin.mail.ledger import Ledger
+from gpuadmin.mail.letter import login_hosts
 from gpuadmin.semester.term import standings
 
 DEFAULT_REMINDERS = (14, 7, 1)

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import unicodedata
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
-from email.errors import MessageError
-from email.headerregistry import Address
+from datetime import date, datetime
 from email.message import EmailMessage
-from email.policy import SMTP
-from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
-from gpuadmin.config.schema import Mail, Settings
+from gpuadmin.common.mail.letter import Letter
+from gpuadmin.common.mail.message import build_message, one_line
+from gpuadmin.common.records.mail import Head
+from gpuadmin.config.schema import Settings
 from gpuadmin.errors import ConfigError
-from gpuadmin.mail.letter import Attachment, Letter
+from gpuadmin.mail.letter import Attachment
 from gpuadmin.templates import HINT, Templates
-
-_RULE = "-" * 60
-
-
-def one_line(value: str, longest: int = 1000) -> str:
-    """Given any text, return it as one line of printable characters: nothing in it can end a header or a line."""
-    kept = "".join(
-        " " if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") else character for character in value
-    )
-    kept = " ".join(kept.split())
-    return kept if len(kept) <= longest else f"{kept[: longest - 1]}…"
-
-
-def header_text(value: str, longest: int) -> str:
-    """The same for a header, where `=?` would begin an encoded word, and that could hold a line's end (RFC 2047)."""
-    return one_line(value, longest).replace("=?", "= ?")
 
 
 class Renderer:
@@ -56,19 +37,11 @@ class Renderer:
         Raises ConfigError naming the template that cannot be rendered.
         """
         parts = [self._part(letter, language) for language in letter.languages or self._mail.languages]
-        message = EmailMessage(policy=SMTP)
+        head = Head(self._settings.name, self._mail.sender, self._mail.reply_to)
         try:
-            message["From"] = Address(header_text(self._settings.name, 100), addr_spec=self._mail.sender)
-            message["To"] = Address(addr_spec=letter.address)
-            if self._mail.reply_to is not None:
-                message["Reply-To"] = Address(addr_spec=self._mail.reply_to)
-            message["Subject"] = header_text(" / ".join(dict.fromkeys(subject for subject, _ in parts)), 300)
-            message["Date"] = format_datetime(now or datetime.now(UTC))
-            message["Message-ID"] = message_id(letter, self._mail)
-            message["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's holiday notice answers
-        except (MessageError, ValueError, IndexError) as error:
-            raise ConfigError(f"{letter.address}: no mail can be addressed to it: {error}") from None
-        message.set_content(f"\n\n{_RULE}\n\n".join(body for _, body in parts) + "\n", cte="base64")
+            message = build_message(letter, head, parts, now)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
         for one in self._carried.get(letter.template, ()):
             message.add_attachment(one.html, subtype="html", filename=one.name, cte="base64")
         return message
@@ -119,9 +92,3 @@ def cleaned(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | date):
         return value
     raise TypeError(f"a template is not given a {type(value).__name__}")
-
-
-def message_id(letter: Letter, mail: Mail) -> str:
-    """The same for the same letter, so that a mailbox can drop one that was sent again."""
-    digest = hashlib.sha256("\0".join((letter.template, letter.address, *letter.keys)).encode()).hexdigest()
-    return f"<{digest[:32]}@{mail.sender.rpartition('@')[2]}>"

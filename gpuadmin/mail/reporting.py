@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from gpuadmin.common.given import Given
+from gpuadmin.common.mail.letter import Letter
 from gpuadmin.common.usage import Usage
 from gpuadmin.config.schema import Mail
-from gpuadmin.mail.letter import Letter
 from gpuadmin.monitoring.monthly import Figures, median, most
 
 NOTHING = "–"

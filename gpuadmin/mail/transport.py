@@ -1,43 +1,16 @@
-"""Where messages go: into files. smtp.py is the other one."""
+"""A transport that puts messages into files."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
+from gpuadmin.common.mail.ledger import State
+from gpuadmin.common.mail.transport import Answer
 from gpuadmin.config.yamlfile import write_atomically
 from gpuadmin.errors import GpuadminError
-from gpuadmin.mail.ledger import State
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What became of one message."""
-
-    state: State
-    detail: str = ""
-
-
-class TransportDown(Exception):
-    """The server is gone; this message was surely not handed over, and the next ones cannot be."""
-
-
-class Transport(Protocol):
-    """Takes messages, one at a time, within a `with` block."""
-
-    name: str
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None: ...
-
-    def send(self, message: EmailMessage) -> Answer: ...
 
 
 class Folder:

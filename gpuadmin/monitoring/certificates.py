@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from gpuadmin.common.pressed import ASKER
+
 SECRET_BYTES = 32
 _AUTHORITY, _WEB_AUTHORITY = "gpuadmin metrics", "gpuadmin dashboard"
 _CURVE = ec.SECP256R1()
@@ -63,6 +65,16 @@ def scraper(secret: bytes) -> Identity:
     key = _key(secret, "scraper")
     found = _sign(secret, "gpuadmin scraper", key, usage=ExtendedKeyUsageOID.CLIENT_AUTH, alternatives=())
     return Identity(_pem(key), found)
+
+
+def buttons(secret: bytes) -> Identity:
+    """What the dashboard shows to the queue's host, which lets nobody else press buttons; exporters know it, too, and
+    tell it what Prometheus tells the dashboard.
+    """
+    found = _sign(
+        secret, ASKER, _key(secret, "buttons"), usage=ExtendedKeyUsageOID.CLIENT_AUTH, alternatives=()
+    )  # fmt: skip
+    return Identity(_pem(_key(secret, "buttons")), found)
 
 
 def web_authority(secret: bytes) -> str:

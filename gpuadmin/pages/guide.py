@@ -23,6 +23,8 @@ from gpuadmin.pages.gpus import Gpus, cuda_values
 from gpuadmin.pages.render import markdown
 
 NAME = "user-guide"
+#: The section of the rules, which the dashboard has at the top of its page of them.
+RULES = {"en": "Being a good neighbour", "ko": "함께 쓰기"}
 #: Directories in which everybody may make one, on every Linux.
 _OPEN_TO_ALL = ("/tmp", "/var/tmp", "/dev/shm")
 
@@ -91,6 +93,8 @@ def values(
         "dashboard": dashboard,
         "granted": any_granted(settings, hosts),
         "queue": settings.slurm is not None,
+        "self_service": None if settings.slurm else settings.gpus.self_service,
+        "job_mails": settings.slurm is not None and settings.mail is not None and bool(settings.slurm.mail),
         "extend": None if settings.slurm is None else settings.slurm.extend,
         "beside_queue": beside,
         "beside": sorted(set(beside.values())),  # how GPUs are given there

@@ -64,24 +64,18 @@ def escaped(value: object) -> str:
     return re.sub(r"([\\`*_{}\[\]<>#|~!&])", r"\\\1", one_line(str(value)))
 
 
+def fragment(text: str, first: str) -> str:
+    """Given Markdown, return its sections as HTML for a page that has a title: the one with the heading ``first``
+    before all others.
+    """
+    _title, _headings, body = _render(text)
+    sections = re.split("(?=<h2 id=)", body)[1:]
+    return "".join(sorted(sections, key=lambda one: not one.startswith(f'<h2 id="{slug(first)}"')))
+
+
 def page(text: str, language: str) -> str:
     """Given Markdown and its language, return one HTML page, with its style in it and nothing loaded from elsewhere."""
-    parser = MarkdownIt(
-        "commonmark",
-        {
-            "html": False  # guard: what a site says is not markup in a page -> True
-        },
-    ).enable("table")
-    tokens = parser.parse(text)
-    title, sections = "gpuadmin", []
-    for place, token in enumerate(tokens):
-        if token.type == "heading_open":
-            words = "".join(one.content for one in tokens[place + 1].children or ())
-            token.attrSet("id", slug(words))
-            title = words if token.tag == "h1" else title
-            if token.tag == "h2":
-                sections.append(words)
-    body = parser.renderer.render(tokens, parser.options, {})
+    title, sections, body = _render(text)
     if len(sections) >= _CONTENTS_FROM:
         before, heading, rest = body.partition("</h1>\n")
         body = f"{before}{heading}{_contents(sections)}{rest}" if heading else _contents(sections) + body
@@ -90,6 +84,26 @@ def page(text: str, language: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{html.escape(title)}</title>\n<style>\n{_STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
     )
+
+
+def _render(text: str) -> tuple[str, list[str], str]:
+    """The title of Markdown, the headings of its sections, and all of it as HTML."""
+    parser = MarkdownIt(
+        "commonmark",
+        {
+            "html": False  # guard: what a site says is not markup in a page -> True
+        },
+    ).enable("table")
+    tokens = parser.parse(text)
+    title, sections = "gpuadmin", list[str]()
+    for place, token in enumerate(tokens):
+        if token.type == "heading_open":
+            words = "".join(one.content for one in tokens[place + 1].children or ())
+            token.attrSet("id", slug(words))
+            title = words if token.tag == "h1" else title
+            if token.tag == "h2":
+                sections.append(words)
+    return title, sections, parser.renderer.render(tokens, parser.options, {})
 
 
 def _contents(sections: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpuadmin.appending import append_synced
+from gpuadmin.common.appending import append_synced
 from gpuadmin.errors import ConfigError
 from gpuadmin.reading import is_absent, read_record
 from gpuadmin.semester.machine import EVENTS, PHASES, State

@@ -4,22 +4,15 @@ The driver is none (tests/support/fake_nvml). Prometheus, Alertmanager, the expo
 and mails go to a mail server on the monitor host.
 """
 
-import email
-import email.policy
-import io
-import json
-import tarfile
 import time
 from typing import Any
 
-import aiosmtpd
-import attr
-import public
 import pytest
 
 from tests.support import fake_driver, fake_nvml
 from tests.support.fake_driver import FIRST, MIG
-from tests.support.lab_cluster import MAKE_IMAGE, REPOSITORY, Cluster
+from tests.support.lab_cluster import MAKE_IMAGE, Cluster
+from tests.support.mail_sink import Sink
 from tests.support.monitored import INTERVAL, asked, watched, within
 
 __all__ = ["watched"]
@@ -30,46 +23,6 @@ TRAIN = (
     "docker run -d --name train --user 1000 --device nvidia.com/gpu=0 tiny "
     "/bin/sh -c 'exec /bin/sleep 100000 3</dev/nvidia0'"
 )
-
-
-class Sink:
-    """A mail server on the monitor host, and what it took in."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        out = io.BytesIO()
-        with tarfile.open(fileobj=out, mode="w:gz") as tar:
-            for package in (aiosmtpd, attr, public):
-                (place,) = package.__path__
-                tar.add(place, package.__name__, filter=_no_cache)
-            tar.add(REPOSITORY / "tests/support/smtp_server.py", "smtp_server.py")
-        fake_driver.put(cluster, "storage1", "/var/tmp/sink.tar.gz", out.getvalue())
-        options = json.dumps({"accepted": "/var/tmp/sink/mails", "port": 2525})
-        cluster.admin(
-            "storage1",
-            "mkdir -p /var/tmp/sink; cd /var/tmp/sink; tar -xzf ../sink.tar.gz --no-same-owner; touch mails; "
-            f"echo {options!r} > options.json; "
-            "systemd-run --quiet --unit sink --working-directory /var/tmp/sink python3 smtp_server.py options.json",
-        )
-
-    def mails(self) -> list[tuple[str, str]]:
-        """Subject and text of each mail, in the order in which they came."""
-        found = []
-        for line in self._cluster.admin("storage1", "cat /var/tmp/sink/mails").splitlines():
-            taken = json.loads(line)
-            assert taken["to"] == ["admins@example.org"]
-            message = email.message_from_string(taken["text"], policy=email.policy.default)
-            body = message.get_body(("plain",))
-            found.append((str(message["subject"]), "" if body is None else body.get_content().replace("\r\n", "\n")))
-        return found
-
-    def about(self, words: str) -> list[str]:
-        """The texts of the mails that have these words in their subject."""
-        return [text for subject, text in self.mails() if words in subject]
-
-
-def _no_cache(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if "__pycache__" in member.name or "/test" in member.name else member
 
 
 def top(cluster: Cluster) -> dict[str, Any]:
@@ -87,7 +40,7 @@ def holders(cluster: Cluster, uuid: str) -> list[tuple[str, str, int]] | None:
 @pytest.mark.long
 @pytest.mark.story("top")
 def test_a_container_on_a_gpu_is_seen_and_a_node_that_is_cut_is_mailed(watched: Cluster) -> None:
-    sink = Sink(watched)
+    sink = Sink(watched, "admins@example.org")
     within(600, lambda: {name: node["state"] for name, node in top(watched).items()} == {"node1": "up", "node2": "up"})
     assert sink.mails() == [], "all is well"
     watched.lab("power-cut", "node2")  # the alert takes minutes, in which somebody computes
@@ -139,7 +92,7 @@ FILL = (
 @pytest.mark.story("provision")
 @pytest.mark.slow
 def test_a_disk_that_fills_is_mailed_before_and_when_it_is_full(watched: Cluster) -> None:
-    sink = Sink(watched)
+    sink = Sink(watched, "admins@example.org")
     watched.admin("storage1", SOONER)
     room = 'node_filesystem_avail_bytes{mountpoint="/srv/storage"} / node_filesystem_size_bytes'
     (sample,) = within(600, lambda: asked(watched, room))

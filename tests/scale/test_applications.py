@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuadmin.mail.ledger import fold
+from gpuadmin.common.mail.ledger import fold
 from tests.support.mail_server import SERVER
 from tests.support.scale_hosts import Cluster, cluster
 from tests.support.scale_people import gpuadmin, public_key, site

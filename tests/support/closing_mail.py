@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuadmin.common.mail.letter import Letter
 from gpuadmin.config.schema import Settings
-from gpuadmin.mail.letter import Letter
 
 
 def settings(at: int, **mail: Any) -> Settings:

@@ -44,6 +44,9 @@ class OneViewer(OpenAccess):
     def viewer(self, request: Request) -> Viewer | None:
         return Viewer(self._name, False)
 
+    def sign_form(self, viewer: Viewer) -> str:
+        return f"form of {viewer.name}"
+
 
 def settings(directory: Path, now: float, **more: Any) -> Settings:
     """What the role would write, with one announcement that holds and one that does not yet."""
@@ -62,8 +65,8 @@ def settings(directory: Path, now: float, **more: Any) -> Settings:
     return replace(parse_viewer_settings(document), **more)
 
 
-def board(port: int, access: Any, site: Settings) -> Any:
-    return application(prometheus=Prometheus(port), access=access, settings=site, files=str(FILES))
+def board(port: int, access: Any, site: Settings, door: Any = None) -> Any:
+    return application(prometheus=Prometheus(port), access=access, settings=site, files=str(FILES), door=door)
 
 
 class Scene(NamedTuple):

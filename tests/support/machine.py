@@ -123,3 +123,9 @@ class Skips:
             terminalreporter.section("skips that CI does not expect (tests/support/machine.py)", red=True)
             for test, reason in self.unexpected:
                 terminalreporter.line(f"{test}: {reason}", red=True)
+
+
+def in_repository() -> dict[str, str]:
+    """The environment of a Python that finds the node's code here."""
+    above = Path(__file__).parents[2]
+    return {**os.environ, "PYTHONPATH": f"{above}:{above}/gpuadmin/collections"}

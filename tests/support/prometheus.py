@@ -18,8 +18,10 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def blocks(directory: Path, lines: Iterable[str]) -> Path:
-    """Given samples as OpenMetrics lines (with a timestamp each), make a Prometheus' storage of them."""
+def blocks(directory: Path, lines: Iterable[str], *, days: int = 0) -> Path:
+    """Given samples as OpenMetrics lines (with a timestamp each), make a Prometheus' storage of them. ``days``: so long
+    may a block be: of a year, blocks of two hours take promtool minutes.
+    """
     text = directory / "samples.om"
     with text.open("w", encoding="utf-8") as stream:
         stream.writelines(f"{line}\n" for line in lines)
@@ -27,7 +29,8 @@ def blocks(directory: Path, lines: Iterable[str]) -> Path:
     storage = directory / "storage"
     storage.mkdir()
     subprocess.run(
-        ["promtool", "tsdb", "create-blocks-from", "openmetrics", text, storage],
+        ["promtool", "tsdb", "create-blocks-from", "openmetrics", text, storage,
+         *([f"--max-block-duration={24 * days}h"] if days else [])],
         check=True, capture_output=True, timeout=300,
     )  # fmt: skip
     return storage

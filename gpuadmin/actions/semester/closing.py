@@ -12,10 +12,11 @@ from typing import Any
 
 from gpuadmin.actions.semester.reset import Reset
 from gpuadmin.actions.shared.mails import Post, mails_document, plan_letters, show_letters
+from gpuadmin.common.mail.deliver import Delivery
+from gpuadmin.common.mail.ledger import State
 from gpuadmin.config.schema import User
 from gpuadmin.errors import GpuadminError
-from gpuadmin.mail.deliver import Delivery
-from gpuadmin.mail.ledger import Ledger, State
+from gpuadmin.mail.ledger import Ledger
 from gpuadmin.mail.notices import Notices, closed_out, plan_closing
 from gpuadmin.plan import Plan, PlanBuilder
 from gpuadmin.semester.planner import kept_until

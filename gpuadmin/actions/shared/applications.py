@@ -14,13 +14,13 @@ from gpuadmin.actions.shared.accounts import uids_elsewhere
 from gpuadmin.actions.shared.mails import Post, preview_document, show_letters
 from gpuadmin.applications.letters import asking, welcome
 from gpuadmin.applications.matching import Entry, Lists
+from gpuadmin.common.mail.ledger import Entry as LedgerEntry
+from gpuadmin.common.mail.letter import Letter
 from gpuadmin.config.registry import RegistryFile
 from gpuadmin.config.schema import Settings, User
 from gpuadmin.console import echo
 from gpuadmin.display import make_table
 from gpuadmin.errors import ConfigError
-from gpuadmin.mail.ledger import Entry as LedgerEntry
-from gpuadmin.mail.letter import Letter
 from gpuadmin.options import MailOptions
 from gpuadmin.session import Session
 from gpuadmin.terminal import SafeConsole

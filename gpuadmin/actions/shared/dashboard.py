@@ -8,12 +8,16 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from gpuadmin.actions.shared.pages import write_guide
 from gpuadmin.common import tokens
+from gpuadmin.common.pressed import VERBS
+from gpuadmin.config import queue
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import Site
 from gpuadmin.errors import ConfigError
-from gpuadmin.monitoring.certificates import Identity, dashboard, web_authority
-from gpuadmin.pages.render import LANGUAGES
+from gpuadmin.monitoring.certificates import Identity, authority, buttons, dashboard, web_authority
+from gpuadmin.pages.guide import RULES
+from gpuadmin.pages.render import LANGUAGES, fragment
 from gpuadmin.reading import expanded, read_text
 
 _LOOPBACK = ("localhost", "127.0.0.1")
@@ -43,9 +47,29 @@ def dashboard_variables(site: Site, secret: bytes) -> dict[str, Any]:
         "key": identity.key,
         "authority": web_authority(secret) if given.certificate is None else "",
         "settings": _settings(site, hosts),
+        **_find_door(site, secret),
         "links": {node.name: tokens.signing_key(own, tokens.LINK, node.name).hex() for node in nodes},
         "ways": {node.name: _way(site, node, monitors[0]) for node in nodes},
     }
+
+
+def _find_door(site: Site, secret: bytes) -> dict[str, str]:
+    """What the dashboard shows where its buttons ask the queue, and who has signed what it is shown there."""
+    if not _offered(site):
+        return {}
+    asking = buttons(secret)
+    return {"buttons": f"{asking.certificate}{asking.key}", "buttons_authority": authority(secret)}
+
+
+def _offered(site: Site) -> list[str]:
+    """The buttons that the pages of a site have; none where people have no accounts on the queue's host."""
+    section = site.settings.slurm
+    if not site.settings.metrics.dashboard.wants_buttons or not queue.saved(site.settings, site.inventory.hosts):
+        return []
+    assert section is not None
+    booking = any(one.book for one in (section, *section.groups))
+    off = {"extend"} if section.extend == "never" else set()
+    return [one for one in VERBS if one not in (off if booking else off | {"book", "cancel"})]
 
 
 def proxy_secret(own: bytes) -> str:
@@ -55,14 +79,22 @@ def proxy_secret(own: bytes) -> str:
 
 def _settings(site: Site, hosts: list[str]) -> dict[str, Any]:
     metrics = site.settings.metrics
-    given = metrics.dashboard
+    given, term = metrics.dashboard, site.settings.term
+    languages = list(LANGUAGES if site.settings.mail is None else site.settings.mail.languages)
+    nodes = site.inventory.group("gpu")
+    # not what list-gpus has found: then each of its runs would be a drift
+    rules = [fragment(write_guide(site, one, ()), RULES[one]) for one in languages] if nodes else []
     return {
         "cluster": site.settings.name,
-        "nodes": [host.name for host in site.inventory.group("gpu")],
-        "languages": list(LANGUAGES if site.settings.mail is None else site.settings.mail.languages),
+        "nodes": [host.name for host in nodes],
+        "languages": languages,
+        "rules": rules,
         "idle_hours": metrics.idle_hours,
         "idle_exempt": list(metrics.idle_exempt),
         "admins": ["root", site.settings.admin.user, *(one.name for one in site.settings.admins or ())],
+        "buttons": _offered(site),
+        "term": [term.name, str(term.begin), str(term.deadline)] if term is not None and term.begin is not None else [],
+        "queue_host": next((host.cluster_address for host in site.inventory.group("slurm")), ""),
         "port": given.port,
         "listen": given.listen,
         "sign_in": {

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from gpuadmin.actions.shared.pages import guide_pages
+from gpuadmin.common.mail.deliver import Delivery, deliver
+from gpuadmin.common.mail.ledger import Entry, State
+from gpuadmin.common.mail.letter import Letter
+from gpuadmin.common.mail.transport import Transport
 from gpuadmin.common.text import counted, listed
 from gpuadmin.display import lines_of, make_console, styled
 from gpuadmin.errors import ExitCode
-from gpuadmin.mail.deliver import Delivery, deliver
-from gpuadmin.mail.ledger import Entry, Ledger, State
-from gpuadmin.mail.letter import Attachment, Letter
+from gpuadmin.mail.ledger import Ledger
+from gpuadmin.mail.letter import Attachment
 from gpuadmin.mail.render import Renderer, render_text
 from gpuadmin.mail.smtp import Smtp
-from gpuadmin.mail.transport import Folder, Transport
+from gpuadmin.mail.transport import Folder
 from gpuadmin.options import MailOptions
 from gpuadmin.outcome import finish
 from gpuadmin.plan import Plan, PlanBuilder
@@ -111,7 +114,7 @@ class Post:
                 line = f"{', '.join(delivery.letter.names)} <{delivery.letter.address}>: {delivery.detail}"
                 console.print(styled("  ", (f"{delivery.state.value:<8}", "red"), f" {line}"))
 
-        return deliver(letters, self.ledger, self.renderer, self.open_transport, show_refused)
+        return deliver(letters, self.ledger, self.renderer.message, self.open_transport, show_refused)
 
     def outcome(self, deliveries: Sequence[Delivery]) -> str:
         """`2 of 3 mails sent.`, or where --mail-dir has written them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import asdict
 from typing import Any
 
 from gpuadmin.actions.shared.dashboard import dashboard_variables
@@ -11,7 +12,7 @@ from gpuadmin.config.load import Site
 from gpuadmin.config.skeleton import keep_out_of_git
 from gpuadmin.config.yamlfile import write_new
 from gpuadmin.errors import ConfigError
-from gpuadmin.mail.smtp import read_password
+from gpuadmin.mail.smtp import find_server, read_password
 from gpuadmin.monitoring.certificates import SECRET_BYTES, authority, exporter, scraper, slurm_key
 from gpuadmin.reading import expanded, read_text
 
@@ -79,8 +80,22 @@ def metrics_variables(site: Site, secret: bytes) -> dict[str, Any]:
 
 
 def slurm_variables(site: Site, secret: bytes) -> dict[str, Any]:
-    """The key of Slurm's daemons; nothing where no host is in the group slurm, or gpuadmin.yml has no section slurm."""
-    return {"gpuadmin_slurm_key": slurm_key(secret)} if queue.there(site.settings, site.inventory.hosts) else {}
+    """The key of Slurm's daemons, and how people are told of their jobs; nothing where no host is in the group slurm,
+    or gpuadmin.yml has no section slurm."""
+    section, mail = site.settings.slurm, site.settings.mail
+    if section is None or not queue.there(site.settings, site.inventory.hosts):
+        return {}
+    sends = mail is not None and mail.directory is None and section.mail
+    head = {} if mail is None else {"sender": mail.sender, "reply_to": mail.reply_to}
+    together = any({"slurm", "monitor"} <= set(host.groups) for host in site.inventory.hosts)
+    given = {
+        "kinds": section.mail,
+        "server": asdict(find_server(mail)) if mail is not None and sends else None,
+        "head": {"name": site.settings.name, **head} if sends else None,
+        "webhook": section.webhook or "",
+        "prometheus": site.settings.metrics.port if together else 0,
+    }
+    return {"gpuadmin_slurm_key": slurm_key(secret), "gpuadmin_queue_mail": given}
 
 
 def _mail(site: Site) -> dict[str, Any]:

@@ -30,18 +30,16 @@ def languages(site: Site, language: str | None) -> tuple[str, ...]:
 
 def guide_pages(site: Site) -> list[Attachment]:
     """The user's guide as pages that a mail carries, in the mails' languages. Raises ConfigError."""
-    nodes = list_login_nodes(site.settings, site.inventory.group("gpu"))
-    gpus = gpus_of(site)
+    gpus, wanted = gpus_of(site), languages(site, None)
+    return [Attachment(f"{NAME}.{one}.html", page(write_guide(site, one, gpus), one)) for one in wanted]
 
-    def written(language: str) -> str:
-        shows = dashboard_host(site) is not None
-        text = guide(
-            language, site.settings, nodes,
-            gpus=gpus, site=site.directory, dashboard=shows, hosts=site.inventory.hosts,
-        )  # fmt: skip
-        return page(text, language)
 
-    return [Attachment(f"{NAME}.{language}.html", written(language)) for language in languages(site, None)]
+def write_guide(site: Site, language: str, gpus: Sequence[Gpus]) -> str:
+    """The user's guide of a site, as Markdown. Raises ConfigError."""
+    nodes, shows = list_login_nodes(site.settings, site.inventory.group("gpu")), dashboard_host(site) is not None
+    return guide(
+        language, site.settings, nodes, gpus=gpus, site=site.directory, dashboard=shows, hosts=site.inventory.hosts
+    )
 
 
 def gpus_of(site: Site, *, say: bool = False) -> tuple[Gpus, ...]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from gpuadmin.actions.shared.mails import Post, mails_document
 from gpuadmin.applications.letters import welcome
+from gpuadmin.common.mail.ledger import Entry
+from gpuadmin.common.mail.letter import Letter
 from gpuadmin.config.schema import User
 from gpuadmin.console import echo
 from gpuadmin.errors import GpuadminError
-from gpuadmin.mail.ledger import Entry
-from gpuadmin.mail.letter import Letter
 from gpuadmin.options import MailOptions
 from gpuadmin.results import RunResult
 from gpuadmin.session import Session

@@ -90,6 +90,7 @@ class Grant:
     """`begin`, `until`: seconds since 1970. `source`: who decides it.
 
     `memory` (bytes), `processors`: what the person's slice may take more, because Slurm gave it to their job.
+    `process`, `started` (ticks since the boot): the process as long as which it holds; 0: until its end.
     """
 
     id: str
@@ -104,6 +105,16 @@ class Grant:
     source: str = "admin"
     memory: int = 0
     processors: int = 0
+    process: int = 0
+    started: int = 0
+
+
+@dataclass(frozen=True)
+class SelfService:
+    """What one person may take of a node's GPUs without asking: so many at once, for so many hours."""
+
+    gpus: int
+    hours: int
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from gpuadmin.common.pressed import PORT
 from gpuadmin.config.fields import HostName, LocalFile, UserName
 from gpuadmin.config.schema.base import Model
 
@@ -78,9 +79,27 @@ class Dashboard(Model):
         ),
     ] = None
     key: Annotated[LocalFile | None, Field(description="A file on the controller: its private key (PEM).")] = None
+    buttons: Annotated[
+        bool,
+        Field(
+            description="Whether people ask the queue on its pages as well (GPUs, more time, bookings, giving back). "
+            'Whoever takes the dashboard over can then do that in anybody\'s name: the page "security".'
+        ),
+    ] = False
     proxy: Annotated[
         Proxy | None, Field(description="A reverse proxy that the dashboard trusts to say who signed in.")
     ] = None
+
+    @property
+    def wants_buttons(self) -> bool:
+        """Whether there are buttons, and a page to have them."""
+        return self.enabled and self.buttons
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        if self.buttons and self.port == PORT:
+            raise ValueError(f"port {PORT} is the one at which the buttons ask the queue: choose another")
+        return self
 
     @model_validator(mode="after")
     def _both(self) -> Self:

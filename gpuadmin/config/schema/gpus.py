@@ -11,6 +11,13 @@ from gpuadmin.config.schema.base import Model
 from gpuadmin.config.schema.hosts import Repository
 
 
+class SelfService(Model):
+    """What one person may take of a node's GPUs without asking anybody."""
+
+    gpus: Annotated[int, Field(description="At most so many GPUs of one node at once.", ge=1, le=64)] = 1
+    hours: Annotated[int, Field(description="For at most so many hours each time.", ge=1, le=720)] = 8
+
+
 class Gpus(Model):
     """GPUs of the nodes. How many a node should have, and of which model, is in the inventory (gpus, gpu_model)."""
 
@@ -22,6 +29,13 @@ class Gpus(Model):
             "host's `gpus_access` wins."
         ),
     ] = "open"
+    self_service: Annotated[
+        SelfService | None,
+        Field(
+            description="Where `access` is `granted` and the queue does not decide: people take GPUs that nobody has "
+            "with `gpu run` and `gpu get`, at most so many for so long. Without it only `gpuadmin grant` gives some."
+        ),
+    ] = None
     worse: Annotated[
         Literal["report", "refuse"],
         Field(

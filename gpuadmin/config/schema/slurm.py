@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from gpuadmin.config.fields import GroupName
 from gpuadmin.config.schema.base import Model
+from gpuadmin.config.schema.metrics import WebAddress
 
 #: The group of everybody who is not in another.
 EVERYBODY = "people"
@@ -107,6 +108,18 @@ class Slurm(Model):
             description="How much of the queue's GPUs may be booked at one time, by all people together, in percent.",
         ),
     ] = 50
+    mail: Annotated[
+        list[Literal["begun", "ends", "ended", "lost"]],
+        Field(
+            description="What people are mailed about their jobs with GPUs, where `mail` names a server: that it has "
+            "`begun` after they waited, that it `ends` within the hour, that it has `ended`, or that a GPU of it is "
+            "`lost`; `[]` for nothing. People turn it off for themselves by `gpu mail off`."
+        ),
+    ] = ["begun", "ends", "ended", "lost"]
+    webhook: Annotated[
+        WebAddress | None,
+        Field(description="Where the same is posted to for all people, as Slack and Mattermost take it."),
+    ] = None
     constrain: Annotated[
         list[Literal["cores", "memory"]],
         Field(

@@ -100,7 +100,8 @@ if (section !== null && typeof uPlot !== "undefined") {
 // The numbers again. Whoever is at something in them with the keyboard is left alone.
 async function refresh() {
   const old = document.querySelector(".fresh");
-  if (document.hidden || old === null || old.contains(document.activeElement)) return;
+  if (document.hidden || old === null || old.contains(document.activeElement) ||
+    old.querySelector("details[open]") !== null) return;
   try {
     const answer = await fetch(window.location.href, { credentials: "same-origin" });
     if (answer.redirected) { window.location.reload(); return; }  // the session is over

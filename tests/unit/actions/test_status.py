@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from gpuadmin.actions.shared.screen import pending_lines
-from gpuadmin.mail.ledger import Ledger, State
-from gpuadmin.mail.letter import Letter
+from gpuadmin.common.mail.ledger import State
+from gpuadmin.common.mail.letter import Letter
+from gpuadmin.mail.ledger import Ledger
 from gpuadmin.pending import pending
 from gpuadmin.plan import Plan
 from gpuadmin.records import Record

@@ -47,6 +47,6 @@ def test_what_somebody_reads(tmp_path: Path, site: str, locale: str, read: str) 
 
 def test_programs_on_nodes_know_what_the_site_speaks() -> None:
     mail = {"host": "smtp.example.org", "sender": "a@example.org", "languages": ["ko", "en"]}
-    for role, name in (("slurm_node", "gpu.j2"), ("node_state", "gpuadmin-me.j2")):
+    for role, name in (("gpu_stack", "gpu.j2"), ("node_state", "gpuadmin-me.j2")):
         text = role_variables.rendered(role, name, role_variables.given(role, site={"mail": mail}))
         assert 'export GPUADMIN_LANGUAGES="ko en"' in text

@@ -335,6 +335,10 @@ CHECKS = {
     "a queue that no backup has": (
         with_queue("slurm: {hosts: {x: {}}}\n"), "warning", "inventory: x", "no backup has the queue's accounting",
     ),
+    "buttons on a host without accounts": (
+        with_queue("slurm: {hosts: {x: {}}}\n", "slurm: {}\nmetrics: {dashboard: {buttons: true}}"),
+        "warning", "gpuadmin.yml: metrics.dashboard.buttons", "the dashboard has no buttons",
+    ),
     "a queue for people of a directory": (
         with_queue(QUEUE, "slurm: {}\naccounts: {source: directory}"),
         "error", "gpuadmin.yml: slurm", "accounts.source is directory",

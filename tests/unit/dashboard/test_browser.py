@@ -1,17 +1,26 @@
 """The pages in a browser: on a phone, with the keyboard, in both colour schemes, with nothing that is refused."""
 
+import contextlib
+import re
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
 
+from gpuadmin.common.pressed import VERBS
 from gpuadmin.dashboard.guard import Guard
+from gpuadmin.pages.guide import RULES
+from gpuadmin.pages.render import fragment
+from gpuadmin.reading import read_text
 from tests.support.browser import Browser, browser
-from tests.support.dashboard_app import OneViewer, Scene, board, scene, settings
-from tests.support.prometheus import free_port
+from tests.support.dashboard_app import FILES, OneViewer, Scene, board, scene, settings
+from tests.support.prometheus import blocks, free_port, prometheus
+from tests.unit.dashboard.test_queue import lines as queue_lines
+from tests.unit.dashboard.test_usage_page import recorded as usage_lines
 
 __all__ = ["scene"]
 pytestmark = pytest.mark.needs("chromium", "prometheus", "promtool")
@@ -21,8 +30,28 @@ PATHS = ("/", "/nodes/gpu01", "/nodes/gpu02", "/nodes/gpu03", "/people", "/peopl
 @pytest.fixture(scope="module")
 def address(scene: Scene) -> Iterator[str]:
     """The pages as the service gives them, guard and all, without TLS."""
+    with served(scene) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def queued(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The same of a site with a queue and its buttons, a year of use, and its rules."""
+    when, directory = time.time(), tmp_path_factory.mktemp("queued")
+    guide = {one: read_text(FILES.parents[1] / f"docs/user-guide{end}.md") for one, end in (("en", ""), ("ko", ".ko"))}
+    rules = tuple(fragment(re.sub(r"!\[.*?\)", "", text), RULES[one]) for one, text in guide.items())  # no picture
+    lines = [*queue_lines(when), *(line for moment in (240, 480) for line in queue_lines(when + moment))]
+    lines += usage_lines(when, days=60)
+    more = {"buttons": tuple(VERBS), "rules": rules, "nodes": ("gpu01",), "price": "150", "currency": "KRW"}
+    with contextlib.ExitStack() as stack:
+        port = stack.enter_context(prometheus(directory, blocks(directory, lines, days=60)))
+        yield stack.enter_context(served(Scene(port, when, directory), door=object(), **more))
+
+
+@contextlib.contextmanager
+def served(scene: Scene, door: object = None, **more: Any) -> Iterator[str]:
     access, port = OneViewer("minji"), free_port()
-    pages = board(scene.port, access, settings(scene.directory, scene.when))
+    pages = board(scene.port, access, settings(scene.directory, scene.when, **more), door)
     guard = Guard(pages, access, frozenset({"127.0.0.1"}))  # type: ignore[arg-type]  # they let in the same person always
     server = uvicorn.Server(uvicorn.Config(guard, port=port, log_level="warning", lifespan="on"))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -33,6 +62,23 @@ def address(scene: Scene) -> Iterator[str]:
     yield f"http://127.0.0.1:{port}"
     server.should_exit = True
     thread.join(20)
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+@pytest.mark.parametrize("width", [320, 390, 1280])
+@pytest.mark.parametrize("path", ["/", "/queue", "/usage", "/usage?by=account", "/usage?span=7&by=node", "/rules"])
+def test_pages_of_a_queue_fit(page: Browser, queued: str, path: str, width: int, language: str, tmp_path: Path) -> None:
+    page.complaints.clear()
+    page.screen(width, 740)
+    page.go(f"{queued}{path}{'&' if '?' in path else '?'}lang={language}")
+    assert page.ask("document.documentElement.lang") == language
+    assert page.ask("document.documentElement.scrollWidth") <= width, "nothing is beside the window"
+    assert page.ask("document.querySelector('header').offsetHeight") < 110
+    assert page.ask(BROKEN) == []
+    assert page.complaints == []
+    page.ask("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    page.screen(width, min(page.ask("document.documentElement.scrollHeight"), 4000))
+    page.picture(tmp_path / "page.png")
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,11 @@ def lines(now: float) -> Iterator[str]:
     yield line(
         "gpuadmin_queue_waiting_since_timestamp_seconds", HOST | {"id": "6_[0-5]", "user": "haeun"}, now - 60, now
     )
+    expected = "gpuadmin_queue_expected_start_timestamp_seconds"
+    yield line(expected, HOST | {"id": "6_[0-5]", "user": "haeun"}, now + 7200, now)
+    for user, why in (("haeun", "memory"), ("jiho", "own"), ("haeun", "<b>new")):
+        ended = HOST | {"id": "3", "user": user, "why": why}
+        yield line("gpuadmin_queue_ended_timestamp_seconds", ended, now - 90, now)
     closed = HOST | {"node": "gpu01", "state": "drained", "reason": "<b>new image"}
     yield line("gpuadmin_queue_node_closed", closed, 1, now)
 
@@ -68,6 +73,11 @@ def test_ones_own_place_and_everybody(queued: Scene) -> None:
     assert "Yours Place 2, GPUs: 6 × 2. Slurm's own reason" in text.replace("&#39;", "'")
     assert rows(html)["minji"].startswith("minji 2 gpu01 ")
     assert "1 jiho 2 – Others come first" in rows(html)["1"]
+    assert text.count("by what jobs have asked for.") == 2, "in one's own line, and in everybody's"
+    assert "Not before" in rows(html)["2"]
+    assert re.search(
+        r"Ended in the last day Job 3, [-0-9 :]+: it took more memory than it had asked for\. Who has", text
+    )
     assert "gpu01 : &lt;b&gt;new image" in text
     assert "GPUs: 2, on gpu01, until" in plain(get(client, "/queue", "minji")[1])
     assert "GPU 2개(gpu01)" in plain(get(client, "/queue", "minji", **{"accept-language": "ko"})[1])

@@ -29,7 +29,7 @@ def test_no_text_is_missing_and_none_is_left_over() -> None:
     code = "".join(path.read_text() for path in FILES.glob("templates/*.html"))
     code += "".join(path.read_text() for path in Path(texts.__file__).parent.glob("*.py"))
     asked = set(re.findall(r"""["']([a-z][a-z0-9-]+)["']""", code))
-    beginnings = tuple(set(re.findall(r"""["'](queue-why-|hint-|count-|span-|need-|series-)""", code)))
+    beginnings = tuple(set(re.findall(r"""["'](queue-why-|queue-end-|hint-|count-|span-|need-|series-)""", code)))
     assert [key for key in TEXTS if key not in asked and not key.startswith(beginnings)] == []
     for key in re.findall(r"""\bt\(["']([a-z-]+)["'][,)]""", code):
         assert key in TEXTS

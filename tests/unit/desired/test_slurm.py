@@ -124,6 +124,24 @@ def test_the_accounting_is_dumped_where_backups_look_for_it() -> None:
     assert of(0, {}, (elsewhere,))["slurm_controller_dump"] == "", "no storage host"
 
 
+@pytest.mark.parametrize(
+    ("address", "buttons", "groups", "peer"),
+    [
+        ("10.0.0.7", True, ("storage", "slurm"), "10.0.0.7"), ("mon.lab", True, ("storage", "slurm"), ""),
+        ("10.0.0.7", False, ("storage", "slurm"), None), ("10.0.0.7", True, ("slurm",), None),
+    ],
+)  # fmt: skip
+def test_a_door_for_buttons(address: str, buttons: bool, groups: tuple[str, ...], peer: str | None) -> None:
+    """On the queue's host where accounts are, for the monitor host, if the site wants it."""
+    monitor = Host("mon", ("monitor",), {"gpuadmin_address": address})
+    settings = {"name": "x", "slurm": {"hours": 9}, "metrics": {"dashboard": {"buttons": buttons}}}
+    hosts = (*HOSTS[:3], Host("q1", groups, {}), monitor)
+    door = variables(Cluster(Settings.model_validate(settings), hosts, {}), hosts[3])["slurm_controller_door"]
+    assert door.get("peer") == peer
+    if door:
+        assert (door["port"], door["policy"]["hours"]) == (9444, {"people": 9})
+
+
 def test_what_the_controller_is_told_again_where_gpus_are_divided() -> None:
     settings = Settings.model_validate({"name": "x", "slurm": {}})
     asked = {"gpuadmin_slurm_key": "k", "gpuadmin_divide_gpus": {"gpu1": [0]}}

@@ -12,17 +12,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuadmin import appending
+from gpuadmin.common import appending
+from gpuadmin.common.mail import ledger as module
+from gpuadmin.common.mail.deliver import deliver
+from gpuadmin.common.mail.ledger import State, fold
+from gpuadmin.common.mail.letter import Letter
+from gpuadmin.common.mail.transport import Answer, TransportDown
 from gpuadmin.errors import ConfigError, GpuadminError
-from gpuadmin.mail import ledger as module
-from gpuadmin.mail.deliver import deliver
-from gpuadmin.mail.ledger import Ledger, State, fold
-from gpuadmin.mail.letter import Letter
+from gpuadmin.mail.ledger import Ledger
 from gpuadmin.mail.render import Renderer
-from gpuadmin.mail.transport import Answer, TransportDown
 from tests.support.closing_mail import letter, settings
 
-pytestmark = pytest.mark.holds("a ledger's line is on the disk", "a mail is in the ledger before it is handed over")
+pytestmark = pytest.mark.holds(
+    "a ledger's line is on the disk",
+    "a mail is in the ledger before it is handed over",
+    "a damaged line of the mails' ledger stops",
+    "sent stays sent, whatever the order of the lines",
+    "what was refused is not sent there again",
+    "what is uncertain is not sent again by itself",
+    "no mail without its record",
+)
 
 
 def line(state: str, *keys: str, address: str = "a@example.org") -> str:
@@ -185,7 +194,7 @@ def run(site: Path, names: list[str], transport: Recorder) -> None:
     letters: list[Letter] = [
         found for found in map(letter, names) if ledger.open_keys(found.keys, found.address)
     ]  # fmt: skip
-    deliver(letters, ledger, Renderer(chosen, site), lambda: transport)
+    deliver(letters, ledger, Renderer(chosen, site).message, lambda: transport)
 
 
 ANSWERS = st.sampled_from([State.SENT, State.REFUSED, State.FAILED, State.UNKNOWN, None])
@@ -242,5 +251,5 @@ REAL_APPEND = module.append_synced
 
 @given(text=st.text())
 def test_no_text_is_a_traceback(text: str) -> None:
-    with contextlib.suppress(ConfigError):
+    with contextlib.suppress(module.MailError):
         assert not fold(text.encode(errors="surrogatepass"), Path("mails.jsonl"))

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from gpuadmin.common.mail.ledger import State
 from gpuadmin.config.schema import Registry, Settings
 from gpuadmin.errors import ConfigError
-from gpuadmin.mail.ledger import Ledger, State
+from gpuadmin.mail.ledger import Ledger
 from gpuadmin.mail.notices import due, most_urgent, never_notified, plan_closing, plan_notices
 from gpuadmin.semester.term import extended, names, standings
 

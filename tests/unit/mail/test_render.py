@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from gpuadmin.applications.letters import welcome
+from gpuadmin.common.mail.letter import Letter
+from gpuadmin.common.mail.message import one_line
 from gpuadmin.config.fields import Email
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings, User
 from gpuadmin.content import content_path
 from gpuadmin.errors import ConfigError
-from gpuadmin.mail.letter import Letter
-from gpuadmin.mail.render import Renderer, one_line
+from gpuadmin.mail.render import Renderer
 
 DAY = date(2026, 12, 31)
 LOGIN = ["gpu1.example.org", "gpu2.example.org"]

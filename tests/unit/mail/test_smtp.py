@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from gpuadmin.common.mail.deliver import Delivery, deliver
 from gpuadmin.config.schema import Mail, Settings
 from gpuadmin.errors import ConfigError, GpuadminError
-from gpuadmin.mail.deliver import Delivery, deliver
 from gpuadmin.mail.ledger import Ledger
 from gpuadmin.mail.render import Renderer
 from gpuadmin.mail.smtp import Smtp, read_password
@@ -22,7 +22,7 @@ def send(site: Path, chosen: Settings, names: Sequence[str]) -> tuple[list[Deliv
     site.mkdir(exist_ok=True)
     assert chosen.mail is not None
     server, ledger = Smtp(chosen.mail), Ledger.of(site)
-    done = deliver([letter(name) for name in names], ledger, Renderer(chosen, site), lambda: server)
+    done = deliver([letter(name) for name in names], ledger, Renderer(chosen, site).message, lambda: server)
     read = Ledger.of(site)
     assert {entry.key: entry.state for entry in read} == {entry.key: entry.state for entry in ledger}
     return done, read
@@ -100,7 +100,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
 
 
 def test_a_server_that_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuadmin.mail.smtp.TIMEOUT", 1)
+    monkeypatch.setattr("gpuadmin.common.mail.smtp.TIMEOUT", 1)
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(GpuadminError, match="timed out"):
         send(tmp_path / "site", settings(silent.getsockname()[1]), ["a"])
 

@@ -15,12 +15,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from gpuadmin.actions import dashboard as action
 from gpuadmin.actions.shared.dashboard import dashboard_variables, proxy_secret
 from gpuadmin.actions.shared.forward import Forward, free_port
+from gpuadmin.actions.shared.pages import write_guide
 from gpuadmin.cli.gpus import dashboard
 from gpuadmin.common import tokens
 from gpuadmin.config.load import Site, load_site
 from gpuadmin.config.skeleton import SiteHost, write_site
 from gpuadmin.errors import ConfigError, GpuadminError, HostFailedError, UnreachableError
 from gpuadmin.monitoring import certificates
+from gpuadmin.pages.guide import RULES
+from gpuadmin.pages.render import page
 from tests.support.dashboard_service import SITE_SECRET, Running, running
 from tests.support.failing import raising
 
@@ -72,6 +75,49 @@ def test_what_pages_and_nodes_are_told(tmp_path: Path) -> None:
         "node": "gpu1", "address": "https://gpu.lab.example:8443", "direct": True,
         "forward": "8443:10.0.0.5:8443", "through": "10.0.0.1",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("slurm", "buttons"),
+    [
+        ("{}", ["get", "release", "extend"]), ("{extend: never}", ["get", "release"]),
+        ("{groups: [{name: phd, book: {}}]}", ["get", "release", "extend", "book", "cancel"]),
+    ],
+)  # fmt: skip
+def test_the_buttons_of_a_site_and_what_opens_the_door(slurm: str, buttons: list[str], tmp_path: Path) -> None:
+    def queued(wanted: dict[str, Any]) -> dict[str, Any]:
+        site(tmp_path, wanted)
+        (tmp_path / "inventory/queue.yml").write_text("slurm: {hosts: {nas1: {}}}\n")
+        with (tmp_path / "gpuadmin.yml").open("a") as stream:
+            stream.write(f"gpus: {{access: granted}}\nslurm: {slurm}\n")
+        return dashboard_variables(load_site(str(tmp_path)), SITE_SECRET)
+
+    given = queued({"buttons": True})
+    assert (given["settings"]["buttons"], given["settings"]["queue_host"]) == (buttons, "10.0.0.5")
+    own = certificates.buttons(SITE_SECRET)
+    assert (given["buttons"], given["buttons_authority"]) == (
+        own.certificate + own.key, certificates.authority(SITE_SECRET)
+    )  # fmt: skip
+
+
+def test_off_is_the_default(tmp_path: Path) -> None:
+    given = dashboard_variables(site(tmp_path), SITE_SECRET)
+    assert (given["settings"]["buttons"], "buttons" in given) == ([], False)
+
+
+def test_the_buttons_port_is_not_the_pages(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="port 9444"):
+        site(tmp_path, {"buttons": True, "port": 9444})
+
+
+def test_the_rules_are_the_guides_own_text_with_the_rules_first(tmp_path: Path) -> None:
+    found = site(tmp_path)
+    told = dashboard_variables(found, SITE_SECRET)["settings"]
+    rules = dict(zip(told["languages"], told["rules"], strict=True))
+    assert {language: text.split("</h2>")[0].rpartition(">")[2] for language, text in rules.items()} == RULES
+    for language, text in rules.items():
+        assert text.count("<h2 ") == page(write_guide(found, language, ()), language).count("<h2 ")
+        assert "<h1" not in text
 
 
 def test_people_who_come_and_go_leave_the_monitor_host_as_it_is(tmp_path: Path) -> None:

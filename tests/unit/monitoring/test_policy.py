@@ -11,9 +11,10 @@ import pytest
 
 from gpuadmin.actions.idle import _jobs, _messages
 from gpuadmin.common.idle import Idle
+from gpuadmin.common.mail.ledger import State
 from gpuadmin.config.schema import Registry
 from gpuadmin.mail.idling import plan_idle, terminal_words
-from gpuadmin.mail.ledger import Ledger, State
+from gpuadmin.mail.ledger import Ledger
 from gpuadmin.monitoring.policy import HOUR, Rules, Step, key_of, steps
 
 BEGIN = 1_800_000_000.0

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from gpuadmin.actions.semester import closing
-from gpuadmin.mail.ledger import Ledger, State
-from gpuadmin.mail.transport import Answer, Folder
+from gpuadmin.common.mail.ledger import State
+from gpuadmin.common.mail.transport import Answer
+from gpuadmin.mail.ledger import Ledger
+from gpuadmin.mail.transport import Folder
 from gpuadmin.semester.journal import Journal
 from tests.support.semester_cluster import Cluster
 from tests.support.verbs import fail, succeed

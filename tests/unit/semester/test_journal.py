@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuadmin import appending
+from gpuadmin.common import appending
 from gpuadmin.errors import GpuadminError, RefusedError
 from gpuadmin.semester.journal import Journal
 from gpuadmin.semester.machine import PHASES, State

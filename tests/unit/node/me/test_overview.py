@@ -364,8 +364,8 @@ def test_a_home_that_is_not_there(tmp_path: Path, language: str, words: str) -> 
 @pytest.fixture
 def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
     """A node of a queue."""
-    (tmp_path / "usr/local/bin").mkdir(parents=True)
-    (tmp_path / "usr/local/bin/gpu").touch()
+    (tmp_path / "var/lib/gpuadmin").mkdir(parents=True)
+    (tmp_path / "var/lib/gpuadmin/queue-policy.json").touch()
     rows = [
         row("4", "minji", "RUNNING", end=2000000000, nodes="gpu2"),
         row("5", "minji", "PENDING", asked=1900000000, reason="Priority"),

@@ -405,4 +405,4 @@ def test_what_is_not_understood_is_given_to_no_program(
 @pytest.mark.parametrize("typed", [[], ["-h"], ["get", "--help"], ["--language", "ko"]])
 def test_help(bin: Path, capsys: pytest.CaptureFixture[str], typed: list[str]) -> None:
     assert gpu.main(typed) == 0
-    assert ("사용법: gpu get" if "ko" in typed else "usage: gpu get") in capsys.readouterr().out
+    assert ("사용법: gpu run" if "ko" in typed else "usage: gpu run") in capsys.readouterr().out

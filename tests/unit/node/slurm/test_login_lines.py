@@ -1,6 +1,7 @@
 """Two lines of the queue at log-in: what is somebody's, their place, and nothing that holds no longer."""
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,33 @@ def test_a_grant_gets_its_jobs_later_end(tmp_path: Path, monkeypatch: pytest.Mon
     assert login_lines.main(str(tmp_path / "queue"), places) == 0
     found = {one.id: one.until for one in grants.read(places.state, places.run)[0]}
     assert found == {id: case[3] for id, case in cases.items()}
+
+
+def test_what_has_ended_lately_is_read_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, places = tmp_path / "queue", Places(state=str(tmp_path / "state"), run=str(tmp_path / "run"))
+    now = int(time.time())
+    gone = [
+        ("9", "minji", "OUT_OF_MEMORY", now - 60, "gres/gpu=1", ""),
+        ("7_3", "minji", "TIMEOUT", now - 90, "gres/gpu=1", ""),
+        ("8", "jiho", "CANCELLED", now - 60, "gres/gpu=1", ""), ("6", "yuna", "FAILED", now - 60, "cpu=1", ""),
+        ("5", "hana", "CANCELLED", now - 60, "gres/gpu=1", '{"id": "", "ended": "idle"}'),
+    ]  # fmt: skip
+    lines = ["\x1f".join([*map(str, one), ""]) for one in gone]
+    (tmp_path / "ended").write_text("\n".join(lines))
+    (tmp_path / "said").write_text("")
+    squeue = f'case "$*" in *TIMEOUT*) cat {tmp_path}/ended;; *) cat {tmp_path}/said;; esac'
+    slurm(tmp_path, monkeypatch, scontrol=UP, squeue=squeue, sinfo="true")
+    assert login_lines.main(str(directory), places) == 0
+    assert {one.name for one in directory.iterdir() if one.name.endswith("en")} == {".nobody.en", "minji.en", "hana.en"}
+    nobody, ask, first, second = (directory / "minji.en").read_text().splitlines()
+    assert (nobody, ask) == tuple((directory / ".nobody.en").read_text().splitlines())
+    assert re.fullmatch(r"Job 7 ended at [-0-9: ]+: its time was over\.", first)
+    assert "Job 9 ended at" in second
+    assert "GPU를 사용하지 않아" in (directory / "hana.ko").read_text()
+    # slurmctld forgets it after minutes, and the node does after a day
+    (tmp_path / "ended").write_text("")
+    assert login_lines.main(str(directory), places) == 0
+    assert (directory / "minji.en").exists()
+    monkeypatch.setattr(login_lines.time, "time", lambda: now + login_lines.DAY)
+    assert login_lines.main(str(directory), places) == 0
+    assert not (directory / "minji.en").exists()

@@ -13,10 +13,10 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.nodes import (
     Node,
     gres_conf,
     known,
-    name_gpu_type,
     nodes_conf,
 )
 
+from gpuadmin.common.names import name_gpu_type
 from tests.support.fake_slurm import slurm
 
 DECLARED = {"name": "gpu1", "address": "10.0.0.1", "gpus": None}

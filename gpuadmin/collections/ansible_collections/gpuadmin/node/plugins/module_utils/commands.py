@@ -18,9 +18,10 @@ USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
     "       cli.py announcements | gpu-devices | gpu-check | gpu-gate [close] | gpu-mig | disk-usage\n"
-    "       cli.py gpu get | list | why | release | extend | book\n"
+    "       cli.py gpu get | run | list | jobs | why | release | extend | book | mail\n"
     "       cli.py slurm-prolog | slurm-epilog | slurm-health PATH...\n"
-    "       cli.py queue-told | queue-measured | queue-asked | queue-shown | slurm-dump DIRECTORY\n"
+    "       cli.py queue-told | queue-measured | queue-asked | queue-shown | queue-notices | gpus-asked\n"
+    "       cli.py queue-door | slurm-dump DIRECTORY\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
     "       cli.py me [check | disk | web] [--language ko|en]\n"
     "       cli.py apply-limits | keep-room | web-links\n"
@@ -41,6 +42,9 @@ PLAIN_COMMANDS = {
     "queue-measured": ".metrics.queueing",
     "queue-asked": ".slurm.extend_service",
     "queue-shown": ".slurm.queue_report",
+    "gpus-asked": ".slurm.self_service",
+    "queue-notices": ".slurm.notices",
+    "queue-door": ".slurm.web_door",
 }
 IMAGE_COMMANDS = (
     "take-identity",

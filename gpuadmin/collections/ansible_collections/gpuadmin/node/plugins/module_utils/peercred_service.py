@@ -36,12 +36,17 @@ ActOnRequest = Callable[[int, str], "tuple[int, str]"]
 
 def peer_uid(connection: socket.socket) -> int:
     """Who is at the other end, as the kernel recorded at connect time (unix(7)); nothing is read from them."""
-    _pid, uid, _gid = struct.unpack(
+    return _peer(connection)[1]
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """The process at the other end, and its uid."""
+    pid, uid, _gid = struct.unpack(
         "=iII",
         # guard: the kernel says who asks -> struct.pack('=iII', 0, 20002, 0)
         connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12),
     )
-    return int(uid)
+    return int(pid), int(uid)
 
 
 def answer(connection: socket.socket, status: int, text: str) -> None:
@@ -99,11 +104,23 @@ def lines(found: Mapping[int, socket.socket], seconds: float = READ) -> dict[int
     }
 
 
+def lines_with_process(found: Mapping[int, socket.socket]) -> dict[int, str]:
+    """The same, each behind the number of the process that asks."""
+    pids = {uid: _peer(connection)[0] for uid, connection in found.items()}
+    return {uid: f"{pids[uid]} {text}" for uid, text in lines(found).items()}
+
+
 def serve_requests(
-    listener: socket.socket, refusals: Callable[[], Refusal], act: ActOnRequest, failed: str, *, busy: str = BUSY
+    listener: socket.socket,
+    refusals: Callable[[], Refusal],
+    act: ActOnRequest,
+    failed: str,
+    *,
+    busy: str = BUSY,
+    read: Callable[[Mapping[int, socket.socket]], Mapping[int, str]] = lines,
 ) -> None:
     """As `serve`, for people who send a line."""
-    _serve(listener, refusals, act, failed, idle=IDLE, life=LIFE, busy=busy, read=lines)
+    _serve(listener, refusals, act, failed, idle=IDLE, life=LIFE, busy=busy, read=read)
 
 
 def serve(

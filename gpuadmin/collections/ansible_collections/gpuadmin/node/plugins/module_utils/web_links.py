@@ -34,16 +34,16 @@ class Refused(NodeError):
     """Somebody gets no link; ``str(error)`` is the word for why."""
 
 
-def who(uid: int, host: Host, today: int) -> str:
-    """The name in which a link is signed for a uid; ``today``: days since 1970-01-01. Raises Refused, and NodeError if
-    the host itself is not as it should be.
+def who(uid: int, host: Host, today: int, *, nodes: bool = True) -> str:
+    """The name in which a link is signed for a uid; ``today``: days since 1970-01-01. ``nodes``: only on a host where
+    people log in. Raises Refused, and NodeError if the host itself is not as it should be.
     """
     desired = load(host.path(host.state))
     settings = desired.settings
     if (
         settings is None
         # guard: where nobody logs in nobody gets a link
-        or not settings.login
+        or (nodes and not settings.login)
     ):
         raise Refused("no-accounts")
     if uid not in settings.people:

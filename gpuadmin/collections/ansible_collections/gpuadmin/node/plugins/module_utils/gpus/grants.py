@@ -202,6 +202,29 @@ def choose(wanted: Sequence[str] | int, there: Iterable[str], others: Iterable[G
     return list(dict.fromkeys(wanted))  # by its place and by its name it is one GPU
 
 
+def start_time(pid: int, proc: str = "/proc") -> int | None:
+    """When a process began, in ticks since the boot (field 22 of proc(5)); None: there is none. Raises OSError."""
+    try:
+        with open(f"{proc}/{pid}/stat", encoding="utf-8", errors="replace") as stream:
+            fields = stream.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def ended_runs(found: Iterable[Grant], proc: str) -> list[Grant]:
+    """Grants that hold as long as a process, which has ended."""
+    over = []
+    for one in found:
+        try:
+            # guard: a grant does not outlive the process that it was given to, nor go to one that has its number now
+            if one.process and start_time(one.process, proc) != one.started:
+                over.append(one)
+        except (OSError, ValueError, IndexError):  # guard: a process of which nobody knows keeps its grant
+            continue
+    return over
+
+
 SOURCE = "slurm"
 #: Seconds after its start in which a job that is not listed yet keeps its grant.
 STARTING = 120

@@ -73,6 +73,7 @@ def under_lock(places: Places, now: float, *, whole: bool = True) -> Reconciled:
         if now >= one.until
         or uids[one.user] not in (one.uid, None)  # guard: a uid that became another's takes over no grant
     ]
+    over += grants.ended_runs((one for one in found if one not in over), places.proc)
     if whole:  # what a job's prolog or epilog did not do; neither waits for it
         over += grants.ended_jobs((one for one in found if one not in over), places.command, now)
     problems += grants.delete((one.id for one in over), places.state, places.run)

@@ -8,14 +8,14 @@ from typing import Any
 
 from ..diagnosis.subject import Subject
 from ..slurm import queue
-from ..slurm.gpu import PROGRAM
 from ..slurm.gpu_words import clock, describe_asked, gpus, lost, waiting
+from ..slurm.policy import PATH
 from ..slurm.texts import LOGIN, TEXTS
 
 
 def has_queue(subject: Subject) -> bool:
     """Whether this node has a queue that people ask."""
-    return os.path.exists(subject.path(PROGRAM))
+    return os.path.exists(subject.path(PATH))
 
 
 def find_place(subject: Subject) -> dict[str, Any] | None:

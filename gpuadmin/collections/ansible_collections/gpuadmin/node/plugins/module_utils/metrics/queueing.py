@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import NodeError
 from ..run import run_command
-from ..slurm import exceptions, queue
+from ..slurm import exceptions, notices, queue
 from ..slurm.accounts import EXCEPTION
 from .exposition import Samples
 from .running import write
@@ -36,6 +36,8 @@ def samples(jobs: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, str]
         if one["waits"]:
             found.put("gpuadmin_queue_place", one["place"], **labels, why=queue.code(one["reason"]))
             found.put("gpuadmin_queue_waiting_since_timestamp_seconds", one["asked"], id=one["id"], user=one["user"])
+            expected = one["expected"]
+            found.put("gpuadmin_queue_expected_start_timestamp_seconds", expected, id=one["id"], user=one["user"])
         else:
             found.put("gpuadmin_queue_until_timestamp_seconds", one["end"], **labels, nodes=one["nodes"])
     made = exceptions.said([one["id"] for one in jobs if one["qos"] == EXCEPTION and one["gpus"]][:MOST_JOBS])
@@ -55,6 +57,8 @@ def main(directory: str = DIRECTORY) -> int:
         found = samples(queue.ask_jobs(), queue.nodes(queue.ask(queue.NODES)))
     except NodeError:
         up = 0  # guard: a queue that nobody knows is not an empty one -> 1
+    for user, id, why, at in notices.read_recent():
+        found.put("gpuadmin_queue_ended_timestamp_seconds", at, id=id, user=user, why=why)
     found.put("gpuadmin_queue_up", up)
     found.put("gpuadmin_queue_accounting_up", 1 if _accounting() else 0)
     found.put("gpuadmin_collector_sample_timestamp_seconds", round(began, 3), source="queue")

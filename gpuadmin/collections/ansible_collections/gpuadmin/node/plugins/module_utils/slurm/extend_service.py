@@ -20,7 +20,7 @@ from ..files import read_bytes
 from ..lookup import name_of
 from ..paths import STATE
 from ..run import run
-from . import booking, exceptions, queue
+from . import booking, exceptions, mail_choice, queue
 from .accounts import EXCEPTION
 from .policy import PATH, RefusedError, read_policy
 
@@ -33,6 +33,7 @@ _REQUESTS = {
     "extend": re.compile(rf"extend ([1-9][0-9]{{0,9}}(?:_[0-9]{{1,7}})?) ({_NUMBER})\Z"),
     "book": re.compile(rf"book ({_NUMBER}) ({_NUMBER}) ([1-9][0-9]{{0,11}})((?: {_NODE})?)\Z"),
     "cancel": re.compile(rf"cancel ({_NUMBER})\Z"),
+    "mail": re.compile(r"mail (on|off|ko|en)\Z"),
 }
 
 
@@ -85,7 +86,7 @@ def answered(uid: int, request: str, policy: Policy, now: float) -> tuple[int, s
     word = request.partition(" ")[0]
     match = _REQUESTS[word].match(request) if word in _REQUESTS else None
     # guard: what is not a request of ours is not understood as one
-    if match is None or int(match[2 if word != "cancel" else 1]) > queue.MOST_HOURS:
+    if match is None or (word != "mail" and int(match[2 if word != "cancel" else 1]) > queue.MOST_HOURS):
         return 1, "not-understood"
     try:
         name = name_of(uid)
@@ -95,6 +96,8 @@ def answered(uid: int, request: str, policy: Policy, now: float) -> tuple[int, s
             done = extend(name, match[1], int(match[2]), policy)
         elif word == "book":
             done = booking.book(name, int(match[1]), int(match[2]), int(match[3]), match[4].strip(), policy, now)
+        elif word == "mail":
+            done = mail_choice.choose(name, match[1])
         else:
             done = booking.cancel(name, int(match[1]))
     except RefusedError as error:

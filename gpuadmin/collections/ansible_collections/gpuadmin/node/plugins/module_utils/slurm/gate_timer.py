@@ -1,4 +1,4 @@
-"""What the timer of the gate does each minute: GPUs are brought to grants, and limits to jobs."""
+"""What the timer of the gate does each minute: GPUs are brought to grants, limits to jobs, and jobs' use is noted."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import time
 from ..gpus import reconcile
 from ..gpus.gate import Places
 from ..unit_status import said
-from . import slice_limits
+from . import job_use, slice_limits
 
 
 def main(places: Places | None = None) -> int:
     """1 where the gate, or a limit, is not what it should be; what is wrong is said."""
     where = places or Places()
     outcome = reconcile.reconcile(where)
+    job_use.look(where)
     limits = slice_limits.apply(where, time.time())
     return said([*outcome.done, *limits.done] or ["nothing is to be done"], [*outcome.problems, *limits.problems])

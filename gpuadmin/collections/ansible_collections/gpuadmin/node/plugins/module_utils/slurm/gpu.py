@@ -10,26 +10,24 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from gpuadmin.common.waiting import count_tasks
 
 from ..errors import NodeError
 from ..lookup import name_of
-from . import booking, exceptions, gpu_book, gpu_limits, queue
+from . import booking, exceptions, gpu_book, gpu_here, gpu_jobs, gpu_limits, gpu_run, mail_choice, queue, shares, turn
 from .accounts import EXCEPTION
-from .booking import Reservation
 from .extend_service import ask
 from .gpu_refusals import refusal
-from .gpu_words import Asked, UsageError, clock, gpus, had, parse, said, spoken, waiting
+from .gpu_words import Asked, UsageError, clock, estimate, gpus, had, parse, said, spoken, waiting
 from .texts import ASKED, TEXTS, USAGE
 
-#: Where it is on nodes of the queue.
-PROGRAM = "/usr/local/bin/gpu"
 #: What a job of `gpu get` is called: only these are given back without their number.
 NAME = "gpu-get"
-POLL = 5.0  # seconds between two questions, from all who wait
-OPENING = 60.0  # seconds for the prolog to open the GPUs, while Slurm says RUNNING
+JOB = turn.JobScript(NAME, queue.JOB_DOES)
 
 
 class NotYoursError(Exception):
@@ -39,6 +37,8 @@ class NotYoursError(Exception):
 def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.sleep) -> int:
     """Exit 0; 1 where the queue refuses or does not answer; 2 for what cannot be asked; 130 for who stops waiting."""
     language = spoken(arguments, os.environ)
+    if arguments[:1] == [gpu_run.IN_JOB] and len(arguments) > 3:
+        return gpu_run.run_here(arguments[1], arguments[2], arguments[3:], TEXTS[language])
     try:
         asked = parse(arguments, os.environ, time.time())
     except UsageError as error:
@@ -49,11 +49,15 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
         return 0
     words = TEXTS[asked.language]
     try:
+        if rule := gpu_here.read_rule():
+            return gpu_here.act(asked, rule)
         queue.alive()
         if asked.word == "get":
             return get(asked, sleep)
+        if asked.word == "run":
+            return gpu_run.run(asked, sleep)
         verbs = {"list": show, "why": why, "release": release, "extend": extend, "book": gpu_book.book}
-        return {**verbs, "limits": gpu_limits.show}[asked.word](asked)
+        return {**verbs, "jobs": gpu_jobs.show, "mail": mail, "limits": gpu_limits.show}[asked.word](asked)
     except NotYoursError as error:
         print(error, file=sys.stderr)
         return 1
@@ -65,102 +69,22 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
         return 1
 
 
-def build_sbatch_command(
-    asked: Asked, type: str = "", booked: Reservation | None = None, minutes: int = 60, without: Sequence[str] = ()
-) -> list[str]:
-    """What sbatch is called with. ``type``: of the GPUs, as Slurm calls it. ``booked``: whose GPUs it is to use.
-    ``without``: nodes that it is not to use."""
-    gres = f"gpu:{type}:{asked.gpus}" if type else f"gpu:{asked.gpus}"
-    return [
-        "sbatch", "--parsable", f"--job-name={NAME}", "--nodes=1", f"--gres={gres}",
-        f"--time={minutes // 60}:{minutes % 60:02}:00", "--chdir=/", "--output=/dev/null", "--export=NIL",
-        *([f"--nodelist={asked.node}"] if asked.node else []),
-        *([f"--exclude={','.join(without)}"] if without else []),
-        *([f"--reservation={booked.name}"] if booked else []),
-        *([f"--wckey={asked.project}"] if asked.project else []), f"--wrap={queue.JOB_DOES}",
-    ]  # fmt: skip
-
-
 def get(asked: Asked, sleep: Callable[[float], None]) -> int:
     words = TEXTS[asked.language]
-    found = _kind(asked, words)
-    if found is None:
+    say = partial(print, flush=True)
+    job = turn.submit(asked, say, JOB)
+    if job is None:
         return 1
-    type, without = found
-    now = time.time()
-    booked = gpu_book.usable(asked, type, now)
-    minutes = gpu_book.minutes(asked, booked, now)
-    job = queue.ask(build_sbatch_command(asked, type, booked, minutes, without)).strip().partition(";")[0]
-    if booked is None:
-        what = f"{asked.gpus} × {asked.mig}" if asked.mig else gpus(asked.gpus, words)
-        print(words["asked"].format(job, what, asked.hours or 1), flush=True)
-    else:
-        print(words["booked"].format(job, gpus(asked.gpus, words), clock(booked.end)), flush=True)
     if not asked.wait:
-        print(words["kept"].format(job))
+        say(words["kept"].format(job))
         return 0
-    said, first, away = "", 0.0, False
     try:
-        while True:
-            sleep(POLL if said else 0.5)  # the queue tells nobody
-            try:
-                queue.alive()  # squeue would ask one that is away for nine seconds
-                mine = [one for one in queue.ask_jobs() if one["id"] == job]
-            except NodeError:  # it is started again; the place is kept
-                if not away:
-                    print(words["waits-on"], flush=True)
-                said, away = "away", True
-                continue
-            if away:
-                said, away = "", False
-            if not mine:
-                print(words["ended"].format(job))
-                return 1
-            if not mine[0]["waits"]:
-                first = first or time.monotonic()
-                if mine[0]["comment"] != queue.OPEN and time.monotonic() - first < OPENING:
-                    said = ""  # it is a matter of moments
-                    continue
-                print("\n".join(had(mine[0], words)))
-                return 0
-            line = said if mine[0]["reason"] == "None" else waiting(mine[0], asked.language)  # not decided yet
-            if line != said:
-                print(line, flush=True)
-                said = line
+        mine = turn.wait_for_turn(job, asked, sleep, say)
     except KeyboardInterrupt:
-        print(f"\n{words['kept'].format(job)}")
+        say(f"\n{words['kept'].format(job)}")
         return 130
-
-
-def _kind(asked: Asked, words: Mapping[str, str]) -> tuple[str, list[str]] | None:
-    """The type that a job asks for, and the nodes that it is not to use. None: there is none such, which is said."""
-    kinds = queue.kinds(queue.ask(queue.TYPES))
-    if asked.mig:
-        profiles = {one for of in kinds.values() for one in of if queue.PROFILE.match(one)}
-        if asked.mig in profiles:
-            return asked.mig, []
-        print(words["profiles"].format(asked.mig, ", ".join(sorted(profiles)) or "–"), file=sys.stderr)
-        return None
-    if not asked.type:
-        return whole(asked, kinds)
-    types = set(queue.types(kinds).values())
-    meant = sorted({one for one in types if asked.type == one} or {one for one in types if asked.type in one})
-    if len(meant) != 1:  # guard: it is not guessed which type of GPUs somebody means
-        print(words["types"].format(asked.type, ", ".join(sorted(types)) or "–"), file=sys.stderr)
-        return None
-    return meant[0], []
-
-
-def whole(asked: Asked, kinds: Mapping[str, Mapping[str, int]]) -> tuple[str, list[str]]:
-    """Of which type GPUs are that somebody asks for without one, and which nodes cannot give them: Slurm would take a
-    MIG device for a GPU."""
-    nodes = [one for one in kinds if asked.node in ("", one)]
-    # guard: who asks for a GPU is given no part of one -> []
-    divided = [one for one in nodes if any(queue.PROFILE.match(kind) for kind in kinds[one])]
-    types = {kind for one in nodes for kind in kinds[one] if not queue.PROFILE.match(kind)}
-    if not divided:
-        return "", []
-    return (types.pop(), []) if len(types) == 1 else ("", divided)
+    say(words["ended"].format(job) if mine is None else "\n".join(had(mine, words)))
+    return int(mine is None)
 
 
 def show(asked: Asked) -> int:
@@ -229,12 +153,16 @@ def _counted(types: str, closed: Collection[str], words: Mapping[str, str]) -> d
 
 
 def why(asked: Asked) -> int:
-    words, mine = TEXTS[asked.language], _mine(asked)
+    words, jobs = TEXTS[asked.language], queue.ask_jobs()
+    mine = _mine(asked, jobs)
     for one in mine:
-        lines = [waiting(one, asked.language)] if one["waits"] else had(one, words)
-        print("\n".join(f"{one['id']}: {line}" for line in lines))
+        line = waiting(one, asked.language) + estimate(one, words, time.time()) if one["waits"] else ""
+        print("\n".join(f"{one['id']}: {line}" for line in ([line] if line else had(one, words))))
     if not mine:
         print(words["none"])
+    with suppress(NodeError):  # where Slurm does not say, the rest is said
+        for line in shares.lines(jobs, name_of(os.getuid()) or "", words):
+            print(line)
     for node, reason in (queue.closed() if any(one["waits"] for one in mine) else {}).items():
         print(words["closed"].format(node, reason))
     for line in gpu_book.lines(gpu_book.own(booking.reservations()), asked.language):
@@ -270,10 +198,20 @@ def extend(asked: Asked) -> int:
     return said(ask(f"extend {running[0]} {asked.hours or 1}"), sentences)
 
 
-def _mine(asked: Asked) -> list[dict[str, Any]]:
+def mail(asked: Asked) -> int:
+    """Whether mails come about one's jobs, and in which language; or how they are to."""
+    sentences = ASKED[asked.language]
+    if asked.mail:
+        return said(ask(f"mail {asked.mail}"), sentences)
+    word, _ = mail_choice.read().get(name_of(os.getuid()) or "", ("on", 0))
+    print(sentences[f"mail-{word}"])
+    return 0
+
+
+def _mine(asked: Asked, jobs: Sequence[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
     """The jobs of whoever asks; where some were named, these. Raises NotYoursError."""
     user = name_of(os.getuid())
-    mine = [one for one in queue.ask_jobs() if one["user"] == user]
+    mine = [one for one in (queue.ask_jobs() if jobs is None else jobs) if one["user"] == user]
     for job in asked.jobs:
         if all(one["id"] != job for one in mine):
             raise NotYoursError(TEXTS[asked.language]["not-yours"].format(job))

@@ -14,11 +14,21 @@ from gpuadmin.common.names import LOGIN
 from gpuadmin.common.text import language
 from gpuadmin.common.waiting import count_tasks, lost_gpus, why
 
-from . import queue
+from . import mail_choice, queue
 from .texts import LANGUAGES, TEXTS
 
-WORDS = ("get", "list", "why", "release", "extend", "book", "limits")
+WORDS = ("get", "run", "list", "jobs", "why", "release", "extend", "book", "mail", "limits")
 MOST_GPUS = 64
+MOST_CPUS, MOST_MEMORY = 4096, 65536  # processors, GiB
+#: Options with a number, and the largest.
+_NUMBERS = {
+    "--hours": queue.MOST_HOURS,
+    "--gpus": MOST_GPUS,
+    "--cpus": MOST_CPUS,
+    "--memory": MOST_MEMORY,
+    "--cancel": MOST_GPUS,
+}
+_OPTIONS = (*_NUMBERS, "--node", "--type", "--mig", "--project", "--language", "--at")
 _TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}\Z")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
@@ -29,8 +39,9 @@ class UsageError(Exception):
 
 @dataclass
 class Asked:
-    """What was typed. ``hours``: 0 where nothing was said. ``jobs``: numbers of jobs. ``at``: seconds since 1970.
-    ``cancel``: which booking."""
+    """What was typed. ``hours``, ``cpus``, ``memory`` (GiB): 0 where nothing was said. ``jobs``: numbers of jobs.
+    ``at``: seconds since 1970. ``cancel``: which booking. ``mail``: one of mail_choice.WORDS.
+    ``command``: what is to be run."""
 
     word: str
     language: str
@@ -44,6 +55,12 @@ class Asked:
     jobs: list[str] = field(default_factory=list)
     at: int | None = None
     cancel: int = 0
+    cpus: int = 0
+    memory: int = 0
+    detach: bool = False
+    json: bool = False
+    command: list[str] = field(default_factory=list)
+    mail: str = ""
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str], now: float) -> Asked | None:
@@ -56,7 +73,10 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], now: float) 
         option, equals, given = word.partition("=")
         if word in ("-h", "--help"):
             return None
-        if option in ("--hours", "--node", "--type", "--mig", "--project", "--language", "--at", "--cancel"):
+        if asked.word == "run" and (word == "--" or not (word.startswith("-") or word.isdecimal())):
+            asked.command = rest if word == "--" else [word, *rest]
+            break
+        if option in _OPTIONS:
             if not equals:
                 if not rest:
                     raise UsageError(words["lacks"].format(option))
@@ -64,20 +84,28 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], now: float) 
             _option(asked, option, given, now)
         elif word == "--no-wait":
             asked.wait = False
+        elif word in ("--detach", "--json"):
+            setattr(asked, word[2:], True)
         elif not asked.word and word in WORDS:
             asked.word = word
-        elif asked.word in ("get", "book"):
+        elif asked.word in ("get", "run", "book"):
             asked.gpus = _number(word, MOST_GPUS, words)
         elif asked.word in ("why", "release", "extend") and queue.JOB.match(word):
             asked.jobs.append(word)
+        elif asked.word == "mail" and word in mail_choice.WORDS:
+            asked.mail = word
         else:
             raise UsageError(words["not-known"].format(word[:60]))
+    if asked.word == "run" and not asked.command:
+        raise UsageError(words["no-command"])
     return asked if asked.word else None
 
 
 def spoken(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
     """The language that is asked for, wherever it stands; otherwise that of the environment."""
     for word, after in zip(arguments, [*arguments[1:], ""]):
+        if word == "--":  # what follows is a command's
+            break
         option, equals, given = word.partition("=")
         if option == "--language" and (given if equals else after) in LANGUAGES:
             return given if equals else after
@@ -86,10 +114,10 @@ def spoken(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
 
 def _option(asked: Asked, option: str, given: str, now: float) -> None:
     words = TEXTS[asked.language]
-    if option == "--hours":
-        asked.hours = _number(given, queue.MOST_HOURS, words)
-    elif option == "--cancel":
-        asked.cancel = _number(given, MOST_GPUS, words)
+    if option in _NUMBERS:
+        # `--memory 32G`, as sbatch has it
+        text = given[:-1] if option == "--memory" and given[-1:] in ("G", "g") else given
+        setattr(asked, option[2:], _number(text, _NUMBERS[option], words))
     elif option == "--at":
         asked.at = moment(given, now)
         if asked.at is None:
@@ -143,6 +171,12 @@ def moment(text: str, now: float) -> int | None:
 def waiting(one: Mapping[str, Any], language: str) -> str:
     reason = why(queue.code(one["reason"], one["gpus"]), one["reason"], language)
     return TEXTS[language]["place"].format(one["place"], reason)
+
+
+def estimate(one: Mapping[str, Any], words: Mapping[str, str], now: float) -> str:
+    """When a job that waits may begin, by what Slurm expects; nothing where that is not known."""
+    expected = one["expected"]
+    return words["not-before"].format(clock(expected)) if expected and expected > now else ""
 
 
 def had(one: Mapping[str, Any], words: Mapping[str, str]) -> list[str]:

@@ -11,29 +11,35 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
+
+from gpuadmin.common.turns import ENDS
 
 from ..errors import NodeError, in_words
 from ..fields import valid_name
 from ..files import flocked, read_bytes, write_atomic
 from ..gpus import grants, reconcile
 from ..gpus.gate import Places
-from . import queue
+from . import job_turns, queue
 from .gpu_words import describe_asked, gpus, lost, waiting
 from .texts import LANGUAGES, LOGIN
 
 DIRECTORY = "/run/gpuadmin-queue"
 #: What everybody reads who has no file of their own; no name of a person begins with a dot.
-NOBODY, LAST = ".nobody", ".jobs.json"
+NOBODY, LAST, ENDED = ".nobody", ".jobs.json", ".ended.json"
 EVERY_NODE_OPEN: Mapping[str, str] = {}
-MOST_JOBS = 3  # of one person's, in a line
+MOST_JOBS, MOST_ENDED = 3, 2  # of one person's, in a line; and lines
+DAY = 86400
 
 
 def texts(
-    jobs: Sequence[Mapping[str, Any]], now: float, away: bool = False, closed: Mapping[str, str] = EVERY_NODE_OPEN
-) -> dict[str, str]:
-    """File → two lines, and one for each node of theirs with lost GPUs. ``away``: the queue does not answer, and the
-    jobs are those that it last spoke of. ``closed``: node → why it takes no jobs."""
+    jobs: Sequence[Mapping[str, Any]], now: float, away: bool = False, closed: Mapping[str, str] = EVERY_NODE_OPEN,
+    ended: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+) -> dict[str, str]:  # fmt: skip
+    """File → two lines, one for each node of theirs with lost GPUs, and for what has ended lately. ``away``: the queue
+    does not answer, and the jobs are those that it last spoke of. ``closed``: node → why it takes no jobs. ``ended``:
+    job → whose it was, why and when it ended."""
     asking = [one for one in jobs if one["gpus"]]
     of: dict[str, list[Mapping[str, Any]]] = {}
     for one in asking:
@@ -47,8 +53,12 @@ def texts(
         last = words["away"] if away else words["ask"]
         none = words["none"] if away else words["waiting"].format(wait) if wait else words["nobody"]
         found[f"{NOBODY}.{language}"] = f"{none}\n{last}\n"
-        for name, mine in of.items():
-            lines = [*_own(mine, now, language, away), *lost(mine, closed, words)]
+        for name in dict.fromkeys([*of, *(user for user, _, _ in ended.values() if valid_name(user))]):
+            mine = of.get(name, [])
+            over = [(at, job, ENDS[why][language == "ko"]) for job, (user, why, at) in ended.items() if user == name]
+            told = [words["ended"].format(job, moment(at, now), why) for at, job, why in sorted(over)[-MOST_ENDED:]]
+            own = [*_own(mine, now, language, away), *lost(mine, closed, words)]
+            lines = [*(own or ([none, last] if told else [])), *told]
             if lines:
                 found[f"{name}.{language}"] = "\n".join(lines) + "\n"
     return found
@@ -96,9 +106,17 @@ def main(directory: str = DIRECTORY, places: Places | None = None) -> int:
             write_atomic(last, json.dumps([one for one in jobs if one["gpus"]]).encode(), mode=0o644, sync=False)
         except NodeError:
             jobs, away = _last(last), True
+        over = _last(os.path.join(directory, ENDED))
+        ended = {one[0]: one[1:] for one in over if now - DAY < one[3]}
+        with suppress(NodeError):
+            ended.update({} if away else job_turns.look_lately())
+        write_atomic(
+            os.path.join(directory, ENDED), json.dumps([[job, *one] for job, one in ended.items()]).encode(),
+            mode=0o644, sync=False,
+        )  # fmt: skip
         with suppress(NodeError):  # guard: nodes of which Slurm says nothing keep nobody's lines from them
             closed = {} if away else queue.closed()
-        _converge(directory, texts(jobs, now, away, closed))
+        _converge(directory, texts(jobs, now, away, closed, ended))
         if not away:
             prolong_grants(jobs, now, where)
     return 0
@@ -117,8 +135,8 @@ def prolong_grants(jobs: Sequence[Mapping[str, Any]], now: float, places: Places
         print(f"grants do not have their jobs' ends yet: {in_words(error)}", file=sys.stderr)
 
 
-def _last(path: str) -> list[Mapping[str, Any]]:
-    """The jobs that the queue spoke of when it last answered. Root alone writes there."""
+def _last(path: str) -> list[Any]:
+    """The jobs that the queue spoke of when it last answered, or that had ended. Root alone writes there."""
     try:
         return list(json.loads(read_bytes(path) or b"[]"))
     except ValueError:
@@ -127,7 +145,7 @@ def _last(path: str) -> list[Mapping[str, Any]]:
 
 def _converge(directory: str, wanted: Mapping[str, str]) -> None:
     for name in os.listdir(directory):
-        if name not in wanted and name != LAST:
+        if name not in wanted and name not in (LAST, ENDED):
             os.unlink(os.path.join(directory, name))
     for name, text in wanted.items():
         path = os.path.join(directory, name)

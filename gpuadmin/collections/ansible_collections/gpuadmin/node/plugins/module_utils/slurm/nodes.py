@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuadmin.common.names import SLURM_WORDS
+from gpuadmin.common.names import SLURM_WORDS, name_gpu_type
 
 from ..errors import NodeError
 from ..fields import quoted, whole_number
@@ -77,13 +77,6 @@ def known(
         type = name_gpu_type(model) if isinstance(model, str) else ""
         found.append(Node(name, address, processors, memory, gpus, type, there))
     return found
-
-
-def name_gpu_type(model: str) -> str:
-    """What Slurm calls GPUs of a model: `NVIDIA H100 80GB HBM3` is `h100-80gb-hbm3`."""
-    # guard: no line for Slurm is made of a GPU's name -> [model]
-    words = re.findall(r"[a-z0-9]+", model.lower())
-    return "-".join(word for word in words if word not in ("nvidia", "geforce"))[:40].strip("-")
 
 
 def nodes_conf(nodes: Sequence[Node], hours: int, controller: tuple[str, str]) -> str:

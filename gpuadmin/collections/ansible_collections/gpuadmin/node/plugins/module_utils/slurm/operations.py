@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
@@ -24,7 +25,7 @@ from ..operation import operation
 from ..paths import STATE
 from ..root.operations import ensure_files
 from ..run import LateError, run, run_command
-from . import accounts, booking, draining, exceptions, nodes, queue, queue_report
+from . import accounts, booking, draining, exceptions, nodes, notices, queue, queue_report
 from .accounts import ASK_PEOPLE, ASK_PROJECTS, ASK_QOS
 from .booking import Reservation
 
@@ -47,6 +48,8 @@ class SlurmAccounts:
     absent: Any = "[]"
     #: The groups; one is called ``people`` and has everybody who is not in another.
     groups: Sequence[Group] = ()
+    #: Person → where mails about their jobs go, as JSON. Null: nothing is said of them.
+    addresses: Optional[str] = None
 
 
 @operation("slurm_accounts", SlurmAccounts, role="slurm_controller")
@@ -62,6 +65,8 @@ def converge_slurm_accounts(document: SlurmAccounts, check: bool) -> Answer:
         there = accounts.seen(run(ASK_PEOPLE), run(ASK_QOS), _bookings(), run(ASK_PROJECTS))
     found = accounts.commands(document.groups, people, there)
     problems = []
+    if document.addresses is not None and not check:
+        notices.keep_people([one.name for one in people], json.loads(document.addresses))
     for command in [] if check else found:
         try:
             run(command)
@@ -302,6 +307,8 @@ class ExceptionOrder:
     exception: Optional[WantedException] = None
     #: Jobs to cancel. One that is not there has ended.
     end: Sequence[str] = ()
+    #: Why, for what their people read: ``idle``, or nothing.
+    why: str = ""
 
 
 @operation("slurm_exception", ExceptionOrder, role="slurm_controller")
@@ -314,6 +321,11 @@ def make_exception(document: ExceptionOrder, check: bool) -> Answer:
     ending = [one for one in document.end if one in here]
     done = [f"cancel job {one}" for one in ending]
     if ending and not check:
+        noted = exceptions.said(ending) if document.why == "idle" else {}
+        for job, made in noted.items():
+            with suppress(NodeError):  # it is only what its person reads
+                note = json.dumps({**made, "ended": "idle"}, ensure_ascii=True)
+                queue.ask(("scontrol", "update", f"JobId={job}", f"AdminComment={note}"))
         queue.ask(("scancel", *ending))
     wanted = document.exception
     if wanted is not None and not any((one["exception"] or {}).get("id") == wanted.id for one in before["jobs"]):

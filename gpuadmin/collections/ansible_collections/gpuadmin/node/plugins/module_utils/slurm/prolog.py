@@ -20,7 +20,7 @@ from ..gpus import device_files, gate, grants, look, reconcile
 from ..gpus.gate import Places
 from ..gpus.grants import SOURCE, Grant
 from ..gpus.isolated_call import LOCK
-from . import divided, slice_limits
+from . import divided, job_use, slice_limits
 
 #: Seconds that a job whose end nobody says is granted; the reconciler asks before they are over.
 UNKNOWN_END = 900
@@ -155,6 +155,8 @@ def main(what: str, places: Places | None = None, environment: Mapping[str, str]
     given = os.environ if environment is None else environment
     try:
         job = read_prolog_job(given, time.time())
+        if what == "slurm-epilog":
+            job_use.look(where, job.id)
         done = begin(job, where) if what == "slurm-prolog" else end(job, where)
     except OSError as error:
         raise NodeError(in_words(error)) from None

@@ -70,9 +70,9 @@ def ask_jobs() -> list[dict[str, Any]]:
     return jobs("\n".join(table(_FIELDS)))
 
 
-def table(fields: Mapping[str, int], *more: str) -> list[str]:
+def table(fields: Mapping[str, int], *more: str, states: str = _STATES) -> list[str]:
     """A line for each job that runs or waits: its fields, as wide as given, with BETWEEN behind each. ``more``: options
-    of squeue's. Raises NodeError.
+    of squeue's. ``states``: other jobs. Raises NodeError.
 
     Names and comments of jobs are their people's, who can write anything into them, lines and separators of ours as
     well: what is between two fields, and after a job, is therefore another word each time.
@@ -80,14 +80,20 @@ def table(fields: Mapping[str, int], *more: str) -> list[str]:
     token = secrets.token_hex(8)  # guard: nobody writes a job that is not there into the queue -> ""
     between, end = f"{BETWEEN}{token}", f"\x1e{token}"
     format = ",".join(f"{name}:{width}{between}" for name, width in fields.items())
-    said = ask(("squeue", "--noheader", _STATES, *more, f"--Format={format}{end}"))
+    said = ask(("squeue", "--noheader", states, *more, f"--Format={format}{end}"))
     rows = [row.lstrip("\n") for row in said.split(end)]
-    return [BETWEEN.join(_ODD.sub("?", part) for part in row.split(between)) for row in rows]
+    return [BETWEEN.join(map(plain, row.split(between))) for row in rows]
+
+
+def plain(text: str) -> str:
+    """Without what a terminal obeys."""
+    return _ODD.sub("?", text)
 
 
 def jobs(text: str) -> list[dict[str, Any]]:
     """A row for each job: running ones first, then those that wait, in the order in which they come; ``place`` counts
-    them from 1. Times are seconds since 1970, or None.
+    them from 1, and ``expected`` is before when Slurm does not expect them to begin. Times are seconds since 1970, or
+    None.
     """
     found: list[dict[str, Any]] = []
     for line in text.split("\n"):
@@ -100,7 +106,6 @@ def jobs(text: str) -> list[dict[str, Any]]:
             raise NodeError("squeue's answer is not understood")
         *rest, reason = parts[: len(_FIELDS)]
         id, user, group, state, priority, asked, start, end, nodes, tres, name, comment, qos, booking, project = rest
-        gpus = _GPUS.search(tres)
         booking = "" if booking == "(null)" else booking
         # Slurm's own choice, where nobody has named one, has a star
         project = project if re.fullmatch(LOGIN, project) else ""
@@ -109,8 +114,9 @@ def jobs(text: str) -> list[dict[str, Any]]:
             {
                 "id": id, "user": user, "group": group, "waits": waits, "priority": number(priority) or 0,
                 "asked": number(asked), "start": number(start), "end": number(end), "nodes": names(nodes),
-                "gpus": int(gpus[1]) if gpus else 0, "name": name[:64], "comment": comment, "qos": qos,
-                "booking": booking, "project": project, "reason": reason[:LONGEST], "place": 0,
+                "gpus": gpus_in(tres), "name": name[:64], "comment": comment, "qos": qos, "booking": booking,
+                "project": project, "reason": reason[:LONGEST], "place": 0,
+                "expected": number(start) if waits else None,
                 **({"start": None, "end": None, "nodes": ""} if waits else {"reason": ""}),
             }
         )  # fmt: skip
@@ -118,6 +124,12 @@ def jobs(text: str) -> list[dict[str, Any]]:
     for place, one in enumerate((one for one in found if one["waits"]), start=1):
         one["place"] = place
     return found
+
+
+def gpus_in(tres: str) -> int:
+    """How many GPUs a list of Slurm's has: of `cpu=4,gres/gpu=2` it is 2."""
+    found = _GPUS.search(tres)
+    return int(found[1]) if found else 0
 
 
 def on(found: Sequence[Mapping[str, Any]], node: str) -> list[str]:

@@ -5,15 +5,20 @@ from __future__ import annotations
 LANGUAGES = ("en", "ko")
 
 USAGE = {
-    "en": """usage: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--project P] [--no-wait]
-           | list | why [JOB] | limits
-           | extend [JOB] [--hours H] | release [JOB...]
-           | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
+    "en": """usage: gpu run [--gpus N] [OPTIONS] [--detach] -- COMMAND | get [N] [OPTIONS] [--no-wait]
+           | list | why [JOB] | limits | jobs [--json] | extend [JOB] [--hours H] | release [JOB...]
+           | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER] | mail [on|off|ko|en]
+OPTIONS: [--hours H] [--type T | --mig PROFILE] [--node NODE] [--cpus C] [--memory M] [--project P]
 
+gpu run -- COMMAND   wait for N GPUs (1) of one node, run COMMAND with them, and give them back when it ends, after
+                     H hours (1) at the latest. Ctrl-C while waiting gives your place up
+                     --detach: goes on without your terminal; its output goes to a file
 gpu get [N]          ask for N GPUs (1) of one node, for H hours (1), and wait for them
                      --type h100: of that type; a part of its name is enough
                      --mig 1g.10gb: N MIG devices instead; `gpu list` shows which there are
                      --project nlp: it counts for a project that you are in; your limits stay the same
+                     --cpus 8 --memory 64: with 8 processors and 64 GiB of memory
+gpu jobs             your jobs of the last 30 days: when, where, how they ended, and what they used
 gpu list             who has GPUs, who waits for some, which GPUs each node has, and how many of them are free
 gpu why [JOB]        your place in the queue, and what you wait for
 gpu limits           what you may have: GPUs, hours, jobs, bookings, and what happens to a GPU that you do not use
@@ -21,18 +26,24 @@ gpu extend [JOB]     H more hours (1) for what you have, up to the longest that 
 gpu release [JOB]    give back what you got with `gpu get`, or leave the queue
 gpu book [N]         where your admins allow it: a node with N GPUs or more is yours from TIME on, for H hours (1)
                      TIME: 09:00, or "2026-11-26 09:00". `gpu get` uses it then; alone it shows what you have booked
+gpu mail [off]       whether you get mails about your jobs: on, off, or in one language (ko, en)
 
 --no-wait returns at once; you keep your place. squeue, sbatch, srun, salloc and scancel work as well.
 --language ko|en""",
-    "ko": """사용법: gpu get [N] [--hours H] [--type T | --mig PROFILE] [--node NODE] [--project P] [--no-wait]
-             | list | why [JOB] | limits
-             | extend [JOB] [--hours H] | release [JOB...]
-             | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER]
+    "ko": """사용법: gpu run [--gpus N] [옵션] [--detach] -- 명령 | get [N] [옵션] [--no-wait]
+             | list | why [JOB] | limits | jobs [--json] | extend [JOB] [--hours H] | release [JOB...]
+             | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER] | mail [on|off|ko|en]
+옵션: [--hours H] [--type T | --mig PROFILE] [--node NODE] [--cpus C] [--memory M] [--project P]
 
+gpu run -- 명령      한 노드의 GPU N개(기본 1)를 기다렸다가 명령을 실행하고, 끝나면 반납합니다(최대 H시간, 기본 1)
+                     기다리는 동안 Ctrl-C를 누르면 대기를 취소합니다
+                     --detach: 터미널 없이 계속 실행하고 출력은 파일에 저장합니다
 gpu get [N]          한 노드의 GPU N개(기본 1)를 H시간(기본 1) 동안 요청하고 차례를 기다립니다
                      --type h100: GPU 종류를 지정합니다. 이름의 일부만 적어도 됩니다
                      --mig 1g.10gb: GPU 대신 MIG 장치 N개. 종류는 `gpu list`에 나옵니다
                      --project nlp: 참여 중인 프로젝트의 사용량으로 집계합니다. 한도는 그대로입니다
+                     --cpus 8 --memory 64: CPU 8개와 메모리 64 GiB를 함께 요청합니다
+gpu jobs             최근 30일의 내 작업: 언제, 어디서, 어떻게 끝났고 얼마나 썼는지 보여 줍니다
 gpu list             누가 쓰고 누가 기다리는지, 노드마다 어떤 GPU가 몇 개 있고 몇 개 비었는지 보여 줍니다
 gpu why [JOB]        대기 순서와 기다리는 이유를 보여 줍니다
 gpu limits           GPU 수, 시간, 작업 수, 예약 등 본인의 한도와, 쓰지 않는 GPU가 어떻게 되는지 보여 줍니다
@@ -41,6 +52,7 @@ gpu release [JOB]    `gpu get`으로 받은 GPU를 반납하거나 대기를 취
 gpu book [N]         관리자가 허용한 경우, GPU가 N개 이상인 노드를 TIME부터 H시간(기본 1) 예약합니다
                      TIME: 09:00 또는 "2026-11-26 09:00". 그때 `gpu get`을 하면 예약한 노드를 씁니다
                      시각 없이 실행하면 본인의 예약을 보여 줍니다
+gpu mail [off]       작업에 관한 메일을 켜거나(on) 끄거나(off) 한 언어로 받습니다(ko, en)
 
 --no-wait: 기다리지 않고 바로 끝냅니다. 대기 순서는 유지됩니다. squeue, sbatch, srun, salloc, scancel도 쓸 수 있습니다.
 --language ko|en""",
@@ -51,10 +63,22 @@ TEXTS: dict[str, dict[str, str]] = {
         "asked": "Job {0}: you asked for {1} for {2} h.",
         "booked": "Job {0}: {1} of what you have booked, until {2}.",
         "place": "Your place in the queue: {0}. {1}.",
+        "not-before": " Not before {0}, by what jobs have asked for.",
+        "next-end": "Next to end: {0} ({1} of {2}) at {3}.",
+        "share": "Of all that was used lately (a week old counts half) you have used {0} %. Your group, {1}: {2} of "
+        "{3} shares, {4} % of the use.",
+        "before-you": "Before you, with what they have used: {0}. Who has used least of their share comes first.",
+        "more-people": "{0} more",
         "have": "{0} on {1} until {2}, open in all your shells and containers on {1}.",
         "there": "You are on {0}: {1}",
         "kept": "You keep your place. `gpu why` shows it, `gpu release {0}` gives it up.",
         "ended": "Job {0} has ended.",
+        "given-up": "Your place in the queue is given up.",
+        "run-over": "Job {0} has ended (its time is over, or somebody ended it): your command is asked to end.",
+        "detached": "Job {0} runs by itself when its turn comes. Its output: {1}. `gpu why` shows your place, "
+        "`gpu jobs` how it ended, `gpu release {0}` ends it.",
+        "no-command": "gpu run: what is to be run? For example: gpu run -- python train.py",
+        "no-such-command": "{0}: there is no such command on this node.",
         "away": "The queue does not answer. Whoever has a GPU keeps it; nobody gets a new one now. Try again later.",
         "waits-on": "The queue does not answer now. You keep your place, and this keeps waiting.",
         "failed": "Slurm refuses: {0}",
@@ -100,10 +124,22 @@ TEXTS: dict[str, dict[str, str]] = {
         "asked": "작업 {0}: {1}를 {2}시간 동안 요청했습니다.",
         "booked": "작업 {0}: 예약한 노드의 {1}, {2}까지.",
         "place": "대기 순서: {0}번째. {1}.",
+        "not-before": " 빨라도 {0} 이후입니다(작업들이 요청한 시간 기준).",
+        "next-end": "다음 종료: {0}({2}의 {1}), {3}.",
+        "share": "최근 전체 사용량 중 본인의 사용량: {0}%(7일이 지나면 절반으로 계산). 소속 그룹 {1}: 지분 {3} 중 {2}, "
+        "사용량 {4}%.",
+        "before-you": "앞 순서(괄호 안은 사용량): {0}. 지분에 비해 적게 쓴 사람이 먼저입니다.",
+        "more-people": "외 {0}명",
         "have": "{1}의 {0}, {2}까지. {1}에 있는 모든 셸과 컨테이너에서 사용할 수 있습니다.",
         "there": "현재 노드는 {0}입니다: {1}",
         "kept": "대기 순서는 유지됩니다. 확인: `gpu why`, 취소: `gpu release {0}`",
         "ended": "작업 {0}: 끝났습니다.",
+        "given-up": "대기를 취소했습니다.",
+        "run-over": "작업 {0}: 끝났습니다(시간이 다 되었거나 누군가 끝냈습니다). 명령에 종료 신호를 보냅니다.",
+        "detached": "작업 {0}: 차례가 되면 혼자 실행됩니다. 출력: {1} "
+        "(순서: `gpu why`, 결과: `gpu jobs`, 취소: `gpu release {0}`)",
+        "no-command": "gpu run: 실행할 명령을 적으세요. 예: gpu run -- python train.py",
+        "no-such-command": "{0}: 이 노드에 없는 명령입니다.",
         "away": "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 "
         "지금은 새로 받을 수 없습니다. 나중에 다시 시도하세요.",
         "waits-on": "대기열이 지금 응답하지 않습니다. 대기 순서는 유지되며, 계속 기다립니다.",
@@ -161,6 +197,7 @@ LOGIN = {
         "ask": "`gpu get` asks for one, `gpu list` shows who has them.",
         "more": "`gpu release` gives back what you no longer need.",
         "lost": "{0}: GPU {1}: does not answer. If it is yours, give it back (`gpu release`) and ask again.",
+        "ended": "Job {0} ended at {1}: {2}.",
         "why": "`gpu why` says more.",
         "away": "The queue does not answer now: whoever has a GPU keeps it, and nobody gets a new one.",
         "gpus": "{0} GPU|{0} GPUs",
@@ -175,6 +212,7 @@ LOGIN = {
         "ask": "`gpu get`으로 요청하고, `gpu list`로 현재 사용 현황을 볼 수 있습니다.",
         "more": "다 쓴 GPU는 `gpu release`로 반납해 주세요.",
         "lost": "{0}: GPU {1}: 응답하지 않습니다. 받은 GPU라면 반납하고(`gpu release`) 다시 요청하세요.",
+        "ended": "작업 {0}: {1}에 끝났습니다({2}).",
         "why": "자세한 내용은 `gpu why`로 확인하세요.",
         "away": "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 지금은 새로 받을 수 없습니다.",
         "gpus": "GPU {0}개",
@@ -214,6 +252,10 @@ ASKED = {
         "line": "Booked: {0}: {1} from {2} to {3}",
         "which": "You have several: name one of {0}.",
         "away": "The queue does not answer. Whoever has a GPU keeps it; nobody can extend or book. Try again later.",
+        "mail-on": "You get mails about your jobs with GPUs, where your site sends them. `gpu mail off` ends that.",
+        "mail-off": "You get no mails about your jobs. `gpu mail on` turns them on again.",
+        "mail-ko": "You get mails about your jobs in Korean. `gpu mail off` ends that.",
+        "mail-en": "You get mails about your jobs in English. `gpu mail off` ends that.",
         "silent": "The node does not answer. Try again; if that does not help, tell your admins.",
         "busy": "You have asked already; wait for the answer.",
         "failed": "It could not be done: tell your admins.",
@@ -252,9 +294,111 @@ ASKED = {
         "which": "받은 GPU가 여럿입니다. 다음 중 하나를 적으세요: {0}",
         "away": "대기열이 응답하지 않습니다. 받은 GPU는 계속 쓸 수 있지만 지금은 연장하거나 예약할 수 없습니다. "
         "나중에 다시 시도하세요.",
+        "mail-on": "작업에 관한 메일을 받습니다(메일을 보내도록 설정된 경우). 끄기: `gpu mail off`",
+        "mail-off": "작업에 관한 메일을 받지 않습니다. 다시 켜기: `gpu mail on`",
+        "mail-ko": "작업에 관한 메일을 한국어로 받습니다. 끄기: `gpu mail off`",
+        "mail-en": "작업에 관한 메일을 영어로 받습니다. 끄기: `gpu mail off`",
         "silent": "노드가 응답하지 않습니다. 다시 시도하고, 계속되면 관리자에게 알려 주세요.",
         "busy": "이미 요청했습니다. 답을 기다려 주세요.",
         "failed": "처리하지 못했습니다. 관리자에게 알려 주세요.",
         "not-understood": "처리하지 못했습니다. 관리자에게 알려 주세요.",
+    },
+}
+
+#: What is said on a node without a queue, where people take free GPUs by the site's rule.
+HERE: dict[str, dict[str, str]] = {
+    "en": {
+        "taken": "GPU {2} of this node is yours until {1}.",
+        "run-over": "Your time is over, or an admin has ended it: your command is asked to end.",
+        "released": "The GPUs are given back.",
+        "released-soon": "The GPUs are given back within a minute.",
+        "nothing": "You have taken no GPU here. What an admin has granted you ends by itself.",
+        "none-free": "GPUs of this node that are free now: {0}. Others: granted to somebody: {1}, used by somebody's "
+        "program: {2}, not answering: {3}. `gpu list` shows them; try another node, or later.",
+        "too-many": "One person may take {0} of this node's GPUs at a time: `gpu release` gives yours back. "
+        "If you need more, ask your admins.",
+        "too-long": "You may take a GPU for {0} h at most: --hours {0}.",
+        "silent-driver": "The driver does not say which GPUs work, so none is given now: tell your admins.",
+        "open": "GPUs of this node are open to everybody: run your command without `gpu run`.",
+        "unknown": "Your account may take no GPU here: ask your admins.",
+        "no-queue": "There is no queue here, only GPUs of this node that nobody has: "
+        "gpu run [--gpus N] [--hours H] -- COMMAND | get [N] [--hours H] | list | release",
+        "is-free": "GPU {0}: free",
+        "is-granted": "GPU {0}: {1} until {2}",
+        "is-held": "GPU {0}: a program of {1} has it open",
+        "is-lost": "GPU {0}: does not answer",
+        "busy": "You have asked already; wait for the answer.",
+        "silent": "The node does not answer. Try again; if that does not help, tell your admins.",
+        "failed": "It could not be done: tell your admins.",
+    },
+    "ko": {
+        "taken": "이 노드의 GPU {2}: {1}까지 쓸 수 있습니다.",
+        "run-over": "시간이 다 되었거나 관리자가 끝냈습니다. 명령에 종료 신호를 보냅니다.",
+        "released": "GPU를 반납했습니다.",
+        "released-soon": "GPU는 1분 안에 반납됩니다.",
+        "nothing": "여기서 직접 받은 GPU가 없습니다. 관리자가 준 GPU는 정해진 시각에 끝납니다.",
+        "none-free": "지금 이 노드에서 비어 있는 GPU: {0}개. 다른 사람에게 배정: {1}개, 프로그램이 사용 중: {2}개, "
+        "응답하지 않음: {3}개. `gpu list`로 확인하고 다른 노드를 쓰거나 나중에 다시 시도하세요.",
+        "too-many": "한 사람이 이 노드에서 동시에 {0}개까지 쓸 수 있습니다. 반납: `gpu release`. "
+        "더 필요하면 관리자에게 요청하세요.",
+        "too-long": "한 번에 최대 {0}시간입니다: --hours {0}",
+        "silent-driver": "드라이버가 응답하지 않아 지금은 GPU를 줄 수 없습니다. 관리자에게 알려 주세요.",
+        "open": "이 노드의 GPU는 누구나 쓸 수 있습니다. `gpu run` 없이 실행하세요.",
+        "unknown": "이 계정으로는 여기서 GPU를 받을 수 없습니다. 관리자에게 문의하세요.",
+        "no-queue": "여기에는 대기열이 없고 이 노드의 빈 GPU만 쓸 수 있습니다: "
+        "gpu run [--gpus N] [--hours H] -- 명령 | get [N] [--hours H] | list | release",
+        "is-free": "GPU {0}: 비어 있음",
+        "is-granted": "GPU {0}: {1}, {2}까지",
+        "is-held": "GPU {0}: {1}의 프로그램이 사용 중",
+        "is-lost": "GPU {0}: 응답하지 않음",
+        "busy": "이미 요청했습니다. 답을 기다려 주세요.",
+        "silent": "노드가 응답하지 않습니다. 다시 시도하고, 계속되면 관리자에게 알려 주세요.",
+        "failed": "처리하지 못했습니다. 관리자에게 알려 주세요.",
+    },
+}
+
+#: What `gpu jobs` says; how a job ended, by Slurm's word for it.
+JOBS: dict[str, dict[str, str]] = {
+    "en": {
+        "columns": "Job|Name|Began|Waited|Ran|Node|GPUs|How it ended|Used",
+        "none": "You have had no job in the last {0} days.",
+        "of": "{0} of {1}",
+        "gpu-use": "GPU {0:.0%}, {1:.1f} of {2:.0f} GiB",
+        "cpu-use": "{0:.1f} of {1} CPUs",
+        "memory-use": "memory {0:.1f} of {1:.0f} GiB",
+        "COMPLETED": "done",
+        "FAILED": "failed: the command ended with {0}",
+        "signal": "failed: ended by signal {0}",
+        "TIMEOUT": "its time was over: ask for more hours",
+        "OUT_OF_MEMORY": "out of memory: ask for more with --memory",
+        "NODE_FAIL": "its node failed: ask your admins",
+        "given-back": "given back",
+        "never-began": "you gave your place up",
+        "cancelled-own": "you ended it",
+        "cancelled": "ended by an admin ({0})",
+        "RUNNING": "runs",
+        "PENDING": "waits",
+        "other": "Slurm says: {0}",
+    },
+    "ko": {
+        "columns": "작업|이름|시작|대기|실행|노드|GPU|결과|사용량",
+        "none": "최근 {0}일 동안 작업이 없습니다.",
+        "of": "{0}/{1}",
+        "gpu-use": "GPU {0:.0%}, {1:.1f}/{2:.0f} GiB",
+        "cpu-use": "CPU {0:.1f}/{1}개",
+        "memory-use": "메모리 {0:.1f}/{1:.0f} GiB",
+        "COMPLETED": "완료",
+        "FAILED": "실패: 명령의 종료 코드 {0}",
+        "signal": "실패: 시그널 {0}",
+        "TIMEOUT": "시간 초과: 다음에는 시간을 더 길게 요청하세요",
+        "OUT_OF_MEMORY": "메모리 부족: --memory로 더 요청하세요",
+        "NODE_FAIL": "노드 장애: 관리자에게 문의하세요",
+        "given-back": "반납함",
+        "never-began": "대기 취소",
+        "cancelled-own": "직접 끝냄",
+        "cancelled": "관리자({0})가 끝냄",
+        "RUNNING": "실행 중",
+        "PENDING": "대기 중",
+        "other": "Slurm: {0}",
     },
 }

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from email.message import EmailMessage
 from typing import Any
 
-from gpuadmin.errors import GpuadminError
-from gpuadmin.mail.ledger import Ledger, State
-from gpuadmin.mail.letter import Letter
-from gpuadmin.mail.render import Renderer
-from gpuadmin.mail.transport import Answer, Transport, TransportDown
+from .ledger import Ledger, MailError, State
+from .letter import Letter
+from .transport import Answer, Transport, TransportDown
 
 
 @dataclass(frozen=True)
@@ -40,17 +39,17 @@ class Delivery:
 def deliver(
     letters: Sequence[Letter],
     ledger: Ledger,
-    renderer: Renderer,
+    render: Callable[[Letter], EmailMessage],
     open_transport: Callable[[], Transport],
     on_delivery: Callable[[Delivery], None] = lambda delivery: None,
 ) -> list[Delivery]:
     """Send letters, and return what became of each. One that is refused does not keep the others back.
 
-    All of them are rendered before the first is sent, so a mistake in a template sends nothing (ConfigError); and a
-    server that does not answer at all is an error before anything is written (GpuadminError). When it goes away in
-    the middle, the rest is failed, and the next run sends it.
+    All of them are rendered before the first is sent, so a mistake in a template sends nothing (the error of `render`);
+    and a server that does not answer at all is an error before anything is written (that of `open_transport`). When it
+    goes away in the middle, the rest is failed, and the next run sends it.
     """
-    messages = [(letter, renderer.message(letter)) for letter in letters]
+    messages = [(letter, render(letter)) for letter in letters]
     if not messages:
         return []
     done: list[Delivery] = []
@@ -62,7 +61,7 @@ def deliver(
                 attempt = ledger.begin(letter, transport.name)
                 try:
                     answer = transport.send(message)
-                except (TransportDown, GpuadminError) as error:
+                except (TransportDown, MailError) as error:
                     down = str(error)
                     answer = Answer(State.FAILED, down)
                 ledger.finish(letter, attempt, answer.state, answer.detail)

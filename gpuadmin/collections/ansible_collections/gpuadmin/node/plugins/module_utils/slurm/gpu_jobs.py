@@ -1,0 +1,155 @@
+"""What `gpu jobs` does: a person's jobs of 30 days, as Slurm's accounting has them. It runs as whoever calls it; the
+accounting shows people their own jobs alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import NodeError
+from ..lookup import name_of
+from . import queue
+from .gpu_words import Asked, clock
+from .texts import JOBS
+
+DAYS = 30
+GIB = 1 << 30
+_FIELDS = (
+    "JobID", "JobIDRaw", "Submit", "Start", "End", "TimelimitRaw", "State", "ExitCode", "NodeList", "AllocTRES",
+    "ReqTRES", "MaxRSS", "TotalCPU", "ElapsedRaw", "SystemComment", "JobName",
+)  # fmt: skip
+_AMOUNT = re.compile(r"(?:^|,)(cpu|mem|gres/gpu)=(\d+(?:\.\d+)?)([KMGT]?)(?=,|$)")
+#: How well a job used its GPUs, in its SystemComment, which root alone writes.
+_USE = "gpu={:.3f} memory={:.0f} size={:.0f}"
+_USED = re.compile(r"gpu=([01]\.\d{3}) memory=(\d{1,15}) size=(\d{1,15})\Z")
+#: Jobs that do nothing themselves: what their person runs beside them Slurm does not measure.
+BESIDE = ("gpu-get", "gpu-run", "exception")
+
+
+def build_use_command(job: str, use: float, memory: float, size: float) -> list[str]:
+    """What root tells the accounting of a job that has ended: its GPUs' use on average (0 to 1), and bytes at most of
+    how many."""
+    comment = f"SystemComment={_USE.format(use, memory, size)}"
+    return ["sacctmgr", "--immediate", "modify", "job", "where", f"jobid={job}", "set", comment]
+
+
+def show(asked: Asked) -> int:
+    found, words = parse_jobs(ask_sacct()), JOBS[asked.language]
+    if asked.json:
+        print(json.dumps(found, indent=1))
+        return 0
+    if not found:
+        print(words["none"].format(DAYS))
+        return 0
+    rows = [words["columns"].split("|"), *(_row(one, asked.language) for one in found)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+    return 0
+
+
+def ask_sacct() -> list[list[str]]:
+    """The fields of each job and of each of its steps. Raises NodeError."""
+    # guard: nobody writes a job that is not there into the accounting -> ""
+    token = secrets.token_hex(8)
+    between = f"\x1f{token}"
+    command = ("sacct", "--noheader", "--parsable", "--noconvert", f"--user={os.getuid()}", f"--delimiter={between}")
+    said = queue.ask((*command, f"--starttime=now-{DAYS}days", f"--format={','.join(_FIELDS)}"))
+    cells = said.split(between)
+    if len(cells) % len(_FIELDS) != 1:  # guard: an answer that is not understood is not shown
+        raise NodeError("sacct's answer is not understood")
+    return [cells[at : at + len(_FIELDS)] for at in range(0, len(cells) - 1, len(_FIELDS))]
+
+
+def parse_jobs(rows: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    """A job each, the last first; times in seconds since 1970, memory in bytes; None: unknown."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        one = {name: cell.strip("\n") for name, cell in zip(_FIELDS, row)}
+        one["NodeList"] = one["NodeList"].replace("None assigned", "")
+        job, _, step = one["JobIDRaw"].partition(".")
+        if not step:
+            has, use = _amounts(one["AllocTRES"] or one["ReqTRES"]), _USED.match(one["SystemComment"])
+            limit = queue.number(one["TimelimitRaw"])
+            state, _, by = one["State"].partition(" by ")
+            gpu_use, gpu_memory_used, gpu_memory = map(float, use.groups()) if use else (None, None, None)
+            found[job] = {
+                "id": one["JobID"], "name": queue.plain(one["JobName"])[:64], "nodes": queue.names(one["NodeList"]),
+                "asked": queue.number(one["Submit"]), "start": queue.number(one["Start"]),
+                "end": queue.number(one["End"]), "seconds": queue.number(one["ElapsedRaw"]) or 0,
+                "limit": None if limit is None else limit * 60, "state": state, "exit": one["ExitCode"],
+                "by": (by.isdecimal() and name_of(int(by))) or by, "gpus": int(has.get("gres/gpu", 0)),
+                "gpu_use": gpu_use, "gpu_memory_used": gpu_memory_used, "gpu_memory": gpu_memory,
+                "cpus": has.get("cpu", 0), "cpu_seconds": None, "memory": has.get("mem", 0), "memory_used": None,
+            }  # fmt: skip
+        elif job in found and step != "extern" and not (step == "batch" and found[job]["name"] in BESIDE):
+            memory = _amounts(f"mem={one['MaxRSS']}").get("mem")
+            used = {"cpu_seconds": _seconds(one["TotalCPU"]), "memory_used": memory}
+            for name, most in used.items():
+                found[job][name] = max((x for x in (most, found[job][name]) if x is not None), default=None)
+    return sorted(found.values(), key=lambda one: -(one["asked"] or 0))
+
+
+def _amounts(text: str) -> dict[str, float]:
+    """`cpu=4,gres/gpu=2,mem=8G`: what each is, memory in bytes."""
+    return {name: float(number) * 1024 ** " KMGT".index(unit or " ") for name, number, unit in _AMOUNT.findall(text)}
+
+
+def _seconds(text: str) -> float | None:
+    """`1-02:03:04`, `02:03:04`, `03:04.567`: seconds."""
+    days, _, rest = text.rpartition("-")
+    try:
+        return float(int(days or 0) * 86400) + sum(float(one) * 60**at for at, one in enumerate(rest.split(":")[::-1]))
+    except ValueError:
+        return None
+
+
+def _row(one: dict[str, Any], language: str) -> list[str]:
+    words, asked, start, seconds = JOBS[language], one["asked"], one["start"], one["seconds"]
+    waited = "–" if asked is None or start is None else _length(start - asked)
+    ran = "–" if start is None else words["of"].format(_length(seconds), _length(one["limit"] or 0))
+    return [one["id"], one["name"], clock(start or asked), waited, ran, one["nodes"] or "–", str(one["gpus"]),
+            describe_end(one, language), ", ".join(_used(one, words)) or "–"]  # fmt: skip
+
+
+def _used(one: dict[str, Any], words: dict[str, str]) -> list[str]:
+    """What it used, of what it had asked for; what nobody measured is left out."""
+    found = []
+    if one["gpu_use"] is not None:
+        found.append(words["gpu-use"].format(one["gpu_use"], one["gpu_memory_used"] / GIB, one["gpu_memory"] / GIB))
+    if one["cpu_seconds"] is not None and one["seconds"]:
+        found.append(words["cpu-use"].format(one["cpu_seconds"] / one["seconds"], int(one["cpus"])))
+    if one["memory_used"] is not None:
+        found.append(words["memory-use"].format(one["memory_used"] / GIB, one["memory"] / GIB))
+    return found
+
+
+def describe_end(one: dict[str, Any], language: str) -> str:
+    """How a job has ended, in words."""
+    words, state = JOBS[language], one["state"]
+    code, _, signal = one["exit"].partition(":")
+    if state == "CANCELLED":
+        own = one["by"] in ("", name_of(os.getuid()))
+        kind = (
+            "never-began"
+            if own and one["start"] is None
+            else "given-back"
+            if own and one["name"] in BESIDE
+            else "cancelled-own"
+            if own
+            else "cancelled"
+        )
+        return words[kind].format(one["by"])
+    if state == "FAILED" and signal not in ("", "0"):
+        return words["signal"].format(signal)
+    return words[state].format(code) if state in words else words["other"].format(queue.plain(state)[:40])
+
+
+def _length(seconds: int) -> str:
+    minutes, left = divmod(seconds, 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{left:02}"

@@ -1,0 +1,143 @@
+"""What `gpu run` does: it queues, runs a command when the turn comes, and gives the GPUs back when that has ended. It
+runs as whoever calls it.
+
+The job is on the GPUs' node, where a file says whether the command runs: who runs it has the file locked, so that the
+kernel says how it ended, whatever killed whom. The job waits for that lock, and ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shlex
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from ..errors import NodeError
+from ..files import read_bytes
+from ..gpus.grants import OF_JOBS, SOURCE
+from ..paths import RUN
+from . import queue, turn
+from .foreground import interruptible, run_foreground
+from .gpu_words import Asked, had
+from .texts import TEXTS
+
+NAME = "gpu-run"
+BEGINS = 120  # seconds from a job's start in which its command has to begin
+_PLAIN = ("--chdir=/", "--output=/dev/null", "--export=NIL", "--no-requeue")
+#: What the job does. A file that cannot be locked says nothing of its command: then the job has its whole time.
+_DOES = """scontrol update JobId=$SLURM_JOB_ID Comment={open}
+for second in $(seq {begins}); do [ -e {lock} ] && break; sleep 1; done
+[ ! -e {lock} ] || flock --shared {lock} true || exec sleep infinity
+rm -f {lock}"""
+PROGRAM = "/usr/local/bin/gpu"
+#: What this program is called with, on the job's node, where that is another one.
+IN_JOB = "in-job"
+
+
+def run(asked: Asked, sleep: Callable[[float], None]) -> int:
+    """The exit status of the command; 130 for who stops waiting, 127 where there is no such command."""
+    words, say = TEXTS[asked.language], partial(print, file=sys.stderr, flush=True)
+    if shutil.which(asked.command[0]) is None:
+        say(words["no-such-command"].format(asked.command[0][:60]))
+        return 127
+    if asked.detach:
+        return _detach(asked, say)
+    lock = f"/tmp/gpu-run-{secrets.token_hex(16)}"  # nobody else knows it
+    does = _DOES.format(open=queue.OPEN, begins=BEGINS, lock=lock)
+    job = None
+    try:
+        with interruptible():
+            job = turn.submit(asked, say, turn.JobScript(NAME, does, _PLAIN))
+            if job is None:
+                return 1
+            mine = turn.wait_for_turn(job, asked, sleep, say)
+        if mine is None:
+            say(words["ended"].format(job))
+            return 1
+        say(had(mine, words)[0])
+        if socket.gethostname() in mine["nodes"].split(","):
+            status = run_here(job, lock, asked.command, words)
+        else:
+            status = run_foreground(build_srun_command(asked.command, job, lock), os.environ, lambda: False)
+    except KeyboardInterrupt:
+        say(f"\n{words['given-up']}")
+        return 130
+    finally:
+        if job is not None:
+            with suppress(NodeError):  # the job ends by itself: nobody has the lock
+                queue.ask(("scancel", job))
+    say(words["released"].format(job))
+    return status
+
+
+def run_here(job: str, lock: str, command: Sequence[str], words: Mapping[str, str]) -> int:
+    """Run the command on the job's node, with the job's GPUs alone."""
+    fresh = os.open(f"{lock}.new", os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fresh, fcntl.LOCK_EX)
+    os.rename(f"{lock}.new", lock)  # the job sees it locked, or not at all
+    grant = f"{RUN}{OF_JOBS}/{SOURCE}-{job}.json"
+
+    def is_over() -> bool:
+        try:
+            # guard: a queue that does not answer ends nobody's command
+            ended = not os.path.exists(grant) and all(one["id"] != job for one in queue.ask_jobs())
+        except NodeError:
+            return False
+        if ended:
+            print(words["run-over"].format(job), file=sys.stderr)
+        return ended
+
+    gpus = read_gpus(grant)
+    try:
+        # a command that outlives us keeps its GPUs: it inherits the lock
+        return run_foreground(with_devices(command, gpus), {**os.environ, **visible(gpus)}, is_over, (fresh,))
+    finally:
+        os.unlink(lock)
+
+
+def build_srun_command(command: Sequence[str], job: str, lock: str) -> list[str]:
+    """What runs a command in a job on its node, with this terminal where there is one."""
+    terminal = ["--pty"] if all(os.isatty(one) for one in (0, 1, 2)) else []
+    step = ["srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", f"--chdir={os.getcwd()}", *terminal]
+    return [*step, PROGRAM, IN_JOB, job, lock, *command]
+
+
+def _detach(asked: Asked, say: turn.Say) -> int:
+    """A job that is the command itself: Slurm has all of its ends. Its output is where everybody's nodes have it."""
+    words, home, here = TEXTS[asked.language], os.path.expanduser("~"), os.getcwd()
+    place = here if f"{here}/".startswith(f"{home}/") else home
+    options = (f"--chdir={here}", f"--output={place}/{NAME}-%j.out", "--export=ALL")
+    name = os.path.basename(asked.command[0])
+    job = turn.submit(asked, say, turn.JobScript(name, f"exec {shlex.join(asked.command)}", options))
+    if job is not None:
+        say(words["detached"].format(job, f"{place}/{NAME}-{job}.out"))
+    return int(job is None)
+
+
+def read_gpus(grant: str) -> list[str]:
+    """The GPUs of a grant, by its file; none where GPUs are everybody's."""
+    try:
+        return [str(one) for one in json.loads(read_bytes(grant) or b"{}").get("gpus", ())]
+    except (NodeError, OSError, ValueError):
+        return []
+
+
+def visible(gpus: Sequence[str]) -> dict[str, str]:
+    """What CUDA programs take for all that there are: of two runs on one node each has its own."""
+    named = bool(gpus) and all(one.startswith(("GPU-", "MIG-")) for one in gpus)
+    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if named else {}
+
+
+def with_devices(command: Sequence[str], gpus: Sequence[str]) -> Sequence[str]:
+    """A `docker run` that names no device gets these GPUs, by the names that containers know them by (CDI)."""
+    wanted = os.path.basename(command[0]) in ("docker", "podman") and command[1:2] == ["run"] and visible(gpus)
+    if not wanted or any(one.startswith(("--device", "--gpus")) for one in command):
+        return command
+    return [*command[:2], *(f"--device=nvidia.com/gpu={one}" for one in gpus), *command[2:]]

@@ -1,0 +1,1 @@
+"""Mail: a ledger, so that nobody is mailed twice, and SMTP; of the controller and of the queue's host."""

@@ -1,0 +1,84 @@
+"""What happens when somebody presses a button of a page: it is theirs, of this page, and pressed once; then the queue's
+host does it as them, by the program that they would have typed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from urllib.parse import parse_qs
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ..common.names import name_gpu_type
+from ..common.pressed import press
+from .access import Access
+from .door import Door
+from .files import DashboardError
+from .pages import Pages, choose_language
+from .snapshot import Snapshot
+from .turns import Turns
+from .viewer import Settings, Viewer
+
+#: What is said where nothing was done, by the word for why: an HTTP status and the key of a text.
+REFUSALS = {
+    "origin": (403, "pressed-elsewhere"), "form": (403, "pressed-late"), "spent": (409, "pressed-twice"),
+    "full": (429, "pressed-often"),
+}  # fmt: skip
+#: The same for what the door says besides the statuses of `gpu` (web_door.py).
+DOOR = {8: (403, "pressed-locked"), 9: (504, "pressed-unsure")}
+
+
+class Buttons:
+    """The buttons of a site. ``door``: None where it has none."""
+
+    def __init__(self, door: Door | None, access: Access, pages: Pages, settings: Settings) -> None:
+        self._door, self._access, self._pages, self._settings = door, access, pages, settings
+        self._turns = Turns()
+
+    def offer(self, viewer: Viewer, look: Snapshot) -> dict[str, object]:
+        """What a page needs for its buttons: their names, types of GPUs, and what makes the secret of a form."""
+        # guard: an admin's session presses no buttons -> self._settings.buttons
+        verbs = () if self._door is None or viewer.admin else self._settings.buttons
+        models = {device.name for node in look.nodes for device in node.devices if device.usable}
+        types = sorted({name_gpu_type(one) for one in models} - {""})
+        return {"verbs": verbs, "types": types, "form_secret": lambda: self._access.sign_form(viewer)}
+
+    async def press(self, request: Request, viewer: Viewer, look: Snapshot) -> Response:
+        """Do it, and show what `gpu` says; or say why nothing was done. Raises HTTPException."""
+        verb = request.path_params["verb"]
+        if self._door is None or verb not in self.offer(viewer, look)["verbs"]:  # type: ignore[operator]
+            raise HTTPException(404)
+        if not self._access.same_origin(request, certain=True):
+            return self._refuse(request, viewer, *REFUSALS["origin"])
+        fields = await _read_form(request)
+        pressed = press(viewer.name, choose_language(request, self._settings), verb, fields)
+        if pressed is None:
+            return self._refuse(request, viewer, 400, "pressed-odd")
+        refused = self._access.spend_form(viewer, fields.get("form", ""))
+        if refused:
+            return self._refuse(request, viewer, *REFUSALS[refused])
+        try:
+            async with self._turns.of(viewer.name):
+                status, text = await self._door.ask(pressed)
+        except DashboardError as error:
+            print(f"dashboard: {error}", file=sys.stderr)
+            return self._refuse(request, viewer, 504, "pressed-unsure")
+        if status in DOOR:
+            return self._refuse(request, viewer, *DOOR[status])
+        values = {"verb": verb, "said": text, "done": status == 0, "look": look}
+        return self._pages.page(request, "pressed.html", values, viewer, status=200 if status == 0 else 409)
+
+    def _refuse(self, request: Request, viewer: Viewer, status: int, why: str) -> Response:
+        return self._pages.message(request, status, "pressed-not", why, viewer)
+
+
+async def _read_form(request: Request) -> Mapping[str, str]:
+    """The fields of a form; none where it is something else. nginx bounds what one may have."""
+    try:
+        found = parse_qs((await request.body()).decode("ascii"), keep_blank_values=True, max_num_fields=6)
+    except ValueError:
+        return {}
+    return {name: values[0] for name, values in found.items() if len(values) == 1}
