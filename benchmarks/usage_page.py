@@ -3,9 +3,10 @@
     .venv/bin/python benchmarks/usage_page.py [--days 365] [--nodes 25] [--people 60] [--json FILE]
 
 Method. A real Prometheus (Debian's) on the loopback interface, filled by promtool with what its own rules record every
-two hours (roles/monitoring/files/rules/usage.yml): all GPUs are held all the time, each node's by three people of 60, who
-change each day. The application answers in this process, each page once; by account and node it is made of the answer
-that the page by person has asked for. Leaves with 1 above the limit.
+two hours (roles/monitoring/files/rules/usage.yml): all GPUs are held all the time, each node's by three of 60 people,
+who change each day. The application answers in this process, each page once; by account and node it is made of the
+answer that the page by person has asked for. On a machine that does other things the processor time of both is what
+can be compared. Leaves with 1 above the limit.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import re
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +63,15 @@ def recorded(now: float, days: int, nodes: int, people: int) -> Iterator[str]:
             yield f'gpuadmin:waits:2h{{le="{bucket}"}} {place + 10} {when:.0f}'
 
 
+def processor(port: int) -> float:
+    """Seconds of a processor that Prometheus and this process have had: on a busy machine, what can be compared."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+    found = re.search(r"(?m)^process_cpu_seconds_total (\S+)$", text)
+    assert found is not None
+    return float(found[1]) + time.process_time()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     for name, value in (("days", 365), ("nodes", 25), ("people", 60)):
@@ -76,15 +88,21 @@ def main() -> int:
             site = settings(directory, now, nodes=tuple(names))
             with TestClient(board(port, OpenAccess(), site), base_url="https://monitor") as client:
                 for path in ("/", *(f"/usage?span={given.days}&by={by}" for by in ("user", "account", "node"))):
-                    begin = time.perf_counter()
+                    begin, before = time.perf_counter(), processor(port)
                     answer = client.get(path, headers={"test-viewer": "p001"})
-                    seconds = time.perf_counter() - begin
+                    seconds, spent = time.perf_counter() - begin, processor(port) - before
                     assert answer.status_code == 200, answer.text[:400]
-                    result[path] = {"seconds": round(seconds, 3), "bytes": len(answer.content)}
-                    print(f"{path}: {seconds:.2f} s, {len(answer.content):,} bytes of HTML")
+                    result[path] = {
+                        "seconds": round(seconds, 3),
+                        "processor": round(spent, 3),
+                        "bytes": len(answer.content),
+                    }
+                    print(
+                        f"{path}: {seconds:.2f} s, {spent:.2f} s of a processor, {len(answer.content):,} bytes of HTML"
+                    )
     if given.json:
         given.json.write_text(json.dumps(result, indent=1))
-    slow = [one for one in result.values() if isinstance(one, dict) and one["seconds"] > LIMIT]
+    slow = [one for one in result.values() if isinstance(one, dict) and min(one["seconds"], one["processor"]) > LIMIT]
     return 1 if slow else 0
 
 

@@ -60,7 +60,9 @@ def change_user(
         moved = before.group != after.group or before.projects != after.projects
         queue = session.named("slurm") if moved else []
         mails = session.named("slurm") if before.email != after.email else []
-        for_hosts = wanted.for_hosts or bool(queue or mails)
+        unix = {one.name for one in session.site.settings.groups} & {before.group, after.group}
+        # guard: who leaves a group of people leaves the Unix group at once -> wanted.for_hosts or bool(queue or mails)
+        for_hosts = wanted.for_hosts or bool(queue or mails) or (before.group != after.group and bool(unix))
         if not for_hosts:
             builder = PlanBuilder(title, warnings=limits_later(session, [after]))
         builder.add_all(queue, [f"{name}: {listed([after.group or 'no group', *after.projects])} in the queue"])

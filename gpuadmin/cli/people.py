@@ -27,7 +27,7 @@ from gpuadmin.options import MailOptions, Options
 @click.option("--uid", type=int, help="uid and gid. [default: the next one that nobody ever had]")
 @click.option("--expires", metavar="DATE", help="Last day of validity, YYYY-MM-DD.")
 @click.option("--docker/--no-docker", default=None, help="Whether they may use rootless Docker. [default: yes]")
-@click.option("--group", help="The group of people that they are in, such as a lab (no Unix group).")
+@click.option("--group", help="The group of people that they are in, such as a lab.")
 @click.option("--project", "projects", multiple=True, help="A project that they work for in the queue; repeatable.")
 @click.option("--note", help="A remark for the admins.")
 @click.option(

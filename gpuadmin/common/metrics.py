@@ -41,6 +41,7 @@ PLACES = {
     "homes": "storage host: the homes; each is its owner's, whoever made a file in it",
     "docker": "node: Docker's data; each directory is its owner's",
     "scratch": "node: `reset.scratch` where it is on a disk; each file is its owner's",
+    "shared": "storage host: what people share; each file is its owner's",
 }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .names import LOGIN
 
 #: TCP port of the queue's host at which the dashboard alone may ask.
-PORT = 9444
+PORT = 9446
 #: The common name of the dashboard's certificate for it.
 ASKER = "gpuadmin buttons"
 #: Bytes of a request, and of an answer.
@@ -41,6 +41,7 @@ VERBS: Mapping[str, Verb] = {
         {"gpus": _NUMBER, "hours": _NUMBER, "at": _AT}, ("book", "{gpus}", "--hours={hours}", "--at={at}")
     ),
     "cancel": Verb({"number": _NUMBER}, ("book", "--cancel={number}")),
+    "jobs": Verb({}, ("jobs",)),  # looks: its page has no button
 }  # fmt: skip
 
 

@@ -16,16 +16,18 @@ from dataclasses import dataclass
 #: A link for a person, and for an admin; what a browser keeps after one of them was followed.
 LINK, ADMIN_LINK, SESSION, ADMIN_SESSION = "link", "admin-link", "session", "admin-session"
 FORM = "form"  # what a page gives its forms: it is good for the session that the page was made for
+VIEW = "view"  # what a node asks with for itself; it lets nobody in
 CONTROLLER = "controller"  # signs admins' links
 LINK_SECONDS = 600  # for which a link is good, once: it has to get from a terminal to a browser
 SESSION_SECONDS = 12 * 3600  # for which a browser stays in: a working day
+VIEW_SECONDS = 120  # for which a node's own question is good
 FORM_SECONDS = 3600  # for which a form is good, once
 SKEW = 60  # seconds that a signer's clock may be ahead
 LONGEST = 600  # characters
 # Names of people as accounts have them; an admin is NAME@MACHINE, as records of runs have it. Signers are hosts' names.
 _PERSON, _ADMIN, _SIGNER = r"[a-z_][a-z0-9_-]*", r"[A-Za-z0-9._@-]{1,200}", r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}"
 _FORM = re.compile(
-    rf"(link|admin-link|session|admin-session|form)~({_SIGNER})~({_ADMIN})~([0-9]{{1,12}})~([0-9a-f]{{32}})~([0-9a-f]{{64}})",
+    rf"(link|admin-link|session|admin-session|form|view)~({_SIGNER})~({_ADMIN})~([0-9]{{1,12}})~([0-9a-f]{{32}})~([0-9a-f]{{64}})",
 )
 
 
@@ -60,6 +62,11 @@ def signing_key(dashboard: bytes, kind: str, signer: str) -> bytes:
         dashboard,
         f"{kind}~{signer}",  # guard: a key is good for one kind and one signer -> 'link'
     )
+
+
+def view_key(link: bytes) -> bytes:
+    """Given the key with which a node signs links, return the one with which it asks for itself."""
+    return derived(link, VIEW)
 
 
 def derived(secret: bytes, purpose: str) -> bytes:

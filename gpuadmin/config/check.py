@@ -8,7 +8,8 @@ from datetime import date
 from gpuadmin.common.amounts import NONE
 from gpuadmin.common.text import listed, the_page
 from gpuadmin.config.check_hosts import of_inventory, of_keys, of_known_hosts
-from gpuadmin.config.check_queue import of_queue
+from gpuadmin.config.check_queue import of_notebooks, of_queue
+from gpuadmin.config.check_shared import of_shared
 from gpuadmin.config.finding import Finding, nobody_in
 from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.load import Parts, Site
@@ -39,6 +40,8 @@ def findings(site: Site, *, today: date | None = None) -> list[Finding]:
         *_mail(site),
         *_metrics(site),
         *of_queue(site),
+        *of_notebooks(site),
+        *of_shared(site),
     ]
 
 

@@ -8,7 +8,28 @@ from gpuadmin.common.names import SLURM_WORDS
 from gpuadmin.common.text import listed, the_page
 from gpuadmin.config.finding import Finding, nobody_in
 from gpuadmin.config.load import Site
-from gpuadmin.config.queue import saved, takes_jobs
+from gpuadmin.config.queue import has_notebooks, is_address, saved, takes_jobs, there
+
+
+def of_notebooks(site: Site) -> Iterator[Finding]:
+    section, page = site.settings.notebooks, site.settings.metrics.dashboard
+    if section is None:
+        return
+    queue, monitors = there(site.settings, site.inventory.hosts), site.inventory.group("monitor")
+    if not queue or not monitors or not page.enabled:
+        message = "there are no notebooks: they are jobs of the queue, and people open them through the dashboard"
+        hint = "set up a queue (the section slurm) and a monitor host with a dashboard, or remove the section notebooks"
+        yield Finding("error", "gpuadmin.yml: notebooks", message, hint)
+    if section.port == page.port:
+        message = f"{section.port} is the dashboard's port, too"
+        yield Finding("error", "gpuadmin.yml: notebooks.port", message, "choose another one")
+    if section.front_port == site.settings.metrics.exporter_port:
+        message = f"{section.front_port} is the exporter's port, too"
+        yield Finding("error", "gpuadmin.yml: notebooks.front_port", message, "choose another one")
+    for host in site.inventory.group("gpu"):
+        if has_notebooks(site.settings, site.inventory.hosts, host) and not is_address(host.cluster_address):
+            message = f"has no notebooks: nginx finds no host by name ({host.cluster_address})"
+            yield Finding("warning", f"inventory: {host.name}", message, "give its IP address as gpuadmin_address")
 
 
 def of_queue(site: Site) -> Iterator[Finding]:

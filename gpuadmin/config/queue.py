@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 
 from gpuadmin.config.inventory import Host
@@ -26,3 +27,17 @@ def any_granted(settings: Settings, hosts: Iterable[Host]) -> bool:
 def takes_jobs(settings: Settings, hosts: Iterable[Host], host: Host) -> bool:
     """Whether Slurm starts jobs on a host. `hosts`: all of the inventory."""
     return there(settings, hosts) and "gpu" in host.groups and host.variables.get("slurm_node") is not False
+
+
+def has_notebooks(settings: Settings, hosts: Iterable[Host], host: Host) -> bool:
+    """Whether people have notebooks on a host: it takes jobs, and a dashboard leads there. `hosts`: as above."""
+    shown = settings.metrics.dashboard.enabled and any("monitor" in one.groups for one in hosts)
+    return settings.notebooks is not None and shown and takes_jobs(settings, hosts, host)
+
+
+def is_address(text: str) -> bool:
+    """Whether it is an IP address and no name."""
+    try:
+        return bool(ipaddress.ip_address(text))
+    except ValueError:
+        return False

@@ -20,6 +20,7 @@ from starlette.routing import Route
 from ..common import tokens
 from ..common.names import LOGIN
 from .files import DashboardError, in_words
+from .notebooks import NOTEBOOK
 from .sign_in import SignIn
 from .used_tokens import Full, UsedTokens
 from .viewer import Viewer
@@ -81,6 +82,18 @@ class Access:
                 session=token.digest,
             )
         )
+
+    def find_node(self, request: Request) -> str | None:
+        """The node of the site that asks for itself, for all who are on it; None for whoever else asks."""
+        text = request.headers.get("authorization", "").removeprefix("Bearer ")
+        try:
+            return tokens.read(text, self._find_view_key, (tokens.VIEW,), self._clock(), tokens.VIEW_SECONDS).signer
+        except tokens.TokenError:
+            return None
+
+    def _find_view_key(self, _kind: str, signer: str) -> bytes | None:
+        link = self._find_signer_key(tokens.LINK, signer)
+        return None if link is None else tokens.view_key(link)
 
     def routes(self) -> list[Route]:
         """/enter and /leave."""
@@ -189,13 +202,16 @@ class Access:
             token = self._parse_link(text)
         except tokens.TokenError as error:
             return self._answer(403, problem=str(error))
-        return self._answer(200, link=text, name=token.name)
+        return self._answer(
+            200, link=text, name=token.name, notebook=_notebook(request.query_params.get("notebook", ""))
+        )
 
     async def _enter(self, request: Request) -> Response:
         """Spend a link, and give its bearer a session."""
         if not self.same_origin(request):
             return self._answer(403, problem="origin")
-        text = await _field(request, "link")
+        fields = await _read_fields(request)
+        text = fields.get("link", "")
         now = self._clock()
         try:
             token = self._parse_link(text)
@@ -212,7 +228,8 @@ class Access:
         kind = tokens.ADMIN_SESSION if token.admin else tokens.SESSION
         key = tokens.signing_key(self._secret, kind, token.signer)
         print(f"{token.name} came in by a link of {token.signer}", flush=True)
-        answer = RedirectResponse("/", status_code=303)
+        notebook = _notebook(fields.get("notebook", ""))
+        answer = RedirectResponse(f"/notebooks/{notebook}" if notebook else "/", status_code=303)
         answer.set_cookie(
             COOKIE, tokens.sign(key, kind, token.signer, token.name, int(now)),
             max_age=tokens.SESSION_SECONDS, path="/",
@@ -258,9 +275,15 @@ class Access:
         return HTMLResponse(text, status_code=status, headers={"Cache-Control": "no-store"})
 
 
-async def _field(request: Request, name: str) -> str:
-    """A field of a form; empty if there is none. nginx bounds what a form may have."""
+def _notebook(text: str) -> str:
+    """The notebook that a link leads to, such as `node1/17`; "" for anything else."""
+    return text if NOTEBOOK.fullmatch(text) else ""  # guard: a link leads nowhere else -> text
+
+
+async def _read_fields(request: Request) -> dict[str, str]:
+    """The fields of a form. nginx bounds what a form may have."""
     try:
-        return parse_qs((await request.body()).decode("ascii"), max_num_fields=4).get(name, [""])[0]
+        fields = parse_qs((await request.body()).decode("ascii"), max_num_fields=4)
     except ValueError:
-        return ""
+        return {}
+    return {name: values[0] for name, values in fields.items()}

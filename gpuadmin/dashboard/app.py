@@ -24,7 +24,7 @@ from starlette.staticfiles import StaticFiles
 from ..common.given import STEP
 from ..common.queries import GIVEN
 from ..common.samples import Sample
-from . import given_page, plots, queries, usage_page, views
+from . import given_page, notebooks, plots, queries, usage_page, views
 from .announced import announced
 from .buttons import Buttons
 from .door import Door
@@ -89,6 +89,7 @@ class Dashboard:
             Route("/me", self._for_viewers(self._me)),
             Route("/queue", self._for_viewers(self._queue)),
             Route("/given", self._for_viewers(self._given)),
+            Route("/jobs", self._for_viewers(self._buttons.show_jobs)),
             Route("/queue/{verb}", self._for_viewers(self._buttons.press), methods=["POST"]),
             Route("/free", self._for_viewers(self._free)),
             Route("/rules", self._for_viewers(self._rules)),
@@ -97,7 +98,9 @@ class Dashboard:
             Route("/data/cluster", self._for_viewers(self._cluster_data)),
             Route("/data/nodes/{name}", self._for_viewers(self._node_data)),
             Route("/data/people/{name}", self._for_viewers(self._person_data)),
+            Route("/data/now", self._now),
             Route("/status", self._status),
+            *notebooks.routes(self._access.viewer, self._settings, self._pages),
             Route("/favicon.ico", lambda request: RedirectResponse("/static/icon.svg", status_code=308)),
             Mount("/static", _Static(directory=os.path.join(files, "static"))),
         ]
@@ -190,6 +193,7 @@ class Dashboard:
             raise HTTPException(404)
         return self._page(request, "queue.html", found, viewer, {
             "queue": queue_page(found.queue, viewer.name), **self._buttons.offer(viewer, found),
+            "notebooks": notebooks.own(request, self._settings, viewer, found.queue),
         })  # fmt: skip
 
     async def _given(self, request: Request, viewer: Viewer, found: Snapshot) -> Response:
@@ -300,6 +304,15 @@ class Dashboard:
             self._written = problem
             self._alive()
             await asyncio.sleep(_EVERY)
+
+    async def _now(self, request: Request) -> Response:
+        """All GPUs, for a node that asks for the people on it; they may see the same on the first page."""
+        if self._access.find_node(request) is None:  # guard: only a node of the site is told who holds what
+            return JSONResponse({"error": "this is for nodes"}, status_code=401)
+        try:
+            return JSONResponse(views.cluster_now(await self._look()))
+        except DashboardError:
+            return JSONResponse({"error": "Prometheus does not answer"}, status_code=503)
 
     async def refused(self, request: Request, error: Exception) -> Response:
         """What is not there, or not allowed."""

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..common.names import name_gpu_type
-from ..common.pressed import press
+from ..common.pressed import Pressed, press
 from .access import Access
 from .door import Door
 from .files import DashboardError
@@ -60,6 +60,11 @@ class Buttons:
         refused = self._access.spend_form(viewer, fields.get("form", ""))
         if refused:
             return self._refuse(request, viewer, *REFUSALS[refused])
+        return await self._ask(request, viewer, look, pressed)
+
+    async def _ask(self, request: Request, viewer: Viewer, look: Snapshot, pressed: Pressed) -> Response:
+        """Have it done, and show what `gpu` says."""
+        assert self._door is not None
         try:
             async with self._turns.of(viewer.name):
                 status, text = await self._door.ask(pressed)
@@ -68,8 +73,15 @@ class Buttons:
             return self._refuse(request, viewer, 504, "pressed-unsure")
         if status in DOOR:
             return self._refuse(request, viewer, *DOOR[status])
-        values = {"verb": verb, "said": text, "done": status == 0, "look": look}
+        values = {"verb": pressed.verb, "said": text, "done": status == 0, "look": look}
         return self._pages.page(request, "pressed.html", values, viewer, status=200 if status == 0 else 409)
+
+    async def show_jobs(self, request: Request, viewer: Viewer, look: Snapshot) -> Response:
+        """The person's own jobs of 30 days, as `gpu jobs` has them. Raises HTTPException."""
+        pressed = press(viewer.name, choose_language(request, self._settings), "jobs", {})
+        if pressed is None or "jobs" not in self.offer(viewer, look)["verbs"]:  # type: ignore[operator]
+            raise HTTPException(404)
+        return await self._ask(request, viewer, look, pressed)
 
     def _refuse(self, request: Request, viewer: Viewer, status: int, why: str) -> Response:
         return self._pages.message(request, status, "pressed-not", why, viewer)

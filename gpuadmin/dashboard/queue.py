@@ -28,6 +28,7 @@ class Job:
     why: str = ""
     since: float | None = None
     expected: float | None = None
+    notebook: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def queue(samples: Iterable[Sample], now: float) -> Queue | None:
     has = [
         Job(
             one.labels["id"], one.labels["user"], one.labels["gpus"], one.labels.get("nodes", ""), one.value,
-            made.get(one.labels["id"]),
+            made.get(one.labels["id"]), notebook="notebook" in one.labels,
         )
         for one in found.get("gpuadmin_queue_until_timestamp_seconds", ())
     ]  # fmt: skip

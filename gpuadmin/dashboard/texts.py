@@ -187,6 +187,14 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "받은 GPU도, 기다리는 GPU도 없습니다. 노드에서 gpu get으로 요청할 수 있습니다.",
     ),
     "queue-yours": ("GPUs: {0}, on {1}, until {2}", "GPU {0}개({1}), {2}까지"),
+    "notebook": ("Your notebook", "Jupyter 노트북"),
+    "notebook-open": ("Open notebook", "Jupyter 노트북 열기"),
+    "notebook-close": (
+        "When you are done: File > Shut Down, or gpu release on a node. Both give the GPU back; closing the browser "
+        "does not.",
+        "다 쓴 뒤에는 File > Shut Down을 누르거나 노드에서 gpu release를 실행하세요. 그러면 GPU가 반납됩니다. "
+        "브라우저만 닫으면 반납되지 않습니다.",
+    ),
     "queue-place": ("Place {0}, GPUs: {1}.", "{0}번째, GPU {1}개."),
     "queue-exception": ("an exception, made by", "따로 준 관리자:"),
     "queue-has": ("Who has GPUs", "GPU를 받은 사람"),
@@ -223,7 +231,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "usage-idle": ("held, not used", "점유만 하고 쓰지 않음"),
     "usage-efficiency": ("efficiency", "효율"),
     "usage-share": ("held, of all", "전체 대비 점유"),
-    "usage-kwh": ("kWh", "kWh"),
+    "usage-kwh": ("kWh", "전력(kWh)"),
     "usage-cost": ("cost", "비용"),
     "usage-measured": ("Measured in {0} of {1} hours.", "{1}시간 중 {0}시간 측정."),
     "usage-note": (
@@ -235,6 +243,7 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     "usage-week": ("Week until", "주(끝)"),
     "usage-median": ("half at most", "중앙값"),
     "usage-p95": ("19 of 20 at most", "95% 최대"),
+    "press-jobs": ("My jobs of 30 days", "최근 30일간 내 작업"),
     "press-get": ("Ask for GPUs", "GPU 요청"),
     "press-release": ("Give back", "반납"),
     "press-leave": ("Leave the queue", "대기 취소"),

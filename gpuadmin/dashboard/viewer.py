@@ -35,6 +35,7 @@ class Settings:
     file of this host that has them; `status_file`: where the page without a login is written every minute, if anywhere.
     `admins`: accounts with power over the hosts, which are no person's. `buttons`: what people may ask of the queue,
     whose host is `queue_host`. `term`: name, first and last day. `price`: of a kWh.
+    `notebooks`: the port at which nginx leads to people's notebooks; 0: there are none.
     `rules`: the guide's sections as HTML, for each of the languages.
     """
 
@@ -52,6 +53,7 @@ class Settings:
     term: tuple[str, ...] = ()
     price: str = ""
     currency: str = ""
+    notebooks: int = 0
 
 
 def parse_viewer_settings(document: object) -> Settings:

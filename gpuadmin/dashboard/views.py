@@ -32,6 +32,26 @@ def overview(look: Snapshot) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def cluster_now(look: Snapshot) -> dict[str, Any]:
+    """All nodes and GPUs, as the record ClusterNow has them."""
+    nodes = []
+    for node in look.nodes:
+        glances = [_make_glance(device, look) for device in node.devices if device.usable or device.lost]
+        gpus = [
+            {
+                **{name: one[name] for name in ("index", "name", "state", "memory", "memory_used")},
+                "use": one["utilization"],
+                "people": [
+                    {"name": user, "until": None if left is None else look.when + left} for user, left in one["people"]
+                ],
+            }
+            for one in glances
+        ]
+        known = bool(gpus) or (node.problem is None and not node.expected)
+        nodes.append({"name": node.name, "state": node.state, "known": known, "gpus": gpus})
+    return {"when": look.when, "nodes": nodes}
+
+
 def _make_node_row(node: Node, look: Snapshot) -> dict[str, Any]:
     usable = [device for device in node.devices if device.usable or device.lost]
     heat = [device.temperature for device in node.devices if device.temperature is not None]

@@ -100,6 +100,10 @@ class Cluster:
         docker = self.site.docker
         return str(docker.data) if docker.enabled and "gpu" in host.groups else None
 
+    def own_scratch(self, host: Host) -> list[str]:
+        """Where each person has a directory of their own on a node."""
+        return self.site.reset.own_scratch if "gpu" in host.groups else []
+
     @cached_property
     def beside_homes(self) -> PurePosixPath:
         """The directory that the homes' directory is in, on the storage host."""

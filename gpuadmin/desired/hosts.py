@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpuadmin.config.inventory import Host
-from gpuadmin.desired import backups, images, metrics, nodes, people, slurm
+from gpuadmin.desired import backups, images, metrics, nodes, people, shared, slurm
 from gpuadmin.desired.cluster import Cluster
 
 ROLES: dict[str, Callable[[Cluster, Host], dict[str, Any]]] = {
@@ -16,7 +16,7 @@ ROLES: dict[str, Callable[[Cluster, Host], dict[str, Any]]] = {
         people.limits, people.rootless_docker, people.semester, backups.backups, images.btrfs_root, images.gpu_stack,
         images.image_build, images.image_store, images.image_switch, metrics.dashboard, metrics.metrics_tls,
         metrics.monitoring, metrics.node_metrics, metrics.web_link, nodes.node_state, nodes.power,
-        slurm.slurm_controller, slurm.slurm_node,
+        shared.docker_mirror, shared.mounts, slurm.notebooks, slurm.slurm_controller, slurm.slurm_node,
     )
 }  # fmt: skip
 

@@ -5,18 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from gpuadmin.config.inventory import Host
+from gpuadmin.config.queue import has_notebooks, is_address
+from gpuadmin.config.schema.notebooks import Notebooks
 from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.shared import shares
 
 _WEB_SETTINGS = "/etc/gpuadmin/node-exporter-web.yml"
 
 
 def dashboard(cluster: Cluster, _host: Host) -> dict[str, Any]:
-    """The role `dashboard`."""
+    """The role `dashboard`. ``notebooks``: where nodes are asked for them."""
     page = cluster.metrics.get("dashboard", {})
     texts = ("secret", "proxy_secret", "certificate", "key", "authority", "buttons", "buttons_authority")
     return {
         "enabled": cluster.site.metrics.dashboard.enabled,
+        "front_port": (cluster.site.notebooks or Notebooks()).front_port,
         "settings": page.get("settings", {}),
+        "notebooks": [
+            {"name": one.name, "address": one.cluster_address}
+            for one in cluster.members("gpu")
+            if has_notebooks(cluster.site, cluster.hosts, one) and is_address(one.cluster_address)
+        ],
         **{name: page.get(name) or "" for name in texts},
     }
 
@@ -63,6 +72,7 @@ def node_metrics(cluster: Cluster, host: Host) -> dict[str, Any]:
         "homes": cluster.storage(host, cluster.plain["homes"]["export"]),
         "docker": cluster.docker_data(host),
         "scratch": cluster.node(host, cluster.plain["reset"]["scratch"], []),
+        "shared": cluster.storage(host, [one["path"] for one in shares(cluster)], []),
         "disk_names": cluster.asked("disk_names", []),
         "idle_tell": idle.get("tell", []),
         "idle_stop": idle.get("stop", []),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
@@ -10,9 +9,9 @@ from gpuadmin.config.inventory import Host
 from gpuadmin.config.queue import there
 from gpuadmin.config.schema.hosts import DeclaredAdmin
 from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.shared import mounts, shares
 
 _EPOCH = date(1970, 1, 1)
-_SYSTEM_SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")
 
 
 def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
@@ -29,11 +28,13 @@ def node_state(cluster: Cluster, host: Host) -> dict[str, Any]:
         "look_at": [
             *cluster.node(host, [homes["path"], site["docker"]["data"]], []),
             *cluster.storage(host, [homes["export"], *([homes["mountpoint"]] if homes["mountpoint"] else [])], []),
+            *(one["where"] for one in mounts(cluster, host)["wanted"]),
         ],
         "is_node": "gpu" in host.groups,
         "queue": there(cluster.site, cluster.hosts) and "slurm" in host.groups,
         "disks": disks,
         "backups": cluster.kept_backups(host),
+        "packages": cluster.node(host, site["nodes"]["packages"], []),
         "gpus": host.variables.get("gpus"),
         "gpu_model": host.variables.get("gpu_model") or "",
         "person": cluster.asked("person", {}) or None,
@@ -63,11 +64,7 @@ def _admin(one: DeclaredAdmin) -> dict[str, Any]:
 def _of_people(cluster: Cluster, host: Host) -> list[str]:
     """Directories with one of each person's in them; homes only where they are served, and not on each node."""
     site = cluster.plain
-    return [*cluster.node(host, _scratch(site), []), *cluster.storage(host, [site["homes"]["export"]], [])]
-
-
-def _scratch(site: Mapping[str, Any]) -> list[str]:
-    return [path for path in site["reset"]["scratch"] if path not in _SYSTEM_SCRATCH]
+    return [*cluster.own_scratch(host), *cluster.storage(host, [site["homes"]["export"]], [])]
 
 
 def _aside(cluster: Cluster, host: Host) -> list[str]:
@@ -76,8 +73,11 @@ def _aside(cluster: Cluster, host: Host) -> list[str]:
     docker = [site["docker"]["data"]] if site["docker"]["enabled"] else []
     stored = [site["homes"]["export"], site["images"]["store"], cluster.backups(host)]
     return [
-        *cluster.node(host, [site["homes"]["path"], *docker, *_scratch(site)], []),
+        *cluster.node(host, [site["homes"]["path"], *docker], []),
+        *cluster.own_scratch(host),
         *cluster.storage(host, [*stored, cluster.archive], []),
+        *cluster.storage(host, [one["path"] for one in shares(cluster) if not one["backup"]], []),
+        *(one["where"] for one in mounts(cluster, host)["wanted"]),
         *([site["backups"]["copies"]] if "backup" in host.groups else []),
     ]
 

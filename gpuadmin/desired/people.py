@@ -10,6 +10,7 @@ from gpuadmin.config.host_variables import LIMITS
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema.limits import AMOUNTS, Limits, OwnLimits, any_amount
 from gpuadmin.desired.cluster import Cluster
+from gpuadmin.desired.shared import mirror_url, shares
 
 
 def accounts(cluster: Cluster, host: Host) -> dict[str, Any]:
@@ -20,8 +21,10 @@ def accounts(cluster: Cluster, host: Host) -> dict[str, Any]:
         **{f"subid_{name}": value for name, value in subids.items()},
         **cluster.people,
         "absent": cluster.absent,
+        "groups": cluster.plain["groups"] if cluster.site.accounts.source == "registry" else [],
         "login": "gpu" in host.groups,
         "docker_data": cluster.docker_data(host),
+        "scratch": cluster.own_scratch(host),
         "renumber": cluster.asked("renumber", {}).get(host.name),
         "move_homes": cluster.asked("move_homes", {}).get(host.name),
         "site": cluster.names,
@@ -35,6 +38,7 @@ def _carried(cluster: Cluster, host: Host) -> dict[str, Any]:
     return {
         "directories": [
             *cluster.storage(host, [homes, f"{homes}/.gpuadmin-wiping", f"{homes}/.gpuadmin-attic"], []),
+            *cluster.storage(host, [one["path"] for one in shares(cluster)], []),
             *cluster.node(host, cluster.plain["reset"]["scratch"], []),
             *([] if data is None else [data]),
         ],
@@ -75,6 +79,7 @@ def homes_server(cluster: Cluster, _host: Host) -> dict[str, Any]:
         "remember": cluster.remembered,
         "forget": cluster.asked("forget", []),
         "clients": cluster.addresses("gpu"),
+        "shared": shares(cluster),
     }
 
 
@@ -98,6 +103,7 @@ def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
         "amounts_homes": cluster.storage(host, cluster.plain["homes"]["export"]),
         "amounts_mountpoint": cluster.plain["homes"]["mountpoint"],
         "amounts_data": data,
+        "amounts_shared": cluster.storage(host, shares(cluster), []),
         "homes": cluster.plain["homes"]["path"],
         "languages": cluster.languages,
         "disk_reserve": NONE if section is None else found.disk_reserve,
@@ -105,6 +111,7 @@ def limits(cluster: Cluster, host: Host) -> dict[str, Any]:
             *scratch,
             *([] if data is None else [data]),
             *cluster.storage(host, [cluster.plain["homes"]["export"]], []),
+            *cluster.storage(host, [one["path"] for one in shares(cluster) if not one["backup"]], []),
         ],
         "enabled": section is not None,
         "login": "gpu" in host.groups,
@@ -131,7 +138,8 @@ def rootless_docker(cluster: Cluster, host: Host) -> dict[str, Any]:
     """The role `rootless_docker`. `person`: whose daemon to restart (`diagnose --restart-docker`). `move`: what of
     root's is carried to whom (`move-docker`)."""
     move = cluster.asked("move_docker", {}).get(host.name)
-    return {**cluster.plain["docker"], "person": cluster.asked("person", {}), "move": move}
+    mirror = mirror_url(cluster)
+    return {**cluster.plain["docker"], "mirror_url": mirror, "person": cluster.asked("person", {}), "move": move}
 
 
 def semester(cluster: Cluster, host: Host) -> dict[str, Any]:

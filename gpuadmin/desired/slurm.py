@@ -7,7 +7,8 @@ from typing import Any
 
 from gpuadmin.common.pressed import PORT
 from gpuadmin.config.inventory import Host
-from gpuadmin.config.queue import takes_jobs
+from gpuadmin.config.queue import has_notebooks, is_address, takes_jobs
+from gpuadmin.config.schema.notebooks import Notebooks
 from gpuadmin.config.schema.slurm import EVERYBODY, Slurm
 from gpuadmin.desired.cluster import Cluster, as_text
 
@@ -91,6 +92,26 @@ def slurm_node(cluster: Cluster, host: Host) -> dict[str, Any]:
         "host": controllers[0].name if controllers else host.name,
         "away": _away(cluster, host),
         "told": _told(cluster, host),
+    }
+
+
+def notebooks(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """The role `notebooks`."""
+    section, own = cluster.site.notebooks or Notebooks(), cluster.metrics.get("hosts", {}).get(host.name, {})
+    monitors = [one for one in cluster.addresses("monitor") if is_address(one)]
+    return {
+        "enabled": has_notebooks(cluster.site, cluster.hosts, host),
+        "packages": section.packages,
+        "index": section.index,
+        "front_port": section.front_port,
+        "from": monitors[0] if monitors else "",
+        "settings": {
+            "node": host.name,
+            "port": section.port,
+            "idle": cluster.site.metrics.idle_hours * 3600,
+        },
+        "certificate": own.get("certificate", ""),
+        "key": own.get("key", ""),
     }
 
 

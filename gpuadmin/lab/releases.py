@@ -84,8 +84,8 @@ class Release:
 
 
 # docker.io has the docker-cli inside until Debian 12, and in all of Ubuntu's; sudo is sudo-rs since Ubuntu 26.04
-_INSIDE = {"docker-cli": ""}
-_UBUNTUS = {**_INSIDE, "linux-image-cloud-amd64": "linux-image-virtual"}
+_INSIDE = {"docker-cli": "", "docker-compose": ""}  # and `docker compose` is not in releases as old
+_UBUNTUS = {**_INSIDE, "docker-compose": "docker-compose-v2", "linux-image-cloud-amd64": "linux-image-virtual"}
 RELEASES: Mapping[str, Release] = {
     one.number: one
     for one in (
@@ -93,7 +93,9 @@ RELEASES: Mapping[str, Release] = {
         Release("12", "bookworm", _INSIDE, (_MERGED, _OLD_SSHD, _TMP)),
         Release("13", "trixie"),
         Release("14", "forky", options=(_EXPIRED,)),
-        Release("22.04", "jammy", _UBUNTUS, (*_OF_UBUNTU, _MODULES, _MERGED_BY_HAND, _OLD_SSHD), _UBUNTU),
+        Release(
+            "22.04", "jammy", {**_UBUNTUS, **_INSIDE}, (*_OF_UBUNTU, _MODULES, _MERGED_BY_HAND, _OLD_SSHD), _UBUNTU
+        ),
         Release("24.04", "noble", _UBUNTUS, (*_OF_UBUNTU, _MODULES, _OLD_SSHD), _UBUNTU),
         Release("26.04", "resolute", {**_UBUNTUS, "sudo": "sudo-rs"}, _OF_UBUNTU, _UBUNTU),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,15 +19,14 @@ from gpuadmin.config.load import KNOWN_HOSTS
 from gpuadmin.config.queue import any_granted, takes_jobs
 from gpuadmin.config.schema import Settings
 from gpuadmin.config.schema.limits import AMOUNTS, any_amount
+from gpuadmin.config.schema.shared import PLACE
 from gpuadmin.errors import ConfigError
 from gpuadmin.pages.gpus import Gpus, cuda_values
 from gpuadmin.pages.render import markdown
 
 NAME = "user-guide"
 #: The section of the rules, which the dashboard has at the top of its page of them.
-RULES = {"en": "Being a good neighbour", "ko": "함께 쓰기"}
-#: Directories in which everybody may make one, on every Linux.
-_OPEN_TO_ALL = ("/tmp", "/var/tmp", "/dev/shm")
+RULES = {"en": "The rules", "ko": "이용 규칙"}
 
 
 @dataclass(frozen=True)
@@ -102,15 +102,23 @@ def values(
         "queue_node": queued[0] if queued else nodes[0].name,
         "start": asdict(next((node for node in nodes if node.name in queued), nodes[0])),
         **_queue_limits(settings, len(queued)),
+        **_queue_gpus(settings, [host.variables for host in hosts if host.name in queued]),
+        "view": dashboard and settings.metrics.dashboard.listen == "all",
         "node_limits": _node_limits(settings, own),
         "fingerprints": _fingerprints(nodes, hosts, site),
         "backups": _backups(settings, hosts),
         "book": _book(settings),
+        "notebooks": settings.slurm is not None and settings.notebooks is not None,
         "picture": None,
         "homes": settings.homes.path,
         "scratch": list(settings.reset.scratch),
-        # nobody but an admin can make a directory in others
-        "own_scratch": next((path for path in settings.reset.scratch if path not in _OPEN_TO_ALL), None),
+        "own_scratch": settings.reset.own_scratch,
+        "shared": [{**one.model_dump(), "place": f"{PLACE}/{one.name}"} for one in settings.shared],
+        "mounts": [
+            one.model_dump() for one in settings.mounts if {"gpu", "all", *(node.name for node in nodes)} & {*one.hosts}
+        ],
+        "images": [one.model_dump() for one in docker.images],
+        "mirror": bool(docker.mirror),
         "docker": docker.enabled,
         "docker_data": docker.data if docker.enabled else None,
         "directory": settings.accounts.source == "directory",
@@ -155,6 +163,19 @@ def _queue_limits(settings: Settings, nodes: int) -> dict[str, Any]:
     }
 
 
+def _queue_gpus(settings: Settings, nodes: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
+    """What `gpu get --type` and `--mig` can be given on this site; a word to replace, or None, where it is not known.
+
+    `nodes`: the inventory's variables of each node of the queue. `gpu get` takes any part of a type that one type has.
+    """
+    models = {str(one.get("gpu_model") or "").lower() for one in nodes}
+    words = [word for model in sorted(models) for word in re.findall("[a-z]*[0-9]+[a-z]*", model)]
+    clear = [word for word in words if sum(word in model for model in models) == 1]
+    layouts = [one.get("gpus_mig") or settings.gpus.mig for one in nodes]
+    profiles = [name for layout in layouts if isinstance(layout, Mapping) for some in layout.values() for name in some]
+    return {"type": clear[0] if clear else "TYPE", "mig": next((str(one) for one in profiles), None)}
+
+
 def _node_limits(settings: Settings, own: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What one person may have of each node, by groups (none: everybody). None: hosts differ, or there is no limit."""
     limits = settings.limits
@@ -175,7 +196,9 @@ def _fingerprints(nodes: Sequence[Node], hosts: Sequence[Host], site: Path | Non
     rows = []
     for node in nodes:
         names = {known_as(node.address, node.port)}
-        names |= {known_as(host.address, host.port) for host in hosts if node.address in (host.name, host.address)}
+        # several may be behind one address
+        found = [host for host in hosts if host.port == node.port or host.name == node.address]
+        names |= {known_as(host.address, host.port) for host in found if node.address in (host.name, host.address)}
         pinned = [pinned_keys(text, name) for name in names]
         for kind, key in sorted({(kind, key) for one in pinned for kind, keys in one.items() for key in keys}):
             with suppress(ValueError):  # `check` names a line that holds no key

@@ -29,7 +29,7 @@ def _alerts() -> str:
     lines = []
     for path in sorted(RULES.glob("*.yml")):
         for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]:
-            for rule in group["rules"]:
+            for rule in (one for one in group["rules"] if "alert" in one):
                 notes, after = rule["annotations"], rule.get("for")
                 # what the rule fills in is an ellipsis here
                 summary = re.sub(r"\{\{.*?\}\}", "…", notes["summary"])

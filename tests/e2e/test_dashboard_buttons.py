@@ -28,7 +28,7 @@ context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
 if len(sys.argv) > 2: context.load_cert_chain(*sys.argv[2:])
 try:
-    with context.wrap_socket(socket.create_connection((sys.argv[1], 9444), 5)) as channel:
+    with context.wrap_socket(socket.create_connection((sys.argv[1], 9446), 5)) as channel:
         channel.sendall(b"minji en release 1\\n")
         print("answer", channel.recv(100))
 except OSError as error:

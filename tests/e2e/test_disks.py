@@ -21,7 +21,7 @@ def free(cluster: Cluster, host: str, path: str) -> int:
 def test_people_who_have_filled_a_disk_stop_nobody_else(minji: Cluster) -> None:
     minji.add("jiho")
     minji.admin(NODE, "chmod 1777 /local")
-    filled = minji.ssh("minji", NODE, f"mkdir /local/minji && cd /local/minji && {FILL}")
+    filled = minji.ssh("minji", NODE, f"cd /local/minji && {FILL}")
     assert "Disk quota exceeded" in filled.stderr
     assert free(minji, NODE, "/local") > 100 << 20
     # root logs in, the shell completes words, logs are written, homes go on
@@ -33,7 +33,7 @@ def test_people_who_have_filled_a_disk_stop_nobody_else(minji: Cluster) -> None:
     assert "/local" in minji.ssh("jiho", NODE, "gpuadmin-me check").stdout
 
     # and deletes what is in the way, where it is
-    minji.admin(NODE, "rm -r /local/minji; sync")
+    minji.admin(NODE, "rm -r /local/minji/*; sync")
     minji.wait(lambda: minji.ssh("jiho", NODE, "dd if=/dev/zero of=/local/x bs=1M count=50 status=none && echo"))
 
     # the same with homes: the storage host has what it takes to back them up and to wipe them

@@ -188,9 +188,7 @@ def test_a_gpu_that_nobody_has(shared: Cluster) -> None:
         rest, _ = ended.communicate(timeout=120)
         assert (ended.returncode, "your command is asked to end" in rest) == (143, True), rest
     # somebody's program still has what they gave back
-    with _terminal(
-        shared, "minji", "gpu run -- sh -c '(setsid sh -c \"exec 8</dev/nvidia0; sleep 60\" &); sleep 1'"
-    ) as left:
-        left.wait(60)
+    left = 'setsid sh -c "exec 8</dev/nvidia0; sleep 60" >/dev/null 2>&1 </dev/null &'
+    shared.person("minji", NODE, f"gpu run -- sh -c '({left}); sleep 1'")
     refused = shared.ssh("haneul", NODE, run)
     assert (refused.returncode, "used by somebody's program: 1" in refused.stderr) == (1, True), refused.stderr

@@ -59,7 +59,8 @@ def test_a_turn_is_told_by_mail(mailed: Cluster) -> None:
     mailed.person("jiho", NODE, "gpu release")
     mailed.wait(lambda: mailed.ssh("minji", NODE, "squeue --me --noheader --states=R --format=%i | grep ."))
     ((subject, text),) = look(mailed, sink, 1)
-    assert subject.startswith(f"[test] Your GPUs are ready: job {mine}, on {NODE} / [test] GPU를 받았습니다:"), subject
+    assert f"Your GPUs are ready: job {mine}, on {NODE} / " in subject
+    assert f"GPU를 받았습니다: 작업 {mine}" in subject
     assert f"ssh {NODE}" in text
     # nobody is told again: not after a reboot, nor where what it has noted is lost
     mailed.admin(CONTROLLER, f"rm {RECORDS}/noticed.json")

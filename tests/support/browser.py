@@ -54,6 +54,9 @@ class Browser:
         return found
 
     def _heard(self, event: dict[str, Any]) -> None:
+        if event.get("method") == "Page.javascriptDialogOpening":  # a page that asks whether one wants to leave it
+            answer = {"id": next(self._numbers), "method": "Page.handleJavaScriptDialog", "params": {"accept": True}}
+            os.write(self._orders, json.dumps(answer | {"sessionId": self._session}).encode() + b"\0")
         if event.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled"):
             self.complaints.append(json.dumps(event["params"])[:500])
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import uvicorn
+import yaml
 from jinja2 import Environment
 
 from gpuadmin.common import tokens
@@ -69,7 +70,10 @@ def written(directory: Path, access: Mapping[str, Any], pages: Mapping[str, Any]
     known = {"cluster": "lab <b>", "nodes": ["node1", "node2"], **pages}
     settings.write_text(json.dumps({**known, "sign_in": {**ACCESS, **access}}))
     identity = certificates.dashboard(SITE_SECRET, ["monitor.example", "localhost", "127.0.0.1"])
+    asking = certificates.scraper(SITE_SECRET)
     given = {
+        "asking-key": asking.key, "asking-certificate": asking.certificate,
+        "asking-authority": certificates.authority(SITE_SECRET),
         "secret": f"{SECRET.hex()}\n", "key": identity.key, "certificate": identity.certificate, "proxy": PROXY_SECRET,
     }  # fmt: skip
     for name, text in given.items():
@@ -77,11 +81,21 @@ def written(directory: Path, access: Mapping[str, Any], pages: Mapping[str, Any]
     return str(settings), str(credentials), str(state)
 
 
-def nginx_conf(directory: Path, port: int, listen: str = "loopback", *, ipv6: bool = False) -> str:
-    """The role's own configuration, for a directory of the test's and whoever runs it."""
+def nginx_conf(
+    directory: Path, port: int, listen: str = "loopback", *, ipv6: bool = False, notebooks: int = 0, front: int = 0
+) -> str:
+    """The role's own configuration, for a directory of the test's and whoever runs it. ``notebooks``: the port of
+    notebooks; ``front``: that of the front of node1, on this machine."""
+    own = yaml.safe_load((ROOT / "roles/dashboard/vars/main.yml").read_text())
     template = Environment().from_string((ROOT / "roles/dashboard/templates/nginx.conf.j2").read_text())
     text = template.render(
-        dashboard_settings={"port": port, "listen": listen}, _dashboard_secrets=directory / "credentials",
+        dashboard_settings={"port": port, "listen": listen, "notebooks": notebooks}, dashboard_front_port=front,
+        dashboard_notebooks=[{"name": "node1", "address": "127.0.0.1"}],
+        _dashboard_notebook_headers=own["_dashboard_notebook_headers"],
+        _dashboard_asking={
+            one: directory / f"credentials/asking-{one}" for one in ("key", "certificate", "authority")
+        },
+        _dashboard_secrets=directory / "credentials",
         _dashboard_socket=directory / "app.sock", __dashboard_ipv6={"stat": SimpleNamespace(exists=ipv6)},
     )  # fmt: skip
     places = "".join(
@@ -100,12 +114,17 @@ def nginx_conf(directory: Path, port: int, listen: str = "loopback", *, ipv6: bo
 
 @contextmanager
 def running(
-    directory: Path, *, access: Mapping[str, Any] | None = None, nginx: Mapping[str, str] | None = None, **pages: Any
+    directory: Path,
+    *,
+    access: Mapping[str, Any] | None = None,
+    nginx: Mapping[str, str] | None = None,
+    front: int = 0,
+    **pages: Any,
 ) -> Iterator[Running]:
     """The application and nginx as their units run them. `nginx`: what a test has otherwise in its configuration."""
     with answering() as prometheus, _application(directory, {"prometheus": prometheus.port, **(access or {})}, pages):
         port = free_port()
-        text = nginx_conf(directory, port)
+        text = nginx_conf(directory, port, notebooks=pages.get("notebooks", 0), front=front)
         for before, after in (nginx or {}).items():
             assert before in text
             text = text.replace(before, after)

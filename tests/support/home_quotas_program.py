@@ -8,10 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Settings
-from ansible_collections.gpuadmin.node.plugins.module_utils.disk import carried_ids, home_quotas
+from ansible_collections.gpuadmin.node.plugins.module_utils.disk import carried_ids, home_quotas, shared_amounts
+from ansible_collections.gpuadmin.node.plugins.module_utils.homes import shared
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.amounts import Amounts
 from ansible_collections.gpuadmin.node.plugins.module_utils.limits.room import Kept, Places
+from ansible_collections.gpuadmin.node.plugins.module_utils.mounts import read_mountinfo
 from ansible_collections.gpuadmin.node.plugins.module_utils.user_quotas import UserQuotas
+
+from gpuadmin.common.records.homes import SharedDirectory
 
 ACCOUNTS: dict[str, str | None] = {"passwd": "", "shadow": "", "group": ""}
 UIDS = {"minji": 20001, "jiho": 20002}
@@ -36,10 +40,17 @@ class Disk:
         wanted = Amounts(home, homes=str(self.homes), mountpoint=str(self.top))
         return home_quotas.hold(self.places, wanted, host=self.host)
 
-    def write(self, name: str, megabytes: int) -> str:
+    def write(self, name: str, megabytes: int, path: str = "") -> str:
         """Why writing so much as that person failed; nothing where it did not."""
         who = ["setpriv", f"--reuid={UIDS[name]}", f"--regid={UIDS[name]}", "--clear-groups"]
-        dd = ["dd", "if=/dev/zero", f"of={self.homes}/{name}/file", "bs=1M", f"count={megabytes}", "conv=fsync"]
+        dd = [
+            "dd",
+            "if=/dev/zero",
+            f"of={path or f'{self.homes}/{name}/file'}",
+            "bs=1M",
+            f"count={megabytes}",
+            "conv=fsync",
+        ]
         done = subprocess.run(who + dd, stderr=subprocess.PIPE, text=True, check=False)
         return done.stderr.splitlines()[0].rpartition(": ")[2] if done.returncode else ""
 
@@ -64,10 +75,24 @@ class Disk:
         )
         self.say("carried", sorted(found.ids), found.ids[20003], found.looked[1:], found.not_looked)
 
+    def share(self) -> None:
+        """A directory that minji's group shares, of 50 MB, with a project of its own."""
+        place = f"{self.top}/shared/data"
+        one = SharedDirectory("data", place, "minji", UIDS["minji"], "50M", backup=False)
+        made = shared.converge([one], str(self.homes), str(self.top), read_mountinfo(), check=False)
+        held = shared_amounts.hold([one], check=False)
+        self.say("shared", len(made.done), *made.problems, len(held.done), *held.notes, *held.problems)
+        self.say("shared again", shared_amounts.hold([one], check=False) == Kept())
+        self.say("shared below", self.write("minji", 40, f"{place}/file"))
+        self.say("shared above", self.write("minji", 80, f"{place}/file"))
+        shared_amounts.hold([replace(one, size="unlimited")], check=False)
+        self.say("shared free", self.write("minji", 80, f"{place}/file"))
+
 
 if __name__ == "__main__":
-    for disk in (Disk("/dev/ubda", "ext4", "usrquota"), Disk("/dev/ubdb", "xfs", "uquota")):
+    for disk in (Disk("/dev/ubda", "ext4", "usrquota,prjquota"), Disk("/dev/ubdb", "xfs", "uquota,pquota")):
         disk.story()
+        disk.share()
     for disk in (Disk("/dev/ubdc", "ext4", "rw"), Disk("/dev/ubdd", "xfs", "rw")):
         kept = disk.hold("50M")
         disk.say("off", kept.done, kept.problems, *kept.notes)

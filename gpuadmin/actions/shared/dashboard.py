@@ -7,6 +7,7 @@ from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from gpuadmin.actions.shared.pages import write_guide
 from gpuadmin.common import tokens
@@ -14,6 +15,7 @@ from gpuadmin.common.pressed import VERBS
 from gpuadmin.config import queue
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.load import Site
+from gpuadmin.config.queue import has_notebooks
 from gpuadmin.errors import ConfigError
 from gpuadmin.monitoring.certificates import Identity, authority, buttons, dashboard, web_authority
 from gpuadmin.pages.guide import RULES
@@ -40,6 +42,10 @@ def dashboard_variables(site: Site, secret: bytes) -> dict[str, Any]:
     hosts = _names(site, monitors[0])
     identity = _own_certificate(site) or dashboard(secret, [*hosts, *_LOOPBACK])
     nodes = site.inventory.group("gpu")
+    # where nodes themselves ask, if they can, and the very certificate that they are shown
+    first = x509.load_pem_x509_certificates(identity.certificate.encode())[0]
+    asked = {"monitor": monitors[0].cluster_address, "port": given.port}
+    view = {**asked, "certificate": first.fingerprint(SHA256()).hex()} if given.listen == "all" else {}
     return {
         "secret": own.hex(),
         "proxy_secret": "" if given.proxy is None else proxy_secret(own),
@@ -49,7 +55,7 @@ def dashboard_variables(site: Site, secret: bytes) -> dict[str, Any]:
         "settings": _settings(site, hosts),
         **_find_door(site, secret),
         "links": {node.name: tokens.signing_key(own, tokens.LINK, node.name).hex() for node in nodes},
-        "ways": {node.name: _way(site, node, monitors[0]) for node in nodes},
+        "ways": {node.name: _way(site, node, monitors[0]) | view for node in nodes},
     }
 
 
@@ -67,7 +73,7 @@ def _offered(site: Site) -> list[str]:
     if not site.settings.metrics.dashboard.wants_buttons or not queue.saved(site.settings, site.inventory.hosts):
         return []
     assert section is not None
-    booking = any(one.book for one in (section, *section.groups))
+    booking = section.book is not None or any(one.book for one in section.groups)
     off = {"extend"} if section.extend == "never" else set()
     return [one for one in VERBS if one not in (off if booking else off | {"book", "cancel"})]
 
@@ -97,12 +103,20 @@ def _settings(site: Site, hosts: list[str]) -> dict[str, Any]:
         "queue_host": next((host.cluster_address for host in site.inventory.group("slurm")), ""),
         "port": given.port,
         "listen": given.listen,
+        "notebooks": _notebooks(site),
         "sign_in": {
             "prometheus": metrics.port,
             "hosts": hosts,
             "proxy": None if given.proxy is None else given.proxy.model_dump(mode="json"),
         },
     }
+
+
+def _notebooks(site: Site) -> int:
+    """The port at which notebooks are opened; 0: there are none."""
+    section, hosts = site.settings.notebooks, site.inventory.hosts
+    found = section is not None and any(has_notebooks(site.settings, hosts, one) for one in hosts)
+    return section.port if section is not None and found else 0
 
 
 def _way(site: Site, node: Host, monitor: Host) -> dict[str, Any]:

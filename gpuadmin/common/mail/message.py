@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from email.errors import MessageError
+from email.header import Header
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -43,7 +44,11 @@ def build_message(
         message["To"] = Address(addr_spec=letter.address)
         if head.reply_to is not None:
             message["Reply-To"] = Address(addr_spec=head.reply_to)
-        message["Subject"] = header_text(" / ".join(dict.fromkeys(subject for subject, _ in parts)), 300)
+        subject = header_text(" / ".join(dict.fromkeys(subject for subject, _ in parts)), 300)
+        if subject.isascii():
+            message["Subject"] = subject
+        else:  # EmailMessage itself loses blanks between Korean words (Python 3.9 to 3.13)
+            message.set_raw("Subject", Header(subject, "utf-8", header_name="Subject").encode())
         message["Date"] = format_datetime(now or datetime.now(timezone.utc))
         message["Message-ID"] = message_id(letter, head)
         message["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's holiday notice answers

@@ -8,6 +8,19 @@ from typing import Any, Optional
 
 
 @dataclass(frozen=True)
+class SharedDirectory:
+    """What several people share. ``gid``: None for what the host knows of ``group``. ``backup``: it is among the
+    homes, so that backups have it. ``size``: as settings have it (``2T``, ``unlimited``)."""
+
+    name: str
+    path: str
+    group: str
+    gid: Optional[int] = None
+    size: str = "unlimited"
+    backup: bool = True
+
+
+@dataclass(frozen=True)
 class HomesOrder:
     """Make homes from a skeleton, and move homes that are to go to the attic.
 
@@ -41,3 +54,5 @@ class HomesOrder:
     remember: Any = ()
     #: Names whose uids are free again; one that a home, the attic or an archive carries is not forgotten.
     forget: Sequence[str] = ()
+    #: Directories that several people share. What is there and not in this list stays, and is reported.
+    shared: Sequence[SharedDirectory] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Optional
 
@@ -19,6 +20,14 @@ class PersonEntry:
     uid: int
     subid_start: int = 0
     subid_count: int = 0
+
+
+@dataclass(frozen=True)
+class UnixGroup:
+    """A group of people that is a Unix group: its members are who has it as ``group``, and nobody else of people."""
+
+    name: str
+    gid: int
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,10 @@ class AccountSettings:
     subid_size: int = 65536
     #: Directory of the users' Docker data, on a local disk. Without it nobody gets Docker or subids here.
     docker_data: Optional[str] = None
+    #: Directories of this host's own disks in which each person has one of their own.
+    scratch: list[str] = field(default_factory=list)
+    #: Groups of people that are Unix groups. One that is left out stays as it is.
+    groups: Sequence[UnixGroup] = ()
 
 
 @dataclass

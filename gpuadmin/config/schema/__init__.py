@@ -14,9 +14,11 @@ from gpuadmin.config.schema.accounts import Accounts, Retired, Subids, User
 from gpuadmin.config.schema.applications import Applications, FormColumns, MemberColumns
 from gpuadmin.config.schema.base import HIGHEST_SUBID, Model
 from gpuadmin.config.schema.gpus import Gpus
-from gpuadmin.config.schema.hosts import Admin, Audit, Compare, DeclaredAdmin, Docker, Drift, Homes, Images
+from gpuadmin.config.schema.hosts import Admin, Audit, Compare, DeclaredAdmin, Docker, Drift, Homes, Images, Nodes
 from gpuadmin.config.schema.limits import Limits
 from gpuadmin.config.schema.metrics import Metrics
+from gpuadmin.config.schema.notebooks import Notebooks
+from gpuadmin.config.schema.shared import Mount, Shared, UnixGroup, find_contradictions
 from gpuadmin.config.schema.slurm import Slurm
 from gpuadmin.config.schema.term import Backups, Mail, Reset, Term
 
@@ -54,6 +56,12 @@ class Settings(Model):
     accounts: Annotated[Accounts, Field(description="Where accounts come from and which ids they get.")] = Accounts()
     subids: Annotated[Subids, Field(description="Subordinate ids for rootless containers.")] = Subids()
     homes: Annotated[Homes, Field(description="People's homes.")] = Homes()
+    nodes: Annotated[Nodes, Field(description="What nodes have for the people who log in there.")] = Nodes()
+    groups: Annotated[
+        list[UnixGroup], Field(description="Groups of people that are Unix groups on all hosts, with their gids.")
+    ] = []
+    shared: Annotated[list[Shared], Field(description="Directories that several people share.")] = []
+    mounts: Annotated[list[Mount], Field(description="What is mounted from other servers.")] = []
     docker: Annotated[Docker, Field(description="Rootless Docker.")] = Docker()
     gpus: Annotated[Gpus, Field(description="GPUs of the nodes.")] = Gpus()
     limits: Annotated[
@@ -62,6 +70,10 @@ class Settings(Model):
     ] = None
     slurm: Annotated[
         Slurm | None, Field(description="A fair queue for GPUs, kept by Slurm. Without this section there is none.")
+    ] = None
+    notebooks: Annotated[
+        Notebooks | None,
+        Field(description="JupyterLab on a GPU of the queue (`gpu jupyter`). Without this section there is none."),
     ] = None
     images: Annotated[Images, Field(description="Images of the nodes' systems.")] = Images()
     metrics: Annotated[Metrics, Field(description="Measurements and alerts.")] = Metrics()
@@ -89,6 +101,19 @@ class Settings(Model):
                 f"subids: {people} people at {self.subids.size} ids each from {self.subids.base} end at {last}, "
                 f"above the highest id {HIGHEST_SUBID}; {fitting} people fit: lower accounts.uid_last"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _shares_fit(self) -> Settings:
+        found = find_contradictions(
+            self.groups, self.shared, self.mounts,
+            taken=(str(self.homes.path), str(self.homes.export), str(self.docker.data)),
+            people=range(self.accounts.uid_first, self.accounts.uid_last + 1),
+            everybody=(self.accounts.group, self.accounts.gid),
+            directory=self.accounts.source == "directory",
+        )  # fmt: skip
+        if found is not None:
+            raise ValueError(found)
         return self
 
     @model_validator(mode="after")

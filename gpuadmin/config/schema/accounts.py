@@ -77,7 +77,7 @@ class User(Model):
         GroupName | None,
         Field(
             description="The group of people that they are in, such as a lab: for limits (`limits.people[].groups`) "
-            "and shares of the queue (`slurm.groups`). It is no Unix group."
+            "and shares of the queue (`slurm.groups`). It is a Unix group where `groups` of gpuadmin.yml has its gid."
         ),
     ] = None
     projects: Annotated[

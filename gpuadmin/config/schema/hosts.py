@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from gpuadmin.common.sections import SECTIONS
-from gpuadmin.config.fields import AccountName, Date, HostName, Path, SshKey, Text, UserName
+from gpuadmin.config.fields import AccountName, Date, HostName, PackageName, Path, SshKey, Text, UserName
 from gpuadmin.config.schema.base import Model
+from gpuadmin.config.schema.limits import Disk
 from gpuadmin.similar import did_you_mean
+
+#: Of Docker Hub: at most one directory, whose name has no dot, as registries have; a tag, unless it is `latest`.
+_IMAGE = re.compile(r"([a-z0-9_-]+/)?[a-z0-9][a-z0-9._-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?")
 
 
 class Admin(Model):
@@ -60,6 +65,30 @@ class Homes(Model):
     ] = None
 
 
+class Nodes(Model):
+    """What nodes have for the people who log in there."""
+
+    packages: Annotated[
+        list[PackageName],
+        Field(
+            description="Packages that `provision` installs on every node, without what they recommend: what the "
+            "user's guide names. Names are Debian's, or the nodes' distribution's; what you take out stays installed."
+        ),
+    ] = ["at", "cron", "curl", "git", "python3-pip", "python3-venv", "rsync", "tmux", "wget"]
+
+
+def _image(value: str) -> str:
+    if not _IMAGE.fullmatch(value):  # guard: an image of the site's is named as Docker Hub names it
+        raise ValueError(f"{value!r} is not an image of Docker Hub, such as python:3.12 or pytorch/pytorch:2.4")
+    return value
+
+
+def _registry_url(value: str) -> str:
+    if not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+", value):
+        raise ValueError(f"{value!r} is not the address of a registry, such as https://registry-1.docker.io")
+    return value
+
+
 class Repository(Model):
     """A package repository of the site's own."""
 
@@ -72,6 +101,19 @@ class Repository(Model):
     packages: Annotated[list[Text], Field(description="The packages to install in place of the distribution's.")] = []
 
 
+class SiteImage(Model):
+    """A container image that the site recommends."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    name: Annotated[Text, Field(description="What it is for, in a few words: the guide shows it.")]
+    source: Annotated[
+        Text,
+        AfterValidator(_image),
+        Field(alias="from", description="The image, as `docker pull` takes it: `pytorch/pytorch:2.4`, of Docker Hub."),
+    ]
+
+
 class Docker(Model):
     """Rootless Docker."""
 
@@ -79,6 +121,21 @@ class Docker(Model):
     data: Annotated[
         Path, Field(description="Where images and containers are, a directory per person; never on NFS.")
     ] = "/local/.docker"
+    mirror: Annotated[
+        bool | HostName,
+        Field(
+            description="A cache of images for the whole site, which people's Docker asks first: the distribution's "
+            "docker-registry on the first storage host, else on the monitor host; or the name of one of them. "
+            "Whoever reaches its port 5000 can read what is public anyway. A daemon follows when it starts next."
+        ),
+    ] = False
+    mirror_size: Annotated[
+        Disk, Field(description="How much the cache may have. A tenth of its disk stays free in any case.")
+    ] = "200G"
+    upstream: Annotated[
+        Text, AfterValidator(_registry_url), Field(description="The registry that is cached; by itself Docker Hub.")
+    ] = "https://registry-1.docker.io"
+    images: Annotated[list[SiteImage], Field(description="Images that the guide names, each with its command.")] = []
     repository: Annotated[
         Repository | None, Field(description="Where Docker comes from, if not from the distribution.")
     ] = None

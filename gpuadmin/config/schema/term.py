@@ -10,6 +10,9 @@ from gpuadmin.common.text import the_page
 from gpuadmin.config.fields import Date, Email, HostName, LocalFile, Path, Text
 from gpuadmin.config.schema.base import Model
 
+#: Directories in which everybody may make one, on every Linux.
+OPEN_TO_ALL = ("/tmp", "/var/tmp", "/dev/shm")
+
 
 class NextTerm(Model):
     """The semester after the running one."""
@@ -168,8 +171,16 @@ class Reset(Model):
 
     scratch: Annotated[
         list[Path],
-        Field(description="Directories whose entries are wiped with the person they belong to, beside Docker's data."),
-    ] = ["/local", "/tmp", "/var/tmp", "/dev/shm"]
+        Field(
+            description="Directories whose entries are wiped with the person they belong to, beside Docker's data. In "
+            "each but `/tmp`, `/var/tmp` and `/dev/shm` everybody gets a directory with their account."
+        ),
+    ] = ["/local", *OPEN_TO_ALL]
     grace: Annotated[
         int, Field(ge=0, le=86400, description="Seconds between the message on terminals and the end of sessions.")
     ] = 300
+
+    @property
+    def own_scratch(self) -> list[str]:
+        """The directories of scratch in which each person has one of their own: in the others anybody can make one."""
+        return [path for path in self.scratch if path not in OPEN_TO_ALL]

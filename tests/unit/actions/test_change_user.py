@@ -68,6 +68,18 @@ def test_a_group_is_of_the_site_and_its_limits_come_with_provision(ansible: Ansi
     assert ansible.asked == [], "without a queue no host has a part in it"
 
 
+@pytest.mark.holds("who leaves a group of people leaves the Unix group at once")
+def test_hosts_know_a_unix_group_at_once(ansible: Ansible, cli: Cli) -> None:
+    assert ansible.site is not None
+    settings = ansible.site / "gpuadmin.yml"
+    settings.write_text(settings.read_text() + "groups: [{name: phd, gid: 50001}]\n")
+    for number, group in enumerate(("phd", ""), 1):
+        code, _, err = cli("change-user", "minji", "--group", group, "--yes")
+        assert code == 0, err
+        assert len(ansible.asked) == number
+        assert ansible.asked[-1].variables["gpuadmin_users"][0].get("group", "") == group
+
+
 def test_a_queue_knows_a_group_at_once(ansible: Ansible, cli: Cli) -> None:
     assert ansible.site is not None
     settings = ansible.site / "gpuadmin.yml"

@@ -223,6 +223,15 @@ def with_queue(text: str, settings: str = "slurm: {}") -> dict[str, str]:
 
 
 CHECKS = {
+    "notebooks without a queue": (
+        {"gpuadmin.yml": "name: x\nnotebooks: {}\n"}, "error", "gpuadmin.yml: notebooks", "there are no notebooks",
+    ),
+    "notebooks at the dashboard's port": (
+        {"gpuadmin.yml": "name: x\nnotebooks: {port: 9443}\n"}, "error", "notebooks.port", "the dashboard's port, too",
+    ),
+    "notebooks at the exporter's port": (
+        {"gpuadmin.yml": "name: x\nnotebooks: {front_port: 9100}\n"}, "error", "front_port", "the exporter's port, too",
+    ),
     "no host": ({"inventory/hosts.yml": "all: {}\n"}, "error", "inventory/hosts.yml", "names no host"),
     "no storage": (
         {"inventory/hosts.yml": hosts_yml(gpu=["n1"])}, "error", "inventory/hosts.yml: storage", "no host is in it",

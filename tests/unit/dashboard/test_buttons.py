@@ -23,7 +23,7 @@ from gpuadmin.dashboard.files import DashboardError
 from tests.support.dashboard_service import PROXY, PROXY_SECRET, SECRET, Running, admin_link, link, running
 
 pytestmark = [pytest.mark.needs("nginx")]
-BUTTONS = ["get", "release", "extend"]
+BUTTONS = ["get", "release", "extend", "jobs"]
 FIELDS = {"job": "4"}
 
 
@@ -191,6 +191,18 @@ def test_nobody_presses_without_a_session(site: Running, door: FakeDoor) -> None
     assert door.pressed == []
 
 
+def test_ones_own_jobs(site: Running, door: FakeDoor) -> None:
+    """Whatever the address says, they are those of the session's person."""
+    door.answer = (0, "4  node1  done\n5  node2  <b>")
+    with browser(site) as client:
+        page = client.get("/jobs", params={"user": "jiho", "lang": "en"})
+        assert (page.status_code, "5  node2  &lt;b&gt;" in page.text) == (200, True)
+    assert door.pressed == [Pressed("minji", "en", "jobs", {})]
+    with site.client() as nobody, browser(site, text=admin_link()) as admin:
+        assert (nobody.get("/jobs").status_code, admin.get("/jobs").status_code) == (303, 404)
+    assert len(door.pressed) == 1
+
+
 def test_an_admins_session_presses_nothing(site: Running, door: FakeDoor) -> None:
     """Links of the controller name a person and a machine; a proxy names admins who are people, and they see all."""
     with browser(site, text=admin_link()) as client:
@@ -235,6 +247,7 @@ def test_what_the_door_says_besides(status: int, code: int, site: Running, door:
         assert (answer.status_code, "secret words" in answer.text) == (code, False)
 
 
+@pytest.mark.holds("buttons that are pressed at once wait for each other")
 def test_buttons_that_are_pressed_at_once_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is pressed, the queue's host does four things at a time."""
     at_work, most, gate = 0, 0, threading.Lock()

@@ -5,15 +5,19 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.gpuadmin.node.plugins.module_utils.backups import accounting
+from ansible_collections.gpuadmin.node.plugins.module_utils.documents import parse_settings
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.policy import read_policy
 from jinja2.nativetypes import NativeEnvironment
 from pydantic import ValidationError
 
+from gpuadmin.actions.shared.metrics import slurm_variables
+from gpuadmin.common.records.mail import QueueMail
 from gpuadmin.common.records.queue import Group
 from gpuadmin.config.check import findings
 from gpuadmin.config.inventory import Host
@@ -139,7 +143,7 @@ def test_a_door_for_buttons(address: str, buttons: bool, groups: tuple[str, ...]
     door = variables(Cluster(Settings.model_validate(settings), hosts, {}), hosts[3])["slurm_controller_door"]
     assert door.get("peer") == peer
     if door:
-        assert (door["port"], door["policy"]["hours"]) == (9444, {"people": 9})
+        assert (door["port"], door["policy"]["hours"]) == (9446, {"people": 9})
 
 
 def test_what_the_controller_is_told_again_where_gpus_are_divided() -> None:
@@ -311,3 +315,28 @@ def test_a_slurm_of_somebody_else_s_and_jobs_that_run_are_in_the_way(
     assert entry["when"].startswith(f"{role}_enabled" if joins else f"not {role}_enabled")
     found = NativeEnvironment().compile_expression(entry["that"])
     assert found(ansible_facts={"gpuadmin": {"queue": queue, "enabled_units": enabled}}) is fine
+
+
+@pytest.mark.parametrize(
+    ("more", "server", "kinds", "webhook"),
+    [
+        ({"mail": {"host": "smtp.example.org", "sender": "gpu@example.org"}}, True, 4, ""),
+        ({"mail": {"host": "smtp.example.org", "sender": "gpu@example.org", "directory": "/tmp/mails"}}, False, 4, ""),
+        ({"slurm": {"mail": []}, "mail": {"host": "smtp.example.org", "sender": "gpu@example.org"}}, False, 0, ""),
+        ({"slurm": {"webhook": "https://chat.example.org/x"}}, False, 4, "https://chat.example.org/x"),
+    ],
+)
+def test_how_people_are_told(more: dict[str, Any], server: bool, kinds: int, webhook: str) -> None:
+    """Nothing leaves a site that puts its mails into files; the host reads what the role writes."""
+    settings = Settings.model_validate({"name": "AI Lab (2)", "slurm": {}, **more})
+    site = SimpleNamespace(settings=settings, inventory=SimpleNamespace(hosts=HOSTS))
+    given = slurm_variables(site, b"0" * 32)  # type: ignore[arg-type]  # it asks for no more of a site
+    told = variables(Cluster(settings, HOSTS, given), HOSTS[3])["slurm_controller_mail"]
+    read = parse_settings(QueueMail, json.loads(json.dumps(told)), "mail.json")
+    assert (read.server is not None, len(read.kinds), read.webhook) == (server, kinds, webhook)
+    assert (read.head is not None) == server
+    assert read.prometheus == 0, "there is no monitor host"
+    assert variables(Cluster(settings, HOSTS, given), HOSTS[3])["slurm_controller_addresses"] is None
+    people = {"gpuadmin_addresses": {"minji": "m@example.org"}}
+    found = variables(Cluster(settings, HOSTS, people), HOSTS[3])["slurm_controller_addresses"]
+    assert json.loads(found) == {"minji": "m@example.org"}

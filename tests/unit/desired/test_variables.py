@@ -42,6 +42,9 @@ NEW: list[tuple[str, str, Any]] = [
     ("nas1", "accounts_login", False),
     ("gpu1", "accounts_docker_data", "/local/.docker"),
     ("nas1", "accounts_docker_data", None),
+    ("gpu1", "accounts_scratch", ["/local"]),
+    ("nas1", "accounts_scratch", []),
+    ("nas1", "node_state_packages", []),
     ("gpu1", "accounts_subid_size", 65536),
     ("nas1", "backups_directory", "/srv/storage/backups"),
     ("bak1", "backups_directory", "/srv/backups"),
@@ -229,3 +232,23 @@ def test_limits_of_the_site_and_of_a_host() -> None:
     assert of("nas1", **site)["limits_disk_reserve"] == "5%"
     assert (found["limits_enabled"], found["limits_tasks"], found["limits_memory"]) == (True, "4096", "64G")
     assert [(one["names"], one["memory"], one["tasks"]) for one in found["limits_people"]] == [(["minji"], "8G", None)]
+
+
+def test_notebooks_are_on_nodes_of_the_queue() -> None:
+    """Where there is a monitor host with a dashboard, and by addresses that nginx need not look up."""
+    more = (
+        Host("gpu3", ("gpu",), {"gpuadmin_address": "gpu3.example.org"}),
+        Host("gpu4", ("gpu",), {"gpuadmin_address": "192.168.0.4", "slurm_node": False}),
+        Host("mon1", ("monitor", "slurm"), {"gpuadmin_address": "192.168.0.8"}),
+    )
+    site = Settings.model_validate({"name": "lab", "slurm": {}, "notebooks": {}, "metrics": {"idle_hours": 3}})
+    found = {one.name: variables(Cluster(site, (*HOSTS, *more), {}), one) for one in (*HOSTS, *more)}
+    enabled = [name for name, one in found.items() if one["notebooks_enabled"]]
+    assert enabled == ["gpu1", "gpu2", "gpu3"]
+    assert found["gpu1"]["notebooks_settings"] == {"node": "gpu1", "port": 9444, "idle": 10800}
+    assert found["gpu1"]["notebooks_from"] == "192.168.0.8"
+    assert found["mon1"]["dashboard_notebooks"] == [
+        {"name": "gpu1", "address": "10.0.0.1"}, {"name": "gpu2", "address": "192.168.0.2"},
+    ]  # fmt: skip
+    alone = variables(Cluster(site, HOSTS, {}), HOSTS[0])
+    assert (alone["notebooks_enabled"], alone["notebooks_from"]) == (False, "")

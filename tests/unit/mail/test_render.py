@@ -1,5 +1,7 @@
 """Mails as they are read, and what nobody can put into them."""
 
+import email
+import email.policy
 from datetime import UTC, date, datetime
 from email import message_from_bytes
 from email.message import EmailMessage
@@ -14,7 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from gpuadmin.applications.letters import welcome
 from gpuadmin.common.mail.letter import Letter
-from gpuadmin.common.mail.message import one_line
+from gpuadmin.common.mail.message import build_message, one_line
+from gpuadmin.common.records.mail import Head
 from gpuadmin.config.fields import Email
 from gpuadmin.config.inventory import Host
 from gpuadmin.config.schema import Settings, User
@@ -287,3 +290,19 @@ def test_a_sites_template_that_is_wrong(tmp_path: Path, text: str, words: str) -
 def test_without_mail_in_the_site(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="mail: is missing"):
         Renderer(Settings.model_validate({"name": "x"}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "[lab] Your GPUs are ready: job 4, on node1 / [lab] GPU를 받았습니다: 작업 4, node1",
+        "가 나 다 " * 30,
+        "a GPU를 b",
+    ],
+)
+def test_a_subject_arrives_as_it_was_written(subject: str) -> None:
+    """EmailMessage lost blanks between Korean words."""
+    of = Letter("x", "a@example.org", ("key",), ("a",), "")
+    raw = build_message(of, Head("lab", "gpu@example.org"), [(subject, "text")]).as_bytes()
+    assert str(email.message_from_bytes(raw, policy=email.policy.default)["Subject"]) == one_line(subject)
+    assert max(map(len, raw.splitlines())) < 79

@@ -1,7 +1,9 @@
 """gpuadmin dashboard and what provision gives to the roles: from a site to a service that answers, with one secret."""
 
+import hashlib
 import json
 import socket
+import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -73,15 +75,18 @@ def test_what_pages_and_nodes_are_told(tmp_path: Path) -> None:
     assert (told["sign_in"]["hosts"], told["listen"]) == (["gpu.lab.example", "10.0.0.5", "nas1"], "all")
     assert given["ways"]["gpu1"] == {
         "node": "gpu1", "address": "https://gpu.lab.example:8443", "direct": True,
-        "forward": "8443:10.0.0.5:8443", "through": "10.0.0.1",
+        "forward": "8443:10.0.0.5:8443", "through": "10.0.0.1", "monitor": "10.0.0.5", "port": 8443,
+        "certificate": hashlib.sha256(ssl.PEM_cert_to_DER_cert(given["certificate"])).hexdigest(),
     }  # fmt: skip
+    inside = dashboard_variables(site(tmp_path / "inside", {"listen": "loopback"}), SITE_SECRET)["ways"]["gpu1"]
+    assert "monitor" not in inside, "a node cannot ask there"
 
 
 @pytest.mark.parametrize(
     ("slurm", "buttons"),
     [
-        ("{}", ["get", "release", "extend"]), ("{extend: never}", ["get", "release"]),
-        ("{groups: [{name: phd, book: {}}]}", ["get", "release", "extend", "book", "cancel"]),
+        ("{}", ["get", "release", "extend", "jobs"]), ("{extend: never}", ["get", "release", "jobs"]),
+        ("{groups: [{name: phd, book: {}}]}", ["get", "release", "extend", "book", "cancel", "jobs"]),
     ],
 )  # fmt: skip
 def test_the_buttons_of_a_site_and_what_opens_the_door(slurm: str, buttons: list[str], tmp_path: Path) -> None:
@@ -106,8 +111,8 @@ def test_off_is_the_default(tmp_path: Path) -> None:
 
 
 def test_the_buttons_port_is_not_the_pages(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="port 9444"):
-        site(tmp_path, {"buttons": True, "port": 9444})
+    with pytest.raises(ConfigError, match="port 9446"):
+        site(tmp_path, {"buttons": True, "port": 9446})
 
 
 def test_the_rules_are_the_guides_own_text_with_the_rules_first(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ TESTS = sorted((Path(__file__).parent / "rules").glob("*.yml"))
 
 def alerts() -> dict[str, dict[str, Any]]:
     """Every alert, by its name."""
-    found = [rule for path in RULES for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]]
+    groups = [group for path in RULES for group in yaml.safe_load(path.read_text())["groups"]]
+    found = [rule for group in groups for rule in group["rules"] if "alert" in rule]  # others record something
     assert len({rule["alert"] for rule in found}) == len(found)
     return {rule["alert"]: rule for rule in found}
 

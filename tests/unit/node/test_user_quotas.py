@@ -23,7 +23,7 @@ def disk(path: Path, *make: str) -> Path:
 def test_the_kernel_holds_homes_to_amounts_and_lets_them_go(tmp_path: Path) -> None:
     ext4, xfs = ("mkfs.ext4", "-q", "-F"), ("mkfs.xfs", "-q", "-f")
     disks = {
-        "a": disk(tmp_path / "a", *ext4, "-O", "quota"),
+        "a": disk(tmp_path / "a", *ext4, "-O", "quota,project", "-E", "quotatype=usrquota:prjquota"),
         "b": disk(tmp_path / "b", *xfs),
         "c": disk(tmp_path / "c", *ext4),
         "d": disk(tmp_path / "d", *xfs),
@@ -43,6 +43,11 @@ def test_the_kernel_holds_homes_to_amounts_and_lets_them_go(tmp_path: Path) -> N
             f"{fstype} free",
             f"{fstype} carried [20001, 20002, 20003] something on {point}, by its quotas"
             f" ['{point} (all of it, by its quotas)'] []",
+            f"{fstype} shared 1 1",
+            f"{fstype} shared again True",
+            f"{fstype} shared below",
+            f"{fstype} shared above {'Disk quota exceeded' if fstype == 'ext4' else 'No space left on device'}",
+            f"{fstype} shared free",
         ]
     assert [line.strip() for line in said[:-4]] == expected
     told = "people are told their amounts, and nothing enforces them: user quotas of"

@@ -35,6 +35,32 @@ def write(language: str = "en", gpus: tuple[Gpus, ...] = (), **more: Any) -> str
     return guide(language, settings(**more), NODES, gpus=gpus)
 
 
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("en", ("the group vision", "and nobody else can look inside", "Not backed up. At most 2T.", "to read only",
+                "everybody with an account", "from their next login on", "come from a cache")),
+        ("ko", ("그룹: vision", "그룹 밖에서는 볼 수 없습니다", "백업되지 않습니다. 한도: 2T.", "(읽기 전용)",
+                "계정이 있는 사람 모두", "다음 로그인부터", "캐시에서 받습니다")),
+    ],
+)  # fmt: skip
+def test_what_several_people_share_is_in_it(language: str, words: tuple[str, ...]) -> None:
+    site: dict[str, Any] = {
+        "groups": [{"name": "vision", "gid": 50001}],
+        "shared": [{"name": "imagenet", "group": "vision", "size": "2T", "backup": False}, {"name": "notes"}],
+        "mounts": [
+            {"from": "nas2:/data", "at": "/data", "options": "noatime,ro"},
+            {"from": "nas2:/x", "at": "/elsewhere", "hosts": ["storage"]},
+        ],
+        "docker": {"mirror": True, "images": [{"name": "PyTorch", "from": "pytorch/pytorch:2.4"}]},
+    }
+    text = write(language, **site)
+    places = ("| `/shared/imagenet` |", "| `/shared/notes` |", "| `/data` |")
+    assert [word for word in (*places, *words, "docker run --rm -it pytorch/pytorch:2.4") if word not in text] == []
+    assert "/elsewhere" not in text
+    assert not [word for word in (*places, *words) if word in write(language) and word != words[5]]
+
+
 @pytest.mark.parametrize("language", ["ko", "en"])
 def test_what_of_a_site_is_in_it(language: str) -> None:
     term = {"name": "2026-2", "deadline": "2026-12-31", "reminders": [1, 14, 0]}
@@ -45,8 +71,8 @@ def test_what_of_a_site_is_in_it(language: str) -> None:
     )  # fmt: skip
     assert "Host gpu2\n    HostName 10.1.0.12\n    Port 2222\n" in text
     assert "Host gpu1 gpu2\n    User NAME\n" in text
-    for part in ("NAME@gpu1.example.org", "**2026-12-31**", "help@example.org", "`/people`", "`/scratch`",
-                 "/scratch/docker/NAME", "--shm-size", "rsync -avP", "jupyter lab", "Remote - SSH",
+    for part in ("NAME@gpu1.example.org", "**2026-12-31**", "help@example.org", "`/people`", "`/scratch/NAME`",
+                 "/scratch/docker/NAME", "--shm-size", "rsync -avP", "bin/jupyter lab", "Remote - SSH",
                  "torch.save", "nvidia/cuda:"):  # fmt: skip
         assert part in text, part
     assert {"ko": "14일, 1일 전", "en": "14, 1 days"}[language] in text
@@ -169,16 +195,72 @@ def test_what_is_backed_up(backups: dict[str, Any], words: tuple[str, str], lack
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
-def test_nothing_is_promised_that_a_node_may_lack(language: str) -> None:
-    """/local is wiped where it is; nobody but an admin can make a directory in it."""
+def test_scratch_is_where_nodes_have_it(language: str) -> None:
+    """Each person's own, which comes with the account; without one, a directory that anybody can make."""
     text = write(language)
-    made = {"ko": "관리자가 본인 디렉터리를 만들어 둔 경우", "en": "where your administrators made you a directory"}[
-        language
-    ]
-    (row,) = [line for line in text.splitlines() if line.startswith("| `/local`")]
-    assert made in row
+    (row,) = [line for line in text.splitlines() if line.startswith("| `/local/NAME`")]
+    assert {"ko": "본인만의 임시 공간", "en": "a directory of your own"}[language] in row
+    assert "mkdir -m 700" not in text
+    text = write(language, reset={"scratch": ["/tmp", "/var/tmp"]})
     assert "mkdir -m 700 /var/tmp/NAME" in text
     assert "/local/NAME" not in text
+
+
+def commands(text: str) -> list[str]:
+    """What the guide has people type or paste, without what it says beside it."""
+    blocks = re.findall(r"(?ms)^```\n(.*?)^```", text)
+    return [re.sub(r"\s*# .*", "", line) for block in blocks for line in block.splitlines() if line[:1] != "#"]
+
+
+@pytest.mark.parametrize("queue", [{}, {"slurm": {"book": {"gpus": 2, "hours": 4}}, "gpus": {"access": "granted"}}])
+def test_both_languages_have_people_type_the_same(queue: dict[str, Any]) -> None:
+    first, second = (commands(guide(language, settings(**queue), NODES)) for language in ("ko", "en"))
+    assert len(first) > 20
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kind", "mig"),
+    [
+        ([{"gpu_model": "NVIDIA H100 PCIe"}], "--type h100 ", None),
+        ([{"gpu_model": "RTX 3090"}, {"gpu_model": "RTX 3090"}, {"gpu_model": "A100 40GB"}], "--type a100 ", None),
+        ([{"gpu_model": "A100 40GB"}, {"gpu_model": "A100 80GB"}], "--type 40gb ", None),
+        ([{"gpu_model": "H100", "gpus_mig": {0: [], 1: ["3g.40gb"]}}], "--type h100 ", "--mig 3g.40gb "),
+        ([{}], "--type TYPE ", None),
+    ],
+)
+def test_examples_of_the_queue_are_what_the_site_has(nodes: list[dict[str, Any]], kind: str, mig: str | None) -> None:
+    hosts = [Host("nas1", ("slurm",), {}), *(Host(f"gpu{n}", ("gpu",), one) for n, one in enumerate(nodes))]
+    text = guide("en", settings(slurm={}), NODES, hosts=hosts)
+    assert f"gpu get {kind}" in text
+    assert re.findall("--mig [^ ]* ", text) == ([] if mig is None else [mig])
+
+
+@pytest.mark.parametrize(("listen", "told"), [("all", True), ("loopback", False)])
+def test_commands_that_need_the_monitor_host(listen: str, told: bool) -> None:
+    """Nodes cannot ask a dashboard that is reached through ssh alone."""
+    for dashboard in (True, False):
+        site = settings(metrics={"dashboard": {"listen": listen}})
+        assert ("gpuadmin-me free" in guide("en", site, NODES, dashboard=dashboard)) == (told and dashboard)
+
+
+def test_where_accounts_have_passwords_ssh_may_ask_for_one() -> None:
+    assert "    PreferredAuthentications publickey\n" in write()
+    directory = write(accounts={"source": "directory", "group": "gpuusers"})
+    assert "publickey\n" not in directory
+    assert "'s password:`" not in directory
+
+
+def test_hosts_behind_one_address_have_their_own_fingerprints(tmp_path: Path) -> None:
+    keys = [public_key(str(number)).split()[1] for number in range(2)]
+    lines = [f"[10.0.0.1]:{22001 + number} ssh-ed25519 {key}\n" for number, key in enumerate(keys)]
+    (tmp_path / "known_hosts").write_text("".join(lines))
+    places = [{"ansible_host": "10.0.0.1", "ansible_port": 22001 + number} for number in range(2)]
+    hosts = [Host(f"gpu{number}", ("gpu",), place) for number, place in enumerate(places)]
+    text = guide("en", settings(), list_login_nodes(settings(), hosts), site=tmp_path, hosts=hosts)
+    for number, key in enumerate(keys):
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| gpu{number} | ED25519")]
+        assert key_fingerprint(key) in row
 
 
 @pytest.mark.parametrize("stop", [True, False])
@@ -219,7 +301,7 @@ def test_only_where_idle_can_tell_people_the_guide_says_that_it_does() -> None:
 def test_gpus_that_a_queue_gives(language: str) -> None:
     text = guide(language, settings(gpus={"access": "granted"}, slurm={}), NODES)
     for part in (
-        "gpu get --node gpu1", "gpu get --type h100", "gpu get --mig 1g.10gb",
+        "gpu get --node gpu1", "gpu get --type TYPE",
         "gpu extend --hours 2", "--requeue", "conda.sh; conda activate",
         "SLURM_JOB_GPUS", "(#jupyter", "torchrun --nnodes=2", "`gpu release`", "`gpu get`",
     ):  # fmt: skip

@@ -16,6 +16,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.observed im
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.plan import Plan, Request
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 
+from gpuadmin.common.records.people import UnixGroup
+
 pytestmark = pytest.mark.holds(
     "a directory's system accounts are not people",
     "a gid is the uid",
@@ -65,6 +67,40 @@ def run(observed: dict[str, str | None], *users: dict[str, object], **more: obje
     settings = more.pop("settings", SETTINGS)
     facts: dict = {"root": "/roots/a", "today": TODAY, **more}
     return compute(Request(settings, users, absent), Observed(observed, **facts))
+
+
+TEAMS = replace(SETTINGS, groups=(UnixGroup("vision", 50001),))
+VISION = "vision:x:50001:{}\n"
+
+
+@pytest.mark.holds("who leaves a group of people loses it")
+@pytest.mark.parametrize(
+    ("group", "given", "members", "said"),
+    [
+        ("", "vision", "minji", ["group vision: create gid 50001", "user minji: join vision"]),
+        (VISION.format("minji,adm"), "vision", "minji,adm", []),
+        (VISION.format("minji,adm"), None, "adm", ["user minji: leave vision"]),
+        (VISION.format("minji"), "nlp", "", ["user minji: leave vision"]),
+        (VISION.format("adm"), "vision", "adm,minji", ["user minji: join vision"]),
+    ],
+)
+def test_groups_of_people_are_unix_groups(group: str, given: str | None, members: str, said: list[str]) -> None:
+    """Whoever is no person, and is in it by hand, stays."""
+    observed = files(group=f"{MINJI['group']}{group}")
+    desired = DesiredState(TEAMS, {"minji": replace(RECORD, groups=("vision",))}, root="/roots/a")
+    plan = run(observed, {**USER, "group": given}, settings=TEAMS, desired=desired)
+    assert VISION.format(members).strip() in plan.files.get("group", observed["group"] or "").splitlines()
+    assert [one for one in plan.operations if "vision" in one] == said
+    assert plan.desired.records["minji"].groups == ()
+    assert parse(render(plan.desired), "x") == plan.desired
+
+
+@pytest.mark.parametrize("line", ["vision:x:1777:\n", "other:x:50001:\n"])
+def test_a_group_with_another_gid_is_joined_by_nobody(line: str) -> None:
+    plan = run(files(group=f"{MINJI['group']}{line}"), {**USER, "group": "vision"}, settings=TEAMS)
+    assert len(plan.failures) == 1
+    assert "vision" in plan.failures[0]
+    assert not [one for one in plan.operations if "join vision" in one]
 
 
 def test_who_was_refused_a_home_gets_no_new_account_and_keeps_one() -> None:

@@ -11,6 +11,8 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired imp
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 
+from gpuadmin.common.records.people import UnixGroup
+
 TEXTS = {
     "passwd": "# kept\nroot:x:0:0::/root:/bin/sh\nminji:x:20001:20001::/home/minji:/bin/bash\n",
     "shadow": "root:*:1::::::\nminji:hash:1::::::\n",
@@ -90,12 +92,21 @@ def test_damage_is_no_empty_state(data: bytes) -> None:
         desired.parse(data, "/var/lib/gpuadmin/accounts.json")
 
 
+def test_groups_are_the_same_from_an_order_and_from_the_file() -> None:
+    group = UnixGroup("vision", 50001)
+    assert desired.settings_from({"groups": [group]}).groups == (group,)
+    assert desired.settings_from({"groups": [vars(group)]}).groups == (group,)
+
+
 def test_a_person_is_parsed_with_types_and_a_format_to_come_is_not_guessed_at() -> None:
     document = {**json.loads(desired.render(STATE)), "format": desired.FORMAT + 1}
     with pytest.raises(NodeError, match="gpuadmin provision"):
         desired.parse(json.dumps(document).encode(), "x")
     given = {"name": "minji", "uid": "20001", "keys": ["a", "b", "a"], "group": "vision", "expires": None}
-    assert desired.parse_user(given) == (User("minji", 20001, 20001, home="/home/minji", keys=("a", "b")), None)
+    assert desired.parse_user(given) == (
+        User("minji", 20001, 20001, home="/home/minji", keys=("a", "b"), group="vision"),
+        None,
+    )
 
 
 @pytest.mark.parametrize("change", [{"name": 5}, {"uid": "many"}])

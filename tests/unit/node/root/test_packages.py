@@ -132,3 +132,14 @@ def test_what_cannot_be_enabled_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(packages, "in_unit", lambda command, _: packages.Done(1, "Failed to enable unit: no\n"))
     with pytest.raises(NodeError, match=r"x\.service cannot be enabled: Failed to enable unit: no"):
         packages.enable(["x.service"])
+
+
+def test_what_is_only_recommended_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cron recommends a mail server, which would listen on every node."""
+    monkeypatch.setattr(packages, "without_index", lambda _: False)
+    ran: list[list[str]] = []
+    monkeypatch.setattr(packages, "in_unit", lambda command, _: ran.append(list(command)) or packages.Done(0, ""))
+    for bare in (False, True):
+        packages.install("debian", ["cron"], refresh=False, timeout=60, bare=bare)
+    assert ["--no-install-recommends" in command for command in ran] == [False, True]
+    assert all(command[-1] == "cron" for command in ran)

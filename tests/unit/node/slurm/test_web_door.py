@@ -16,7 +16,7 @@ from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.converge im
 from ansible_collections.gpuadmin.node.plugins.module_utils.accounts.desired import DesiredState, Record, Settings, save
 from ansible_collections.gpuadmin.node.plugins.module_utils.fields import User
 from ansible_collections.gpuadmin.node.plugins.module_utils.run import LateError
-from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import gpu, web_door
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import web_door
 
 from gpuadmin.common.pressed import LARGEST, Pressed, press
 from gpuadmin.dashboard.door import Door
@@ -74,6 +74,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         ("minji en extend 12 2", "extend 12 --hours=2 --language=en"),
         ("minji en book 2 8 2026-12-01T09:00", "book 2 --hours=8 --at=2026-12-01T09:00 --language=en"),
         ("minji en cancel 1", "book --cancel=1 --language=en"),
+        ("minji ko jobs", "jobs --language=ko"),
     ],
 )
 def test_a_button_is_what_its_person_would_type(
@@ -118,7 +119,7 @@ def test_it_is_done_as_the_person(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     for one in (tmp_path, *tmp_path.parents):
         if str(one).startswith("/tmp/pytest"):
             one.chmod(0o755)
-    monkeypatch.setattr(gpu, "PROGRAM", str(program))
+    monkeypatch.setattr(web_door, "PROGRAM", str(program))
     pressed = press("minji", "ko", "cancel", {"number": "1"})
     assert pressed is not None
     person = pwd.struct_passwd(("minji", "x", 20001, 20001, "", "/", "/bin/sh"))

@@ -297,11 +297,14 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "homes"
 
 
+@pytest.mark.holds("what people share is nobody's home, and no reset deletes it")
 def test_homes_with_what_keeps_them(root: Path) -> None:
     mountinfo = f"1 0 0:1 / / rw - ext4 /dev/a rw\n2 1 0:2 / {root.parent} rw - btrfs /dev/b rw\n"
     mountinfo += f"3 2 0:3 / {root}/minji/disk rw - ext4 /dev/c rw\n"
     found = term_facts.of_homes(str(root), None, mountinfo)
     assert sorted(found) == ["minji", "odd\\xff"]
+    (root / "_shared-papers").mkdir()
+    assert sorted(term_facts.of_homes(str(root), None, mountinfo)) == ["minji", "odd\\xff"]
     me = os.getuid()
     assert found["minji"] == HomeEntry("directory", me, f"{root}/minji/disk is mounted inside", "minji")
     assert found["odd\\xff"].problem is None

@@ -18,13 +18,14 @@ USAGE = (
     "usage: cli.py apply-accounts [--check] | docker-self | close-root | hold-root [--lease SECONDS]\n"
     "       cli.py backup | copy-backups | serve-backups DIRECTORY [ORDINARY [SECONDS ENTRIES]]\n"
     "       cli.py announcements | gpu-devices | gpu-check | gpu-gate [close] | gpu-mig | disk-usage\n"
-    "       cli.py gpu get | run | list | jobs | why | release | extend | book | mail\n"
+    "       cli.py gpu get | run | jupyter | list | jobs | why | release | extend | book | mail\n"
+    "       cli.py notebook PROGRAMS | notebook-front\n"
     "       cli.py slurm-prolog | slurm-epilog | slurm-health PATH...\n"
     "       cli.py queue-told | queue-measured | queue-asked | queue-shown | queue-notices | gpus-asked\n"
     "       cli.py queue-door | slurm-dump DIRECTORY\n"
     "       cli.py metrics-sample [GPUS] | metrics-map\n"
-    "       cli.py me [check | disk | web] [--language ko|en]\n"
-    "       cli.py apply-limits | keep-room | web-links\n"
+    "       cli.py me [check | disk | free | limits | top | web] [--language ko|en]\n"
+    "       cli.py apply-limits | keep-room | web-links | fetch-cluster\n"
     "       cli.py image-relay | image-outcome | image-check NAME\n"
     "       cli.py take-identity | trial-gate | trial-deadline"
 )
@@ -33,6 +34,7 @@ PLAIN_COMMANDS = {
     "apply-limits": ".limits.applying",
     "keep-room": ".disk.filling",
     "disk-usage": ".disk.command",
+    "fetch-cluster": ".cluster_view",
     "metrics-map": ".metrics.mapper",
     "gpu-devices": ".gpus.devices",
     "gpu-check": ".gpus.kernels",
@@ -42,6 +44,7 @@ PLAIN_COMMANDS = {
     "queue-measured": ".metrics.queueing",
     "queue-asked": ".slurm.extend_service",
     "queue-shown": ".slurm.queue_report",
+    "notebook-front": ".slurm.notebook_front",
     "gpus-asked": ".slurm.self_service",
     "queue-notices": ".slurm.notices",
     "queue-door": ".slurm.web_door",
@@ -99,6 +102,10 @@ def main(arguments: list[str] | None = None, host: Host | None = None, more: Map
             from .me import command as me
 
             return me.main(rest)
+        if command == "notebook" and len(rest) == 1:
+            from .slurm import notebook
+
+            notebook.main(rest[0])
         if command == "gpu":
             from .slurm import gpu
 

@@ -36,6 +36,7 @@ class User:
     locked: bool = False
     keys: Sequence[str] = ()
     docker: bool = True
+    group: Optional[str] = None
 
 
 def quoted(value: object) -> str:

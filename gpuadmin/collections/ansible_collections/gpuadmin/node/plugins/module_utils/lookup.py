@@ -19,6 +19,14 @@ def system_lookup(name: str) -> tuple[int, int] | None:
     return entry.pw_uid, entry.pw_gid
 
 
+def group_id(name: str) -> int | None:
+    """Given the name of a group, return its gid, or None for one that this host does not know."""
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        return None
+
+
 def name_of(uid: int) -> str | None:
     """Given a uid, return its account's name, or None for one that this host does not know."""
     try:

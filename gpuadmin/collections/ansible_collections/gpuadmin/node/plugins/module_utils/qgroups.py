@@ -147,8 +147,8 @@ def part(path: str, ids: Iterable[int], name: str = GROUP) -> None:
                 raise
 
 
-def limit(path: str, most: int, name: str = GROUP) -> None:
-    """Let the group have so many bytes. Who is above that can delete, but write nothing."""
+def limit(path: str, most: int | str, name: str = GROUP) -> None:
+    """Let the group have so many bytes (`none`: all). Who is above that can delete, but write nothing."""
     run(("btrfs", "qgroup", "limit", str(most), name, path))
 
 

@@ -1,4 +1,4 @@
-"""What a uid has on a file system, and may have there: user quotas of ext4 and xfs, by quotactl(2)."""
+"""What a uid, or a project, has on a file system, and may have there: quotas of ext4 and xfs, by quotactl(2)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 #: File systems whose quotas of users are meant here; others answer in their own way, or not at all.
 KINDS = ("ext4", "xfs")
 
-# linux/quota.h and linux/dqblk_xfs.h: commands are shifted by 8, beside the kind of quota, of which users are 0
+# linux/quota.h and linux/dqblk_xfs.h: commands are shifted by 8, beside the kind of quota
 _GET, _SET, _NEXT, _STATE = 0x800007 << 8, 0x800008 << 8, 0x800009 << 8, 0x5805 << 8
 _BLOCK = 1024  # bytes of a limit's unit (QIF_DQBLKSIZE)
 #: xfs rounds a limit up to its own blocks, which have at most so many bytes.
 _ROUND = 65536
 _LIMITS = 1  # QIF_BLIMITS: of what is set, only the limits of room
-_COUNTED, _ENFORCED = 1, 2  # FS_QUOTA_UDQ_ACCT, FS_QUOTA_UDQ_ENFD
+USERS, PROJECTS = 0, 2
+_COUNTED, _ENFORCED = 1, 2  # FS_QUOTA_UDQ_ACCT, FS_QUOTA_UDQ_ENFD; for each further kind two bits higher
 #: What the call says where there are no such quotas, or the kernel has none.
 _NONE = (errno.ESRCH, errno.ENOSYS, errno.EINVAL, errno.ENOTBLK, errno.EOPNOTSUPP)
 
@@ -47,10 +48,10 @@ def rounded(most: int) -> int:
 
 
 class UserQuotas:
-    """Quotas of one file system. ``device``: what it is on, as mountinfo names it."""
+    """Quotas of one file system. ``device``: what it is on, as mountinfo names it. ``kind``: USERS or PROJECTS."""
 
-    def __init__(self, device: str) -> None:
-        self._device = device
+    def __init__(self, device: str, kind: int = USERS) -> None:
+        self._device, self._kind = device, kind
         self._call = ctypes.CDLL(None, use_errno=True).quotactl
 
     def enforced(self) -> bool:
@@ -58,7 +59,7 @@ class UserQuotas:
         state = ctypes.create_string_buffer(256)  # struct fs_quota_stat: its version, then 16 bits of flags
         if not self._ask(_STATE, 0, state):
             return False
-        flags = int.from_bytes(state.raw[2:4], "little")
+        flags = int.from_bytes(state.raw[2:4], "little") >> 2 * self._kind
         # guard: quotas that are only counted hold nobody to them -> bool(flags)
         return flags & (_COUNTED | _ENFORCED) == _COUNTED | _ENFORCED
 
@@ -86,7 +87,7 @@ class UserQuotas:
             raise OSError(errno.ESRCH, os.strerror(errno.ESRCH), self._device)
 
     def _ask(self, command: int, uid: int, data: ctypes.Structure | ctypes.Array[ctypes.c_char]) -> bool:
-        if self._call(command, os.fsencode(self._device), uid, ctypes.byref(data)) == 0:
+        if self._call(command | self._kind, os.fsencode(self._device), uid, ctypes.byref(data)) == 0:
             return True
         number = ctypes.get_errno()
         if number in _NONE:

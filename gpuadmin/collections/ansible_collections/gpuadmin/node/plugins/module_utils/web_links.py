@@ -111,7 +111,7 @@ def link(uid: int, host: Host, node: str, address: str, now: float) -> tuple[int
     """Given who asks, return an exit status and a link of ``address``, or the word that says why there is none."""
     try:
         name = who(uid, host, int(now // 86400))
-        key = _key(host)
+        key = load_key(os.path.join(host.path(host.state), KEY))
     except Refused as refused:
         return 1, str(refused)
     except NodeError as error:
@@ -120,8 +120,9 @@ def link(uid: int, host: Host, node: str, address: str, now: float) -> tuple[int
     return 0, f"{address}/enter?link={tokens.sign(key, tokens.LINK, node, name, int(now))}"
 
 
-def _key(host: Host) -> bytes:
-    raw = read_bytes(os.path.join(host.path(host.state), KEY))
+def load_key(path: str) -> bytes:
+    """Read the key with which this node signs. Raises NodeError."""
+    raw = read_bytes(path)
     try:
         key = bytes.fromhex((raw or b"").decode("ascii"))
     except ValueError:

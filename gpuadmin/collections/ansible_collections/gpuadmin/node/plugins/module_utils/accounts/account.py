@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 
@@ -118,11 +119,18 @@ def _former_groups(user: User, found: list[str] | None, data: Databases) -> set[
 
 def _memberships(
     user: User, data: Databases, record: Record | None, trusted: bool, first: set[str], existed: bool,
-    settings: Settings, site_group: bool, ops: list[str],
+    settings: Settings, site_group: bool, ops: list[str], teams: Sequence[str],
 ) -> tuple[str, ...]:  # fmt: skip
-    """Stage the memberships; return the supplementary groups to record."""
-    here = set(data.groups_of(user.name)) - {user.name, settings.group}
-    known = set(record.groups) if record is not None else set()
+    """Stage the memberships; return the supplementary groups to record. ``teams``: groups that users.yml says."""
+    for team in teams:
+        if team in data.groups_of(user.name) and team != user.group:  # guard: who leaves a group of people loses it
+            data.leave(user.name, team)
+            ops.append(f"leave {team}")
+        elif team == user.group and team not in data.groups_of(user.name):
+            data.join(user.name, team)
+            ops.append(f"join {team}")
+    here = set(data.groups_of(user.name)) - {user.name, settings.group, *teams}
+    known = set(record.groups) - {*teams} if record is not None else set()
     if existed and trusted:  # what is here counts, besides groups that this root does not have
         known = {group for group in known if not data.has_group(group)}
     wanted = here | known | first
@@ -152,7 +160,7 @@ def _gecos(found: list[str] | None) -> str:
 
 
 def stage_account(user: User, data: Databases, observed: Observed, settings: Settings, site_group: bool,
-             entry: UserReport) -> Record:  # fmt: skip
+             entry: UserReport, teams: Sequence[str] = ()) -> Record:  # fmt: skip
     """Stage one account in all four databases."""
     ops = entry.operations
     record = observed.desired.records.get(user.name)
@@ -183,5 +191,5 @@ def stage_account(user: User, data: Databases, observed: Observed, settings: Set
     if found != wanted:
         data.set_passwd(user.name, wanted)
     first = _former_groups(user, found, data) - {settings.group}
-    groups = _memberships(user, data, record, trusted, first, found is not None, settings, site_group, ops)
+    groups = _memberships(user, data, record, trusted, first, found is not None, settings, site_group, ops, teams)
     return replace(fresh, groups=groups)

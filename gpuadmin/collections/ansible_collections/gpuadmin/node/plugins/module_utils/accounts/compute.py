@@ -19,6 +19,7 @@ from .desired import DesiredState, Record, Settings, parse_user
 from .docker import has_docker, stage_askers, stage_docker, stage_subids
 from .observed import Observed
 from .plan import Plan, Request
+from .scratch import stage_scratch
 
 _KEPT_OUT = "is kept out by gpuadmin {0} until that has ended: gpuadmin {0} goes on"
 
@@ -109,20 +110,20 @@ def _stage_removals(
     return gone
 
 
-def _stage_site_group(data: Databases, settings: Settings, plan: Plan) -> bool:
-    """Stage the group that all users are in; False if its name or id is taken, so nobody may join it."""
-    if data.has_group(settings.group):
-        found = data.gid(settings.group)
-        if found == settings.gid:  # guard: a site group of another gid is joined by nobody -> True
+def _stage_group(group: str, gid: int, data: Databases, plan: Plan) -> bool:
+    """Stage a group of the site's; False if its name or id is taken, so nobody may join it."""
+    if data.has_group(group):
+        found = data.gid(group)
+        if found == gid:  # guard: a site group of another gid is joined by nobody -> True
             return True
-        plan.failures.append(f"group {settings.group} has gid {found} here, not {settings.gid}: nobody joins it")
+        plan.failures.append(f"group {group} has gid {found} here, not {gid}: nobody joins it")
         return False
-    others = data.groups_by_gid.get(settings.gid, [])
+    others = data.groups_by_gid.get(gid, [])
     if others:  # guard: a gid that is taken is not the site's
-        plan.failures.append(f"group {settings.group}: gid {settings.gid} belongs to '{others[0]}' here")
+        plan.failures.append(f"group {group}: gid {gid} belongs to '{others[0]}' here")
         return False
-    data.add_group(settings.group, settings.gid)
-    plan.host_operations.append(f"group {settings.group}: create gid {settings.gid}")
+    data.add_group(group, gid)
+    plan.host_operations.append(f"group {group}: create gid {gid}")
     return True
 
 
@@ -165,7 +166,8 @@ def _stage_users(
     records: dict[str, Record] = {}
     docker_users: list[User] = []
     registry = settings.source == "registry"
-    site_group = registry and _stage_site_group(data, settings, plan)
+    site_group = registry and _stage_group(settings.group, settings.gid, data, plan)
+    teams = [one.name for one in settings.groups if registry and _stage_group(one.name, one.gid, data, plan)]
     people = [with_gecos(one, data, observed) for one in users]  # guard: a GECOS stays for another root -> users
     for user in people:
         entry = plan.users[user.name]
@@ -182,7 +184,7 @@ def _stage_users(
             if problem:
                 entry.status, entry.problem = "conflict", problem
                 continue
-            records[user.name] = stage_account(user, data, observed, settings, site_group, entry)
+            records[user.name] = stage_account(user, data, observed, settings, site_group, entry, teams)
             if settings.login and user.shell in observed.missing_shells:
                 plan.remarks.append(f"user {user.name}: this host has no {user.shell}, their login shell by users.yml")
             _stage_keys(user, settings, observed, plan, entry)
@@ -193,6 +195,8 @@ def _stage_users(
             docker_users.append(known)
             records[user.name] = replace(records[user.name], user=replace(user, docker=True))
             stage_docker(known, settings, observed, plan, entry)
+        if known is not None:
+            stage_scratch(known, settings, observed, plan, entry)
     return records, docker_users
 
 

@@ -29,6 +29,7 @@ from .desired import DesiredState, Settings, load, save
 from .observed import Observed
 from .plan import Plan, Request
 from .renumbered import find_old_ids, renumbered
+from .scratch import make_scratch, observe_scratch
 
 LOCK_SECONDS = 120.0  # a pass over thousands of accounts takes seconds
 
@@ -118,11 +119,12 @@ def observe(host: Host, request: Request, desired: DesiredState) -> Observed:
             found = (host.lookup or system_lookup)(name)
             if found is not None:
                 identities[name] = found
+    scratch, no_scratch = observe_scratch(request, host.path, host.network)
     return Observed(
         files, desired, keys, docker, exists, problem,
         frozenset(os.listdir(linger) if os.path.isdir(linger) else ()),
         identities, host.identity(), int(time.time() // 86400), renumbered(host.path(host.state)),
-        find_old_ids(host.path(host.state)),
+        find_old_ids(host.path(host.state)), scratch, no_scratch,
         _missing_shells(request) if host.root == "/" else frozenset(),  # links of another root lead into this one
     )  # fmt: skip
 
@@ -160,6 +162,7 @@ def diff(observed: Observed, plan: Plan) -> dict[str, str]:
         before += [f"keys/{name}: {line}" for line in decode(observed.keys.get(name, b"")).split("\n") if line]
         after += [f"keys/{name}: {line}" for line in decode(data or b"").split("\n") if line]
     after += [f"directory {name} (uid {uid}, 0700)" for name, uid, _gid in plan.docker]
+    after += [f"directory {directory}/{name} (uid {uid}, 0700)" for directory, name, uid, _gid in plan.scratch]
     return {
         "before": "".join(f"{line}\n" for line in before),
         "after": "".join(f"{line}\n" for line in after),
@@ -195,6 +198,7 @@ def _write_state(host: Host, plan: Plan, settings: Settings, desired: DesiredSta
             except OSError as error:  # guard: a disk that people have filled keeps nobody from being locked
                 plan.failures.append(f"{settings.docker_data}/{name}: not made: {error.strerror}")
         sync_filesystem(parent)
+    make_scratch(plan, host.path)
 
 
 def _write_databases(host: Host, request: Request, desired: DesiredState, observed: Observed) -> None:

@@ -54,7 +54,9 @@ class DesiredState:
 
 def settings_from(raw: Mapping[str, object]) -> Settings:
     """Given a mapping that may hold more, return the settings in it. Raises NodeError, which names the key."""
-    return documents.parse(Settings, _own(Settings, raw), "settings", templated=True)
+    given = documents.to_plain(_own(Settings, raw))  # of an order groups are records already
+    found = documents.parse(Settings, given, "settings", templated=True)
+    return replace(found, groups=tuple(found.groups))
 
 
 def parse_user(raw: Mapping[str, object]) -> tuple[User | None, str | None]:

@@ -16,6 +16,7 @@ from .databases import Databases
 from .desired import Record, Settings
 from .observed import Observed
 from .plan import Plan, Request
+from .scratch import stage_scratch
 from .subids import edited, plan_subids
 from .subids import parse as parse_ranges
 
@@ -136,6 +137,7 @@ def stage_askers(
             docker_users.append(known)
             records[name] = replace(record, user=replace(record.user, docker=True))
             stage_docker(known, settings, observed, plan, entry)
+            stage_scratch(known, settings, observed, plan, entry)  # who is in the directory alone has none yet
     return records, docker_users
 
 

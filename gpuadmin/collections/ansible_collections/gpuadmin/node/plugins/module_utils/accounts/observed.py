@@ -24,4 +24,6 @@ class Observed:
     today: int = 0
     renumbered: Mapping[str, str] = field(default_factory=dict)  # name → the verb that keeps them out
     old_ids: Mapping[int, str] = field(default_factory=dict)  # that a file may still have: why nobody new gets them
+    scratch: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # path of a person's own → (kind, owner uid)
+    scratch_problems: Mapping[str, str] = field(default_factory=dict)  # directory → why nobody gets one there
     missing_shells: frozenset[str] = frozenset()  # wanted login shells that this host does not have

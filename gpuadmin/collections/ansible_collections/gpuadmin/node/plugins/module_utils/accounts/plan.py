@@ -33,6 +33,7 @@ class Plan:
     keys: dict[str, bytes | None] = field(default_factory=dict)
     docker: list[tuple[str, int, int]] = field(default_factory=list)  # name, uid, gid to make
     docker_parent: bool = False
+    scratch: list[tuple[str, str, int, int]] = field(default_factory=list)  # directory, name, uid, gid to make
     linger: list[str] = field(default_factory=list)
     host_operations: list[str] = field(default_factory=list)
     users: dict[str, UserReport] = field(default_factory=dict)

@@ -60,8 +60,8 @@ def settings(state: str) -> tuple[list[Place], bool]:
     try:
         data = json.loads(raw)
         paths = {name: [data[name]] if data[name] else [] for name in ("homes", "docker")}
-        paths["scratch"] = data["scratch"]
-        places = [Place(name, path, name == "scratch") for name in PLACES for path in paths[name]]
+        paths |= {"scratch": data["scratch"], "shared": data.get("shared", [])}
+        places = [Place(name, path, name in ("scratch", "shared")) for name in PLACES for path in paths[name]]
         logins = data["logins"] is True
     except (ValueError, TypeError, KeyError) as error:
         raise NodeError(f"{path} cannot be used ({error})") from None

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from gpuadmin.common.records.homes import SharedDirectory
+
 from ..answer import Answer
 from ..errors import NodeError, in_words
 from ..limits import docker_amounts
@@ -13,7 +15,7 @@ from ..limits.amounts import OF_DOCKER, Amounts, OwnAmounts
 from ..limits.room import Places
 from ..operation import operation
 from ..paths import STATE
-from . import amount_notices, command, home_quotas
+from . import amount_notices, command, home_quotas, shared_amounts
 from .records import in_state
 
 
@@ -60,6 +62,8 @@ class DiskAmounts:
     amounts_data: Optional[str] = None
     #: The account that no amount concerns.
     admin: Optional[str] = None
+    #: What several people share, on the storage host.
+    amounts_shared: Sequence[SharedDirectory] = ()
 
 
 @operation("disk_amounts", DiskAmounts, role="limits")
@@ -71,9 +75,10 @@ def hold_amounts(document: DiskAmounts, check: bool, places: Places | None = Non
     )  # fmt: skip
     held = docker_amounts.hold(where, amounts, check=check)
     homes = home_quotas.hold(where, amounts, check=check)
-    held.done += homes.done
-    held.notes += homes.notes
-    held.problems += homes.problems
+    for more in (homes, shared_amounts.hold(document.amounts_shared, check=check)):
+        held.done += more.done
+        held.notes += more.notes
+        held.problems += more.problems
     measured = command.known(where.state, in_state(where.state)) if document.amounts_homes else {}
     if held.done and document.amounts_homes:
         found = amount_notices.homes(amounts, measured, where.state)

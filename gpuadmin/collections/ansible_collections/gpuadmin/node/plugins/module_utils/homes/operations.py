@@ -12,8 +12,10 @@ from ..accounts.uids import keep, of_others
 from ..answer import Answer
 from ..documents import entries
 from ..fields import valid_name, whole_number
+from ..mounts import read_mountinfo
 from ..operation import operation
 from ..paths import STATE
+from . import shared
 from .directories import converge
 
 
@@ -47,4 +49,9 @@ def converge_homes(document: HomesOrder, check: bool, state: str = STATE) -> Ans
     theirs = {name: str(plan.homes[name].problem) for name in plan.refused}
     # guard: who is locked is refused as well -> theirs
     refused = {**of_others(known.memory, remember, forget), **theirs}
-    return replace(Answer.of(plan, uids=known, refused=refused), diff=plan.diff())
+    of_all = shared.converge(document.shared, root, document.mountpoint, read_mountinfo(), check=check)
+    answer = Answer.of(plan, uids=known, refused=refused, problems=of_all.notes)
+    return replace(
+        answer, diff=plan.diff(), operations=[*answer.operations, *of_all.done],
+        conflicts=[*answer.conflicts, *of_all.problems],
+    )  # fmt: skip

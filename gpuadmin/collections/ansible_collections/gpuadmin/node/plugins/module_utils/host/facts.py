@@ -37,6 +37,14 @@ def docker_members() -> list[str]:
     return sorted({*group.gr_mem, *first})
 
 
+def groups() -> dict[str, int]:
+    """The host's own groups, by name; of a name or a gid that is there twice the first one, as the C library has it."""
+    found: dict[str, int] = {}
+    for name, _password, gid, _members in table(Place(), "group").entries():
+        found.setdefault(name, number(gid) or 0)
+    return found
+
+
 def apparmor_profile_needed() -> bool:
     try:
         with open("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", encoding="ascii") as stream:
@@ -114,6 +122,7 @@ def facts(paths: Sequence[str]) -> dict[str, object]:
         "enabled_units": units((*files, "--state=enabled")) if systemd else [],
         "masked_units": units((*files, "--state=masked")) if systemd else [],
         "docker_members": docker_members(),
+        "groups": groups(),
         "hardware": hardware(),
         "queue": queue(),
         "kernels": kernels.kernels(),

@@ -5,7 +5,7 @@ They import what they alone need: every verb asks for facts, and waits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Optional
 
@@ -145,3 +145,22 @@ class HomesRelease:
 @operation("homes_release", HomesRelease)
 def release_homes(document: HomesRelease, check: bool) -> Answer:
     return Answer(shutdown.release(**asdict(document), check=check), {"problems": []})
+
+
+@dataclass(frozen=True)
+class MountsRelease:
+    """Unmount what the site does not name any more, where nobody uses it.
+
+    What is in use stays mounted, with its units, and is reported.
+    """
+
+    #: What the host is to mount: each with ``unit``, systemd's name without its suffix, and ``what``.
+    wanted: Sequence[Mapping[str, str]]
+
+
+@operation("unused_mounts", MountsRelease, role="mounts")
+def release_mounts(document: MountsRelease, check: bool) -> Answer:
+    from . import unused_mounts
+
+    found = unused_mounts.release({one["unit"]: one["what"] for one in document.wanted}, check=check)
+    return Answer(found.done, {"problems": found.notes}, more={"units": found.units})

@@ -1,4 +1,4 @@
-"""The program `gpuadmin-me`, and its `check`, `disk` and `web`. It runs as the person who calls it."""
+"""The program `gpuadmin-me`, and its `check`, `disk`, `free`, `limits`, `top` and `web`. It runs as who calls it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from ..bounded import read_small
 from ..diagnosis.subject import Subject
 from ..errors import NodeError, in_words
 from ..paths import STATE
-from . import check, disk, overview, web
+from . import check, cluster, disk, limits, overview, web
 
 SETTINGS = os.path.join(STATE, "me.json")
 KEYS = ("homes", "docker", "servers", "gpus", "gpu_model", "nodes")  # roles/node_state/vars/main.yml
-USAGE = """usage: gpuadmin-me [check | disk | web] [--language ko|en]
+USAGE = """usage: gpuadmin-me [check | disk | free | limits | top | web] [--language ko|en]
 
 gpuadmin-me          your nodes, home, Docker, account and GPUs
 gpuadmin-me check    what does not work for you on this node, and what to do
 gpuadmin-me disk     what your files take, and the largest of your directories
+gpuadmin-me free     which GPUs of all nodes are free, by type
+gpuadmin-me limits   how much you use of what you may: processors, memory, home
+gpuadmin-me top      all GPUs of all nodes: use, memory, and who has them
 gpuadmin-me web      a link to the dashboard: who uses which GPU. It works once, for some minutes"""
-WORDS = ("check", "disk", "web")
+WORDS = ("check", "disk", "free", "limits", "top", "web")
 
 
 def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
@@ -44,11 +47,18 @@ def main(arguments: Sequence[str], settings: str = SETTINGS) -> int:
         return 2
     if asked == "web":
         return web.main(language)
+    if asked in ("free", "top"):
+        code, found_lines = cluster.run(asked, language)
+        print("\n".join(found_lines), file=sys.stderr if code else sys.stdout)
+        return code
     known = load(settings)
     subject = whose(known)
     host = socket.gethostname()
     if asked == "disk":
         print("\n".join(disk.lines(subject, disk.disk(subject), host, language)))
+        return 0
+    if asked == "limits":
+        print("\n".join(limits.lines(subject, limits.limits(subject), host, language)))
         return 0
     if asked == "check":
         found, looked = check.find_causes(subject)

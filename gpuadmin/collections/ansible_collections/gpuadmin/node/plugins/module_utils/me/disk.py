@@ -28,14 +28,16 @@ DIRECTORIES = 10  # that are printed
 LONGEST = 100  # characters of a path that is shown
 _WORDS = {
     "en": {
-        "docker": "Docker on this node", "scratch": "scratch on this node", "homes": "homes", "files": "files",
+        "docker": "Docker on this node", "scratch": "scratch on this node", "homes": "homes",
+        "shared": "shared", "files": "files",
         "partly": "at least: not all of it could be counted", "unknown": "not known ({0})",
         "away": "there is none (gpuadmin-me check says why)", "ago": "measured {0} h ago",
         "none": "on this node's own disks: nothing is yours, or it was not measured yet",
         "docker-todo": "docker system prune removes what no container uses.",
     },
     "ko": {
-        "docker": "이 노드의 Docker", "scratch": "이 노드의 임시 공간", "homes": "홈", "files": "개 파일",
+        "docker": "이 노드의 Docker", "scratch": "이 노드의 임시 공간", "homes": "홈", "shared": "공유",
+        "files": "개 파일",
         "partly": "이상: 모두 세지 못했습니다", "unknown": "알 수 없음 ({0})",
         "away": "없음 (이유: gpuadmin-me check)", "ago": "{0}시간 전에 측정",
         "none": "이 노드의 디스크: 본인 파일이 없거나 아직 측정하지 않았습니다",

@@ -25,14 +25,14 @@ _LOOK = 1.0  # seconds over which processors are counted
 
 def held(subject: Subject, seconds: float = _LOOK) -> list[dict[str, Any]]:
     """The GPUs that the person holds on this node. Raises NodeError or OSError if that is not known."""
-    before, began = _count_processor_seconds(subject), time.monotonic()
+    before, began = count_processor_seconds(subject), time.monotonic()
     samples = [Sample("up", {"instance": "", "job": "node"}, 1), *of_text(measured(), {"instance": ""})]
     mine = pick_own_gpus(samples, str(subject.name), time.time())
     if not mine:
         return []
     # the figure is a difference over that time
     time.sleep(max(seconds - (time.monotonic() - began), 0.0))
-    after = _count_processor_seconds(subject)
+    after = count_processor_seconds(subject)
     busy = None
     if before is not None and after is not None:
         busy = (after - before) / (time.monotonic() - began) / len(os.sched_getaffinity(0))
@@ -65,7 +65,7 @@ def _describe_gpu(device: Device, name: str, unused: Mapping[str | None, float])
     }
 
 
-def _count_processor_seconds(subject: Subject) -> float | None:
+def count_processor_seconds(subject: Subject) -> float | None:
     """The seconds of processors that the person has used on this node, as the kernel counts; None if it does not."""
     try:
         text = read_small(subject.path(f"sys/fs/cgroup/user.slice/user-{subject.uid}.slice/cpu.stat"))

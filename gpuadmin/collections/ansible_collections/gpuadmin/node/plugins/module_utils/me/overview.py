@@ -31,6 +31,11 @@ def overview(subject: Subject) -> dict[str, Any]:
     """The facts by part, or a text that says why they are not known."""
     parts = {"expires": expires, "home": home, "docker": docker, "gpus": gpus.gpus, "held": hints.held,
              "granted": granted.granted, "queue": find_place}  # fmt: skip
+    return look_at_parts(subject, parts)
+
+
+def look_at_parts(subject: Subject, parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Given functions by part, return what each finds, or a text that says why it is not known."""
     found: dict[str, Any] = {}
     for name, part in each(partial(_look, subject=subject, parts=parts), list(parts), len(parts), SECONDS, grace=0):
         found[name] = part.why if isinstance(part, Failed) else part
@@ -140,8 +145,8 @@ def lines(
     texts = (
         _account(found["expires"], korean),
         ", ".join(f"{one['name']} ({one['address']})" for one in nodes) or host,
-        _home(found["home"], korean),
-        _docker(found["docker"], korean),
+        describe_home(found["home"], korean),
+        describe_docker(found["docker"], korean),
         _gpus(found["gpus"], str(subject.name), korean),
     )
     given = found.get("granted")
@@ -178,7 +183,7 @@ def _account(day: Any, korean: bool) -> str:
     return f"{day}까지 ({left}일 남음)" if korean else f"valid until {day} ({left} days left)"
 
 
-def _home(home: Any, korean: bool) -> str:
+def describe_home(home: Any, korean: bool) -> str:
     if home is None:
         return "없음 (이유: gpuadmin-me check)" if korean else "none (gpuadmin-me check says why)"
     if isinstance(home, str):
@@ -208,7 +213,7 @@ def _print_amount(amount: Mapping[str, Any], korean: bool) -> str:
     return f"{'more than ' if amount['partial'] else ''}{has} of {most} ({share})"
 
 
-def _docker(docker: Any, korean: bool) -> str:
+def describe_docker(docker: Any, korean: bool) -> str:
     if isinstance(docker, str):
         return _unknown(docker, korean)
     if docker is None:

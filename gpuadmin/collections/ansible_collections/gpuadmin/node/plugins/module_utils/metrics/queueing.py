@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import NodeError
 from ..run import run_command
-from ..slurm import exceptions, notices, queue
+from ..slurm import exceptions, notebook, notices, queue
 from ..slurm.accounts import EXCEPTION
 from .exposition import Samples
 from .running import write
@@ -39,6 +39,7 @@ def samples(jobs: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, str]
             expected = one["expected"]
             found.put("gpuadmin_queue_expected_start_timestamp_seconds", expected, id=one["id"], user=one["user"])
         else:
+            labels |= {"notebook": "yes"} if one["name"] == notebook.NAME else {}
             found.put("gpuadmin_queue_until_timestamp_seconds", one["end"], **labels, nodes=one["nodes"])
     made = exceptions.said([one["id"] for one in jobs if one["qos"] == EXCEPTION and one["gpus"]][:MOST_JOBS])
     for id, one in made.items():

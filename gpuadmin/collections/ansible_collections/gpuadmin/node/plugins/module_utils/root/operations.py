@@ -130,6 +130,8 @@ class PackagesOrder:
     names: Sequence[str]
     #: Whether to fetch the index of packages first. It is always fetched if there is none.
     refresh: bool = False
+    #: Whether what they recommend comes, too: `cron` recommends a mail server.
+    recommended: bool = True
     #: Units of these packages that start at boot. Nothing is started now.
     enable: Sequence[str] = ()
     #: Seconds that the installation may take.
@@ -153,7 +155,8 @@ def ensure_packages(document: PackagesOrder, check: bool) -> Answer:
         open_session(document.timeout + 60)
         try:
             if missing:
-                packages.install(kin, missing, refresh=document.refresh, timeout=document.timeout)
+                packages.install(kin, missing, refresh=document.refresh, timeout=document.timeout,
+                                 bare=not document.recommended)  # fmt: skip
             if late := packages.disabled(document.enable):
                 packages.enable(late)
         finally:
@@ -189,3 +192,39 @@ def hold_root(document: RootSession, check: bool) -> Answer:
         raise NodeError("lease must be between 10 and 86400 seconds")
     session = open_session(document.lease) if document.state == "open" else close_session()
     return Answer(more={"session": session})
+
+
+@dataclass(frozen=True)
+class PythonEnvironmentOrder:
+    """Have an environment of Python packages that everybody can run.
+
+    Makes ``path/current`` by ``venv`` and ``pip``, of wheels alone. It is made again when another set of packages is
+    wanted, or the host has another Python; what runs from the one before goes on.
+    A root that is read-only by its btrfs property is opened for it, and closed again.
+    """
+
+    #: Directory of these environments, in the root.
+    path: str
+    #: What pip installs, such as ``jupyterlab==4.6.6``.
+    packages: Sequence[str]
+    #: Address of the package index; PyPI, or what the host's pip.conf says, without one.
+    index: Optional[str] = None
+    #: Seconds that the installation may take.
+    timeout: int = 1800
+
+
+@operation("python_environment", PythonEnvironmentOrder)
+def ensure_python_environment(document: PythonEnvironmentOrder, check: bool) -> Answer:
+    from . import environments, packages
+
+    if not check:
+        packages.wait_for_another(document.timeout)
+    if environments.is_current(document.path, document.packages):
+        return Answer([])
+    if not check:
+        open_session(document.timeout + 60)
+        try:
+            environments.make(document.path, document.packages, document.index, document.timeout)
+        finally:
+            close_session()
+    return Answer([f"install {one} in {document.path}" for one in document.packages])

@@ -33,6 +33,8 @@ INSTALL = {
     "redhat": ("dnf", "--assumeyes", "install"),
     "archlinux": ("pacman", "--noconfirm", "--sync", "--needed"),
 }
+#: An option of an installation: nothing that is only recommended.
+BARE = {"debian": ("--no-install-recommends",), "redhat": ("--setopt=install_weak_deps=False",), "archlinux": ()}
 SIMULATE = {"debian": (*INSTALL["debian"], "--simulate")}
 
 
@@ -76,13 +78,14 @@ def without_index(kin: str) -> bool:
     return kin == "debian" and not glob.glob("/var/lib/apt/lists/*Packages*")
 
 
-def install(kin: str, names: Sequence[str], *, refresh: bool, timeout: int) -> None:
-    """Install packages; fetch the index first if asked to, and once if the old one does not work."""
+def install(kin: str, names: Sequence[str], *, refresh: bool, timeout: int, bare: bool = False) -> None:
+    """Install packages; fetch the index first if asked to, and once if the old one does not work. `bare`: nothing that
+    is only recommended."""
     if (refresh or without_index(kin)) and REFRESH[kin]:
         result = in_unit(REFRESH[kin], timeout)
         if result.status != 0:
             raise NodeError(f"the index of packages cannot be fetched: {last_words(result.output)}")
-    command = (*INSTALL[kin], *names)
+    command = (*INSTALL[kin], *(BARE[kin] if bare else ()), *names)
     result = in_unit(command, timeout)
     if result.status != 0 and REFRESH[kin] and in_unit(REFRESH[kin], timeout).status == 0:
         result = in_unit(command, timeout)

@@ -18,13 +18,29 @@ from gpuadmin.common.waiting import count_tasks
 
 from ..errors import NodeError
 from ..lookup import name_of
-from . import booking, exceptions, gpu_book, gpu_here, gpu_jobs, gpu_limits, gpu_run, mail_choice, queue, shares, turn
+from . import (
+    booking,
+    exceptions,
+    gpu_book,
+    gpu_here,
+    gpu_jobs,
+    gpu_jupyter,
+    gpu_limits,
+    gpu_run,
+    mail_choice,
+    notebook,
+    queue,
+    shares,
+    turn,
+)  # fmt: skip
 from .accounts import EXCEPTION
 from .extend_service import ask
 from .gpu_refusals import refusal
 from .gpu_words import Asked, UsageError, clock, estimate, gpus, had, parse, said, spoken, waiting
 from .texts import ASKED, TEXTS, USAGE
 
+#: Where it is, on nodes that have it.
+PROGRAM = gpu_run.PROGRAM
 #: What a job of `gpu get` is called: only these are given back without their number.
 NAME = "gpu-get"
 JOB = turn.JobScript(NAME, queue.JOB_DOES)
@@ -54,6 +70,8 @@ def main(arguments: Sequence[str], *, sleep: Callable[[float], None] = time.slee
         queue.alive()
         if asked.word == "get":
             return get(asked, sleep)
+        if asked.word == "jupyter":
+            return gpu_jupyter.open_notebook(asked, sleep)
         if asked.word == "run":
             return gpu_run.run(asked, sleep)
         verbs = {"list": show, "why": why, "release": release, "extend": extend, "book": gpu_book.book}
@@ -173,7 +191,7 @@ def why(asked: Asked) -> int:
 def release(asked: Asked) -> int:
     words, mine = TEXTS[asked.language], _mine(asked)
     # guard: what somebody computes is not ended because they give back what they got to work by hand -> mine
-    ending = [one for one in mine if asked.jobs or one["name"] == NAME]
+    ending = [one for one in mine if asked.jobs or one["name"] in (NAME, notebook.NAME)]
     for one in ending:
         queue.ask(("scancel", one["id"]))
         print(words["released"].format(one["id"]))

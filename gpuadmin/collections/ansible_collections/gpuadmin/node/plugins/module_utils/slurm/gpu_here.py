@@ -74,9 +74,10 @@ def _run(asked: Asked) -> int:
     try:
         return run_foreground(with_devices(asked.command, names), {**os.environ, **visible(names)}, is_over)
     finally:
+        answer = ask(f"release {id}")
         # where nobody answers the node sees within a minute that this process has ended
-        released = ask(f"release {id}")
-        say(words["released"] if released and not released[0] else words["released-soon"])
+        gone = answer is not None and answer[1][0] in ("released", "nothing")
+        say(words["released" if gone else "released-soon"])
 
 
 def _get(asked: Asked) -> int:

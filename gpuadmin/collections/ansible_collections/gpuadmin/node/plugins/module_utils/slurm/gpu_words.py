@@ -17,7 +17,7 @@ from gpuadmin.common.waiting import count_tasks, lost_gpus, why
 from . import mail_choice, queue
 from .texts import LANGUAGES, TEXTS
 
-WORDS = ("get", "run", "list", "jobs", "why", "release", "extend", "book", "mail", "limits")
+WORDS = ("get", "run", "jupyter", "list", "jobs", "why", "release", "extend", "book", "mail", "limits")
 MOST_GPUS = 64
 MOST_CPUS, MOST_MEMORY = 4096, 65536  # processors, GiB
 #: Options with a number, and the largest.
@@ -88,7 +88,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str], now: float) 
             setattr(asked, word[2:], True)
         elif not asked.word and word in WORDS:
             asked.word = word
-        elif asked.word in ("get", "run", "book"):
+        elif asked.word in ("get", "run", "jupyter", "book"):
             asked.gpus = _number(word, MOST_GPUS, words)
         elif asked.word in ("why", "release", "extend") and queue.JOB.match(word):
             asked.jobs.append(word)

@@ -33,7 +33,8 @@ _STATES = "--states=PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
 _ODD = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 #: What jobs of ours do: nothing. Slurm says RUNNING while the prolog still opens the GPUs; the comment is of after it.
 OPEN = "open"
-JOB_DOES = f"scontrol update JobId=$SLURM_JOB_ID Comment={OPEN}; exec sleep infinity"
+IS_OPEN = f"scontrol update JobId=$SLURM_JOB_ID Comment={OPEN}"
+JOB_DOES = f"{IS_OPEN}; exec sleep infinity"
 TYPES = ("sinfo", "--noheader", "--Node", "--Format=NodeList:64\x1f,Gres:256\x1f,GresUsed:256\x1f")
 NODES = ("sinfo", "--noheader", "--Node", "--format=%N|%T|%E")
 _GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)(?:,|$)")

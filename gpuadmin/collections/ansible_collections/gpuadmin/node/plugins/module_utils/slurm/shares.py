@@ -39,9 +39,9 @@ def lines(jobs: Sequence[Mapping[str, Any]], user: str, words: Mapping[str, str]
     def percent(amount: float) -> str:
         return f"{100 * amount / total:.0f}" if total else "0"
 
-    shares, group = groups.get(first["group"], (0, 0.0))
+    own, group = groups.get(first["group"], (0, 0.0))
     all_shares = sum(one for one, _ in groups.values())
-    found.append(words["share"].format(percent(used.get(user, 0)), first["group"], shares, all_shares, percent(group)))
+    found.append(words["share"].format(percent(used.get(user, 0)), first["group"], own, all_shares, percent(group)))
     ahead = dict.fromkeys(one["user"] for one in waiting if one["place"] < first["place"])
     named = [f"{name} ({percent(used.get(name, 0))} %)" for name in list(ahead)[:MOST]]
     if named:

@@ -6,7 +6,8 @@ LANGUAGES = ("en", "ko")
 
 USAGE = {
     "en": """usage: gpu run [--gpus N] [OPTIONS] [--detach] -- COMMAND | get [N] [OPTIONS] [--no-wait]
-           | list | why [JOB] | limits | jobs [--json] | extend [JOB] [--hours H] | release [JOB...]
+           | jupyter [N] [OPTIONS] [--detach] | list | why [JOB] | limits | jobs [--json]
+           | extend [JOB] [--hours H] | release [JOB...]
            | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER] | mail [on|off|ko|en]
 OPTIONS: [--hours H] [--type T | --mig PROFILE] [--node NODE] [--cpus C] [--memory M] [--project P]
 
@@ -18,6 +19,7 @@ gpu get [N]          ask for N GPUs (1) of one node, for H hours (1), and wait f
                      --mig 1g.10gb: N MIG devices instead; `gpu list` shows which there are
                      --project nlp: it counts for a project that you are in; your limits stay the same
                      --cpus 8 --memory 64: with 8 processors and 64 GiB of memory
+gpu jupyter [N]      the same with a notebook on it (JupyterLab), which you open in a browser, also on a phone
 gpu jobs             your jobs of the last 30 days: when, where, how they ended, and what they used
 gpu list             who has GPUs, who waits for some, which GPUs each node has, and how many of them are free
 gpu why [JOB]        your place in the queue, and what you wait for
@@ -31,7 +33,8 @@ gpu mail [off]       whether you get mails about your jobs: on, off, or in one l
 --no-wait returns at once; you keep your place. squeue, sbatch, srun, salloc and scancel work as well.
 --language ko|en""",
     "ko": """사용법: gpu run [--gpus N] [옵션] [--detach] -- 명령 | get [N] [옵션] [--no-wait]
-             | list | why [JOB] | limits | jobs [--json] | extend [JOB] [--hours H] | release [JOB...]
+             | jupyter [N] [옵션] [--detach] | list | why [JOB] | limits | jobs [--json]
+             | extend [JOB] [--hours H] | release [JOB...]
              | book [N] --at TIME [--hours H] [--node NODE] | book [--cancel NUMBER] | mail [on|off|ko|en]
 옵션: [--hours H] [--type T | --mig PROFILE] [--node NODE] [--cpus C] [--memory M] [--project P]
 
@@ -43,6 +46,7 @@ gpu get [N]          한 노드의 GPU N개(기본 1)를 H시간(기본 1) 동�
                      --mig 1g.10gb: GPU 대신 MIG 장치 N개. 종류는 `gpu list`에 나옵니다
                      --project nlp: 참여 중인 프로젝트의 사용량으로 집계합니다. 한도는 그대로입니다
                      --cpus 8 --memory 64: CPU 8개와 메모리 64 GiB를 함께 요청합니다
+gpu jupyter [N]      GPU를 받고 그 위에서 Jupyter 노트북을 엽니다. 휴대전화의 브라우저로도 열 수 있습니다
 gpu jobs             최근 30일의 내 작업: 언제, 어디서, 어떻게 끝났고 얼마나 썼는지 보여 줍니다
 gpu list             누가 쓰고 누가 기다리는지, 노드마다 어떤 GPU가 몇 개 있고 몇 개 비었는지 보여 줍니다
 gpu why [JOB]        대기 순서와 기다리는 이유를 보여 줍니다

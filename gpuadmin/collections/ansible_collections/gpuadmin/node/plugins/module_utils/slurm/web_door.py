@@ -22,8 +22,8 @@ from ..errors import NodeError
 from ..paths import STATE
 from ..run import LateError, run_command
 from ..web_links import Refused, who
-from . import gpu
 
+PROGRAM = "/usr/local/bin/gpu"  # as nodes have it
 AUTHORITY, OWN = "/etc/gpuadmin/metrics/authority.pem", os.path.join(STATE, "metrics_tls", "exporter")
 CONNECTED = 0  # the descriptor that systemd gives (StandardInput=socket)
 TALK = 10.0  # seconds for TLS and for the request
@@ -60,7 +60,7 @@ def act(pressed: Pressed, person: pwd.struct_passwd) -> tuple[int, str]:
     )  # fmt: skip
     command = (
         *become,  # guard: a button does what its person may do
-        gpu.PROGRAM,
+        PROGRAM,
         *pressed.command(),
     )
     try:

@@ -15,6 +15,7 @@ from ..errors import NodeError
 from ..fields import home_owner
 from ..homes import attic, trash
 from ..homes import directories as homes
+from ..homes.shared import AMONG_HOMES
 from ..limits.amounts import OF_HOMES
 from ..logins import sessions
 from ..people import Person
@@ -36,6 +37,8 @@ def of_homes(root: str, mountpoint: str | None, mountinfo: str) -> dict[str, Hom
     found = {}
     for name, entry in sorted(homes.scan(root).items()):
         if name in (trash.TRASH, attic.ATTIC, ".gpuadmin-restoring", accounting.NAME, OF_HOMES, qgroups.DESK):
+            continue
+        if name.startswith(AMONG_HOMES):  # guard: what people share is nobody's home, and no reset deletes it
             continue
         inside = mounts.below(os.path.join(root, name), table)
         problem = f"{inside[0].point} is mounted inside" if inside else None
