@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from gpuadmin.actions.shared.accounts import account_result, ask_carried, show_changes
+from gpuadmin.actions.shared.accounts import account_result, ask_carried, show_changes, show_notes
 from gpuadmin.actions.shared.metrics import keep_secret, metrics_variables, read_metrics_secret, slurm_variables
 from gpuadmin.actions.shared.queue import say_drained
 from gpuadmin.actions.shared.roles import everybody, plan_roles
@@ -33,6 +33,7 @@ def provision(options: Options) -> int:
         if session.check:
             show_changes(session, run)
         code = report(session, run, account_result(run))
+        show_notes(session, run)
         say_drained(session, run)
         return code
 

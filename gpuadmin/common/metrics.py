@@ -299,8 +299,8 @@ METRICS = (
         "(by its person) or node.",
     ),
     Metric(
-        "gpuadmin_queue_until_timestamp_seconds", GAUGE, ("id", "user", "account", "gpus", "nodes"),
-        "Until when a job that runs has its GPUs.",
+        "gpuadmin_queue_until_timestamp_seconds", GAUGE, ("id", "user", "account", "gpus", "nodes", "notebook"),
+        "Until when a job that runs has its GPUs; `notebook` is yes for one of `gpu jupyter`.",
     ),
     Metric(
         "gpuadmin_queue_exception", GAUGE, ("id", "who", "reason"),

@@ -26,7 +26,7 @@ from .used_tokens import Full, UsedTokens
 from .viewer import Viewer
 
 COOKIE = "__Host-gpuadmin"  # a browser takes it only with Secure, for all paths of this host, and for no other host
-PROXYS = "proxy"  # the session of whoever the proxy names, who has none of ours
+BY_PROXY = "proxy"  # the session of whoever the proxy names, who has none of ours
 SECRET_HEADER = "x-gpuadmin-proxy-secret"
 _PERSON = re.compile(LOGIN)
 
@@ -70,7 +70,7 @@ class Access:
                 named,
                 # guard: the proxy makes no admin of whom the site does not name -> True
                 admin=proxy is not None and named in proxy.admins,
-                session=PROXYS,
+                session=BY_PROXY,
             )
         token = self._read_session(request)
         return (

@@ -68,7 +68,7 @@ def queue(samples: Iterable[Sample], now: float) -> Queue | None:
     has = [
         Job(
             one.labels["id"], one.labels["user"], one.labels["gpus"], one.labels.get("nodes", ""), one.value,
-            made.get(one.labels["id"]), notebook="notebook" in one.labels,
+            made.get(one.labels["id"]), notebook=one.labels.get("notebook") == "yes",
         )
         for one in found.get("gpuadmin_queue_until_timestamp_seconds", ())
     ]  # fmt: skip

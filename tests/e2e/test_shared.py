@@ -26,7 +26,7 @@ def test_a_group_shares_a_directory_and_a_server_is_mounted(cluster: Cluster) ->
     with cluster.settings(lambda text: text + SHARED + MOUNTS):
         # a group that somebody has made by hand is in the way before anything is changed
         cluster.admin(OTHER, "btrfs property set -ts / ro false; groupadd -g 1777 vision")
-        said = str(cluster.gpuadmin("provision", "--yes", "--limit", OTHER, code=4))
+        said = str(cluster.gpuadmin("provision", "--yes", "--limit", OTHER, code=3))
         assert "vision has gid 1777" in said
         assert not cluster.ssh("admin", OTHER, "systemctl cat shared-imagenet.mount").stdout
         cluster.admin(OTHER, "groupdel vision; btrfs property set -ts / ro true")

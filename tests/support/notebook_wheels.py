@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ _PLATFORMS = ("2_28", "2_17", "2_12", "2_5")
 
 def fetch(packages: Sequence[str], python: str) -> Path:
     """Wheels of these packages and of all that they need, for a release of Python such as 3.13."""
-    place = CACHE / python
+    place = CACHE / f"{python}-{hashlib.sha256(repr(packages).encode()).hexdigest()[:12]}"
     if not (place / "complete").exists():
         shutil.rmtree(place, ignore_errors=True)
         wheels = place / "wheels"

@@ -26,9 +26,9 @@ def job(id: str = "4", user: str = "minji", **fields: Any) -> dict[str, Any]:
 def over(id: str = "3", state: str = "TIMEOUT", end: int = NOW - 60, **fields: Any) -> dict[str, str]:
     """A row of sacct's."""
     values = {
-        "JobID": id, "JobIDRaw": id.partition("_")[0], "User": "minji", "UID": "20000", "State": state,
+        "JobID": id, "User": "minji", "UID": "20000", "State": state,
         "Submit": str(end - 9000), "Start": str(end - 7200), "End": str(end), "ReqTRES": "cpu=1,gres/gpu=2",
-        "NodeList": "gpu[1-2]", "AdminComment": "", "JobName": "train.sh", **fields,
+        "NodeList": "gpu[1-2]", "AdminComment": "", "SystemComment": "", "JobName": "train.sh", **fields,
     }  # fmt: skip
     return {name: values[name] for name in FIELDS}
 

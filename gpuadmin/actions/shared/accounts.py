@@ -325,6 +325,16 @@ def show_changes(session: Session, found: RunResult) -> None:
             session.console.print(f"  {one_line(line)}")
 
 
+def show_notes(session: Session, found: RunResult) -> None:
+    """Print what hosts say beside what they did: what nothing enforces, what is still in use, what nobody names."""
+    notes: dict[str, list[str]] = {}
+    for host, result in found.hosts.items():
+        for line in result.reports.get("problems") or ():
+            notes.setdefault(line, []).append(host)
+    for line, hosts in notes.items():
+        session.console.print(styled(("Note:", "yellow"), f" {listed(hosts)}: {one_line(line)}"))
+
+
 def require_known_name(site: Site, name: str) -> None:
     """Raise ConfigError, with the name that may be meant, where nobody of that name is registered, or ever was.
 

@@ -87,13 +87,11 @@ def slurm_variables(site: Site, secret: bytes) -> dict[str, Any]:
         return {}
     sends = mail is not None and mail.directory is None and section.mail
     head = {} if mail is None else {"sender": mail.sender, "reply_to": mail.reply_to}
-    together = any({"slurm", "monitor"} <= set(host.groups) for host in site.inventory.hosts)
     given = {
         "kinds": section.mail,
         "server": asdict(find_server(mail)) if mail is not None and sends else None,
         "head": {"name": site.settings.name, **head} if sends else None,
         "webhook": section.webhook or "",
-        "prometheus": site.settings.metrics.port if together else 0,
     }
     return {"gpuadmin_slurm_key": slurm_key(secret), "gpuadmin_queue_mail": given}
 

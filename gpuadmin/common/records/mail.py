@@ -31,11 +31,10 @@ class Head:
 @dataclass(frozen=True)
 class QueueMail:
     """How the queue's host tells people of their jobs. `server`, `head`: None where it mails nobody. `kinds`: what
-    mails are about. `webhook`: where all of it is posted to, too. `prometheus`: its port, where it is on this host."""
+    mails are about. `webhook`: where all of it is posted to, too."""
 
     languages: Sequence[str] = field(default_factory=lambda: ["en"])
     kinds: Sequence[str] = ()
     server: Optional[MailServer] = None
     head: Optional[Head] = None
     webhook: str = ""
-    prometheus: int = 0

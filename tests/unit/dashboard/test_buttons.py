@@ -209,15 +209,15 @@ def test_an_admins_session_presses_nothing(site: Running, door: FakeDoor) -> Non
         assert press(client, secret_of(client, name="minji")).status_code == 404
     named = {"X-Remote-User": "yseong", access.SECRET_HEADER: PROXY_SECRET, "Origin": site.url}
     with site.client(headers=named) as client:
-        assert press(client, form_for(access.PROXYS, "yseong")).status_code == 404
+        assert press(client, form_for(access.BY_PROXY, "yseong")).status_code == 404
     assert door.pressed == []
 
 
 def test_whom_the_proxy_names_presses_in_that_name(site: Running, door: FakeDoor) -> None:
     named = {"X-Remote-User": "haeun", access.SECRET_HEADER: PROXY_SECRET, "Origin": site.url}
     with site.client(headers=named) as client:
-        assert press(client, form_for(access.PROXYS, "minji")).status_code == 403
-        assert press(client, form_for(access.PROXYS, "haeun")).status_code == 200
+        assert press(client, form_for(access.BY_PROXY, "minji")).status_code == 403
+        assert press(client, form_for(access.BY_PROXY, "haeun")).status_code == 200
     assert [one.user for one in door.pressed] == ["haeun"]
 
 

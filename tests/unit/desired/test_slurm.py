@@ -335,7 +335,6 @@ def test_how_people_are_told(more: dict[str, Any], server: bool, kinds: int, web
     read = parse_settings(QueueMail, json.loads(json.dumps(told)), "mail.json")
     assert (read.server is not None, len(read.kinds), read.webhook) == (server, kinds, webhook)
     assert (read.head is not None) == server
-    assert read.prometheus == 0, "there is no monitor host"
     assert variables(Cluster(settings, HOSTS, given), HOSTS[3])["slurm_controller_addresses"] is None
     people = {"gpuadmin_addresses": {"minji": "m@example.org"}}
     found = variables(Cluster(settings, HOSTS, people), HOSTS[3])["slurm_controller_addresses"]

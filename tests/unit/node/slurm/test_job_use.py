@@ -38,7 +38,10 @@ def test_a_job_is_looked_at_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
         state=host.places.state, run=host.places.run, command=lambda words: told.append(tuple(words))
     )
     job_use.look(places, text=text(500, G))
-    job_use.look(places, text=text(530, 9 * G))
+    (tmp_path / "mapper").mkdir()
+    (tmp_path / "mapper/a.prom").write_text(text(530, 9 * G))
+    monkeypatch.setattr(job_use, "MEASURED", f"{tmp_path}/*/*.prom")
+    job_use.look(places)
     job_use.look(places, "7", text=text(550, 2 * G))
     ((*_, where, _, comment),) = told
     assert where == "jobid=7"

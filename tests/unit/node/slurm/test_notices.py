@@ -2,7 +2,6 @@
 
 import http.server
 import json
-import re
 import socket
 import threading
 import time
@@ -13,11 +12,10 @@ from typing import Any
 import pytest
 from ansible_collections.gpuadmin.node.plugins.module_utils.errors import NodeError
 from ansible_collections.gpuadmin.node.plugins.module_utils.slurm import job_turns, mail_choice, notices, queue
+from ansible_collections.gpuadmin.node.plugins.module_utils.slurm.gpu_jobs import build_use_command
 
 from gpuadmin.common.waiting import LOST
 from tests.support.mail_server import Server, StartServer, certificate, serve
-from tests.support.metrics_cluster import line
-from tests.support.prometheus import blocks, prometheus
 from tests.support.queue_host import NOW, Host, host, job, over
 
 __all__ = ["certificate", "host", "serve"]
@@ -184,7 +182,7 @@ def test_many_short_jobs_are_a_mail_now_and_then(host: Host, serve: StartServer)
     host.look()
     for number in range(8):
         host.rows.append(over(str(number + 1), end=int(host.now) + 1))
-        host.look(2)
+        host.look(30)
     assert len(server.mails) == 1
     host.look(700)
     assert len(server.mails) == 2
@@ -311,41 +309,19 @@ def test_a_webhook_is_told_once(host: Host, chat: Chat, capsys: pytest.CaptureFi
     assert "secret" not in said
 
 
-@pytest.mark.needs("promtool", "prometheus")
-def test_how_well_it_was_used(host: Host, serve: StartServer, tmp_path: Path) -> None:
-    """Of its own GPUs alone, over the time of the job; a real Prometheus answers."""
-    server, end = serve(), int(time.time()) - 600
-    place = {"instance": "gpu1", "job": "node"}
-    lines = []
-    for at in range(end - 1200, end + 300, 30):
-        for uuid, reason, use, memory in (("GPU-1", "job 3", 0.5, 4e10), ("GPU-2", "job 4", 0.9, 7e10)):
-            if at <= end:
-                grant = place | {"uuid": uuid, "user": "minji", "who": "Slurm", "reason": reason}
-                lines.append(line("gpuadmin_gpu_granted_until_timestamp_seconds", grant, end, at))
-            of = place | {"uuid": uuid}
-            lines.append(line("gpuadmin_gpu_utilization_ratio", of, use if at > end - 600 else 0, at))
-            lines.append(line("gpuadmin_gpu_memory_used_bytes", of, memory, at))
-            lines.append(line("gpuadmin_gpu_memory_size_bytes", of, 8e10, at))
-    host.port, host.now = server.port, end - 60
-    with prometheus(tmp_path, blocks(tmp_path, lines)) as port:
-        host.settings = {"prometheus": port}
-        host.look(0)
-        host.rows = [over("3", "COMPLETED", end, Start=str(end - 1200)), over("8", "COMPLETED", end)]
-        host.look(120)
-    (told,) = [message.get_content() for message in server.messages]
-    used = re.search(r"were in use (\d+) % of the time on average, with 40.0 GB of 80.0 GB of memory at most.", told)
-    assert used
-    assert used[1] in ("24", "25"), "half of the time with 50 %, else not"
-    assert told.count("was not measured") == 1, "of a job that nobody has measured"
-
-
-def test_where_prometheus_is_away_the_mail_goes_out(host: Host, serve: StartServer) -> None:
+def test_how_well_it_was_used(host: Host, serve: StartServer) -> None:
+    """As its node has told the accounting; of an array the mean."""
     server = serve()
-    host.port, host.settings = server.port, {"prometheus": 9}
+    host.port = server.port
     host.look()
-    host.rows = [over(end=NOW + 90)]
+    use = [build_use_command("3", ratio, 4e10, 8e10)[-1].removeprefix("SystemComment=") for ratio in (0.5, 0.9)]
+    host.rows = [over(f"3_{task}", end=NOW + 90, SystemComment=one) for task, one in enumerate([*use, ""])]
+    host.rows.append(over("4", end=NOW + 90, SystemComment="gpuadmin x"))
     host.look()
-    assert "was not measured" in text(server)
+    assert "Its GPUs were in use 70 % of the time on average, with 40.0 GB of 80.0 GB of memory at most." in text(
+        server
+    )
+    assert text(server).count("was not measured") == 1
 
 
 @pytest.mark.holds("what may be told again is not forgotten")

@@ -39,7 +39,7 @@ def samples(jobs: Sequence[Mapping[str, Any]], nodes: Sequence[Mapping[str, str]
             expected = one["expected"]
             found.put("gpuadmin_queue_expected_start_timestamp_seconds", expected, id=one["id"], user=one["user"])
         else:
-            labels |= {"notebook": "yes"} if one["name"] == notebook.NAME else {}
+            labels["notebook"] = "yes" if one["name"] == notebook.NAME else ""
             found.put("gpuadmin_queue_until_timestamp_seconds", one["end"], **labels, nodes=one["nodes"])
     made = exceptions.said([one["id"] for one in jobs if one["qos"] == EXCEPTION and one["gpus"]][:MOST_JOBS])
     for id, one in made.items():

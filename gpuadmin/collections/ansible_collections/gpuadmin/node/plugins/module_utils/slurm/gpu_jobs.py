@@ -38,6 +38,12 @@ def build_use_command(job: str, use: float, memory: float, size: float) -> list[
     return ["sacctmgr", "--immediate", "modify", "job", "where", f"jobid={job}", "set", comment]
 
 
+def parse_use(comment: str) -> tuple[float, float, float] | None:
+    """What build_use_command has said, from a SystemComment: None where nobody has measured it."""
+    found = _USED.match(comment)
+    return None if found is None else (float(found[1]), float(found[2]), float(found[3]))
+
+
 def show(asked: Asked) -> int:
     found, words = parse_jobs(ask_sacct()), JOBS[asked.language]
     if asked.json:
@@ -104,7 +110,7 @@ def _seconds(text: str) -> float | None:
     """`1-02:03:04`, `02:03:04`, `03:04.567`: seconds."""
     days, _, rest = text.rpartition("-")
     try:
-        return float(int(days or 0) * 86400) + sum(float(one) * 60**at for at, one in enumerate(rest.split(":")[::-1]))
+        return sum((float(one) * 60.0**at for at, one in enumerate(rest.split(":")[::-1])), 86400.0 * int(days or 0))
     except ValueError:
         return None
 

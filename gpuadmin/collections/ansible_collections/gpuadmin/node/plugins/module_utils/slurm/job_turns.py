@@ -1,28 +1,27 @@
-"""What has become of jobs with GPUs, as squeue and sacct say, and how well they used these, as Prometheus does."""
+"""What has become of jobs with GPUs, as squeue and sacct say."""
 
 from __future__ import annotations
 
-import http.client
 import secrets
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from gpuadmin.common.prometheus import Client
 from gpuadmin.common.turns import Turn
 from gpuadmin.common.waiting import lost_gpus
 
 from ..errors import NodeError
 from . import queue
+from .gpu_jobs import parse_use
 from .slice_limits import parse_node_share
 
 HOUR, DAY = 3600, 86400
 WAITED = 60  # seconds: who waited no longer reads it where they typed `gpu get`
 OLDEST = 30 * DAY  # beginnings, of what still runs; the ledger remembers longer
-_FIELDS = ("JobID", "JobIDRaw", "User", "UID", "State", "Submit", "Start", "End", "ReqTRES", "NodeList", "AdminComment",
+_FIELDS = ("JobID", "User", "UID", "State", "Submit", "Start", "End", "ReqTRES", "NodeList", "AdminComment",
+           "SystemComment",
            "JobName")  # fmt: skip
 _LATELY = {"JobArrayID": 32, "UserName": 64, "State": 24, "EndTime": 24, "tres-alloc": 256, "admin_comment": 4096}
 _ENDED = "BOOT_FAIL,CANCELLED,COMPLETED,DEADLINE,FAILED,NODE_FAIL,OUT_OF_MEMORY,PREEMPTED,REQUEUED,TIMEOUT"
@@ -83,27 +82,26 @@ def ask_ended(*which: str) -> list[dict[str, str]]:
     return [dict(zip(_FIELDS, (cell.strip() for cell in row))) for row in rows]
 
 
-def ended(rows: Iterable[Mapping[str, str]]) -> dict[Turn, list[Mapping[str, str]]]:
-    """One turn for each job, or each array, with what sacct says of it."""
+def ended(rows: Iterable[Mapping[str, str]]) -> list[Turn]:
+    """One turn for each job, or each array, of these."""
     of: dict[tuple[str, str], list[Mapping[str, str]]] = defaultdict(list)
     for row in rows:
         if queue.gpus_in(row["ReqTRES"]) and queue.number(row["End"]):
             base, array, _ = row["JobID"].partition("_")
             of[base, row["Submit"] if array else row["Start"]].append(row)
-    found = {}
+    found = []
     for (base, key), tasks in of.items():
         last = max(tasks, key=lambda row: int(row["End"]))
         nodes = sorted({node for row in tasks for node in queue.names(row["NodeList"]).split(",") if " " not in node})
         gpus, whys = queue.gpus_in(last["ReqTRES"]), tuple(Counter(map(_why, tasks)).most_common())
-        turn = Turn(
+        found.append(Turn(
             "ended", f"ended {base} {key}", last["User"], base, int(last["End"]), gpus, ",".join(nodes[:8]),
-            name=_name(last["JobName"]), whys=whys,
-        )  # fmt: skip
-        found[turn] = tasks
+            name=_name(last["JobName"]), whys=whys, used=_used(tasks),
+        ))  # fmt: skip
     return found
 
 
-def look_ended(since: float, jobs: Iterable[Mapping[str, Any]]) -> dict[Turn, list[Mapping[str, str]]]:
+def look_ended(since: float, jobs: Iterable[Mapping[str, Any]]) -> list[Turn]:
     """What has ended since then. An array has when the last of its tasks has. Raises NodeError."""
     rows = ask_ended(f"--starttime={time.strftime('%Y-%m-%dT%H:%M:%S', time.localtime(since))}")
     there = {str(queue.first_number(one["id"])) for one in jobs}
@@ -111,7 +109,7 @@ def look_ended(since: float, jobs: Iterable[Mapping[str, Any]]) -> dict[Turn, li
     # guard: an array is told of when all of it has ended -> rows
     single = [row for row in rows if "_" not in row["JobID"]]
     whole = ask_ended(f"--jobs={','.join(sorted(arrays))}", "--starttime=2000-01-01") if arrays else []
-    return {turn: of for turn, of in ended([*single, *whole]).items() if turn.at >= since}
+    return [turn for turn in ended([*single, *whole]) if turn.at >= since]
 
 
 def look_lately() -> dict[str, tuple[str, str, int]]:
@@ -141,19 +139,8 @@ def _name(name: str) -> str:
     return "" if name in ("gpu-get", "exception", "wrap", "interactive") else name
 
 
-def measured(turn: Turn, rows: Iterable[Mapping[str, str]], client: Client) -> Turn:
-    """The same with how well it used its GPUs, where Prometheus knows."""
-    mine = [row for row in rows if row["JobID"].partition("_")[0] == turn.job and row["JobIDRaw"].isdecimal()][:50]
-    begin = min((start for row in mine if (start := queue.number(row["Start"]))), default=None)
-    if begin is None or turn.at - begin < 60:
-        return turn
-    span = f"[{int(turn.at - begin)}s]"
-    jobs = "|".join(f"job {row['JobIDRaw']}" for row in mine)
-    whose = f'last_over_time(gpuadmin_gpu_granted_until_timestamp_seconds{{reason=~"{jobs}"}}{span})'
-    asked = [f"{over}(gpuadmin_gpu_{what}{span}) and on (instance, uuid) {whose}" for over, what in (
-        ("avg_over_time", "utilization_ratio"), ("max_over_time", "memory_used_bytes"),
-        ("max_over_time", "memory_size_bytes"))]  # fmt: skip
-    with suppress(OSError, http.client.HTTPException, ValueError, IndexError):
-        use, memory, size = ([one.value for one in client.ask(query, turn.at)] for query in asked)
-        return replace(turn, used=(sum(use) / len(use), max(memory, default=0), max(size, default=0))) if use else turn
-    return turn
+def _used(rows: Iterable[Mapping[str, str]]) -> tuple[float, float, float] | None:
+    """How well its GPUs were used, as their node has told the accounting (job_use.py): the mean over its tasks."""
+    found = [one for row in rows if (one := parse_use(row["SystemComment"]))]
+    use, memory, size = zip(*found) if found else ((), (), ())
+    return (sum(use) / len(use), max(memory), max(size)) if found else None

@@ -4,6 +4,7 @@ job has ended. People read it there (gpu_jobs.py). Of a job over several nodes t
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import time
@@ -17,10 +18,12 @@ from ..files import flocked, read_bytes, write_atomic
 from ..gpus import grants
 from ..gpus.gate import Places
 from ..gpus.grants import Grant
-from ..metrics.measured import measured
+from ..paths import RUN
 from .gpu_jobs import build_use_command
 
 FILE = "job-use.json"
+#: What the node has measured (metrics/running.py).
+MEASURED = f"{RUN}-metrics/*/*.prom"
 
 
 def look(places: Places, ended: str = "", text: str | None = None) -> None:
@@ -30,7 +33,7 @@ def look(places: Places, ended: str = "", text: str | None = None) -> None:
         path, now = os.path.join(places.run, FILE), time.time()
         with flocked(os.path.join(places.run, "locks", FILE), 5.0):
             before = json.loads(read_bytes(path) or b"{}")
-            samples = list(of_text(measured() if text is None else text, {}))
+            samples = list(of_text(_measured() if text is None else text, {}))
             found = [one for one in grants.read(places.state, places.run)[0] if one.source == grants.SOURCE]
             seen = {one.id: use for one in found if (use := _look(one, samples, before.get(one.id), now))}
             write_atomic(path, json.dumps(seen).encode(), mode=0o600, sync=False)
@@ -38,6 +41,10 @@ def look(places: Places, ended: str = "", text: str | None = None) -> None:
         if use and use["seconds"]:
             ratio = min(1.0, max(0.0, use["active"] - use["before"]) / use["seconds"])
             places.command(("timeout", "5", *build_use_command(ended, ratio, use["memory"], use["size"])))
+
+
+def _measured() -> str:
+    return "".join((read_bytes(path) or b"").decode("utf-8", "replace") for path in glob.glob(MEASURED))
 
 
 def _look(grant: Grant, samples: list[Sample], before: dict[str, Any] | None, now: float) -> dict[str, Any] | None:

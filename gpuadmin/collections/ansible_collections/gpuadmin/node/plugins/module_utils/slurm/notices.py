@@ -27,7 +27,6 @@ from gpuadmin.common.mail.letter import Letter
 from gpuadmin.common.mail.message import build_message
 from gpuadmin.common.mail.smtp import Smtp
 from gpuadmin.common.mail.transport import Answer, Transport
-from gpuadmin.common.prometheus import Client
 from gpuadmin.common.records.mail import QueueMail
 from gpuadmin.common.turns import Turn
 
@@ -37,16 +36,17 @@ from ..fields import valid_name
 from ..files import flocked, read_bytes, write_atomic
 from ..paths import RUN, STATE
 from . import mail_choice, queue
-from .job_turns import look_ended, lost, measured, running
+from .job_turns import look_ended, lost, running
 
 DIRECTORY = os.path.join(STATE, "slurm")
 SETTINGS, PEOPLE, LEDGER, SEEN = "mail.json", "people.json", "mails.jsonl", "noticed.json"
 DAY = 86400
 LATE = 600  # seconds that Slurm's accounting may take to know of an end; and between two mails of mere ends
+SETTLES = 20  # seconds for the node to say how well a job has used its GPUs
 LONGEST = 14 * DAY  # for which ends are kept that nobody could be told
 RETRY = 300  # seconds until a server that was away is tried again
 LEDGER_DAYS, LARGEST = 60, 4 << 20
-MOST_KEPT, MOST_MEASURED, MEASURING = 500, 100, 15.0
+MOST_KEPT = 500
 
 
 def most_urgent_first(found: Iterable[Turn]) -> list[Turn]:
@@ -157,14 +157,12 @@ class Run:
         contact = head.reply_to or head.sender
         return build_message(letter, head, [turns.mail(told, one, head.name, contact) for one in chosen])
 
-    def send(self, way: str, found: Sequence[Turn], rows: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
+    def send(self, way: str, found: Sequence[Turn]) -> None:
         """Tell what is to be told. A server that is away is left alone for some minutes, and nothing is lost."""
         retry = self.state.setdefault("retry", {})
         if way not in self.since or retry.get(way, 0) > self.now:
             return
         letters = self.letters(way, found)
-        if self.settings.prometheus:
-            _measure(letters, rows, self.settings.prometheus)
 
         def open_transport() -> Transport:
             if way == "webhook" or self.settings.server is None:
@@ -182,17 +180,6 @@ class Run:
         retry[way] = self.now + RETRY if bad else 0
         for problem in problems[: turns.MOST_LINES]:
             print(f"{way}: {problem}", file=sys.stderr)
-
-
-def _measure(letters: Sequence[Letter], rows: Mapping[str, Sequence[Mapping[str, str]]], port: int) -> None:
-    """Put into letters how well GPUs were used, as far as there is time."""
-    end, left = time.monotonic() + MEASURING, MOST_MEASURED
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    for told in (letter.values["turns"] for letter in letters):
-        for place, turn in enumerate(told[: turns.MOST_LINES]):
-            if turn.key in rows and left and time.monotonic() < end:
-                told[place], left = measured(turn, rows[turn.key], Client(connection, 5, 1 << 20)), left - 1
-    connection.close()
 
 
 def read_ledger(path: str, now: float) -> Ledger:
@@ -242,7 +229,9 @@ def main(directory: str = DIRECTORY, clock: Callable[[], float] = time.time, run
         try:
             queue.alive()
             jobs, closed = queue.ask_jobs(), queue.closed()
-            of = look_ended(max(state.get("ended", now), now - LONGEST), jobs)
+            of = [
+                one for one in look_ended(max(state.get("ended", now), now - LONGEST), jobs) if one.at <= now - SETTLES
+            ]
             look = Run(directory, settings, state, now)
         except NodeError as error:
             print(f"nobody is told anything now: {error}", file=sys.stderr)
@@ -253,7 +242,7 @@ def main(directory: str = DIRECTORY, clock: Callable[[], float] = time.time, run
         # of an array the first task that began
         found = list({one.key: one for one in reversed(found) if valid_name(one.user)}.values())[::-1]
         for way in ("mail", "webhook"):
-            look.send(way, found, {turn.key: rows for turn, rows in of.items()})
+            look.send(way, found)
         # guard: ends that nobody could be told are looked at again -> []
         late = [turn.at for turn in of for way in look.since if look.is_open(way, turn)]
         known = {entry[0]: entry for entry in state.get("recent", []) if entry[1] > now - DAY}

@@ -18,7 +18,7 @@ from typing import Any
 from gpuadmin.common.pressed import ASKER, LARGEST, LONGEST, SECONDS, Pressed, parse_line
 
 from ..accounts.converge import Host
-from ..errors import NodeError
+from ..errors import NodeError, in_words
 from ..paths import STATE
 from ..run import LateError, run_command
 from ..web_links import Refused, who
@@ -79,7 +79,7 @@ def answer(line: str, host: Host, now: float) -> str:
         person = find_person(pressed.user, host, now)
         status, text = act(pressed, person)
     except (NodeError, OSError) as error:
-        print(f"{line}: {error}", file=sys.stderr, flush=True)
+        print(f"{line}: {in_words(error)}", file=sys.stderr, flush=True)
         return f"{NOT_LET_IN}\n"
     print(f"{line}: {status}", file=sys.stderr, flush=True)  # the journal says who was given what
     return f"{status}\n{text}\n"
@@ -100,7 +100,7 @@ def serve(connection: socket.socket, context: ssl.SSLContext, host: Host, now: f
             channel.settimeout(SECONDS)
             channel.sendall(answer(line, host, now).encode("utf-8", "replace")[:LARGEST])
     except OSError as error:  # ssl's errors and a silent end are such
-        print(f"nobody was let in: {error}", file=sys.stderr)
+        print(f"nobody was let in: {in_words(error)}", file=sys.stderr)
         return 1
     return 0
 
@@ -120,5 +120,5 @@ def main(clock: Callable[[], float] = time.time) -> int:
     try:
         connection, context = socket.socket(fileno=os.dup(CONNECTED)), tls()
     except OSError as error:
-        raise NodeError(f"the door cannot be opened: {error}; systemd starts it, for a connection") from None
+        raise NodeError(f"the door cannot be opened: {in_words(error)}; systemd starts it, for a connection") from None
     return serve(connection, context, Host(), clock())
